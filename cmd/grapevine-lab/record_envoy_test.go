@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/report"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
@@ -44,7 +45,7 @@ func openSite(t *testing.T, flags ...string) *site {
 	if err := vocab.New().WriteModel(model); err != nil {
 		t.Fatal(err)
 	}
-	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: 4, EndpointsFile: list, Engine: sim.Options{
+	fleet, err := fleet.Open(fleet.Options{Engines: 4, EndpointsFile: list, Engine: sim.Options{
 		Speed: recordedSpeed, Events: &sim.EventOptions{},
 		Core: engine.Config{BlockSize: 16, Blocks: recordedBlocks, Model: engine.Model70B},
 	}})

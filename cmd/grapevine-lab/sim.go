@@ -12,12 +12,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
 // simFlags are the flags of sim.
 type simFlags struct {
-	fleet     sim.FleetOptions
+	fleet     fleet.Options
 	preset    string
 	kvTokens  int
 	blockSize int
@@ -77,7 +78,7 @@ func (f *simFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	fleet, err := sim.OpenFleet(f.fleet)
+	fleet, err := fleet.Open(f.fleet)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -37,12 +38,12 @@ func (l *lines) String() string {
 
 // TestUp: from two engines and nothing else to an answered request.
 func TestUp(t *testing.T) {
-	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: 2, Engine: sim.Options{Speed: 100, Events: &sim.EventOptions{}, Sources: "ranks"}})
+	engines, err := fleet.Open(fleet.Options{Engines: 2, Engine: sim.Options{Speed: 100, Events: &sim.EventOptions{}, Sources: "ranks"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = fleet.Close() })
-	silent, err := sim.OpenFleet(sim.FleetOptions{Engines: 1, Engine: sim.Options{Speed: 100}})
+	t.Cleanup(func() { _ = engines.Close() })
+	silent, err := fleet.Open(fleet.Options{Engines: 1, Engine: sim.Options{Speed: 100}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestUp(t *testing.T) {
 	}
 	t.Cleanup(release)
 	args := []string{"--listen", "127.0.0.1:" + fmt.Sprint(ports[0]), "--admin", "127.0.0.1:0", "--envoy", parts.Envoy(t)}
-	for _, e := range append(fleet.Endpoints(), silent.Endpoints()...) {
+	for _, e := range append(engines.Endpoints(), silent.Endpoints()...) {
 		args = append(args, "--engine", fmt.Sprintf("http://%s:%v", e.Address, e.Port))
 	}
 	ctx, cancel := context.WithCancel(t.Context())

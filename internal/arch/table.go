@@ -176,16 +176,22 @@ var Rows = Table{
 	{"internal/lab/sim/page", 2, Lab, 0},
 
 	// The laboratory, level 3.
-	{"internal/lab/sim", 3, Lab, 0},
+	{"internal/lab/sim/core", 3, Lab, 0},
+	{"internal/lab/sim/ill", 3, Lab, 0},
+	{"internal/lab/sim/model", 3, Lab, 0},
 
 	// The laboratory, level 4.
-	{"internal/lab/rig", 4, Lab, 0},
-	{"internal/lab/workload", 4, Lab, 0},
+	{"internal/lab/sim", 4, Lab, 0},
+
+	// The laboratory, level 5.
+	{"internal/lab/sim/fleet", 5, Lab, 0},
+	{"internal/lab/workload", 5, Lab, 0},
 
 	// The laboratory, level 6.
-	{"internal/lab/clusters", 6, Lab, 0},
+	{"internal/lab/rig", 6, Lab, 0},
 
 	// The laboratory, level 7.
+	{"internal/lab/clusters", 7, Lab, 0},
 	{"internal/lab/demo", 7, Lab, 0},
 	{"internal/lab/record", 7, Lab, 0},
 	{"internal/lab/replay", 7, Lab, 0},

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -82,13 +83,13 @@ func TestEndpointsReload(t *testing.T) {
 		r.listOnly(want)
 		testkit.Await(t, "the file is read", func() bool { return len(s.Status().Endpoints) == len(want) && s.Status().State == "ready" })
 		seed++ // nothing of it is cached anywhere
-		r.hang(sim.HangEngine)
+		r.hang(ill.HangEngine)
 		done := make(chan workload.Tally)
 		go func() {
 			done <- r.run(workload.Options{Source: workload.NewSource(talk, seed, vocab.Name, .5), Users: 8, Requests: 80})
 		}()
 		testkit.Await(t, "every user waits for an engine", func() bool { return r.inFlight(0) == 8 })
-		r.hang(sim.HangNone)
+		r.hang(ill.HangNone)
 		tally := <-done
 		var got []string
 		for name := range tally.Engines {
@@ -109,7 +110,7 @@ func TestEndpointsReload(t *testing.T) {
 // listOnly writes an endpoints file of the engines named.
 func (r *rig) listOnly(names []string) {
 	r.t.Helper()
-	r.write(slices.DeleteFunc(r.fleet.Endpoints(), func(e sim.Endpoint) bool { return !slices.Contains(names, e.Name) }))
+	r.write(slices.DeleteFunc(r.fleet.Endpoints(), func(e fleet.Endpoint) bool { return !slices.Contains(names, e.Name) }))
 }
 
 // TestEngineGone: the next turn of a conversation whose engine is gone is

@@ -24,6 +24,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/answer"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/pd/handover"
@@ -258,15 +259,15 @@ func (r *pdRig) trouble(rng *rand.Rand, c *chaosClient, stop chan struct{}) {
 		e, length := r.prefill[rng.IntN(len(r.prefill))], time.Duration(50+rng.IntN(250))*time.Millisecond
 		switch rng.IntN(7) {
 		case 0:
-			e.SetFaults(sim.Faults{Hang: sim.HangAll})
+			e.SetFaults(ill.Faults{Hang: ill.HangAll})
 		case 1:
-			e.SetFaults(sim.Faults{ErrorShare: 1, ErrorStatus: 500 + rng.IntN(4)})
+			e.SetFaults(ill.Faults{ErrorShare: 1, ErrorStatus: 500 + rng.IntN(4)})
 		case 2:
-			e.SetFaults(sim.Faults{Garbage: true})
+			e.SetFaults(ill.Faults{Garbage: true})
 		case 3:
-			e.SetFaults(sim.Faults{Slow: 1000})
+			e.SetFaults(ill.Faults{Slow: 1000})
 		case 4:
-			e.SetFaults(sim.Faults{ResetShare: .5})
+			e.SetFaults(ill.Faults{ResetShare: .5})
 		case 5:
 			r.restart(e, length)
 		case 6:
@@ -275,7 +276,7 @@ func (r *pdRig) trouble(rng *rand.Rand, c *chaosClient, stop chan struct{}) {
 			c.shaken.Add(1)
 		}
 		rest(length)
-		e.SetFaults(sim.Faults{})
+		e.SetFaults(ill.Faults{})
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -61,7 +63,7 @@ func (r *rig) label(roles ...string) {
 		st := r.servers[0].Status()
 		read := st.State == "ready"
 		for _, e := range st.Endpoints {
-			i := slices.IndexFunc(list, func(l sim.Endpoint) bool { return l.Name == e.Name })
+			i := slices.IndexFunc(list, func(l fleet.Endpoint) bool { return l.Name == e.Name })
 			read = read && e.Facts.Labels[endpoint.LabelRole] == roles[i]
 		}
 		return read
@@ -69,7 +71,7 @@ func (r *rig) label(roles ...string) {
 }
 
 // write replaces the endpoints file.
-func (r *rig) write(list []sim.Endpoint) {
+func (r *rig) write(list []fleet.Endpoint) {
 	r.t.Helper()
 	raw, err := yaml.Marshal(map[string]any{"endpoints": list})
 	if err != nil {
@@ -167,7 +169,7 @@ func TestPrefillApart(t *testing.T) {
 func (r *rig) bookWhileHanging(t *testing.T) {
 	t.Helper()
 	for _, e := range r.fleet.Engines() {
-		e.Hang(sim.HangEngine)
+		e.Hang(ill.HangEngine)
 	}
 	var wg sync.WaitGroup
 	for _, name := range []string{"bob", "cid"} {
@@ -192,7 +194,7 @@ func (r *rig) bookWhileHanging(t *testing.T) {
 		t.Errorf("decode endpoints have %+v, prefill endpoints %+v", decode, prefill)
 	}
 	for _, e := range r.fleet.Engines() {
-		e.Hang(sim.HangNone)
+		e.Hang(ill.HangNone)
 	}
 	wg.Wait()
 }
@@ -235,7 +237,7 @@ func TestEngineDialect(t *testing.T) {
 	list[1].Labels[endpoint.LabelEngine] = "odd"
 	r.write(list)
 	for _, e := range r.fleet.Engines() {
-		e.Hang(sim.HangEngine)
+		e.Hang(ill.HangEngine)
 	}
 	var wg sync.WaitGroup
 	for range 16 { // at one engine alone they are never
@@ -249,7 +251,7 @@ func TestEngineDialect(t *testing.T) {
 		return seen["engine-0"] == "true false" && seen["engine-1"] == "false true"
 	})
 	for _, e := range r.fleet.Engines() {
-		e.Hang(sim.HangNone)
+		e.Hang(ill.HangNone)
 	}
 	wg.Wait()
 	r.settle()

@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -29,13 +30,13 @@ func TestSessionsStay(t *testing.T) {
 			r := open(t, rigOptions{kind: kind, engine: slow()})
 			src := workload.NewSource(talk, 7, vocab.Name, .5)
 			sessions := []*conversation{{s: src.Session(4)}, {s: src.Session(5)}}
-			r.hang(sim.HangEngine)
+			r.hang(ill.HangEngine)
 			var wg sync.WaitGroup
 			for i, c := range sessions { // the second begins while the first is under way
 				wg.Go(func() { c.ask(t, r.client) })
 				testkit.Await(t, "the first turn is placed", func() bool { return r.inFlight(0) == int64(i+1) })
 			}
-			r.hang(sim.HangNone)
+			r.hang(ill.HangNone)
 			wg.Wait()
 			for range 3 {
 				for _, c := range sessions {
@@ -52,7 +53,7 @@ func TestSessionsStay(t *testing.T) {
 }
 
 // hang has every engine hang, or go on.
-func (r *rig) hang(how sim.Hang) {
+func (r *rig) hang(how ill.Hang) {
 	for _, e := range r.fleet.Engines() {
 		e.Hang(how)
 	}

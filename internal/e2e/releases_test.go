@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
@@ -283,7 +283,7 @@ func (b *blend) counted() {
 		})
 	}
 	total(0)
-	b.hang(sim.HangEngine)
+	b.hang(ill.HangEngine)
 	var answers sync.WaitGroup
 	before, err := b.all()
 	if err != nil {
@@ -306,7 +306,7 @@ func (b *blend) counted() {
 			b.t.Errorf("replica-%d placed none of %d requests", i+1, waiting)
 		}
 	}
-	b.hang(sim.HangNone)
+	b.hang(ill.HangNone)
 	answers.Wait()
 	total(0)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/parts"
@@ -40,7 +41,7 @@ type rig struct {
 	dir     string
 	list    string // endpoints file
 	model   string // folder of the tokenizer
-	fleet   *sim.Fleet
+	fleet   *fleet.Fleet
 	servers []*server.Server
 	childs  []*child
 	log     *complaints
@@ -94,7 +95,7 @@ func (r *rig) openFleet(o rigOptions) {
 		o.engines = 4
 	}
 	var err error
-	if r.fleet, err = sim.OpenFleet(sim.FleetOptions{Engines: o.engines, EndpointsFile: r.list, Engine: o.engine, Customize: o.each}); err != nil {
+	if r.fleet, err = fleet.Open(fleet.Options{Engines: o.engines, EndpointsFile: r.list, Engine: o.engine, Customize: o.each}); err != nil {
 		r.t.Fatal(err)
 	}
 }

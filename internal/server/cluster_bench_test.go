@@ -24,6 +24,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/share"
@@ -83,7 +84,7 @@ func used() time.Duration {
 // clusterRig is engines whose event streams the benchmark writes, and replicas.
 type clusterRig struct {
 	b       *testing.B
-	fleet   *sim.Fleet
+	fleet   *fleet.Fleet
 	streams []*benchStream
 	servers []*Server
 	late    []time.Duration
@@ -106,7 +107,7 @@ func newClusterRig(b *testing.B, replicas int) *clusterRig {
 	r := &clusterRig{b: b}
 	dir := b.TempDir()
 	var err error
-	if r.fleet, err = sim.OpenFleet(sim.FleetOptions{Engines: benchEngines, Engine: sim.Options{Events: &sim.EventOptions{}}}); err != nil {
+	if r.fleet, err = fleet.Open(fleet.Options{Engines: benchEngines, Engine: sim.Options{Events: &sim.EventOptions{}}}); err != nil {
 		b.Fatal(err)
 	}
 	list := r.fleet.Endpoints()
@@ -116,7 +117,7 @@ func newClusterRig(b *testing.B, replicas int) *clusterRig {
 			b.Fatal(err)
 		}
 		e := &list[i]
-		e.Events = &sim.EndpointEvents{Port: port(b, p.Addr()), ReplayPort: port(b, p.ReplayAddr())}
+		e.Events = &fleet.EndpointEvents{Port: port(b, p.Addr()), ReplayPort: port(b, p.ReplayAddr())}
 		r.streams = append(r.streams, &benchStream{
 			source: share.SourceName(net.JoinHostPort(e.Address, strconv.Itoa(e.Port)), 0), pub: p, next: engine.Hash(i+1) << 40,
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -17,7 +18,7 @@ import (
 // TestEnginesThatDialIn: what an engine stores that connects to the replica is found at
 // that engine, whatever was missed before it was heard.
 func TestEnginesThatDialIn(t *testing.T) {
-	fleet, o := options(t, sim.FleetOptions{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	fleet, o := options(t, fleet.Options{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	list := filepath.Join(t.TempDir(), "endpoints.yaml")
 	changeEvents(t, o.Endpoints, list, func(e map[string]any) {
 		events := e["events"].(map[string]any)

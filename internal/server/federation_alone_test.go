@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/picker/elsewhere"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -35,7 +35,7 @@ func TestResidencyAlone(t *testing.T) {
 		{false, "oslo", ""}, {false, "", ""},
 	} {
 		var log bytes.Buffer
-		_, o := options(t, sim.FleetOptions{Engines: 1})
+		_, o := options(t, fleet.Options{Engines: 1})
 		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		if c.named {
 			o.Federation.Link = config

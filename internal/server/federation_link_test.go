@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -49,7 +49,7 @@ func TestFederation(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	_, o := options(t, sim.FleetOptions{Engines: 1})
+	_, o := options(t, fleet.Options{Engines: 1})
 	var group []*Server
 	var join []string
 	for _, name := range []string{"a-0", "a-1"} {
@@ -61,7 +61,7 @@ func TestFederation(t *testing.T) {
 		federated(t, &o, server.URL(), "a", "b")
 		group = append(group, open(t, o))
 	}
-	_, far := options(t, sim.FleetOptions{Engines: 1})
+	_, far := options(t, fleet.Options{Engines: 1})
 	far.Name = "b-0"
 	federated(t, &far, server.URL(), "b", "a")
 	b := open(t, far)

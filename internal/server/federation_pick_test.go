@@ -18,7 +18,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/wan"
 	"github.com/grapevine-epp/grapevine/internal/parts"
@@ -40,7 +40,7 @@ func TestRemotePickerIsAsked(t *testing.T) {
 	if err := os.WriteFile(token, []byte("secret of b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	engines, far := options(t, sim.FleetOptions{Engines: 2})
+	engines, far := options(t, fleet.Options{Engines: 2})
 	far.Name, far.PickListen, far.PickToken = "b-0", parts.FreeAddress(t), "secret of b"
 	federated(t, &far, server.URL(), "b", "a")
 	e := &far.Federation.Link.Exports[0]
@@ -48,7 +48,7 @@ func TestRemotePickerIsAsked(t *testing.T) {
 	e.Direct, e.EPPs = true, []link.AddressConfig{{Address: far.PickListen}}
 	b := open(t, far)
 
-	_, near := options(t, sim.FleetOptions{Engines: 1})
+	_, near := options(t, fleet.Options{Engines: 1})
 	near.Name = "a-0"
 	federated(t, &near, server.URL(), "a", "b")
 	near.Federation.Link.Peers[0].PickTokenFile, near.Federation.Link.Lease = token, time.Minute
@@ -133,7 +133,7 @@ func TestRemotePickerOverTLS(t *testing.T) {
 		"of another authority": {foreign, "picks.b", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, far := options(t, sim.FleetOptions{Engines: 2})
+			_, far := options(t, fleet.Options{Engines: 2})
 			far.Name, far.PickListen, far.PickToken = "b-0", parts.FreeAddress(t), "secret of b"
 			federated(t, &far, server.URL(), "b", "a")
 			front := newTerminator(t, c.dir, far.PickListen)
@@ -142,7 +142,7 @@ func TestRemotePickerOverTLS(t *testing.T) {
 			far.Federation.Link.Lease = time.Minute
 			open(t, far)
 
-			_, near := options(t, sim.FleetOptions{Engines: 1})
+			_, near := options(t, fleet.Options{Engines: 1})
 			near.Name = "a-0"
 			federated(t, &near, server.URL(), "a", "b")
 			near.Federation.Link.CAFile = filepath.Join(dir, wan.CAFile)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/wan"
 	"github.com/grapevine-epp/grapevine/internal/parts"
@@ -43,7 +43,7 @@ func TestFederationSecret(t *testing.T) {
 		put(self, before)
 		at := func(file string) string { return filepath.Join(dir, file) }
 		all := []string{"default/*"}
-		_, o := options(t, sim.FleetOptions{Engines: 4})
+		_, o := options(t, fleet.Options{Engines: 4})
 		o.Name = self + "-0"
 		o.Federation.Link = &link.Config{
 			Cluster: self, Listen: parts.FreeAddress(t), CertFile: at(self + ".crt"), KeyFile: at(self + ".key"), CAFile: at(wan.CAFile), SecretFile: at(self + ".secret"),

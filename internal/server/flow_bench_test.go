@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -47,7 +47,7 @@ func BenchmarkWaitsOverGRPC(b *testing.B) {
 
 func benchWaits(b *testing.B, config string, clients int) {
 	file := filepath.Join(b.TempDir(), "endpoints.yaml")
-	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: 1, EndpointsFile: file})
+	fleet, err := fleet.Open(fleet.Options{Engines: 1, EndpointsFile: file})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 )
 
 var rewriteMetrics = flag.Bool("rewrite", false, "write the tables of docs/metrics.md anew")
@@ -74,7 +74,7 @@ func TestMetricsPage(t *testing.T) {
 
 // families lists what a replica in a group and a federation registers, by name.
 func families(t *testing.T) (list []family) {
-	_, o := options(t, sim.FleetOptions{Engines: 1})
+	_, o := options(t, fleet.Options{Engines: 1})
 	o.Cluster = ClusterOptions{Mode: "gossip", Label: "test", Bind: "127.0.0.1:0", StreamBind: "127.0.0.1:0", Keys: [][]byte{make([]byte, 32)}, Share: "mesh"}
 	o.ProbeRendering = true
 	nats, err := embedded.Start(embedded.Options{Name: "n"})

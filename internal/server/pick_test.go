@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
@@ -16,7 +16,7 @@ import (
 // ends; what it asked for is in flight meanwhile, and the series of other pickers
 // count it.
 func TestPickAndMetricsOfOthers(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 2})
+	_, o := options(t, fleet.Options{Engines: 2})
 	o.PickListen, o.PickEnds = "127.0.0.1:0", "127.0.0.1:0"
 	o.MetricsCompat, o.MetricsPool, o.PlaceUnknown = true, "llama", true
 	s := open(t, o)

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker/config"
@@ -36,7 +36,7 @@ func write(t *testing.T, path, text string) {
 // a folder with the contents.
 func configured(t *testing.T, text string) (s *Server, mount string) {
 	t.Helper()
-	_, o := options(t, sim.FleetOptions{Engines: 2})
+	_, o := options(t, fleet.Options{Engines: 2})
 	mount = t.TempDir()
 	swap(t, mount, "..1", text)
 	if err := os.Symlink("..data/epp.yaml", filepath.Join(mount, "epp.yaml")); err != nil {
@@ -129,7 +129,7 @@ func TestReloadSetsThePace(t *testing.T) {
 // TestReloadMovesPorts: where events and metrics of endpoints are that say nothing
 // themselves follows the file.
 func TestReloadMovesPorts(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 1})
+	_, o := options(t, fleet.Options{Engines: 1})
 	at := netip.MustParseAddrPort("127.0.0.1:1")
 	o.Endpoints = ""
 	src := &lateSource{status: discovery.Status{From: "test", Read: time.Now()}}
@@ -167,7 +167,7 @@ func TestReloadMovesPorts(t *testing.T) {
 // TestEndpointsOfConfig: without the flag the configuration says where the
 // endpoints are, and whether their file is read again.
 func TestEndpointsOfConfig(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 2})
+	_, o := options(t, fleet.Options{Engines: 2})
 	o.Config = filepath.Join(t.TempDir(), "epp.yaml")
 	list := o.Endpoints
 	o.Endpoints = ""
@@ -217,7 +217,7 @@ func TestWarnsOfRestart(t *testing.T) {
 // and are told so.
 func TestQueueLeavesMemoryForArrivals(t *testing.T) {
 	for _, asked := range []string{"0", "1Gi", "4Mi"} {
-		_, o := options(t, sim.FleetOptions{Engines: 1})
+		_, o := options(t, fleet.Options{Engines: 1})
 		o.Memory = 8 << 30
 		o.Config = filepath.Join(t.TempDir(), "epp.yaml")
 		write(t, o.Config, fileHead+"featureGates: [flowControl]\nflowControl: {maxBytes: "+asked+"}\n")

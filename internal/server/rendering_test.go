@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -15,7 +16,7 @@ import (
 // A template that is not the engines' is named before any request has come, and forgotten
 // once it is mended.
 func TestOtherTemplateIsNamedAtOnce(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	_, o := options(t, fleet.Options{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	o.ProbeRendering = true
 	file := filepath.Join(o.Models[0].Path, "tokenizer_config.json")
 	right, err := os.ReadFile(file)
@@ -66,7 +67,7 @@ func TestOtherTemplateIsNamedAtOnce(t *testing.T) {
 // An engine that names another version than before is another program: it begins a new life,
 // and is asked for its rendering again.
 func TestUpgradeInPlace(t *testing.T) {
-	fleet, o := options(t, sim.FleetOptions{Engines: 1})
+	fleet, o := options(t, fleet.Options{Engines: 1})
 	o.ProbeRendering = true
 	s := open(t, o)
 	is := func(version string) func() bool {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -13,7 +14,7 @@ import (
 
 // Where an engine had more than was known, the next request asks it to say what, once.
 func TestFullReportIsAskedForOnce(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 1, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	_, o := options(t, fleet.Options{Engines: 1, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	o.FullReport = true
 	s := open(t, o)
 	testkit.Await(t, "ready, and the engine's kind is known", func() bool {

@@ -13,16 +13,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // options returns those of a replica on free ports in front of a fleet.
-func options(t *testing.T, f sim.FleetOptions) (*sim.Fleet, Options) {
+func options(t *testing.T, f fleet.Options) (*fleet.Fleet, Options) {
 	t.Helper()
 	dir := t.TempDir()
 	f.EndpointsFile = filepath.Join(dir, "endpoints.yaml")
-	fleet, err := sim.OpenFleet(f)
+	fleet, err := fleet.Open(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func open(t *testing.T, o Options) *Server {
 }
 
 func TestBecomesReadyWithExactKnowledge(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 3, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	_, o := options(t, fleet.Options{Engines: 3, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	s := open(t, o)
 	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
 	for _, e := range s.Status().Endpoints {
@@ -67,7 +68,7 @@ func TestBecomesReadyWithExactKnowledge(t *testing.T) {
 
 // Engines that say where they publish need no event ports in the endpoints file.
 func TestFindsEventSources(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}, Sources: "sources"}})
+	_, o := options(t, fleet.Options{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}, Sources: "sources"}})
 	list := filepath.Join(t.TempDir(), "endpoints.yaml")
 	stripEvents(t, o.Endpoints, list)
 	o.Endpoints = list

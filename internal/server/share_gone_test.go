@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -29,7 +30,7 @@ func TestGoneEndpointsAreForgotten(t *testing.T) {
 		}
 	}
 	testkit.Eventually(g.t, constants(groupEngines))
-	one, err := sim.OpenFleet(sim.FleetOptions{Engines: 1, Engine: sim.Options{Speed: math.Inf(1), Events: &sim.EventOptions{}}})
+	one, err := fleet.Open(fleet.Options{Engines: 1, Engine: sim.Options{Speed: math.Inf(1), Events: &sim.EventOptions{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

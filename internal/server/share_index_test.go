@@ -19,6 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -30,7 +31,7 @@ import (
 type group struct {
 	t        *testing.T
 	dir      string
-	fleet    *sim.Fleet
+	fleet    *fleet.Fleet
 	alone    *Server
 	replicas []*Server
 	join     []string
@@ -62,7 +63,7 @@ func newGroupWith(t *testing.T, n, ring int, with group) *group {
 	g.t, g.dir, g.rng = t, t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	g.page = cmp.Or(g.page, 16)
 	var err error
-	if g.fleet, err = sim.OpenFleet(sim.FleetOptions{
+	if g.fleet, err = fleet.Open(fleet.Options{
 		Engines: groupEngines, EndpointsFile: filepath.Join(g.dir, "endpoints.yaml"),
 		Engine: sim.Options{
 			Core: engine.Config{BlockSize: g.page, Blocks: groupBlocks * 16 / g.page}, Speed: math.Inf(1), Events: &sim.EventOptions{Ring: ring, Replay: g.replay},
@@ -403,7 +404,7 @@ func TestEndpointsChange(t *testing.T) {
 			return ""
 		}
 	}
-	one, err := sim.OpenFleet(sim.FleetOptions{Engines: 1, EndpointsFile: path, Engine: sim.Options{Speed: math.Inf(1), Events: &sim.EventOptions{}}})
+	one, err := fleet.Open(fleet.Options{Engines: 1, EndpointsFile: path, Engine: sim.Options{Speed: math.Inf(1), Events: &sim.EventOptions{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,16 +15,17 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // engines opens more engines, which are closed with the test.
-func (g *group) engines(o sim.FleetOptions) *sim.Fleet {
+func (g *group) engines(o fleet.Options) *fleet.Fleet {
 	g.t.Helper()
 	o.Engine = sim.Options{Core: engine.Config{BlockSize: g.page, Blocks: groupBlocks}, Speed: math.Inf(1), Events: &sim.EventOptions{Ring: 10000}}
-	f, err := sim.OpenFleet(o)
+	f, err := fleet.Open(o)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func (g *group) engines(o sim.FleetOptions) *sim.Fleet {
 }
 
 // listed waits until all replicas have just the engines of a fleet.
-func (g *group) listed(f *sim.Fleet) {
+func (g *group) listed(f *fleet.Fleet) {
 	g.t.Helper()
 	testkit.Eventually(g.t, func() string {
 		for _, s := range append(g.replicas, g.alone) {
@@ -64,7 +65,7 @@ func TestAllReplaced(t *testing.T) {
 		o.Keep, o.ScrapeFast, o.ScrapeSlow = -1, 2*time.Second, 5*time.Second // gauges of so many take a core
 	}})
 	for range 2 {
-		f := g.engines(sim.FleetOptions{Engines: many})
+		f := g.engines(fleet.Options{Engines: many})
 		if err := f.WriteEndpoints(filepath.Join(g.dir, "endpoints.yaml")); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +118,7 @@ func TestEngineMoves(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(old)
 	number, _ := strconv.Atoi(port)
-	moved := g.engines(sim.FleetOptions{Engines: 1, Host: "127.0.0.77", Port: number})
+	moved := g.engines(fleet.Options{Engines: 1, Host: "127.0.0.77", Port: number})
 	raw, err := yaml.Marshal(map[string]any{"endpoints": append(moved.Endpoints(), g.fleet.Endpoints()[1:]...)})
 	if err != nil {
 		t.Fatal(err)

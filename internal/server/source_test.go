@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -28,7 +28,7 @@ func (l *lateSource) Status() discovery.Status { return l.status }
 // has them, and objectives and rewrites that hold where the configuration says
 // nothing; the replica opens before, and says what it waits for.
 func TestSourceOfEndpoints(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 2})
+	_, o := options(t, fleet.Options{Engines: 2})
 	list, problems := discovery.Load(o.Endpoints)
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -79,7 +79,7 @@ func TestSourceOfEndpoints(t *testing.T) {
 // TestBrokenEndpointsFileIsSaid: a replica that uses an older list than the file
 // has is not simply ready.
 func TestBrokenEndpointsFileIsSaid(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 1})
+	_, o := options(t, fleet.Options{Engines: 1})
 	text, err := os.ReadFile(o.Endpoints)
 	if err != nil {
 		t.Fatal(err)

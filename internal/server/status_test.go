@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -16,7 +17,7 @@ import (
 // TestMetricsAgreeWithStatus compares the metrics of endpoints and index, which
 // are not made from Status, with it.
 func TestMetricsAgreeWithStatus(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 3, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	_, o := options(t, fleet.Options{Engines: 3, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	s := open(t, o)
 	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
 	st := s.Status()
@@ -40,7 +41,7 @@ func TestMetricsAgreeWithStatus(t *testing.T) {
 
 // Prompts that no model renders are counted for monitoring.
 func TestPromptMetrics(t *testing.T) {
-	_, o := options(t, sim.FleetOptions{Engines: 1})
+	_, o := options(t, fleet.Options{Engines: 1})
 	s := open(t, o)
 	testkit.Await(t, "models", s.models.Ready)
 	body := []byte(`{"model":"unheard-of","prompt":"hello"}`)

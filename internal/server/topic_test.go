@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -17,7 +18,7 @@ import (
 // A topic under which an engine publishes nothing is named, with the one that it does
 // publish under, and no more once that one is read.
 func TestOtherTopicIsNamed(t *testing.T) {
-	fleet, o := options(t, sim.FleetOptions{Engines: 1, Engine: sim.Options{Events: &sim.EventOptions{Topic: "kv-events"}}})
+	fleet, o := options(t, fleet.Options{Engines: 1, Engine: sim.Options{Events: &sim.EventOptions{Topic: "kv-events"}}})
 	right, err := os.ReadFile(o.Endpoints)
 	if err != nil {
 		t.Fatal(err)

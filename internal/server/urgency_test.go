@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -15,7 +15,7 @@ import (
 // the request came and what its prefill is expected to take; by default they carry none.
 func TestEnginePriority(t *testing.T) {
 	for _, plugin := range []string{"", "plugins:\n- {type: engine-priority-producer, parameters: {everyEndpoint: true}}\n"} {
-		_, o := options(t, sim.FleetOptions{Engines: 1})
+		_, o := options(t, fleet.Options{Engines: 1})
 		o.Config = filepath.Join(t.TempDir(), "epp.yaml")
 		write(t, o.Config, fileHead+plugin)
 		s := open(t, o)

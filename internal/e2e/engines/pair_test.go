@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
@@ -182,14 +182,14 @@ func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *ato
 		h.ServeHTTP(w, r)
 	}))
 	t.Cleanup(beside.Close)
-	var list []sim.Endpoint
+	var list []fleet.Endpoint
 	var addrs []string
 	for i, at := range []net.Addr{prefill.front.Listener.Addr(), beside.Listener.Addr()} {
 		e := []*realEngine{prefill, decode}[i]
-		list = append(list, sim.Endpoint{
+		list = append(list, fleet.Endpoint{
 			Name: []string{"prefill", "decode"}[i], Namespace: "default", Address: "127.0.0.1", Port: at.(*net.TCPAddr).Port, Model: tiny,
 			Labels: map[string]string{endpoint.LabelRole: []string{"prefill", "decode"}[i]},
-			Events: &sim.EndpointEvents{Port: e.events, ReplayPort: e.replay, Topic: "kv-events"},
+			Events: &fleet.EndpointEvents{Port: e.events, ReplayPort: e.replay, Topic: "kv-events"},
 		})
 		addrs = append(addrs, at.String())
 	}

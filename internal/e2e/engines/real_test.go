@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -236,14 +236,14 @@ func openReal(t *testing.T, n int) *realRig {
 	for range n {
 		r.fleet = append(r.fleet, startEngine(t, r.model, []string{"--load-format", "dummy", "--dtype", "bfloat16", "--enable-scale-out", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"}, nil))
 	}
-	var list []sim.Endpoint
+	var list []fleet.Endpoint
 	var addrs []string
 	for i, e := range r.fleet {
 		e.ready(t)
 		at := e.front.Listener.Addr().(*net.TCPAddr)
-		list = append(list, sim.Endpoint{
+		list = append(list, fleet.Endpoint{
 			Name: fmt.Sprint("engine-", i), Namespace: "default", Address: "127.0.0.1", Port: at.Port, Model: tiny,
-			Events: &sim.EndpointEvents{Port: e.events, ReplayPort: e.replay, Topic: "kv-events"},
+			Events: &fleet.EndpointEvents{Port: e.events, ReplayPort: e.replay, Topic: "kv-events"},
 		})
 		addrs = append(addrs, at.String())
 	}
@@ -252,7 +252,7 @@ func openReal(t *testing.T, n int) *realRig {
 }
 
 // open starts the replica, with a configuration, and Envoy, which knows addrs.
-func (r *realRig) open(list []sim.Endpoint, config string, addrs []string) {
+func (r *realRig) open(list []fleet.Endpoint, config string, addrs []string) {
 	t := r.t
 	b, err := yaml.Marshal(map[string]any{"endpoints": list})
 	if err != nil {

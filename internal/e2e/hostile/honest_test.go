@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
@@ -58,9 +59,9 @@ type order struct {
 
 // side is what the honest process tells at its start.
 type side struct {
-	Engines []string       // their addresses
-	List    []sim.Endpoint // the same as an endpoints file names them
-	Liar    string         // URL of the engine that lies when it is told to
+	Engines []string         // their addresses
+	List    []fleet.Endpoint // the same as an endpoints file names them
+	Liar    string           // URL of the engine that lies when it is told to
 }
 
 // asked is what came of honest requests.
@@ -72,7 +73,7 @@ type asked struct {
 
 // serveHonest opens engines and asks honest requests as it is told, until there are no more orders.
 func serveHonest(in io.Reader, out io.Writer) error {
-	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: 3, Engine: sim.Options{
+	fleet, err := fleet.Open(fleet.Options{Engines: 3, Engine: sim.Options{
 		Speed: 1e6, Events: &sim.EventOptions{},
 		MaxBody: 1 << 20, // they share the machine with what is attacked: reading 8 MB of values would be their time, not its
 	}})

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -105,7 +105,7 @@ func (r *rig) stir() {
 
 // writeEndpoints writes the endpoints file: the engines, and more addresses.
 func (r *rig) writeEndpoints(more ...string) string {
-	var list []sim.Endpoint
+	var list []fleet.Endpoint
 	if r.people != nil {
 		list = append(list, r.people.List...)
 	}
@@ -115,7 +115,7 @@ func (r *rig) writeEndpoints(more ...string) string {
 			r.t.Fatal(err)
 		}
 		n, _ := strconv.Atoi(port)
-		list = append(list, sim.Endpoint{Name: fmt.Sprintf("more-%d-%d", r.stirred, i), Namespace: "default", Address: host, Port: n, Model: vocab.Name})
+		list = append(list, fleet.Endpoint{Name: fmt.Sprintf("more-%d-%d", r.stirred, i), Namespace: "default", Address: host, Port: n, Model: vocab.Name})
 	}
 	b, err := yaml.Marshal(map[string]any{"endpoints": list})
 	if err != nil {

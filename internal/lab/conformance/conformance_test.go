@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
@@ -24,7 +24,7 @@ import (
 func TestGrapevine(t *testing.T) {
 	dir := t.TempDir()
 	list := filepath.Join(dir, "endpoints.yaml")
-	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: 3, EndpointsFile: list})
+	fleet, err := fleet.Open(fleet.Options{Engines: 3, EndpointsFile: list})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,29 +8,30 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
 // FaultCase is one thing that goes wrong with one engine.
 type FaultCase struct {
 	Name   string
-	Faults sim.Faults
+	Faults ill.Faults
 	Poison bool // clients send a prompt of which any engine dies
 }
 
 // FaultCases are those that RunFaults shows.
 var FaultCases = []FaultCase{
-	{Name: "hangs, pages answer", Faults: sim.Faults{Hang: sim.HangEngine}},
-	{Name: "hangs, HTTP is dead", Faults: sim.Faults{Hang: sim.HangAll}},
-	{Name: "frozen, half-open", Faults: sim.Faults{Hang: sim.HangFrozen}},
-	{Name: "500 at once", Faults: sim.Faults{ErrorShare: 1}},
-	{Name: "500 for a third", Faults: sim.Faults{ErrorShare: .34}},
-	{Name: "30 times slower", Faults: sim.Faults{Slow: 30}},
-	{Name: "5 times slower", Faults: sim.Faults{Slow: 5}},
-	{Name: "resets connections", Faults: sim.Faults{ResetShare: 1}},
-	{Name: "resets half-way", Faults: sim.Faults{ResetShare: 1, ResetAfter: 5}},
-	{Name: "restarts for ever", Faults: sim.Faults{Up: 2 * time.Second, Down: time.Second}},
-	{Name: "poisonous prompt", Faults: sim.Faults{Poison: workload.PoisonText, Down: time.Second}, Poison: true},
+	{Name: "hangs, pages answer", Faults: ill.Faults{Hang: ill.HangEngine}},
+	{Name: "hangs, HTTP is dead", Faults: ill.Faults{Hang: ill.HangAll}},
+	{Name: "frozen, half-open", Faults: ill.Faults{Hang: ill.HangFrozen}},
+	{Name: "500 at once", Faults: ill.Faults{ErrorShare: 1}},
+	{Name: "500 for a third", Faults: ill.Faults{ErrorShare: .34}},
+	{Name: "30 times slower", Faults: ill.Faults{Slow: 30}},
+	{Name: "5 times slower", Faults: ill.Faults{Slow: 5}},
+	{Name: "resets connections", Faults: ill.Faults{ResetShare: 1}},
+	{Name: "resets half-way", Faults: ill.Faults{ResetShare: 1, ResetAfter: 5}},
+	{Name: "restarts for ever", Faults: ill.Faults{Up: 2 * time.Second, Down: time.Second}},
+	{Name: "poisonous prompt", Faults: ill.Faults{Poison: workload.PoisonText, Down: time.Second}, Poison: true},
 }
 
 // Times and load of RunFaults.
@@ -166,7 +167,7 @@ func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*Fault
 	err := f.every(ctx, faultLasts, func(now time.Time) bool { watch(now); return false })
 	ended := time.Now()
 	for _, e := range sick {
-		e.SetFaults(sim.Faults{})
+		e.SetFaults(ill.Faults{})
 	}
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
@@ -48,7 +48,7 @@ func (s *HASummary) OK() bool { return s.Failed() == 0 && s.FallbackRequests > 0
 // haRun is RunHA under way.
 type haRun struct {
 	*run
-	fleet    *sim.Fleet
+	fleet    *fleet.Fleet
 	group    *rig.Membership
 	keyFile  string
 	replicas []*rig.Replica

@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
@@ -35,7 +36,7 @@ func (l Load) Measure(ctx context.Context, n int) (rows []bench.Row, reports []b
 		return nil, nil, err
 	}
 	list := filepath.Join(dir, "endpoints.yaml")
-	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: n, EndpointsFile: list, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	fleet, err := fleet.Open(fleet.Options{Engines: n, EndpointsFile: list, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	if err != nil {
 		return nil, nil, err
 	}

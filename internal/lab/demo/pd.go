@@ -19,6 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/pd/handover"
@@ -114,7 +115,7 @@ func (o Options) pdPhase(ctx context.Context, s *PDSummary, apart bool) (rows []
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := sim.OpenFleet(sim.FleetOptions{
+	fleet, err := fleet.Open(fleet.Options{
 		Engines: o.Engines, EndpointsFile: filepath.Join(dir, "endpoints.yaml"),
 		Engine: sim.Options{
 			Core: engine.Config{BlockSize: rig.BlockSize, Blocks: 200_000 / rig.BlockSize, Model: engine.Model70B}, Events: &sim.EventOptions{},
@@ -167,7 +168,7 @@ schedulingProfiles:
 
 // sidecars gives the engines roles and puts a sidecar before each that decodes. It
 // returns where requests enter, and the flags of pickers that know of it.
-func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*rig.Process, addrs, flags []string, err error) {
+func (r *run) sidecars(ctx context.Context, fleet *fleet.Fleet) (list []*rig.Process, addrs, flags []string, err error) {
 	seed := make([]byte, 32)
 	if _, err := rand.Read(seed); err != nil {
 		return nil, nil, nil, err
@@ -234,7 +235,7 @@ func (c *remoteCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // pdLoad plays all classes at once. What comes in the first quarter is not counted.
-func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *sim.Fleet, url string, apart bool) ([]PDRow, error) {
+func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url string, apart bool) ([]PDRow, error) {
 	runners, counters := make([]*workload.Runner, len(pdClasses)), make([]*remoteCounter, len(pdClasses))
 	for i, c := range pdClasses {
 		client := workload.NewClient(url, 64)

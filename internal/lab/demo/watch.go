@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
@@ -15,7 +15,7 @@ const warmUp = 8 * time.Second // not counted: caches are empty
 // watch shows one phase while it runs.
 type watch struct {
 	run      *run
-	fleet    *sim.Fleet
+	fleet    *fleet.Fleet
 	runner   *workload.Runner
 	replicas []*rig.Replica
 	phase    string

@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
@@ -54,8 +55,8 @@ func New(o Options, dir string) (*Rig, error) {
 
 // OpenEngines opens a fresh fleet, writes its endpoints file, and returns the engines'
 // addresses.
-func (r *Rig) OpenEngines() (*sim.Fleet, []string, error) {
-	f, err := sim.OpenFleet(sim.FleetOptions{
+func (r *Rig) OpenEngines() (*fleet.Fleet, []string, error) {
+	f, err := fleet.Open(fleet.Options{
 		Engines:       r.Engines,
 		EndpointsFile: r.endpoints(),
 		Engine: sim.Options{
@@ -72,7 +73,7 @@ func (r *Rig) OpenEngines() (*sim.Fleet, []string, error) {
 }
 
 // Addresses returns the host:port of each engine.
-func Addresses(f *sim.Fleet) (list []string) {
+func Addresses(f *fleet.Fleet) (list []string) {
 	for _, e := range f.Engines() {
 		list = append(list, e.Addr())
 	}

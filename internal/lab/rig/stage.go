@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 )
 
 // Stage is engines, replicas and an Envoy before them.
 type Stage struct {
 	*Rig
-	Fleet *sim.Fleet
+	Fleet *fleet.Fleet
 	List  []*Replica
 	URL   string // of Envoy
 	proxy *Process

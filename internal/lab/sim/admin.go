@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 )
 
 type loraRequest struct {
@@ -23,7 +24,7 @@ func (e *Engine) loadLoRA(w *responder, r *http.Request) {
 	switch {
 	case q.Name == "" || q.Path == "":
 		w.fail(badRequest("", "Both 'lora_name' and 'lora_path' must be provided."))
-	case !e.lora.load(q.Name):
+	case !e.lora.Load(q.Name):
 		w.fail(badRequest("", "The lora adapter '%s' has already been loaded.", q.Name))
 	default:
 		_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' added successfully.", q.Name)
@@ -35,7 +36,7 @@ func (e *Engine) unloadLoRA(w *responder, r *http.Request) {
 	if !w.decode(r, &q) {
 		return
 	}
-	if !e.lora.unload(q.Name) {
+	if !e.lora.Unload(q.Name) {
 		w.fail(&apiError{http.StatusNotFound, errNotFound, fmt.Sprintf("The lora adapter '%s' cannot be found.", q.Name), ""})
 		return
 	}
@@ -46,7 +47,7 @@ func (e *Engine) unloadLoRA(w *responder, r *http.Request) {
 // answer does not tell.
 func (e *Engine) resetPrefixCache(w *responder, _ *http.Request) {
 	for _, c := range w.st.cores {
-		c.post(func() { c.eng.ResetPrefixCache() })
+		c.ResetCache()
 	}
 	w.WriteHeader(http.StatusOK)
 }
@@ -62,12 +63,12 @@ func (e *Engine) putFaults(w *responder, r *http.Request) {
 	f.Events = q.Events.Faults
 	f.Events.Delay = time.Duration(q.Events.Delay)
 	f.Up, f.Down = time.Duration(q.Up), time.Duration(q.Down)
-	if !f.Hang.known() {
-		w.fail(badRequest("hang", "hang is %q, want \"\", %q, %q or %q", f.Hang, HangEngine, HangAll, HangFrozen))
+	if !f.Hang.Known() {
+		w.fail(badRequest("hang", "hang is %q, want \"\", %q, %q or %q", f.Hang, ill.HangEngine, ill.HangAll, ill.HangFrozen))
 		return
 	}
 	if q.For > 0 { // the only way out of some
-		time.AfterFunc(time.Duration(q.For), func() { e.SetFaults(Faults{}) })
+		time.AfterFunc(time.Duration(q.For), func() { e.SetFaults(ill.Faults{}) })
 	}
 	e.SetFaults(f)
 	w.send(http.StatusOK, e.Faults())
@@ -107,7 +108,7 @@ func (d *duration) UnmarshalJSON(raw []byte) error {
 // faultsRequest is Faults with durations that people can write. With For they
 // end by themselves.
 type faultsRequest struct {
-	Faults
+	ill.Faults
 	Up   duration `json:"up"`
 	Down duration `json:"down"`
 	For  duration `json:"for"`
@@ -141,7 +142,7 @@ func (e *Engine) Stats() []RankStats {
 
 func (st *incarnation) stats() (ranks []RankStats) {
 	for i, c := range st.cores {
-		s := RankStats{Engine: c.meter.Stats()}
+		s := RankStats{Engine: c.Meter().Stats()}
 		if i < len(st.pubs) {
 			s.Events = st.pubs[i].Stats()
 		}

@@ -17,13 +17,11 @@
 // A client that goes away aborts its job. Faults (Engine.SetFaults, Restart,
 // or HTTP below /sim/) make an engine misbehave on demand.
 //
-// Fleet runs many engines in one process, each on its own address, and writes
-// the endpoints file that a picker reads.
+// Sub-packages: core drives an engine in real time, ill has its faults, model its
+// tokenizer and adapters, page its metrics, and fleet runs many in one process. Beside it:
+// engine is the core without time, blockhash names blocks, kvstream publishes events, vocab
+// is the built-in vocabulary, answer the text of answers, workload the clients.
 //
-// Sub-packages: engine is the core without time, blockhash names blocks,
-// kvstream publishes events, vocab is the built-in vocabulary, answer the text
-// of answers, workload the clients.
-//
-// Concurrency: the methods of Engine and Fleet are safe for concurrent use.
+// Concurrency: the methods of Engine are safe for concurrent use.
 // Open starts goroutines; Close stops them and waits.
 package sim

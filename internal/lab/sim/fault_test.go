@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
@@ -34,7 +35,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.faults, got, c.want)
 		}
 	}
-	e.SetFaults(Faults{ErrorShare: 0.25})
+	e.SetFaults(ill.Faults{ErrorShare: 0.25})
 	if got := strings.Count(fmt.Sprint(statuses(20)), "500"); got != 5 {
 		t.Errorf("%d of 20 refused, want 5", got)
 	}
@@ -42,7 +43,7 @@ func TestRefusals(t *testing.T) {
 	if r := do(t, e, "PUT", "/sim/faults", all); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	want := Faults{Slow: 2.5, Hang: HangEngine, Events: kvstream.Faults{Drop: .5, Duplicate: .25, Delay: 1500 * time.Millisecond, ReplayOff: true, ReplayHoles: .1}}
+	want := ill.Faults{Slow: 2.5, Hang: ill.HangEngine, Events: kvstream.Faults{Drop: .5, Duplicate: .25, Delay: 1500 * time.Millisecond, ReplayOff: true, ReplayHoles: .1}}
 	if got := e.Faults(); got != want {
 		t.Errorf("faults %+v, want %+v", got, want)
 	}
@@ -64,9 +65,9 @@ func TestHang(t *testing.T) {
 		return err
 	}
 	for _, c := range []struct {
-		hang            Hang
+		hang            ill.Hang
 		healthy, served bool
-	}{{HangEngine, true, false}, {HangAll, false, false}, {HangFrozen, false, false}, {HangNone, true, true}} {
+	}{{ill.HangEngine, true, false}, {ill.HangAll, false, false}, {ill.HangFrozen, false, false}, {ill.HangNone, true, true}} {
 		e.Hang(c.hang)
 		if err := answers("GET", "/health", c.healthy); (err == nil) != c.healthy {
 			t.Errorf("hang %q: health %v", c.hang, err)
@@ -93,11 +94,11 @@ func TestResets(t *testing.T) {
 		}
 		return count, statuses
 	}
-	e.SetFaults(Faults{ResetShare: .5})
+	e.SetFaults(ill.Faults{ResetShare: .5})
 	if n, rest := broken(8, `{"prompt":"x","max_tokens":1}`); n != 4 || fmt.Sprint(rest) != "[200 200 200 200]" {
 		t.Errorf("%d of 8 were reset, want 4; the others %v", n, rest)
 	}
-	e.SetFaults(Faults{ResetShare: 1, ResetAfter: 3})
+	e.SetFaults(ill.Faults{ResetShare: 1, ResetAfter: 3})
 	if n, rest := broken(2, `{"prompt":"x","max_tokens":9,"ignore_eos":true,"stream":true}`); n != 2 {
 		t.Errorf("%d of 2 streams broke off; the others %v", n, rest)
 	}
@@ -107,7 +108,7 @@ func TestResets(t *testing.T) {
 	if r := do(t, e, "PUT", "/sim/faults", `{"reset_share":1,"for":"1ms"}`); r.status != 200 {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
-	testkit.Await(t, "the fault ends by itself", func() bool { return e.Faults() == Faults{} })
+	testkit.Await(t, "the fault ends by itself", func() bool { return e.Faults() == ill.Faults{} })
 }
 
 // TestDeaths: an engine dies of a poisonous prompt and comes back, and one that
@@ -125,7 +126,7 @@ func TestDeaths(t *testing.T) {
 		return 0
 	}
 	first := life()
-	e.SetFaults(Faults{Poison: "arsenic"})
+	e.SetFaults(ill.Faults{Poison: "arsenic"})
 	if r, err := try(context.Background(), e, "POST", "/v1/completions", `{"prompt":"some arsenic","max_tokens":1}`); err == nil {
 		t.Errorf("poison was answered with %d", r.status)
 	}
@@ -138,7 +139,7 @@ func TestDeaths(t *testing.T) {
 	testkit.Await(t, "a third life", func() bool { return life() > second })
 	third := life()
 	testkit.Await(t, "a fourth", func() bool { return life() > third })
-	e.SetFaults(Faults{})
+	e.SetFaults(ill.Faults{})
 	testkit.Await(t, "an end of it", func() bool { before := life(); return before > 0 && serves() && life() == before })
 }
 
@@ -182,7 +183,7 @@ func TestSlow(t *testing.T) {
 		do(t, e, "POST", "/v1/completions", `{"prompt":"x","max_tokens":20,"ignore_eos":true}`)
 		return time.Since(begun)
 	}
-	e.SetFaults(Faults{Slow: 20}) // 20 steps of 18 ms, 100 times faster, 20 times slower
+	e.SetFaults(ill.Faults{Slow: 20}) // 20 steps of 18 ms, 100 times faster, 20 times slower
 	if d := took(); d < 72*time.Millisecond {
 		t.Errorf("slowed down, 20 steps took %v", d)
 	}
@@ -305,7 +306,7 @@ func TestRestartBreaksRequests(t *testing.T) {
 func TestEventFaults(t *testing.T) {
 	e := open(t, fast(Options{Core: smallCore(), Events: &EventOptions{}}))
 	next := live(t, e)
-	e.SetFaults(Faults{Events: kvstream.Faults{DropNext: 1}})
+	e.SetFaults(ill.Faults{Events: kvstream.Faults{DropNext: 1}})
 	for i := range 3 {
 		e.storeSomething(t, fmt.Sprint(i))
 	}

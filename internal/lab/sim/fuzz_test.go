@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
@@ -41,16 +42,16 @@ func FuzzRequest(f *testing.F) {
 		}
 		core := e.current().cores[0]
 		for _, s := range seqs {
-			core.submit(s.job)
+			core.Submit(s.job)
 		}
 		for _, s := range seqs {
 			for over := false; !over; {
 				select {
-				case <-s.job.notify:
+				case <-s.job.Notify:
 				case <-time.After(testkit.Patience):
 					t.Fatalf("no end of %q", body)
 				}
-				if _, _, over, err = s.job.state(); err != nil {
+				if _, _, over, err = s.job.State(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -62,30 +63,35 @@ func FuzzRequest(f *testing.F) {
 func TestNothingIsLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 3 {
-		f, err := OpenFleet(FleetOptions{Engines: 4, Engine: Options{Core: smallCore(), Ranks: 2, Events: &EventOptions{}}})
-		if err != nil {
-			t.Fatal(err)
+		var engines [4]*Engine
+		for i := range engines {
+			var err error
+			if engines[i], err = Open(Options{Core: smallCore(), Ranks: 2, Events: &EventOptions{}}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		for i := range 12 {
 			go func() {
-				_, _ = try(ctx, f.Engines()[i%4], "POST", "/v1/completions", `{"prompt":"x","max_tokens":1000,"ignore_eos":true,"stream":true}`)
+				_, _ = try(ctx, engines[i%4], "POST", "/v1/completions", `{"prompt":"x","max_tokens":1000,"ignore_eos":true,"stream":true}`)
 				ended <- struct{}{}
 			}()
 		}
 		testkit.Await(t, "all run", func() bool {
 			n := 0
-			for _, e := range f.Engines() {
+			for _, e := range engines {
 				for _, s := range e.Stats() {
 					n += s.Engine.Running
 				}
 			}
 			return n == 12
 		})
-		f.Engines()[0].Hang(HangAll)
-		if err := f.Close(); err != nil {
-			t.Error(err)
+		engines[0].Hang(ill.HangAll)
+		for _, e := range engines {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 		cancel()
 		for range 12 {
@@ -94,7 +100,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	testkit.Await(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	buf := make([]byte, 1<<16)
-	if s := string(buf[:runtime.Stack(buf, true)]); strings.Contains(s, "sim.(*core)") {
+	if s := string(buf[:runtime.Stack(buf, true)]); strings.Contains(s, "core.(*Core)") {
 		t.Errorf("a core lives on:\n%s", s)
 	}
 }

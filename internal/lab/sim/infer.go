@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/http"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
 )
 
 // call is one inference request being answered.
@@ -13,7 +15,7 @@ type call struct {
 	w    *responder
 	p    *params
 	seqs []*sequence
-	core *core
+	core *core.Core
 	head reply // id, object, created, model
 	chat bool
 
@@ -65,11 +67,11 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 		c.cutAfter = after
 	}
 	for _, s := range c.seqs {
-		c.core.submit(s.job)
+		c.core.Submit(s.job)
 	}
 	defer func() {
 		for _, s := range c.seqs {
-			c.core.abort(s.job)
+			c.core.Abort(s.job)
 		}
 	}()
 	var answered bool
@@ -128,7 +130,7 @@ func (c *call) usage() *usage {
 	u := &usage{Details: &usageDetails{}}
 	var counted *prompt
 	for _, s := range c.seqs {
-		tokens, cached, _, _ := s.job.state()
+		tokens, cached, _, _ := s.job.State()
 		u.CompletionTokens += tokens
 		if s.prompt != counted { // choices share their prompt
 			counted = s.prompt
@@ -148,7 +150,7 @@ func (c *call) usage() *usage {
 func (c *call) whole(ctx context.Context) bool {
 	for _, s := range c.seqs {
 		for {
-			_, _, over, err := s.job.state()
+			_, _, over, err := s.job.State()
 			if err != nil {
 				return c.failed(err)
 			}
@@ -156,7 +158,7 @@ func (c *call) whole(ctx context.Context) bool {
 				break
 			}
 			select {
-			case <-s.job.notify:
+			case <-s.job.Notify:
 			case <-ctx.Done():
 				return false
 			}
@@ -199,7 +201,7 @@ func (c *call) choice(s *sequence) choice {
 
 // failed answers for a job that did not end well.
 func (c *call) failed(err error) bool {
-	if errors.Is(err, errStopped) {
+	if errors.Is(err, core.ErrStopped) {
 		return false
 	}
 	c.w.fail(badRequest("", "%v", err)) // the core refused it

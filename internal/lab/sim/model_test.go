@@ -13,13 +13,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/answer"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/model"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 func load(t *testing.T, dir string) Tokenizer {
 	t.Helper()
-	tok, err := LoadTokenizer(dir, vocab.New().Render) // ChatML, as Qwen has it
+	tok, err := model.LoadTokenizer(dir, vocab.New().Render) // ChatML, as Qwen has it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +90,11 @@ func TestLoadTokenizerFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadTokenizer(dir, own.Render); err == nil {
+		if _, err := model.LoadTokenizer(dir, own.Render); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := LoadTokenizer(t.TempDir(), own.Render); err == nil {
+	if _, err := model.LoadTokenizer(t.TempDir(), own.Render); err == nil {
 		t.Error("empty folder: no error")
 	}
 }

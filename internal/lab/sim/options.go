@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
@@ -136,4 +137,18 @@ func (o Options) withDefaults() (Options, error) {
 		o.Events = &ev
 	}
 	return o, nil
+}
+
+// core returns the options of the core of a rank.
+func (o *Options) core(rank int, pub *kvstream.Publisher, names func(uint32) string) core.Options {
+	c := core.Options{
+		Engine: o.Core, Speed: o.Speed, Every: o.StreamInterval, Rank: rank, Events: pub, Names: names, Lease: PDOptions{}.withDefaults().Lease,
+	}
+	if o.PD != nil {
+		c.Lease = o.PD.Lease
+	}
+	if o.Events != nil {
+		c.Format = o.Events.Format
+	}
+	return c
 }

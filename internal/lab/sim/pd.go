@@ -7,8 +7,6 @@ import (
 	"net"
 	"strconv"
 	"time"
-
-	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 )
 
 // PDOptions have an engine take part in prefill/decode as vLLM with its
@@ -69,81 +67,19 @@ type handOver struct {
 func (h *handOver) prefills() bool { return h != nil && h.DoRemoteDecode && !h.DoRemotePrefill }
 func (h *handOver) pulls() bool    { return h != nil && h.DoRemotePrefill }
 
-// lease is a prompt's blocks that wait to be read by another engine. The core's
-// goroutine owns it.
-type lease struct {
-	request uint64
-	stamp   uint64 // of the prompt: what the blocks hold
-	timer   *time.Timer
-}
-
-// hold leases the blocks of a job that has ended.
-func (c *core) hold(j *job) {
-	l := &lease{request: j.req.ID, stamp: j.stamp}
-	id := j.lease
-	c.leases[id] = l
-	l.timer = time.AfterFunc(c.pd.Lease, func() {
-		c.post(func() { c.give(id, &c.transfers.expired) })
-	})
-	c.transfers.held.Add(1)
-}
-
-// give ends a lease and counts how; it returns false where there is none.
-func (c *core) give(id string, how *counter) bool {
-	l := c.leases[id]
-	if l == nil {
-		return false
-	}
-	delete(c.leases, id)
-	l.timer.Stop()
-	c.eng.Release(l.request)
-	c.transfers.held.Add(-1)
-	how.Add(1)
-	return true
-}
-
-// drop ends all leases, as the death of an engine does.
-func (c *core) drop() {
-	for _, l := range c.leases {
-		l.timer.Stop()
-	}
-	c.transfers.held.Add(-int64(len(c.leases)))
-	clear(c.leases)
-}
-
-// ask has the core's goroutine answer a question; ok is false when it is closed.
-func ask[T any](c *core, f func() T) (answer T, ok bool) {
-	done := make(chan T, 1)
-	if !c.post(func() { done <- f() }) {
-		return answer, false
-	}
-	select {
-	case answer = <-done:
-		return answer, true
-	case <-c.done:
-		return answer, false
-	}
-}
-
 // offer returns the hand-over of a prompt that was computed here.
 func (c *call) offer() *handOver {
 	s := c.seqs[0]
-	blocks, ok := ask(c.core, func() []int32 {
-		l := c.core.leases[s.job.lease]
-		if l == nil {
-			return nil
-		}
-		return append([]int32{}, c.core.eng.Kept(l.request)...)
-	})
-	if !ok || blocks == nil {
+	blocks := c.core.Kept(s.job.Lease)
+	if blocks == nil {
 		return nil
 	}
 	ids, _ := json.Marshal([][]int32{blocks}) // numbers always encode
 	host, portText, _ := net.SplitHostPort(c.w.st.addr)
 	port, _ := strconv.Atoi(portText)
-	_, cached, _, _ := s.job.state()
+	_, cached, _, _ := s.job.State()
 	return &handOver{
-		DoRemotePrefill: true, BlockIDs: ids, EngineID: &c.w.st.id, RequestID: &s.job.lease, Host: &host, Port: &port,
+		DoRemotePrefill: true, BlockIDs: ids, EngineID: &c.w.st.id, RequestID: &s.job.Lease, Host: &host, Port: &port,
 		TPSize: 1, Tokens: len(s.prompt.tokens), Mode: "pull", Cached: &cached,
 	}
 }
@@ -151,9 +87,9 @@ func (c *call) offer() *handOver {
 // keepFor has the request's blocks kept when it has ended.
 func (c *call) keepFor() {
 	for i, s := range c.seqs {
-		s.job.req.Hold = true
-		s.job.lease = fmt.Sprintf("%s-%d-%08x", c.head.ID, i, leaseNumber.Add(1))
-		s.job.stamp = stampOf(s.prompt.tokens)
+		s.job.Req.Hold = true
+		s.job.Lease = fmt.Sprintf("%s-%d-%08x", c.head.ID, i, leaseNumber.Add(1))
+		s.job.Stamp = stampOf(s.prompt.tokens)
 	}
 }
 
@@ -164,12 +100,4 @@ func stampOf(tokens []uint32) uint64 {
 		h = (h ^ uint64(t)) * 1099511628211
 	}
 	return h | 1
-}
-
-func hashes(names []uint64) []engine.Hash {
-	out := make([]engine.Hash, len(names))
-	for i, n := range names {
-		out[i] = engine.Hash(n)
-	}
-	return out
 }

@@ -39,14 +39,13 @@ func (c *call) handOver(ctx context.Context) bool {
 		c.w.st.spoiled.Store(names[0], true)
 	}
 	if _, spoiled := c.w.st.spoiled.Load(first0(names)); spoiled && right && !c.p.KV.pulls() {
-		held, _ := ask(c.core, func() int { return c.core.eng.Cached(hashes(names[:1])) })
-		right = held == 0
+		right = c.core.Cached(names[:1]) == 0
 	}
 	if !right {
 		c.spoil()
 	}
 	for _, s := range c.seqs {
-		s.job.req.Remote = c.p.KV.pulls()
+		s.job.Req.Remote = c.p.KV.pulls()
 	}
 	return true
 }

@@ -13,35 +13,10 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
 )
 
-type counter = atomic.Int64
-
-// transfers are what a core counts of hand-overs.
-type transfers struct {
-	held    counter // leases at this moment
-	read    counter // leases that were read
-	expired counter
-	late    counter // notifications of leases that there were not
-	failed  counter // pulls that failed
-	wrong   counter // pulls of blocks that belong to another
-}
-
 var leaseNumber atomic.Uint64
-
-// TransferStats are the figures of an engine's hand-overs.
-type TransferStats struct {
-	Held    int64 `json:"held"`
-	Read    int64 `json:"read"`
-	Expired int64 `json:"expired"`
-	Late    int64 `json:"late"`
-	Failed  int64 `json:"failed"`
-	Wrong   int64 `json:"wrong"`
-}
-
-func (t *transfers) stats() TransferStats {
-	return TransferStats{t.held.Load(), t.read.Load(), t.expired.Load(), t.late.Load(), t.failed.Load(), t.wrong.Load()}
-}
 
 // Paths of the side channel between engines. Theirs is a socket of its own, which
 // also carries the blocks.
@@ -68,14 +43,7 @@ func (e *Engine) readBlocks(w *responder, r *http.Request) {
 		return
 	}
 	for _, c := range w.st.cores {
-		stamp, _ := ask(c, func() uint64 {
-			if l := c.leases[m.Request]; l != nil {
-				l.timer.Reset(c.pd.Lease * 2 / 3) // the reader's heartbeat
-				return l.stamp
-			}
-			return 0
-		})
-		if stamp != 0 {
+		if stamp := c.Read(m.Request); stamp != 0 {
 			w.send(http.StatusOK, map[string]uint64{"stamp": stamp})
 			return
 		}
@@ -91,11 +59,10 @@ func (e *Engine) doneBlocks(w *responder, r *http.Request) {
 	}
 	found := false
 	for _, c := range w.st.cores {
-		gave, _ := ask(c, func() bool { return c.give(m.Request, &c.transfers.read) })
-		found = found || gave
+		found = c.End(m.Request) || found
 	}
 	if !found {
-		w.st.cores[0].transfers.late.Add(1)
+		w.st.cores[0].Late()
 	}
 	w.send(http.StatusOK, struct{}{})
 }
@@ -127,7 +94,7 @@ func (c *call) pull(ctx context.Context, p *prompt, salt blockhash.Extra) (right
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		c.core.transfers.failed.Add(1)
+		c.core.Failed()
 		return false, fmt.Errorf("%w: %w", errLoad, err)
 	}
 	var read struct {
@@ -137,9 +104,8 @@ func (c *call) pull(ctx context.Context, p *prompt, salt blockhash.Extra) (right
 		return false, fmt.Errorf("%w: %w", errLoad, err)
 	}
 	size := c.engine.opt.Core.BlockSize
-	names := hashes(c.engine.opt.Namer.Append(nil, p.tokens, size, salt))
-	held, _ := ask(c.core, func() int { return c.core.eng.Cached(names) })
-	move := time.NewTimer(o.moves(len(p.tokens)-held*size, c.core.speed()))
+	held := c.core.Cached(c.engine.opt.Namer.Append(nil, p.tokens, size, salt))
+	move := time.NewTimer(o.moves(len(p.tokens)-held*size, c.core.Speed()))
 	defer move.Stop()
 	select {
 	case <-move.C:
@@ -148,7 +114,7 @@ func (c *call) pull(ctx context.Context, p *prompt, salt blockhash.Extra) (right
 	}
 	right = read.Stamp == stampOf(p.tokens)
 	if !right {
-		c.core.transfers.wrong.Add(1)
+		c.core.Wrong()
 	}
 	return right, nil
 }
@@ -189,13 +155,13 @@ func side(ctx context.Context, h *handOver, path string) ([]byte, error) {
 }
 
 // Transfers returns the figures of the engine's hand-overs; none while it is down.
-func (e *Engine) Transfers() (sum TransferStats) {
+func (e *Engine) Transfers() (sum core.TransferStats) {
 	st := e.current()
 	if st == nil {
 		return sum
 	}
 	for _, c := range st.cores {
-		s := c.transfers.stats()
+		s := c.Transfers()
 		sum.Held += s.Held
 		sum.Read += s.Read
 		sum.Expired += s.Expired

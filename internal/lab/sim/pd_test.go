@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/answer"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -60,7 +62,7 @@ func (d *disagg) right(r response) (b body, right bool) {
 }
 
 // figures waits until an engine's figures are as wanted.
-func figures(t *testing.T, e *Engine, ok func(TransferStats) bool) {
+func figures(t *testing.T, e *Engine, ok func(core.TransferStats) bool) {
 	t.Helper()
 	testkit.Eventually(t, func() string {
 		if s := e.Transfers(); !ok(s) {
@@ -70,7 +72,7 @@ func figures(t *testing.T, e *Engine, ok func(TransferStats) bool) {
 	})
 }
 
-func none(s TransferStats) bool { return s.Held == 0 }
+func none(s core.TransferStats) bool { return s.Held == 0 }
 
 func TestHandOver(t *testing.T) {
 	d := newDisagg(t, time.Minute, false)
@@ -96,7 +98,7 @@ func TestHandOver(t *testing.T) {
 func TestLateRead(t *testing.T) {
 	d := newDisagg(t, 5*time.Millisecond, false)
 	kv := d.prefill()
-	figures(t, d.p, func(s TransferStats) bool { return s.Expired == 1 && s.Held == 0 })
+	figures(t, d.p, func(s core.TransferStats) bool { return s.Expired == 1 && s.Held == 0 })
 	if _, right := d.right(d.decode(kv, "")); right {
 		t.Error("a late read gave the right text")
 	}
@@ -139,17 +141,17 @@ func TestRelease(t *testing.T) {
 	}
 	figures(t, d.p, none)
 	kv := d.prefill()
-	d.d.Hang(HangEngine)
+	d.d.Hang(ill.HangEngine)
 	wait := 50 * time.Millisecond // until the decode engine has it, which takes longer on a busy machine
 	testkit.Await(t, "the prefill engine is told", func() bool {
 		d.left(d.d, chatBody(d.text, `,"kv_transfer_params":`+kv), wait)
 		wait *= 2
 		return none(d.p.Transfers())
 	})
-	d.p.Hang(HangEngine)
+	d.p.Hang(ill.HangEngine)
 	d.left(d.p, chatBody(d.text, wantHandOver), wait)
 	testkit.Await(t, "the prefill engine sees the client leave", idle(d.p))
-	d.p.Hang(HangNone)
+	d.p.Hang(ill.HangNone)
 	if got := d.p.Transfers(); got.Held != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -188,7 +188,7 @@ func (p *params) limit(n, modelLen int, chat bool) (int, error) {
 // serves reports whether a model name is served here; no name means the base
 // model.
 func (e *Engine) serves(model string) bool {
-	if model == "" || model == e.opt.Model || e.lora.id(model) != 0 {
+	if model == "" || model == e.opt.Model || e.lora.ID(model) != 0 {
 		return true
 	}
 	for _, a := range e.opt.Aliases {

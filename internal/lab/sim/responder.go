@@ -99,7 +99,7 @@ func (e *Engine) handler(st *incarnation) http.Handler {
 			w.Header().Set(headerRequestID, id)
 		}
 		if !isAdmin(r.URL.Path) {
-			e.faults.answer.pass(r.Context().Done())
+			e.faults.answer.Pass(r.Context().Done())
 		}
 		defer func() {
 			st.http.Observe(page.Exchange{

@@ -66,7 +66,7 @@ func (e *Engine) SetVersion(v string) { e.named.Store(v) }
 func (e *Engine) load(w *responder, _ *http.Request) {
 	n := 0
 	for _, c := range w.st.cores {
-		n += c.inFlight()
+		n += c.InFlight()
 	}
 	w.send(http.StatusOK, map[string]int{"server_load": n})
 }
@@ -90,7 +90,7 @@ func (e *Engine) models(w *responder, _ *http.Request) {
 	for _, alias := range e.opt.Aliases {
 		cards = append(cards, add(alias, e.opt.Model, nil, &e.opt.Core.MaxModelLen))
 	}
-	for _, name := range e.lora.loaded() {
+	for _, name := range e.lora.Loaded() {
 		cards = append(cards, add(name, "/adapters/"+name, &e.opt.Model, nil))
 	}
 	w.send(http.StatusOK, struct {
@@ -103,7 +103,7 @@ func (e *Engine) models(w *responder, _ *http.Request) {
 func (e *Engine) metrics(w *responder, _ *http.Request) {
 	var ranks []*page.Meter
 	for _, c := range w.st.cores {
-		ranks = append(ranks, c.meter)
+		ranks = append(ranks, c.Meter())
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; version=1.0.0; charset=utf-8")

@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/answer"
 	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
@@ -20,7 +21,7 @@ type sequence struct {
 	ends   []int // text[:ends[i]] is what tokens 0..i say
 	output []uint32
 	finish string
-	job    *job
+	job    *core.Job
 }
 
 // plan makes up the answers to a request, choice by choice.
@@ -124,13 +125,13 @@ func (s *sequence) cut(stops []string) bool {
 
 // job names the blocks of prompt and answer. The last token is never computed
 // and so never in a block.
-func (e *Engine) job(s *sequence, p *params) *job {
+func (e *Engine) job(s *sequence, p *params) *core.Job {
 	prompt := s.prompt.tokens
 	all := make([]uint32, 0, len(prompt)+len(s.output))
 	all = append(append(all, prompt...), s.output...)
 	r := engine.Request{Prompt: len(prompt), Output: len(s.output), Tokens: all, Report: p.XArgs.Report == reportFull, Priority: p.Priority}
 	extra := blockhash.Extra{Salt: p.CacheSalt}
-	if id := e.lora.id(p.Model); id != 0 {
+	if id := e.lora.ID(p.Model); id != 0 {
 		extra.LoRA, r.Adapter = p.Model, id
 	}
 	if extra != (blockhash.Extra{}) {
@@ -142,7 +143,7 @@ func (e *Engine) job(s *sequence, p *params) *job {
 	for i, n := range names {
 		r.Blocks[i] = engine.Hash(n)
 	}
-	return newJob(r, s.finish == page.FinishStop)
+	return core.NewJob(r, s.finish == page.FinishStop)
 }
 
 // said returns what tokens [from, to) say.

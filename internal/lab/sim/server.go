@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/model"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
@@ -28,7 +31,7 @@ type Engine struct {
 
 	restarting sync.Mutex // one Restart or Close at a time
 
-	lora    adapters
+	lora    model.Adapters
 	faults  faultState
 	named   atomic.Value   // string: the version that it names
 	pending sync.WaitGroup // restarts asked for over HTTP
@@ -42,7 +45,7 @@ type Engine struct {
 type incarnation struct {
 	id      string // the engine's, for hand-overs
 	addr    string
-	cores   []*core
+	cores   []*core.Core
 	pubs    []*kvstream.Publisher // by rank; empty without events
 	start   time.Time
 	ready   time.Time
@@ -75,7 +78,7 @@ func Open(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{opt: o, words: vocab.New(), addr: o.Addr, log: o.Log, lora: newAdapters(o.Adapters)}
+	e := &Engine{opt: o, words: vocab.New(), addr: o.Addr, log: o.Log, lora: model.NewAdapters(o.Adapters)}
 	e.page = page.New(&page.Options{
 		Model: e.opt.Model, Ranks: e.opt.Ranks, Core: e.opt.Core, MaxLoRA: e.opt.MaxLoRA, NoProcessMetrics: e.opt.NoProcessMetrics,
 	})
@@ -119,7 +122,7 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	e.SetFaults(Faults{}) // nothing waits for what will not come
+	e.SetFaults(ill.Faults{}) // nothing waits for what will not come
 	e.pending.Wait()
 	e.restarting.Lock()
 	defer e.restarting.Unlock()
@@ -162,7 +165,7 @@ func (e *Engine) boot(pubs []*kvstream.Publisher, firstSeq uint64) (err error) {
 		if len(st.pubs) > 0 {
 			pub = st.pubs[r]
 		}
-		c, err := newCore(r, &e.opt, pub, e.lora.name)
+		c, err := core.New(e.opt.core(r, pub, e.lora.Name))
 		if err != nil {
 			_ = ln.Close()
 			close(st.serving)
@@ -170,7 +173,7 @@ func (e *Engine) boot(pubs []*kvstream.Publisher, firstSeq uint64) (err error) {
 		}
 		st.cores = append(st.cores, c)
 	}
-	e.serve(st, listener{ln, &e.faults.wire})
+	e.serve(st, ill.Listener{Listener: ln, Wire: &e.faults.wire})
 	return nil
 }
 
@@ -218,7 +221,7 @@ func (st *incarnation) stop(keep bool) (err error) {
 	<-st.serving
 	st.active.Wait()
 	for _, c := range st.cores {
-		c.close()
+		c.Close()
 	}
 	if keep {
 		return err
@@ -231,7 +234,7 @@ func (st *incarnation) stop(keep bool) (err error) {
 
 // pick chooses the core for a request: the rank that the client names, or the
 // one with the fewest requests.
-func (st *incarnation) pick(rank string) (*core, error) {
+func (st *incarnation) pick(rank string) (*core.Core, error) {
 	if n, err := strconv.Atoi(rank); err == nil {
 		if n < 0 || n >= len(st.cores) {
 			return nil, badRequest(headerRank, "data_parallel_rank %d is out of range [0, %d).", n, len(st.cores))
@@ -239,9 +242,9 @@ func (st *incarnation) pick(rank string) (*core, error) {
 		return st.cores[n], nil
 	}
 	best := st.cores[0]
-	least := best.inFlight()
+	least := best.InFlight()
 	for _, c := range st.cores[1:] {
-		if n := c.inFlight(); n < least {
+		if n := c.InFlight(); n < least {
 			best, least = c, n
 		}
 	}

@@ -25,7 +25,7 @@ func (c *call) stream(ctx context.Context) bool {
 			return false
 		}
 		for i, s := range c.seqs {
-			tokens, _, _, err := s.job.state()
+			tokens, _, _, err := s.job.State()
 			if err != nil {
 				return false
 			}
@@ -60,7 +60,7 @@ const closedSequence = 1 << 62
 func (c *call) wait(ctx context.Context, sent []int) bool {
 	if len(c.seqs) == 1 {
 		select {
-		case <-c.seqs[0].job.notify:
+		case <-c.seqs[0].job.Notify:
 			return true
 		case <-ctx.Done():
 			return false
@@ -73,7 +73,7 @@ func (c *call) wait(ctx context.Context, sent []int) bool {
 			continue
 		}
 		select {
-		case <-s.job.notify:
+		case <-s.job.Notify:
 			return true
 		case <-ctx.Done():
 			return false

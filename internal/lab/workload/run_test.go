@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-func engines(t *testing.T, n int) *sim.Fleet {
+func engines(t *testing.T, n int) *fleet.Fleet {
 	t.Helper()
-	f, err := sim.OpenFleet(sim.FleetOptions{Engines: n, Engine: sim.Options{Speed: math.Inf(1)}})
+	f, err := fleet.Open(fleet.Options{Engines: n, Engine: sim.Options{Speed: math.Inf(1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func TestRun(t *testing.T) {
 
 // TestOpenLoopWithAborts: clients that give up leave nothing behind.
 func TestOpenLoopWithAborts(t *testing.T) {
-	f, err := sim.OpenFleet(sim.FleetOptions{Engine: sim.Options{Speed: 20}})
+	f, err := fleet.Open(fleet.Options{Engine: sim.Options{Speed: 20}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,7 @@ func TestOpenLoopWithAborts(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	f := engines(t, 1)
-	f.Engines()[0].Hang(sim.HangEngine)
+	f.Engines()[0].Hang(ill.HangEngine)
 	r, err := Start(Options{Source: NewSource(Chat, 1, vocab.Name, 0), Client: newClient(t, f.Engines()[0].Addr()), Users: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +204,7 @@ func TestWrongAnswersAreSeen(t *testing.T) {
 
 func TestStatusIsAnError(t *testing.T) {
 	f := engines(t, 1)
-	f.Engines()[0].SetFaults(sim.Faults{ErrorNext: 1, ErrorStatus: 503})
+	f.Engines()[0].SetFaults(ill.Faults{ErrorNext: 1, ErrorStatus: 503})
 	turn, _ := NewSource(Chat, 9, vocab.Name, 0).Session(0).Next("")
 	o := newClient(t, f.Engines()[0].Addr()).Do(context.Background(), turn)
 	if o.Err == nil || o.Wrong || o.Status != 503 {

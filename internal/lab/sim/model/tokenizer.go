@@ -1,7 +1,8 @@
-package sim
+package model
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +10,11 @@ import (
 	files "github.com/grapevine-epp/grapevine/internal/prompt/vocab"
 )
 
-// modelFiles is the Tokenizer of a real model's files.
-type modelFiles struct {
+// ErrFiles says that the files of a model are not fit for an engine.
+var ErrFiles = errors.New("model: unfit files")
+
+// Tokenizer is that of a real model's files.
+type Tokenizer struct {
 	vocab  *files.Vocab
 	end    uint32
 	render func(dst, body []byte) ([]byte, error)
@@ -19,17 +23,17 @@ type modelFiles struct {
 // LoadTokenizer returns the tokenizer of the model in dir. Its chats are
 // rendered by render, which appends the prompt of a chat completions body to
 // dst.
-func LoadTokenizer(dir string, render func(dst, body []byte) ([]byte, error)) (Tokenizer, error) {
+func LoadTokenizer(dir string, render func(dst, body []byte) ([]byte, error)) (*Tokenizer, error) {
 	path, err := files.Find(dir)
 	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
+		return nil, fmt.Errorf("model: %w", err)
 	}
 	v, err := files.Load(path, files.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
+		return nil, fmt.Errorf("model: %w", err)
 	}
 	if !v.CanEncode() {
-		return nil, fmt.Errorf("%w: %s cannot encode: %q", ErrOptions, path, v.Notes())
+		return nil, fmt.Errorf("%w: %s cannot encode: %q", ErrFiles, path, v.Notes())
 	}
 	end, err := endToken(dir)
 	if err != nil {
@@ -37,9 +41,9 @@ func LoadTokenizer(dir string, render func(dst, body []byte) ([]byte, error)) (T
 	}
 	ids := v.Encode(nil, []byte(end))
 	if len(ids) != 1 {
-		return nil, fmt.Errorf("%w: the end token %q of %s is %d tokens", ErrOptions, end, dir, len(ids))
+		return nil, fmt.Errorf("%w: the end token %q of %s is %d tokens", ErrFiles, end, dir, len(ids))
 	}
-	return &modelFiles{v, ids[0], render}, nil
+	return &Tokenizer{v, ids[0], render}, nil
 }
 
 // endToken reads eos_token, a string or an object, from
@@ -47,13 +51,13 @@ func LoadTokenizer(dir string, render func(dst, body []byte) ([]byte, error)) (T
 func endToken(dir string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, "tokenizer_config.json"))
 	if err != nil {
-		return "", fmt.Errorf("sim: %w", err)
+		return "", fmt.Errorf("model: %w", err)
 	}
 	var config struct {
 		EOS json.RawMessage `json:"eos_token"`
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
-		return "", fmt.Errorf("sim: tokenizer_config.json of %s: %w", dir, err)
+		return "", fmt.Errorf("model: tokenizer_config.json of %s: %w", dir, err)
 	}
 	var text string
 	if json.Unmarshal(config.EOS, &text) == nil {
@@ -61,13 +65,13 @@ func endToken(dir string) (string, error) {
 	}
 	var token struct{ Content string }
 	if err := json.Unmarshal(config.EOS, &token); err != nil {
-		return "", fmt.Errorf("sim: eos_token of %s: %w", dir, err)
+		return "", fmt.Errorf("model: eos_token of %s: %w", dir, err)
 	}
 	return token.Content, nil
 }
 
-// AppendTokens implements Tokenizer.
-func (m *modelFiles) AppendTokens(dst []uint32, text []byte, special bool) []uint32 {
+// AppendTokens is as sim.Tokenizer says.
+func (m *Tokenizer) AppendTokens(dst []uint32, text []byte, special bool) []uint32 {
 	if !special {
 		return m.vocab.Encode(dst, text)
 	}
@@ -75,16 +79,16 @@ func (m *modelFiles) AppendTokens(dst []uint32, text []byte, special bool) []uin
 	return append(m.vocab.Encode(dst, text), m.vocab.EOS()...)
 }
 
-// AppendText implements Tokenizer.
-func (m *modelFiles) AppendText(dst []byte, tokens []uint32) []byte {
+// AppendText is as sim.Tokenizer says.
+func (m *Tokenizer) AppendText(dst []byte, tokens []uint32) []byte {
 	for _, id := range tokens {
 		dst, _ = m.vocab.AppendToken(dst, id) // unknown ids say nothing
 	}
 	return dst
 }
 
-// Render implements Tokenizer.
-func (m *modelFiles) Render(dst, body []byte) ([]byte, error) { return m.render(dst, body) }
+// Render is as sim.Tokenizer says.
+func (m *Tokenizer) Render(dst, body []byte) ([]byte, error) { return m.render(dst, body) }
 
-// End implements Tokenizer.
-func (m *modelFiles) End() uint32 { return m.end }
+// End is as sim.Tokenizer says.
+func (m *Tokenizer) End() uint32 { return m.end }

@@ -1,19 +1,21 @@
-package sim
+package fleet
 
 import (
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 )
 
-// FleetOptions describe many engines in one process.
-type FleetOptions struct {
-	Engines int     // how many; default 1
-	Engine  Options // of every engine; addresses and names are made here
+// Options describe many engines in one process.
+type Options struct {
+	Engines int         // how many; default 1
+	Engine  sim.Options // of every engine; addresses and names are made here
 	// Customize changes the options of engine i before it is opened; it may be
 	// nil.
-	Customize func(i int, o *Options)
+	Customize func(i int, o *sim.Options)
 
 	// Host is the address of the first engine; default 127.0.0.1. With Spread,
 	// engine i listens on the i-th address after it, in the loopback network;
@@ -34,13 +36,13 @@ type FleetOptions struct {
 
 // Fleet is a group of engines.
 type Fleet struct {
-	opt     FleetOptions
-	engines []*Engine
+	opt     Options
+	engines []*sim.Engine
 }
 
-// OpenFleet opens every engine and writes the endpoints file. When one cannot
+// Open opens every engine and writes the endpoints file. When one cannot
 // be opened, none is left open.
-func OpenFleet(o FleetOptions) (*Fleet, error) {
+func Open(o Options) (*Fleet, error) {
 	if o.Engines == 0 {
 		o.Engines = 1
 	}
@@ -54,8 +56,8 @@ func OpenFleet(o FleetOptions) (*Fleet, error) {
 	for i := range o.Engines {
 		eo, err := o.engine(i)
 		if err == nil {
-			var e *Engine
-			if e, err = Open(eo); err == nil {
+			var e *sim.Engine
+			if e, err = sim.Open(eo); err == nil {
 				f.engines = append(f.engines, e)
 			}
 		}
@@ -72,7 +74,7 @@ func OpenFleet(o FleetOptions) (*Fleet, error) {
 }
 
 // engine returns the options of engine i.
-func (o *FleetOptions) engine(i int) (Options, error) {
+func (o *Options) engine(i int) (sim.Options, error) {
 	eo := o.Engine
 	host, err := o.host(i)
 	if err != nil {
@@ -95,7 +97,7 @@ func (o *FleetOptions) engine(i int) (Options, error) {
 		ev := *eo.Events
 		ranks := max(1, eo.Ranks)
 		ev.Addr = port(o.EventPort, ranks)
-		if ev.Replay != ReplayOff {
+		if ev.Replay != sim.ReplayOff {
 			ev.Replay = port(o.ReplayPort, ranks)
 		}
 		eo.Events = &ev
@@ -107,25 +109,25 @@ func (o *FleetOptions) engine(i int) (Options, error) {
 }
 
 // host returns the address of engine i.
-func (o *FleetOptions) host(i int) (string, error) {
+func (o *Options) host(i int) (string, error) {
 	if !o.Spread {
 		return o.Host, nil
 	}
 	ip := net.ParseIP(o.Host).To4()
 	if ip == nil || !ip.IsLoopback() {
-		return "", fmt.Errorf("%w: host %q is not in 127.0.0.0/8", ErrOptions, o.Host)
+		return "", fmt.Errorf("%w: host %q is not in 127.0.0.0/8", sim.ErrOptions, o.Host)
 	}
 	n := int(ip[1])<<16 | int(ip[2])<<8 | int(ip[3])
 	n += i
 	ip = net.IPv4(127, byte(n>>16), byte(n>>8), byte(n)).To4()
 	if n >= 1<<24-1 {
-		return "", fmt.Errorf("%w: no address for engine %d after %s", ErrOptions, i, o.Host)
+		return "", fmt.Errorf("%w: no address for engine %d after %s", sim.ErrOptions, i, o.Host)
 	}
 	return ip.String(), nil
 }
 
 // Engines returns the engines in order. The slice must not be changed.
-func (f *Fleet) Engines() []*Engine { return f.engines }
+func (f *Fleet) Engines() []*sim.Engine { return f.engines }
 
 // Close closes every engine and waits.
 func (f *Fleet) Close() error {

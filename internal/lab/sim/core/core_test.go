@@ -1,4 +1,4 @@
-package sim
+package core
 
 import (
 	"errors"
@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
-	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
+
+// large is the cache of a whole engine.
+var large = engine.Config{Blocks: engine.KVTokens70B / 16}
 
 func namesFor(tokens int) (h []engine.Hash) {
 	for i := range tokens / 16 {
@@ -22,18 +24,14 @@ func namesFor(tokens int) (h []engine.Hash) {
 func TestRealTime(t *testing.T) {
 	for _, speed := range []float64{1, 8} {
 		synctest.Test(t, func(t *testing.T) {
-			o, err := Options{Speed: speed}.withDefaults()
+			c, err := New(Options{Engine: large, Speed: speed})
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := newCore(0, &o, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.close()
+			defer c.Close()
 			begun := time.Now()
-			j := newJob(engine.Request{Prompt: 10_000, Output: 3, Blocks: namesFor(10_000)}, false)
-			c.submit(j)
+			j := NewJob(engine.Request{Prompt: 10_000, Output: 3, Blocks: namesFor(10_000)}, false)
+			c.Submit(j)
 			ms := func(a, b, e, s, d float64) time.Duration { // in the model's terms
 				return time.Duration(18e6 + 71e3*b + 1.66*e + 50e3*s + 35*d + a)
 			}
@@ -49,11 +47,11 @@ func TestRealTime(t *testing.T) {
 				if i == 0 {
 					continue // the first chunk gives no token
 				}
-				<-j.notify
+				<-j.Notify
 				if got := time.Since(begun); (got - at).Abs() > 100 {
 					t.Errorf("speed %v: token %d after %v, want %v", speed, i, got, at)
 				}
-				if tokens, cached, _, err := j.state(); tokens != i || cached != 0 || err != nil {
+				if tokens, cached, _, err := j.State(); tokens != i || cached != 0 || err != nil {
 					t.Errorf("state %d %d %v", tokens, cached, err)
 				}
 			}
@@ -65,71 +63,46 @@ func TestRealTime(t *testing.T) {
 // next one.
 func TestLateSubmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, err := Options{Core: engine.Config{Blocks: 100, Model: engine.Model{A: 100}}}.withDefaults()
+		c, err := New(Options{Engine: engine.Config{Blocks: 100, Model: engine.Model{A: 100}}, Speed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := newCore(0, &o, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.close()
+		defer c.Close()
 		begun := time.Now()
-		first := newJob(engine.Request{Prompt: 10, Output: 5}, false)
-		c.submit(first)
+		first := NewJob(engine.Request{Prompt: 10, Output: 5}, false)
+		c.Submit(first)
 		time.Sleep(130 * time.Millisecond)
-		second := newJob(engine.Request{Prompt: 10, Output: 1}, false)
-		c.submit(second)
-		<-second.notify
+		second := NewJob(engine.Request{Prompt: 10, Output: 1}, false)
+		c.Submit(second)
+		<-second.Notify
 		if got := time.Since(begun); got != 300*time.Millisecond {
 			t.Errorf("first token of the late one after %v, want 300ms", got)
 		}
-		c.abort(first)
+		c.Abort(first)
 		synctest.Wait()
 		time.Sleep(time.Second)
-		if _, _, over, err := first.state(); !over || !errors.Is(err, errAborted) {
+		if _, _, over, err := first.State(); !over || !errors.Is(err, ErrAborted) {
 			t.Errorf("the aborted job: over %v, %v", over, err)
 		}
 	})
 }
 
-// TestByPriority: the priority in bodies orders what waits.
-func TestByPriority(t *testing.T) {
-	core := smallCore()
-	core.ByPriority = true
-	e := open(t, Options{Core: core})
-	p, prompts, err := e.parse([]byte(`{"model":"`+vocab.Name+`","prompt":"x","priority":-12}`), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if j := e.job(&sequence{prompt: &prompts[0]}, p); j.req.Priority != -12 {
-		t.Errorf("priority %d", j.req.Priority)
-	}
-	if _, _, err := e.parse([]byte(`{"model":"`+vocab.Name+`","prompt":"x","priority":"high"}`), false); err == nil {
-		t.Error("a priority in words was taken")
-	}
-}
-
 // TestCloseFailsJobs: no job is left waiting when the core stops.
 func TestCloseFailsJobs(t *testing.T) {
-	o, err := Options{Core: smallCore()}.withDefaults()
+	c, err := New(Options{Engine: engine.Config{Blocks: 100}, Speed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := newCore(0, &o, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jobs := []*job{newJob(engine.Request{Prompt: 10, Output: 500}, false), newJob(engine.Request{Prompt: 10, Output: 1}, false)}
-	c.submit(jobs[0])
-	c.close()
-	c.submit(jobs[1])
+	jobs := []*Job{NewJob(engine.Request{Prompt: 10, Output: 500}, false), NewJob(engine.Request{Prompt: 10, Output: 1}, false)}
+	c.Submit(jobs[0])
+	c.Close()
+	c.Submit(jobs[1])
 	for _, j := range jobs {
-		if _, _, over, err := j.state(); !over || !errors.Is(err, errStopped) {
+		if _, _, over, err := j.State(); !over || !errors.Is(err, ErrStopped) {
 			t.Errorf("over %v, %v", over, err)
 		}
 	}
-	if c.inFlight() != 0 {
-		t.Errorf("%d in flight", c.inFlight())
+	if c.InFlight() != 0 {
+		t.Errorf("%d in flight", c.InFlight())
 	}
 }

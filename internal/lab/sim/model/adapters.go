@@ -1,25 +1,26 @@
-package sim
+package model
 
 import (
 	"slices"
 	"sync"
 )
 
-// adapters are the LoRA adapters that are loaded, by id from 1. Ids are not
+// Adapters are the LoRA adapters that are loaded, by id from 1. Ids are not
 // used again. Safe for concurrent use through the pointer inside.
-type adapters struct{ *adapterTable }
+type Adapters struct{ *adapterTable }
 
 type adapterTable struct {
 	mu    sync.RWMutex
 	names []string // by id-1; "" when unloaded
 }
 
-func newAdapters(names []string) adapters {
-	return adapters{&adapterTable{names: slices.Clone(names)}}
+// NewAdapters returns adapters of which some are loaded.
+func NewAdapters(names []string) Adapters {
+	return Adapters{&adapterTable{names: slices.Clone(names)}}
 }
 
-// id returns the id of a loaded adapter, or 0.
-func (a adapters) id(name string) uint32 {
+// ID returns the id of a loaded adapter, or 0.
+func (a Adapters) ID(name string) uint32 {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if name == "" {
@@ -28,8 +29,8 @@ func (a adapters) id(name string) uint32 {
 	return uint32(slices.Index(a.names, name) + 1)
 }
 
-// name returns the name of adapter id, "" for an unknown one.
-func (a adapters) name(id uint32) string {
+// Name returns the name of adapter id, "" for an unknown one.
+func (a Adapters) Name(id uint32) string {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if id == 0 || int(id) > len(a.names) {
@@ -38,8 +39,8 @@ func (a adapters) name(id uint32) string {
 	return a.names[id-1]
 }
 
-// loaded lists the names in order of loading.
-func (a adapters) loaded() (names []string) {
+// Loaded lists the names in order of loading.
+func (a Adapters) Loaded() (names []string) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, n := range a.names {
@@ -50,8 +51,8 @@ func (a adapters) loaded() (names []string) {
 	return names
 }
 
-// load adds an adapter; it returns false when there is one of that name.
-func (a adapters) load(name string) bool {
+// Load adds an adapter; it returns false when there is one of that name.
+func (a Adapters) Load(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.names, name) {
@@ -61,8 +62,8 @@ func (a adapters) load(name string) bool {
 	return true
 }
 
-// unload removes an adapter; it returns false when there is none.
-func (a adapters) unload(name string) bool {
+// Unload removes an adapter; it returns false when there is none.
+func (a Adapters) Unload(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i := slices.Index(a.names, name)

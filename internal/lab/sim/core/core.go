@@ -1,4 +1,4 @@
-package sim
+package core
 
 import (
 	"math"
@@ -10,9 +10,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
-// core drives one engine.Engine against real time. One goroutine owns the
+// Core drives one engine.Engine against real time. One goroutine owns the
 // engine; others post functions to it, which run between steps.
-type core struct {
+type Core struct {
 	rank   int
 	eng    *engine.Engine
 	pub    *kvstream.Publisher // nil: no events
@@ -22,55 +22,76 @@ type core struct {
 
 	mu     sync.Mutex
 	posted []func()
-	pace   pace
+	pace   Pace
 	closed bool
 	load   int // jobs posted and not ended
 
-	pd        *PDOptions
+	lease     time.Duration
 	leases    map[string]*lease // owned by the goroutine
-	transfers transfers
+	transfers Transfers
 
 	wake chan struct{} // something was posted, or the pace changed
 	done chan struct{}
 
-	jobs map[uint64]*job // owned by the goroutine
+	jobs map[uint64]*Job // owned by the goroutine
 	last uint64
 	end  time.Time // when the last step ended
 }
 
-// pace is how the core's time runs.
-type pace struct {
-	speed float64 // model time per real time; +Inf: steps take no time
-	slow  float64 // steps take so many times longer
-	hung  bool    // no step begins
+// Pace is how the core's time runs.
+type Pace struct {
+	Speed float64 // model time per real time; +Inf: steps take no time
+	Slow  float64 // steps take so many times longer
+	Hung  bool    // no step begins
 }
 
-func newCore(rank int, o *Options, pub *kvstream.Publisher, names func(uint32) string) (*core, error) {
-	cfg := o.Core
-	cfg.Events, cfg.EveryToken = pub != nil, true
+// Options describe a core.
+type Options struct {
+	Engine engine.Config
+	Speed  float64 // model time per real time
+	Every  int     // tokens between two notices to a job; below 1 counts as 1
+	Rank   int     // data-parallel rank
+	// Events takes what the engine publishes, in Format; nil: nothing is published.
+	Events *kvstream.Publisher
+	Format kvstream.Format
+	Lease  time.Duration // that blocks are kept for other engines to read
+	// Names are those of adapters, by id.
+	Names func(uint32) string
+}
+
+// New starts a core.
+func New(o Options) (*Core, error) {
+	cfg := o.Engine
+	cfg.Events, cfg.EveryToken = o.Events != nil, true
 	eng, err := engine.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	c := &core{
-		rank: rank, eng: eng, pub: pub, every: max(1, o.StreamInterval),
-		meter: page.NewMeter(eng.Config(), names), pace: pace{speed: o.Speed, slow: 1},
-		wake: make(chan struct{}, 1), done: make(chan struct{}), jobs: map[uint64]*job{},
-		leases: map[string]*lease{}, pd: o.PD,
-	}
-	if c.pd == nil {
-		c.pd = PDOptions{}.withDefaults()
-	}
-	if o.Events != nil {
-		c.format = o.Events.Format
+	c := &Core{
+		rank: o.Rank, eng: eng, pub: o.Events, format: o.Format, every: max(1, o.Every),
+		meter: page.NewMeter(eng.Config(), o.Names), pace: Pace{Speed: o.Speed, Slow: 1},
+		wake: make(chan struct{}, 1), done: make(chan struct{}), jobs: map[uint64]*Job{},
+		leases: map[string]*lease{}, lease: o.Lease,
 	}
 	c.meter.Gauges(eng.Stats())
 	go c.run()
 	return c, nil
 }
 
-// close stops the goroutine and waits for it. Jobs that have not ended fail.
-func (c *core) close() {
+// Meter is what the core counts.
+func (c *Core) Meter() *page.Meter { return c.meter }
+
+// ResetCache empties the engine's prefix cache between two steps.
+func (c *Core) ResetCache() { c.post(func() { c.eng.ResetPrefixCache() }) }
+
+// Cached returns how many of a prompt's blocks the engine has cached, 0 when it is closed.
+func (c *Core) Cached(names []uint64) int {
+	n, _ := ask(c, func() int { return c.eng.Cached(hashes(names)) })
+	return n
+}
+
+// Close stops the goroutine and waits for it. Jobs that have not ended fail.
+func (c *Core) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
@@ -78,7 +99,7 @@ func (c *core) close() {
 	<-c.done
 }
 
-func (c *core) poke() {
+func (c *Core) poke() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -87,7 +108,7 @@ func (c *core) poke() {
 
 // post has the goroutine call f between two steps. It returns false when the
 // core is closed.
-func (c *core) post(f func()) bool {
+func (c *Core) post(f func()) bool {
 	c.mu.Lock()
 	ok := !c.closed
 	if ok {
@@ -98,61 +119,63 @@ func (c *core) post(f func()) bool {
 	return ok
 }
 
-func (c *core) setPace(change func(*pace)) {
+// SetPace changes how the core's time runs.
+func (c *Core) SetPace(change func(*Pace)) {
 	c.mu.Lock()
 	change(&c.pace)
 	c.mu.Unlock()
 	c.poke()
 }
 
-func (c *core) speed() float64 {
+// Speed returns model time per real time.
+func (c *Core) Speed() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pace.speed
+	return c.pace.Speed
 }
 
-// inFlight is the number of jobs submitted and not ended.
-func (c *core) inFlight() int {
+// InFlight is the number of jobs submitted and not ended.
+func (c *Core) InFlight() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.load
 }
 
-// submit hands a job to the engine. Its outcome arrives at the job.
-func (c *core) submit(j *job) {
+// Submit hands a job to the engine. Its outcome arrives at the job.
+func (c *Core) Submit(j *Job) {
 	c.mu.Lock()
 	c.load++
 	c.mu.Unlock()
 	ok := c.post(func() {
 		c.last++
-		j.req.ID = c.last
-		if err := c.eng.Submit(j.req); err != nil {
+		j.Req.ID = c.last
+		if err := c.eng.Submit(j.Req); err != nil {
 			c.finish(j, err)
 			return
 		}
-		c.jobs[j.req.ID] = j
+		c.jobs[j.Req.ID] = j
 	})
 	if !ok {
-		c.finish(j, errStopped)
+		c.finish(j, ErrStopped)
 	}
 }
 
-// abort ends a job whose client has gone; it does nothing to one that has
+// Abort ends a job whose client has gone; it does nothing to one that has
 // ended.
-func (c *core) abort(j *job) {
-	if _, _, over, _ := j.state(); over {
+func (c *Core) Abort(j *Job) {
+	if _, _, over, _ := j.State(); over {
 		return
 	}
 	c.post(func() {
-		if c.jobs[j.req.ID] == j && c.eng.Abort(j.req.ID) {
+		if c.jobs[j.Req.ID] == j && c.eng.Abort(j.Req.ID) {
 			c.meter.Ended(page.ReasonAbort)
-			c.finish(j, errAborted)
+			c.finish(j, ErrAborted)
 		}
 	})
 }
 
-func (c *core) finish(j *job, err error) {
-	delete(c.jobs, j.req.ID)
+func (c *Core) finish(j *Job, err error) {
+	delete(c.jobs, j.Req.ID)
 	c.mu.Lock()
 	c.load--
 	c.mu.Unlock()
@@ -160,7 +183,7 @@ func (c *core) finish(j *job, err error) {
 }
 
 // run is the core's goroutine.
-func (c *core) run() {
+func (c *Core) run() {
 	defer close(c.done)
 	c.end = time.Now()
 	for {
@@ -171,7 +194,7 @@ func (c *core) run() {
 		}
 		c.meter.Gauges(c.eng.Stats())
 		c.meter.Adapters(c.eng)
-		if p.hung || c.eng.Idle() {
+		if p.Hung || c.eng.Idle() {
 			<-c.wake
 			c.end = time.Now()
 			continue
@@ -190,7 +213,7 @@ func (c *core) run() {
 }
 
 // drain runs what was posted.
-func (c *core) drain() (p pace, open bool) {
+func (c *Core) drain() (p Pace, open bool) {
 	for {
 		c.mu.Lock()
 		todo := c.posted
@@ -213,13 +236,13 @@ const maxLag = 50 * time.Millisecond
 // sleep waits for the end of a step that takes d in the model's time. Steps
 // follow each other without a gap: what a timer is late by, the next step
 // makes up for. It returns false when the core is closed.
-func (c *core) sleep(d time.Duration, p pace) bool {
+func (c *Core) sleep(d time.Duration, p Pace) bool {
 	now := time.Now()
-	if math.IsInf(p.speed, 1) || now.Sub(c.end) > maxLag {
+	if math.IsInf(p.Speed, 1) || now.Sub(c.end) > maxLag {
 		c.end = now
 	}
-	if !math.IsInf(p.speed, 1) {
-		c.end = c.end.Add(time.Duration(float64(d) * p.slow / p.speed))
+	if !math.IsInf(p.Speed, 1) {
+		c.end = c.end.Add(time.Duration(float64(d) * p.Slow / p.Speed))
 	}
 	for {
 		wait := time.Until(c.end)
@@ -245,7 +268,7 @@ func (c *core) sleep(d time.Duration, p pace) bool {
 
 // deliver makes the effects of a step seen: counts before answers, so that
 // who has an answer finds it counted.
-func (c *core) deliver(r *engine.Result) {
+func (c *Core) deliver(r *engine.Result) {
 	now := time.Now()
 	c.meter.Step(r)
 	c.meter.Gauges(c.eng.Stats())
@@ -259,10 +282,10 @@ func (c *core) deliver(r *engine.Result) {
 			continue
 		}
 		c.meter.Token(&j.Life, m, now)
-		last := m.Generated >= j.req.Output
+		last := m.Generated >= j.Req.Output
 		j.progress(m, last || m.Generated == 1 || m.Generated%c.every == 0)
 		if last {
-			if j.req.Hold {
+			if j.Req.Hold {
 				c.hold(j)
 				c.meter.Gauges(c.eng.Stats())
 			}
@@ -273,10 +296,10 @@ func (c *core) deliver(r *engine.Result) {
 }
 
 // fail ends every job when the core stops.
-func (c *core) fail() {
+func (c *Core) fail() {
 	c.drop()
 	for _, j := range c.jobs {
-		c.finish(j, errStopped)
+		c.finish(j, ErrStopped)
 	}
 	for { // jobs posted while closing
 		c.mu.Lock()
@@ -290,7 +313,7 @@ func (c *core) fail() {
 			f()
 		}
 		for _, j := range c.jobs {
-			c.finish(j, errStopped)
+			c.finish(j, ErrStopped)
 		}
 	}
 }

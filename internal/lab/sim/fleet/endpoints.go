@@ -1,4 +1,4 @@
-package sim
+package fleet
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 )
 
 // Endpoint is one entry of an endpoints file.
@@ -41,22 +43,23 @@ func (f *Fleet) Endpoints() []Endpoint {
 	return list
 }
 
-func (f *Fleet) endpoint(e *Engine) Endpoint {
+func (f *Fleet) endpoint(e *sim.Engine) Endpoint {
 	host, port := splitAddr(e.Addr())
+	o := e.Options()
 	labels := maps.Clone(f.opt.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[LabelEngineType] = "vllm"
-	ep := Endpoint{Name: e.Name(), Namespace: f.opt.Namespace, Address: host, Port: port, Labels: labels, Model: e.opt.Model}
+	labels[sim.LabelEngineType] = "vllm"
+	ep := Endpoint{Name: e.Name(), Namespace: f.opt.Namespace, Address: host, Port: port, Labels: labels, Model: o.Model}
 	if pub, replay := e.EventAddrs(); len(pub) > 0 {
-		ep.Events = &EndpointEvents{Topic: e.opt.Events.Topic}
+		ep.Events = &EndpointEvents{Topic: o.Events.Topic}
 		_, ep.Events.Port = splitAddr(pub[0])
 		if replay[0] != "" {
 			_, ep.Events.ReplayPort = splitAddr(replay[0])
 		}
-		if e.opt.Ranks > 1 {
-			ep.Events.Ranks = e.opt.Ranks
+		if o.Ranks > 1 {
+			ep.Events.Ranks = o.Ranks
 		}
 	}
 	return ep
@@ -81,11 +84,11 @@ func (f *Fleet) WriteEndpoints(path string, without ...string) error {
 	list := slices.DeleteFunc(f.Endpoints(), func(e Endpoint) bool { return slices.Contains(without, e.Name) })
 	raw, err := yaml.Marshal(map[string]any{"endpoints": list})
 	if err != nil {
-		return fmt.Errorf("sim: endpoints: %w", err)
+		return fmt.Errorf("fleet: endpoints: %w", err)
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".endpoints-*")
 	if err != nil {
-		return fmt.Errorf("sim: endpoints: %w", err)
+		return fmt.Errorf("fleet: endpoints: %w", err)
 	}
 	_, err = tmp.Write(raw)
 	if cerr := tmp.Close(); err == nil {
@@ -96,7 +99,7 @@ func (f *Fleet) WriteEndpoints(path string, without ...string) error {
 	}
 	if err != nil {
 		_ = os.Remove(tmp.Name())
-		return fmt.Errorf("sim: endpoints: %w", err)
+		return fmt.Errorf("fleet: endpoints: %w", err)
 	}
 	return nil
 }
