@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
 	"github.com/grapevine-epp/grapevine/internal/lab/demo"
+	"github.com/grapevine-epp/grapevine/internal/lab/measure"
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
@@ -82,7 +83,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	}
 	var rows []bench.Row
 	var reports []bench.Report
-	load := demo.Load{Self: self, Duration: f.duration, Idle: f.idle, Rate: f.rate}
+	load := measure.Load{Self: self, Duration: f.duration, Idle: f.idle, Rate: f.rate}
 	for _, n := range []int{8, 100} {
 		more, seen, err := load.Measure(cmd.Context(), n)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/demo"
+	"github.com/grapevine-epp/grapevine/internal/lab/demo/live"
 	"github.com/grapevine-epp/grapevine/internal/lab/demo/sites"
 	"github.com/grapevine-epp/grapevine/internal/lab/report"
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
@@ -54,7 +55,7 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 			case faults:
 				return runFaults(cmd, o, cut, only)
 			}
-			s, err := demo.Run(cmd.Context(), o)
+			s, err := live.Run(cmd.Context(), o)
 			if err != nil {
 				return err
 			}

@@ -193,10 +193,12 @@ var Rows = Table{
 	// The laboratory, level 7.
 	{"internal/lab/clusters", 7, Lab, 0},
 	{"internal/lab/demo", 7, Lab, 0},
+	{"internal/lab/measure", 7, Lab, 0},
 	{"internal/lab/record", 7, Lab, 0},
 	{"internal/lab/replay", 7, Lab, 0},
 
 	// The laboratory, level 8.
+	{"internal/lab/demo/live", 8, Lab, 0},
 	{"internal/lab/demo/sites", 8, Lab, 0},
 	{"internal/lab/replay/roles", 8, Lab, 0},
 	{"internal/lab/report", 8, Lab, 0},

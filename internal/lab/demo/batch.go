@@ -150,14 +150,14 @@ func (g *group) beside(ctx context.Context, row *BatchRow, users int) error {
 	done := jobs.Tally()
 	if users > 0 {
 		all := done.Minus(&work)
-		row.BatchFailed, row.BatchError = failures(&all), jobs.LastError()
+		row.BatchFailed, row.BatchError = Failures(&all), jobs.LastError()
 		row.TokensASecond = float64(done.OutputTokens-work.OutputTokens) / done.At.Sub(work.At).Seconds()
 	}
 	// Those under way count too: the slow ones among them.
-	stopLoad(ctx, talk)
+	StopLoad(ctx, talk)
 	now := talk.Tally()
 	d := now.Minus(&before)
-	row.Requests, row.Failed, row.LastError, row.EnginesWaiting = d.Requests, failures(&d), talk.LastError(), held.waiting
+	row.Requests, row.Failed, row.LastError, row.EnginesWaiting = d.Requests, Failures(&d), talk.LastError(), held.waiting
 	slices.Sort(row.First)
 	return nil
 }

@@ -1,12 +1,6 @@
-// Package demo runs the whole of Grapevine on one machine for a minute: simulated
-// engines, several replicas, a real Envoy and a chat workload, and shows
-// what happens as a live table.
-//
-// The main path: Run has a rig start the engines, the replicas and Envoy; it drives the
-// same workload first round robin, then through the picker; it kills a replica on the
-// way; it ends with a Summary.
-//
-// With the same parts, RunHA takes replicas away under load, RunQuality compares
-// numbers of replicas and the loss of sharing, and RunSoak watches what replicas
-// use over a long time.
+// Package demo shows one thing at a time with simulated engines, several replicas and a real
+// Envoy: RunHA takes replicas away under load, RunFaults makes engines sick, RunQuality
+// compares numbers of replicas and the loss of sharing, RunFlow and RunBatch fill the
+// engines, RunPD computes prompts elsewhere, and RunSoak watches what replicas use over a
+// long time. The demo of the README is in package live.
 package demo

@@ -80,7 +80,7 @@ func (s *FaultsSummary) Problems() (list []string) {
 func (s *FaultsSummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%s of %d engines, %.0f requests per second, half of them streamed.\n", QualityCase{Replicas: s.Replicas, Sharing: s.Sharing}, s.Engines, s.Rate)
 	fmt.Fprintf(w, "Without faults: %d of %d failed, p50 %s, p90 %s; with one engine taken from the list: %d of %d failed, p50 %s, p90 %s.\n",
-		s.All.Failed, s.All.Requests, ms(s.All.P50), ms(s.All.P90), s.Fewer.Failed, s.Fewer.Requests, ms(s.Fewer.P50), ms(s.Fewer.P90))
+		s.All.Failed, s.All.Requests, Short(s.All.P50), Short(s.All.P90), s.Fewer.Failed, s.Fewer.Requests, Short(s.Fewer.P50), Short(s.Fewer.P90))
 	fmt.Fprintf(w, "Each fault lasts %v. p90 is of whole answers to requests sent from its third second on, against that of the pool\n", faultLasts)
 	fmt.Fprintln(w, "without the engine; answers: from its end to the first answer of the engine; trusted: until all replicas trust all engines.")
 	problems := s.Problems()

@@ -185,7 +185,7 @@ func (f *tenantsRun) step(ctx context.Context, a haAction) error {
 	for i, w := range f.runners {
 		now := w.Tally()
 		d := now.Minus(&before[i])
-		failed := failures(&d)
+		failed := Failures(&d)
 		s.Answered, s.Failed = append(s.Answered, d.Requests-failed), s.Failed+failed
 		if failed > 0 {
 			s.LastError = w.LastError()

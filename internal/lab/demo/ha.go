@@ -97,10 +97,10 @@ func (h *haRun) play(ctx context.Context) (err error) {
 		return err
 	}
 	defer e.Stop(3 * time.Second)
-	if h.load, err = load(url); err != nil {
+	if h.load, err = StartChats(url); err != nil {
 		return err
 	}
-	defer stopLoad(ctx, h.load)
+	defer StopLoad(ctx, h.load)
 	for _, s := range h.script() {
 		if err := h.step(ctx, s.name, s.do); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
@@ -167,7 +167,7 @@ func (h *haRun) step(ctx context.Context, name string, do func(context.Context) 
 	}
 	now := h.load.Tally()
 	d := now.Minus(&before)
-	s := HAStep{cohort: cohort, Name: name, Took: time.Since(begun), Requests: d.Requests, Failed: failures(&d), HitRatio: d.HitRatio(), Members: "nobody"}
+	s := HAStep{cohort: cohort, Name: name, Took: time.Since(begun), Requests: d.Requests, Failed: Failures(&d), HitRatio: d.HitRatio(), Members: "nobody"}
 	for _, p := range h.replicas {
 		if st, err := p.Status(); err == nil {
 			s.Members = st.Cluster.Line
@@ -289,7 +289,7 @@ func (h *haRun) killAll(ctx context.Context) error {
 	}
 	now := h.load.Tally()
 	d := now.Minus(&before)
-	h.out.FallbackRequests = d.Requests - failures(&d)
+	h.out.FallbackRequests = d.Requests - Failures(&d)
 	return nil
 }
 

@@ -249,7 +249,7 @@ func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url 
 			return nil, err
 		}
 		runners[i] = w
-		defer stopLoad(ctx, w)
+		defer StopLoad(ctx, w)
 	}
 	what := "all engines serve whole requests"
 	if apart {
@@ -278,9 +278,9 @@ func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url 
 	}
 	var rows []PDRow
 	for i, w := range runners {
-		stopLoad(ctx, w)
+		StopLoad(ctx, w)
 		t := w.Tally().Minus(&before[i])
-		row := PDRow{Name: pdClasses[i].name, Requests: t.Requests, Failed: failures(&t)}
+		row := PDRow{Name: pdClasses[i].name, Requests: t.Requests, Failed: Failures(&t)}
 		row.TTFT = [2]time.Duration{t.TTFT.Quantile(.5), t.TTFT.Quantile(.9)}
 		row.TPOT = [2]time.Duration{t.TPOT.Quantile(.5), t.TPOT.Quantile(.9)}
 		if all := counters[i].all.Load(); all > 0 {

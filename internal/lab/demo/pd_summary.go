@@ -16,7 +16,7 @@ func (s *PDSummary) Write(w io.Writer) {
 		fmt.Fprintf(w, "%-20s %4d %4d  %11s %11s  %11s %11s  %7.0f%%\n", a.Name, a.Requests, b.Requests,
 			both(a.TTFT), both(b.TTFT), both(a.TPOT), both(b.TPOT), 100*b.Remote)
 	}
-	fmt.Fprintf(w, "\ntimes in milliseconds; longest bar %s\n", ms(s.longest()))
+	fmt.Fprintf(w, "\ntimes in milliseconds; longest bar %s\n", Short(s.longest()))
 	for i := range s.Together {
 		s.bars(w, "first token p90", s.Together[i].Name, s.Together[i].TTFT[1], s.Apart[i].TTFT[1])
 	}

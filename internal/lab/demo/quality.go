@@ -181,7 +181,7 @@ schedulingProfiles:
 // judge plays the workload and reads what came of it.
 func (g *group) judge(ctx context.Context, c QualityCase) (*QualityRow, error) {
 	o := workload.Options{
-		Source: workload.NewSource(c.kind(), 1, vocab.Name, 0), Client: workload.NewClient(g.URL, 4*users),
+		Source: workload.NewSource(c.kind(), 1, vocab.Name, 0), Client: workload.NewClient(g.URL, 4*Users),
 		Ideal: workload.NewIdeal(vocab.New(), rig.BlockSize),
 		Rate:  g.o.Rate / c.slower(), First: 1 << 20, Seed: 1, Timeout: 60 * time.Second,
 	}
@@ -190,7 +190,7 @@ func (g *group) judge(ctx context.Context, c QualityCase) (*QualityRow, error) {
 		return nil, err
 	}
 	err = pause(g.o.Warm)(ctx)
-	stopLoad(ctx, first)
+	StopLoad(ctx, first)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (g *group) judge(ctx context.Context, c QualityCase) (*QualityRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer stopLoad(ctx, w)
+	defer StopLoad(ctx, w)
 	if err := pause(g.o.Warm / 2)(ctx); err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (q *QualityRow) read(w *workload.Runner, warm *workload.Tally) {
 	now := w.Tally()
 	t := now.Minus(warm)
 	q.Result = Result{
-		Requests: t.Requests, Failed: failures(&now), HitRatio: t.HitRatio(), Ideal: t.IdealRatio(),
+		Requests: t.Requests, Failed: Failures(&now), HitRatio: t.HitRatio(), Ideal: t.IdealRatio(),
 		PerSecond: float64(t.Requests) / now.At.Sub(warm.At).Seconds(),
 		TTFT50:    t.TTFT.Quantile(.5), TTFT90: t.TTFT.Quantile(.9), LastError: w.LastError(),
 	}

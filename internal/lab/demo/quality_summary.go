@@ -14,7 +14,7 @@ import (
 func (q *QualityRow) line() string {
 	r := &q.Result
 	return fmt.Sprintf("%-33s %9d %7d %7.1f%% %7.1f%% %8s %8s %7.2f %5d/%.2f", q.Case, r.Requests, r.Failed, 100*r.HitRatio, 100*r.Ideal,
-		ms(r.TTFT50), ms(r.TTFT90), q.Cores, q.Used, q.Fullest)
+		Short(r.TTFT50), Short(r.TTFT90), q.Cores, q.Used, q.Fullest)
 }
 
 // QualityHeader is the line above the rows that RunQuality prints. Used are the
@@ -74,7 +74,7 @@ func (s *QualitySummary) crowdProblems(q *QualityRow) (list []string) {
 		return list
 	}
 	if got, most := q.Result.TTFT90+crowdSlack, base.Result.TTFT90+crowdSlack; float64(got) > crowdWithin*float64(most) {
-		list = append(list, fmt.Sprintf("%s: p90 is %s, %s where caches are not looked at", q.Case, ms(q.Result.TTFT90), ms(base.Result.TTFT90)))
+		list = append(list, fmt.Sprintf("%s: p90 is %s, %s where caches are not looked at", q.Case, Short(q.Result.TTFT90), Short(base.Result.TTFT90)))
 	}
 	return list
 }

@@ -89,7 +89,7 @@ func (g *group) soak(ctx context.Context) (*SoakSummary, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer stopLoad(ctx, w)
+	defer StopLoad(ctx, w)
 	return g.soaking(ctx, w)
 }
 
@@ -131,7 +131,7 @@ func (g *group) soaking(ctx context.Context, w *workload.Runner) (*SoakSummary, 
 			return nil, ctx.Err()
 		case <-end.C:
 			t := w.Tally()
-			s.Requests, s.Failed, s.Stored = t.Requests, failures(&t), (t.PromptTokens-t.CachedTokens+t.OutputTokens)/rig.BlockSize
+			s.Requests, s.Failed, s.Stored = t.Requests, Failures(&t), (t.PromptTokens-t.CachedTokens+t.OutputTokens)/rig.BlockSize
 			return s, nil
 		case <-restart.C:
 			e := g.Fleet.Engines()[s.Restarts%s.Engines]
@@ -163,7 +163,7 @@ func (s *SoakSummary) take(replicas []*rig.Replica, begun time.Time) error {
 		if round[i], err = sample(p); err != nil {
 			select {
 			case <-p.Done:
-				return fmt.Errorf("%s %w: %w; its last lines:\n%s", p.Name, errEnded, err, p.Tail(12))
+				return fmt.Errorf("%s %w: %w; its last lines:\n%s", p.Name, ErrEnded, err, p.Tail(12))
 			default:
 			}
 			if s.Missed++; errors.Is(err, errMetrics) {

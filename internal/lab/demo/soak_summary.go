@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/bench"
 )
 
 // Growth over the second half of a soak that still counts as flat.
@@ -14,40 +16,11 @@ const (
 	flatGo    = 10      // goroutines, where that is more
 )
 
-// Growth is a straight line through samples.
-type Growth struct {
-	Mean float64
-	Over float64 // what the line gains from the first to the last sample
-}
-
-// growth fits a line by least squares.
-func growth(at []time.Duration, value []float64) Growth {
-	n := float64(len(at))
-	if n < 2 {
-		return Growth{}
-	}
-	var mt, mv float64
-	for i := range at {
-		mt += at[i].Seconds() / n
-		mv += value[i] / n
-	}
-	var tv, tt float64
-	for i := range at {
-		d := at[i].Seconds() - mt
-		tv += d * (value[i] - mv)
-		tt += d * d
-	}
-	if tt == 0 {
-		return Growth{Mean: mv}
-	}
-	return Growth{Mean: mv, Over: tv / tt * (at[len(at)-1] - at[0]).Seconds()}
-}
-
 // flat reports whether the gain is within a share of the mean, or below least.
-func (g Growth) flat(least float64) bool { return g.Over <= max(flatShare*g.Mean, least) }
+func flat(g bench.Growth, least float64) bool { return g.Over <= max(flatShare*g.Mean, least) }
 
 // half returns the growth of a figure of a replica over the second half.
-func (s *SoakSummary) half(replica int, figure func(*SoakSample) float64) Growth {
+func (s *SoakSummary) half(replica int, figure func(*SoakSample) float64) bench.Growth {
 	var at []time.Duration
 	var value []float64
 	for i := range s.Samples {
@@ -55,7 +28,7 @@ func (s *SoakSummary) half(replica int, figure func(*SoakSample) float64) Growth
 			at, value = append(at, x.At), append(value, figure(x))
 		}
 	}
-	return growth(at, value)
+	return bench.Fit(at, value)
 }
 
 func rss(x *SoakSample) float64        { return float64(x.RSS) }
@@ -75,13 +48,13 @@ func (s *SoakSummary) Problems() (list []string) {
 	for i := range s.Replicas {
 		if g := s.half(i, rss); g.Mean == 0 {
 			list = append(list, fmt.Sprintf("replica-%d has no samples of the second half", i+1))
-		} else if !g.flat(flatRSS) {
+		} else if !flat(g, flatRSS) {
 			list = append(list, fmt.Sprintf("replica-%d: resident memory grew by %.1f MB at %.1f MB", i+1, g.Over/(1<<20), g.Mean/(1<<20)))
 		}
-		if g := s.half(i, live); !g.flat(flatLive) {
+		if g := s.half(i, live); !flat(g, flatLive) {
 			list = append(list, fmt.Sprintf("replica-%d: live heap grew by %.1f MB at %.1f MB", i+1, g.Over/(1<<20), g.Mean/(1<<20)))
 		}
-		if g := s.half(i, goroutines); !g.flat(flatGo) {
+		if g := s.half(i, goroutines); !flat(g, flatGo) {
 			list = append(list, fmt.Sprintf("replica-%d: %.0f goroutines more at %.0f", i+1, g.Over, g.Mean))
 		}
 	}

@@ -48,7 +48,7 @@ func (g *group) last(ctx context.Context, d time.Duration, runners ...*workload.
 	answered := func() (n uint64) {
 		for _, w := range runners {
 			t := w.Tally()
-			n += t.Requests - failures(&t)
+			n += t.Requests - Failures(&t)
 		}
 		return n
 	}

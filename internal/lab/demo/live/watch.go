@@ -1,10 +1,11 @@
-package demo
+package live
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
@@ -27,11 +28,9 @@ type watch struct {
 	recent []workload.Tally
 }
 
-func failures(t *workload.Tally) uint64 { return t.Errors + t.Wrong }
-
 // until shows the phase for d and returns what was measured since its
 // caches were warm.
-func (w *watch) until(ctx context.Context, d time.Duration) (Result, error) {
+func (w *watch) until(ctx context.Context, d time.Duration) (demo.Result, error) {
 	if w.begun.IsZero() {
 		w.begun, w.last = time.Now(), w.runner.Tally()
 	}
@@ -40,14 +39,14 @@ func (w *watch) until(ctx context.Context, d time.Duration) (Result, error) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
-			return Result{}, ctx.Err()
+			return demo.Result{}, ctx.Err()
 		case <-tick.C:
 		}
 		for _, p := range w.replicas {
 			select {
 			case <-p.Done:
 				if !p.Killed {
-					return Result{}, fmt.Errorf("%s %w; its last lines:\n%s", p.Name, errEnded, p.Tail(12))
+					return demo.Result{}, fmt.Errorf("%s %w; its last lines:\n%s", p.Name, demo.ErrEnded, p.Tail(12))
 				}
 			default:
 			}
@@ -61,14 +60,14 @@ func (w *watch) until(ctx context.Context, d time.Duration) (Result, error) {
 	return w.result(), nil
 }
 
-func (w *watch) result() Result {
+func (w *watch) result() demo.Result {
 	now := w.runner.Tally()
 	t := now
 	if w.warm != nil {
 		t = now.Minus(w.warm)
 	}
-	r := Result{
-		Requests: t.Requests, Failed: failures(&now), HitRatio: t.HitRatio(), Ideal: t.IdealRatio(),
+	r := demo.Result{
+		Requests: t.Requests, Failed: demo.Failures(&now), HitRatio: t.HitRatio(), Ideal: t.IdealRatio(),
 		TTFT50: t.TTFT.Quantile(.5), TTFT90: t.TTFT.Quantile(.9), LastError: w.runner.LastError(),
 	}
 	if w.warm != nil {
@@ -86,7 +85,7 @@ func (w *watch) view(now *workload.Tally) View {
 	d := now.Minus(&w.recent[0])
 	v := View{
 		Phase: w.phase, Note: w.note, Elapsed: time.Since(w.run.Start), Total: w.run.total(),
-		HitRatio: d.HitRatio(), Ideal: d.IdealRatio(), Requests: int(now.Requests), Failed: int(failures(now)),
+		HitRatio: d.HitRatio(), Ideal: d.IdealRatio(), Requests: int(now.Requests), Failed: int(demo.Failures(now)),
 		TTFT: [2]time.Duration{d.TTFT.Quantile(.5), d.TTFT.Quantile(.9)}, Before: w.run.before,
 	}
 	if span := now.At.Sub(w.recent[0].At).Seconds(); span > 0 {

@@ -1,4 +1,4 @@
-package demo
+package live
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 )
 
@@ -35,11 +36,11 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 		return err
 	}
 	defer e.Stop(3 * time.Second)
-	w, err := load(url)
+	w, err := demo.StartChats(url)
 	if err != nil {
 		return err
 	}
-	defer stopLoad(ctx, w)
+	defer demo.StopLoad(ctx, w)
 	watch := &watch{run: r, fleet: fleet, runner: w, replicas: replicas, phase: "grapevine", note: "Envoy asks any of the replicas"}
 	phase := min(r.o.Phase, time.Until(r.Start.Add(2*r.o.Phase+startTime)))
 	end := time.Now().Add(phase)
@@ -62,6 +63,6 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 		return err
 	}
 	now := w.Tally()
-	s.Grapevine.FailedDuringOutage = failures(&now) - failures(&before)
+	s.Grapevine.FailedDuringOutage = demo.Failures(&now) - demo.Failures(&before)
 	return nil
 }

@@ -1,4 +1,4 @@
-package demo
+package live
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 )
 
 func sampleView() View {
@@ -25,7 +27,7 @@ func sampleView() View {
 
 func TestRender(t *testing.T) {
 	v := sampleView()
-	v.Before = &Result{PerSecond: 10.8, HitRatio: .454, TTFT50: 405 * time.Millisecond, TTFT90: 11230 * time.Millisecond, Requests: 260}
+	v.Before = &demo.Result{PerSecond: 10.8, HitRatio: .454, TTFT50: 405 * time.Millisecond, TTFT90: 11230 * time.Millisecond, Requests: 260}
 	want := `Grapevine demo  grapevine    [#################.......]  52s of 70s
 Envoy asks any of the replicas
 
@@ -98,8 +100,8 @@ func TestScreen(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	s := &Summary{
-		RoundRobin: Result{Requests: 260, PerSecond: 10.8, HitRatio: .454, Ideal: .97, TTFT50: 405 * time.Millisecond, TTFT90: 1123 * time.Millisecond},
-		Grapevine:  Result{Requests: 399, PerSecond: 16.5, HitRatio: .972, Ideal: .979, TTFT50: 43 * time.Millisecond, TTFT90: 64 * time.Millisecond},
+		RoundRobin: demo.Result{Requests: 260, PerSecond: 10.8, HitRatio: .454, Ideal: .97, TTFT50: 405 * time.Millisecond, TTFT90: 1123 * time.Millisecond},
+		Grapevine:  demo.Result{Requests: 399, PerSecond: 16.5, HitRatio: .972, Ideal: .979, TTFT50: 43 * time.Millisecond, TTFT90: 64 * time.Millisecond},
 		Killed:     "replica-3",
 	}
 	var b bytes.Buffer

@@ -1,10 +1,12 @@
-package demo
+package live
 
 import (
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 )
 
 // View is one state of the live table.
@@ -17,7 +19,7 @@ type View struct {
 	HitRatio  float64          // engine-reported cached tokens / prompt tokens
 	Ideal     float64          // the same with one infinite cache
 	TTFT      [2]time.Duration // p50, p90
-	Before    *Result          // of round robin, to compare with; may be nil
+	Before    *demo.Result     // of round robin, to compare with; may be nil
 	Requests  int
 	Failed    int
 	Engines   []EngineRow
@@ -53,9 +55,9 @@ func render(v View) string {
 	fmt.Fprintf(&b, "Grapevine demo  %-12s %s %3.0fs of %.0fs\n", v.Phase, bar(v.Elapsed, v.Total, 24), v.Elapsed.Seconds(), v.Total.Seconds())
 	fmt.Fprintf(&b, "%s\n\n", v.Note)
 	fmt.Fprintf(&b, "                 req/s   prefix hits   TTFT p50   TTFT p90   requests   failed\n")
-	fmt.Fprintf(&b, "  last 5 s     %7.1f   %10.1f%% %10s %10s %10d %8d\n", v.PerSecond, 100*v.HitRatio, ms(v.TTFT[0]), ms(v.TTFT[1]), v.Requests, v.Failed)
+	fmt.Fprintf(&b, "  last 5 s     %7.1f   %10.1f%% %10s %10s %10d %8d\n", v.PerSecond, 100*v.HitRatio, demo.Short(v.TTFT[0]), demo.Short(v.TTFT[1]), v.Requests, v.Failed)
 	if r := v.Before; r != nil {
-		fmt.Fprintf(&b, "  round robin  %7.1f   %10.1f%% %10s %10s %10d %8d\n", r.PerSecond, 100*r.HitRatio, ms(r.TTFT50), ms(r.TTFT90), r.Requests, r.Failed)
+		fmt.Fprintf(&b, "  round robin  %7.1f   %10.1f%% %10s %10s %10d %8d\n", r.PerSecond, 100*r.HitRatio, demo.Short(r.TTFT50), demo.Short(r.TTFT90), r.Requests, r.Failed)
 	} else {
 		fmt.Fprintf(&b, "  ideal cache            %10.1f%%\n", 100*v.Ideal)
 	}
@@ -99,13 +101,6 @@ func bar(done, total time.Duration, width int) string {
 	return "[" + strings.Repeat("#", n) + strings.Repeat(".", width-n) + "]"
 }
 
-func ms(d time.Duration) string {
-	if d >= 10*time.Second {
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return fmt.Sprintf("%d ms", d.Milliseconds())
-}
-
 // screen shows Views: in place on a terminal; elsewhere a line for every other
 // view, and one for each new note.
 type screen struct {
@@ -137,6 +132,6 @@ func (s *screen) plain(v View) {
 	}
 	if s.shown++; s.shown%2 == 0 {
 		fmt.Fprintf(s.w, "%3.0fs %6.1f req/s  hits %5.1f%%  TTFT p50 %-8s p90 %-8s failed %d\n",
-			v.Elapsed.Seconds(), v.PerSecond, 100*v.HitRatio, ms(v.TTFT[0]), ms(v.TTFT[1]), v.Failed)
+			v.Elapsed.Seconds(), v.PerSecond, 100*v.HitRatio, demo.Short(v.TTFT[0]), demo.Short(v.TTFT[1]), v.Failed)
 	}
 }
