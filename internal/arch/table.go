@@ -108,6 +108,7 @@ var Rows = Table{
 	{"pd/signed", 3, Product, 0},
 	{"picker/cycle", 3, Product, Hot},
 	{"picker/discovery", 3, Product, 0},
+	{"picker/endpoint/saved", 3, Product, 0},
 	{"picker/scrape", 3, Product, 0},
 	{"picker/served", 3, Product, 0},
 

@@ -20,6 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -122,14 +123,14 @@ func (r *rig) stream(prompt string, more ...string) (out reply) {
 func long(name string) string { return strings.Repeat(name+" went to the market and came back. ", 300) }
 
 // load is what the first replica counts at an engine.
-func (r *rig) load(engine string) endpoint.LoadFacts {
+func (r *rig) load(engine string) saved.LoadFacts {
 	for _, e := range r.servers[0].Status().Endpoints {
 		if e.Name == engine {
 			return e.Facts.Load
 		}
 	}
 	r.t.Fatalf("no engine %s", engine)
-	return endpoint.LoadFacts{}
+	return saved.LoadFacts{}
 }
 
 // TestPrefillApart: a long prompt goes to a decode endpoint with the header that
@@ -179,7 +180,7 @@ func (r *rig) bookWhileHanging(t *testing.T) {
 			}
 		})
 	}
-	sum := func(engines ...string) (l endpoint.LoadFacts) {
+	sum := func(engines ...string) (l saved.LoadFacts) {
 		for _, name := range engines {
 			e := r.load(name)
 			l.Requests += e.Requests

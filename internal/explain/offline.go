@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -109,7 +110,7 @@ func (o *Offline) parse(r *request.Request) (err error) {
 
 // fleet is the part of a replica's status that a decision needs.
 type fleet struct {
-	Endpoints []endpoint.Saved `json:"endpoints"`
+	Endpoints []saved.Endpoint `json:"endpoints"`
 }
 
 func readFleet(path string) (*fleet, error) {

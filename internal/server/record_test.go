@@ -17,6 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server/recording"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -209,7 +210,7 @@ func TestFactsRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var e endpoint.Saved
+	var e saved.Endpoint
 	if err := json.Unmarshal(b, &e); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
 	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
@@ -93,7 +94,7 @@ type EndpointStatus struct {
 	Models  []string       `json:"models,omitempty"`
 	Streams []StreamStatus `json:"streams,omitempty"`
 
-	Facts *endpoint.Facts `json:"facts,omitempty"`
+	Facts *saved.Facts `json:"facts,omitempty"`
 }
 
 // StreamStatus is where events of an endpoint are read: as configured, or as its engine says.
@@ -143,7 +144,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
 		LagMS: millis(k.Lag), AgeMS: millis(s.share.Age(ep.ID)), Behind: k.Behind, InFlight: s.pool.Book().Load(ep, now).Requests,
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
-		Blocks: s.blocks(ep), Facts: s.pool.Facts(ep, now),
+		Blocks: s.blocks(ep), Facts: saved.FactsOf(s.pool, ep, now),
 	}
 	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
 	e.Health.Shunned = ep.Shunned(nil, now)

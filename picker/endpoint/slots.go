@@ -47,10 +47,10 @@ func (c *slotsCell) observe(g *Gauges, prefill int64) {
 	c.learned.Store(pack(most, seen))
 }
 
-// restore makes a limit known.
-func (c *slotsCell) restore(limit int64, now time.Time) {
-	c.learned.Store(pack(int(limit), slotsSeen))
-	c.at.Store(now.UnixNano())
+// SetSlots makes known how many sequences the engine runs at once.
+func (c *counters) SetSlots(limit int64, now time.Time) {
+	c.slots.learned.Store(pack(int(limit), slotsSeen))
+	c.slots.at.Store(now.UnixNano())
 }
 
 // read returns the limit, 0 when it is not known, or was not seen for long.

@@ -1,8 +1,10 @@
-package endpoint
+package saved
 
 import (
 	"net/netip"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Facts are what a decision knows of an endpoint beside its gauges, so
@@ -11,21 +13,21 @@ type Facts struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Load      LoadFacts         `json:"load"`
-	Cost      Cost              `json:"cost"`
+	Cost      endpoint.Cost     `json:"cost"`
 	BlockSize int               `json:"block_size,omitempty"`
 	KVBlocks  int               `json:"kv_blocks,omitempty"`
 	Slots     int64             `json:"slots,omitempty"` // sequences that the engine runs at once, as far as it has shown it
 	Adapters  *AdapterFacts     `json:"adapters,omitempty"`
 }
 
-// AdapterFacts is what the engine says about its LoRA adapters (LoRA).
+// AdapterFacts is what the engine says about its LoRA adapters ([endpoint.LoRA]).
 type AdapterFacts struct {
 	Max     int      `json:"max"`
 	Running []string `json:"running,omitempty"`
 	Waiting []string `json:"waiting,omitempty"`
 }
 
-// LoadFacts is the in-flight book of all replicas for one
+// LoadFacts is the in-flight book of all replicas for one endpoint.
 type LoadFacts struct {
 	Requests      int64   `json:"requests"`
 	Waiting       int64   `json:"waiting"`
@@ -38,11 +40,11 @@ type LoadFacts struct {
 	SinceFirstS   float64 `json:"since_first_token_s"` // -1: never
 }
 
-// Facts returns what a decision at now would know of ep.
-func (p *Pool) Facts(ep *Endpoint, now time.Time) *Facts {
+// FactsOf returns what a decision at now would know of ep, an endpoint of p.
+func FactsOf(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) *Facts {
 	l, g := p.Book().Load(ep, now), ep.Gauges()
 	f := &Facts{
-		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), BlockSize: g.BlockSize, KVBlocks: g.Blocks, Slots: ep.slots.read(now.UnixNano()),
+		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), BlockSize: g.BlockSize, KVBlocks: g.Blocks, Slots: ep.Reading(now.UnixNano()).Slots,
 		Load: LoadFacts{
 			Requests: l.Requests, Waiting: l.Waiting, PrefillTokens: l.Prefill, Pairs: l.Pairs, Tokens: l.Tokens, Context: l.Context,
 			Rate: l.Rate, Busy: l.Busy, SinceFirstS: -1,
@@ -57,9 +59,9 @@ func (p *Pool) Facts(ep *Endpoint, now time.Time) *Facts {
 	return f
 }
 
-// Saved is the part of an endpoint's status that a decision needs, as it is written by
+// Endpoint is the part of an endpoint's status that a decision needs, as it is written by
 // grapevine status -o json.
-type Saved struct {
+type Endpoint struct {
 	Address   string  `json:"address"`
 	Name      string  `json:"name"`
 	Up        bool    `json:"up"`
@@ -73,9 +75,9 @@ type Saved struct {
 
 // Spec returns the endpoint as discovery would describe it; false when the
 // address is none.
-func (e *Saved) Spec() (Spec, bool) {
+func (e *Endpoint) Spec() (endpoint.Spec, bool) {
 	addr, err := netip.ParseAddrPort(e.Address)
-	spec := Spec{Name: e.Name, Host: addr.Addr().String(), Addr: addr}
+	spec := endpoint.Spec{Name: e.Name, Host: addr.Addr().String(), Addr: addr}
 	if e.Facts != nil {
 		spec.Namespace, spec.Labels = e.Facts.Namespace, e.Facts.Labels
 	}
@@ -84,20 +86,20 @@ func (e *Saved) Spec() (Spec, bool) {
 
 // Restore gives ep of the pool the state that e describes, as of now. Without
 // facts, all requests in flight count as decoding and of unknown length.
-func (e *Saved) Restore(p *Pool, ep *Endpoint, now time.Time) {
+func (e *Endpoint) Restore(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) {
 	ep.SetDown(!e.Up)
-	g := Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
-	load := Load{Requests: e.InFlight}
+	g := endpoint.Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
+	load := endpoint.Load{Requests: e.InFlight}
 	if f := e.Facts; f != nil {
-		g.BlockSize, g.Blocks, g.LoRA = f.BlockSize, f.KVBlocks, (*LoRA)(f.Adapters)
-		load = Load{
+		g.BlockSize, g.Blocks, g.LoRA = f.BlockSize, f.KVBlocks, (*endpoint.LoRA)(f.Adapters)
+		load = endpoint.Load{
 			Requests: f.Load.Requests, Waiting: f.Load.Waiting, Prefill: f.Load.PrefillTokens, Pairs: f.Load.Pairs,
 			Tokens: f.Load.Tokens, Context: f.Load.Context, Rate: f.Load.Rate, Busy: f.Load.Busy,
 		}
 		if f.Load.SinceFirstS >= 0 {
 			load.LastFirst = now.Add(-ofSeconds(f.Load.SinceFirstS)).UnixNano()
 		}
-		ep.slots.restore(f.Slots, now)
+		ep.SetSlots(f.Slots, now)
 		ep.SetPriorCost(f.Cost)
 		if f.Cost.PrefillSeen+f.Cost.DecodeSeen > 0 {
 			ep.SetRemoteCost(f.Cost) // it was learned, not assumed
