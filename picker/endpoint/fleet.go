@@ -9,9 +9,9 @@ import (
 )
 
 // fleetCost learns the constants of engines as if they were one, how much single
-// endpoints differ from that, and how much single samples do. A pool has one for
-// the endpoints that serve and one for those that only prefill: their first
-// tokens wait for a transfer too.
+// endpoints differ from that, and how much single samples do. A pool has two for
+// each base model: one for the endpoints that serve it and one for those that only
+// prefill, whose first tokens wait for a transfer too.
 //
 // Estimates from noisy samples differ also where engines do not: whoever looks
 // fastest would get everything, and whoever once looked slow would never be
@@ -23,6 +23,7 @@ import (
 // pool of equals all are equal, an engine that is different is believed after
 // some samples, and one that has not been seen for minutes gets another chance.
 type fleetCost struct {
+	key     fleetKey
 	mu      sync.Mutex
 	prefill fit.Linear // in units of PoolOptions.Prior
 	decode  fit.Linear
@@ -79,19 +80,59 @@ func (b *bias) add(x, weight float64, now time.Time) (off float64) {
 	return off * math.Sqrt(n/(n+weight)) // the mean has its own error
 }
 
-// fleetOf returns what is learned of the endpoints that are like ep.
-func (p *Pool) fleetOf(ep *Endpoint) *fleetCost {
-	if ep.Role&RoleDecode == 0 {
-		return &p.helping
+// fleets are a pool's.
+type fleets struct {
+	mu  sync.RWMutex
+	all map[fleetKey]*fleetCost
+}
+
+// fleetKey names endpoints that are alike.
+type fleetKey struct {
+	base  string // model; "": of those of which it is not known
+	helps bool   // they only prefill
+}
+
+func (e *Endpoint) fleet() fleetKey { return fleetKey{e.Base(), e.Role&RoleDecode == 0} }
+
+// fleetOf returns what is learned of the endpoints that are alike. There are no more
+// than twice as many as base models are served, and prune drops the others.
+func (p *Pool) fleetOf(k fleetKey) *fleetCost {
+	p.fleets.mu.RLock()
+	f := p.fleets.all[k]
+	p.fleets.mu.RUnlock()
+	if f != nil {
+		return f
 	}
-	return &p.serving
+	p.fleets.mu.Lock()
+	defer p.fleets.mu.Unlock()
+	if f = p.fleets.all[k]; f == nil {
+		f = &fleetCost{key: k}
+		if p.fleets.all == nil {
+			p.fleets.all = map[fleetKey]*fleetCost{}
+		}
+		p.fleets.all[k] = f
+	}
+	return f
+}
+
+// prune forgets models that no endpoint has as its base any more.
+func (p *Pool) prune() {
+	s := p.Snapshot()
+	p.fleets.mu.Lock()
+	defer p.fleets.mu.Unlock()
+	for k := range p.fleets.all {
+		if len(s.OfBase(k.base)) == 0 {
+			delete(p.fleets.all, k)
+		}
+	}
 }
 
 // LearnPrefill teaches ep and those like it from one first token.
 func (p *Pool) LearnPrefill(ep *Endpoint, q *Queued, ttft time.Duration) {
 	x, y, trust := prefillSample(&p.opts.Prior, q, ttft)
-	p.fleetOf(ep).idles(q, ttft)
-	p.learn(0, ep, sample{x, y, trust, q.At.Add(ttft)})
+	f := p.fleetOf(ep.fleet())
+	f.idles(q, ttft)
+	p.learn(f, 0, ep, sample{x, y, trust, q.At.Add(ttft)})
 	ep.ObservePrefill(q, ttft)
 }
 
@@ -112,7 +153,7 @@ func (f *fleetCost) idles(q *Queued, ttft time.Duration) {
 
 // LearnStep teaches ep and those like it from the time between tokens.
 func (p *Pool) LearnStep(ep *Endpoint, sequences, context, seconds float64, now time.Time) {
-	p.learn(1, ep, sample{stepSample(&p.opts.Prior, sequences, context), seconds, 1, now})
+	p.learn(p.fleetOf(ep.fleet()), 1, ep, sample{stepSample(&p.opts.Prior, sequences, context), seconds, 1, now})
 	ep.ObserveStep(sequences, context, seconds)
 }
 
@@ -123,15 +164,14 @@ type sample struct {
 	at       time.Time
 }
 
-func (p *Pool) learn(half int, ep *Endpoint, s sample) {
-	f := p.fleetOf(ep)
+func (p *Pool) learn(f *fleetCost, half int, ep *Endpoint, s sample) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.fit(half)
 	m.Begin()
 	f.differ(half, ep, &s, m.A)
 	m.Observe(s.x, s.y, s.trust)
-	if n := len(p.Snapshot().Endpoints); f.turn[half]%uint64(1+n/teachAlways) == 0 { // big pools need not hear every word
+	if n := len(p.Snapshot().OfBase(f.key.base)); f.turn[half]%uint64(1+n/teachAlways) == 0 { // big fleets need not hear every word
 		p.teach(f, half, s.at)
 	}
 	f.turn[half]++
@@ -174,8 +214,10 @@ func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 	}
 	var n, sum, square, luck float64
 	spread := f.spread[half]
-	for _, ep := range p.Snapshot().Endpoints {
-		if p.fleetOf(ep) != f {
+	s := p.Snapshot()
+	for _, i := range s.OfBase(f.key.base) {
+		ep := s.Endpoints[i]
+		if ep.Role&RoleDecode == 0 != f.key.helps {
 			continue
 		}
 		c := &ep.cost

@@ -83,7 +83,7 @@ func TestOneSampleEach(t *testing.T) {
 		}
 	}
 	round()
-	if noise := p.serving.noise[0].value(); noise < noisePrior {
+	if noise := p.fleetOf(p.Snapshot().Endpoints[0].fleet()).noise[0].value(); noise < noisePrior {
 		t.Errorf("the variance of a sample is taken to be %.4f, which nothing has shown", noise)
 	}
 	round()

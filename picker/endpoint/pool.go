@@ -35,8 +35,7 @@ type Pool struct {
 	zone    uint64 // as Endpoint.levels; 0: nobody says
 	current atomic.Pointer[Snapshot]
 	book    Book
-	serving fleetCost // endpoints that answer requests
-	helping fleetCost // those that only prefill
+	fleets  fleets
 	answers fit.Answers
 	moves   Transfers // to endpoints that another one computed a prompt for
 	fetches Transfers // by endpoints that lacked what another one held
@@ -155,6 +154,7 @@ func (p *Pool) Set(specs []Spec) Change {
 		c.Snapshot = newSnapshot(list, old.Version+1)
 		c.Snapshot.Kept = p.stillKept()
 		p.publish(c)
+		p.prune()
 	}
 	return c
 }
@@ -169,6 +169,11 @@ const renewAfter = 2 * time.Second
 func (p *Pool) Renew(ep *Endpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.renew(ep)
+}
+
+// renew is Renew for who holds mu.
+func (p *Pool) renew(ep *Endpoint) {
 	old, now := p.current.Load(), p.opts.Now()
 	ep, was := old.ByID(int(ep.ID)), ep
 	if ep == nil || ep.counters != was.counters || now.Sub(ep.began) < renewAfter {

@@ -72,7 +72,14 @@ func (c *Costs) Tell() {
 	}
 	for _, ep := range pool.Endpoints {
 		cost := ep.LocalCost()
-		if cost.PrefillSeen+cost.DecodeSeen == 0 || told(c.sent[ep.Address], cost) {
+		if cost.PrefillSeen+cost.DecodeSeen == 0 { // nothing yet, or no more: it is another engine
+			if _, said := c.sent[ep.Address]; said {
+				delete(c.sent, ep.Address)
+				set(ep.Address, nil)
+			}
+			continue
+		}
+		if told(c.sent[ep.Address], cost) {
 			continue
 		}
 		c.sent[ep.Address] = cost
