@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
+	"github.com/grapevine-epp/grapevine/picker/tally"
 )
 
 // flight is one placed request until its end. One allocation holds the
@@ -294,8 +295,8 @@ func (f *flight) release(o request.Outcome) {
 }
 
 // end sums up the request for those who count.
-func (f *flight) end(o *request.Outcome) *endpoint.End {
-	e := &endpoint.End{
+func (f *flight) end(o *request.Outcome) *tally.End {
+	e := &tally.End{
 		Endpoint: f.ep, Model: f.request.Target, Status: o.Status, Complete: o.Complete, Broken: o.Broken,
 		Cause: f.vitals.cause, Whole: o.At.Sub(f.queued.At),
 	}

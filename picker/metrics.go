@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/tally"
 )
 
 // metrics are what a scheduler counts. No label takes values from requests.
@@ -24,7 +25,7 @@ type metrics struct {
 	moved      prometheus.Counter
 	goesOn     [cycle.NumConversationUses]prometheus.Counter
 	ended      [3]prometheus.Counter // failed, complete, nobody knows
-	tally      *endpoint.Tally
+	tally      *tally.Tally
 	ttft       prometheus.Histogram
 	ttftError  prometheus.Histogram
 	predictedT prometheus.Counter
@@ -85,7 +86,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			Help: "Share of the requests in flight, of all replicas, that are at the endpoint with the most: what its loss would cost. 0 while none are.",
 		}, func() float64 { return fullestShare(pool, steady.Now()) }))
 	var err error
-	if m.tally, err = endpoint.NewTally(pool, reg); err != nil || reg == nil {
+	if m.tally, err = tally.New(pool, reg); err != nil || reg == nil {
 		return m, err
 	}
 	for _, c := range all {

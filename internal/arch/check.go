@@ -15,7 +15,7 @@ type Limits struct {
 }
 
 // House are the project's own limits.
-var House = Limits{PackageLines: 3700, Packages: 93, Levels: 8, Interfaces: 33}
+var House = Limits{PackageLines: 3700, Packages: 94, Levels: 8, Interfaces: 33}
 
 // Finding is one place that breaks a rule.
 type Finding struct {

@@ -111,6 +111,7 @@ var Rows = Table{
 	{"picker/endpoint/saved", 3, Product, 0},
 	{"picker/scrape", 3, Product, 0},
 	{"picker/served", 3, Product, 0},
+	{"picker/tally", 3, Product, 0},
 
 	// The product, level 4.
 	{"cluster/federation/kube", 4, Product, 0},

@@ -1,4 +1,4 @@
-package endpoint
+package tally
 
 import (
 	"fmt"
@@ -10,20 +10,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-func tallySpecs(models []string, ports ...uint16) (list []Spec) {
+func tallySpecs(models []string, ports ...uint16) (list []endpoint.Spec) {
 	for _, p := range ports {
-		list = append(list, Spec{Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), p), Models: models})
+		list = append(list, endpoint.Spec{Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), p), Models: models})
 	}
 	return list
 }
 
-func tallyRig(t *testing.T, models []string, ports ...uint16) (*Pool, *Tally, *prometheus.Registry) {
+func tallyRig(t *testing.T, models []string, ports ...uint16) (*endpoint.Pool, *Tally, *prometheus.Registry) {
 	t.Helper()
-	pool, reg := NewPool(PoolOptions{}), prometheus.NewRegistry()
-	x, err := NewTally(pool, reg)
+	pool, reg := endpoint.NewPool(endpoint.PoolOptions{}), prometheus.NewRegistry()
+	x, err := New(pool, reg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package endpoint
+package tally
 
 import (
 	"sort"
@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Upper bounds of histograms, in seconds.
@@ -96,7 +97,7 @@ const (
 
 // saturation returns how full the engines of each base model are, of maxModels
 // models at most.
-func saturation(endpoints []*Endpoint, now time.Time) map[string]float64 {
+func saturation(endpoints []*endpoint.Endpoint, now time.Time) map[string]float64 {
 	type sum struct{ full, engines float64 }
 	sums := map[string]sum{}
 	for _, ep := range endpoints {

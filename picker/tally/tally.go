@@ -1,4 +1,4 @@
-package endpoint
+package tally
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -32,11 +33,11 @@ var classes = [numClasses]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // End is how a placed request ended.
 type End struct {
-	Endpoint *Endpoint // that served it last
-	Model    string    // as the engine saw it
-	Status   int       // 0: none was seen
-	Complete bool      // the answer ended normally
-	Broken   bool      // the engine reported an error inside of its answer
+	Endpoint *endpoint.Endpoint // that served it last
+	Model    string             // as the engine saw it
+	Status   int                // 0: none was seen
+	Complete bool               // the answer ended normally
+	Broken   bool               // the engine reported an error inside of its answer
 	// Cause is what the end said against the endpoint; None, Void: nothing.
 	Cause health.Cause
 	First time.Duration // to the first token; 0: it was not seen
@@ -52,7 +53,7 @@ type End struct {
 // and at most so many have; all others are "other". Series of an endpoint are
 // there as long as it is in the pool. A Tally is safe for concurrent use.
 type Tally struct {
-	pool *Pool
+	pool *endpoint.Pool
 
 	mu    sync.Mutex // guards the fields below, and what users holds
 	rows  map[block.EndpointID]*tallyRow
@@ -80,9 +81,9 @@ type tallyUser struct {
 	unfinished uint64
 }
 
-// NewTally returns a tally of the pool's endpoints, registered with reg unless that is
+// New returns a tally of the pool's endpoints, registered with reg unless that is
 // nil.
-func NewTally(pool *Pool, reg prometheus.Registerer) (*Tally, error) {
+func New(pool *endpoint.Pool, reg prometheus.Registerer) (*Tally, error) {
 	t := &Tally{pool: pool, rows: map[block.EndpointID]*tallyRow{}, users: map[string]*tallyUser{}}
 	pool.Subscribe(t.changed)
 	if reg == nil {
@@ -92,7 +93,7 @@ func NewTally(pool *Pool, reg prometheus.Registerer) (*Tally, error) {
 }
 
 // changed drops what is known of endpoints that will not come back.
-func (t *Tally) changed(c Change) {
+func (t *Tally) changed(c endpoint.Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, ep := range c.Forgotten {
@@ -148,7 +149,7 @@ func (t *Tally) Refused(model string, ofClient bool) {
 
 // row returns the counts of an endpoint that is in the pool, or was a moment ago;
 // nil for all others.
-func (t *Tally) row(ep *Endpoint) *tallyRow {
+func (t *Tally) row(ep *endpoint.Endpoint) *tallyRow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.rows[ep.ID]
