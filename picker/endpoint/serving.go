@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -149,6 +150,17 @@ func (s *Snapshot) Models() []Model { return s.models.names }
 // OfBase returns the positions, ascending, of the endpoints whose base model is known
 // by the name; "": of those whose base model is not known. The result is read-only.
 func (s *Snapshot) OfBase(name string) []int32 { return s.models.bases[name] }
+
+// Bases returns the base models that are known, in no order.
+func (s *Snapshot) Bases() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range s.models.bases {
+			if name != "" && !yield(name) {
+				return
+			}
+		}
+	}
+}
 
 // SetModels stores the list that an endpoint's engine gave at a time, and reports
 // whether it differs from the one before. The models of list need not be sorted. An

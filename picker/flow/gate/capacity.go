@@ -48,10 +48,7 @@ func (l *limit) learn(r endpoint.Reading, inFlight int64, queue int64, now time.
 func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c rules.Capacity, running int64, known bool) {
 	var first entrance
 	known = grp.sizing.Unit == rules.Learned || grp.sizing.Unit == rules.Requests
-	for _, ep := range snap.Endpoints {
-		if !grp.serves(ep) {
-			continue
-		}
+	for _, ep := range grp.members(snap) {
 		if ep.Down() {
 			stays := g.stays(grp, ep, now)
 			c.Places, running = c.Places+stays, running+stays
@@ -97,6 +94,23 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c ru
 	first.limit(&c)
 	grp.forget(snap)
 	return c, running, known
+}
+
+// members returns those that serves has of the listed endpoints. grp.mu is held, or grp is
+// not shared yet.
+func (grp *group) members(snap *endpoint.Snapshot) []*endpoint.Endpoint {
+	if grp.model == "" {
+		return snap.Endpoints
+	}
+	if grp.of != snap {
+		grp.of, grp.own = snap, grp.own[:0]
+		for _, list := range [...][]int32{snap.OfBase(grp.model), snap.OfBase("")} {
+			for _, i := range list {
+				grp.own = append(grp.own, snap.Endpoints[i])
+			}
+		}
+	}
+	return grp.own
 }
 
 // serves reports whether a group's requests may be at an endpoint. Those that came while nobody

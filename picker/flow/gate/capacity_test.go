@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -143,4 +144,21 @@ func distrust(t *testing.T) *health.Snapshot {
 	}
 	t.Fatalf("not suspect but %+v", s.View(0))
 	return nil
+}
+
+// BenchmarkLook measures a pool of so many models once, with 64 endpoints of each.
+func BenchmarkLook(b *testing.B) {
+	for _, models := range []int{1, 10, 100} {
+		b.Run(fmt.Sprintf("models=%d", models), func(b *testing.B) {
+			p := pool(models * 64)
+			for i, ep := range p.Snapshot().Endpoints {
+				p.SetModels(ep.ID, endpoint.ModelList{Models: []endpoint.Model{{Name: fmt.Sprint("m", i%models)}}}, time.Now())
+			}
+			g := open(b, p, 4, rules.Options{})
+			b.ReportAllocs()
+			for b.Loop() {
+				g.Look()
+			}
+		})
+	}
 }

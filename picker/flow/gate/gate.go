@@ -66,6 +66,8 @@ type group struct {
 	waiters []*waiter // by slot of the core
 	enders  []func()  // the same, of requests that can be ended in flight
 	limits  limits
+	own     []*endpoint.Endpoint // that serve the model, of the snapshot of
+	of      *endpoint.Snapshot
 	leaving []*endpoint.Endpoint // that left the list, and still answer
 	events  []rules.Event
 	changed bool                   // gauges differ from those told last

@@ -24,7 +24,7 @@ func pool(n int) *endpoint.Pool {
 	p := endpoint.NewPool(endpoint.PoolOptions{})
 	specs := make([]endpoint.Spec, n)
 	for i := range specs {
-		specs[i] = endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000), Models: []string{"m"}}
+		specs[i] = endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte((i + 1) >> 8), byte(i + 1)}), 8000), Models: []string{"m"}}
 	}
 	p.Set(specs)
 	return p
@@ -110,7 +110,7 @@ func TestStages(t *testing.T) {
 	specs := make([]endpoint.Spec, 3)
 	for i := range specs {
 		specs[i] = endpoint.Spec{
-			Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000), Models: []string{"m"},
+			Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte((i + 1) >> 8), byte(i + 1)}), 8000), Models: []string{"m"},
 			Labels: map[string]string{endpoint.LabelRole: "decode"},
 		}
 	}

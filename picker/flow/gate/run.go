@@ -57,12 +57,8 @@ func (g *Gate) open() {
 	if g.config.Load() == nil {
 		return
 	}
-	last := ""
-	for _, ep := range g.o.Pool.Snapshot().Endpoints {
-		if base := ep.Base(); base != last && base != "" {
-			last = base
-			g.group(base)
-		}
+	for base := range g.o.Pool.Snapshot().Bases() {
+		g.groupOf(base)
 	}
 }
 
