@@ -45,7 +45,7 @@ func (r *Reader) doubt(model string) []<-chan struct{} {
 	for _, ep := range snapshot.Endpoints {
 		e := r.engines[ep.ID]
 		list, at := ep.EngineModels()
-		if e == nil || list == nil || e.failed {
+		if e == nil || list == nil || e.fails > 0 {
 			continue
 		}
 		if first || now.Sub(at) > endpoint.ModelsFresh {

@@ -2,7 +2,7 @@
 // engine is another program than before.
 //
 //  1. [Open] starts one goroutine. It reads GET /v1/models of every endpoint when
-//     it joins, every half minute after that, and soon after [Reader.Doubt].
+//     it joins or starts again, every half minute after that, and soon after [Reader.Doubt].
 //  2. [Decode] reads the answer: the base model, its aliases, and LoRA adapters
 //     with their parent.
 //  3. endpoint.Pool.SetModels makes the list part of the pool's snapshot.

@@ -17,8 +17,10 @@ const (
 	defaultEvery   = 30 * time.Second
 	defaultTimeout = time.Second
 	pause          = 250 * time.Millisecond // between the beginnings of two readings at one engine
-	doubtNames     = 1024                   // names that were confirmed, remembered
-	atOnce         = 16                     // engines asked at the same time
+	firstAgain     = time.Second            // after which a list that could not be read is asked for again; doubled each time
+	maxDoublings   = 10
+	doubtNames     = 1024 // names that were confirmed, remembered
+	atOnce         = 16   // engines asked at the same time
 )
 
 // Options open a Reader. Pool is required.

@@ -31,7 +31,7 @@ type engine struct {
 	tried   time.Time     // when it was asked last
 	reading chan struct{} // closed when the reading under way ends; nil: none
 	after   chan struct{} // closed when the reading that begins next ends; nil: nobody waits for it
-	failed  bool          // the last reading failed
+	fails   int           // readings that failed since the last that did not
 
 	versions versions
 }
@@ -71,6 +71,11 @@ func (r *Reader) Changed(c endpoint.Change) {
 	}
 	for _, ep := range c.Added {
 		r.engines[ep.ID] = &engine{address: ep.Address}
+	}
+	for _, ep := range c.Changed { // another kind of engine, or one that has started again
+		if e := r.engines[ep.ID]; e != nil {
+			e.next = e.tried.Add(pause)
+		}
 	}
 	r.mu.Unlock()
 	r.soon()
@@ -160,7 +165,13 @@ func (r *Reader) read(id block.EndpointID, e *engine) {
 	r.metrics.reads.WithLabelValues(result).Inc()
 	r.mu.Lock()
 	close(e.reading)
-	e.reading, e.failed = nil, result == resultFailed
+	e.reading = nil
+	if result != resultFailed {
+		e.fails = 0
+	} else { // it starts, perhaps
+		e.next = e.tried.Add(min(r.opts.Every, firstAgain<<min(e.fails, maxDoublings)))
+		e.fails++
+	}
 	r.mu.Unlock()
 	r.soon()
 	if result != resultFailed {

@@ -286,3 +286,34 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestReadSoon: a list that could not be read is asked for again before long, at first; and
+// so is the one of an engine that has started again, or is said to be of another kind.
+func TestReadSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool, e, r, addrs := rig(t, "", vllm("qwen"))
+		defer r.Close()
+		soon := func(what, name string, change func()) {
+			t.Helper()
+			change()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if len(pool.Snapshot().Serving(name)) != 1 {
+				t.Errorf("%s: nobody is known to serve %s", what, name)
+			}
+		}
+		soon("it started late", "llama", func() { e.set(addrs[0], vllm("llama")) })
+		soon("it started again", "qwen3", func() {
+			e.set(addrs[1], vllm("qwen3"))
+			pool.Renew(pool.Snapshot().Lookup(addrs[1]))
+		})
+		e.set(addrs[0], "")
+		r.Doubt(pool.Snapshot().Lookup(addrs[0]).ID)
+		time.Sleep(5 * time.Minute)
+		before := e.count(addrs[0])
+		time.Sleep(5 * time.Minute)
+		if n := e.count(addrs[0]) - before; n != int(5*time.Minute/defaultEvery) {
+			t.Errorf("an engine without a list is asked %d times in five minutes", n)
+		}
+	})
+}

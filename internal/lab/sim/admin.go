@@ -62,7 +62,7 @@ func (e *Engine) putFaults(w *responder, r *http.Request) {
 	f := q.Faults
 	f.Events = q.Events.Faults
 	f.Events.Delay = time.Duration(q.Events.Delay)
-	f.Up, f.Down = time.Duration(q.Up), time.Duration(q.Down)
+	f.Up, f.Down, f.ListDelay = time.Duration(q.Up), time.Duration(q.Down), time.Duration(q.ListDelay)
 	if !f.Hang.Known() {
 		w.fail(badRequest("hang", "hang is %q, want \"\", %q, %q or %q", f.Hang, ill.HangEngine, ill.HangAll, ill.HangFrozen))
 		return
@@ -112,6 +112,8 @@ type faultsRequest struct {
 	Up   duration `json:"up"`
 	Down duration `json:"down"`
 	For  duration `json:"for"`
+
+	ListDelay duration `json:"list_delay"`
 
 	Events struct {
 		kvstream.Faults

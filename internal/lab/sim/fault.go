@@ -169,6 +169,10 @@ type RestartOptions struct {
 	// KeepStream leaves event connections open, so that subscribers see no
 	// disconnect.
 	KeepStream bool `json:"keep_stream"`
+	// Model is what the engine serves from then on, without aliases and with these
+	// Adapters; "": what it served before.
+	Model    string   `json:"model"`
+	Adapters []string `json:"adapters"`
 }
 
 // Restart ends everything in flight with broken connections, waits, and comes
@@ -189,6 +193,11 @@ func (e *Engine) Restart(o RestartOptions) error {
 		return fmt.Errorf("sim: restart: %w", err)
 	}
 	time.Sleep(o.Down)
+	if o.Model != "" {
+		e.opt.Model, e.opt.Aliases = o.Model, nil
+		e.lora.Replace(o.Adapters)
+		e.page = newPage(&e.opt)
+	}
 	var kept []*kvstream.Publisher
 	if o.KeepStream {
 		kept = st.pubs

@@ -72,7 +72,17 @@ func (e *Engine) load(w *responder, _ *http.Request) {
 }
 
 // models lists the base model, its aliases and the adapters.
-func (e *Engine) models(w *responder, _ *http.Request) {
+func (e *Engine) models(w *responder, r *http.Request) {
+	if f := e.Faults(); f.ListDelay > 0 || f.ListStatus > 0 {
+		select {
+		case <-time.After(f.ListDelay):
+		case <-r.Context().Done():
+		}
+		if f.ListStatus > 0 {
+			w.fail(&apiError{f.ListStatus, errInternal, "simulated fault", ""})
+			return
+		}
+	}
 	type card struct {
 		ID          string     `json:"id"`
 		Object      string     `json:"object"`

@@ -79,14 +79,16 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{opt: o, words: vocab.New(), addr: o.Addr, log: o.Log, lora: model.NewAdapters(o.Adapters)}
-	e.page = page.New(&page.Options{
-		Model: e.opt.Model, Ranks: e.opt.Ranks, Core: e.opt.Core, MaxLoRA: e.opt.MaxLoRA, NoProcessMetrics: e.opt.NoProcessMetrics,
-	})
+	e.page = newPage(&e.opt)
 	e.mux = e.routes()
 	if err := e.boot(nil, 0); err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+func newPage(o *Options) *page.Page {
+	return page.New(&page.Options{Model: o.Model, Ranks: o.Ranks, Core: o.Core, MaxLoRA: o.MaxLoRA, NoProcessMetrics: o.NoProcessMetrics})
 }
 
 // Addr returns the bound host:port of the HTTP server.

@@ -40,6 +40,9 @@ type Faults struct {
 	ResetShare  float64 `json:"reset_share"` // share of inference requests whose connection is reset
 	ResetAfter  int     `json:"reset_after"` // tokens of a stream before that; 0: before the answer
 
+	ListStatus int           `json:"list_status"` // GET /v1/models is answered with; 0: with the list
+	ListDelay  time.Duration `json:"list_delay"`  // before it is
+
 	Poison string        `json:"poison"` // the engine dies of a request that contains it
 	Up     time.Duration `json:"up"`     // the engine dies again and again, after living so long; 0: it does not
 	Down   time.Duration `json:"down"`   // how long one that died refuses connections

@@ -62,6 +62,14 @@ func (a Adapters) Load(name string) bool {
 	return true
 }
 
+// Replace unloads all and loads those named.
+func (a Adapters) Replace(names []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.names)
+	a.names = append(a.names, names...)
+}
+
 // Unload removes an adapter; it returns false when there is none.
 func (a Adapters) Unload(name string) bool {
 	a.mu.Lock()
