@@ -9,13 +9,17 @@ import (
 // Limits are the sizes that rules compare with.
 type Limits struct {
 	PackageLines int // of a package, tests not counted
-	Packages     int // of the product: laboratory and test kits not counted
-	Levels       int // of the product, which bounds its longest chain of imports
-	Interfaces   int // in the whole tree, tests not counted
+	// Longer are the limits of packages that are not yet divided.
+	Longer     map[string]int
+	Packages   int // of the product: laboratory and test kits not counted
+	Levels     int // of the product, which bounds its longest chain of imports
+	Interfaces int // in the whole tree, tests not counted
 }
 
-// House are the project's own limits.
-var House = Limits{PackageLines: 3700, Packages: 94, Levels: 8, Interfaces: 33}
+// House are the project's own limits. The logs of the group are longer than others: see ADR 21.
+var House = Limits{
+	PackageLines: 2500, Longer: map[string]int{"cluster/internal/logs": 3700}, Packages: 94, Levels: 8, Interfaces: 33,
+}
 
 // Finding is one place that breaks a rule.
 type Finding struct {

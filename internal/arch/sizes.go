@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,8 +17,8 @@ func (t *Tree) packageLines() map[string]int {
 
 func packageSizes(c checked, report report) {
 	for pkg, n := range c.packageLines() {
-		if n > c.limits.PackageLines {
-			report(pkg, 0, fmt.Sprintf("%d lines, more than %d", n, c.limits.PackageLines))
+		if most := cmp.Or(c.limits.Longer[pkg], c.limits.PackageLines); n > most {
+			report(pkg, 0, fmt.Sprintf("%d lines, more than %d", n, most))
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
 )
 
 // PDOptions have an engine take part in prefill/decode as vLLM with its
@@ -89,15 +91,6 @@ func (c *call) keepFor() {
 	for i, s := range c.seqs {
 		s.job.Req.Hold = true
 		s.job.Lease = fmt.Sprintf("%s-%d-%08x", c.head.ID, i, leaseNumber.Add(1))
-		s.job.Stamp = stampOf(s.prompt.tokens)
+		s.job.Stamp = core.StampOf(s.prompt.tokens)
 	}
-}
-
-// stampOf stands for what the blocks of a prompt hold.
-func stampOf(tokens []uint32) uint64 {
-	h := uint64(14695981039346656037)
-	for _, t := range tokens {
-		h = (h ^ uint64(t)) * 1099511628211
-	}
-	return h | 1
 }

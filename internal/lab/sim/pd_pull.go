@@ -112,7 +112,7 @@ func (c *call) pull(ctx context.Context, p *prompt, salt blockhash.Extra) (right
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	right = read.Stamp == stampOf(p.tokens)
+	right = read.Stamp == core.StampOf(p.tokens)
 	if !right {
 		c.core.Wrong()
 	}

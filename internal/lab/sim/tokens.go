@@ -48,14 +48,7 @@ func (e *Engine) tokenize(w *responder, r *http.Request) {
 		MaxModelLen int      `json:"max_model_len"`
 		Tokens      []uint32 `json:"tokens"`
 		Strings     []string `json:"token_strs"`
-	}{len(tokens), e.opt.Core.MaxModelLen, nonNil(tokens), strs})
-}
-
-func nonNil(ids []uint32) []uint32 {
-	if ids == nil {
-		return []uint32{}
-	}
-	return ids
+	}{len(tokens), e.opt.Core.MaxModelLen, append([]uint32{}, tokens...), strs})
 }
 
 func (e *Engine) detokenize(w *responder, r *http.Request) {
@@ -99,7 +92,7 @@ func (e *Engine) render(w *responder, r *http.Request, chat bool) {
 			return
 		}
 		one := rendered{
-			RequestID: sumText(checksum(body)), TokenIDs: nonNil(prompts[i].tokens),
+			RequestID: sumText(checksum(body)), TokenIDs: append([]uint32{}, prompts[i].tokens...),
 			Sampling: map[string]int{"max_tokens": limit}, Model: p.Model,
 		}
 		if p.CacheSalt != "" {

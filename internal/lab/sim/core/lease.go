@@ -136,3 +136,12 @@ type TransferStats struct {
 func (t *Transfers) stats() TransferStats {
 	return TransferStats{t.held.Load(), t.read.Load(), t.expired.Load(), t.late.Load(), t.failed.Load(), t.wrong.Load()}
 }
+
+// StampOf stands for what the blocks of a prompt hold.
+func StampOf(tokens []uint32) uint64 {
+	h := uint64(14695981039346656037)
+	for _, t := range tokens {
+		h = (h ^ uint64(t)) * 1099511628211
+	}
+	return h | 1
+}
