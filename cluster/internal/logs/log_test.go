@@ -220,3 +220,31 @@ func TestDigestAtAPosition(t *testing.T) {
 		}
 	}
 }
+
+// TestReaderThatLacksSomething: who reads a stream and misses a part of it is no reader for
+// the others, who would stop to read it themselves, until the part has come.
+func TestReaderThatLacksSomething(t *testing.T) {
+	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{Owned: true})
+	l.SetSources([]string{"s"})
+	l.Reading("s", true)
+	told := func() bool {
+		l.collect()
+		l.sendDigests()
+		return l.sources["s"].announced
+	}
+	at := func(seq uint64) Delta { return Delta{Source: "s", Inc: 1, First: seq, Last: seq, Payload: []byte{1}} }
+	for _, step := range []struct {
+		seq  uint64
+		want bool
+	}{{0, true}, {2, false}, {3, false}, {1, true}} {
+		l.Append(at(step.seq))
+		if got := told(); got != step.want {
+			t.Errorf("after %d of the stream: a reader for others %v, want %v", step.seq, got, step.want)
+		}
+	}
+	l.sources["s"].load = &load{snapshot: true}
+	l.announce(l.sources["s"])
+	if told() {
+		t.Error("who loads a snapshot claims to read")
+	}
+}
