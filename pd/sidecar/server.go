@@ -78,6 +78,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	in := bodies.Begin(s.holders, w, r)
 	defer in.End()
+	w = in.W
 	a := handover.FormatOf(r.URL.Path)
 	if a == nil || r.Method != http.MethodPost {
 		if !s.admit(w, r) || !s.inspect(in) {

@@ -98,8 +98,8 @@ are accepted under their names.`,
 	fl.IntVar(&f.o.BootstrapPort, "bootstrap-port", 8998, "sglang: bootstrap port of prefill engines (default also from SGLANG_BOOTSTRAP_PORT)")
 	fl.BoolVar(&f.o.CacheHitThreshold, "cache-hit-threshold", false, "shared-storage: send cache_hit_threshold, for engines that know it, and take it from clients: decode is then asked first")
 	fl.StringSliceVar(&f.allow, "allow", nil, "host:port of engines that may be called, whatever their role (repeatable)")
-	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file whose endpoints may be called, those with a role label only for what their role is")
-	fl.StringVar(&f.verifyKeys, "verify-key-file", "", "file with base64 public keys of pickers, one a line; only targets that one of them signed are called")
+	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file whose endpoints may be called, those with a role label only for what their role is; followed")
+	fl.StringVar(&f.verifyKeys, "verify-key-file", "", "file with base64 public keys of pickers, one a line; only targets that one of them signed are called; followed")
 	fl.StringVar(&f.handOver, "hand-over", "strip", "hand-over members in clients' bodies: strip or refuse")
 	fl.StringSliceVar(&f.allowMembers, "allow-member", nil, "hand-over member that clients may send, such as cache_hit_threshold (repeatable)")
 	fl.BoolVar(&f.o.WebSockets, "allow-websockets", false, "pass WebSockets on to the engine; nobody looks for hand-over members in them")
@@ -226,6 +226,12 @@ func (f *flags) listed() (sidecar.Listed, error) {
 func (f *flags) run(ctx context.Context) error {
 	if err := f.complete(); err != nil {
 		return err
+	}
+	if f.o.Targets != nil {
+		var watching sync.WaitGroup
+		ctx, end := context.WithCancel(ctx)
+		defer func() { end(); watching.Wait() }()
+		f.o.Targets = f.follow(ctx, f.o.Targets, &watching)
 	}
 	secure, err := f.tls()
 	if err != nil {

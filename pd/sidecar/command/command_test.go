@@ -1,11 +1,16 @@
 package command
 
 import (
+	"context"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -35,5 +40,49 @@ func TestListedRoles(t *testing.T) {
 	f = flags{endpoints: file}
 	if got, err = f.listed(); err != nil || got["10.0.0.2:8000"] != endpoint.RoleDecode {
 		t.Errorf("a decode engine is listed for %d, %v", got["10.0.0.2:8000"], err)
+	}
+}
+
+// lines sends what is written.
+type lines chan string
+
+// Write implements io.Writer.
+func (l lines) Write(b []byte) (int, error) { l <- string(b); return len(b), nil }
+
+// TestFilesAreFollowed: who may be called changes with the endpoints file; what cannot be read
+// changes nothing.
+func TestFilesAreFollowed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "endpoints.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("endpoints: [{name: a, address: 10.0.0.1, port: 8000}]\n")
+	said := make(chan string, 100)
+	f := flags{endpoints: file, log: slog.New(slog.NewTextHandler(lines(said), nil))}
+	first, err := f.targets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer end()
+	targets := f.follow(ctx, first, &wg)
+	allowed := func(address string) bool { return targets.Allowed(nil, []string{address}, nil) }
+	if !allowed("10.0.0.1:8000") || allowed("10.0.0.2:8000") {
+		t.Error("not the targets of the file")
+	}
+	write("endpoints: [{name: b, address: 10.0.0.2, port: 8000}]\n")
+	testkit.Await(t, "the new list counts", func() bool { return allowed("10.0.0.2:8000") && !allowed("10.0.0.1:8000") })
+	write("endpoints: [{name: ")
+	testkit.Await(t, "a broken file is named", func() bool { return strings.Contains(<-said, "stay as they were") })
+	if !allowed("10.0.0.2:8000") {
+		t.Error("a broken file took the targets away")
 	}
 }

@@ -24,9 +24,12 @@ var ErrMemory = errors.New("bodies: no memory left for a body")
 // Intake is what a request has taken of the memory for bodies: its own, and those of the
 // answers that are read whole.
 type Intake struct {
-	W    http.ResponseWriter
+	W    http.ResponseWriter // fails when the client does not read
 	R    *http.Request
 	held memory.Holder
+
+	client http.ResponseWriter
+	to     answer // W
 
 	mu      sync.Mutex
 	over    bool // the request has ended
@@ -41,7 +44,7 @@ type Intake struct {
 func (in *Intake) Receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	in.readers.Add(1)
 	in.held.Wait()
-	text, err := readInto(in.grow, http.MaxBytesReader(in.W, from, limit), in.R.ContentLength)
+	text, err := readInto(in.grow, http.MaxBytesReader(in.client, from, limit), in.R.ContentLength)
 	in.held.Keep()
 	if in.kept = text; err != nil && in.isStarved() {
 		err = ErrMemory
@@ -70,7 +73,10 @@ func (in *Intake) leave() {
 // Begin takes a request in: its body breaks off where it comes too slowly, or where others
 // need its memory. End must follow.
 func Begin(holders *memory.Holders, w http.ResponseWriter, r *http.Request) *Intake {
-	in := &Intake{W: w, R: r}
+	in := &Intake{client: w, R: r}
+	in.to = answer{ResponseWriter: w, conn: http.NewResponseController(w)}
+	in.W = &in.to
+	in.to.renew()
 	holders.Begin(&in.held, in.starve)
 	in.pace()
 	return in
@@ -110,7 +116,7 @@ func (in *Intake) deadline(at time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.over && !in.starved {
-		_ = http.NewResponseController(in.W).SetReadDeadline(at)
+		_ = in.to.conn.SetReadDeadline(at)
 	}
 }
 
@@ -119,7 +125,7 @@ func (in *Intake) starve() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.starved = true; !in.over {
-		_ = http.NewResponseController(in.W).SetReadDeadline(time.Unix(1, 0))
+		_ = in.to.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 

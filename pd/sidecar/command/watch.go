@@ -1,0 +1,53 @@
+package command
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/pd/sidecar"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+)
+
+// current is the Targets of the files as they were read last. It is safe for concurrent use.
+type current struct {
+	p atomic.Pointer[sidecar.Targets]
+}
+
+// Allowed implements sidecar.Targets.
+func (c *current) Allowed(h http.Header, prefill, encode []string) bool {
+	return (*c.p.Load()).Allowed(h, prefill, encode)
+}
+
+// Source implements sidecar.Targets.
+func (c *current) Source(address string) bool { return (*c.p.Load()).Source(address) }
+
+// follow returns targets that begin as t and change with the files that say whom the proxy may
+// call, until ctx ends. What cannot be read changes nothing. The caller waits for the group.
+func (f *flags) follow(ctx context.Context, t sidecar.Targets, wg *sync.WaitGroup) sidecar.Targets {
+	c := new(current)
+	c.p.Store(&t)
+	var mu sync.Mutex
+	said := ""
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		t, err := f.targets()
+		if err != nil {
+			if text := err.Error(); text != said {
+				said = text
+				f.log.Warn("engines that may be called stay as they were", "error", err)
+			}
+			return
+		}
+		said = ""
+		c.p.Store(&t)
+	}
+	for _, file := range []string{f.endpoints, f.verifyKeys} {
+		if file != "" {
+			wg.Go(func() { discovery.Watch(ctx, file, discovery.WatchOptions{Log: f.log}, look) })
+		}
+	}
+	return c
+}
