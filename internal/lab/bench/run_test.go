@@ -259,3 +259,19 @@ func commonPrefix(a, b []byte) int {
 	}
 	return n
 }
+
+// TestSame: a body may come back with the question that a picker adds, and with nothing else.
+func TestSame(t *testing.T) {
+	const body = `{"model":"m","prompt":"a"}`
+	asked := `{"model":"m","vllm_xargs":{"kv_cache_report_mode":"full"},"prompt":"a"}`
+	for back, want := range map[string]string{
+		body: "", asked: "", asked[:len(asked)-1]: "lacks 1 bytes", `{"model":"n","prompt":"a"}`: "differs", body[:9]: "lacks 17 bytes", asked + "}": "differs",
+	} {
+		if err := same([]byte(back), []byte(body)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", back, err, want)
+		}
+	}
+	if err := same([]byte(body), []byte(asked)); err == nil {
+		t.Error("what was asked for came back without it")
+	}
+}
