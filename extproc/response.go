@@ -81,6 +81,10 @@ func (st *stream) responseBody(m *wire.Inbound) error {
 	p := m.Bytes()
 	st.back.bytes += len(p)
 	tokens, first := st.kit.scan.Write(p)
+	if id := st.kit.scan.ResponseID(); id != "" && !st.back.stored {
+		st.back.stored = true
+		st.observe(request.Event{Kind: request.EventStored, ResponseID: id})
+	}
 	if first {
 		st.observe(request.Event{Kind: request.EventFirstToken})
 	}

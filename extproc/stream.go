@@ -61,6 +61,7 @@ type outState struct {
 	served   string
 	bytes    int
 	bare     bool // it has no body
+	stored   bool // the id that the engine stores it by was told
 	local    bool // the proxy answered in the engine's place
 	attempts int  // of the proxy, 0 when it does not say
 }

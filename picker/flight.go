@@ -18,6 +18,7 @@ type flight struct {
 	s       *Scheduler
 	request *request.Request
 	ep      *endpoint.Endpoint
+	kept    *endpoint.Endpoint // that stores its response, as far as it is known
 
 	serving *endpoint.Ticket // own, unless the request moved
 	own     endpoint.Ticket
@@ -209,6 +210,8 @@ func (f *flight) observe(e request.Event) {
 		f.moves(e.At)
 		f.firstToken(e.At)
 		f.lastAt = e.At
+	case request.EventStored:
+		f.keeps(e.ResponseID, e.At)
 	case request.EventTokens:
 		f.serving.Generated(e.Tokens)
 		f.tokens += e.Tokens
@@ -286,7 +289,7 @@ func (f *flight) release(o request.Outcome) {
 	if f.request.Stream && o.Status < 400 && o.Complete {
 		f.s.unseen.Ended(!f.firstAt.IsZero())
 	}
-	f.keeps(&o)
+	f.keeps(o.ResponseID, o.At)
 	f.s.opts.Gate.Leave(f.place, f.service(o.At))
 	f.tellFinished(o)
 	f.s.metrics.finished(f, o)

@@ -241,6 +241,7 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*request.De
 	if s.opts.Lists != nil && !s.opts.Pool.Snapshot().MayServe(r.Target) {
 		s.opts.Lists.Confirm(ctx, r.Target)
 	}
+	s.awaitKeeper(ctx, r)
 	gone := s.mayLeave(ctx, rules, r, seed)
 	var place Place
 	var err error

@@ -176,6 +176,7 @@ var Rows = Table{
 	{"internal/lab/answer", 2, Lab, 0},
 	{"internal/lab/kvstream", 2, Lab, 0},
 	{"internal/lab/sim/page", 2, Lab, 0},
+	{"internal/lab/sim/responses", 2, Lab, 0},
 
 	// The laboratory, level 3.
 	{"internal/lab/sim/core", 3, Lab, 0},

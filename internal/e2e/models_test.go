@@ -30,8 +30,8 @@ type town struct {
 	asked   atomic.Int64
 	served  atomic.Int64
 	mu      sync.Mutex
-	refused []string            // "name at engine" of answers with 404 while it is known where names are
-	changes map[string]struct{} // names that are under way between engines
+	refused []string       // "name at engine" of answers with 404 while it is known where names are
+	changes map[string]int // beginnings and ends of each name's moves between engines
 }
 
 func base(i int) string    { return fmt.Sprint("model-", i) }
@@ -46,7 +46,7 @@ func openTown(t *testing.T, models, engines int, change func(*server.Options)) *
 			o.Model, o.Aliases, o.Adapters = base(i%models), []string{alias(i % models)}, []string{adapter(i % models)}
 		},
 	})
-	town := &town{rig: r, changes: map[string]struct{}{}}
+	town := &town{rig: r, changes: map[string]int{}}
 	for i := range models {
 		town.names = append(town.names, base(i), alias(i), adapter(i))
 	}
@@ -106,13 +106,13 @@ func (w *town) under(during func()) {
 				default:
 				}
 				name := w.names[rng.IntN(len(w.names))]
-				moving := w.moving(name)
+				before := w.moved(name)
 				out := w.ask(name, rng.IntN(2) == 0)
 				w.asked.Add(1)
 				switch {
 				case out.status == http.StatusOK:
 					w.served.Add(1)
-				case out.status == http.StatusNotFound && out.engine != "" && (moving || w.moving(name)):
+				case out.status == http.StatusNotFound && out.engine != "" && (before%2 == 1 || w.moved(name) != before):
 				default:
 					w.mu.Lock()
 					w.refused = append(w.refused, fmt.Sprintf("%s at %q: %d %s", name, out.engine, out.status, out.body))
@@ -129,26 +129,28 @@ func (w *town) under(during func()) {
 	}
 }
 
-func (w *town) moving(name string) bool {
+// moved returns how many beginnings and ends of moves a name has seen: it is odd meanwhile.
+func (w *town) moved(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, moves := w.changes[name]
-	return moves
+	return w.changes[name]
+}
+
+func (w *town) turn(names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
+		w.changes[name]++
+	}
 }
 
 // move makes a change to who serves names, and returns when the picker has noticed.
 func (w *town) move(change func(), noticed func() bool, names ...string) {
 	w.t.Helper()
-	w.mu.Lock()
-	for _, name := range names {
-		w.changes[name] = struct{}{}
-	}
-	w.mu.Unlock()
+	w.turn(names)
 	change()
 	testkit.Await(w.t, fmt.Sprint("the change of ", names), noticed)
-	w.mu.Lock()
-	clear(w.changes)
-	w.mu.Unlock()
+	w.turn(names)
 }
 
 // more waits until so many more requests have been served.

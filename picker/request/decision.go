@@ -52,6 +52,7 @@ const (
 	EventHeaders    EventKind = iota // response headers arrived; Status and Served are set
 	EventFirstToken                  // first body byte with generated text
 	EventTokens                      // further streamed output; Tokens is the number of SSE data events in this message
+	EventStored                      // the id of a response that the engine stores was seen
 )
 
 // Event is one moment on the response path.
@@ -61,6 +62,8 @@ type Event struct {
 	Status int
 	Served string // ip:port that answered, when the proxy says so
 	Tokens int
+
+	ResponseID string // with EventStored
 
 	// Local says that the proxy answered in the engine's place, as when it could
 	// not connect; Attempts is how often it tried, 0 when it does not say.

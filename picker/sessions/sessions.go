@@ -62,6 +62,9 @@ type Table struct {
 	half   int
 	hook   atomic.Pointer[func(Binding)]
 	shards [numShards]shard
+
+	awaited atomic.Int32 // sessions in comings
+	comings comings
 }
 
 // Binding is one session's endpoint.
@@ -103,6 +106,11 @@ func (s *Table) Merge(b Binding) {
 		return
 	}
 	at := stampOf(b.At)
+	s.merge(b, at)
+	s.came(b.Session)
+}
+
+func (s *Table) merge(b Binding, at stamp) {
 	sh := s.shard(b.Session)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

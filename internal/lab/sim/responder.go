@@ -93,7 +93,6 @@ func (e *Engine) handler(st *incarnation) http.Handler {
 		if w.verify = r.Header.Get(HeaderVerify) != ""; w.verify {
 			w.sum = xxhash.New()
 		}
-		w.Header().Set(HeaderEngine, e.Name())
 		w.Header().Set("Server", "uvicorn")
 		if id := r.Header.Get(headerRequestID); id != "" {
 			w.Header().Set(headerRequestID, id)

@@ -73,15 +73,14 @@ func (e *Engine) load(w *responder, _ *http.Request) {
 
 // models lists the base model, its aliases and the adapters.
 func (e *Engine) models(w *responder, r *http.Request) {
-	if f := e.Faults(); f.ListDelay > 0 || f.ListStatus > 0 {
-		select {
-		case <-time.After(f.ListDelay):
-		case <-r.Context().Done():
-		}
-		if f.ListStatus > 0 {
-			w.fail(&apiError{f.ListStatus, errInternal, "simulated fault", ""})
-			return
-		}
+	f := e.Faults()
+	select {
+	case <-time.After(f.ListDelay):
+	case <-r.Context().Done():
+	}
+	if f.ListStatus > 0 {
+		w.fail(&apiError{f.ListStatus, errInternal, "simulated fault", ""})
+		return
 	}
 	type card struct {
 		ID          string     `json:"id"`

@@ -17,6 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/model"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/responses"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
@@ -51,6 +52,7 @@ type incarnation struct {
 	ready   time.Time
 	http    *page.HTTPMeter
 	server  *http.Server
+	stored  *responses.Handler
 	serving chan struct{} // closed when the server's goroutine has returned
 	cancel  context.CancelFunc
 
@@ -182,8 +184,9 @@ func (e *Engine) boot(pubs []*kvstream.Publisher, firstSeq uint64) (err error) {
 func (e *Engine) serve(st *incarnation, ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	st.cancel = cancel
+	st.stored = responses.New(ctx, e.handler(st), http.Header{HeaderEngine: {e.Name()}})
 	st.server = &http.Server{
-		Handler: e.handler(st), ReadHeaderTimeout: time.Minute,
+		Handler: st.stored, ReadHeaderTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
 	}
@@ -221,6 +224,7 @@ func (st *incarnation) stop(keep bool) (err error) {
 		err = st.server.Close()
 	}
 	<-st.serving
+	st.stored.Wait()
 	st.active.Wait()
 	for _, c := range st.cores {
 		c.Close()

@@ -1,0 +1,74 @@
+package sessions
+
+import "sync"
+
+// maxComing bounds the sessions whose binding is waited for at the same time.
+const maxComing = 1024
+
+// comings are the sessions that somebody waits for.
+type comings struct {
+	mu   sync.Mutex
+	keys map[Key]*coming
+}
+
+type coming struct {
+	bound chan struct{}
+	n     int // who wait
+}
+
+// Coming returns what is closed when a session is bound that is not known yet, and a
+// function that ends the wait for it. It returns nil when the session is known, when
+// no other replica could tell of it, and when too many are waited for.
+func (s *Table) Coming(k Key) (bound <-chan struct{}, end func()) {
+	if _, known := s.Lookup(k); k == 0 || known || s.hook.Load() == nil {
+		return nil, nil
+	}
+	w := &s.comings
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.keys[k]
+	if c == nil {
+		if len(w.keys) >= maxComing {
+			return nil, nil
+		}
+		if w.keys == nil {
+			w.keys = map[Key]*coming{}
+		}
+		c = &coming{bound: make(chan struct{})}
+		w.keys[k] = c
+		s.awaited.Add(1)
+	}
+	if _, known := s.Lookup(k); known { // it was bound before the wait could be seen
+		if c.n == 0 {
+			s.forget(k)
+		}
+		return nil, nil
+	}
+	c.n++
+	return c.bound, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if c.n--; c.n == 0 && w.keys[k] == c {
+			s.forget(k)
+		}
+	}
+}
+
+// forget ends the wait for a session. The caller holds comings.mu.
+func (s *Table) forget(k Key) {
+	delete(s.comings.keys, k)
+	s.awaited.Add(-1)
+}
+
+// came tells those who wait for a session.
+func (s *Table) came(k Key) {
+	if s.awaited.Load() == 0 {
+		return
+	}
+	s.comings.mu.Lock()
+	defer s.comings.mu.Unlock()
+	if c := s.comings.keys[k]; c != nil {
+		close(c.bound)
+		s.forget(k)
+	}
+}
