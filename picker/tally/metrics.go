@@ -61,15 +61,16 @@ func (t *Tally) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (t *Tally) Collect(ch chan<- prometheus.Metric) {
-	for _, ep := range t.pool.Snapshot().Endpoints {
+	s := t.pool.Snapshot()
+	for _, ep := range s.Endpoints {
 		t.mu.Lock()
 		r := t.rows[ep.ID]
 		t.mu.Unlock()
 		if r != nil {
-			r.collect(ch)
+			r.collect(s, ch)
 		}
 	}
-	for name, full := range saturation(t.pool.Snapshot().Endpoints, steady.Now()) {
+	for name, full := range saturation(s.Endpoints, steady.Now()) {
 		ch <- prometheus.MustNewConstMetric(descSaturation, prometheus.GaugeValue, full, name)
 	}
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
@@ -116,9 +117,10 @@ func saturation(endpoints []*endpoint.Endpoint, now time.Time) map[string]float6
 	return out
 }
 
-func (r *tallyRow) collect(ch chan<- prometheus.Metric) {
+func (r *tallyRow) collect(s *endpoint.Snapshot, ch chan<- prometheus.Metric) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.dropUnserved(s)
 	for i := range r.models {
 		m := &r.models[i]
 		for class, n := range m.classes {

@@ -51,7 +51,8 @@ type End struct {
 //
 // Labels are bounded: a model has a name when some endpoint is known to serve it,
 // and at most so many have; all others are "other". Series of an endpoint are
-// there as long as it is in the pool. A Tally is safe for concurrent use.
+// there as long as it is in the pool, those of a model as long as somebody serves it.
+// A Tally is safe for concurrent use.
 type Tally struct {
 	pool *endpoint.Pool
 
@@ -105,7 +106,7 @@ func (t *Tally) changed(c endpoint.Change) {
 func (t *Tally) Ended(e *End) {
 	name := t.label(e.Model)
 	if r := t.row(e.Endpoint); r != nil {
-		r.ended(name, e)
+		r.ended(t.pool.Snapshot(), name, e)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,14 +164,14 @@ func (t *Tally) row(ep *endpoint.Endpoint) *tallyRow {
 	return r
 }
 
-func (r *tallyRow) ended(model string, e *End) {
+func (r *tallyRow) ended(s *endpoint.Snapshot, model string, e *End) {
 	class := classNone
 	if e.Status >= firstStatus {
 		class = min(e.Status/firstStatus, numClasses-1)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.models[r.model(model)].classes[class]++
+	r.models[r.model(s, model)].classes[class]++
 	if class == 2 && e.First > 0 {
 		r.first.observe(e.First)
 	}
@@ -180,11 +181,14 @@ func (r *tallyRow) ended(model string, e *End) {
 }
 
 // model returns the place of a model, or of all others when there is no more room.
-func (r *tallyRow) model(name string) int {
+func (r *tallyRow) model(s *endpoint.Snapshot, name string) int {
 	at := func(name string) int {
 		return slices.IndexFunc(r.models, func(m tallyModel) bool { return m.name == name })
 	}
 	i := at(name)
+	if i < 0 && len(r.models) >= modelsOfOne {
+		r.dropUnserved(s)
+	}
 	if i < 0 && len(r.models) >= modelsOfOne {
 		name = otherModels
 		i = at(name)
@@ -194,6 +198,11 @@ func (r *tallyRow) model(name string) int {
 		i = len(r.models) - 1
 	}
 	return i
+}
+
+// dropUnserved drops the models that nobody serves any more. The caller holds mu.
+func (r *tallyRow) dropUnserved(s *endpoint.Snapshot) {
+	r.models = slices.DeleteFunc(r.models, func(m tallyModel) bool { return m.name != otherModels && len(s.Serving(m.name)) == 0 })
 }
 
 // label returns the name of a model that some endpoint is known to serve.

@@ -128,3 +128,61 @@ func TestSeriesAreBounded(t *testing.T) {
 		t.Errorf("a request that ended late made %d series, %d endpoints", n, len(x.rows))
 	}
 }
+
+// TestManyModels: a hundred models at 64 endpoints, and adapters that come and go without end,
+// leave no more series than the models and endpoints that are there explain.
+func TestManyModels(t *testing.T) {
+	const models, endpoints, rounds = 100, 64, 6
+	var ports []uint16
+	for i := range endpoints {
+		ports = append(ports, uint16(8000+i))
+	}
+	pool, x, reg := tallyRig(t, nil, ports...)
+	serve := func(round int) {
+		for _, ep := range pool.Snapshot().Endpoints {
+			var list endpoint.ModelList
+			for m := range models {
+				list.Models = append(list.Models, endpoint.Model{Name: fmt.Sprintf("model-%d-%d", round, m)})
+			}
+			pool.SetModels(ep.ID, list, time.Unix(1000, 0))
+		}
+	}
+	for round := range rounds {
+		serve(round)
+		for i, ep := range pool.Snapshot().Endpoints {
+			for m := range models {
+				x.Ended(&End{Endpoint: ep, Model: fmt.Sprintf("model-%d-%d", round, (m+i)%models), Status: 200, Complete: true, Whole: time.Second})
+			}
+		}
+	}
+	series := func(name string) (n, others int) {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() != name {
+				continue
+			}
+			for _, m := range f.GetMetric() {
+				n++
+				for _, l := range m.GetLabel() {
+					if l.GetName() == "model" && !strings.HasPrefix(l.GetValue(), fmt.Sprintf("model-%d-", rounds-1)) {
+						others++
+					}
+				}
+			}
+		}
+		return n, others
+	}
+	if n, others := series("grapevine_requests_total"); n > endpoints*(modelsOfOne+1)*2 || others != endpoints*2 {
+		t.Errorf("%d series by endpoint and model, %d of them of no model that is served", n, others)
+	}
+	if n, others := series("grapevine_user_requests_total"); n != models || others != 0 {
+		t.Errorf("%d series by model, %d of them of no model that is served", n, others)
+	}
+	pool.Set(nil)
+	if n, _ := series("grapevine_requests_total"); n != 0 {
+		t.Errorf("%d series of endpoints that are gone", n)
+	}
+}
