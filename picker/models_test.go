@@ -198,21 +198,26 @@ func (f gateFunc) Wait(ctx context.Context, r *request.Request) (Place, error) {
 
 func (gateFunc) Leave(Place, float64) {}
 
-// BenchmarkModels places requests in a pool of 400 endpoints that serve one model
-// all, or several models that have as many endpoints each.
+// BenchmarkModels places requests, for one model after the other, in a pool of 400 endpoints
+// that serve one model all, or several models that have as many endpoints each; and as a
+// measure, in pools that have the endpoints of one of these models and nothing else.
 func BenchmarkModels(b *testing.B) {
-	for _, models := range []int{1, 2, 20, 100} {
-		b.Run(fmt.Sprintf("models=%d", models), func(b *testing.B) {
-			lists := make([][]string, 400)
+	for _, c := range []struct{ models, each int }{{1, 400}, {2, 200}, {20, 20}, {100, 4}, {1, 200}, {1, 20}, {1, 4}} {
+		b.Run(fmt.Sprintf("models=%d/endpoints=%d", c.models, c.models*c.each), func(b *testing.B) {
+			lists := make([][]string, c.models*c.each)
 			for i := range lists {
-				lists[i] = []string{fmt.Sprintf("model-%d", i%models)}
+				lists[i] = []string{fmt.Sprintf("model-%d", i%c.models)}
 			}
-			s := newScheduler(b, Options{Pool: listing(400, true, lists...)})
-			r := chatRequest("r", 1000)
-			r.Model, r.Target = "model-0", "model-0"
+			s := newScheduler(b, Options{Pool: listing(len(lists), true, lists...)})
+			var asks []*request.Request
+			for i := range c.models {
+				r := chatRequest(fmt.Sprint("r", i), 1000)
+				r.Model, r.Target = lists[i][0], lists[i][0]
+				asks = append(asks, r)
+			}
 			b.ReportAllocs()
-			for b.Loop() {
-				d, err := s.Choose(context.Background(), r)
+			for i := 0; b.Loop(); i++ {
+				d, err := s.Choose(context.Background(), asks[i%len(asks)])
 				if err != nil {
 					b.Fatal(err)
 				}
