@@ -272,6 +272,9 @@ func TestModelRefused(t *testing.T) {
 	if n := w.metric(0, `grapevine_picker_refusals_total{reason="model_not_found"}`); n != 5 {
 		t.Errorf("%v refusals are counted", n)
 	}
+	if out := w.send(http.MethodGet, "/v1/models/nobody", ""); out.status != http.StatusNotFound || out.engine != "" || !strings.Contains(out.body, "model_not_found") {
+		t.Errorf("asked for by name: %+v", out)
+	}
 	sick := w.fleet.Engines()[1]
 	sick.SetFaults(ill.Faults{ListStatus: http.StatusInternalServerError})
 	testkit.Await(t, "the list of one engine proves nothing any more", func() bool { return w.ask("nobody", false).engine == sick.Name() })

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // pathModels is where clients ask which models there are.
@@ -25,8 +28,9 @@ type shown struct {
 
 // Answer returns the answer to a client's GET of a path, from what the pool's
 // endpoints are known to serve together: the list of all models, or one of them.
-// It returns false for other paths and methods, and when nothing is known, so
-// that the request goes to an engine. since is when the models are said to be
+// It returns false for other paths and methods, when nothing is known, and for a model
+// that is not listed while some engine may serve it all the same, so that the request
+// goes to an engine. since is when the models are said to be
 // made.
 func Answer(s *endpoint.Snapshot, method, path string, since time.Time) (status int, body []byte, ok bool) {
 	at := strings.LastIndex(path, pathModels)
@@ -46,7 +50,28 @@ func Answer(s *endpoint.Snapshot, method, path string, since time.Time) (status 
 			return http.StatusOK, marshal(show(m, since)), true
 		}
 	}
-	return 0, nil, false
+	if !refusedByAll(s) {
+		return 0, nil, false
+	}
+	var e struct {
+		Error struct {
+			Message string  `json:"message"`
+			Type    string  `json:"type"`
+			Param   *string `json:"param"`
+			Code    string  `json:"code"`
+		} `json:"error"`
+	}
+	e.Error.Message, e.Error.Type = "The model `"+budget.ShownName(name)+"` does not exist.", "invalid_request_error"
+	e.Error.Code = request.ReasonModelNotFound.String()
+	return http.StatusNotFound, marshal(e), true
+}
+
+// refusedByAll reports whether every engine has told what it serves, and refuses the rest.
+func refusedByAll(s *endpoint.Snapshot) bool {
+	return !slices.ContainsFunc(s.Endpoints, func(ep *endpoint.Endpoint) bool {
+		l, _ := ep.EngineModels()
+		return l == nil || !l.Rejects
+	})
 }
 
 func allModels(s *endpoint.Snapshot, since time.Time) []byte {

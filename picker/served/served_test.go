@@ -238,6 +238,12 @@ func TestAnswer(t *testing.T) {
 		if _, _, ok := Answer(endpoint.NewPool(endpoint.PoolOptions{}).Snapshot(), "GET", "/v1/models", since); ok {
 			t.Error("an empty pool answers")
 		}
+		pool.SetModels(s.Endpoints[0].ID, endpoint.ModelList{Models: []endpoint.Model{{Name: "llama"}}, Rejects: true}, since)
+		s = pool.Snapshot()
+		want := `{"error":{"message":"The model ` + "`nobody`" + ` does not exist.","type":"invalid_request_error","param":null,"code":"model_not_found"}}`
+		if status, body, ok := Answer(s, "GET", "/v1/models/nobody", since); !ok || status != http.StatusNotFound || string(body) != want {
+			t.Errorf("what every engine refuses: %v %d %s", ok, status, body)
+		}
 	})
 }
 
