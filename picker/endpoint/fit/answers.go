@@ -16,9 +16,9 @@ type Answers struct {
 }
 
 const (
-	answerClasses = 8192  // two that share a cell share their mean
-	anyLimit      = -1    // the class of all answers of a model
-	answerPrior   = 200.0 // tokens, with the weight of one answer
+	answerClasses = 1 << 15 // two that share a cell share their mean
+	anyLimit      = -1      // the class of all answers of a model
+	answerPrior   = 200.0   // tokens, with the weight of one answer
 	answerFade    = 1. / 64
 	answerTrust   = 4 // answers that count as much as what is less like them
 )
