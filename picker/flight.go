@@ -264,7 +264,7 @@ func (f *flight) firstToken(at time.Time) {
 	}
 	f.s.unseen.Saw()
 	ttft := at.Sub(f.queued.At)
-	f.s.patience.first.Observe(f.vitals.first, ttft)
+	f.patience().first.Observe(f.vitals.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
 	if f.learns.prefill {
 		f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, ttft)

@@ -151,7 +151,7 @@ type Scheduler struct {
 	unseen  endpoint.Unseen
 	farBook endpoint.Book // of requests sent to other clusters
 
-	patience struct{ first, whole health.Overrun } // of first tokens that are seen, and of whole answers
+	patience [patiences]patience // by model
 	again    health.Again
 	prompts  *health.Prompts
 }

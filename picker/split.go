@@ -56,7 +56,7 @@ func (f *flight) reported(e *request.Event) {
 	}
 	if f.report.Faults[0].Fault != handover.NoFault && e.Status < 400 { // the answer is late for it
 		f.learns = lessons{}
-		f.vitals.watch.Moved(e.At, e.At.Add(f.patience()))
+		f.vitals.watch.Moved(e.At, e.At.Add(f.patient()))
 	}
 }
 

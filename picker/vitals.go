@@ -52,19 +52,29 @@ func (f *flight) beginVitals(view *cycle.View) {
 	v.first = f.predicted.TTFT()
 	v.answer = v.first + tokens*view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
 	v.watch.Model = cycle.ModelKey(f.request)
-	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.patience()))
+	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.patient()))
 }
 
-// patience returns how long the request may take until it moves.
-func (f *flight) patience() time.Duration {
+// patience is how far answers of a model are beyond what is predicted: those of one that
+// reasons for minutes are none of another's.
+type patience struct{ first, whole health.Overrun } // of first tokens that are seen, and of whole answers
+
+// patiences bounds them; two models that share one share their patience.
+const patiences = 512
+
+// patience returns what is known of the request's model.
+func (f *flight) patience() *patience { return &f.s.patience[f.vitals.watch.Model%patiences] }
+
+// patient returns how long the request may take until it moves.
+func (f *flight) patient() time.Duration {
 	v := &f.vitals
 	switch {
 	case f.request.Kind == request.KindOther: // nobody knows what it does
 		return health.Unbounded
 	case v.seen:
-		return f.s.patience.first.Limit(v.first)
+		return f.patience().first.Limit(v.first)
 	default:
-		return f.s.patience.whole.Limit(v.answer)
+		return f.patience().whole.Limit(v.answer)
 	}
 }
 
@@ -115,7 +125,7 @@ func (f *flight) moves(at time.Time) {
 		f.learns = lessons{prefill: f.learns.prefill && f.queued.Ahead.Waiting == 0, step: f.learns.step && f.firstAt.IsZero()}
 	}
 	v.told = at
-	v.watch.Moved(at, at.Add(tokenGap+f.s.patience.whole.Limit(v.answer)))
+	v.watch.Moved(at, at.Add(tokenGap+f.patience().whole.Limit(v.answer)))
 }
 
 // endVitals says how the request ended, once. A failure that follows its prompt
@@ -168,7 +178,7 @@ func (f *flight) concludeVitals(o *request.Outcome) {
 		v.ended, v.cause = true, health.None
 		v.watch.End(o.At, health.None)
 	case o.Complete && o.Status != 0:
-		f.s.patience.whole.Observe(v.answer, o.At.Sub(f.queued.At))
+		f.patience().whole.Observe(v.answer, o.At.Sub(f.queued.At))
 		if late && f.queued.Ahead.Waiting > 0 {
 			f.learns = lessons{}
 		} else {
@@ -209,7 +219,7 @@ func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) 
 		v.failed = f.ep.Address + ": the proxy does not know it"
 	}
 	v.ended, v.full, v.cause = false, false, health.None
-	to.Tracker().Begin(&v.watch, now, now.Add(f.patience()))
+	to.Tracker().Begin(&v.watch, now, now.Add(f.patient()))
 }
 
 // learnWhole teaches the cost model from an answer of which only the whole time

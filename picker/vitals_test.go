@@ -233,7 +233,23 @@ func TestUnseenEnds(t *testing.T) {
 			t.Errorf("%v ended as %d, want %v", got, i, want)
 		}
 	}
-	if limit := s.patience.whole.Limit(1); limit != new(health.Overrun).Limit(1) {
+	if limit := s.patience[endpoint.ModelKey("m")%patiences].whole.Limit(1); limit != new(health.Overrun).Limit(1) {
 		t.Errorf("answers of unknown length teach that answers may take %v", limit)
+	}
+}
+
+// TestPatienceByModel: how long answers of a model take says nothing of those of another one,
+// which may reason for minutes.
+func TestPatienceByModel(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(1)})
+	for range 100 {
+		course(t, s, "p", []request.Event{{Kind: request.EventHeaders, Status: 200}}, request.Outcome{Status: 200, Complete: true})
+	}
+	unknown := new(health.Overrun).Limit(1)
+	if limit := s.patience[endpoint.ModelKey("m")%patiences].whole.Limit(1); limit >= unknown {
+		t.Fatalf("a hundred quick answers teach nothing: they may take %v", limit)
+	}
+	if limit := s.patience[endpoint.ModelKey("thinker")%patiences].whole.Limit(1); limit != unknown {
+		t.Errorf("answers of another model may take %v, want %v", limit, unknown)
 	}
 }
