@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
@@ -43,6 +44,8 @@ const (
 	faultGrace = 3 * time.Second // after which requests must not notice
 	faultCalm  = 4 * time.Second // between two cases
 	faultBack  = 30 * time.Second
+
+	faultWindows = 5 // stretches in which the other engines are measured
 )
 
 // FaultsSummary is what RunFaults measured.
@@ -50,7 +53,8 @@ type FaultsSummary struct {
 	Engines, Replicas int
 	Sharing           rig.Sharing
 	Rate              float64
-	All, Fewer        workload.Span // without faults: with all engines, and with one taken from the list
+	All, Fewer        workload.Span   // without faults: with all engines, and with one taken from the list
+	Windows           []time.Duration // p90 of Fewer in each stretch as long as that of a row, rising
 	Rows              []FaultRow
 }
 
@@ -99,7 +103,7 @@ func RunFaults(ctx context.Context, o Options, sharing rig.Sharing, cases []Faul
 
 func (f *faultsRun) play(ctx context.Context, cases []FaultCase) (err error) {
 	fmt.Fprintln(f.o.Out, FaultsHeader())
-	if err := pause(f.warm())(ctx); err != nil {
+	if err := pause(cmp.Or(f.o.Warm, faultWarm))(ctx); err != nil {
 		return err
 	}
 	if f.out.All, err = f.calm(ctx); err != nil {
@@ -112,9 +116,16 @@ func (f *faultsRun) play(ctx context.Context, cases []FaultCase) (err error) {
 	if err := pause(faultGrace)(ctx); err != nil {
 		return err
 	}
-	if f.out.Fewer, err = f.calm(ctx); err != nil {
-		return err
+	begun := time.Now()
+	for range faultWindows {
+		w, err := f.calm(ctx)
+		if err != nil {
+			return err
+		}
+		f.out.Windows = append(f.out.Windows, w.P90)
 	}
+	slices.Sort(f.out.Windows)
+	f.out.Fewer = f.load.Between(begun, time.Now())
 	if err := f.Fleet.WriteEndpoints(f.Dir + "/endpoints.yaml"); err != nil {
 		return err
 	}
@@ -131,8 +142,6 @@ func (f *faultsRun) play(ctx context.Context, cases []FaultCase) (err error) {
 	}
 	return nil
 }
-
-func (f *faultsRun) warm() time.Duration { return cmp.Or(f.o.Warm, faultWarm) }
 
 // calm measures for as long as a fault lasts.
 func (f *faultsRun) calm(ctx context.Context) (workload.Span, error) {

@@ -79,8 +79,9 @@ func (s *FaultsSummary) Problems() (list []string) {
 // Write prints what the rows are to be compared with, and the verdict.
 func (s *FaultsSummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%s of %d engines, %.0f requests per second, half of them streamed.\n", QualityCase{Replicas: s.Replicas, Sharing: s.Sharing}, s.Engines, s.Rate)
-	fmt.Fprintf(w, "Without faults: %d of %d failed, p50 %s, p90 %s; with one engine taken from the list: %d of %d failed, p50 %s, p90 %s.\n",
-		s.All.Failed, s.All.Requests, Short(s.All.P50), Short(s.All.P90), s.Fewer.Failed, s.Fewer.Requests, Short(s.Fewer.P50), Short(s.Fewer.P90))
+	fmt.Fprintf(w, "Without faults: %d of %d failed, p50 %s, p90 %s; with one engine taken from the list: %d of %d failed, p50 %s, p90 %s (%s to %s in %d stretches as long as a row's).\n",
+		s.All.Failed, s.All.Requests, Short(s.All.P50), Short(s.All.P90), s.Fewer.Failed, s.Fewer.Requests, Short(s.Fewer.P50), Short(s.Fewer.P90),
+		Short(s.Windows[0]), Short(s.Windows[len(s.Windows)-1]), len(s.Windows))
 	fmt.Fprintf(w, "Each fault lasts %v. p90 is of whole answers to requests sent from its third second on, against that of the pool\n", faultLasts)
 	fmt.Fprintln(w, "without the engine; answers: from its end to the first answer of the engine; trusted: until all replicas trust all engines.")
 	problems := s.Problems()

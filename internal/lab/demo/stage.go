@@ -30,16 +30,6 @@ func (o Options) stage(ctx context.Context, c QualityCase, play func(*group) err
 	return err
 }
 
-// OpenStage starts a stage of o in a folder that is there, for what is shown in other
-// packages. flags are more flags of replica i, gateways those of other clusters that Envoy
-// knows. After an error the stage holds what was started, for Close.
-func OpenStage(ctx context.Context, o Options, dir string, flags func(i int) []string, gateways []string) (*rig.Stage, error) {
-	return rig.Open(ctx, o.Options, dir, func(r *rig.Rig) (func(i int) []string, error) {
-		share, err := r.Sharing()
-		return func(i int) []string { return append(share(i), flags(i)...) }, err
-	}, gateways)
-}
-
 // last returns after a time, or after Options.answers.
 func (g *group) last(ctx context.Context, d time.Duration, runners ...*workload.Runner) error {
 	if g.o.answers == 0 {

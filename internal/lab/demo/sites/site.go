@@ -65,7 +65,7 @@ func (s *site) open(ctx context.Context, o demo.Options, other *site) error {
 	}
 	o.Prefix = s.name + "-"
 	var err error
-	s.Stage, err = demo.OpenStage(ctx, o, s.dir, func(i int) []string { return flags[i] }, []string{other.gateway.Addr()})
+	s.Stage, err = openStage(ctx, o, s.dir, func(i int) []string { return flags[i] }, []string{other.gateway.Addr()})
 	if err != nil {
 		return err
 	}
@@ -195,4 +195,13 @@ func (s *site) settings(i int, other *site) ([]string, error) {
 	}
 	path := filepath.Join(s.dir, fmt.Sprintf("federation-%d.yaml", i+1))
 	return []string{"--federation-config", path}, os.WriteFile(path, raw, 0o600)
+}
+
+// openStage starts a stage of o in a folder that is there. flags are more flags of replica i, gateways those of other clusters that Envoy
+// knows. After an error the stage holds what was started, for Close.
+func openStage(ctx context.Context, o demo.Options, dir string, flags func(i int) []string, gateways []string) (*rig.Stage, error) {
+	return rig.Open(ctx, o.Options, dir, func(r *rig.Rig) (func(i int) []string, error) {
+		share, err := r.Sharing()
+		return func(i int) []string { return append(share(i), flags(i)...) }, err
+	}, gateways)
 }
