@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/arch"
 )
 
 // walk is a numbered list of ARCHITECTURE.md: what a reader opens one after the
@@ -142,6 +144,16 @@ func TestArchitectureFiles(t *testing.T) {
 	for _, line := range strings.Split(page, "\n") {
 		if m := goFolder.FindStringSubmatch(line); m != nil {
 			read(t, "../../"+m[1]+"/doc.go")
+		}
+	}
+}
+
+// TestArchitecturePackages: every package of the product has a line on the page.
+func TestArchitecturePackages(t *testing.T) {
+	page := read(t, architecture)
+	for _, row := range arch.Rows {
+		if row.Part == arch.Product && !strings.Contains(page, "\n| `"+row.Pkg+"` | ") {
+			t.Errorf("%s is not named", row.Pkg)
 		}
 	}
 }

@@ -1,0 +1,3 @@
+// Command grapevine is an endpoint picker for LLM inference: an Envoy
+// external-processing server whose replicas are all active and know the same.
+package main
