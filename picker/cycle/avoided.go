@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/explained"
 )
 
-// avoided is an endpoint that was left out of the candidates, and why.
+// Avoided is an endpoint that was left out of the candidates, and why.
 type Avoided struct {
 	Endpoint *endpoint.Endpoint
 	Why      string        // see explained.Avoided
