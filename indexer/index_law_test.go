@@ -95,7 +95,7 @@ func (w *world) source(t *rapid.T) block.Source {
 
 // next is the path below path of a block as a source holds it: some sources
 // judge some blocks to be non-canonical, and no query passes those.
-func (w *world) next(s block.Source, path string, b []byte) (string, block.BlockFlags) {
+func (w *world) next(s block.Source, path string, b []byte) (string, block.Flags) {
 	path += "|" + string(b)
 	if (int(b[0])+int(s.Endpoint))%5 == 0 {
 		return path + "!", block.FlagNonCanonical
@@ -135,7 +135,7 @@ func (w *world) store(t *rapid.T) {
 	d := block.Delta{}
 	for range rapid.IntRange(1, 4).Draw(t, "blocks") {
 		b := w.block(t, "store")
-		var flags block.BlockFlags
+		var flags block.Flags
 		path, flags = w.next(s, path, b)
 		key = w.h.Child(key, b)
 		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: hashOf(path), Key: key, Bytes: uint32(len(b)), Tokens: uint32(len(b)), Flags: flags})

@@ -94,7 +94,7 @@ func TestBranchesBelowTwins(t *testing.T) {
 			texts = append(texts, append(text, tail...))
 			d.Ops[0].Root, d.Ops[0].Parent = false, top.Blocks[0].Hash
 			for _, ep := range []block.EndpointID{first, 1 - first} {
-				top.Blocks[0].Flags = block.BlockFlags(ep) * block.FlagNonCanonical
+				top.Blocks[0].Flags = block.Flags(ep) * block.FlagNonCanonical
 				x.Apply(block.Source{Endpoint: ep}, &top)
 				if st := x.Apply(block.Source{Endpoint: ep}, &d); st.Stored != 2 {
 					t.Fatalf("got %+v", st)

@@ -54,11 +54,11 @@ const (
 	noPage     = ^uint32(0)
 )
 
-func (n *node) tokens() uint32          { return n.meta.Load() >> 8 }
-func (n *node) flags() block.BlockFlags { return block.BlockFlags(n.meta.Load()) &^ flagExtra }
+func (n *node) tokens() uint32     { return n.meta.Load() >> 8 }
+func (n *node) flags() block.Flags { return block.Flags(n.meta.Load()) &^ flagExtra }
 
 // flagExtra marks a node that has, or had, references in Index.extra.
-const flagExtra block.BlockFlags = 1 << 6
+const flagExtra block.Flags = 1 << 6
 
 // apart tells a block that no text query passes. It is another block than the
 // canonical one of the same bytes, and has the same key.
@@ -70,7 +70,7 @@ type form uint32
 func (f form) length() uint32 { return uint32(f >> 1) }
 func (f form) apart() bool    { return f&1 != 0 }
 
-func formOf(length uint32, flags block.BlockFlags) form {
+func formOf(length uint32, flags block.Flags) form {
 	return form(length<<1 | uint32(flags&block.FlagNonCanonical))
 }
 

@@ -284,7 +284,7 @@ func (d *dump) add(b block.StoredBlock) {
 	d.out.Ops[len(d.out.Ops)-1].N++
 }
 
-func (d *dump) stored(id uint32, h block.EngineHash, flags block.BlockFlags) block.StoredBlock {
+func (d *dump) stored(id uint32, h block.EngineHash, flags block.Flags) block.StoredBlock {
 	n := d.x.nodes.at(id)
 	return block.StoredBlock{
 		Hash: h, Key: block.Key(n.key.Load()), Bytes: n.length.Load(), Tokens: n.tokens(), Flags: n.flags() | flags,

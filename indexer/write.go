@@ -9,7 +9,7 @@ import (
 
 // FlagHole marks a block of a snapshot that the source does not hold: it only
 // places the blocks below it.
-const FlagHole block.BlockFlags = 1 << 7
+const FlagHole block.Flags = 1 << 7
 
 // store chains blocks below the op's parent and enters the source as holder.
 func (x *Index) store(s *source, op *block.Op, blocks []block.StoredBlock, st *ApplyStats) {
@@ -241,7 +241,7 @@ func (x *Index) move(s *source, h block.EngineHash, op *block.Op, st *ApplyStats
 
 // drop takes a slot out of a node's holder set and frees what nobody needs.
 func (x *Index) drop(slot uint32, n *node, id uint32, tier block.Tier) {
-	if block.BlockFlags(n.meta.Load())&flagExtra != 0 {
+	if block.Flags(n.meta.Load())&flagExtra != 0 {
 		k := extraKey(id, slot, tier)
 		if c := x.extra[k]; c > 1 {
 			x.extra[k] = c - 1

@@ -60,7 +60,7 @@ type unit struct {
 	filled   uint8
 	baseOff  uint8
 	root     bool
-	flags    block.BlockFlags
+	flags    block.Flags
 	tokens   [maxUnit]uint32
 }
 

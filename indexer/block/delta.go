@@ -31,18 +31,18 @@ type StoredBlock struct {
 	Key    Key
 	Bytes  uint32 // length of the block in the chain's space
 	Tokens uint32 // tokens it covers
-	Flags  BlockFlags
+	Flags  Flags
 }
 
-// BlockFlags are facts about a stored
-type BlockFlags uint8
+// Flags are facts about a stored block.
+type Flags uint8
 
 // Block flags.
 const (
 	// FlagNonCanonical marks a block whose tokens are not those that the engine
 	// would make of the same text: it ends the walk of a text query, and keeps
 	// its place in the chain.
-	FlagNonCanonical BlockFlags = 1 << iota
+	FlagNonCanonical Flags = 1 << iota
 	// FlagAgain marks a block that the engine announces because it was asked what it
 	// holds: it is entered where it is not known, and is no further copy where it is.
 	FlagAgain

@@ -269,7 +269,7 @@ func decodeBlockList(r *varint.Reader, d *block.Delta, op *block.Op, usual uint3
 		b := block.StoredBlock{Hash: block.EngineHash(r.Fixed64()), Key: block.Key(r.Fixed64()), Tokens: usual}
 		word := r.Uint()
 		if word&1 != 0 {
-			b.Flags = block.BlockFlags(r.Byte())
+			b.Flags = block.Flags(r.Byte())
 			b.Tokens = r.Uint32()
 		}
 		zig := word >> 1

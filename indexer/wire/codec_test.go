@@ -75,7 +75,7 @@ func drawBlock(t *rapid.T) block.StoredBlock {
 		Tokens: rapid.OneOf(rapid.Just(uint32(16)), rapid.Uint32()).Draw(t, "tokens"),
 	}
 	if rapid.Bool().Draw(t, "flagged") {
-		b.Flags = block.BlockFlags(rapid.Uint8().Draw(t, "flags"))
+		b.Flags = block.Flags(rapid.Uint8().Draw(t, "flags"))
 	}
 	return b
 }

@@ -24,7 +24,7 @@ type player struct {
 	stream   extproc.ExternalProcessor_ProcessClient
 	cancel   context.CancelFunc
 	body     []byte
-	back     []byte // as it came back
+	back     []byte    // as it came back
 	answered time.Time // when the destination arrived
 	refused  bool      // an immediate response ended the request
 	asked    filter.ProcessingMode_BodySendMode

@@ -253,7 +253,7 @@ func (h *Handler) compute(ctx context.Context, r *http.Request, p *response, tok
 	a := &recorder{header: http.Header{}}
 	func() {
 		defer func() {
-			if e := recover(); e != nil && (!p.Background || e != http.ErrAbortHandler) {
+			if e := recover(); e != nil && (!p.Background || e != http.ErrAbortHandler) { //nolint:errorlint // what was panicked with, not an error
 				panic(e)
 			}
 		}()

@@ -11,9 +11,9 @@ import (
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
 )
 
+// Patience is how long a body may take to come, and Speed the bytes a second that buy it
+// more.
 const (
-	// Patience is how long a body may take to come, and Speed the bytes a second
-	// that buy it more.
 	Patience = 30 * time.Second
 	Speed    = 64 << 10
 )
