@@ -112,7 +112,7 @@ func startEngine(t *testing.T, model string, args []string, env func() []string)
 		kv := fmt.Sprintf(`{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:%d","replay_endpoint":"tcp://*:%d","topic":"kv-events"}`, e.events, e.replay)
 		cmd := exec.Command(part(t, "venv", "bin", "vllm"), append([]string{"serve", model, "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0]), "--served-model-name", tiny,
 			"--max-model-len", "8192", "--block-size", fmt.Sprint(tinyBlock), "--enforce-eager",
-			"--max-num-seqs", "8", "--enable-prefix-caching", "--enable-prompt-tokens-details", "--kv-events-config", kv}, args...)...)
+			"--max-num-seqs", "8", "--disable-uvicorn-access-log", "--enable-prefix-caching", "--enable-prompt-tokens-details", "--kv-events-config", kv}, args...)...)
 		cmd.Dir = t.TempDir()
 		cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "VLLM_CPU_KVCACHE_SPACE=1",
 			"VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=", "VLLM_HOST_IP=127.0.0.1", "GLOO_SOCKET_IFNAME=lo")
@@ -143,7 +143,11 @@ func startEngine(t *testing.T, model string, args []string, env func() []string)
 			t.Logf("log of the engine at %s:\n%s", e.url, e.runs.tail())
 		}
 	})
+	// The engine closes what is idle for five seconds, at times while a request is on its way.
+	transport := &http.Transport{IdleConnTimeout: time.Second}
+	t.Cleanup(transport.CloseIdleConnections)
 	e.front = httptest.NewServer(&httputil.ReverseProxy{
+		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			to, err := url.Parse(e.url)
 			if err != nil {
@@ -378,14 +382,27 @@ func (r *realRig) chats(t *testing.T) {
 		}
 		want, states := r.predicted(path, text)
 		var a answer
-		engine := r.post(r.url+path, text, &a).Get("x-engine")
+		to := r.url
+		if i%4 == 3 { // from a client that is not the picker's, so that both engines work whatever the picker does
+			to = r.fleet[i/4%2].front.URL
+		}
+		engine := r.post(to+path, text, &a).Get("x-engine")
 		byEngine[engine]++
 		spaces[states[engine]]++
-		predicted := min(want[engine], (a.Usage.Prompt-1)/tinyBlock*tinyBlock)
+		full := (a.Usage.Prompt - 1) / tinyBlock * tinyBlock
+		predicted := min(want[engine], full)
 		counts.compare(predicted, a.Usage.Details.Cached, a.Usage.Prompt, tinyBlock)
 		if states[engine] == "exact" { // elsewhere what was sent counts too, which is a guess
 			known.compare(predicted, a.Usage.Details.Cached, a.Usage.Prompt, tinyBlock)
 		}
+		// The engine tells of blocks beside its answer, and the next prediction is not to
+		// be compared with what is still on its way.
+		testkit.Eventually(t, func() string {
+			if know, _ := r.predicted(path, text); know[engine] < full {
+				return fmt.Sprintf("prompt %d: of %d tokens that %s has computed %d are known", i, full, engine, know[engine])
+			}
+			return ""
+		})
 		reported, prompts = reported+a.Usage.Details.Cached, prompts+a.Usage.Prompt
 		if path == "/v1/chat/completions" && a.Usage.Prompt < 5000 {
 			if open = append(open, append(chat, a.Choices[0].Message)); len(open) > 30 {
@@ -397,6 +414,6 @@ func (r *realRig) chats(t *testing.T) {
 		counts.total, counts.there, 100*float64(counts.exact())/float64(counts.total), known.exact(), known.total, counts.over, counts.most, counts.under, prompts, 100*float64(reported)/float64(prompts))
 	t.Logf("%.0f s; by engine %v; states %v; first difference: %s", time.Since(began).Seconds(), byEngine, spaces, counts.first)
 	if known.exact() != known.total || known.total*2 < counts.total || counts.exact()*100 < counts.total*97 || counts.there*2 < counts.total || len(byEngine) != 2 {
-		t.Error("predictions are not what the engines report")
+		t.Errorf("predictions are not what the engines report: %d of %d exact (known: %d of %d), %d engines; %s", counts.exact(), counts.total, known.exact(), known.total, len(byEngine), counts.first)
 	}
 }
