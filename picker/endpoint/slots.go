@@ -8,7 +8,7 @@ import (
 // slotsCell learns how many sequences an engine runs at once, from its gauges: the number
 // that it runs again and again, and never exceeds, while requests wait in it. Engines
 // that have work for a step or more to prefill run fewer for that reason, and teach
-// nothing.
+// nothing; nor does one with places for all that wait, which came since its last step.
 type slotsCell struct {
 	learned atomic.Uint64 // most that it ran while requests waited, and how often it was seen to; one scraper writes
 	at      atomic.Int64  // when that was seen last, in Unix nanoseconds
@@ -34,7 +34,7 @@ func (c *slotsCell) observe(g *Gauges, prefill int64) {
 		most, seen = 0, 0
 	case g.Running == most && waits:
 		seen = min(seen+1, slotsSure)
-	case waits: // something else keeps them waiting
+	case waits && g.Running+g.Waiting > most: // something else keeps them waiting
 		if seen--; seen <= 0 {
 			most, seen = 0, 0
 		}
