@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,37 @@ func containsDigit(digits string, n int) bool {
 		}
 	}
 	return false
+}
+
+// Engines take requests without a model, as for the only one that they serve.
+func TestNoModel(t *testing.T) {
+	f := func(name string, pool *endpoint.Pool, r *request.Request, model, refused string) {
+		t.Helper()
+		r.Model = ""
+		_, err := newScheduler(t, Options{Pool: pool}).Choose(context.Background(), r)
+		if err != nil || refused != "" {
+			if err == nil || !strings.Contains(err.Error(), refused) || request.ReasonOf(err) != request.ReasonBadRequest {
+				t.Errorf("%s: %v, want %q", name, err, refused)
+			}
+			return
+		}
+		if r.Model != model || r.Target != model {
+			t.Errorf("%s: placed as %q, sent as %q, want %q", name, r.Model, r.Target, model)
+		}
+	}
+	of := func(kind request.Kind, target string) *request.Request {
+		r := chatRequest("r", 10)
+		r.Kind, r.Target = kind, target
+		return r
+	}
+	one, two := listing(2, true, []string{"llama", "poet"}, []string{"llama"}), listing(2, true, []string{"llama"}, []string{"qwen"})
+	f("one model", one, of(request.KindChat, ""), "llama", "")
+	f("one model, one endpoint unknown", listing(3, true, []string{"llama"}, []string{"llama"}), of(request.KindChat, ""), "", "")
+	f("nothing known", newPool(2), of(request.KindChat, ""), "", "")
+	f("two models", two, of(request.KindChat, ""), "", "the pool serves several")
+	f("two models, SGLang's own", two, of(request.KindGenerate, ""), "", "")
+	f("two models, something else", two, of(request.KindOther, ""), "", "")
+	f("to be rewritten", one, of(request.KindChat, "poet"), "", "no model that could be rewritten")
 }
 
 // The lists are read again before a name is refused, and when an engine refuses a

@@ -238,6 +238,9 @@ func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*request.De
 func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
 	rules, seed := s.rules.Load(), s.opts.Seed+s.turn.Add(1)*0xd1342543de82ef95
 	s.resolve(rules, r, seed)
+	if err := s.assume(r); err != nil {
+		return nil, err
+	}
 	if s.opts.Lists != nil && !s.opts.Pool.Snapshot().MayServe(r.Target) {
 		s.opts.Lists.Confirm(ctx, r.Target)
 	}
@@ -309,6 +312,28 @@ func (s *Scheduler) resolve(rules *Rules, r *request.Request, seed uint64) {
 	}
 	r.UseSession(rules.Sessions)
 	s.rewrite(rules, r, seed)
+}
+
+// assume fills in the model where the body names none, which engines allow: that of the
+// pool, nothing where it is not known. Among several the engine that happens to be chosen
+// must not decide, except for /generate, whose bodies never name one.
+func (s *Scheduler) assume(r *request.Request) error {
+	if r.Model != "" || r.Kind == request.KindOther {
+		return nil
+	}
+	base, several := s.opts.Pool.Snapshot().OnlyBase()
+	if r.Kind != request.KindGenerate {
+		switch {
+		case r.Target != "":
+			return request.Errorf(request.ReasonBadRequest, "request body has no model that could be rewritten")
+		case several:
+			return request.Errorf(request.ReasonBadRequest, "request body has no model, and the pool serves several")
+		}
+	}
+	if r.Target == "" {
+		r.Model, r.Target = base, base
+	}
+	return nil
 }
 
 // prepare renders r's prompt and opens a cycle for it.

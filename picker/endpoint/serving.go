@@ -162,6 +162,24 @@ func (s *Snapshot) Bases() iter.Seq[string] {
 	}
 }
 
+// OnlyBase returns the base model of all endpoints, "" when there are several, or one is
+// not known, and whether several are known.
+func (s *Snapshot) OnlyBase() (name string, several bool) {
+	for base := range s.models.bases {
+		switch {
+		case base == "":
+			continue
+		case name != "":
+			return "", true
+		}
+		name = base
+	}
+	if len(s.OfBase("")) > 0 {
+		name = ""
+	}
+	return name, false
+}
+
 // SetModels stores the list that an endpoint's engine gave at a time, and reports
 // whether it differs from the one before. The models of list need not be sorted. An
 // engine that serves none of its former base models is another one: what was learned

@@ -64,8 +64,8 @@ var gzipped = []byte{0x1f, 0x8b}
 
 // Parse fills r from its Path, Headers and Body in one scan. It builds
 // nothing of the prompt: r.Prompt says where it stands. The error is a *Error
-// with ReasonBadRequest when the body of an inference request is not JSON or
-// names no model. Unknown paths pass; what their body tells is taken when it
+// with ReasonBadRequest when the body of an inference request is not JSON.
+// Unknown paths pass; what their body tells is taken when it
 // happens to be JSON. Of duplicate keys the last one counts, as engines do.
 func Parse(r *Request) error {
 	readHeaders(r)
@@ -80,9 +80,6 @@ func Parse(r *Request) error {
 			return Errorf(ReasonBadRequest, "request body is compressed; engines read plain JSON")
 		}
 		return Errorf(ReasonBadRequest, "request body is not valid JSON (at byte %d)", at)
-	}
-	if r.Model == "" && r.Kind != KindOther && r.Kind != KindGenerate {
-		return Errorf(ReasonBadRequest, "request body has no model")
 	}
 	finishRequest(r)
 	return nil
