@@ -72,6 +72,12 @@ func (v headerView) bodyUnread() bool {
 	return true
 }
 
+// form reports whether the body is one of fields and files.
+func (v headerView) form() bool {
+	t, _, _ := strings.Cut(v.Get(wire.HeaderContentType), ";")
+	return v.Get(wire.HeaderUpgrade) == "" && strings.EqualFold(strings.TrimSpace(t), "multipart/form-data")
+}
+
 // local reports whether the headers are those of an answer that Envoy made itself
 // because it could not reach an upstream, or the upstream broke off: plain text,
 // without the time that an upstream took.

@@ -56,6 +56,10 @@ type Options struct {
 	// picker.ParsePrefix. Nil leaves such requests with path and headers.
 	ParsePrefix func(*request.Request)
 
+	// Forms reports whether uploads of a known length are read for the model that they
+	// name, because engines serve different ones. Nil: they are not.
+	Forms func() bool
+
 	// Answer answers requests without a body in the engines' place, such as the
 	// list of models; false leaves the request to be placed. Nil answers none.
 	Answer func(method, path string) (status int, body []byte, ok bool)

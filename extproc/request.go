@@ -43,7 +43,7 @@ func (st *stream) requestHeaders(m *wire.Inbound) error {
 			return err
 		}
 		return st.placeHead(bodyAbsent)
-	case view.bodyUnread():
+	case view.bodyUnread() && !st.readsForm(view, length):
 		return st.placeUnread()
 	case st.modes.holdsHead():
 		st.in.headHeld = true
@@ -54,6 +54,19 @@ func (st *stream) requestHeaders(m *wire.Inbound) error {
 	default:
 		return st.send(continueRequestHeaders)
 	}
+}
+
+// maxBufferedForm is the longest upload that is read where an Envoy whose buffer is not
+// known holds it whole: beyond its limit it answers 413 itself.
+const maxBufferedForm = 1 << 20
+
+// readsForm reports whether an upload is read to see which model it is for.
+func (st *stream) readsForm(view headerView, length int64) bool {
+	if st.p.opts.Forms == nil || length <= 0 || !view.form() {
+		return false
+	}
+	held := st.modes.Request == BodyBuffered && !retries(st.ctx) // by an Envoy that others configured
+	return (!held || length <= maxBufferedForm) && st.p.opts.Forms()
 }
 
 // placeUnread places a request by its headers alone, because its body has no

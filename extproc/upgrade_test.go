@@ -234,6 +234,30 @@ func TestEnvoyUpload(t *testing.T) {
 	}
 }
 
+// TestEnvoyForm: an upload of megabytes is placed by the model that it names, in both
+// configurations, and passes as it is.
+func TestEnvoyForm(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override, Forms: func() bool { return true }}})
+			body := append([]byte("--part\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"), bytes.Repeat([]byte("\r\n--par"), 1<<19)...)
+			body = append(body, "\r\n--part\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper\r\n--part--\r\n"...)
+			resp, err := r.client.Post("http://"+r.envoy.Addr("inference")+"/v1/audio/transcriptions", "multipart/form-data; boundary=part", bytes.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if got := resp.Header.Get("x-body-sha"); resp.StatusCode != http.StatusOK || got != digest(body) {
+				t.Errorf("status %d, the engine saw %q", resp.StatusCode, got)
+			}
+			r.book.settle(t)
+			if got := r.book.requests[0].Model; got != "whisper" {
+				t.Errorf("placed as model %q", got)
+			}
+		})
+	}
+}
+
 // TestEnvoyTrust: routing headers of clients reach neither picker nor engine
 // and never decide, with a picker and without.
 func TestEnvoyTrust(t *testing.T) {

@@ -361,7 +361,7 @@ func (s *Scheduler) release(r *request.Request) {
 
 // rewrite sets the model that the engine will see. The rewrite header takes precedence.
 func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
-	if r.Target != r.Model {
+	if r.Target != r.Model || r.Fixed {
 		return
 	}
 	if target := rules.Names.Target(r.Model, seed>>7); target != "" {

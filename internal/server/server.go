@@ -285,6 +285,7 @@ func (s *Server) openAdmin() error {
 func (s *Server) openExtProc() error {
 	p, err := extproc.New(extproc.Options{
 		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
+		Forms:        func() bool { _, several := s.pool.Snapshot().OnlyBase(); return several },
 		Answer:       s.answer,
 		IgnoreSubset: s.o.IgnoreSubset, Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
 		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, MessageTimeout: s.o.MessageTimeout, MaxMessageTimeout: s.o.MaxMessageTimeout, Handover: s.o.Handover,

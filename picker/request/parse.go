@@ -66,7 +66,7 @@ var gzipped = []byte{0x1f, 0x8b}
 // nothing of the prompt: r.Prompt says where it stands. The error is a *Error
 // with ReasonBadRequest when the body of an inference request is not JSON.
 // Unknown paths pass; what their body tells is taken when it
-// happens to be JSON. Of duplicate keys the last one counts, as engines do.
+// happens to be JSON, or a form. Of duplicate keys the last one counts, as engines do.
 func Parse(r *Request) error {
 	readHeaders(r)
 	var sure bool
@@ -74,6 +74,9 @@ func Parse(r *Request) error {
 	at, ok := scanBody(r)
 	if !sure && (!ok || r.Model == "" || !r.Prompt.Main.Found()) {
 		r.Kind = KindOther
+	}
+	if r.Kind == KindOther && !ok {
+		takeForm(r)
 	}
 	if r.Kind != KindOther && !ok {
 		if at == 0 && bytes.HasPrefix(r.Body, gzipped) {
@@ -94,6 +97,9 @@ func ParsePrefix(r *Request) {
 	r.Kind, sure = KindOf(r.Path)
 	if scanBody(r); !sure && !r.Prompt.Main.Found() {
 		r.Kind = KindOther
+	}
+	if r.Kind == KindOther && r.Model == "" {
+		takeForm(r)
 	}
 	finishRequest(r)
 }

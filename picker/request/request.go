@@ -69,6 +69,7 @@ type Request struct {
 	Model      string // as the client wrote it
 	ModelSpan  [2]int // where the model's JSON string literal stands in Body, quotes included; {0,0} when absent
 	Target     string // model after rewrites; what the engine will see
+	Fixed      bool   // the body's model cannot be rewritten
 	Adapter    string // LoRA adapter, when Model names one
 	CacheSalt  string
 	Session    string // session key, empty when none
