@@ -85,6 +85,10 @@ type Options struct {
 	// proxy is asked for that much when a request begins to wait.
 	MaxMessageTimeout time.Duration
 
+	// PassControl passes on calls that control an engine (request.Controls) instead of
+	// refusing them.
+	PassControl bool
+
 	// Handover is what happens to members of bodies by which proxies hand caches
 	// from engine to engine. The zero value refuses requests that have some.
 	Handover handover.Policy

@@ -23,6 +23,8 @@ func refusalOf(r request.Reason) refusal {
 		return refusal{413, wire.DropTooLarge, "invalid_request_error"}
 	case request.ReasonModelNotFound:
 		return refusal{404, wire.DropModelNotFound, "invalid_request_error"}
+	case request.ReasonForbidden:
+		return refusal{403, wire.DropForbidden, "invalid_request_error"}
 	case request.ReasonNoEndpoints:
 		return refusal{503, wire.DropNoEndpoints, "server_error"}
 	case request.ReasonNotHeld:

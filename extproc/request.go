@@ -26,6 +26,9 @@ func (st *stream) requestHeaders(m *wire.Inbound) error {
 	if length > int64(st.p.opts.MaxBody) {
 		return st.refuse(st.tooLarge())
 	}
+	if !st.p.opts.PassControl && request.Controls(view.path()) {
+		return st.refuse(request.Errorf(request.ReasonForbidden, "calls that control an engine are not passed on"))
+	}
 	if view.upgrades() {
 		return st.refuse(request.Errorf(request.ReasonBadRequest, "an upgrade begins with GET"))
 	}

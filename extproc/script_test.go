@@ -120,6 +120,8 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 		first.ProtocolConfig = nil
 	case "observe":
 		first.ObservabilityMode = true
+	case "pass-control":
+		opts.PassControl = true
 	case "forms":
 		opts.Forms = func() bool { return true }
 	case "override":

@@ -101,6 +101,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.DurationVar(&f.o.BodyTimeout, "body-timeout", extproc.DefaultBodyTimeout, "how long the rest of a request body may take once a part of it is held")
 	fl.StringVar(&f.handover, "handover-members", "refuse", "what happens to requests whose bodies hold members that hand over caches between engines: refuse (400) or strip")
 	fl.StringSliceVar(&f.o.Handover.Allow, "handover-allow", nil, "such members that clients may send (repeatable)")
+	fl.BoolVar(&f.o.PassControl, "pass-control", false, "pass on calls that control an engine rather than use it, such as /flush_cache, /sleep and /v1/load_lora_adapter, instead of answering 403")
 	fl.DurationVar(&f.o.MessageTimeout, "message-timeout", extproc.DefaultMessageTimeout, "the proxy's message_timeout: where it keeps bodies back, requests wait for capacity less long than this")
 	fl.DurationVar(&f.o.MaxMessageTimeout, "max-message-timeout", 0, "the proxy's max_message_timeout: it is asked for this much when a request begins to wait (0: it allows no more than message_timeout)")
 	fl.DurationVar(&f.o.WorkTimeout, "work-timeout", picker.DefaultWorkTimeout, "time limit for a decision's work, after which load alone decides; less than the proxy's message timeout")

@@ -218,6 +218,8 @@ func codeOf(r request.Reason) string {
 		return "BadRequest"
 	case request.ReasonModelNotFound:
 		return "NotFound"
+	case request.ReasonForbidden:
+		return "Forbidden"
 	case request.ReasonNotHeld:
 		return "PreconditionFailed"
 	case request.ReasonSaturated:

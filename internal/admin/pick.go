@@ -44,6 +44,7 @@ type PickOptions struct {
 	Token      string                // callers show it as a bearer token; "" asks for none
 	Trust      func() *request.Trust // whose intent headers count; nil: everybody's
 	Handover   handover.Policy       // members of bodies that only proxies may set; none can be removed here
+	Control    bool                  // calls that control engines are placed too
 	MaxBody    int                   // bytes that are looked at; 0: 1 MiB
 	MaxOpen    int                   // picks of one caller that have not ended; 0: 4096
 	Expiry     time.Duration         // from which a pick counts as ended; 0: 10 min
@@ -240,6 +241,9 @@ func (p *Pick) choose(r *http.Request) (*request.Decision, error) {
 		uri = r.Header.Get("X-Forwarded-Uri")
 	}
 	path, _, _ := strings.Cut(uri, "?")
+	if !p.o.Control && request.Controls(path) {
+		return nil, request.Errorf(request.ReasonForbidden, "calls that control an engine are not placed")
+	}
 	most := p.o.MaxBody
 	if n := r.ContentLength; n >= 0 {
 		most = int(min(n, int64(most)))

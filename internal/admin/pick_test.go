@@ -127,6 +127,9 @@ func TestPickRefuses(t *testing.T) {
 	if w := call(h, "POST", "/v1/pick", `{"model":"m","prompt":"x","kv_transfer_params":{"do_remote_prefill":true}}`, auth...); w.Code != 400 {
 		t.Errorf("members of proxies: %d", w.Code)
 	}
+	if w := call(h, "POST", "/v1/pick", "", "Authorization", "Bearer secret", "X-Original-Uri", "/flush_cache"); w.Code != 403 {
+		t.Errorf("a call that controls an engine: %d", w.Code)
+	}
 	if w := call(h, "POST", "/v1/pick", completion, auth...); w.Code != 200 {
 		t.Errorf("first: %d", w.Code)
 	}

@@ -46,6 +46,7 @@ type Options struct {
 	MaxBody     int           // bytes; default 64 MiB, at most a tenth of Memory
 	BodyTimeout time.Duration // for the rest of a body that is held; default 1 min
 	Handover    handover.Policy
+	PassControl bool         // pass on calls that control engines
 	Trust       events.Trust // of engines
 	// EventsListen is where publishers of events dial in, tcp://host:port, the r-th for
 	// those of rank r; none: what the configuration says. EventsAllow may publish besides endpoints.

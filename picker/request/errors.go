@@ -13,7 +13,7 @@ type Reason uint8
 // Reasons.
 const (
 	ReasonInternal      Reason = iota
-	ReasonBadRequest           // 400: body is not JSON, or has no model
+	ReasonBadRequest           // 400: body is not JSON, or has no model where there are several
 	ReasonTooLarge             // 413
 	ReasonModelNotFound        // 404
 	ReasonNoEndpoints          // 503
@@ -24,6 +24,7 @@ const (
 	ReasonOverloaded           // 503: no memory left
 	ReasonNotHeld              // 412: wanted only where the prompt is held
 	ReasonEvicted              // 429: it was served, and made way for others
+	ReasonForbidden            // 403: it would control an engine
 	numReasons          = iota
 )
 
@@ -40,6 +41,7 @@ var reasonNames = [numReasons]string{
 	ReasonOverloaded:    "overloaded",
 	ReasonNotHeld:       "not_held",
 	ReasonEvicted:       "evicted",
+	ReasonForbidden:     "forbidden",
 }
 
 // String returns the reason's name on the wire, "internal" for a value outside
@@ -54,7 +56,7 @@ func (r Reason) String() string {
 // OfClient reports whether the client did something wrong, or gave up.
 func (r Reason) OfClient() bool {
 	switch r {
-	case ReasonBadRequest, ReasonTooLarge, ReasonModelNotFound, ReasonCancelled:
+	case ReasonBadRequest, ReasonTooLarge, ReasonModelNotFound, ReasonCancelled, ReasonForbidden:
 		return true
 	}
 	return false

@@ -48,6 +48,7 @@ const (
 	DropOverloaded    = "rejected-overloaded"
 	DropShuttingDown  = "rejected-shutting-down"
 	DropBadRequest    = "rejected-bad-request"
+	DropForbidden     = "rejected-forbidden"
 	DropTooLarge      = "rejected-too-large"
 	DropModelNotFound = "rejected-model-not-found"
 	DropInternal      = "rejected-internal-error"

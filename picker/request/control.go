@@ -1,0 +1,47 @@
+package request
+
+import (
+	"net/url"
+	"strings"
+)
+
+// Controls reports whether a path is that of a call which controls an engine rather than
+// uses it: vLLM and SGLang serve these where they serve requests, to anybody, and one call
+// empties a cache, ends the requests of others or loads other weights. A prefix before the
+// path is accepted, as gateways route by one. Names that are used for other calls too
+// (/pause, /resume, /sleep) count where nothing is before them but a version.
+func Controls(path string) bool {
+	path, _, _ = strings.Cut(path, "?")
+	if kind, sure := KindOf(path); kind != KindOther && sure {
+		return false
+	}
+	if strings.IndexByte(path, '%') >= 0 {
+		if plain, err := url.PathUnescape(path); err == nil {
+			path = plain
+		}
+	}
+	path = strings.TrimRight(path, "/")
+	before, name := path[:strings.LastIndexByte(path, '/')+1], path[strings.LastIndexByte(path, '/')+1:]
+	switch name {
+	case "sleep", "wake_up", "pause", "resume", "weight_checker":
+		before = strings.Trim(before, "/")
+		return before == "" || before == "v1"
+	case "storage-backend":
+		return strings.HasSuffix(before, "/hicache/")
+	case "clear":
+		return strings.HasSuffix(before, "/hicache/storage-backend/")
+	case "abort_request", "abort_requests", "pause_generation", "continue_generation", // requests of others
+		"flush_cache", "reset_prefix_cache", "reset_mm_cache", "reset_encoder_cache", "clear_hicache_storage_backend", "pin_prefix",
+		"release_memory_occupation", "resume_memory_occupation", "release_kv_cache_memory",
+		"load_lora_adapter", "load_lora_adapter_from_tensors", "unload_lora_adapter",
+		"update_weights", "update_weights_from_disk", "update_weights_from_tensor", "update_weights_from_distributed", "update_weights_from_ipc",
+		"update_weight_version", "start_weight_update", "finish_weight_update", "start_draft_weight_update", "get_weights_by_name", "weights_checker",
+		"init_weights_update_group", "destroy_weights_update_group", "init_weight_transfer_engine", "shutdown_weight_transfer_engine",
+		"init_weights_send_group_for_remote_instance", "send_weights_to_remote_instance",
+		"collective_rpc", "scale_elastic_ep", "set_internal_state", "configure_logging", "set_trace_level", "freeze_gc", "slow_down",
+		"start_profile", "stop_profile", "start_expert_distribution_record", "stop_expert_distribution_record", "dump_expert_distribution_record",
+		"add_external_corpus", "remove_external_corpus":
+		return true
+	}
+	return false
+}
