@@ -8,14 +8,14 @@ import (
 
 // room returns the seconds until candidate d has memory for the request.
 func (j *prices) room(c *cycle.Cycle, d int32) float64 {
-	return c.All(d).WaitOfRoom(float64(c.Request.InputTokens), c.Answer())
+	return c.All(d).Rank().WaitOfRoom(float64(c.Request.InputTokens), c.Answer())
 }
 
 // memory prices what others wait for because memory at d is kept for longer, when d
 // prefills for so many seconds. Where the request itself has to wait for memory, it is
 // full; else it is taken to be with the probability use^requests.
 func (j *prices) memory(c *cycle.Cycle, d int32, prefill, room float64) float64 {
-	v := c.All(d)
+	v := c.All(d).Rank()
 	if !v.Fresh() || v.Capacity <= 0 {
 		return 0
 	}

@@ -203,7 +203,7 @@ func (j *prices) offer(c *cycle.Cycle, i int32) offer { return j.behind(c, i, 0)
 // behind prices the prompt's computation at a candidate where it begins in so many
 // seconds, or later.
 func (j *prices) behind(c *cycle.Cycle, i int32, least float64) offer {
-	v, w := c.All(i), c.WorkAt(i)
+	v, w := c.All(i).Rank(), c.WorkAt(i)
 	own := v.Cost.Prefill(w)
 	chunks := float64((w.New + j.ChunkTokens - 1) / j.ChunkTokens)
 	wait := max(v.Wait(c.Now, float64(w.New), c.Answer()), least)
@@ -226,7 +226,7 @@ type demand struct {
 }
 
 func (j *prices) demand(c *cycle.Cycle, i int32) demand {
-	v := c.All(i)
+	v := c.All(i).Rank()
 	d := demand{ep: v.Endpoint, lacks: missing(c, i), step: v.Cost.StepOf(decoding(v)+1, float64(v.Load.Context))}
 	room := j.room(c, i)
 	d.wait = max(v.Wait(c.Now, float64(c.Request.InputTokens), c.Answer()), room)
@@ -241,7 +241,7 @@ func (j *prices) demand(c *cycle.Cycle, i int32) demand {
 // handOver returns the seconds from the end of a prefill until d has what it lacks, and
 // what that costs those who wait for the same engine to send.
 func (j *prices) handOver(c *cycle.Cycle, o *offer, d *demand) (seconds, others float64) {
-	level, pair, v := endpoint.Shared(o.ep, d.ep), c.Transfers().OfPair(o.ep, d.ep), c.All(o.at)
+	level, pair, v := endpoint.Shared(o.ep, d.ep), c.Transfers().OfPair(o.ep, d.ep), c.All(o.at).Rank()
 	begins := max(o.seconds, float64(max(v.Load.Moving, 0))*d.token[level]*pair)
 	sending := float64(d.lacks) * d.token[level] * pair
 	others = max(sending-o.own, 0) * (j.QueueWeight*waiting(v) + j.ArrivalWeight*v.Load.Rate*(begins+sending/2))
@@ -250,7 +250,7 @@ func (j *prices) handOver(c *cycle.Cycle, o *offer, d *demand) (seconds, others 
 
 // stay prices the answer at d.
 func (j *prices) stay(c *cycle.Cycle, d int32) float64 {
-	v, input := c.All(d), float64(c.Request.InputTokens)
+	v, input := c.All(d).Rank(), float64(c.Request.InputTokens)
 	running := decoding(v)
 	step := v.Cost.StepOf(running+1, float64(v.Load.Context)+input)
 	return j.DecodeWeight * c.Answer() * (step + running*(v.Cost.PerSeq+v.Cost.PerContext*input))

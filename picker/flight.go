@@ -75,10 +75,11 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 		work.New, f.learns.prefill = plan.New, false
 	}
 	f.fetched = plan.Fetched
-	if view.WaitsForSlot() { // what passes until the first token is the wait for a slot
+	rank := view.Rank()
+	if rank.WaitsForSlot() { // what passes until the first token is the wait for a slot
 		f.learns.prefill = false
 	}
-	f.held, f.queued = c.HeldAt(best), endpoint.Queued{Ahead: view.Load, Own: work, At: c.Now}
+	f.held, f.queued = c.HeldAt(best), endpoint.Queued{Ahead: rank.Load, Own: work, At: c.Now}
 	f.predicted = c.Expected()
 	f.WantBody = s.wantBody(c)
 
@@ -97,7 +98,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	for i := range f.helpers {
 		s.unseen.Watch(&f.helpers[i].Ticket, r.Stream, first)
 	}
-	f.beginVitals(view)
+	f.beginVitals(rank)
 	f.Tries = s.tries(c, f)
 	if s.prompts.Suspected(f.vitals.prompt, c.Now) {
 		f.Endpoints = f.Endpoints[:1]
@@ -127,7 +128,7 @@ func (f *flight) enlist(c *cycle.Cycle) {
 	f.helpers = make([]helper, len(parts))
 	for k, p := range parts {
 		h, v := &f.helpers[k], c.All(p.Index)
-		h.Part, h.queued, h.Helps = p, endpoint.Queued{Ahead: v.Load, Own: p.Work, At: c.Now}, true
+		h.Part, h.queued, h.Helps = p, endpoint.Queued{Ahead: v.Rank().Load, Own: p.Work, At: c.Now}, true
 		h.held, h.Ticket.Sends, h.OnlySends = c.HeldAt(p.Index), p.Moves, p.SendsOnly
 		f.s.opts.Pool.Book().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
 		// An endpoint that serves whole requests too learns from those: here a
@@ -343,7 +344,7 @@ func (f *flight) learnStep() {
 	if f.tokens < enough || !f.lastAt.After(f.firstAt) || !f.learns.step {
 		return
 	}
-	l := f.s.opts.Pool.Book().Load(f.ep, f.lastAt)
+	l := f.s.opts.Pool.Book().RankLoad(f.ep, f.lastAt)
 	step := f.lastAt.Sub(f.firstAt).Seconds() / float64(f.tokens)
 	f.s.opts.Pool.LearnStep(f.ep, float64(l.Requests-l.Waiting)+1, float64(l.Context+int64(f.queued.Own.Input)), step, f.lastAt)
 }

@@ -127,7 +127,6 @@ func (f *flight) learnSplit(at time.Time) {
 
 // stepAt returns the length of a step at the endpoint that serves.
 func (f *flight) stepAt(at time.Time) float64 {
-	var l endpoint.Load
-	f.ep.AddLoad(&l, at.UnixNano())
+	l := f.s.opts.Pool.Book().RankLoad(f.ep, at)
 	return f.ep.Cost().StepOf(float64(max(l.Requests-l.Waiting, 1)), float64(l.Context))
 }

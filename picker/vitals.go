@@ -231,7 +231,7 @@ func (f *flight) learnWhole(o *request.Outcome) {
 		return
 	}
 	took, n := o.At.Sub(f.queued.At).Seconds(), float64(o.Usage.OutputTokens)
-	l := f.s.opts.Pool.Book().Load(f.ep, o.At)
+	l := f.s.opts.Pool.Book().RankLoad(f.ep, o.At)
 	sequences, context := float64(max(l.Requests-l.Waiting, 0))+1, float64(l.Context+int64(f.queued.Own.Input))
 	switch {
 	case o.Usage.OutputTokens >= long && f.learns.step:

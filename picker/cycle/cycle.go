@@ -22,6 +22,25 @@ type View struct {
 	endpoint.Reading // the engine's own gauges
 
 	freeElsewhere bool // some candidate of its role has a free slot
+
+	rank *View // of one of the engine's ranks; nil: it has no more than one
+}
+
+// Rank returns the view of the one of the engine's data-parallel ranks that it would send
+// the request to, which is what the request waits for; v itself when there are no others.
+// It is valid as long as the cycle.
+func (v *View) Rank() *View {
+	if v.rank != nil {
+		return v.rank
+	}
+	return v
+}
+
+// OfRank returns what Rank points to, by itself.
+func (v *View) OfRank() View {
+	r := *v
+	r.Load, r.Reading, r.rank = v.Load.OfRank(v.Ranks), v.Reading.OfRank(), nil
+	return r
 }
 
 // Prediction is what the cost model expects of a request at one candidate, in
@@ -56,6 +75,7 @@ type Cycle struct {
 
 	endpoints []*endpoint.Endpoint
 	views     []View
+	ranks     []View // of the views of engines with several
 	held      []Held
 	predicted []Prediction
 	hasPred   bool
@@ -162,6 +182,8 @@ func (c *Cycle) Free() {
 	clear(c.reserve)
 	clear(c.avoided)
 	clear(c.views)
+	clear(c.ranks)
+	c.ranks = c.ranks[:0]
 	clear(c.far.terms)
 	c.plan.reset()
 	cycles.Put(c)
@@ -215,8 +237,33 @@ func (c *Cycle) observe() {
 		v.Load = endpoint.Load{}
 		ep.AddLoad(&v.Load, now)
 		v.Reading = ep.Reading(now)
+		v.rank = nil
 	}
+	c.observeRanks()
 	c.shareSlots()
+}
+
+// observeRanks makes the views of ranks, for engines that have several.
+func (c *Cycle) observeRanks() {
+	n := 0
+	for i := range c.views {
+		n += one(c.views[i].Ranks > 1)
+	}
+	c.ranks = resize(c.ranks, n) // views point into it
+	for i := range c.views {
+		if v := &c.views[i]; v.Ranks > 1 {
+			n--
+			c.ranks[n] = v.OfRank()
+			v.rank = &c.ranks[n]
+		}
+	}
+}
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // shareSlots gives the slots that an engine has shown to those of its role until they
@@ -226,18 +273,19 @@ func (c *Cycle) shareSlots() {
 	var most [endpoint.Roles]int64
 	var free [endpoint.Roles]bool
 	for i := range c.views {
-		v := &c.views[i]
+		v := c.views[i].Rank()
 		most[v.Role] = max(most[v.Role], v.Slots)
 	}
 	for i := range c.views {
-		v := &c.views[i]
+		v := c.views[i].Rank()
 		if v.Slots == 0 && int64(v.Running) <= most[v.Role] {
 			v.Slots = most[v.Role]
 		}
 		free[v.Role] = free[v.Role] || !v.allSlotsTaken()
 	}
 	for i := range c.views {
-		c.views[i].freeElsewhere = free[c.views[i].Role]
+		v := c.views[i].Rank()
+		v.freeElsewhere = free[v.Role]
 	}
 }
 

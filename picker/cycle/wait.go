@@ -4,7 +4,7 @@ import "time"
 
 // Wait returns the seconds until a request that needs the KV memory of so many
 // new tokens, and whose answer is expected to be answer tokens long, would begin
-// at v. Of the bounds that are known the greatest counts: the queue in the book,
+// at v, which is one engine or one rank of it (View.Rank). Of the bounds that are known the greatest counts: the queue in the book,
 // requests that others have placed, the limit of sequences, and memory.
 func (v *View) Wait(now time.Time, tokens, answer float64) float64 {
 	wait := v.Cost.Wait(&v.Load, now)

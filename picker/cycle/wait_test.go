@@ -2,10 +2,12 @@ package cycle
 
 import (
 	"math"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestViewWait holds that gauges bound the wait from below: what the book does
@@ -97,4 +99,32 @@ func TestViewWaitOfRoom(t *testing.T) {
 	f("more is to come", 12_000, 6000, .6, 2500./6000*100*.02)
 	f("half of it is shared", 12_000, 6000, .3, 0)
 	f("all that runs, and as much again", 20_000, 10_000, 1, 10_500./10_000*100*.02)
+}
+
+// TestRankView: an engine with several ranks waits as one of them does, and is whole for all
+// else; slots are compared by rank.
+func TestRankView(t *testing.T) {
+	pool := endpoint.NewPool(endpoint.PoolOptions{Prior: endpoint.Cost{PerToken: 1e-3, Step: .02}})
+	pool.Set([]endpoint.Spec{{Name: "four", Addr: netip.MustParseAddrPort("10.0.0.1:8000")}, {Name: "one", Addr: netip.MustParseAddrPort("10.0.0.2:8000")}})
+	eps := pool.Snapshot().Endpoints
+	for i, n := range []int64{4, 1} {
+		pool.Book().SetRemote(eps[i], endpoint.Load{Requests: 12 * n, Waiting: 2 * n, Prefill: 1000 * n, LastFirst: t0.UnixNano()})
+		eps[i].SetGauges(endpoint.Gauges{At: t0, Ranks: int(n), Waiting: int(4 * n), Running: int(10 * n), KVUse: .5, BlockSize: 16, Blocks: int(1000 * n)})
+		eps[i].SetSlots(10*n, t0)
+	}
+	c := New(Options{Pool: pool, Now: t0}, &request.Request{Model: "m", InputTokens: 100})
+	defer c.Free()
+	four, one := c.All(0), c.All(1)
+	if four.Load.Requests != 48 || four.Waiting != 16 || four.Slots != 40 {
+		t.Errorf("the whole: %+v", four)
+	}
+	if one.Rank() != one {
+		t.Error("an engine alone is not its own rank")
+	}
+	if a, b := four.Rank().Wait(t0, 500, 100), one.Wait(t0, 500, 100); a != b || a == 0 {
+		t.Errorf("a rank of four waits %v s, one engine %v s", a, b)
+	}
+	if a, b := four.Rank().Slots, one.Slots; a != b || four.Rank().freeElsewhere != one.freeElsewhere {
+		t.Errorf("%d and %d slots", a, b)
+	}
 }

@@ -98,14 +98,15 @@ func (d *describer) ready(ep *endpoint.Endpoint) {
 func (d *describer) add(ep *endpoint.Endpoint) {
 	v := cycle.View{Endpoint: ep, Cost: ep.Cost(), Reading: ep.Reading(d.now.UnixNano())}
 	ep.AddLoad(&v.Load, d.now.UnixNano())
-	wait := v.Wait(d.now, nominalTokens, nominalAnswer)
+	rank := v.OfRank()
+	wait := rank.Wait(d.now, nominalTokens, nominalAnswer)
 	l := &d.e.Load
 	l.Requests += max(v.Load.Requests, 0)
 	l.Waiting += max(v.Load.Waiting, 0)
 	l.Queued += max(v.Load.Prefill, 0)
 	d.engines++
 	d.least, d.waits = min(d.least, wait), d.waits+wait
-	d.full += min(max(wait/fullWait, float64(v.Waiting)/fullQueue), 1)
+	d.full += min(max(wait/fullWait, float64(rank.Waiting)/fullQueue), 1)
 	d.kv += v.KVUse
 	if v.Capacity > 0 {
 		d.sized++

@@ -228,7 +228,7 @@ func (f *Fleet) address(c *cycle.Cycle, s *side) *endpoint.Endpoint {
 
 // here prices the best endpoint of this cluster as those elsewhere are.
 func (f *Fleet) here(c *cycle.Cycle, best int32, answer float64) cycle.FarTerms {
-	v, w := c.All(best), c.WorkAt(best)
+	v, w := c.All(best).Rank(), c.WorkAt(best)
 	l := v.Load
 	l.Rate, l.Busy = 0, 0 // nobody tells them of other clusters
 	p := f.o.Params.Predict(v.Cost, &l, w, v.Wait(c.Now, float64(w.New), answer), answer)

@@ -61,6 +61,22 @@ func (l *Load) fadeTo(at int64) {
 	l.Rate, l.Busy, l.RatesAt = l.Rate*rate, l.Busy*busy, at
 }
 
+// OfRank returns what is in flight at one of so many data-parallel ranks, of an engine that
+// sends each request to the rank with the fewest: at that rank. Ranks differ by a request,
+// so that it has the whole part of an equal share, and of those that wait their mean work.
+// Moving stays whole, since ranks may share what sends their blocks, and so does LastFirst.
+func (l Load) OfRank(ranks int) Load {
+	if ranks <= 1 {
+		return l
+	}
+	n := int64(ranks)
+	queued := float64(l.Waiting/n) / float64(max(l.Waiting, 1))
+	l.Prefill, l.Pairs = int64(math.Round(float64(l.Prefill)*queued)), l.Pairs*queued
+	l.Requests, l.Waiting, l.Tokens, l.Context = l.Requests/n, l.Waiting/n, l.Tokens/n, l.Context/n
+	l.Rate, l.Busy = l.Rate/float64(n), l.Busy/float64(n)
+	return l
+}
+
 // loadCell holds one Load in atomics.
 type loadCell struct {
 	requests, waiting, prefill, tokens, context, moving atomic.Int64
@@ -159,6 +175,12 @@ func (b *Book) Load(ep *Endpoint, now time.Time) Load {
 	var l Load
 	ep.book.sum(&l, now.UnixNano())
 	return l
+}
+
+// RankLoad returns what is in flight at the rank of ep that has the fewest requests, which is
+// what its constants are of.
+func (b *Book) RankLoad(ep *Endpoint, now time.Time) Load {
+	return b.Load(ep, now).OfRank(int(ep.gauges.ranks.Load()))
 }
 
 // AddLoad adds what is in flight at the endpoint over all replicas to l. now is

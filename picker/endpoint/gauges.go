@@ -11,11 +11,12 @@ import (
 type Gauges struct {
 	At        time.Time // when the sample was taken; zero: never
 	Engine    EngineType
-	Waiting   int
-	Running   int
-	KVUse     float64 // 0..1
+	Ranks     int     // data-parallel ranks that the sample is of; 0 and 1: the engine is one
+	Waiting   int     // at all ranks
+	Running   int     // at all ranks
+	KVUse     float64 // 0..1, mean of the ranks
 	BlockSize int     // tokens per KV block, 0 when unknown
-	Blocks    int     // KV blocks on the device, 0 when unknown
+	Blocks    int     // KV blocks of all ranks on their devices, 0 when unknown
 	Started   time.Time
 	LoRA      *LoRA // nil when the engine reports none; read-only
 	Progress  Progress
@@ -46,13 +47,13 @@ func (l *LoRA) Equal(o *LoRA) bool {
 // gaugeCell holds the last sample in atomics: a reader may see two
 // neighbouring samples mixed, never a torn number.
 type gaugeCell struct {
-	at      atomic.Int64 // Unix nanoseconds
-	queue   atomic.Uint64
-	kvUse   atomic.Uint64 // float64 bits
-	cache   atomic.Uint64 // block size and number of blocks
-	started atomic.Int64
-	engine  atomic.Uint32
-	lora    atomic.Pointer[LoRA]
+	at            atomic.Int64 // Unix nanoseconds
+	queue         atomic.Uint64
+	kvUse         atomic.Uint64 // float64 bits
+	cache         atomic.Uint64 // block size and number of blocks
+	started       atomic.Int64
+	engine, ranks atomic.Uint32
+	lora          atomic.Pointer[LoRA]
 	// Written and read in such an order that no more tokens are seen than the requests have
 	// computed that are seen.
 	ended    atomic.Uint64 // one more than have ended; 0: not known
@@ -64,6 +65,7 @@ func (c *gaugeCell) store(g Gauges) {
 	c.kvUse.Store(math.Float64bits(g.KVUse))
 	c.cache.Store(pack(g.BlockSize, g.Blocks))
 	c.engine.Store(uint32(g.Engine))
+	c.ranks.Store(uint32(max(g.Ranks, 0)))
 	c.started.Store(unixNano(g.Started))
 	c.lora.Store(g.LoRA)
 	if g.Progress.Known {
@@ -90,6 +92,7 @@ func (c *gaugeCell) load() Gauges {
 	g.KVUse = math.Float64frombits(c.kvUse.Load())
 	g.BlockSize, g.Blocks = unpack(c.cache.Load())
 	g.Engine = EngineType(c.engine.Load())
+	g.Ranks = int(c.ranks.Load())
 	g.Started = fromUnixNano(c.started.Load())
 	g.LoRA = c.lora.Load()
 	computed := c.computed.Load()
@@ -103,6 +106,7 @@ func (c *gaugeCell) load() Gauges {
 type Reading struct {
 	Sampled bool          // false: there is no sample, and the rest is zero
 	Age     time.Duration // of the sample
+	Ranks   int           // that the rest is of together; 0 and 1: the engine is one
 	Waiting int
 	Running int
 	KVUse   float64 // 0..1
@@ -119,10 +123,21 @@ func (c *counters) Reading(now int64) Reading {
 		return Reading{}
 	}
 	r := Reading{Sampled: true, Age: time.Duration(now - at), KVUse: math.Float64frombits(c.gauges.kvUse.Load())}
+	r.Ranks = int(c.gauges.ranks.Load())
 	r.Waiting, r.Running = unpack(c.gauges.queue.Load())
 	size, blocks := unpack(c.gauges.cache.Load())
 	r.Capacity = float64(size) * float64(blocks)
 	r.Slots = c.slots.read(now)
+	return r
+}
+
+// OfRank returns what the gauges say of one of the engine's ranks. KVUse is their mean: memory
+// is full when it is at all of them.
+func (r Reading) OfRank() Reading {
+	if n := r.Ranks; n > 1 {
+		r.Waiting, r.Running, r.Capacity = r.Waiting/n, r.Running/n, r.Capacity/float64(n)
+		r.Slots = max(r.Slots/int64(n), min(r.Slots, 1))
+	}
 	return r
 }
 

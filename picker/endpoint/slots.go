@@ -6,9 +6,10 @@ import (
 )
 
 // slotsCell learns how many sequences an engine runs at once, from its gauges: the number
-// that it runs again and again, and never exceeds, while requests wait in it. Engines
-// that have work for a step or more to prefill run fewer for that reason, and teach
-// nothing; nor does one with places for all that wait, which came since its last step.
+// that it runs again and again, and never exceeds, while requests wait in it, enough for
+// each of its ranks to have one. Engines that have work for a step or more to prefill run
+// fewer for that reason, and teach nothing; nor does one with places for all that wait,
+// which came since its last step.
 type slotsCell struct {
 	learned atomic.Uint64 // most that it ran while requests waited, and how often it was seen to; one scraper writes
 	at      atomic.Int64  // when that was seen last, in Unix nanoseconds
@@ -24,7 +25,7 @@ const (
 // observe takes a sample, with the tokens that the book says wait for their prefill.
 func (c *slotsCell) observe(g *Gauges, prefill int64) {
 	most, seen := unpack(c.learned.Load())
-	waits := g.Waiting > 0 && prefill < slotsQueue
+	waits := g.Waiting >= max(g.Ranks, 1) && prefill < slotsQueue
 	switch {
 	case g.At.IsZero() || g.Running <= 0:
 		return

@@ -42,3 +42,17 @@ func TestSlots(t *testing.T) {
 		}
 	}
 }
+
+// TestSlotsOfRanks: while less wait than there are ranks, some rank may have room.
+func TestSlotsOfRanks(t *testing.T) {
+	for waiting, want := range map[int]int64{3: 0, 4: 12} {
+		var s slotsCell
+		at := time.Unix(1e9, 0)
+		for range 3 {
+			s.observe(&Gauges{At: at, Ranks: 4, Running: 12, Waiting: waiting}, 0)
+		}
+		if got := s.read(at.UnixNano()); got != want {
+			t.Errorf("%d wait: %d slots, want %d", waiting, got, want)
+		}
+	}
+}

@@ -234,7 +234,7 @@ var roleNames = map[endpoint.Role]string{
 // Read takes how a reading of an endpoint's metrics page ended. It waits for no step: where
 // processors are short, readings of hundreds of endpoints that wait for one hold up the next.
 func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
-	load := m.opts.Pool.Book().Load(ep, r.At)
+	load := m.opts.Pool.Book().RankLoad(ep, r.At)
 	busy := load.Prefill > 0 && ep.Cost().Wait(&load, r.At) > explained
 	m.post(letter{own: func() {
 		if s := m.sights[ep.Address]; s != nil {

@@ -95,14 +95,14 @@ const far = 1e18
 
 // expected returns what the cost model says about the request at candidate k.
 func expected(c *cycle.Cycle, k int) cycle.Prediction {
-	v := c.At(k)
+	v := c.At(k).Rank()
 	return cycle.Prediction{Wait: v.Cost.Wait(&v.Load, c.Now), Own: v.Cost.Prefill(c.Work(k)), Base: v.Cost.Base}
 }
 
 // expectedStep returns the seconds per token that the request would see at
 // candidate k.
 func expectedStep(c *cycle.Cycle, k int) float64 {
-	v := c.At(k)
+	v := c.At(k).Rank()
 	sequences := float64(v.Load.Requests - v.Load.Waiting + 1)
 	return v.Cost.StepOf(sequences, float64(v.Load.Context+int64(c.Request.InputTokens)))
 }

@@ -57,10 +57,16 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestDecisionAllocations holds a whole decision, cycle and profile, to none.
+// TestDecisionAllocations holds a whole decision, cycle and profile, to none, also where
+// engines have several ranks.
 func TestDecisionAllocations(t *testing.T) {
 	for _, name := range readyNames() {
 		fl, h, r := bigFleet(100), Single(profile(t, name)), ask(5000)
+		for i, ep := range fl.pool.Snapshot().Endpoints {
+			g := ep.Gauges()
+			g.Ranks = 1 + i%2*3
+			ep.SetGauges(g)
+		}
 		plan := &cycle.Plan{}
 		decide := func() {
 			c := fl.cycle(r)

@@ -22,7 +22,8 @@
 // age tells.
 //
 // Several series of one gauge (data-parallel ranks behind one page) are added
-// for queues and block counts and averaged for the KV use. Values that are no
+// for queues and averaged for the KV use; how many ranks there are is read from the labels of
+// the waiting gauge. Values that are no
 // finite number, or negative, are left out and counted.
 //
 // A Scanner belongs to one goroutine at a time; a Poller is safe for

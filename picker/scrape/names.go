@@ -79,6 +79,8 @@ const (
 	labelCaching     = "enable_prefix_caching" // vLLM
 	labelPageSize    = "page_size"             // SGLang
 	labelPages       = "num_pages"             // SGLang
+	labelEngine      = "engine"                // vLLM: data-parallel rank
+	labelRank        = "dp_rank"               // SGLang
 	labelMaxLoRA     = "max_lora"
 	labelRunningLoRA = "running_lora_adapters"
 	labelWaitingLoRA = "waiting_lora_adapters"

@@ -39,7 +39,7 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 		if len(waiting)+len(running)+len(use) == 0 {
 			continue
 		}
-		p.Engine, p.Ranks = d.engine, len(waiting)
+		p.Engine, p.Ranks = d.engine, o.ranks(d.waiting)
 		p.Waiting, p.Running, p.KVUse = sum(waiting), sum(running), min(mean(use), 1)
 		o.cache(&p, d)
 		hits := append(o.series(d.hits), o.series(d.more)...)
@@ -89,6 +89,23 @@ func (r reader) series(name string) []float64 {
 	return out
 }
 
+// ranks counts the ranks that a gauge is told of, at least one. Gauges that labels tell
+// apart (Triton) are of no rank.
+func (r reader) ranks(name string) int {
+	found := map[uint64]bool{}
+	for _, m := range r.families[name].GetMetric() {
+		if _, ok := valueOf(m); !ok {
+			continue
+		}
+		for _, label := range []string{"engine", "dp_rank"} {
+			if n, err := strconv.ParseUint(labelOf(m, label), 10, 10); err == nil {
+				found[n] = true
+			}
+		}
+	}
+	return max(len(found), 1)
+}
+
 func (r reader) started() time.Time {
 	if v := r.series("process_start_time_seconds"); len(v) == 1 {
 		return time.UnixMilli(int64(math.Round(min(v[0], 1e12) * 1e3)))
@@ -118,7 +135,11 @@ func (r reader) cache(p *Page, d dialect) {
 		size, _ := strconv.ParseUint(labelOf(m, d.size), 10, 31)
 		blocks, _ := strconv.ParseUint(labelOf(m, d.blocks), 10, 31)
 		p.BlockSize = max(p.BlockSize, int(size))
-		p.Blocks += int(blocks)
+		if d.engine == endpoint.EngineVLLM {
+			p.Blocks = max(p.Blocks, int(blocks)) // each tells those of all
+		} else {
+			p.Blocks += int(blocks)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ var ErrNoGauges = errors.New("scrape: the page has no gauges of a known engine")
 // Page is what was read from one page.
 type Page struct {
 	Engine    endpoint.EngineType
-	Ranks     int     // series of the waiting gauge
+	Ranks     int     // data-parallel ranks that the waiting gauge is told of, at least 1
 	Waiting   float64 // requests, all ranks
 	Running   float64 // requests, all ranks
 	KVUse     float64 // 0..1, mean of the ranks
@@ -50,7 +50,7 @@ type Page struct {
 // Gauges returns the page as a sample taken at at.
 func (p *Page) Gauges(at time.Time) endpoint.Gauges {
 	return endpoint.Gauges{
-		At: at, Engine: p.Engine, Waiting: whole(p.Waiting), Running: whole(p.Running), KVUse: p.KVUse,
+		At: at, Engine: p.Engine, Ranks: p.Ranks, Waiting: whole(p.Waiting), Running: whole(p.Running), KVUse: p.KVUse,
 		BlockSize: p.BlockSize, Blocks: p.Blocks, Started: p.Started, LoRA: p.LoRA, Progress: p.progress(),
 	}
 }
@@ -83,6 +83,7 @@ type tally struct {
 	engine endpoint.EngineType
 	sum    [numberOfWhats]float64
 	count  [numberOfWhats]int
+	ranks  rankSet // of the waiting gauge
 	config struct {
 		size, blocks     int
 		cached, uncached bool // some say so
@@ -196,6 +197,9 @@ func (s *Scanner) line(line []byte) {
 		s.config()
 	case whatLoRA:
 		s.lora(v)
+	case whatWaiting:
+		t.add(m.what, v)
+		s.rank()
 	case whatTritonRequests:
 		t.add(s.which(labelRequestType, requestTypes[:]), v)
 	case whatTritonBlocks:
@@ -229,8 +233,21 @@ func (s *Scanner) which(label string, kinds []kind) what {
 	}
 }
 
-// config reads the cache's shape. Ranks have the same block size, and blocks
-// of their own.
+// rank notes the data-parallel rank that a series is of.
+func (s *Scanner) rank() {
+	for {
+		name, value, ok := s.labels.next()
+		if !ok {
+			return
+		}
+		if string(name) == labelEngine || string(name) == labelRank {
+			s.tally.ranks.add(value)
+		}
+	}
+}
+
+// config reads the cache's shape. Ranks have the same block size. vLLM tells the blocks of
+// all ranks, for each of them; SGLang those of each.
 func (s *Scanner) config() {
 	for {
 		name, value, ok := s.labels.next()
@@ -240,7 +257,9 @@ func (s *Scanner) config() {
 		switch string(name) {
 		case labelBlockSize, labelPageSize:
 			s.tally.config.size = max(s.tally.config.size, integer(value))
-		case labelBlocks, labelPages:
+		case labelBlocks:
+			s.tally.config.blocks = max(s.tally.config.blocks, integer(value))
+		case labelPages:
 			s.tally.config.blocks = min(s.tally.config.blocks+integer(value), math.MaxInt32)
 		case labelCaching:
 			if string(value) == "False" {
@@ -298,7 +317,7 @@ func (s *Scanner) finish(p *Page) error {
 	if t.count[whatWaiting]+t.count[whatRunning]+t.count[whatUse]+t.count[whatUseOld] == 0 {
 		return ErrNoGauges
 	}
-	p.Engine, p.Ranks = t.engine, t.count[whatWaiting]
+	p.Engine, p.Ranks = t.engine, max(t.ranks.len(), 1)
 	p.Waiting, p.Running = t.sum[whatWaiting], t.sum[whatRunning]
 	p.KVUse = min(t.mean(whatUse), 1)
 	if t.count[whatUse] == 0 {

@@ -35,7 +35,7 @@ func TestScan(t *testing.T) {
 			QueryTokens: 1048576, HitTokens: 524288, Counts: true,
 			LoRA: &endpoint.LoRA{Max: 4, Running: []string{"sql", "chat"}, Waiting: []string{"legal"}}},
 		"vllm_ranks": {Engine: endpoint.EngineVLLM, Ranks: 2, Waiting: 5, Running: 10, KVUse: 0.3, BlockSize: 32, Blocks: 2001, Started: started},
-		"vllm_old":   {Engine: endpoint.EngineVLLM, Ranks: 0, Running: 1, KVUse: 0.25, Skipped: 1},
+		"vllm_old":   {Engine: endpoint.EngineVLLM, Ranks: 1, Running: 1, KVUse: 0.25, Skipped: 1},
 		"sglang": {Engine: endpoint.EngineSGLang, Ranks: 1, Waiting: 2, Running: 7, KVUse: 0.31, BlockSize: 64, Blocks: 65536,
 			QueryTokens: 8128902, HitTokens: 4e6, Counts: true},
 		"trtllm": {Engine: endpoint.EngineTRTLLM, Ranks: 1, Waiting: 1, Running: 8, KVUse: 0.125, BlockSize: 32, Blocks: 4096},

@@ -14,6 +14,7 @@ type Facts struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Load      LoadFacts         `json:"load"`
 	Cost      endpoint.Cost     `json:"cost"`
+	Ranks     int               `json:"ranks,omitempty"`
 	BlockSize int               `json:"block_size,omitempty"`
 	KVBlocks  int               `json:"kv_blocks,omitempty"`
 	Slots     int64             `json:"slots,omitempty"` // sequences that the engine runs at once, as far as it has shown it
@@ -44,7 +45,7 @@ type LoadFacts struct {
 func FactsOf(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) *Facts {
 	l, g := p.Book().Load(ep, now), ep.Gauges()
 	f := &Facts{
-		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), BlockSize: g.BlockSize, KVBlocks: g.Blocks, Slots: ep.Reading(now.UnixNano()).Slots,
+		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), Ranks: g.Ranks, BlockSize: g.BlockSize, KVBlocks: g.Blocks, Slots: ep.Reading(now.UnixNano()).Slots,
 		Load: LoadFacts{
 			Requests: l.Requests, Waiting: l.Waiting, PrefillTokens: l.Prefill, Pairs: l.Pairs, Tokens: l.Tokens, Context: l.Context,
 			Rate: l.Rate, Busy: l.Busy, SinceFirstS: -1,
@@ -91,7 +92,7 @@ func (e *Endpoint) Restore(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Tim
 	g := endpoint.Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
 	load := endpoint.Load{Requests: e.InFlight}
 	if f := e.Facts; f != nil {
-		g.BlockSize, g.Blocks, g.LoRA = f.BlockSize, f.KVBlocks, (*endpoint.LoRA)(f.Adapters)
+		g.Ranks, g.BlockSize, g.Blocks, g.LoRA = f.Ranks, f.BlockSize, f.KVBlocks, (*endpoint.LoRA)(f.Adapters)
 		load = endpoint.Load{
 			Requests: f.Load.Requests, Waiting: f.Load.Waiting, Prefill: f.Load.PrefillTokens, Pairs: f.Load.Pairs,
 			Tokens: f.Load.Tokens, Context: f.Load.Context, Rate: f.Load.Rate, Busy: f.Load.Busy,

@@ -129,7 +129,7 @@ func (s *scorer) spread(d *decision) {
 	}
 	life := blindLife
 	d.full = 1
-	if room := d.At(l).Capacity; room > 0 && fills > 0 {
+	if room := d.Cycle.At(l).Capacity; room > 0 && fills > 0 {
 		life, d.full = min(copyLife, 1e3*room/(fills*each)), min(brought*each/room, 1)
 	}
 	if s.pay(d, h, l, rent, life) {

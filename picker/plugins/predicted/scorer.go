@@ -99,7 +99,7 @@ func (s scorer) Score(c *cycle.Cycle, scores []float64) {
 	s.findHolders(&d)
 	for k := range scores {
 		w := c.Work(k)
-		d.waits[k] = c.At(k).Wait(c.Now, float64(w.New), d.answer)
+		d.waits[k] = d.At(k).Wait(c.Now, float64(w.New), d.answer)
 		d.least = min(d.least, d.waits[k])
 	}
 	for k := range scores {
@@ -108,7 +108,7 @@ func (s scorer) Score(c *cycle.Cycle, scores []float64) {
 		scores[k], d.owns[k] = -s.cost(&d, p), p.Own+p.Fetch
 	}
 	s.limit(&d)
-	s.even(c, scores)
+	s.even(&d)
 	if s.copies != nil {
 		s.spread(&d)
 	}
@@ -132,6 +132,10 @@ type decision struct {
 
 	holders [2]holder
 }
+
+// At returns candidate k as what its price is of: of an engine with several data-parallel
+// ranks the one that would have the request.
+func (d *decision) At(k int) *cycle.View { return d.Cycle.At(k).Rank() }
 
 func (s *scorer) cost(d *decision, p cycle.Prediction) float64 {
 	cost := p.TTFT() + p.Others
@@ -269,15 +273,16 @@ func (s *scorer) most(all int64, n int) float64 {
 // replica's zone come first among equals, then those with the fewest requests, then
 // chance decides, not the last digit of what was learned. Nothing is known
 // to less than a step, which a request may come just before or just after.
-func (s *scorer) even(c *cycle.Cycle, scores []float64) {
+func (s *scorer) even(d *decision) {
+	scores := d.scores
 	best := greatest(scores)
-	top, missing, v := scores[best], c.Work(best).New, c.At(best)
+	top, missing, v := scores[best], d.Work(best).New, d.At(best)
 	doubt, step := v.Cost.Doubt, v.Cost.Step
 	for k, x := range scores {
-		slack := max(-top*max(s.Alike, doubt, c.At(k).Cost.Doubt), step)
-		if x > top-slack && c.Work(k).New == missing {
-			scores[k] = top - evenRequest*float64(max(c.At(k).Load.Requests, 0))
-			if s.zoneCost(c.At(k)) > 0 {
+		slack := max(-top*max(s.Alike, doubt, d.At(k).Cost.Doubt), step)
+		if x > top-slack && d.Work(k).New == missing {
+			scores[k] = top - evenRequest*float64(max(d.At(k).Load.Requests, 0))
+			if s.zoneCost(d.At(k)) > 0 {
 				scores[k] -= evenZone
 			}
 		}

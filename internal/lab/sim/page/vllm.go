@@ -167,7 +167,8 @@ func (p *Page) unusedHistograms(ranks []string) {
 	}
 }
 
-// cacheConfig writes the info series that tells block size and blocks.
+// cacheConfig writes the info series that tells block size and blocks. As vLLM's does, it
+// tells the blocks of all ranks for each of them.
 func (p *Page) cacheConfig(o *Options) {
 	const name = "vllm:cache_config_info"
 	p.family(name, "gauge", "Information of the LLMEngine CacheConfig")
@@ -182,7 +183,7 @@ func (p *Page) cacheConfig(o *Options) {
 			{"cpu_kvcache_space_bytes", "None"}, {"cpu_offload_gb", "0"}, {"enable_prefix_caching", caching},
 			{"engine", strconv.Itoa(r)}, {"gpu_memory_utilization", "0.9"}, {"is_attention_free", "False"},
 			{"kv_cache_memory_bytes", "None"}, {"kv_offloading_backend", "native"}, {"kv_offloading_size", "None"},
-			{"mamba_cache_dtype", "auto"}, {"num_cpu_blocks", "None"}, {"num_gpu_blocks", strconv.Itoa(o.Core.Blocks)},
+			{"mamba_cache_dtype", "auto"}, {"num_cpu_blocks", "None"}, {"num_gpu_blocks", strconv.Itoa(o.Core.Blocks * o.Ranks)},
 			{"num_gpu_blocks_override", "None"}, {"prefix_caching_hash_algo", "sha256_cbor"}, {"sliding_window", "None"},
 			{"swap_space", "4"}, {"user_specified_block_size", "False"},
 		} {
