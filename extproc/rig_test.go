@@ -20,6 +20,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -201,6 +202,7 @@ type rigOptions struct {
 	options extproc.Options
 	tls     listen.TLS
 	linger  time.Duration
+	bounds  *budget.Listeners
 }
 
 func newRig(t *testing.T, o rigOptions) *rig {
@@ -253,7 +255,7 @@ func openPicker(t *testing.T, b *book, o rigOptions) (*extproc.Server, *listen.R
 		t.Fatal(err)
 	}
 	ready := listen.NewReadiness()
-	s, err := extproc.Open(p, extproc.Listen{Address: "127.0.0.1:0", TLS: o.tls, Readiness: ready, Linger: o.linger})
+	s, err := extproc.Open(p, extproc.Listen{Address: "127.0.0.1:0", TLS: o.tls, Readiness: ready, Linger: o.linger, Listeners: o.bounds})
 	if err != nil {
 		t.Fatal(err)
 	}

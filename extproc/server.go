@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -83,16 +84,12 @@ func Open(p *Processor, l Listen) (*Server, error) {
 	if l.Readiness == nil {
 		return nil, errNoReadiness
 	}
-	opts := serverOptions(p)
-	cfg, err := l.TLS.Config(p.opts.Log)
+	creds, err := l.TLS.Credentials("ext_proc", l.Listeners.Paced, p.opts.Log)
 	if err != nil {
 		return nil, err
 	}
 	p.verified.Store(l.TLS.ClientCA != "")
-	if cfg != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg)))
-	}
-	s := &Server{main: grpc.NewServer(opts...), ready: l.Readiness, linger: l.Linger}
+	s := &Server{main: grpc.NewServer(append(serverOptions(p), grpc.Creds(creds))...), ready: l.Readiness, linger: l.Linger}
 	stopping, stop := context.WithCancel(context.Background())
 	s.checks, s.stopWatches = l.Readiness.Service(stopping), stop
 	extprocv3.RegisterExternalProcessorServer(s.main, p)
@@ -103,18 +100,18 @@ func Open(p *Processor, l Listen) (*Server, error) {
 		return nil, fmt.Errorf("extproc: listen: %w", err)
 	}
 	s.mainAddr, lis = lis.Addr(), l.Listeners.Limit("ext_proc", 2, lis)
-	if err := s.openHealth(l); err != nil {
+	if err := s.openHealth(l, p.opts.Log); err != nil {
 		stop()
 		lis.Close()
 		return nil, err
 	}
 	s.group.Go(func() error { return unlessStopped(s.main.Serve(lis)) })
-	p.opts.Log.Info("ext_proc listening", "address", s.mainAddr.String(), "tls", cfg != nil)
+	p.opts.Log.Info("ext_proc listening", "address", s.mainAddr.String(), "tls", !l.TLS.Plaintext)
 	return s, nil
 }
 
 // openHealth serves the health service on its own address, if asked to.
-func (s *Server) openHealth(l Listen) error {
+func (s *Server) openHealth(l Listen, log *slog.Logger) error {
 	if l.HealthAddress == "" {
 		return nil
 	}
@@ -122,7 +119,8 @@ func (s *Server) openHealth(l Listen) error {
 	if err != nil {
 		return fmt.Errorf("extproc: listen for health: %w", err)
 	}
-	s.health = grpc.NewServer(grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxRecvMsgSize(maxHealthMessage), grpc.MaxConcurrentStreams(maxHealthStreams), grpc.MaxHeaderListSize(maxHealthMessage), keepAlive, keepAliveAsked)
+	pacing := &listen.Pacing{Listener: "health", Paced: func() { l.Listeners.Paced("health") }, Log: log}
+	s.health = grpc.NewServer(grpc.Creds(pacing.Over(insecure.NewCredentials())), grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxRecvMsgSize(maxHealthMessage), grpc.MaxConcurrentStreams(maxHealthStreams), grpc.MaxHeaderListSize(maxHealthMessage), keepAlive, keepAliveAsked)
 	s.healthAddr, lis = lis.Addr(), l.Listeners.LimitShort("health", 16, lis)
 	healthpb.RegisterHealthServer(s.health, s.checks)
 	s.group.Go(func() error { return unlessStopped(s.health.Serve(lis)) })

@@ -40,8 +40,8 @@ const (
 // descriptors and its memory, and count those that were closed. A nil *Listeners
 // bounds nothing.
 type Listeners struct {
-	most   int
-	closed *prometheus.CounterVec
+	most          int
+	closed, paced *prometheus.CounterVec
 }
 
 // NewListeners returns Listeners for the process's limits of files and, unless b is
@@ -54,9 +54,12 @@ func NewListeners(b *Budget, r prometheus.Registerer) *Listeners {
 	ls := &Listeners{most: most, closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_connections_closed_total",
 		Help: "Connections that a listener closed because there were too many or because they stayed silent.",
-	}, []string{"listener", "reason"})}
+	}, []string{"listener", "reason"}), paced: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "grapevine_connections_paced_total",
+		Help: "Connections that a listener had wait because they ended streams that had said nothing.",
+	}, []string{"listener"})}
 	if r != nil {
-		r.MustRegister(ls.closed)
+		r.MustRegister(ls.closed, ls.paced)
 	}
 	return ls
 }
@@ -68,6 +71,13 @@ func (ls *Listeners) Part(parts int) int {
 		return 0
 	}
 	return max(ls.most/parts, 4)
+}
+
+// Paced counts a connection of a listener that is made to wait.
+func (ls *Listeners) Paced(name string) {
+	if ls != nil {
+		ls.paced.WithLabelValues(name).Inc()
+	}
 }
 
 // Limit bounds a listener to one part in parts of the connections that the process

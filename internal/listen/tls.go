@@ -16,6 +16,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // reloadEvery bounds how often the files of a certificate are looked at.
@@ -49,7 +52,21 @@ var (
 // versions are the values of TLS.Min.
 var versions = map[string]uint16{"": tls.VersionTLS12, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 
-// Config returns what a gRPC server needs, nil for plaintext. log is told of
+// Credentials returns what a gRPC server needs: TLS, or plaintext, on connections that are
+// paced (see [Pacing]). paced counts those that wait, by the listener's name.
+func (t TLS) Credentials(listener string, paced func(listener string), log *slog.Logger) (credentials.TransportCredentials, error) {
+	cfg, err := t.Config(log)
+	if err != nil {
+		return nil, err
+	}
+	out := insecure.NewCredentials()
+	if cfg != nil {
+		out = credentials.NewTLS(cfg)
+	}
+	return (&Pacing{Listener: listener, Paced: func() { paced(listener) }, Log: log}).Over(out), nil
+}
+
+// Config returns what a TLS server of HTTP/2 needs, nil for plaintext. log is told of
 // certificates that are read anew.
 func (t TLS) Config(log *slog.Logger) (*tls.Config, error) { return t.config(log, time.Now) }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
@@ -80,19 +79,15 @@ func (x *xdsShare) listen(o XDSOptions) error {
 		}
 	}
 	x.srv = xds.New(x.s.o.Log)
-	opts := x.srv.Limits()
-	cfg, err := x.s.o.TLS.Config(x.s.o.Log)
+	creds, err := x.s.o.TLS.Credentials("xds", x.s.listeners.Paced, x.s.o.Log)
 	if err != nil {
 		return err
-	}
-	if cfg != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg)))
 	}
 	lis, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("server: xds: %w", err)
 	}
-	x.grpc, x.addr = grpc.NewServer(opts...), lis.Addr()
+	x.grpc, x.addr = grpc.NewServer(append(x.srv.Limits(), grpc.Creds(creds))...), lis.Addr()
 	lis = x.s.listeners.Limit("xds", 8, lis)
 	x.srv.Register(x.grpc)
 	x.wg.Go(func() {
@@ -100,7 +95,7 @@ func (x *xdsShare) listen(o XDSOptions) error {
 			x.s.o.Log.Error("xds listener ended", "error", err)
 		}
 	})
-	x.s.o.Log.Info("xds listening", "address", x.addr.String(), "tls", cfg != nil, "listener", o.Listener)
+	x.s.o.Log.Info("xds listening", "address", x.addr.String(), "tls", !x.s.o.TLS.Plaintext, "listener", o.Listener)
 	return nil
 }
 
