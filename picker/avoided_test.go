@@ -3,6 +3,7 @@ package picker
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,5 +128,39 @@ func TestExplainPinned(t *testing.T) {
 	e, _ := s.Records().Explain("next")
 	if e.Choice != at || len(e.Avoided) != 2 || e.Avoided[0].Why != explained.AvoidedConversation {
 		t.Errorf("chosen %s, kept by %s, avoided %+v", e.Choice, at, e.Avoided)
+	}
+}
+
+// TestLongModels: models whose names begin alike and are longer than what is kept of names are
+// told apart where one fails, and each is one model before and after its request was dropped.
+func TestLongModels(t *testing.T) {
+	for _, n := range []int{255, 256, 257, 300, 400, 512} {
+		begin := strings.Repeat("m", n-1)
+		bad, good := begin+"a", begin+"b"
+		pool := newPool(1)
+		ep := pool.Snapshot().Endpoints[0]
+		pool.SetModels(ep.ID, endpoint.ModelList{Models: []endpoint.Model{{Name: bad}, {Name: good}}}, t0)
+		s := newScheduler(t, Options{Pool: pool})
+		for i := range 8 {
+			r, status := chatRequest(fmt.Sprint(i), 10), 200
+			if r.Model = good; i%2 == 0 {
+				r.Model, status = bad, 500
+			}
+			r.Target = r.Model
+			d, err := s.Choose(context.Background(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Drop()
+			d.Observe(request.Event{Kind: request.EventHeaders, At: t0, Status: status})
+			d.Done(request.Outcome{At: t0, Status: status, Complete: true})
+		}
+		found, _ := ep.Tracker().Found(nil, t0)
+		if len(found) != 1 || found[0].Model != endpoint.ModelKey(bad) {
+			t.Errorf("%d bytes: %v fail, want one model", n, found)
+		}
+		if got := ep.Shunned(nil, t0); len(got) != 1 || got[0] != bad {
+			t.Errorf("%d bytes: %d names are shunned", n, len(got))
+		}
 	}
 }
