@@ -41,6 +41,7 @@ type harnessOptions struct {
 	Engines int    `json:"engines"`
 	Blocks  int    `json:"blocks"`
 	Ring    int    `json:"ring"`
+	Block   int    `json:"block"` // tokens; 0: truthBlock
 }
 
 func startHarness(t *testing.T, o harnessOptions) *harness {
@@ -221,10 +222,11 @@ func (f *follower) chats(n int, rng *rand.Rand, s *score) (last answered) {
 			if f.lax {
 				break
 			}
-			if d := min(predicted[i], (a.Prompt-1)/truthBlock*truthBlock) - a.Truth[i]; d != 0 {
-				f.t.Logf("request %d engine %d: predicted %d truth %d prompt %d", s.requests/8, i, predicted[i], a.Truth[i], a.Prompt)
+			truth := a.Truth[i] / truthBlock * truthBlock
+			if d := min(predicted[i], (a.Prompt-1)/truthBlock*truthBlock) - truth; d != 0 {
+				f.t.Logf("request %d engine %d: predicted %d truth %d prompt %d", s.requests/len(predicted), i, predicted[i], truth, a.Prompt)
 			}
-			s.compare(predicted[i], a.Truth[i], a.Prompt)
+			s.compare(predicted[i], truth, a.Prompt)
 		}
 		if !f.lax && !f.settled(a.Seq, patience) {
 			f.t.Fatalf("events did not arrive: published %v", a.Seq)
@@ -260,6 +262,24 @@ func TestTruth(t *testing.T) {
 			t.Log(s)
 			if float64(s.exact) < .99*float64(s.requests) || s.far > 0 {
 				t.Errorf("not exact enough: %v", s)
+			}
+		})
+	}
+}
+
+// Blocks of fewer tokens are followed sixteen tokens at a time, and judged so by the
+// tokenizer: what is predicted is what the fleet holds, in whole units of these.
+func TestTruthOfSmallBlocks(t *testing.T) {
+	for _, size := range []int{8, 1} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			h := startHarness(t, harnessOptions{Seed: 5, Model: parts.Model(t, "qwen3"), Engines: 4, Blocks: 3000 * truthBlock / size, Ring: 10000, Block: size})
+			f := follow(t, h, true)
+			f.connected()
+			var s score
+			f.chats(*truthChats/2, rand.New(rand.NewPCG(5, uint64(size))), &s)
+			t.Log(s)
+			if s.exact < s.requests {
+				t.Errorf("not exact: %v", s)
 			}
 		})
 	}

@@ -187,25 +187,27 @@ class Engine:
 
     def run(self, prompt, answer, t):
         """Prefill in one step, then the answer; blocks are named when full."""
-        pool, hashes = self.pool, self.hashes(prompt)
+        pool, hashes = self.pool, self.hashes(prompt + answer)
         held = pool.lookup(hashes[: (len(prompt) - 1) // BLOCK])
         pool.touch(held)
         hit = len(held)
         ids = prompt + answer
         need = -(-len(ids) // BLOCK) - hit
         fresh = [pool.take() for _ in range(need)]
-        self.announce(ids, hashes[hit:], held + fresh, hit)
+        whole = len(prompt) // BLOCK
+        self.announce(ids, hashes[:whole], held + fresh, hit)
         self.publish(t)
-        for n in range(len(hashes), len(ids) // BLOCK):  # decode: one block at a time
-            self.announce(ids, [self.hashes(ids[: (n + 1) * BLOCK])[n]], held + fresh, n)
+        for n in range(whole, len(hashes)):  # decode: one block at a time
+            self.announce(ids, hashes[: n + 1], held + fresh, n)
             self.publish(t)
         pool.release(held + fresh)
 
-    def announce(self, ids, new, blocks, first):
+    def announce(self, ids, hashes, blocks, first):
+        """Names the blocks from first on, as far as there are hashes."""
+        new = hashes[first:]
         if not new:
             return
-        all_hashes = self.hashes(ids[: first * BLOCK])
-        parent = all_hashes[-1] if all_hashes else None
+        parent = hashes[first - 1] if first else None
         for n, h in enumerate(new):
             self.pool.name(blocks[first + n], h)
         tokens = ids[first * BLOCK : (first + len(new)) * BLOCK]
@@ -292,6 +294,8 @@ class Chats:
 
 class Harness:
     def __init__(self, o):
+        global BLOCK
+        BLOCK = o["block"] or BLOCK
         self.rng = random.Random(o["seed"])
         self.tok = Tokenizer.from_file(os.path.join(o["model"], "tokenizer.json"))
         with open(os.path.join(o["model"], "tokenizer_config.json"), encoding="utf-8") as f:
