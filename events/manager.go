@@ -260,16 +260,18 @@ func (m *Manager) Renew(src block.Source) {
 	}
 }
 
-// Sparse reports whether the events of an endpoint tell of cache groups without full
-// attention (windows, states), which the index does not hold: prompts may find less
-// there than it says. It takes no lock.
+// Narrow reports whether the events of an endpoint tell of cache groups, and of none with
+// full attention: the index holds them as if all blocks from the start of a prompt on were
+// needed, and prompts may find more there than it says. It takes no lock.
+func (m *Manager) Narrow(id block.EndpointID) bool {
+	return slices.ContainsFunc(m.of(id), func(s *subscriber) bool { return s.view.narrow.Load() })
+}
+
+// Sparse reports whether the events of an endpoint tell of cache groups of a kind or block
+// size that the index does not hold: prompts may find less there than it says. It takes no
+// lock.
 func (m *Manager) Sparse(id block.EndpointID) bool {
-	for _, s := range m.of(id) {
-		if s.view.sparse.Load() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.of(id), func(s *subscriber) bool { return s.view.sparse.Load() })
 }
 
 // Expect tells that a request was sent to an endpoint whose engine will announce the

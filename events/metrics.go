@@ -135,6 +135,7 @@ func (s *subscriber) countRare(now *translate.Stats) {
 		}
 	}
 	s.view.answered.Store(now.Answered)
+	s.view.narrow.Store(now.Narrow)
 	if now.Skipped[translate.SkipGroup] > 0 {
 		s.view.sparse.Store(true)
 	}

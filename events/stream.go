@@ -66,7 +66,8 @@ type view struct {
 	behind   atomic.Uint64
 	complete atomic.Bool
 	up       atomic.Bool
-	sparse   atomic.Bool   // some cache group has no full attention
+	sparse   atomic.Bool   // some cache group is not followed
+	narrow   atomic.Bool   // no cache group has full attention
 	answered atomic.Uint64 // requests for a full report whose report has come
 }
 

@@ -98,6 +98,7 @@ type Stats struct {
 	Reports                uint64           // stores that were asked for
 	Answered               uint64           // requests for a report that were answered
 	Unrendered             uint64           // blocks with token ids that the vocabulary does not have
+	Narrow                 bool             // no cache group has full attention
 }
 
 // Translator turns the events of one source into index deltas: engine hashes
@@ -174,6 +175,7 @@ func (t *Translator) Translate(b *decode.Batch, d *block.Delta) {
 	t.fresh.reset(t.cleared)
 	if t.groups.base < 0 || t.groups.sparse {
 		t.groups.choose(b.Events)
+		t.stats.Narrow = t.groups.sparse
 	}
 	from, ruled := 0, false // events since the last clear, and whether any are of groups with rules
 	for i := range b.Events {

@@ -40,19 +40,34 @@ const (
 	usesSent   = "sent" // what was sent there
 )
 
-// notFollowed is said of an endpoint from the first such event on.
-const notFollowed = "some cache groups of its model are of a kind or block size that is not followed"
+// What is said of an endpoint from the first such event on.
+const (
+	notFollowed = "some cache groups of its model are of a kind or block size that is not followed"
+	narrow      = "its model has windows or states alone: it reuses prompts whose beginning is evicted, and these are not predicted"
+)
 
 // Seen is what is known of an endpoint's stream besides its state.
 type Seen struct {
 	Blocks int  // of its cache
 	Heard  bool // some message has come
 	Sparse bool // some cache groups are of kinds that are not followed
+	Narrow bool // none has full attention
 	// Astray says that its publisher sends under another topic alone than the one that is
 	// read; nil: it was not seen to.
 	Astray *events.Astray
 	// Reports is how many full reports have come that were asked for.
 	Reports uint64
+}
+
+// lacking says what is not certain of the endpoint by its events, "" if all is.
+func (s *Seen) lacking() string {
+	switch {
+	case s.Sparse:
+		return notFollowed
+	case s.Narrow:
+		return narrow
+	}
+	return ""
 }
 
 // audits keep the records of one model.
@@ -187,7 +202,8 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 // the stream's state stands.
 func (m *Matcher) Standing(ep *endpoint.Endpoint, read knowledge.State) (state knowledge.State, reason string) {
 	state = read
-	if a := m.o.Seen(ep).Astray; a != nil {
+	seen := m.o.Seen(ep)
+	if a := seen.Astray; a != nil {
 		if read >= knowledge.CatchingUp {
 			state = knowledge.Mismatched
 		}
@@ -208,8 +224,8 @@ func (m *Matcher) Standing(ep *endpoint.Endpoint, read knowledge.State) (state k
 			state, reason = v.state, joined(v.Reason, v.Do)
 		}
 	}
-	if reason == "" && m.o.Seen(ep).Sparse {
-		return knowledge.Approximate, notFollowed
+	if lacking := seen.lacking(); reason == "" && lacking != "" {
+		return knowledge.Approximate, lacking
 	}
 	return state, reason
 }
@@ -231,9 +247,10 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 	if r.guessing() || !m.Believed(ep.ID) {
 		v.Uses = usesSent
 	}
-	sparse := m.o.Seen(ep).Sparse
-	if sparse {
-		v.Note = notFollowed + ": little is certain of it by its events"
+	seen := m.o.Seen(ep)
+	lacking := seen.lacking()
+	if lacking != "" {
+		v.Note = lacking + ": little is certain of it by its events"
 	}
 	switch {
 	case !v.state.Followed():
@@ -241,19 +258,19 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 		v.state, v.Uses = knowledge.Approximate, usesSent
 		v.Reason, v.Do = m.unrendered(model)
 	case v.state == knowledge.Partial:
-		v.Reason, v.Do = m.joinedLate(r, m.o.Seen(ep).Reports)
+		v.Reason, v.Do = m.joinedLate(r, seen.Reports)
 	case r.wrong == under:
 		v.state = knowledge.Mismatched
 		v.Reason, v.Do = m.missing(model, ep, r)
 	case r.wrong == over:
 		v.state = knowledge.Mismatched
 		v.Reason = "it reuses less than its events say"
-		if v.Do = "see whether another server publishes on its event port, or takes its requests"; sparse {
-			v.Do = notFollowed + ": nothing is wrong with the engine"
+		if v.Do = "see whether another server publishes on its event port, or takes its requests"; lacking != "" {
+			v.Do = lacking + ": nothing is wrong with the engine"
 		}
-	case sparse:
+	case lacking != "":
 		v.state = knowledge.Approximate
-		v.Reason, v.Do = notFollowed, "nothing: it is known by what was sent there where that comes nearer"
+		v.Reason, v.Do = lacking, "nothing: it is known by what was sent there where that comes nearer"
 	case r.blind == memory && r.n < enough:
 		v.Reason = "its answers do not come with a count of tokens, so that nothing shows whether its prompts match"
 		v.Do = "have clients that stream ask for it (stream_options.include_usage), and let answers be looked at (--sample-bodies, the proxy's response bodies)"
@@ -320,8 +337,8 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 		return astray(seen.Astray)
 	case seen.Blocks == 0 && !seen.Heard:
 		return "no event has come, while its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
-	case seen.Sparse:
-		return notFollowed, "nothing: it is known by what was sent there"
+	case seen.lacking() != "":
+		return seen.lacking(), "nothing: it is known by what was sent there"
 	case seen.Blocks == 0:
 		return "its events name no block that a prompt could begin with, while its answers report cached tokens",
 			"compare the topic with the engine's"

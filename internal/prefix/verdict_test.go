@@ -28,6 +28,7 @@ type fault struct {
 	silent  bool                     // no events come
 	astray  bool                     // they do under another topic
 	sparse  bool                     // events tell of groups that are not followed
+	window  int                      // blocks that the engine keeps and wants of a prompt's end; 0: all
 	plain   bool                     // prompts are not rendered here
 	less    int                      // blocks that engines leave out of what they hold
 	skips   bool                     // every other request reads no cache
@@ -79,9 +80,14 @@ func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached 
 		text = e.f.render(text)
 	}
 	e.now++
-	keys, held, hit := e.chain(text), e.held[i], 0
-	for hit < len(keys) && hit*bytesOfBlock < len(text)-4 && held[keys[hit]] > 0 {
-		hit++
+	keys, held, hit, run := e.chain(text), e.held[i], 0, 0
+	for k := 0; k < len(keys) && k*bytesOfBlock < len(text)-4 && (held[keys[k]] > 0 || e.f.window > 0); k++ {
+		if run++; held[keys[k]] == 0 {
+			run = 0
+		}
+		if run == k+1 || e.f.window > 0 && run >= e.f.window {
+			hit = k + 1
+		}
 	}
 	root := e.h.Root(block.Scope{Space: block.SpaceText, Model: "m"})
 	if e.f.model != "" {
@@ -97,7 +103,9 @@ func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached 
 			d.Ops = append(d.Ops, op)
 			d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(key), Key: key, Bytes: bytesOfBlock, Tokens: 16})
 		}
-		held[key] = e.now
+		if held[key] = e.now; e.f.window > 0 && k < len(keys)-e.f.window {
+			held[key] = 1 // it has left the window, and goes first
+		}
 	}
 	for len(held) > e.blocks {
 		oldest := block.Key(0)
@@ -168,7 +176,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		Read: func(block.EndpointID) knowledge.State { return read },
 		Seen: func(ep *endpoint.Endpoint) Seen {
 			n := e.index.Blocks(block.Source{Endpoint: ep.ID})
-			s := Seen{Blocks: n, Heard: n > 0 || f.sparse, Sparse: f.sparse}
+			s := Seen{Blocks: n, Heard: n > 0 || f.sparse, Sparse: f.sparse, Narrow: f.window > 0}
 			if f.astray && e.glanced[ep.ID] > 2 {
 				s.Astray = &events.Astray{Topic: "kv-events"}
 			}
@@ -188,6 +196,9 @@ func play(t *testing.T, f fault, n int) (out played) {
 	}
 	e.glanced = make([]int, len(eps))
 	e.told, e.pending = make([]int64, len(eps)), make([][]block.Delta, len(eps))
+	if f.window > 0 {
+		e.blocks = 300 // the beginnings of chats go
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	chats := make([]string, 12)
 	root := h.Root(block.Scope{Space: block.SpaceText, Model: "m"})
@@ -274,6 +285,7 @@ func TestVerdicts(t *testing.T) {
 		{name: "three blocks less", less: 3, state: knowledge.Mismatched, says: "less than its events"},
 		{name: "unknown groups", silent: true, sparse: true, state: knowledge.Approximate, says: "not followed"},
 		{name: "hybrid", sparse: true, less: 3, state: knowledge.Mismatched, says: "not followed"},
+		{name: "windows alone", window: 8, state: knowledge.Mismatched, says: "windows or states alone"},
 		{name: "half read no cache", skips: true, state: knowledge.Exact},
 		{name: "older engines", unsaid: true, state: knowledge.Exact},
 		{name: "another template for tools", tools: true, render: func(s string) string { return "<|tools|>" + s }, state: knowledge.Mismatched, says: "chats with tools: its prompts begin"},
@@ -288,7 +300,10 @@ func TestVerdicts(t *testing.T) {
 		{name: "nothing is reused any more", idle: true, unsaid: true, state: knowledge.Mismatched, says: "less than its events", late: 100},
 	} {
 		t.Run(f.name, func(t *testing.T) {
-			p := play(t, f, 600)
+			p, sent := play(t, f, 600), sent
+			if f.window > 0 { // other engines than those of the rest
+				sent = play(t, fault{plain: true, window: f.window}, 600)
+			}
 			t.Logf("hit ratio %.3f, by what was sent alone %.3f; named after %d requests: %v %q; %+v", ratio(p), ratio(sent), p.named, p.state, p.reason, p.verdicts)
 			if p.state != f.state || !strings.Contains(p.reason, f.says) || f.says == "" && p.reason != "" {
 				t.Errorf("%v %q, want %v with %q", p.state, p.reason, f.state, f.says)
@@ -299,7 +314,7 @@ func TestVerdicts(t *testing.T) {
 			if f.less == 0 && !f.skips && !f.idle && ratio(p) < ratio(sent)-.03 {
 				t.Errorf("hit ratio %.3f, by what was sent alone %.3f", ratio(p), ratio(sent))
 			}
-			if f.sparse && p.named != 1 {
+			if (f.sparse || f.window > 0) && p.named != 1 {
 				t.Errorf("what is not followed is named after %d requests", p.named)
 			}
 			if (p.doubts > 0) != (p.state == knowledge.Mismatched) && !f.images && !f.sparse {

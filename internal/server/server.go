@@ -230,7 +230,8 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 		Read: s.share.State, Streams: s.finder.Streams,
 		Seen: func(ep *endpoint.Endpoint) prefix.Seen {
 			return prefix.Seen{
-				Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0, Sparse: s.share.Sparse(ep.ID), Reports: s.share.Answered(ep.ID),
+				Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0, Reports: s.share.Answered(ep.ID),
+				Sparse: s.share.Sparse(ep.ID), Narrow: s.share.Narrow(ep.ID),
 				Astray: s.share.Astray(ep.ID, s.finder.Streams(ep)),
 			}
 		},

@@ -186,6 +186,9 @@ func SourceName(address string, rank uint16) string { return fmt.Sprintf("%s/%d"
 // groups that the index does not hold.
 func (x *Index) Sparse(id block.EndpointID) bool { return x.events.Sparse(id) }
 
+// Narrow reports whether they tell of no cache group with full attention.
+func (x *Index) Narrow(id block.EndpointID) bool { return x.events.Narrow(id) }
+
 // Expect tells the reader of an endpoint's streams that an engine will announce what it
 // reuses of a prompt, and reports whether that is this replica.
 func (x *Index) Expect(id block.EndpointID, q block.Query) bool { return x.events.Expect(id, q) }
