@@ -22,7 +22,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// lettersModel has a token for each letter, and for "ab" and "cd".
+// lettersModel has a token for each letter, and for "ab" and "cd". Another model, n, has
+// the same.
 func lettersModel(t *testing.T, h block.Hasher, guess *approx.Index) (*Models, *prompt.Model) {
 	t.Helper()
 	ids := map[string]int{"ab": 26, "cd": 27, "Ġ": 28}
@@ -41,7 +42,7 @@ func lettersModel(t *testing.T, h block.Hasher, guess *approx.Index) (*Models, *
 	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	models, err := OpenModels([]ModelOptions{{Name: "m", Path: dir}}, ModelsOptions{Hasher: h, Approx: guess})
+	models, err := OpenModels([]ModelOptions{{Name: "m", Path: dir}, {Name: "n", Path: dir}}, ModelsOptions{Hasher: h, Approx: guess})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,13 @@ func (c *cutRig) read(events ...decode.Event) {
 // predicts is what the replica says of a prompt: of token ids, or a text.
 func (c *cutRig) predicts(prompt any) (*request.Request, cycle.Held) {
 	c.t.Helper()
-	body, err := json.Marshal(map[string]any{"model": "m", "prompt": prompt})
+	return c.predictsOf("m", prompt)
+}
+
+// predictsOf is predicts for a request that asks for a model.
+func (c *cutRig) predictsOf(model string, prompt any) (*request.Request, cycle.Held) {
+	c.t.Helper()
+	body, err := json.Marshal(map[string]any{"model": model, "prompt": prompt})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -95,7 +102,7 @@ func (c *cutRig) predicts(prompt any) (*request.Request, cycle.Held) {
 	if err := request.Parse(r); err != nil {
 		c.t.Fatal(err)
 	}
-	r.Target = "m"
+	r.Target = model
 	c.models.Fill(c.t.Context(), r)
 	held := make([]cycle.Held, 1)
 	c.m.Match(c.t.Context(), r, c.eps, held)
@@ -210,6 +217,33 @@ func TestCutsAreNamed(t *testing.T) {
 		if fmt.Sprint(state) != "exact" || !strings.HasPrefix(reason, "completions of token ids: what follows tokens that are not the usual ones") {
 			t.Errorf("beside texts: %v: %v %q", beside, state, reason)
 		}
+	}
+}
+
+// TestOtherModelIsNamed: an endpoint whose events are read as one model's, while requests
+// ask for another one, is told nothing of by its events; both models are named.
+func TestOtherModelIsNamed(t *testing.T) {
+	c, engine := newCutRig(t), pool.New(3000)
+	text := strings.Repeat("abcdx qab cdxq ", 40)
+	ids := c.cutAt(text, len(text))
+	engine.Run(ids, false, false)
+	c.read(engine.Take()...)
+	if _, held := c.predicts(text); held.Precise == 0 {
+		t.Fatal("nothing is known of the model whose events are read")
+	}
+	for n := range 50 {
+		r, held := c.predictsOf("n", text)
+		if held.Precise > 0 {
+			t.Fatalf("%d tokens of another model's prompt", held.Precise)
+		}
+		c.m.o.Now = func() time.Time { return time.Unix(1_800_000_000+int64(n), 0) }
+		c.m.Finished(r, c.eps[0], held, request.Outcome{Status: 200, Complete: true, Usage: request.Usage{
+			Seen: true, CachedSeen: true, PromptTokens: len(ids), CachedTokens: engine.Hit(ids) * pool.Block,
+		}})
+	}
+	state, reason := c.m.Standing(c.eps[0], c.m.o.Read(0))
+	if fmt.Sprint(state) != "mismatched" || !strings.HasPrefix(reason, `its events are read as those of model "m", and requests ask for "n": set the endpoint's model`) {
+		t.Errorf("%v %q", state, reason)
 	}
 }
 

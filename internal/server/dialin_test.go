@@ -16,19 +16,35 @@ import (
 )
 
 // TestEnginesThatDialIn: what an engine stores that connects to the replica is found at
-// that engine, whatever was missed before it was heard.
+// that engine, whatever was missed before it was heard: where flags and the endpoints file
+// say that engines dial in, and where the configuration alone does.
 func TestEnginesThatDialIn(t *testing.T) {
-	fleet, o := options(t, fleet.Options{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
-	list := filepath.Join(t.TempDir(), "endpoints.yaml")
-	changeEvents(t, o.Endpoints, list, func(e map[string]any) {
-		events := e["events"].(map[string]any)
-		delete(events, "port")
-		events["dialsIn"] = true
+	t.Run("flags", func(t *testing.T) {
+		dialledIn(t, func(o *Options, at string, endpoint map[string]any) {
+			events := endpoint["events"].(map[string]any)
+			delete(events, "port")
+			events["dialsIn"] = true
+			o.EventsListen = []string{at}
+		})
 	})
-	o.Endpoints, o.EventsListen = list, []string{"tcp://" + parts.FreeAddress(t)}
+	t.Run("configuration", func(t *testing.T) {
+		dialledIn(t, func(o *Options, at string, endpoint map[string]any) {
+			delete(endpoint, "events")
+			o.Config = filepath.Join(t.TempDir(), "epp.yaml")
+			write(t, o.Config, fileHead+"plugins:\n- {type: precise-prefix-cache-producer, parameters: {kvEventsConfig: {zmqEndpoint: '"+at+"'}}}\n")
+		})
+	})
+}
+
+// dialledIn has two engines dial in to a replica that set makes listen.
+func dialledIn(t *testing.T, set func(o *Options, at string, endpoint map[string]any)) {
+	fleet, o := options(t, fleet.Options{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	list, at := filepath.Join(t.TempDir(), "endpoints.yaml"), "tcp://"+parts.FreeAddress(t)
+	changeEvents(t, o.Endpoints, list, func(e map[string]any) { set(&o, at, e) })
+	o.Endpoints = list
 	s := open(t, o)
 	for _, e := range fleet.Engines() {
-		dialIn(t, e, o.EventsListen[0])
+		dialIn(t, e, at)
 	}
 
 	prompt := strings.Repeat(" a prompt of some length", 40)
