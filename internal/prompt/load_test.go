@@ -87,8 +87,31 @@ func TestEngineOnlyByArchitecture(t *testing.T) {
 	if n := m.notes; len(n) == 0 || !strings.Contains(n[len(n)-1], "KimiK3") {
 		t.Errorf("notes %q", n)
 	}
+	for _, kind := range []string{"gpt_oss", "deepseek_v32", "deepseek_v4", "deepseek_v41", "kimi_k3", "inkling"} {
+		if m := smallModel(t, map[string]string{"config.json": `{"model_type":"` + kind + `"}`}, Options{}); !m.EngineOnly() {
+			t.Errorf("%s is rendered here", kind)
+		}
+	}
 	if m := smallModel(t, map[string]string{"config.json": `{"architectures":["LlamaForCausalLM"]}`, "chat_template.jinja": "x"}, Options{}); m.EngineOnly() {
 		t.Error("a model of another architecture")
+	}
+}
+
+// Chats of Mistral's own repositories are rendered here by the template and by engines in
+// code: the notes say so.
+func TestTekkenIsNoted(t *testing.T) {
+	for _, c := range []struct {
+		files map[string]string
+		noted bool
+	}{
+		{map[string]string{"chat_template.jinja": "x", "tekken.json": "{}"}, true},
+		{map[string]string{"chat_template.jinja": "x"}, false},
+		{map[string]string{"tekken.json": "{}"}, false}, // no template: that is noted
+	} {
+		m := smallModel(t, c.files, Options{})
+		if noted := strings.Contains(strings.Join(m.Notes(), "\n"), "mistral_common"); noted != c.noted {
+			t.Errorf("%v: notes %q", c.files, m.Notes())
+		}
 	}
 }
 
@@ -99,11 +122,31 @@ func TestDummyPrefix(t *testing.T) {
 		"normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"\u2581"},{"type":"Replace","pattern":{"String":" "},"content":"\u2581"}]},
 		"added_tokens":[{"id":0,"content":"<s>","special":true}],
 		"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}},{"Sequence":{"id":"A"}}],"special_tokens":{"<s>":{"ids":[0]}}}}`
-	m := smallModel(t, map[string]string{"tokenizer.json": vocab, "chat_template.jinja": "<s>{% for m in messages %}[{{ m.content }}]{% endfor %}"}, Options{})
+	const template = "<s>{% for m in messages %}[{{ m.content }}]{% endfor %}"
+	m := smallModel(t, map[string]string{"tokenizer.json": vocab, "chat_template.jinja": template}, Options{})
 	checkRenderings(t, m, KindCompletions, []rendering{
 		{name: "text", body: `{"prompt":"a a"}`, want: "<s> a a"},
 		{name: "ids", body: `{"prompt":[0,3,3,4,5]}`, want: "<s> a aé", tokens: 5},
 		{name: "several", body: `{"prompt":["a"," a"]}`, want: "<s> a<s>  a", ends: []int{5, 11}},
 	})
 	checkRenderings(t, m, KindChat, []rendering{{name: "chat", body: `{"messages":[{"role":"user","content":"a"}]}`, want: "<s> [a]"}})
+	// Llama's class puts the space itself, and not as the file says.
+	for _, c := range []struct{ conf, model, chat, text, spaced string }{
+		{`{"tokenizer_class":"LlamaTokenizer","legacy":false}`, `{"model_type":"llama"}`, "<s>[a]", " a<s>[", " a"},
+		{`{"tokenizer_class":"LlamaTokenizerFast"}`, `{"model_type":"llama"}`, "<s>[a]", " a<s>[", " a"},
+		{`{"tokenizer_class":"LlamaTokenizer","legacy":true}`, `{"model_type":"llama"}`, "<s> [a]", " a<s> [", " a"},
+		{`{"tokenizer_class":"LlamaTokenizer","add_prefix_space":false}`, `{"model_type":"llama"}`, "<s>[a]", "a<s>[", " a"},
+		{`{"tokenizer_class":"LlamaTokenizer","legacy":false}`, `{"model_type":"mistral"}`, "<s> [a]", " a<s> [", "  a"},
+		{`{"tokenizer_class":"PreTrainedTokenizerFast"}`, `{"model_type":"llama"}`, "<s> [a]", " a<s> [", "  a"},
+	} {
+		m := smallModel(t, map[string]string{"tokenizer.json": vocab, "chat_template.jinja": template, "tokenizer_config.json": c.conf, "config.json": c.model}, Options{})
+		checkRenderings(t, m, KindChat, []rendering{{name: c.conf, body: `{"messages":[{"role":"user","content":"a"}]}`, want: c.chat}})
+		checkRenderings(t, m, KindCompletions, []rendering{
+			{name: c.conf, body: `{"prompt":"a<s>[","add_special_tokens":false}`, want: c.text},
+			{name: c.conf, body: `{"prompt":" a","add_special_tokens":false}`, want: c.spaced},
+		})
+		if noted := strings.Contains(strings.Join(m.Notes(), "\n"), "transformers 5"); noted != (c.chat == "<s>[a]" || strings.Contains(c.conf, "legacy\":true")) {
+			t.Errorf("%s: notes %q", c.conf, m.Notes())
+		}
+	}
 }

@@ -65,7 +65,7 @@ func Load(dir string, o Options) (*Model, error) {
 	if m.opts.Now == nil {
 		m.opts.Now = time.Now
 	}
-	if m.vocab, err = vocab.Load(o.Vocabulary, vocab.Options{Added: conf.Added, Pattern: o.Pattern}); err != nil {
+	if m.vocab, err = vocab.Load(o.Vocabulary, vocab.Options{Added: conf.Added, Pattern: o.Pattern, Prefix: conf.Prefix}); err != nil {
 		return nil, err
 	}
 	m.notes = append(m.notes, m.vocab.Notes()...)

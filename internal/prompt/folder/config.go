@@ -41,6 +41,9 @@ type Config struct {
 	Class     string
 	AddBOS    *bool
 	ModelType string
+	// Prefix is a vocab.Options.Prefix: where the tokenizer's class puts a space, "" if that
+	// is left to the vocabulary.
+	Prefix string
 
 	Architectures []string
 	// Pads are the tokens that stand for an image, a video or an audio before engines
@@ -77,6 +80,9 @@ func Read(dir string) (*Config, error) {
 		return nil, err
 	}
 	c.ModelType = model.Text("model_type")
+	if c.ModelType != "llama" { // engines read the file of others as it is
+		c.Prefix = ""
+	}
 	if model != nil {
 		list, _ := model.Get("architectures")
 		for _, v := range list.Items() {
@@ -116,12 +122,29 @@ func (c *Config) parse(data []byte) error {
 		b := v.IsTrue()
 		c.AddBOS = &b
 	}
+	c.Prefix = prefixOf(c.Class, conf)
 	c.specialTokens(conf)
 	if v, ok := conf.Get("additional_special_tokens"); ok && len(v.Items()) > 0 {
 		c.Special = append(c.Special, jinja.Var{Name: "additional_special_tokens", Value: v})
 	}
 	c.addedTokens(conf)
 	return c.templateValue(conf)
+}
+
+// prefixOf is where a tokenizer of a class puts a space. From transformers 5 on Llama's
+// classes take tokens and merges alone out of tokenizer.json.
+func prefixOf(class string, conf *value.Dict) string {
+	class = strings.TrimSuffix(class, "Fast")
+	if class != "LlamaTokenizer" && class != "CodeLlamaTokenizer" {
+		return ""
+	}
+	if v, ok := conf.Get("add_prefix_space"); ok && v.Kind() != value.KindNone && !v.IsTrue() {
+		return "never"
+	}
+	if v, _ := conf.Get("legacy"); v.Kind() == value.KindBool && v.IsTrue() && class == "LlamaTokenizer" {
+		return "always"
+	}
+	return "first"
 }
 
 // specialTokens takes the special tokens that are not known yet.

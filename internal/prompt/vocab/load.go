@@ -18,6 +18,10 @@ type Options struct {
 	// Pattern names the split pattern of files that carry none (tiktoken):
 	// gpt2, cl100k, o200k, qwen2 or tekken. Empty leaves Encode unavailable.
 	Pattern string
+	// Prefix is where the tokenizer's class puts a space, whatever a SentencePiece file
+	// itself says: first (before a text), always (after each added token too) or never.
+	// Empty: as the file says.
+	Prefix string
 }
 
 // File names that Load knows.

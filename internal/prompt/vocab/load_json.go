@@ -26,7 +26,7 @@ func ParseJSON(data []byte, o Options) (*Vocab, error) {
 	if l.model, l.large, err = parseAround(parts["model"], "vocab", "merges"); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	l.pipeline(root)
+	l.pipeline(root, o.Prefix)
 	if err := l.vocab(); err != nil {
 		return nil, err
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
 )
 
-// pipeline reads normalizer, pre_tokenizer and decoder.
-func (l *jsonLoader) pipeline(root *fastjson.Value) {
+// pipeline reads normalizer, pre_tokenizer and decoder. A prefix that is not empty stands
+// for the first two of a SentencePiece file.
+func (l *jsonLoader) pipeline(root *fastjson.Value, prefix string) {
 	pre, dec := field(root, "pre_tokenizer"), field(root, "decoder")
 	switch {
 	case hasType(pre, "ByteLevel", 0) || hasType(dec, "ByteLevel", 0):
@@ -20,7 +21,18 @@ func (l *jsonLoader) pipeline(root *fastjson.Value) {
 	}
 	l.normalizer(field(root, "normalizer"), 0)
 	l.preTokenizer(pre, 0)
+	if prefix == "" || l.v.mode != ModeSPM {
+		return
+	}
+	rule := prefixRules[prefix]
+	if len(l.v.norm.steps) > 0 || l.v.norm.prefix != rule || l.split != nil {
+		l.note("a space is put before texts as its tokenizer class does (transformers 5: %s), not as the file says, which engines with transformers 4 follow", prefix)
+	}
+	l.v.norm, l.split, l.splitUnknown = normalizer{prefix: rule, spm: true}, nil, false
 }
+
+// prefixRules are those of Metaspace by the names of its prepend_scheme.
+var prefixRules = map[string]prefixRule{"first": prefixFirst, "always": prefixAlways, "never": prefixNever}
 
 // maxNesting bounds how deep sequences of pipeline parts may nest.
 const maxNesting = 4
@@ -103,17 +115,11 @@ func (l *jsonLoader) preTokenizer(v *fastjson.Value, depth int) {
 			l.setSplit(split.Find(split.GPT2))
 		}
 	case "Metaspace":
-		switch str(v, "prepend_scheme") {
-		case "first":
-			l.v.norm.prefix = prefixFirst
-		case "never":
-		case "always":
-			l.v.norm.prefix = prefixAlways
-		default:
-			if f := field(v, "add_prefix_space"); f == nil || f.Type() == fastjson.TypeTrue {
-				l.v.norm.prefix = prefixAlways
-			}
+		rule, named := prefixRules[str(v, "prepend_scheme")]
+		if f := field(v, "add_prefix_space"); !named && (f == nil || f.Type() == fastjson.TypeTrue) {
+			rule = prefixAlways
 		}
+		l.v.norm.prefix = rule
 		if f := field(v, "split"); f == nil || f.Type() == fastjson.TypeTrue {
 			l.setSplit(split.EachSpace())
 		}
