@@ -105,7 +105,8 @@ func TestTekkenIsNoted(t *testing.T) {
 		noted bool
 	}{
 		{map[string]string{"chat_template.jinja": "x", "tekken.json": "{}"}, true},
-		{map[string]string{"chat_template.jinja": "x"}, false},
+		{map[string]string{"chat_template.jinja": "x", "tokenizer.model.v3": ""}, true},
+		{map[string]string{"chat_template.jinja": "x", "tokenizer.model": ""}, false},
 		{map[string]string{"tekken.json": "{}"}, false}, // no template: that is noted
 	} {
 		m := smallModel(t, c.files, Options{})

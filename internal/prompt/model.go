@@ -3,8 +3,8 @@ package prompt
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -36,8 +36,8 @@ type Model struct {
 	habits  func() habits
 }
 
-// fileTekken is the vocabulary file of Mistral's own repositories.
-const fileTekken = "tekken.json"
+// mistralFiles are vocabularies of Mistral's own repositories.
+var mistralFiles = [...]string{"tekken.json", "tokenizer.model.v*"}
 
 // engineOnlyTypes are model types, and architectures of models, whose prompts engines
 // build in code.
@@ -83,8 +83,11 @@ func Load(dir string, o Options) (*Model, error) {
 			break
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, fileTekken)); err == nil && conf.Templates[folder.TemplateDefault] != "" {
-		m.notes = append(m.notes, "vLLM renders chats of folders with "+fileTekken+" by mistral_common, not by their template: some may differ")
+	for _, pattern := range mistralFiles {
+		if found, _ := fs.Glob(os.DirFS(dir), pattern); len(found) > 0 && conf.Templates[folder.TemplateDefault] != "" {
+			m.notes = append(m.notes, "vLLM renders chats of Mistral's own repositories, with "+found[0]+", by mistral_common, not by their template: some may differ")
+			break
+		}
 	}
 	m.surround(conf)
 	m.findPads(conf)
