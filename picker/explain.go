@@ -198,6 +198,9 @@ func (row *recordRow) explain() explained.Candidate {
 	if v.Sampled {
 		c.Load.GaugeAge, c.Load.EngineWaiting = millis(v.Age.Seconds()), v.Waiting
 		c.Load.EngineRunning, c.Load.KVUse = v.Running, v.KVUse
+		if v.Ranks > 1 {
+			c.Load.Ranks = v.Ranks
+		}
 	}
 	for tier, n := range row.run.Tokens {
 		if n > 0 {

@@ -358,7 +358,7 @@ func TestExplain(t *testing.T) {
 	list := specs(4)
 	list[3].Labels = map[string]string{endpoint.LabelRole: "prefill"}
 	pool.Set(list)
-	pool.Snapshot().Endpoints[0].SetGauges(endpoint.Gauges{At: t0.Add(-time.Second), Waiting: 2, Running: 3, KVUse: .5})
+	pool.Snapshot().Endpoints[0].SetGauges(endpoint.Gauges{At: t0.Add(-time.Second), Ranks: 4, Waiting: 2, Running: 3, KVUse: .5})
 	s := newScheduler(t, Options{Pool: pool, Matcher: m})
 	d, err := s.Choose(context.Background(), chatRequest("r1", 1000))
 	if err != nil {
@@ -374,10 +374,10 @@ func TestExplain(t *testing.T) {
 		e.Choice, e.RunnerUp, fmt.Sprint(e.Margin), fmt.Sprint(e.Candidates[1].Matched["gpu"], e.Candidates[1].Blocks),
 		e.Profiles[0].Rows[3].Dropped, fmt.Sprint(e.Profiles[0].Rows[2].Scores), fmt.Sprint(e.Profiles[0].Rows[2].Total),
 		fmt.Sprint(e.Candidates[0].Load.EngineWaiting, e.Candidates[0].Load.GaugeAge), fmt.Sprint(e.Outcome.TTFT, e.Outcome.Took),
-		fmt.Sprint(e.Candidates[1].Load.GaugeAge),
+		fmt.Sprint(e.Candidates[1].Load.GaugeAge), fmt.Sprint(e.Candidates[0].Load.Ranks, e.Candidates[1].Load.Ranks),
 	}
 	want := []string{
-		"10.0.0.1:8000", "10.0.0.2:8000", "480", "960 60", "decode", "[{new -520 1} {requests 0 1000}]", "-520", "2 1000", "50 1000", "-1",
+		"10.0.0.1:8000", "10.0.0.2:8000", "480", "960 60", "decode", "[{new -520 1} {requests 0 1000}]", "-520", "2 1000", "50 1000", "-1", "4 0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

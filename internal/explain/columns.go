@@ -13,6 +13,7 @@ func candidateColumns(e *Decision) []column {
 	held, blocks := column{head: "HELD TOKENS", left: true}, column{head: "BLOCKS"}
 	requests, waiting, prefill, tokens, rate := column{head: "IN FLIGHT"}, column{head: "WAITING"}, column{head: "PREFILL TOKENS"}, column{head: "TOKENS"}, column{head: "PER SECOND"}
 	queue, running, use, age := column{head: "ENGINE QUEUE"}, column{head: "RUNS"}, column{head: "KV USE"}, column{head: "GAUGE AGE"}
+	ranks, several := column{head: "RANKS"}, false
 	for i := range e.Candidates {
 		c := &e.Candidates[i]
 		endpoint.add("%s", c.Endpoint)
@@ -26,6 +27,8 @@ func candidateColumns(e *Decision) []column {
 		prefill.add("%d", l.PrefillTokens)
 		tokens.add("%d", l.Tokens)
 		rate.add("%.2f", l.Rate)
+		ranks.add("%d", max(l.Ranks, 1))
+		several = several || l.Ranks > 1
 		if l.GaugeAge < 0 {
 			queue.add("-")
 			running.add("-")
@@ -41,6 +44,9 @@ func candidateColumns(e *Decision) []column {
 	columns := []column{endpoint, name}
 	if len(e.Knowledge) > 0 {
 		columns = append(columns, known)
+	}
+	if several {
+		columns = append(columns, ranks)
 	}
 	return append(columns, held, blocks, requests, waiting, prefill, tokens, rate, queue, running, use, age)
 }

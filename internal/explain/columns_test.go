@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/picker/explained"
@@ -17,4 +18,16 @@ func TestHeldText(t *testing.T) {
 	f("gpu 1024", 1024, map[string]int{"gpu": 1024})
 	f("gpu 1024, cpu 512 = 1434", 1433.6, map[string]int{"cpu": 512, "gpu": 1024})
 	f("disk 100 = 0", 0, map[string]int{"disk": 100})
+}
+
+// TestRanksColumn: how many ranks an engine has is shown where one has several.
+func TestRanksColumn(t *testing.T) {
+	for ranks, want := range map[int]bool{0: false, 4: true} {
+		e := &Decision{}
+		e.Candidates = []explained.Candidate{{Load: explained.Load{Ranks: ranks}}, {}}
+		got := slices.ContainsFunc(candidateColumns(e), func(c column) bool { return c.head == "RANKS" })
+		if got != want {
+			t.Errorf("%d ranks: a column %v", ranks, got)
+		}
+	}
 }

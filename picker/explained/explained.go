@@ -87,6 +87,7 @@ type Load struct {
 	EngineWaiting int     `json:"engine_waiting"`
 	EngineRunning int     `json:"engine_running"`
 	KVUse         float64 `json:"kv_use"`
+	Ranks         int     `json:"ranks,omitempty"` // that all this is of together, where the engine has several: the price is that of one
 }
 
 // Profile is what one profile made of the candidates.
