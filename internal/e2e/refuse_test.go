@@ -37,7 +37,15 @@ func TestRefusals(t *testing.T) {
 			r.answers(fine, "", 200, "")
 			r.answers(fine, r.fleet.Engines()[2].Addr(), 200, "")
 			r.answers(fine[:len(fine)-1], "", 400, "rejected-bad-request")
-			r.answers(`{"prompt":"whose?"}`, "", 400, "rejected-bad-request")
+			r.answers(`{"prompt":"of the only model"}`, "", 200, "")
+			resp, err := r.client.HTTP.Get(r.client.URL + "/flush_cache")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusForbidden {
+				t.Errorf("a call that controls an engine: status %d", resp.StatusCode)
+			}
 			r.answers(long, "", 413, "rejected-too-large")
 			r.answers(fine, "127.0.0.1:1", 503, "rejected-no-endpoints")
 			r.answers(fine, "", 200, "")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 )
 
 // Role is the set of phases that an endpoint serves.
@@ -156,7 +157,7 @@ type label struct{ name, value string }
 // counters are what changes about an endpoint while it lives.
 type counters struct {
 	gauges gaugeCell
-	slots  slotsCell
+	slots  fit.Slots
 	cost   costCell
 	places atomic.Int64 // requests that it may have at once; 0: nobody says
 	models modelCell
@@ -204,7 +205,7 @@ func (e *Endpoint) BlockSize() int { return e.gauges.blockSize() }
 
 // SetGauges stores a sample.
 func (e *Endpoint) SetGauges(g Gauges) {
-	e.slots.observe(&g, e.book.local.prefill.Load()+e.book.remote.prefill.Load())
+	e.slots.Observe(g.At, g.Running, g.Waiting, g.Ranks, e.book.local.prefill.Load()+e.book.remote.prefill.Load())
 	e.gauges.store(g)
 }
 

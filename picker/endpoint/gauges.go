@@ -127,7 +127,7 @@ func (c *counters) Reading(now int64) Reading {
 	r.Waiting, r.Running = unpack(c.gauges.queue.Load())
 	size, blocks := unpack(c.gauges.cache.Load())
 	r.Capacity = float64(size) * float64(blocks)
-	r.Slots = c.slots.read(now)
+	r.Slots = c.slots.Read(now)
 	return r
 }
 
@@ -140,6 +140,9 @@ func (r Reading) OfRank() Reading {
 	}
 	return r
 }
+
+// SetSlots makes known how many sequences the engine runs at once.
+func (c *counters) SetSlots(limit int64, now time.Time) { c.slots.Set(limit, now) }
 
 // LoRA returns what the engine last said about its adapters, nil when it says
 // nothing.

@@ -225,5 +225,5 @@ func (c *counters) forget(prior Cost) {
 	c.cost.reset(prior)
 	c.cost.shared.Store(nil)
 	c.cost.publish()
-	c.slots.learned.Store(0)
+	c.slots.Set(0, time.Time{})
 }

@@ -1,4 +1,4 @@
-package endpoint
+package fit
 
 import (
 	"testing"
@@ -28,16 +28,16 @@ func TestSlots(t *testing.T) {
 		"arrivals between two steps":    {[]sample{{3, 1, some}, {3, 2, some}, {1, 1, some}, {2, 1, some}, {1, 2, some}, {2, 1, some}}, 3},
 		"an engine without gauges":      {[]sample{{0, 1, some}, {0, 1, some}, {0, 1, some}}, 0},
 	} {
-		var s slotsCell
+		var s Slots
 		at := time.Unix(1e9, 0)
 		for _, x := range c.samples {
 			at = at.Add(time.Second)
-			s.observe(&Gauges{At: at, Running: x.running, Waiting: x.waiting}, x.prefill)
+			s.Observe(at, x.running, x.waiting, 1, x.prefill)
 		}
-		if got := s.read(at.UnixNano()); got != c.want {
+		if got := s.Read(at.UnixNano()); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
-		if got := s.read(at.Add(time.Hour).UnixNano()); got != 0 {
+		if got := s.Read(at.Add(time.Hour).UnixNano()); got != 0 {
 			t.Errorf("%s: still %d after an hour", name, got)
 		}
 	}
@@ -46,12 +46,12 @@ func TestSlots(t *testing.T) {
 // TestSlotsOfRanks: while less wait than there are ranks, some rank may have room.
 func TestSlotsOfRanks(t *testing.T) {
 	for waiting, want := range map[int]int64{3: 0, 4: 12} {
-		var s slotsCell
+		var s Slots
 		at := time.Unix(1e9, 0)
 		for range 3 {
-			s.observe(&Gauges{At: at, Ranks: 4, Running: 12, Waiting: waiting}, 0)
+			s.Observe(at, 12, waiting, 4, 0)
 		}
-		if got := s.read(at.UnixNano()); got != want {
+		if got := s.Read(at.UnixNano()); got != want {
 			t.Errorf("%d wait: %d slots, want %d", waiting, got, want)
 		}
 	}
