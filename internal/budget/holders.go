@@ -16,6 +16,9 @@ type Holders struct {
 	use    Use
 	turn   atomic.Uint32
 	shards [8]holderShard
+
+	mu     sync.Mutex
+	ending map[*Holder]int64 // those that were ended and have not given back yet: what of that is nobody's yet
 }
 
 type holderShard struct {
@@ -27,8 +30,15 @@ type holderShard struct {
 // not wait long.
 const lookAt = 64
 
+// littlePart is the part of the memory, one in so many, that a holder has at most to be lent what
+// others are about to give back. Where all that was held is just being ended, nobody is left who
+// could be ended for who comes with little.
+const littlePart = 1024
+
 // NewHolders returns Holders of a use of b, which may be nil.
-func NewHolders(b *Budget, u Use) *Holders { return &Holders{b: b, use: u} }
+func NewHolders(b *Budget, u Use) *Holders {
+	return &Holders{b: b, use: u, ending: map[*Holder]int64{}}
+}
 
 // Holder is one of Holders. The zero value holds nothing, and takes from nobody until it is
 // begun. Take may be called by several goroutines, the rest is for one.
@@ -38,6 +48,7 @@ type Holder struct {
 	held  atomic.Int64
 	shard *holderShard
 	place *list.Element // among those that wait, nil once it may not be ended any more; guarded by shard.mu
+	ended bool          // for another one; guarded by shard.mu while it waits
 }
 
 // Begin makes h one of hs. end is called, with locks held, when h is to give back what it
@@ -54,7 +65,7 @@ func (h *Holder) Take(n int) bool {
 		return true
 	}
 	if !h.of.b.Take(h.of.use, n) {
-		if !h.of.displace(h, h.held.Load()+int64(n)) {
+		if want := h.held.Load() + int64(n); !h.of.lend(want, int64(n)) && !h.of.displace(h, want) {
 			return false
 		}
 		// What the other holds is given back in a moment, and counts until then.
@@ -90,9 +101,15 @@ func (h *Holder) Keep() {
 // End gives back what h holds.
 func (h *Holder) End() {
 	h.Keep()
-	if h.of != nil {
-		h.of.b.Give(h.of.use, int(h.held.Swap(0)))
+	if h.of == nil {
+		return
 	}
+	if h.ended {
+		h.of.mu.Lock()
+		delete(h.of.ending, h)
+		h.of.mu.Unlock()
+	}
+	h.of.b.Give(h.of.use, int(h.held.Swap(0)))
 }
 
 // Held returns how many bytes h holds.
@@ -140,10 +157,31 @@ func (hs *Holders) displace(but *Holder, want int64) bool {
 		ended := h != nil && n > want
 		if ended {
 			at.remove(h)
+			h.ended = true
+			hs.mu.Lock()
+			hs.ending[h] = n - want
+			hs.mu.Unlock()
 			h.end()
 		}
 		at.mu.Unlock()
 		if ended {
+			return true
+		}
+	}
+	return false
+}
+
+// lend reports whether n bytes of what is about to be given back are for one who would hold
+// want with them.
+func (hs *Holders) lend(want, n int64) bool {
+	if want > hs.b.Share(hs.use)/littlePart {
+		return false
+	}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for h, left := range hs.ending {
+		if left >= n {
+			hs.ending[h] = left - n
 			return true
 		}
 	}

@@ -73,6 +73,43 @@ func TestHolders(t *testing.T) {
 	free.End()
 }
 
+// TestHoldersLend ends all that hold much at once, as when many come together: who comes with
+// little before they have given it back is lent of it, no more than there is, and nobody who
+// would hold much.
+func TestHoldersLend(t *testing.T) {
+	b := New(5 << 20)
+	share := int(b.Share(Bodies))
+	part := share / littlePart
+	hs := NewHolders(b, Bodies)
+	large, first := claimOf(hs), claimOf(hs)
+	large.Take(share)
+	large.Wait()
+	if !first.Take(part/2) || !large.ended {
+		t.Fatal("the large one was not ended")
+	}
+	if first.Take(part) {
+		t.Error("who holds more than a little is lent")
+	}
+	all := []*claim{large, first}
+	lent := part / 2
+	for range 2 * share / part {
+		c := claimOf(hs)
+		if all = append(all, c); !c.Take(part) {
+			break
+		}
+		lent += part
+	}
+	if lent > share || lent <= share-part {
+		t.Errorf("%d bytes are lent of %d, in pieces of %d", lent, share, part)
+	}
+	for _, c := range all {
+		c.End()
+	}
+	if n := b.Used(Bodies); n != 0 || len(hs.ending) != 0 {
+		t.Errorf("%d bytes are taken in the end, %d holders are kept", n, len(hs.ending))
+	}
+}
+
 // TestHoldersTogether has many that fill the share again and again, each ending when it is
 // told to: nobody who holds little is refused for long, and nothing is lost.
 func TestHoldersTogether(t *testing.T) {
