@@ -50,8 +50,8 @@ func TestMain(m *testing.M) {
 
 // order is what the test tells the honest process.
 type order struct {
-	Do    string `json:"do"`              // ask, stop, lie, truth
-	Front string `json:"front,omitempty"` // ask: Envoy's address
+	Do    string `json:"do"`              // ask, beside, stop, lie, truth
+	Front string `json:"front,omitempty"` // ask: Envoy's address; beside: a sidecar's
 	Pick  string `json:"pick,omitempty"`  // ask: the program's listener for proxies
 	Path  string `json:"path,omitempty"`  // lie, truth: the path that the liar answers, or no longer
 	Liar  string `json:"liar,omitempty"`  // lie: the URL that answers it
@@ -62,13 +62,15 @@ type side struct {
 	Engines []string         // their addresses
 	List    []fleet.Endpoint // the same as an endpoints file names them
 	Liar    string           // URL of the engine that lies when it is told to
+	Plain   string           // URL of an engine that answers each request with 4 KiB
 }
 
 // asked is what came of honest requests.
 type asked struct {
-	Times, Own []time.Duration // behind Envoy; at the program alone
+	Times, Own []time.Duration // behind Envoy, or at a sidecar; at the program alone
 	Failed     int
-	Smuggled   int64 // requests with headers that only pickers may set
+	Failures   []string // at a sidecar
+	Smuggled   int64    // requests with headers that only pickers may set
 }
 
 // serveHonest opens engines and asks honest requests as it is told, until there are no more orders.
@@ -86,7 +88,9 @@ func serveHonest(in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer l.Close()
-	first := side{List: fleet.Endpoints(), Liar: l.URL}
+	plain := httptest.NewServer(http.HandlerFunc(answerPlainly))
+	defer plain.Close()
+	first := side{List: fleet.Endpoints(), Liar: l.URL, Plain: plain.URL}
 	for _, e := range fleet.Engines() {
 		first.Engines = append(first.Engines, e.Addr())
 	}
@@ -104,6 +108,8 @@ func serveHonest(in io.Reader, out io.Writer) error {
 		switch o.Do {
 		case "ask":
 			stop = ask(o.Front, o.Pick)
+		case "beside":
+			stop = honestly(o.Front)
 		case "stop":
 			got := stop()
 			got.Smuggled = l.smuggled.Load()

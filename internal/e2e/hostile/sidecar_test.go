@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,9 +51,10 @@ var floods = []flood{
 		_, _ = io.WriteString(c, largeBody)
 	}, ""},
 	{"requests whose answers nobody reads", 200, func(c net.Conn) {
+		many := strings.Repeat("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}", 1000)
 		var err error
 		for err == nil {
-			_, err = io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}")
+			_, err = io.WriteString(c, many)
 		}
 	}, ""},
 	{"tunnels, upgrades and the beginning of HTTP/2", 900, func(c net.Conn) {
@@ -72,26 +72,23 @@ var floods = []flood{
 // TestSidecar floods the program as a sidecar, beside honest requests of another address: it
 // must stay alive within its memory, and serve these.
 func TestSidecar(t *testing.T) {
-	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"choices":[{"text":"`+strings.Repeat("a", 4<<10)+`"}]}`)
-	}))
-	defer engine.Close()
+	people := openPeople(t) // attackers, of which some never pause, must not keep these from running
 	at, program := parts.FreeAddress(t), filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
 	host, port, err := net.SplitHostPort(at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &cage{admin: parts.FreeAddress(t)}
-	c.start(t, program, []string{"sidecar", "--host", host, "--port", port, "--engine", engine.URL, "--allow", "127.0.0.1:1", "--secure-proxy=false", "--metrics", c.admin, "--linger", "0s", "--drain", "1s"})
+	c.start(t, program, []string{"sidecar", "--host", host, "--port", port, "--engine", people.Plain, "--allow", "127.0.0.1:1", "--secure-proxy=false", "--metrics", c.admin, "--linger", "0s", "--drain", "1s"})
 	var table strings.Builder
 	for _, f := range floods {
 		before, files := c.counters(), c.files()
 		c.peak.Store(0)
-		stop := honestly(at)
+		people.tell(order{Do: "beside", Front: at}, &struct{}{})
 		f.run(at)
-		times, failures := stop()
+		var got asked
+		people.tell(order{Do: "stop"}, &got)
+		times, failures := got.Times, got.Failures
 		grown := ""
 		for name, n := range c.counters() {
 			if n > before[name] && (strings.HasPrefix(name, "grapevine_connections_closed") || strings.HasPrefix(name, "grapevine_sidecar_requests") || strings.HasPrefix(name, "grapevine_memory_budget_refused")) {
@@ -113,6 +110,13 @@ func TestSidecar(t *testing.T) {
 		}
 	}
 	t.Logf("512 MiB, held by: %s\n%s", c.kind, table.String())
+}
+
+// answerPlainly is an engine.
+func answerPlainly(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"choices":[{"text":"`+strings.Repeat("a", 4<<10)+`"}]}`)
 }
 
 // run floods an address for as long as floodLasts.
@@ -141,11 +145,10 @@ func (f *flood) run(at string) {
 }
 
 // honestly asks from an address of its own, each 20 ms on a connection that it keeps, until stop.
-func honestly(at string) (stop func() (times []time.Duration, failures []string)) {
+func honestly(at string) (stop func() asked) {
 	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext}
 	client := http.Client{Timeout: 20 * time.Second, Transport: transport}
-	var times []time.Duration
-	var failures []string
+	var got asked
 	var wg sync.WaitGroup
 	over := make(chan struct{})
 	wg.Go(func() {
@@ -164,15 +167,15 @@ func honestly(at string) (stop func() (times []time.Duration, failures []string)
 					err = fmt.Errorf("status %d", resp.StatusCode)
 				}
 			}
-			if times = append(times, time.Since(begun)); err != nil {
-				failures = append(failures, err.Error())
+			if got.Times = append(got.Times, time.Since(begun)); err != nil {
+				got.Failures = append(got.Failures, err.Error())
 			}
 		}
 	})
-	return func() ([]time.Duration, []string) {
+	return func() asked {
 		close(over)
 		wg.Wait()
 		transport.CloseIdleConnections()
-		return times, failures
+		return got
 	}
 }
