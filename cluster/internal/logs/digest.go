@@ -196,8 +196,11 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 	}
 	for slot, ok := range named {
 		if h := &pl.claims[slot]; !ok && m.Stamp >= h.stamp {
-			if s := l.slots[slot]; s != nil && h.reading {
-				l.reassign(s)
+			if s := l.slots[slot]; s != nil {
+				s.word = word{}
+				if h.reading {
+					l.reassign(s)
+				}
 			}
 			*h = heldClaim{sentOne: h.sentOne, stamp: m.Stamp}
 		}
@@ -205,6 +208,7 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 	first := !pl.full
 	pl.full, pl.refresh = true, false
 	if first {
+		l.regrouped++
 		l.reconsider(p)
 	}
 	if pl.target == nil {
@@ -225,7 +229,9 @@ func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 	if cl.Pos.Inc != h.pos.Inc {
 		h.gone = 0
 	}
+	s.word.claimed(p, h.pos, cl.Pos)
 	if cl.Reading != h.reading {
+		s.word = word{}
 		l.reassign(s)
 		if s.reading {
 			l.announceChanged(s) // p may have missed what was not sent to a reader

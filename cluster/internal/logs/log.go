@@ -70,6 +70,7 @@ type Log struct {
 	making      *snap     // being made
 	named       bool      // SetSources was called
 	undivided   bool      // members or sources changed since divide
+	regrouped   uint64    // how often what words of all sources follow from changed
 	moved       []*source // what their roles follow from changed since they were looked at
 	looked      []*source // at the last look; its memory is used again
 	orphans     []*source // whose roles follow from time too
@@ -90,7 +91,8 @@ type source struct {
 	content // guarded by lock
 
 	noticed uint64 // moves, as of the last look
-	pushing bool   // among those of the log that have deltas to push
+	word    word
+	pushing bool // among those of the log that have deltas to push
 
 	owner     *group.Peer // nil: this member
 	role      Role
@@ -134,7 +136,7 @@ func (set *Set) New(name string, version uint64, store LogStore, opt LogOptions)
 		g: set.g, idx: set.g.Register(name), name: name, version: version, store: store, opt: opt,
 		sources: map[string]*source{}, loads: map[uint64]*source{},
 		flushAt: group.Never, nextCheck: group.Never, nextDigest: group.Never, nextAudit: group.Never, nextTips: group.Never,
-		undivided: true,
+		undivided: true, regrouped: 1,
 	}
 	if l.opt.Guard == nil {
 		none := func() {}
@@ -255,7 +257,7 @@ func (l *Log) Position(source string) Position {
 func (l *Log) Reading(source string, reading bool) {
 	if s := l.sources[source]; s != nil && s.reading != reading {
 		l.enter(s)
-		s.reading = reading
+		s.reading, s.word = reading, word{}
 		l.reassign(s)
 		l.leave(s)
 		if s.tell {

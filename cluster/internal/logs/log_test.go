@@ -141,18 +141,22 @@ func TestUnclaimed(t *testing.T) {
 	}
 	b.Up, c.Up = true, true
 	f(false, "nobody said anything")
-	l.of(b).full = true
+	nothing := &group.Digests{Full: true}
+	l.takeDigest(b, nothing)
 	f(false, "one said nothing")
-	l.of(c).full = true
+	l.takeDigest(c, nothing)
 	f(true, "both know nothing")
 	l.SetSources([]string{"s", "another"})
 	f(false, "what they knew of a new source was ignored")
-	l.of(b).full, l.of(c).full = true, true
+	l.takeDigest(b, nothing)
+	l.takeDigest(c, nothing)
 	f(true, "both know nothing of either")
 	c.Up = false
+	l.Changed()
 	f(false, "one cannot be reached")
 	c.Up = true
-	l.of(c).claims[l.sources["s"].slot].pos = Position{Inc: 1}
+	l.Changed()
+	l.takeDigest(c, &group.Digests{Claims: []group.Claim{{Source: []byte("s"), Pos: Position{Inc: 1}}}})
 	f(false, "one knows it")
 }
 

@@ -200,6 +200,7 @@ func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool,
 	if at.Inc < cl.pos.Inc || (at.Inc == cl.pos.Inc && at.Next <= cl.pos.Next) {
 		return
 	}
+	s.word.claimed(p, cl.pos, at)
 	cl.pos, cl.hasDigest = at, false
 	if check != nil {
 		cl.pos.Lost = 0

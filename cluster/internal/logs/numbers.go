@@ -36,64 +36,27 @@ func (l *Log) number(p *group.Peer, named []*source) group.Number {
 	return group.Number{N: pl.sentOne, One: true}
 }
 
-// row is which of a peer's numbered frames came.
-type row struct {
-	have  uint64 // all up to here
-	above uint64 // bit i: have+2+i came too
-	last  uint64 // the last that there is, as far as known
-}
-
-func (r *row) came(n uint64) {
-	r.last = max(r.last, n)
-	switch d := n - r.have; {
-	case n <= r.have:
-	case d == 1:
-		r.have++
-		r.follow()
-	case d < 66:
-		r.above |= 1 << (d - 2)
-	}
-}
-
-func (r *row) covered(n uint64) {
-	if n <= r.have {
-		return
-	}
-	r.above >>= n - r.have - 1
-	r.have, r.last = n, max(r.last, n)
-	r.follow()
-}
-
-// follow goes on to what came early, after have was moved by one more than above.
-func (r *row) follow() {
-	for ; r.above&1 != 0; r.have++ {
-		r.above >>= 1
-	}
-	r.above >>= 1
-}
-
-func (r *row) lacks() bool { return r.last > r.have }
-
 func (pl *peerLog) came(n group.Number) {
 	if n.N == 0 {
 		return
 	}
 	if n.One {
-		pl.one.came(n.N)
+		pl.one.Came(n.N)
 	} else {
-		pl.all.came(n.N)
+		pl.all.Came(n.N)
 	}
 }
 
 func (pl *peerLog) covered(n group.Numbers) {
-	pl.all.covered(n.All)
-	pl.one.covered(n.One)
+	pl.all.Covered(n.All)
+	pl.one.Covered(n.One)
 }
 
 // SetSent takes what p's heartbeat says of its frames.
 func (l *Log) SetSent(p *group.Peer, n group.Numbers, lacks uint64) {
 	pl := l.of(p)
-	pl.all.last, pl.one.last = max(pl.all.last, n.All), max(pl.one.last, n.One)
+	pl.all.Sent(n.All)
+	pl.one.Sent(n.One)
 	pl.lacks = lacks
 }
 
@@ -107,7 +70,7 @@ func (l *Log) Sent(p *group.Peer) (group.Numbers, uint64) {
 func (l *Log) missedAt(p *group.Peer) time.Duration {
 	pl := l.of(p)
 	switch {
-	case !p.Up || !pl.full || (!pl.all.lacks() && !pl.one.lacks()):
+	case !p.Up || !pl.full || (!pl.all.Lacks() && !pl.one.Lacks()):
 		pl.missed = 0
 		return group.Never
 	case pl.missed == 0: // it may be on its way
@@ -132,7 +95,7 @@ func (l *Log) askMissed() {
 		}
 		pl := l.of(p)
 		pl.missed = l.g.Now + max(l.g.Opt.AskTimeout/2, min(2*p.RTT, maxAsk))
-		m := group.Missed{Name: []byte(l.name), Have: group.Numbers{All: pl.all.have, One: pl.one.have}}
+		m := group.Missed{Name: []byte(l.name), Have: group.Numbers{All: pl.all.Have(), One: pl.one.Have()}}
 		l.g.Send(p, group.Live, l.idx, m.Append(l.g.Frame(group.KindMissed)))
 	}
 }
@@ -238,6 +201,7 @@ func (l *Log) takeTip(p *group.Peer, s *source, g *group.DeltaRun, next uint64) 
 	if !s.completes(g) || h.pos.Inc != g.Inc || next <= h.pos.Next {
 		return
 	}
+	s.word.claimed(p, h.pos, Position{Inc: h.pos.Inc, Next: next, Lost: h.pos.Lost})
 	h.pos.Next, h.hasDigest = next, false
 	if l.lacks(p, s, h) != lackNothing {
 		l.watchSource(s)

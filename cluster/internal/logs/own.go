@@ -39,6 +39,7 @@ const spare = 20
 // sources beside its own. Members that know of the same members and sources divide alike.
 func (l *Log) divide() {
 	l.undivided = false
+	l.regrouped++
 	owners := []*group.Peer{nil} // nil is this member
 	if l.g.Leaving {
 		owners = owners[:0]

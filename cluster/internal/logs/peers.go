@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/window"
 )
 
 // peerLog is what a peer said of a log's sources.
@@ -17,7 +18,7 @@ type peerLog struct {
 	sentFull  time.Duration // when it was last sent a full digest
 	wantsFull bool
 
-	all, one row           // of its frames
+	all, one window.Row    // of its frames
 	missed   time.Duration // when to ask for frames that did not come; 0 when none is missed
 	sentOne  uint64        // number of the last frame for it alone
 	lacks    uint64        // of how many sources it says that it misses something
@@ -109,7 +110,10 @@ func (l *Log) PeerDown(p *group.Peer) {
 }
 
 // redivide has the sources divided anew, and every role looked at.
-func (l *Log) redivide() { l.undivided = true }
+func (l *Log) redivide() {
+	l.undivided = true
+	l.regrouped++
+}
 
 // Changed is told that the members, or who leaves, changed.
 func (l *Log) Changed() { l.redivide() }

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
@@ -126,7 +127,7 @@ func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 		if l.g.Abroad(p) { // what is held in the own zone need not cross a border
 			score[2] = 0
 		}
-		if best == nil || less(bestScore, score) {
+		if best == nil || slices.Compare(bestScore[:], score[:]) < 0 {
 			want, best, bestScore = k, p, score
 		}
 	}
@@ -145,13 +146,4 @@ func priority(k lack, gone bool) uint64 {
 		return 1
 	}
 	return 0
-}
-
-func less(a, b [4]uint64) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] < b[i]
-		}
-	}
-	return false
 }

@@ -44,24 +44,13 @@ func (l *Log) Sources(dst []SourceView) []SourceView {
 func (l *Log) view(s *source) SourceView {
 	l.enter(s)
 	defer l.leave(s)
-	v := SourceView{Name: s.name, Position: s.pos, Role: s.role, Reading: s.reading, Digest: s.digest}
-	if s.reading {
-		v.Reader = l.g.Opt.Self.ID
+	w := l.wordOf(s)
+	v := SourceView{
+		Name: s.name, Position: s.pos, Role: s.role, Reading: s.reading, Reader: w.reader, Digest: s.digest,
+		Followed: w.followed, Kept: w.kept, Unclaimed: w.unclaimed,
 	}
-	v.Unclaimed = len(l.g.Peers) > 0
-	for _, p := range l.g.Peers {
-		h := &l.of(p).claims[s.slot]
-		if v.Unclaimed = v.Unclaimed && p.Up && l.of(p).full && !h.pos.Known(); !p.Up {
-			continue
-		}
-		if h.pos.Inc == s.pos.Inc && h.pos.Next > s.pos.Next {
-			v.Lag = max(v.Lag, h.pos.Next-s.pos.Next)
-		}
-		v.Followed = v.Followed || h.reading
-		v.Kept = v.Kept || h.reading && !p.Leaving
-		if h.reading && (v.Reader == "" || (v.Reader == l.g.Opt.Self.ID && l.before(p, s))) {
-			v.Reader = p.ID
-		}
+	if w.far > s.pos.Next {
+		v.Lag = w.far - s.pos.Next
 	}
 	switch {
 	case !s.pos.Known():
@@ -79,6 +68,50 @@ func (l *Log) view(s *source) SourceView {
 		v.Knowledge = knowledge.Exact
 	}
 	return v
+}
+
+// word is what all peers' claims of a source come to. It is kept for as long as it is the same:
+// there is a claim for each peer, and somebody who looks at every source several times a second.
+type word struct {
+	made                      uint64 // Log.regrouped then; 0: it is to be made anew
+	inc                       uint64 // of the source then
+	far                       uint64 // where the furthest peer is
+	reader                    string // as in SourceView, as the next ones
+	followed, kept, unclaimed bool
+}
+
+func (l *Log) wordOf(s *source) *word {
+	w := &s.word
+	if w.made == l.regrouped && w.inc == s.pos.Inc {
+		return w
+	}
+	*w = word{made: l.regrouped, inc: s.pos.Inc, unclaimed: len(l.g.Peers) > 0}
+	if s.reading {
+		w.reader = l.g.Opt.Self.ID
+	}
+	for _, p := range l.g.Peers {
+		h := &l.of(p).claims[s.slot]
+		if w.unclaimed = w.unclaimed && p.Up && l.of(p).full && !h.pos.Known(); !p.Up {
+			continue
+		}
+		if h.pos.Inc == s.pos.Inc {
+			w.far = max(w.far, h.pos.Next)
+		}
+		w.followed = w.followed || h.reading
+		w.kept = w.kept || h.reading && !p.Leaving
+		if h.reading && (w.reader == "" || (w.reader == l.g.Opt.Self.ID && l.before(p, s))) {
+			w.reader = p.ID
+		}
+	}
+	return w
+}
+
+// claimed takes into account that p claims another position than before. Most often it is further.
+func (w *word) claimed(p *group.Peer, was, now Position) {
+	w.far = max(w.far, now.Next)
+	if !p.Up || was.Inc != now.Inc || now.Inc != w.inc || now.Next < was.Next {
+		w.made = 0
+	}
 }
 
 // late reports whether what a peer is ahead is more than what is on its way: nothing is

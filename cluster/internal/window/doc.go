@@ -1,5 +1,5 @@
 // Package window tells messages that were taken before from new ones that come out of
-// order. It is a state machine without clock or lock: its owner serialises.
+// order, and (Row) which of those did not come that there are. It is a state machine without clock or lock: its owner serialises.
 //
 //  1. A sender numbers what it sends from 1 on, each number once. Who hears only part of
 //     it sees gaps.

@@ -1,4 +1,4 @@
-package logs
+package window
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 // knows all up to the first that is missing, as long as they come within 64 of each other.
 func TestRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var r row
+		var r Row
 		got, last := map[uint64]bool{}, uint64(0)
 		for range rapid.IntRange(0, 60).Draw(t, "frames") {
 			n := rapid.Uint64Range(1, 60).Draw(t, "n")
@@ -19,17 +19,17 @@ func TestRow(t *testing.T) {
 				for i := range n {
 					got[i+1] = true
 				}
-				r.covered(n)
+				r.Covered(n)
 			} else {
 				got[n] = true
-				r.came(n)
+				r.Came(n)
 			}
 			want := uint64(0)
 			for got[want+1] {
 				want++
 			}
-			if r.have != want || r.last != last || r.lacks() != (last > want) {
-				t.Fatalf("has %d of %d, want %d of %d", r.have, r.last, want, last)
+			if r.Have() != want || r.last != last || r.Lacks() != (last > want) {
+				t.Fatalf("has %d of %d, want %d of %d", r.Have(), r.last, want, last)
 			}
 		}
 	})
