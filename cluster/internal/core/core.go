@@ -30,6 +30,7 @@ type Core struct {
 	every    time.Duration // between heartbeats, as of the last
 	leftAt   time.Duration // when Leave was called
 	beatSeq  uint64
+	laggard  string // the ID of a peer that this member had not caught up with when last asked
 	in       inbox
 }
 

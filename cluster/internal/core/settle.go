@@ -50,23 +50,32 @@ func (c *Core) named() bool {
 // caughtUp reports whether this member has reached what a peer knew that had
 // settled itself, or, in a group that starts, what every peer knows.
 func (c *Core) caughtUp() bool {
-	met, fresh := false, true
+	met, starts := false, true
 	for _, p := range c.peers {
 		if c.foreign(p) {
 			continue // it could not be asked
 		}
 		met = true
-		settling := p.Phase == group.Settling
-		if settling && !fresh {
-			continue // whatever it knows
+		if p.Phase != group.Settling {
+			if c.caughtUpWith(p) {
+				return true
+			}
+			starts = false
 		}
-		ok := c.caughtUpWith(p)
-		if ok && !settling {
-			return true
-		}
-		fresh = fresh && ok && settling
 	}
-	return met && fresh
+	if !met || !starts { // whatever others know that settle
+		return false
+	}
+	if p := c.byID[c.laggard]; p != nil && !c.foreign(p) && !c.caughtUpWith(p) {
+		return false // as when last asked: the others are not looked at each time
+	}
+	for _, p := range c.peers {
+		if !c.foreign(p) && !c.caughtUpWith(p) {
+			c.laggard = p.ID
+			return false
+		}
+	}
+	return true
 }
 
 func (c *Core) caughtUpWith(p *peer) bool {

@@ -176,7 +176,10 @@ func (l *Log) nextFull() time.Duration {
 // takeDigest takes what p says of all or some sources.
 func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 	pl := l.of(p)
-	named := make([]bool, len(l.slots))
+	var named []bool // by slot
+	if m.Full {
+		named = make([]bool, len(l.slots))
+	}
 	for k := range m.Claims {
 		cl := &m.Claims[k]
 		s := l.sources[string(cl.Source)]
@@ -184,7 +187,9 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 			l.g.Stats.StrangeSources++
 			continue
 		}
-		named[s.slot] = true
+		if m.Full {
+			named[s.slot] = true
+		}
 		l.enter(s)
 		l.hear(p, s, cl, m.Stamp)
 		l.leave(s)

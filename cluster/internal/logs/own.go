@@ -242,12 +242,7 @@ func (l *Log) roleOf(s *source) (r Role, waits bool) {
 
 // readAnywhere reports whether a member that can be reached reads s.
 func (l *Log) readAnywhere(s *source) bool {
-	for _, p := range l.g.Peers {
-		if p.Up && l.of(p).claims[s.slot].reading {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.g.Peers, func(p *group.Peer) bool { return p.Up && l.of(p).claims[s.slot].reading })
 }
 
 // publishes reports whether this member sends what it reads of s to others:
@@ -270,11 +265,7 @@ func (l *Log) HandedOver() bool {
 	if !l.opt.Owned {
 		return true
 	}
-	heirs := false
-	for _, p := range l.g.Peers {
-		heirs = heirs || l.eligible(p)
-	}
-	if !heirs {
+	if !slices.ContainsFunc(l.g.Peers, l.eligible) {
 		return true
 	}
 	for _, s := range l.order {
@@ -286,10 +277,5 @@ func (l *Log) HandedOver() bool {
 }
 
 func (l *Log) readElsewhere(s *source) bool {
-	for _, p := range l.g.Peers {
-		if l.eligible(p) && l.of(p).claims[s.slot].reading {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.g.Peers, func(p *group.Peer) bool { return l.eligible(p) && l.of(p).claims[s.slot].reading })
 }

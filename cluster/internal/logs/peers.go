@@ -15,6 +15,7 @@ type peerLog struct {
 	version   uint64 // of the log, as its heartbeats say; 0: they do not name it
 	claims    []heldClaim
 	target    []Position    // its claims at the first full digest, to be caught up with
+	waits     int           // where in the order is the source that kept it from being caught up with
 	sentFull  time.Duration // when it was last sent a full digest
 	wantsFull bool
 
@@ -167,20 +168,25 @@ func (l *Log) CaughtUp(p *group.Peer) bool {
 	if !pl.full {
 		return false
 	}
-	for _, s := range l.order {
-		if s.slot >= len(pl.target) {
-			continue
-		}
-		t := pl.target[s.slot]
-		t.Lost = max(t.Lost, pl.claims[s.slot].pos.Lost)
-		s.lock()
-		pos := s.pos
-		s.unlock()
-		if t.Inc > pos.Inc || (t.Inc == pos.Inc && (t.Next > pos.Next || t.Lost < pos.Lost)) {
+	for range l.order { // beginning with the one that was not known far enough when last asked
+		pl.waits %= len(l.order)
+		if !l.reached(pl, l.order[pl.waits]) {
 			return false
 		}
+		pl.waits++
 	}
 	return true
+}
+
+func (l *Log) reached(pl *peerLog, s *source) bool {
+	if s.slot >= len(pl.target) {
+		return true
+	}
+	t := pl.target[s.slot]
+	t.Lost = max(t.Lost, pl.claims[s.slot].pos.Lost)
+	s.lock()
+	defer s.unlock()
+	return t.Inc < s.pos.Inc || t.Inc == s.pos.Inc && t.Next <= s.pos.Next && t.Lost >= s.pos.Lost
 }
 
 // AddHeld adds the memory that the log holds.

@@ -69,6 +69,23 @@ func BenchmarkSources(b *testing.B) {
 	}
 }
 
+// BenchmarkCaughtUp asks 10,000 sources for whether all are known as far as a peer knew them, and
+// one, somewhere in the middle, is not: each frame and tick of a member that joins does.
+func BenchmarkCaughtUp(b *testing.B) {
+	for name, ask := range map[string]func(*Log, *group.Peer) bool{"kept": (*Log).CaughtUp, "naive": (*Log).naivelyCaughtUp} {
+		b.Run(name, func(b *testing.B) {
+			l, _ := fleet(2, 10_000)
+			p := l.g.Peers[0]
+			l.of(p).target[l.order[5000].slot].Next = 100
+			for b.Loop() {
+				if ask(l, p) {
+					b.Fatal("caught up")
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkCompare compares each member with what is known here, as a status does.
 func BenchmarkCompare(b *testing.B) {
 	l, _ := fleet(30, 10_000)
@@ -88,10 +105,30 @@ func (l *Log) naive(s *source) word {
 	return w
 }
 
+// naivelyCaughtUp is CaughtUp with a look at every source.
+func (l *Log) naivelyCaughtUp(p *group.Peer) bool {
+	pl := l.of(p)
+	if pl.version == 0 || !pl.full {
+		return pl.version == 0
+	}
+	for _, s := range l.order {
+		if s.slot >= len(pl.target) {
+			continue
+		}
+		t := pl.target[s.slot]
+		t.Lost = max(t.Lost, pl.claims[s.slot].pos.Lost)
+		if pos := s.pos; t.Inc > pos.Inc || (t.Inc == pos.Inc && (t.Next > pos.Next || t.Lost < pos.Lost)) {
+			return false
+		}
+	}
+	return true
+}
+
 // TestWordIsKept changes whatever a view of a source follows from: what is kept of peers' claims
-// is what a look at all of them comes to, each time, and is seldom made anew.
+// is what a look at all of them comes to, each time, and is seldom made anew. So is whether this
+// member has caught up with a peer.
 func TestWordIsKept(t *testing.T) {
-	made, views := 0, 0
+	made, views, caught, asked := 0, 0, 0, 0
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		l, names := fleet(2+int(seed%4), 20)
@@ -102,14 +139,20 @@ func TestWordIsKept(t *testing.T) {
 			case n == 0:
 				what = change(rng, l, names, step)
 			case n == 1:
-				zones := map[string]string{s.name: "a"}
-				l.SetZones(zones)
-				what = "zones of " + s.name
+				what = l.comeAgain(rng, p, s, step)
 			default:
 				what = l.move(rng, p, s, step)
 			}
 			if rng.IntN(2) == 0 {
 				l.Tick()
+			}
+			for _, p := range l.g.Peers {
+				if got, want := l.CaughtUp(p), l.naivelyCaughtUp(p); got != want {
+					t.Fatalf("seed %d, step %d, %s: caught up with %s is %v, and not %v", seed, step, what, p.ID, got, want)
+				} else if got {
+					caught++
+				}
+				asked++
 			}
 			for _, s := range l.order {
 				if s.word.made != l.regrouped || s.word.inc != s.pos.Inc {
@@ -122,10 +165,36 @@ func TestWordIsKept(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d words were made", made, views)
+	t.Logf("%d of %d words were made; %d times of %d caught up", made, views, caught, asked)
+	if caught == 0 || caught == asked {
+		t.Errorf("caught up with others %d times of %d", caught, asked)
+	}
 	if made > views/3 {
 		t.Errorf("%d of %d words were made anew", made, views)
 	}
+}
+
+// comeAgain has p go and come, and know a little more of some sources than this member, which may
+// have lost some of s.
+func (l *Log) comeAgain(rng *rand.Rand, p *group.Peer, s *source, stamp uint64) string {
+	l.SetZones(map[string]string{s.name: "a"})
+	p.Up = false
+	l.PeerDown(p)
+	p.Up = true
+	l.PeerUp(p)
+	if rng.IntN(4) == 0 {
+		l.Lose(s.name, max(1, s.pos.Inc), s.pos.Next+1)
+	}
+	m := &group.Digests{Full: true, Stamp: stamp}
+	for _, s := range l.order {
+		at := Position{Inc: max(1, s.pos.Inc), Next: s.pos.Next, Lost: s.pos.Lost}
+		if rng.IntN(40) == 0 {
+			at.Next++
+		}
+		m.Claims = append(m.Claims, group.Claim{Source: []byte(s.name), Pos: at})
+	}
+	l.takeDigest(p, m)
+	return p.ID + " comes again, and " + s.name + " is in a zone"
 }
 
 // move has p tell of s in one of the ways that there are.

@@ -1,0 +1,56 @@
+package core
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+)
+
+// TestCaughtUp: whoever is asked first, a member has caught up once it knows what one does that has
+// settled, or, where nobody has, what all do.
+func TestCaughtUp(t *testing.T) {
+	caught := 0
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+		for step := range 500 {
+			var members []group.Member
+			for i := range 1 + rng.IntN(4) {
+				members = append(members, group.Member{ID: string(rune('b' + i)), Boot: 1 + uint64(rng.IntN(20)/19)})
+			}
+			c.SetMembers(members)
+			p := c.peers[rng.IntN(len(c.peers))]
+			p.Up, p.lastSentAt = rng.IntN(4) > 0, 1 // it has caught up with those that are up: there is no log
+			if rng.IntN(3) == 0 {
+				p.Phase = group.Settling
+			} else if rng.IntN(12) == 0 {
+				p.Phase = group.Settled
+			}
+			p.majorAt = time.Duration(rng.IntN(8) / 7) // foreign
+			met, all, one := false, true, false
+			what := ""
+			for _, p := range c.peers {
+				what += fmt.Sprintf(" %s: %v, up %v, foreign %v;", p.ID, p.Phase, p.Up, c.foreign(p))
+				if c.foreign(p) {
+					continue
+				}
+				ok, settling := c.caughtUpWith(p), p.Phase == group.Settling
+				met, all, one = true, all && ok && settling, one || ok && !settling
+			}
+			want := one || met && all
+			if got := c.caughtUp(); got != want {
+				t.Fatalf("seed %d, step %d:%s caught up is %v", seed, step, what, got)
+			}
+			if want {
+				caught++
+			}
+		}
+	}
+	t.Logf("caught up %d times of %d", caught, 20*500)
+	if caught < 1000 || caught > 9000 {
+		t.Errorf("caught up %d times of %d", caught, 20*500)
+	}
+}
