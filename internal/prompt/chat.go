@@ -19,6 +19,7 @@ type chat struct {
 	continueFinal bool
 	addSpecial    bool
 	altered       bool // media are named otherwise than without the body's settings
+	callsAsGiven  bool // tool calls do not pass the engine's model of chat requests
 }
 
 // mediaMark stands where a prompt leaves text. It survives every filter that
@@ -35,7 +36,9 @@ type converter struct {
 	items []media.Item
 	// altered says that the body changes what engines make of media.
 	altered bool
-	bad     string
+	// callsAsGiven says that tool calls keep the order of their members.
+	callsAsGiven bool
+	bad          string
 	// bounds says that the conversation would take too much memory.
 	bounds bool
 }

@@ -77,7 +77,7 @@ func TestMessages(t *testing.T) {
 			want: `null;{"role": "system", "content": "AB"}` + "\n" + `{"role": "system", "content": "C"}` + "\n" + `{"role": "user", "content": "q"}` + "\nTrue"},
 		{name: "tool use", body: `{"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":"a"},{"type":"tool_use","id":"t","name":"f","input":{"x":1}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"1"},{"type":"text","text":"2"}]},{"type":"text","text":"go"}]}]}`,
-			want: `null;{"role": "assistant", "content": "a", "tool_calls": [{"id": "t", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}], "reasoning": "hm", "reasoning_content": "hm"}` + "\n" +
+			want: `null;{"role": "assistant", "content": "a", "tool_calls": [{"id": "t", "function": {"arguments": {"x": 1}, "name": "f"}, "type": "function"}], "reasoning": "hm", "reasoning_content": "hm"}` + "\n" +
 				`{"role": "tool", "content": "1\n2", "tool_call_id": "t"}` + "\n" + `{"role": "user", "content": "go"}` + "\nTrue"},
 		{name: "result only", body: `{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"r"}]}]}`, want: `null;{"role": "tool", "content": "r", "tool_call_id": "t"}` + "\nTrue"},
 		{name: "tools", body: `{"messages":[],"tools":[{"name":"f","description":"d","input_schema":{"properties":{}}}]}`,

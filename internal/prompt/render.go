@@ -151,6 +151,7 @@ func templateError(err error) error {
 
 // conversation converts a chat's messages for a template.
 func (m *Model) conversation(t *template, conv *converter, ch *chat) ([]value.Value, error) {
+	conv.callsAsGiven = ch.callsAsGiven || m.opts.Tools == ToolsAsWritten
 	messages, ok := conv.conversation(ch.messages)
 	if !ok && conv.bounds {
 		return nil, failure(ReasonBounds, "the conversation takes too much memory")

@@ -163,9 +163,10 @@ func TestMediaChangesEarlierText(t *testing.T) {
 
 func TestRenderTools(t *testing.T) {
 	src := "{{ tools | tojson }}{% for m in messages %}{{ m.tool_calls | tojson if m.tool_calls is defined else '-' }}{% endfor %}"
-	body := `{"messages":[{"role":"assistant","tool_calls":[{"type":"function","id":"i","function":{"arguments":"{\"b\": 1, \"a\": [1.0]}","name":"f"}}]},{"role":"assistant","content":"x","tool_calls":[]}],
+	body := `{"messages":[{"role":"assistant","tool_calls":[{"type":"function","id":"i","function":{"name":"f","x":1,"arguments":"{\"b\": 1, \"a\": [1.0]}"}}]},{"role":"assistant","content":"x","tool_calls":[]}],
 		"tools":[{"function":{"parameters":{"z":1,"a":2},"name":"f","x":1},"type":"function","y":2}]%s}`
-	calls := `[{"type": "function", "id": "i", "function": {"arguments": {"b": 1, "a": [1.0]}, "name": "f"}}]-`
+	calls := `[{"id": "i", "function": {"arguments": {"b": 1, "a": [1.0]}, "name": "f", "x": 1}, "type": "function"}]-`
+	given := `[{"type": "function", "id": "i", "function": {"name": "f", "x": 1, "arguments": {"b": 1, "a": [1.0]}}}]-`
 	dumped := `[{"type": "function", "function": {"name": "f", "description": null, "parameters": {"z": 1, "a": 2}}}]`
 	written := `[{"function": {"parameters": {"z": 1, "a": 2}, "name": "f", "x": 1}, "type": "function", "y": 2}]`
 	with := func(extra string) string { return strings.Replace(body, "%s", extra, 1) }
@@ -174,8 +175,8 @@ func TestRenderTools(t *testing.T) {
 		{name: "choice none keeps them", body: with(`,"tool_choice":"none"`), want: dumped + calls},
 	})
 	checkRenderings(t, smallModel(t, folderOf(src), Options{Tools: ToolsAsWritten, HideTools: true}), KindChat, []rendering{
-		{name: "as written", body: with(""), want: written + calls},
-		{name: "choice none hides them", body: with(`,"tool_choice":"none"`), want: "null" + calls},
+		{name: "as written", body: with(""), want: written + given},
+		{name: "choice none hides them", body: with(`,"tool_choice":"none"`), want: "null" + given},
 	})
 }
 

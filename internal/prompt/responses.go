@@ -22,6 +22,7 @@ func responsesChat(body *value.Dict) (*chat, error) {
 	}
 	input, _ := body.Get("input")
 	ch := newChat(body)
+	ch.callsAsGiven = true
 	ch.addSpecial = true // vLLM has its tokenizer add to these what the template has printed
 	switch input.Kind() {
 	case value.KindString:

@@ -7,7 +7,8 @@ import (
 
 // toolCalls converts an assistant's tool calls: arguments that are a JSON
 // string become the object that templates expect, anything else that is no
-// object an empty one.
+// object an empty one. Members have the order of the engine's model of chat requests,
+// and those that it does not know follow.
 func (c *converter) toolCalls(v value.Value) ([]value.Value, bool) {
 	if v.Kind() != value.KindList {
 		c.bad = "tool_calls is a " + v.Kind().String()
@@ -25,13 +26,27 @@ func (c *converter) toolCalls(v value.Value) ([]value.Value, bool) {
 			c.bad = "a tool call has no function"
 			return nil, false
 		}
+		args := c.arguments(fn)
+		if !c.callsAsGiven {
+			out = append(out, declaredCall(call, fn, args))
+			continue
+		}
 		f := shape.CopyDict(fn)
-		f.Set("arguments", c.arguments(fn))
+		f.Set("arguments", args)
 		d := shape.CopyDict(call)
 		d.Set("function", value.FromDict(f))
 		out = append(out, value.FromDict(d))
 	}
 	return out, true
+}
+
+// declaredCall is a tool call as vLLM's model of chat requests gives it.
+func declaredCall(call, fn *value.Dict, args value.Value) value.Value {
+	f := shape.First(fn, "arguments", "name")
+	f.Set("arguments", args)
+	d := shape.First(call, "id", "function", "type")
+	d.Set("function", value.FromDict(f))
+	return value.FromDict(d)
 }
 
 // arguments returns a tool call's arguments as templates see them.

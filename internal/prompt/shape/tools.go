@@ -70,6 +70,22 @@ func Pick(d *value.Dict, keys ...string) *value.Dict {
 	return out
 }
 
+// First returns a copy in which some keys come first, in the given order, as far as they
+// are there.
+func First(d *value.Dict, keys ...string) *value.Dict {
+	out := value.NewDict(d.Len())
+	for _, k := range keys {
+		if v, ok := d.Get(k); ok {
+			out.Set(k, v)
+		}
+	}
+	d.Range(func(k string, v value.Value) bool {
+		out.Set(k, v) // a key that is there keeps its place
+		return true
+	})
+	return out
+}
+
 // JoinTexts joins parts of text as engines do.
 func JoinTexts(texts []value.Value) string {
 	if len(texts) == 1 {
