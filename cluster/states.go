@@ -125,8 +125,7 @@ func (l *Log) Source(name string) (SourceView, bool) {
 	return l.l.Source(name)
 }
 
-// Sources appends a view of every source, by name. It takes a look at what each member
-// claimed of each source.
+// Sources appends a view of every source, by name.
 func (l *Log) Sources(dst []SourceView) []SourceView {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()

@@ -25,7 +25,10 @@ func (s *source) claim() group.Claim {
 
 // announce has everybody told of s, together with what else there is to tell.
 func (l *Log) announce(s *source) {
-	s.tell = true
+	if !s.tell {
+		s.tell = true
+		l.telling = append(l.telling, s)
+	}
 	l.nextDigest = min(l.nextDigest, max(l.g.Now, l.lastDigest+l.g.Opt.Digest))
 }
 
@@ -48,10 +51,9 @@ func (l *Log) sendDigests() {
 	l.lastDigest, l.nextDigest = l.g.Now, group.Never
 	m := group.Digests{Name: []byte(l.name), Version: l.version}
 	var told []*source
-	for _, s := range l.order {
-		if !s.tell {
-			continue
-		}
+	telling := l.telling
+	l.telling = nil
+	for _, s := range telling {
 		s.tell = false
 		l.enter(s)
 		was := s.announced

@@ -51,6 +51,7 @@ type Log struct {
 	mesh    bool
 
 	pushing     []*source
+	telling     []*source // to be claimed
 	flushAt     time.Duration
 	nextDigest  time.Duration // when to claim what there is to be told; Never when nothing
 	lastDigest  time.Duration
@@ -238,6 +239,7 @@ func (l *Log) forget(want map[string]bool) {
 	unwanted := func(s *source) bool { return !want[s.name] }
 	l.checks = slices.DeleteFunc(l.checks, unwanted)
 	l.pushing = slices.DeleteFunc(l.pushing, unwanted)
+	l.telling = slices.DeleteFunc(l.telling, unwanted)
 	l.order = slices.DeleteFunc(l.order, unwanted)
 }
 

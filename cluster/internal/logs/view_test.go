@@ -3,6 +3,7 @@ package logs
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
@@ -126,7 +127,7 @@ func (l *Log) naivelyCaughtUp(p *group.Peer) bool {
 
 // TestWordIsKept changes whatever a view of a source follows from: what is kept of peers' claims
 // is what a look at all of them comes to, each time, and is seldom made anew. So is whether this
-// member has caught up with a peer.
+// member has caught up with a peer, and what it is to claim.
 func TestWordIsKept(t *testing.T) {
 	made, views, caught, asked := 0, 0, 0, 0
 	for seed := range uint64(40) {
@@ -145,6 +146,14 @@ func TestWordIsKept(t *testing.T) {
 			}
 			if rng.IntN(2) == 0 {
 				l.Tick()
+			}
+			for _, s := range l.order {
+				if s.tell != slices.Contains(l.telling, s) {
+					t.Fatalf("seed %d, step %d, %s: %s is to be claimed: %v", seed, step, what, s.name, s.tell)
+				}
+			}
+			if d := l.g.Now; len(l.telling) > 20 || len(l.telling) > 0 && l.nextDigest > d+l.g.Opt.Digest {
+				t.Fatalf("seed %d, step %d, %s: %d of 20 sources are claimed after %v", seed, step, what, len(l.telling), l.nextDigest-d)
 			}
 			for _, p := range l.g.Peers {
 				if got, want := l.CaughtUp(p), l.naivelyCaughtUp(p); got != want {
