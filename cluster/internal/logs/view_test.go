@@ -135,11 +135,11 @@ func TestWordIsKept(t *testing.T) {
 		l, names := fleet(2+int(seed%4), 20)
 		for step := range uint64(600) {
 			p, s := l.g.Peers[rng.IntN(len(l.g.Peers))], l.sources[names[rng.IntN(20)]]
-			what := ""
-			switch n := rng.IntN(10); {
-			case n == 0:
+			var what string
+			switch rng.IntN(10) {
+			case 0:
 				what = change(rng, l, names, step)
-			case n == 1:
+			case 1:
 				what = l.comeAgain(rng, p, s, step)
 			default:
 				what = l.move(rng, p, s, step)
