@@ -94,9 +94,9 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 		f.settle(c)
 	}
 	first := c.Now.Add(seconds(f.predicted.TTFT()))
-	s.unseen.Watch(f.serving, r.Stream, first)
+	s.unseen.Watch(f.serving, r.Stream, f.WantBody, first)
 	for i := range f.helpers {
-		s.unseen.Watch(&f.helpers[i].Ticket, r.Stream, first)
+		s.unseen.Watch(&f.helpers[i].Ticket, r.Stream, f.WantBody, first)
 	}
 	f.beginVitals(rank)
 	f.Tries = s.tries(c, f)
@@ -239,7 +239,7 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.ep, f.held, f.learns, f.serving = ep, cycle.Held{}, lessons{}, &endpoint.Ticket{Fed: f.split()}
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
 	f.s.opts.Sessions.Bind(sessions.Binding{Session: sessions.KeyIn(f.request.Tenant, f.request.Session), Endpoint: ep.ID, At: now})
-	f.s.unseen.Watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
+	f.s.unseen.Watch(f.serving, f.request.Stream, f.WantBody, f.queued.At.Add(seconds(f.predicted.TTFT())))
 	if f.s.opts.Matcher != nil {
 		f.s.opts.Matcher.Chosen(f.request, ep)
 	}
@@ -263,7 +263,7 @@ func (f *flight) firstToken(at time.Time) {
 	if !f.request.Stream || !f.learns.prefill && f.learns.helper == nil {
 		return
 	}
-	f.s.unseen.Saw()
+	f.s.unseen.Saw(f.WantBody)
 	ttft := at.Sub(f.queued.At)
 	f.patience().first.Observe(f.vitals.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
@@ -288,7 +288,7 @@ func (f *flight) release(o request.Outcome) {
 	f.learnStep()
 	f.learnAnswer(&o)
 	if f.request.Stream && o.Status < 400 && o.Complete {
-		f.s.unseen.Ended(!f.firstAt.IsZero())
+		f.s.unseen.Ended(f.WantBody, !f.firstAt.IsZero())
 	}
 	f.keeps(o.ResponseID, o.At)
 	f.s.opts.Gate.Leave(f.place, f.service(o.At))

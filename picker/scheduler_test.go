@@ -333,7 +333,7 @@ func TestBlindMoved(t *testing.T) {
 	pool := newPool(2)
 	s := newScheduler(t, Options{Pool: pool})
 	for range unseenFrom {
-		s.unseen.Ended(false)
+		s.unseen.Ended(true, false)
 	}
 	r := chatRequest("r", 1000)
 	r.Stream = true

@@ -42,7 +42,7 @@ const visibleFrom = -8
 // begin watches the request at the endpoint that serves it.
 func (f *flight) beginVitals(view *cycle.View) {
 	v := &f.vitals
-	v.seen = f.request.Stream && f.s.unseen.Score() <= visibleFrom
+	v.seen = f.request.Stream && f.s.unseen.Score(f.WantBody) <= visibleFrom
 	tokens := float64(answerTokens)
 	if n := f.request.MaxTokens; n > 0 {
 		tokens = min(tokens, float64(n))

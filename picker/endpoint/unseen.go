@@ -8,12 +8,13 @@ import (
 )
 
 // Unseen deals with first tokens that nobody sees: answers that are not
-// streamed, and proxies that do not show us response bodies. Such a request
-// would count as waiting until it ends, so the predicted moment stands in. It is
-// safe for concurrent use.
+// streamed, and proxies that do not show us response bodies, or show those alone that
+// were asked for. Such a request would count as waiting until it ends, so the predicted
+// moment stands in. It is safe for concurrent use.
 type Unseen struct {
-	score atomic.Int64 // of the last requests, unseen minus seen, bounded
-	next  atomic.Int64 // earliest deadline, Unix nanoseconds; 0: none
+	asked, unasked visibility // of bodies that were asked for, and of others
+
+	next atomic.Int64 // earliest deadline, Unix nanoseconds; 0: none
 
 	mu    sync.Mutex
 	queue deadlines
@@ -24,6 +25,9 @@ const (
 	unseenFrom  = 8
 	maxWatched  = 1 << 16
 )
+
+// visibility is of the last requests of a kind: unseen minus seen, bounded.
+type visibility struct{ score atomic.Int64 }
 
 type deadline struct {
 	at int64
@@ -49,28 +53,37 @@ func (d *deadlines) Pop() any {
 	return x
 }
 
-// Saw notes a first token that was seen when it came.
-func (b *Unseen) Saw() { b.move(-1) }
+// of returns what is known of requests whose bodies were asked for, or not.
+func (b *Unseen) of(asked bool) *visibility {
+	if asked {
+		return &b.asked
+	}
+	return &b.unasked
+}
+
+// Saw notes a first token that was seen when it came, of a streamed answer whose body was
+// asked for or not.
+func (b *Unseen) Saw(asked bool) { b.of(asked).move(-1) }
 
 // Ended notes a complete streamed answer, and whether its first token was seen.
-func (b *Unseen) Ended(seen bool) {
+func (b *Unseen) Ended(asked, seen bool) {
 	if !seen {
-		b.move(1)
+		b.of(asked).move(1)
 	}
 }
 
-func (b *Unseen) move(by int64) {
-	b.score.Store(min(max(b.score.Load()+by, -unseenLimit), unseenLimit))
+func (v *visibility) move(by int64) {
+	v.score.Store(min(max(v.score.Load()+by, -unseenLimit), unseenLimit))
 }
 
-// Score returns how many more of the last first tokens were not seen than were, within
-// bounds: below 0 they are seen.
-func (b *Unseen) Score() int64 { return b.score.Load() }
+// Score returns how many more of the last first tokens of such answers were not seen than
+// were, within bounds: below 0 they are seen.
+func (b *Unseen) Score(asked bool) int64 { return b.of(asked).score.Load() }
 
 // Watch lets the first token of t count as come at the deadline, unless it is
 // streamed to a client and such first tokens are seen.
-func (b *Unseen) Watch(t *Ticket, streamed bool, at time.Time) {
-	if streamed && b.score.Load() < unseenFrom {
+func (b *Unseen) Watch(t *Ticket, streamed, asked bool, at time.Time) {
+	if streamed && b.Score(asked) < unseenFrom {
 		return
 	}
 	b.mu.Lock()
