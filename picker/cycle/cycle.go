@@ -278,7 +278,7 @@ func (c *Cycle) shareSlots() {
 	}
 	for i := range c.views {
 		v := c.views[i].Rank()
-		if v.Slots == 0 && int64(v.Running) <= most[v.Role] {
+		if v.Slots == 0 && max(v.Ran, int64(v.Running)) <= most[v.Role] {
 			v.Slots = most[v.Role]
 		}
 		free[v.Role] = free[v.Role] || !v.allSlotsTaken()

@@ -112,6 +112,8 @@ type Reading struct {
 	KVUse   float64 // 0..1
 	// Capacity is how many tokens fit the engine's KV memory, 0 when unknown.
 	Capacity float64
+	// Ran is how many sequences the engine was seen to run at most, lately.
+	Ran int64
 	// Slots is how many sequences the engine runs at once, 0 when it has not shown it.
 	Slots int64
 }
@@ -127,7 +129,7 @@ func (c *counters) Reading(now int64) Reading {
 	r.Waiting, r.Running = unpack(c.gauges.queue.Load())
 	size, blocks := unpack(c.gauges.cache.Load())
 	r.Capacity = float64(size) * float64(blocks)
-	r.Slots = c.slots.Read(now)
+	r.Slots, r.Ran = c.slots.Read(now), c.slots.Peak(now)
 	return r
 }
 
@@ -136,7 +138,7 @@ func (c *counters) Reading(now int64) Reading {
 func (r Reading) OfRank() Reading {
 	if n := r.Ranks; n > 1 {
 		r.Waiting, r.Running, r.Capacity = r.Waiting/n, r.Running/n, r.Capacity/float64(n)
-		r.Slots = max(r.Slots/int64(n), min(r.Slots, 1))
+		r.Slots, r.Ran = max(r.Slots/int64(n), min(r.Slots, 1)), r.Ran/int64(n)
 	}
 	return r
 }

@@ -77,8 +77,14 @@ func (v *visibility) move(by int64) {
 }
 
 // Score returns how many more of the last first tokens of such answers were not seen than
-// were, within bounds: below 0 they are seen.
-func (b *Unseen) Score(asked bool) int64 { return b.of(asked).score.Load() }
+// were, within bounds: below 0 they are seen. Until they are, those that nobody asked for
+// count as unseen.
+func (b *Unseen) Score(asked bool) int64 {
+	if asked {
+		return b.asked.score.Load()
+	}
+	return b.unasked.score.Load() + unseenFrom
+}
 
 // Watch lets the first token of t count as come at the deadline, unless it is
 // streamed to a client and such first tokens are seen.

@@ -22,19 +22,27 @@ func TestUnseenUnasked(t *testing.T) {
 		u.Expire(now)
 		return pool.Book().Local(ep, now).Waiting > 0
 	}
-	if !waiting(true, false) || !waiting(true, true) || waiting(false, false) {
-		t.Error("before anything is known streamed answers alone are waited for")
+	f := func(when string, streamed, asked, want bool) {
+		t.Helper()
+		if got := waiting(streamed, asked); got != want {
+			t.Errorf("%s, streamed %v, asked for %v: waited for %v", when, streamed, asked, got)
+		}
+	}
+	for _, asked := range []bool{true, false} {
+		f("at first", true, asked, asked)
+		f("at first", false, asked, false)
 	}
 	for range unseenLimit {
 		u.Saw(true)
 	}
-	for range unseenFrom {
-		u.Ended(false, false)
+	f("seen where asked for", true, false, false)
+	f("seen where asked for", true, true, true)
+	for range unseenFrom + 1 { // a proxy that shows all bodies
+		u.Saw(false)
 	}
-	if waiting(true, false) {
-		t.Error("a first token that nobody sees is waited for")
+	f("seen always", true, false, true)
+	for range unseenLimit + unseenFrom {
+		u.Ended(true, false)
 	}
-	if !waiting(true, true) {
-		t.Error("one that is seen is not")
-	}
+	f("no longer", true, true, false)
 }

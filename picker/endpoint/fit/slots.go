@@ -9,11 +9,13 @@ import (
 // that it runs again and again, and never exceeds, while requests wait in it, enough for
 // each of its ranks to have one. Engines that have work for a step or more to prefill run
 // fewer for that reason, and teach nothing; nor does one with places for all that wait,
-// which came since its last step. The zero value knows nothing. Readers are free, one
-// goroutine observes.
+// which came since its last step; nor one that has run more lately. The zero value knows
+// nothing. Readers are free, one goroutine observes.
 type Slots struct {
 	learned atomic.Uint64 // most that it ran while requests waited, and how often it was seen to; packed
 	at      atomic.Int64  // when that was seen last, in Unix nanoseconds
+	peak    atomic.Int64  // most that it ran at all
+	peakAt  atomic.Int64  // when it was seen to last
 }
 
 const (
@@ -28,10 +30,16 @@ const (
 func (c *Slots) Observe(at time.Time, running, waiting, ranks int, prefill int64) {
 	most, seen := unpack(c.learned.Load())
 	waits := waiting >= max(ranks, 1) && prefill < slotsQueue
-	switch {
-	case at.IsZero() || running <= 0:
+	if at.IsZero() || running <= 0 {
 		return
-	case running > most && waits:
+	}
+	peak := c.Peak(at.UnixNano())
+	if int64(running) >= peak {
+		c.peak.Store(int64(running))
+		c.peakAt.Store(at.UnixNano())
+	}
+	switch {
+	case running > most && waits && int64(running) >= peak:
 		most, seen = running, 1
 	case running > most:
 		most, seen = 0, 0
@@ -54,6 +62,17 @@ func (c *Slots) Observe(at time.Time, running, waiting, ranks int, prefill int64
 func (c *Slots) Set(limit int64, now time.Time) {
 	c.learned.Store(pack(int(limit), slotsSeen))
 	c.at.Store(now.UnixNano())
+	c.peak.Store(limit)
+	c.peakAt.Store(now.UnixNano())
+}
+
+// Peak returns the most that the engine was seen to run lately before now, in Unix
+// nanoseconds.
+func (c *Slots) Peak(now int64) int64 {
+	if now-c.peakAt.Load() > int64(slotsLast) {
+		return 0
+	}
+	return c.peak.Load()
 }
 
 // Read returns the limit, 0 when it is not known, or was not seen for long before now, in Unix nanoseconds.

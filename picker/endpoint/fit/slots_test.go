@@ -26,6 +26,8 @@ func TestSlots(t *testing.T) {
 		"memory is full":                {[]sample{{9, 1, some}, {7, 2, some}, {9, 2, some}, {6, 3, some}, {8, 3, some}}, 0},
 		"one step between two":          {[]sample{{9, 1, some}, {9, 2, some}, {9, 1, some}, {8, 1, some}, {9, 1, some}}, 9},
 		"arrivals between two steps":    {[]sample{{3, 1, some}, {3, 2, some}, {1, 1, some}, {2, 1, some}, {1, 2, some}, {2, 1, some}}, 3},
+		"it has run more":               {[]sample{{3, 0, 0}, {2, 1, some}, {2, 1, some}, {2, 2, some}}, 0},
+		"it runs that again":            {[]sample{{3, 0, 0}, {2, 1, some}, {3, 1, some}, {2, 1, some}, {3, 1, some}}, 3},
 		"an engine without gauges":      {[]sample{{0, 1, some}, {0, 1, some}, {0, 1, some}}, 0},
 	} {
 		var s Slots
