@@ -108,7 +108,6 @@ func containsDigit(digits string, n int) bool {
 func TestNoModel(t *testing.T) {
 	f := func(name string, pool *endpoint.Pool, r *request.Request, model, refused string) {
 		t.Helper()
-		r.Model = ""
 		_, err := newScheduler(t, Options{Pool: pool}).Choose(context.Background(), r)
 		if err != nil || refused != "" {
 			if err == nil || !strings.Contains(err.Error(), refused) || request.ReasonOf(err) != request.ReasonBadRequest {
@@ -116,13 +115,13 @@ func TestNoModel(t *testing.T) {
 			}
 			return
 		}
-		if r.Model != model || r.Target != model {
+		if r.Model != model || r.NoModel && r.Target != model {
 			t.Errorf("%s: placed as %q, sent as %q, want %q", name, r.Model, r.Target, model)
 		}
 	}
 	of := func(kind request.Kind, target string) *request.Request {
 		r := chatRequest("r", 10)
-		r.Kind, r.Target = kind, target
+		r.Kind, r.Model, r.Target, r.NoModel = kind, "", target, true
 		return r
 	}
 	one, two := listing(2, true, []string{"llama", "poet"}, []string{"llama"}), listing(2, true, []string{"llama"}, []string{"qwen"})
@@ -132,6 +131,11 @@ func TestNoModel(t *testing.T) {
 	f("two models", two, of(request.KindChat, ""), "", "the pool serves several")
 	f("two models, SGLang's own", two, of(request.KindGenerate, ""), "", "")
 	f("two models, something else", two, of(request.KindOther, ""), "", "")
+	for _, target := range []string{"", "llama"} { // a proxy that keeps bodies to itself: there may be a model
+		unread := of(request.KindChat, target)
+		unread.NoModel = false
+		f("not read", two, unread, "", "")
+	}
 	f("to be rewritten", one, of(request.KindChat, "poet"), "", "no model that could be rewritten")
 }
 

@@ -314,11 +314,11 @@ func (s *Scheduler) resolve(rules *Rules, r *request.Request, seed uint64) {
 	s.rewrite(rules, r, seed)
 }
 
-// assume fills in the model where the body names none, which engines allow: that of the
-// pool, nothing where it is not known. Among several the engine that happens to be chosen
-// must not decide, except for /generate, whose bodies never name one.
+// assume fills in the model where the body was read and names none, which engines allow:
+// that of the pool, nothing where it is not known. Among several the engine that happens to
+// be chosen must not decide, except for /generate, whose bodies never name one.
 func (s *Scheduler) assume(r *request.Request) error {
-	if r.Model != "" || r.Kind == request.KindOther {
+	if !r.NoModel || r.Kind == request.KindOther {
 		return nil
 	}
 	base, several := s.opts.Pool.Snapshot().OnlyBase()

@@ -84,6 +84,7 @@ func Parse(r *Request) error {
 		}
 		return Errorf(ReasonBadRequest, "request body is not valid JSON (at byte %d)", at)
 	}
+	r.NoModel = r.Model == ""
 	finishRequest(r)
 	return nil
 }

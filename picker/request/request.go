@@ -70,6 +70,7 @@ type Request struct {
 	ModelSpan  [2]int // where the model's JSON string literal stands in Body, quotes included; {0,0} when absent
 	Target     string // model after rewrites; what the engine will see
 	Fixed      bool   // the body's model cannot be rewritten
+	NoModel    bool   // all of the body was read, and names none
 	Adapter    string // LoRA adapter, when Model names one
 	CacheSalt  string
 	Session    string // session key, empty when none
