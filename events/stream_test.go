@@ -488,19 +488,24 @@ func TestSparseGroups(t *testing.T) {
 	if r.Sparse(testSource.Endpoint) {
 		t.Error("full attention alone")
 	}
-	s := r.streams[testSource]
-	s.mu.Lock()
-	w := s.m.work()
-	w.batch.Events = append(w.batch.Events[:0], decode.Event{
-		Kind: decode.BlockStored, Group: 1, SpecKind: []byte("of tomorrow"), BlockSize: 16,
-		Hashes: []block.EngineHash{5}, Tokens: make([]uint32, 16),
-	})
-	s.tr.Translate(&w.batch, &w.delta)
-	s.count(&w.batch, indexer.ApplyStats{})
-	s.mu.Unlock()
+	r.streams[testSource].store(1, "of tomorrow", 5)
 	if !r.Sparse(testSource.Endpoint) {
 		t.Error("an unknown kind is not told")
 	}
+}
+
+// store has the stream take an event of a cache group.
+func (s *subscriber) store(group int32, kind string, hash block.EngineHash) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.m.work()
+	w.batch.Events = append(w.batch.Events[:0], decode.Event{
+		Kind: decode.BlockStored, Group: group, SpecKind: []byte(kind), BlockSize: 16, Window: 128,
+		Hashes: []block.EngineHash{hash}, Tokens: make([]uint32, 16),
+	})
+	w.delta = block.Delta{}
+	s.tr.Translate(&w.batch, &w.delta)
+	s.count(&w.batch, indexer.ApplyStats{})
 }
 
 // A stream without full attention says so, until it tells of a group that has it.
@@ -514,26 +519,14 @@ func TestNarrowGroups(t *testing.T) {
 		t.Error("full attention alone")
 	}
 	s := r.streams[testSource]
-	tell := func(group int32, kind string, hash block.EngineHash) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		w := s.m.work()
-		w.batch.Events = append(w.batch.Events[:0], decode.Event{
-			Kind: decode.BlockStored, Group: group, SpecKind: []byte(kind), BlockSize: 16, Window: 128,
-			Hashes: []block.EngineHash{hash}, Tokens: make([]uint32, 16),
-		})
-		w.delta = block.Delta{}
-		s.tr.Translate(&w.batch, &w.delta)
-		s.count(&w.batch, indexer.ApplyStats{})
-	}
 	s.mu.Lock()
 	s.tr.Clear(&block.Delta{})
 	s.mu.Unlock()
-	tell(0, "sliding_window", 5)
+	s.store(0, "sliding_window", 5)
 	if !r.Narrow(testSource.Endpoint) || r.Sparse(testSource.Endpoint) {
 		t.Error("windows alone are not told")
 	}
-	tell(1, "full_attention", 6)
+	s.store(1, "full_attention", 6)
 	if r.Narrow(testSource.Endpoint) {
 		t.Error("full attention has come")
 	}

@@ -220,18 +220,23 @@ func TestEnvoyUpload(t *testing.T) {
 			s.params.BodyLimit = 1 << 20
 			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override, MaxBody: 1 << 20}})
 			body := bytes.Repeat([]byte("--part--"), 1<<20)
-			resp, err := r.client.Post("http://"+r.envoy.Addr("inference")+"/v1/audio/transcriptions", "multipart/form-data; boundary=part",
-				&pausedReader{r, body, 64 << 10}) // chunked: no length is known
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			if got := resp.Header.Get("x-body-sha"); resp.StatusCode != http.StatusOK || got != digest(body) {
-				t.Errorf("status %d, the engine saw %q", resp.StatusCode, got)
-			}
-			r.book.settle(t)
+			r.upload(body, &pausedReader{r, body, 64 << 10}) // chunked: no length is known
 		})
 	}
+}
+
+// upload sends a form, which must reach the engine as it is.
+func (r *rig) upload(body []byte, from io.Reader) {
+	r.t.Helper()
+	resp, err := r.client.Post("http://"+r.envoy.Addr("inference")+"/v1/audio/transcriptions", "multipart/form-data; boundary=part", from)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got := resp.Header.Get("x-body-sha"); resp.StatusCode != http.StatusOK || got != digest(body) {
+		r.t.Errorf("status %d, the engine saw %q", resp.StatusCode, got)
+	}
+	r.book.settle(r.t)
 }
 
 // TestEnvoyForm: an upload of megabytes is placed by the model that it names, in both
@@ -242,15 +247,7 @@ func TestEnvoyForm(t *testing.T) {
 			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override, Forms: func() bool { return true }}})
 			body := append([]byte("--part\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"), bytes.Repeat([]byte("\r\n--par"), 1<<19)...)
 			body = append(body, "\r\n--part\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper\r\n--part--\r\n"...)
-			resp, err := r.client.Post("http://"+r.envoy.Addr("inference")+"/v1/audio/transcriptions", "multipart/form-data; boundary=part", bytes.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			if got := resp.Header.Get("x-body-sha"); resp.StatusCode != http.StatusOK || got != digest(body) {
-				t.Errorf("status %d, the engine saw %q", resp.StatusCode, got)
-			}
-			r.book.settle(t)
+			r.upload(body, bytes.NewReader(body))
 			if got := r.book.requests[0].Model; got != "whisper" {
 				t.Errorf("placed as model %q", got)
 			}
