@@ -24,7 +24,9 @@ workloads, loads, fleets, policies and seeds. Equal arguments give equal results
 A trace is a file of JSON lines, compressed by gzip or not, with timestamp (ms),
 input_length, output_length, hash_ids (one for each 512 tokens of the prompt; an id
 stands for the whole prefix) and, optionally, session_id: a public trace, or what
-"grapevine-lab record" wrote. Other fields are ignored, and lines need no order.
+"grapevine-lab record" wrote. Other fields are ignored, and lines need no order. Tables
+of times and lengths (Azure's, BurstGPT's and Vidur's columns) and arrays of conversations
+(ShareGPT) are read too; what these do not say is assumed, and replay says what.
 
 A load is a share of the rate at which the engines saturate under the better of load_only
 and unified, with more or fewer users: copies of sessions with blocks of their own, or a

@@ -30,6 +30,8 @@ type replayFlags struct {
 	indexDelay, speculate       time.Duration
 	longPrefill, workers        int
 	blockSize, requests         int
+	begin                       time.Duration
+	system                      string
 	maxSeqs, batchTokens        int
 	urgency                     float64
 	hostBlocks                  int
@@ -82,6 +84,8 @@ func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 	fl.StringVar(&f.transform, "transform", "", "capped: keep the first 8 turns of each session; capped=N: the first N; the rate falls in proportion")
 	fl.DurationVar(&f.spread, "spread", 0, "tick over which rounded arrivals of traces are spread (default: found out; negative: none)")
 	fl.IntVar(&f.blockSize, "block-size", trace.DefaultBlockSize, "prompt tokens for each hash id, which are the blocks of engines too")
+	fl.DurationVar(&f.begin, "begin", 0, "of tables of times and lengths, leave out so much of the beginning")
+	fl.StringVar(&f.system, "system-prompts", "", "of the same, NxTOKENS: let sessions begin with one of N system prompts of so many TOKENS, by Zipf's law (default: they share nothing)")
 }
 
 func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
@@ -144,6 +148,7 @@ func (f *replayFlags) checkValues() error {
 	need(f.speed >= .01 && f.speed <= 1000, "--speed %g: want 0.01 to 1000", f.speed)
 	need(f.bodies >= 0 && f.bodies <= 1, "--bodies %g: want 0 to 1", f.bodies)
 	need(f.length >= 0, "--length %s is negative", f.length)
+	need(f.begin >= 0, "--begin %s is negative", f.begin)
 	need(f.indexDelay >= 0, "--index-delay %s is negative", f.indexDelay)
 	need(f.speculate >= 0, "--speculate %s is negative", f.speculate)
 	need(f.longPrefill >= 0, "--long-prefill-token-threshold %d is negative", f.longPrefill)
@@ -226,6 +231,7 @@ func (f *replayFlags) idleRules() []idle {
 		{"own-load", len(f.workloads) > 0, "a generated workload has no load of its own"},
 		{"share", slices.Max(append([]int{1}, f.replicas...)) == 1, "one replica has nobody to share with (see --replicas)"},
 		{"spread", len(f.traces) == 0, "a generated workload has no rounded arrivals"},
+		{"begin", len(f.traces) == 0, "it is about tables"}, {"system-prompts", len(f.traces) == 0, "it is about tables"},
 		{"index-delay", f.index == "approximate", precise}, {"speculate", f.index == "approximate", precise},
 		{"plot-format", f.plots == "", "it is about --plots"},
 	}
@@ -233,7 +239,7 @@ func (f *replayFlags) idleRules() []idle {
 		rules = append(rules, idle{flag, f.findSaturation, finding})
 	}
 	for _, flag := range []string{
-		"rate", "own-load", "saturation", "find-saturation", "length", "requests", "warmup", "speed", "transform", "spread", "block-size",
+		"rate", "own-load", "saturation", "find-saturation", "length", "requests", "warmup", "speed", "transform", "spread", "block-size", "begin", "system-prompts",
 		"engines", "model", "blocks", "host-blocks", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "engine-priority", "share",
 		"index", "index-delay", "speculate", "bodies", "csv", "json", "html", "plots", "quiet",
 	} {

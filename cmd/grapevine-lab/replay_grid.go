@@ -62,9 +62,13 @@ func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
 		g.Sources = append(g.Sources, replay.WorkloadSource(w, capped, trace.GenerateOptions{Length: f.length, Requests: f.requests, Speed: f.speed, BlockSize: f.blockSize}))
 	}
 	o := trace.ScaleOptions{Speed: f.speed, Duration: f.length}
+	shared, err := parseShared(f.system)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
 	for _, spec := range f.traces {
 		name, path := named(spec)
-		t, err := trace.Open(path, trace.ReadOptions{Name: name, Spread: f.spread, BlockSize: f.blockSize})
+		t, err := trace.Open(path, trace.ReadOptions{Name: name, Spread: f.spread, BlockSize: f.blockSize, Begin: f.begin, Length: f.length, Shared: shared})
 		if err != nil {
 			return err
 		}
@@ -76,6 +80,22 @@ func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
 		}
 	}
 	return f.saturate(g, given)
+}
+
+// parseShared reads NxTOKENS.
+func parseShared(s string) (trace.Shared, error) {
+	var out trace.Shared
+	if s == "" {
+		return out, nil
+	}
+	n, tokens, _ := strings.Cut(s, "x")
+	var errs [2]error
+	out.Prompts, errs[0] = strconv.Atoi(n)
+	out.Tokens, errs[1] = strconv.Atoi(tokens)
+	if errors.Join(errs[:]...) != nil || out.Prompts < 1 || out.Tokens < 1 {
+		return out, fmt.Errorf("--system-prompts %q: want NxTOKENS, such as 20x1500", s)
+	}
+	return out, nil
 }
 
 // named splits NAME=PATH; without a name it is empty.

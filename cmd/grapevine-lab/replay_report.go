@@ -37,7 +37,10 @@ func (a *aboutGrid) trace(t *trace.Trace) {
 		a.notes = append(a.notes, fmt.Sprintf("trace %s: the length of %d of %d answers was not recorded; it is %s", t.Name, r.Unseen, n, how))
 	}
 	if r.LeftOut > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("trace %s: %d requests that engines had refused as wrong (4xx) are left out", t.Name, r.LeftOut))
+		a.notes = append(a.notes, fmt.Sprintf("trace %s: %d requests that engines had refused as wrong (4xx), or that had failed, are left out", t.Name, r.LeftOut))
+	}
+	if t.Model != "" {
+		a.notes = append(a.notes, fmt.Sprintf("trace %s: the file does not say it, so it is assumed: %s", t.Name, t.Model))
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package trace holds loads: requests with their arrival, their lengths and the
 // KV blocks of their prompts, read from files or generated.
 //
-//  1. Read (or Open) reads a trace in the public block-hash format; a Workload
-//     makes one. Blocks become small dense numbers; sessions are derived from the
+//  1. Read (or Open) reads a trace in the public block-hash format, a table of times and
+//     lengths (table.go) or conversations (talk.go); a Workload makes one. Blocks become small dense numbers; sessions are derived from the
 //     chains where the trace names none, and lengths of answers that a recording
 //     did not see are drawn from those that it saw (session.go).
 //  2. Trace.Scale adds or leaves out whole users until the load is right.

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -22,6 +23,10 @@ type ReadOptions struct {
 	// them over it. 0 means: found out, if it is a second or more; negative:
 	// none.
 	Spread time.Duration
+	// Of a table, only rows from Begin after its first row on are kept, and, where
+	// Length is above 0, those of so long.
+	Begin, Length time.Duration
+	Shared        Shared // of traces that tell only lengths
 }
 
 // DefaultBlockSize is the block size of the public traces, in tokens.
@@ -69,17 +74,86 @@ func unzipped(r io.Reader) (io.Reader, error) {
 	return gzip.NewReader(b)
 }
 
-// Read reads a trace in the public block-hash format: one JSON object in
-// each line, with timestamp (milliseconds), input_length, output_length (0: not
-// seen), hash_ids (one for each block; an id stands for the whole prefix up to
-// its block) and, optionally, session_id, tenant and priority. Lines need no order.
-// Of what recordings add, status and cached_tokens count; other fields are ignored.
-// Errors wrap ErrTrace and name the line.
+// Read reads a trace in one of three formats, which it tells apart by how they begin:
+//
+//   - The public block-hash format: one JSON object in each line, with timestamp
+//     (milliseconds), input_length, output_length (0: not seen), hash_ids (one for each
+//     block; an id stands for the whole prefix up to its block) and, optionally,
+//     session_id, tenant and priority. Lines need no order. Of what recordings add, status
+//     and cached_tokens count; other fields are ignored.
+//   - A CSV table of times and lengths with a header: Azure's, BurstGPT's or Vidur's.
+//     What prompts share is a model then (Trace.Model).
+//   - A JSON array of conversations, as in ShareGPT. Times are a model then.
+//
+// Errors wrap ErrTrace and name the line, row or conversation.
 func Read(r io.Reader, o ReadOptions) (*Trace, error) {
 	if o.BlockSize <= 0 {
 		o.BlockSize = DefaultBlockSize
 	}
+	if err := o.Shared.check(); err != nil {
+		return nil, err
+	}
 	in := reader{blockSize: o.BlockSize, blocks: map[uint64]Block{}, sessions: map[string]int32{}, tenants: map[string]int32{"": 0}, names: []string{""}}
+	b := bufio.NewReader(r)
+	switch begin := firstByte(b); {
+	case begin != '{' && begin != '[' && begin != 0:
+		return readTable(b, in, o)
+	case o.Begin > 0 || o.Shared != Shared{}:
+		return nil, fmt.Errorf("%w: only a table of times and lengths can be begun later, or given system prompts", ErrTrace)
+	case begin == '[':
+		return readTalks(b, in, o)
+	}
+	if err := in.lines(b); err != nil {
+		return nil, err
+	}
+	return in.trace(&o, in.unnamed)
+}
+
+// firstByte returns the first one that is no white space and no byte order mark, 0
+// where there is none among the first 512.
+func firstByte(b *bufio.Reader) byte {
+	head, _ := b.Peek(512)
+	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
+	if len(head) == 0 {
+		return 0
+	}
+	return head[0]
+}
+
+func readTable(r io.Reader, in reader, o ReadOptions) (*Trace, error) {
+	t := table{reader: in, o: &o, contexts: newContexts(&o)}
+	if err := t.read(r); err != nil {
+		return nil, err
+	}
+	if o.Spread == 0 {
+		o.Spread = t.tick
+	}
+	out, err := t.trace(&o, false)
+	if err != nil {
+		return nil, err
+	}
+	out.Blocks, out.Model = t.contexts.blocks, o.Shared.String()
+	if t.column.session >= 0 {
+		out.Model += ", and each prompt of one goes on from the last as far as its length allows"
+	}
+	return out, nil
+}
+
+func readTalks(r io.Reader, in reader, o ReadOptions) (*Trace, error) {
+	t := talks{reader: in}
+	if err := t.read(r); err != nil {
+		return nil, err
+	}
+	out, err := t.trace(&o, false)
+	if err != nil {
+		return nil, err
+	}
+	out.Model = fmt.Sprintf("a token is %d bytes; conversations begin at random over %v, and a question comes %d s after the answer before it, in the mean", bytesPerToken, talkLength, talkPause)
+	return out, nil
+}
+
+// lines reads the block-hash format.
+func (in *reader) lines(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 1<<20), maxLine)
 	n := 1
@@ -88,21 +162,26 @@ func Read(r io.Reader, o ReadOptions) (*Trace, error) {
 			continue
 		}
 		if err := in.add(lines.Bytes()); err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
+			return fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
+		return fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
 	}
+	return nil
+}
+
+// trace returns what was read. derive says that sessions are not all named.
+func (in *reader) trace(o *ReadOptions, derive bool) (*Trace, error) {
 	if len(in.requests) == 0 {
 		return nil, fmt.Errorf("%w: no request", ErrTrace)
 	}
 	t := &Trace{
-		Name: o.Name, BlockSize: o.BlockSize, Requests: in.requests, Blocks: len(in.blocks), Sessions: len(in.sessions), Tenants: in.names, Recorded: in.recorded,
+		Name: o.Name, BlockSize: o.BlockSize, Requests: in.requests, Blocks: len(in.blocks), Sessions: int(in.numbered), Tenants: in.names, Recorded: in.recorded,
 	}
-	t.finish(o.Spread, in.unnamed)
+	t.finish(o.Spread, derive)
 	if t.Length > maxSpan {
-		return nil, fmt.Errorf("%w: it spans %v, %v at most: timestamps are milliseconds", ErrTrace, t.Length.Round(time.Hour), maxSpan)
+		return nil, fmt.Errorf("%w: it spans %v, %v at most: times are milliseconds, in tables seconds, of which a part can be taken (--begin, --length)", ErrTrace, t.Length.Round(time.Hour), maxSpan)
 	}
 	return t, nil
 }
@@ -116,6 +195,7 @@ type reader struct {
 	tenants   map[string]int32
 	names     []string // of tenants
 	unnamed   bool     // at least one line has no session
+	numbered  int32    // sessions so far
 	recorded  Recorded
 }
 
@@ -206,13 +286,23 @@ func (in *reader) session(v *fastjson.Value) int32 {
 		in.unnamed = true
 		return -1
 	}
-	name := s.String()
+	return in.number(s.String())
+}
+
+// number returns the number of a session, by its name.
+func (in *reader) number(name string) int32 {
 	n, ok := in.sessions[name]
 	if !ok {
-		n = int32(len(in.sessions))
+		n = in.begin()
 		in.sessions[name] = n
 	}
 	return n
+}
+
+// begin returns the number of a new session.
+func (in *reader) begin() int32 {
+	in.numbered++
+	return in.numbered - 1
 }
 
 // tenant returns the number of the tenant that a line names, 0 where it names none.

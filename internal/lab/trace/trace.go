@@ -43,12 +43,13 @@ type Trace struct {
 	Tenants   []string      // names by number; missing ones go by their number
 	Length    time.Duration // the span that arrivals cover
 	Recorded  Recorded      // as read; scaled traces have none
+	Model     string        // what the file does not say and was made up, in words; "": nothing
 }
 
 // Recorded is what the lines of a recording say beyond requests.
 type Recorded struct {
 	Unseen  int // answers whose length nobody saw: it is drawn from those of others
-	LeftOut int // requests that engines refused as wrong: they were no load
+	LeftOut int // requests that engines refused as wrong, or that failed: they were no load
 	Counted int // answers with the engine's count of cached tokens
 	Cached  int // tokens of those
 	Input   int // prompt tokens of those
@@ -92,7 +93,7 @@ func (t *Trace) finish(spread time.Duration, derive bool) {
 // before: Unix time, for one.
 func (t *Trace) fromFirst() {
 	begin, end := t.Requests[0].At, t.Requests[len(t.Requests)-1].At
-	if begin <= end-begin || begin < time.Hour {
+	if begin >= 0 && (begin <= end-begin || begin < time.Hour) {
 		return
 	}
 	for i := range t.Requests {

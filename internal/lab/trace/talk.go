@@ -1,0 +1,140 @@
+package trace
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// talks reads conversations as ShareGPT has them: a JSON array of objects with
+// conversations, a list of {from, value}. Each answer is a request, whose prompt is
+// all before it. Texts have no times and no tokens: conversations begin at random
+// over an hour, the next question comes when the answer has been given and half a minute
+// has passed, in the mean, and a token is four bytes.
+type talks struct {
+	reader
+	rng *rand.Rand
+}
+
+type talk struct {
+	Conversations []struct {
+		From  string `json:"from"`
+		Value string `json:"value"`
+	} `json:"conversations"`
+}
+
+const (
+	bytesPerToken = 4
+	maxTalk       = 16 << 20 // bytes of a conversation
+)
+
+func (t *talks) read(r io.Reader) error {
+	t.rng = rand.New(rand.NewPCG(0x7a1c, 0))
+	bounded := &boundedReader{r: r, left: maxTalk}
+	dec := json.NewDecoder(bounded)
+	_, err := dec.Token() // the array's beginning
+	for n := 1; err == nil && dec.More(); n++ {
+		bounded.left = maxTalk
+		var one talk
+		if err = dec.Decode(&one); err == nil {
+			err = t.add(&one)
+		}
+		if err != nil {
+			err = fmt.Errorf("conversation %d: %w", n, err)
+		}
+	}
+	if err == nil {
+		_, err = dec.Token() // its end
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrTrace, err)
+	}
+	return nil
+}
+
+// add adds the requests of a conversation.
+func (t *talks) add(one *talk) error {
+	var (
+		text  = prompt{blockSize: bytesPerToken * t.blockSize}
+		at    = time.Duration(t.rng.Int64N(int64(talkLength)))
+		asked = false
+	)
+	session := t.begin()
+	for _, turn := range one.Conversations {
+		if turn.From != "gpt" && turn.From != "assistant" {
+			text.add(turn.Value)
+			asked = asked || turn.Value != ""
+			continue
+		}
+		if asked {
+			if len(t.requests) == mostRows {
+				return fmt.Errorf("more than %d requests", mostRows)
+			}
+			answer := max((len(turn.Value)+bytesPerToken-1)/bytesPerToken, 1)
+			r := Request{At: at % talkLength, Input: (text.size + bytesPerToken - 1) / bytesPerToken, Output: answer, Session: session}
+			for _, key := range text.keys() {
+				r.Blocks = append(r.Blocks, dense(t.blocks, key))
+			}
+			t.requests = append(t.requests, r)
+			at += time.Duration((unhurried(float64(answer)) + talkPause*t.rng.ExpFloat64()) * float64(time.Second))
+		}
+		text.add(turn.Value)
+		asked = false
+	}
+	return nil
+}
+
+// prompt is the text of a conversation so far, as keys of its blocks.
+type prompt struct {
+	blockSize int // bytes
+	size      int
+	full      []uint64
+	hash      xxhash.Digest
+	begun     bool
+}
+
+func (p *prompt) add(text string) {
+	if !p.begun {
+		p.begun = true
+		p.hash.Reset()
+	}
+	for len(text) > 0 {
+		n := min(len(text), p.blockSize-p.size%p.blockSize)
+		_, _ = p.hash.WriteString(text[:n])
+		if p.size += n; p.size%p.blockSize == 0 {
+			p.full = append(p.full, p.hash.Sum64())
+		}
+		text = text[n:]
+	}
+}
+
+// keys returns those of its blocks, the last of them possibly partial.
+func (p *prompt) keys() []uint64 {
+	if p.size%p.blockSize == 0 {
+		return p.full
+	}
+	return append(p.full[:len(p.full):len(p.full)], p.hash.Sum64())
+}
+
+// boundedReader fails when more is read than is left: no element of an array
+// fills memory.
+type boundedReader struct {
+	r    io.Reader
+	left int
+}
+
+var errTooLong = errors.New("too long")
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
