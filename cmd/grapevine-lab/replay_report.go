@@ -96,17 +96,22 @@ func (f *replayFlags) draw(r *report.Report) error {
 	if err := os.MkdirAll(f.plots, 0o755); err != nil {
 		return err
 	}
+	all, err := report.Flights(r.Rows)
+	if err != nil {
+		return err
+	}
 	for _, key := range report.PlotFigures {
 		figure, _ := report.FigureByKey(key)
 		plots, err := report.Plots(r.Rows, figure)
 		if err != nil {
 			return err
 		}
-		for _, p := range plots {
-			path := filepath.Join(f.plots, p.Name+"."+f.format)
-			if err := writeTo(path, nil, func(w io.Writer) error { return p.Write(w, f.format) }); err != nil {
-				return err
-			}
+		all = append(all, plots...)
+	}
+	for _, p := range all {
+		path := filepath.Join(f.plots, p.Name+"."+f.format)
+		if err := writeTo(path, nil, func(w io.Writer) error { return p.Write(w, f.format) }); err != nil {
+			return err
 		}
 	}
 	return nil

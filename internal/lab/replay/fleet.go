@@ -54,6 +54,12 @@ func (c *Case) capacity() float64 {
 	return sum
 }
 
+// inFlight returns how many requests the engine has.
+func (s *station) inFlight() int {
+	st := s.core.Stats()
+	return st.Running + st.Waiting
+}
+
 // begin starts the next step at now, if there is anything to do.
 func (s *station) begin(now time.Duration) {
 	s.step, s.end = s.core.Step(), never

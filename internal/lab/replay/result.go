@@ -55,6 +55,12 @@ type Result struct {
 	// where requests wait at the picker, or the trace says whose they are.
 	Tenants []Tenant `json:"tenants,omitempty"`
 
+	Sizes []Size `json:"sizes"` // by size of prompt, the smallest first
+
+	// Flight is what each engine had over the run, the warm-up included; none of more than
+	// 64 engines.
+	Flight []Moment `json:"flight,omitempty"`
+
 	Outcomes []Outcome `json:"-"` // of all requests, in the trace's order
 }
 
@@ -95,7 +101,10 @@ func (s *simulation) result() *Result {
 		}
 	}
 	out.TTFT, out.TPOT, out.E2E, out.Queue = summarise(ttft), summarise(tpot), summarise(e2e), summarise(queued)
-	out.Tenants = s.tenants()
+	out.Tenants, out.Sizes = s.tenants(), s.bySize()
+	if s.Endpoints <= mostEngines {
+		out.Flight = s.timeline.moments(s.Trace.Length)
+	}
 	out.Remote = ratio(float64(remote), float64(out.Requests))
 	out.Fetched = ratio(float64(fetched), float64(input))
 	out.HitRatio = ratio(float64(cached), float64(input))
@@ -116,12 +125,18 @@ const (
 	goodToken = 100 * time.Millisecond
 )
 
-// lookAtFlight adds up what is in flight, and what of it the fullest engine has.
-func (s *simulation) lookAtFlight() {
+// lookAtFlight adds up what is in flight at an arrival, and what of it the fullest
+// engine has.
+func (s *simulation) lookAtFlight(at time.Duration) {
+	if s.Endpoints <= mostEngines {
+		s.timeline.look(at, s.Trace.Length, s.stations)
+	}
+	if at < s.Warmup {
+		return
+	}
 	all, most := 0, 0
 	for i := range s.stations {
-		st := s.stations[i].core.Stats()
-		n := st.Running + st.Waiting
+		n := s.stations[i].inFlight()
 		all, most = all+n, max(most, n)
 	}
 	s.inFlight, s.fullest = s.inFlight+float64(all), s.fullest+float64(most)

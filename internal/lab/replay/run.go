@@ -67,6 +67,7 @@ type simulation struct {
 	turns     []turn
 	evicted   []*journey
 
+	timeline          timeline
 	inFlight, fullest float64 // summed over arrivals after the warm-up: requests in flight, and those at the fullest engine
 }
 
@@ -200,9 +201,7 @@ func (s *simulation) sample(at time.Duration) {
 // arrive places one request.
 func (s *simulation) arrive(number int) error {
 	r := &s.Trace.Requests[number]
-	if r.At >= s.Warmup {
-		s.lookAtFlight()
-	}
+	s.lookAtFlight(r.At)
 	s.tellProgress()
 	j := s.journey(number, r)
 	j.replica.catchUp(s.now)

@@ -50,8 +50,26 @@ var faint = color.Gray{Y: 140}
 // track is the line of one policy.
 type track struct {
 	policy string
-	points plotter.XYs
+	points []spanned
 }
+
+// spanned is a mean over seeds, and how far below and above it single seeds are.
+type spanned struct {
+	plotter.XY
+	below, above float64
+}
+
+// spans are the points of a line, for plotter.
+type spans []spanned
+
+// Len implements plotter.XYer.
+func (s spans) Len() int { return len(s) }
+
+// XY implements plotter.XYer.
+func (s spans) XY(i int) (x, y float64) { return s[i].X, s[i].Y }
+
+// YError implements plotter.YErrorer.
+func (s spans) YError(i int) (low, high float64) { return s[i].below, s[i].above }
 
 // lines draws a line for each policy along an axis.
 func lines(rows []replay.Row, f Figure, along int, title string) (Plot, error) {
@@ -70,7 +88,9 @@ func lines(rows []replay.Row, f Figure, along int, title string) (Plot, error) {
 			if k < 0 {
 				k, tracks = len(tracks), append(tracks, track{policy: group[i].Policy})
 			}
-			tracks[k].points, all = append(tracks[k].points, plotter.XY{X: x, Y: y}), append(all, y)
+			lo, hi, _ := span(&group[i], f)
+			tracks[k].points = append(tracks[k].points, spanned{plotter.XY{X: x, Y: y}, y - lo, hi - y})
+			all = append(all, lo, hi)
 		}
 	}
 	p.X.Label.Text = axes[along].label
@@ -87,9 +107,12 @@ func lines(rows []replay.Row, f Figure, along int, title string) (Plot, error) {
 
 // track adds the line of one policy.
 func (p *Plot) track(i int, t track) error {
-	slices.SortStableFunc(t.points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
-	line, marks, err := plotter.NewLinePoints(t.points)
+	slices.SortStableFunc(t.points, func(a, b spanned) int { return cmp.Compare(a.X, b.X) })
+	line, marks, err := plotter.NewLinePoints(spans(t.points))
 	if err != nil {
+		return err
+	}
+	if err := p.whiskers(t.points, shade(i)); err != nil {
 		return err
 	}
 	line.Color, marks.Color = shade(i), shade(i)
@@ -100,6 +123,20 @@ func (p *Plot) track(i int, t track) error {
 	marks.Shape, marks.Radius = plotutil.Shape(i), vg.Points(2.5)
 	p.plot.Add(line, marks)
 	p.legend.Add(t.policy, line, marks)
+	return nil
+}
+
+// whiskers draws how far single seeds are from the means, where there are several.
+func (p *Plot) whiskers(points []spanned, c color.Color) error {
+	if !slices.ContainsFunc(points, func(s spanned) bool { return s.below+s.above > 0 }) {
+		return nil
+	}
+	bars, err := plotter.NewYErrorBars(spans(points))
+	if err != nil {
+		return err
+	}
+	bars.Color, bars.Width, bars.CapWidth = c, vg.Points(.7), vg.Points(4)
+	p.plot.Add(bars)
 	return nil
 }
 
@@ -139,9 +176,10 @@ func bars(rows []replay.Row, f Figure, title string) (Plot, error) {
 	var all []float64
 	for i := range rows {
 		y := mean(&rows[i], f)
-		labels.XYs = append(labels.XYs, plotter.XY{X: float64(i), Y: y})
+		lo, hi, _ := span(&rows[i], f)
+		labels.XYs = append(labels.XYs, plotter.XY{X: float64(i), Y: hi})
 		labels.Labels = append(labels.Labels, strconv.FormatFloat(y, 'f', f.Digit, 64))
-		ticks, all = append(ticks, plot.Tick{Value: float64(i)}), append(all, y)
+		ticks, all = append(ticks, plot.Tick{Value: float64(i)}), append(all, y, hi)
 		b, err := plotter.NewBarChart(plotter.Values{y}, min(vg.Points(30), vg.Points(280/float64(len(rows)))))
 		if err != nil {
 			return out, err
@@ -149,6 +187,9 @@ func bars(rows []replay.Row, f Figure, title string) (Plot, error) {
 		b.XMin, b.Color, b.LineStyle.Width = float64(i), shade(i), 0
 		p.Add(b)
 		out.legend.Add(rows[i].Policy, b)
+		if err := out.whiskers([]spanned{{plotter.XY{X: float64(i), Y: y}, y - lo, hi - y}}, color.Gray{Y: 60}); err != nil {
+			return out, err
+		}
 	}
 	values, err := plotter.NewLabels(labels)
 	if err != nil {

@@ -55,6 +55,13 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		}
 		data.Sections = append(data.Sections, section)
 	}
+	section, err := flightSection(rows)
+	if err != nil {
+		return err
+	}
+	if len(section.Plots) > 0 {
+		data.Sections = append(data.Sections, section)
+	}
 	for _, f := range Figures {
 		data.Figures = append(data.Figures, caption(f))
 	}
@@ -94,14 +101,30 @@ func pageGroup(rows []replay.Row) []pageRow {
 
 func drawSection(rows []replay.Row, key string) (pageSection, error) {
 	f, _ := FigureByKey(key)
-	out := pageSection{Title: caption(f)}
 	plots, err := Plots(rows, f)
+	if err != nil {
+		return pageSection{}, err
+	}
+	return section(caption(f), plots)
+}
+
+// flightSection shows what single engines had.
+func flightSection(rows []replay.Row) (pageSection, error) {
+	plots, err := Flights(rows)
+	if err != nil {
+		return pageSection{}, err
+	}
+	return section("requests at each engine", plots)
+}
+
+func section(title string, plots []Plot) (pageSection, error) {
+	out := pageSection{Title: title}
 	for i := range plots {
-		text, drawErr := plots[i].svg()
-		if drawErr != nil {
-			return out, drawErr
+		text, err := plots[i].svg()
+		if err != nil {
+			return out, err
 		}
 		out.Plots = append(out.Plots, template.HTML(text)) // drawn here, from numbers and names that plot escapes
 	}
-	return out, err
+	return out, nil
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -82,6 +83,17 @@ func mean(r *replay.Row, f Figure) float64 {
 	return sum / float64(n)
 }
 
+// span returns the least and the greatest value of a figure over the row's runs.
+func span(r *replay.Row, f Figure) (lo, hi float64, runs int) {
+	lo, hi = math.Inf(1), math.Inf(-1)
+	for _, run := range r.Runs {
+		if run != nil {
+			lo, hi, runs = min(lo, f.Of(run)), max(hi, f.Of(run)), runs+1
+		}
+	}
+	return lo, hi, runs
+}
+
 // shareText is how a sharing delay is written.
 func shareText(replicas int, d time.Duration) string {
 	switch {
@@ -123,8 +135,9 @@ type Report struct {
 	About []string // what was played, a line each
 }
 
-// WriteTable writes rows for people: what was played, then means over seeds,
-// times in seconds, one paragraph for each load, and who shared the engines.
+// WriteTable writes rows for people: what was played, then means over seeds, of some
+// with the least and the greatest in brackets, times in seconds, one paragraph for each load; first
+// tokens by size of prompt; and who shared the engines.
 func (r *Report) WriteTable(w io.Writer) error {
 	for _, line := range r.About {
 		fmt.Fprintln(w, line)
@@ -132,7 +145,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if err := writeTable(w, r.Rows); err != nil {
 		return err
 	}
-	return writeTenants(w, r.Rows)
+	return errors.Join(writeSizes(w, r.Rows), writeTenants(w, r.Rows))
 }
 
 func writeTable(w io.Writer, rows []replay.Row) error {
@@ -152,6 +165,9 @@ func writeTable(w io.Writer, rows []replay.Row) error {
 		for _, key := range tableFigures {
 			f, _ := FigureByKey(key)
 			line += "\t" + strconv.FormatFloat(mean(r, f), 'f', f.Digit, 64)
+			if lo, hi, n := span(r, f); n > 1 && (f.Key == "ttft_p90_s" || f.Key == "ttft_p99_s" || f.Key == "tpot_mean_ms") {
+				line += fmt.Sprintf(" [%.*f %.*f]", f.Digit, lo, f.Digit, hi)
+			}
 		}
 		fmt.Fprintln(t, line+"\t")
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -76,13 +77,13 @@ func TestReports(t *testing.T) {
 	if err := json.Unmarshal(object.Bytes(), &back); err != nil || len(back.Rows) != len(rows) || !cmp.Equal(back.Rows[3].Runs, rows[3].Runs) {
 		t.Errorf("JSON does not say the same: %v", err)
 	}
-	for _, want := range []string{"load_only", "unified", "p90"} {
+	for _, want := range []string{"load_only", "unified", "p90", "up to 4K", "up to 16K"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
 		}
 	}
 	page := html.String()
-	if n := strings.Count(page, "<svg"); n != len(PlotFigures) {
+	if n := strings.Count(page, "<svg"); n != len(PlotFigures)+len(rows) {
 		t.Errorf("%d drawings", n)
 	}
 	for _, foreign := range []string{"<script", "<link", "src="} {
@@ -112,5 +113,29 @@ func TestPlotFormats(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSpans: what single seeds had stands beside the mean of several, in tables and
+// drawings.
+func TestSpans(t *testing.T) {
+	f, _ := FigureByKey("ttft_p90_s")
+	row := func(p90 ...float64) replay.Row {
+		r := replay.Row{Cell: replay.Cell{Source: "a", Policy: "b", Load: .5, Fleet: "8", Replicas: 1}}
+		for _, v := range p90 {
+			r.Runs = append(r.Runs, &replay.Result{TTFT: replay.Summary{P90: v}})
+		}
+		return r
+	}
+	var one, three bytes.Buffer
+	if err := errors.Join(writeTable(&one, []replay.Row{row(2)}), writeTable(&three, []replay.Row{row(2, 4, 1.5)})); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(one.String(), "[") || !strings.Contains(three.String(), "2.50 [1.50 4.00]") {
+		t.Errorf("%s%s", &one, &three)
+	}
+	p, err := bars([]replay.Row{row(2, 4, 1.5)}, f, "")
+	if err != nil || p.plot.Y.Max < 4 {
+		t.Errorf("drawn up to %v, %v", p.plot.Y.Max, err)
 	}
 }

@@ -26,13 +26,20 @@ func writeTenants(w io.Writer, rows []replay.Row) error {
 			fmt.Fprintln(t, "workload\tload\tpolicy\ttenant\tpriority\trequests\tshed\tengine time\tqueue p50\tp99\tTTFT p50\tp99\t")
 		}
 		written = true
-		for _, one := range list {
+		for n, one := range list {
+			if n == mostTenants {
+				fmt.Fprintf(t, "%s\t%s\t%s\t(%d more in --json)\t\t\t\t\t\t\t\t\t\n", rows[i].Source, loadText(&rows[i].Cell), rows[i].Policy, len(list)-n)
+				break
+			}
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1f%%\t%.2f\t%.2f\t%.2f\t%.2f\t\n", rows[i].Source, loadText(&rows[i].Cell), rows[i].Policy,
 				cmp.Or(one.Name, "-"), one.Priority, one.Requests, one.Shed, 100*one.Share, one.Queue.P50, one.Queue.P99, one.TTFT.P50, one.TTFT.P99)
 		}
 	}
 	return t.Flush()
 }
+
+// mostTenants is how many of a row the table has room for.
+const mostTenants = 12
 
 // meanTenants returns the means over runs, in the order of the first.
 func meanTenants(runs []*replay.Result) []replay.Tenant {

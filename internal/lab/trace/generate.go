@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -107,6 +108,9 @@ func (w Workload) Generate(o GenerateOptions) *Trace {
 	t := g.trace
 	slices.SortStableFunc(t.Requests, byArrival)
 	t.nameAnswers()
+	for k := 0; w.Tenants && k < w.Preambles; k++ {
+		t.Tenants = append(t.Tenants, "tenant-"+strconv.Itoa(k))
+	}
 	return t
 }
 
