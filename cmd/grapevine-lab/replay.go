@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 	"github.com/grapevine-epp/grapevine/internal/lab/replay/roles"
 	"github.com/grapevine-epp/grapevine/internal/lab/report"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 )
 
@@ -96,7 +97,7 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 		return f.suggest(ctx, g, out)
 	}
 	bar := newProgress(errOut, f.quiet)
-	rows, err := replay.Sweep(ctx, g, f.workers, bar.show)
+	rows, err := sweep.Sweep(ctx, g, f.workers, bar.show)
 	bar.end()
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 
 // findMissing searches for the saturation of sources of which the command line
 // does not say it.
-func (f *replayFlags) findMissing(ctx context.Context, g *replay.Grid, about *aboutGrid) error {
+func (f *replayFlags) findMissing(ctx context.Context, g *sweep.Grid, about *aboutGrid) error {
 	if f.ownLoad || len(f.rates) > 0 {
 		return nil
 	}
@@ -121,7 +122,7 @@ func (f *replayFlags) findMissing(ctx context.Context, g *replay.Grid, about *ab
 		c := g.Base
 		g.Fleets[0].Apply(&c)
 		c.Seed, c.Engine.Blocks = g.Seeds[0], g.Blocks[0]
-		rate, err := replay.FindSaturation(ctx, c, *s)
+		rate, err := sweep.FindSaturation(ctx, c, *s)
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (f *replayFlags) findMissing(ctx context.Context, g *replay.Grid, about *ab
 }
 
 // suggest prints how many engines should prefill.
-func (f *replayFlags) suggest(ctx context.Context, g replay.Grid, out io.Writer) error {
+func (f *replayFlags) suggest(ctx context.Context, g sweep.Grid, out io.Writer) error {
 	for _, s := range g.Sources {
 		c := g.Base
 		g.Fleets[0].Apply(&c)
@@ -152,12 +153,12 @@ func (f *replayFlags) suggest(ctx context.Context, g replay.Grid, out io.Writer)
 }
 
 // find prints the saturation of each source under the one policy.
-func (f *replayFlags) find(ctx context.Context, g replay.Grid, out io.Writer) error {
+func (f *replayFlags) find(ctx context.Context, g sweep.Grid, out io.Writer) error {
 	for _, s := range g.Sources {
 		c := g.Base
 		g.Fleets[0].Apply(&c)
 		c.Policy, c.Seed, c.Engine.Blocks, c.Replicas, c.Share = g.Policies[0], g.Seeds[0], g.Blocks[0], g.Replicas[0], g.Share[0]
-		rate, err := replay.Saturation(ctx, c, s)
+		rate, err := sweep.Saturation(ctx, c, s)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
@@ -20,8 +21,8 @@ type aboutGrid struct {
 }
 
 // grid reads traces and configurations. Errors in files are no UsageError.
-func (f *replayFlags) grid() (g replay.Grid, about aboutGrid, err error) {
-	g = replay.Grid{Loads: f.loads, Blocks: f.blocks, Replicas: f.replicas, Warmup: f.warmup}
+func (f *replayFlags) grid() (g sweep.Grid, about aboutGrid, err error) {
+	g = sweep.Grid{Loads: f.loads, Blocks: f.blocks, Replicas: f.replicas, Warmup: f.warmup}
 	for _, s := range f.seeds {
 		g.Seeds = append(g.Seeds, uint64(s))
 	}
@@ -45,7 +46,7 @@ func (f *replayFlags) grid() (g replay.Grid, about aboutGrid, err error) {
 	return g, about, err
 }
 
-func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
+func (f *replayFlags) addSources(g *sweep.Grid, about *aboutGrid) error {
 	given, err := f.saturations()
 	if err != nil {
 		return cli.UsageError{Err: err}
@@ -59,7 +60,7 @@ func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
 		if err != nil {
 			return cli.UsageError{Err: err}
 		}
-		g.Sources = append(g.Sources, replay.WorkloadSource(w, capped, trace.GenerateOptions{Length: f.length, Requests: f.requests, Speed: f.speed, BlockSize: f.blockSize}))
+		g.Sources = append(g.Sources, sweep.WorkloadSource(w, capped, trace.GenerateOptions{Length: f.length, Requests: f.requests, Speed: f.speed, BlockSize: f.blockSize}))
 	}
 	o := trace.ScaleOptions{Speed: f.speed, Duration: f.length}
 	shared, err := parseShared(f.system)
@@ -74,9 +75,9 @@ func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
 		}
 		about.trace(t)
 		if f.ownLoad {
-			g.Sources = append(g.Sources, replay.OwnSource(t, capped, o))
+			g.Sources = append(g.Sources, sweep.OwnSource(t, capped, o))
 		} else {
-			g.Sources = append(g.Sources, replay.TraceSource(t, 0, capped, o))
+			g.Sources = append(g.Sources, sweep.TraceSource(t, 0, capped, o))
 		}
 	}
 	return f.saturate(g, given)
@@ -121,7 +122,7 @@ func (f *replayFlags) saturations() (map[string]float64, error) {
 
 // saturate says what load 1 of each source is, as far as the command line says
 // it; the rest is found by search.
-func (f *replayFlags) saturate(g *replay.Grid, given map[string]float64) error {
+func (f *replayFlags) saturate(g *sweep.Grid, given map[string]float64) error {
 	seen := map[string]bool{}
 	for i := range g.Sources {
 		s := &g.Sources[i]
@@ -161,7 +162,7 @@ func parseTransform(s string) (int, error) {
 	return 0, fmt.Errorf("--transform %q: want capped or capped=N", s)
 }
 
-func (f *replayFlags) addPolicies(g *replay.Grid, about *aboutGrid) error {
+func (f *replayFlags) addPolicies(g *sweep.Grid, about *aboutGrid) error {
 	if len(f.policies) == 0 {
 		g.Policies = replay.Policies()
 	}
@@ -201,7 +202,7 @@ func policyOf(spec string) (replay.Policy, error) {
 	return p, err
 }
 
-func (f *replayFlags) addFleets(g *replay.Grid) error {
+func (f *replayFlags) addFleets(g *sweep.Grid) error {
 	for _, s := range f.engines {
 		fleet, err := replay.ParseFleet(s)
 		if err != nil {
@@ -212,7 +213,7 @@ func (f *replayFlags) addFleets(g *replay.Grid) error {
 	return nil
 }
 
-func (f *replayFlags) addShares(g *replay.Grid) error {
+func (f *replayFlags) addShares(g *sweep.Grid) error {
 	for _, s := range f.share {
 		if s == "cut" {
 			g.Share = append(g.Share, replay.Cut)

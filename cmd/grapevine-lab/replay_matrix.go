@@ -12,6 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 	"github.com/grapevine-epp/grapevine/internal/lab/report"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
@@ -134,21 +135,21 @@ func (m *matrix) playLevel(ctx context.Context, file io.Writer, l level) error {
 	return nil
 }
 
-func (m *matrix) sources() []replay.Source {
-	var out []replay.Source
+func (m *matrix) sources() []sweep.Source {
+	var out []sweep.Source
 	for _, name := range m.f.workloads {
 		w, _ := trace.Named(name)
-		out = append(out, replay.WorkloadSource(w, 0, trace.GenerateOptions{Requests: matrixRequests}))
+		out = append(out, sweep.WorkloadSource(w, 0, trace.GenerateOptions{Requests: matrixRequests}))
 	}
 	for _, t := range m.traces {
-		out = append(out, replay.TraceSource(t, 0, 0, trace.ScaleOptions{}))
+		out = append(out, sweep.TraceSource(t, 0, 0, trace.ScaleOptions{}))
 	}
 	return out
 }
 
 // playCell plays the policies that the file does not have.
-func (m *matrix) playCell(ctx context.Context, form *replay.Form, s replay.Source, l level) ([]replay.Row, error) {
-	g := replay.Grid{
+func (m *matrix) playCell(ctx context.Context, form *replay.Form, s sweep.Source, l level) ([]sweep.Row, error) {
+	g := sweep.Grid{
 		Loads: []float64{l.load}, Fleets: []replay.Fleet{form.Fleet}, Replicas: []int{l.replicas}, Share: []time.Duration{matrixShare},
 		Seeds: []uint64{l.seed}, Blocks: []int{form.Engine.Blocks}, Warmup: matrixWarmup, Base: replay.Case{Engine: form.Engine},
 	}
@@ -168,12 +169,12 @@ func (m *matrix) playCell(ctx context.Context, form *replay.Form, s replay.Sourc
 	if s.Saturation, err = m.saturation(ctx, form, s); err != nil {
 		return nil, err
 	}
-	g.Sources = []replay.Source{s}
-	return replay.Sweep(ctx, g, m.f.workers, nil)
+	g.Sources = []sweep.Source{s}
+	return sweep.Sweep(ctx, g, m.f.workers, nil)
 }
 
 // saturation is that of the file's runs, else it is searched for.
-func (m *matrix) saturation(ctx context.Context, form *replay.Form, s replay.Source) (float64, error) {
+func (m *matrix) saturation(ctx context.Context, form *replay.Form, s sweep.Source) (float64, error) {
 	key := form.Fleet.Name + " " + s.Name
 	for i := range m.done {
 		if r := &m.done[i]; r.Source == s.Name && r.Fleet == form.Fleet.Name {
@@ -184,7 +185,7 @@ func (m *matrix) saturation(ctx context.Context, form *replay.Form, s replay.Sou
 	if m.rates[key] == 0 {
 		c := replay.Case{Engine: form.Engine, Seed: 900}
 		form.Fleet.Apply(&c)
-		rate, err := replay.FindSaturation(ctx, c, s)
+		rate, err := sweep.FindSaturation(ctx, c, s)
 		if err != nil {
 			return 0, err
 		}

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 	"github.com/grapevine-epp/grapevine/internal/lab/report"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
@@ -45,7 +45,7 @@ func (a *aboutGrid) trace(t *trace.Trace) {
 }
 
 // complaints says which policies left requests unanswered, and why.
-func complaints(rows []replay.Row) []string {
+func complaints(rows []sweep.Row) []string {
 	var names []string
 	asked, why := map[string]int{}, map[string]map[string]int{}
 	for i := range rows {

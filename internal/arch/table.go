@@ -204,10 +204,13 @@ var Rows = Table{
 	{"internal/lab/demo/live", 8, Lab, 0},
 	{"internal/lab/demo/sites", 8, Lab, 0},
 	{"internal/lab/replay/roles", 8, Lab, 0},
-	{"internal/lab/report", 8, Lab, 0},
+	{"internal/lab/sweep", 8, Lab, 0},
 
 	// The laboratory, level 9.
-	{"cmd/grapevine-lab", 9, Lab, 0},
+	{"internal/lab/report", 9, Lab, 0},
+
+	// The laboratory, level 10.
+	{"cmd/grapevine-lab", 10, Lab, 0},
 
 	// Test kits, level 1.
 	{"events/eventtest", 1, Kit, 0},

@@ -12,8 +12,7 @@
 //     virtual clock and a picker.Matcher over what that replica would know, and
 //     from there to an engine.Engine. Steps end, first tokens and ends are told
 //     to the scheduler, and what replicas share arrives after its delay.
-//  4. Sweep plays a grid of cases on several cores; internal/lab/report tabulates
-//     and plots.
+//  4. internal/lab/sweep plays grids of cases.
 //
 // It does not tokenize, speak any protocol or wait for anything: an hour of
 // eight engines takes about a second.

@@ -43,8 +43,8 @@ func newStations(c *Case) ([]station, error) {
 	return out, nil
 }
 
-// capacity returns how many engines of speed 1 the fleet counts as.
-func (c *Case) capacity() float64 {
+// Capacity returns how many engines of speed 1 the fleet counts as.
+func (c *Case) Capacity() float64 {
 	sum := float64(c.Endpoints)
 	for _, slow := range c.Slow[:min(len(c.Slow), c.Endpoints)] {
 		if slow > 0 {

@@ -19,7 +19,7 @@ func TestFleets(t *testing.T) {
 	}
 	var c Case
 	f.Apply(&c)
-	if c.Endpoints != 4 || !slices.Equal(c.Slow, []float64{1, 2, 2, 1}) || c.Models[3].B != 16.6 || c.capacity() != 3 {
+	if c.Endpoints != 4 || !slices.Equal(c.Slow, []float64{1, 2, 2, 1}) || c.Models[3].B != 16.6 || c.Capacity() != 3 {
 		t.Errorf("%+v", c)
 	}
 	for _, s := range []string{"", "0", "x", "-1", "4x", "4x0", "4xNaN", "4+", "2x13b", "99999"} {

@@ -245,3 +245,27 @@ func TestCaseErrors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestSummary(t *testing.T) {
+	v := make([]float64, 100)
+	for i := range v {
+		v[99-i] = float64(i + 1)
+	}
+	if got := summarise(v); got != (Summary{50.5, 51, 91, 100}) {
+		t.Errorf("%+v", got)
+	}
+	if got := summarise(nil); got != (Summary{}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPolicyNames(t *testing.T) {
+	for _, name := range []string{"nobody", "sticky:x=1", "default:nothing=1", "default:ownWeight=x", "default:ownWeight=-1"} {
+		if _, err := PolicyByName(name); err == nil {
+			t.Errorf("%q is a policy", name)
+		}
+	}
+	if _, err := PolicyByName("default:ownWeight=1;stallWeight=0"); err != nil {
+		t.Error(err)
+	}
+}

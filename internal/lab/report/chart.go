@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
 // frame returns an empty drawing of a figure.
@@ -72,11 +73,11 @@ func (s spans) XY(i int) (x, y float64) { return s[i].X, s[i].Y }
 func (s spans) YError(i int) (low, high float64) { return s[i].below, s[i].above }
 
 // lines draws a line for each policy along an axis.
-func lines(rows []replay.Row, f Figure, along int, title string) (Plot, error) {
+func lines(rows []sweep.Row, f Figure, along int, title string) (Plot, error) {
 	out := frame(f, title)
 	p, ticks, tracks := out.plot, []plot.Tick(nil), []track(nil)
 	var all []float64
-	for place, group := range grouped(rows, func(r *replay.Row) string { return axes[along].name(&r.Cell) }) {
+	for place, group := range grouped(rows, func(r *sweep.Row) string { return axes[along].name(&r.Cell) }) {
 		x := axes[along].at(&group[0].Cell, place)
 		ticks = append(ticks, plot.Tick{Value: x, Label: axes[along].name(&group[0].Cell)})
 		for i := range group {
@@ -168,7 +169,7 @@ func (p *Plot) bound(f Figure, all []float64) {
 }
 
 // bars draws a bar for each policy, with its value above.
-func bars(rows []replay.Row, f Figure, title string) (Plot, error) {
+func bars(rows []sweep.Row, f Figure, title string) (Plot, error) {
 	out := frame(f, title)
 	p := out.plot
 	var labels plotter.XYLabels

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
 // mostFlights bounds the drawings of a report that show single engines: one for each
@@ -16,7 +17,7 @@ const mostFlights = 24
 
 // Flights draws, for each of the first rows, how many requests each engine had over the
 // run: one thin line for each engine, the mean in bold.
-func Flights(rows []replay.Row) ([]Plot, error) {
+func Flights(rows []sweep.Row) ([]Plot, error) {
 	var out []Plot
 	for i := range rows {
 		if len(out) == mostFlights {

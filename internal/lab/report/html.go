@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
 //go:embed page/page.html
@@ -65,7 +66,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for _, f := range Figures {
 		data.Figures = append(data.Figures, caption(f))
 	}
-	for _, group := range grouped(rows, func(r *replay.Row) string { return title(&r.Cell, -1, nil) }) {
+	for _, group := range grouped(rows, func(r *sweep.Row) string { return title(&r.Cell, -1, nil) }) {
 		data.Rows = append(data.Rows, pageGroup(group)...)
 	}
 	return page.Execute(w, data)
@@ -73,7 +74,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 
 // pageGroup returns the rows of one load on one fleet, the best of each figure
 // marked.
-func pageGroup(rows []replay.Row) []pageRow {
+func pageGroup(rows []sweep.Row) []pageRow {
 	out := make([]pageRow, len(rows))
 	for i := range rows {
 		out[i].Cell = columns(&rows[i].Cell)
@@ -99,7 +100,7 @@ func pageGroup(rows []replay.Row) []pageRow {
 	return out
 }
 
-func drawSection(rows []replay.Row, key string) (pageSection, error) {
+func drawSection(rows []sweep.Row, key string) (pageSection, error) {
 	f, _ := FigureByKey(key)
 	plots, err := Plots(rows, f)
 	if err != nil {
@@ -109,7 +110,7 @@ func drawSection(rows []replay.Row, key string) (pageSection, error) {
 }
 
 // flightSection shows what single engines had.
-func flightSection(rows []replay.Row) (pageSection, error) {
+func flightSection(rows []sweep.Row) (pageSection, error) {
 	plots, err := Flights(rows)
 	if err != nil {
 		return pageSection{}, err

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
 // Plot is one drawing of a report.
@@ -68,35 +68,35 @@ func (p *Plot) svg() (string, error) {
 // axis is a dimension of a grid along which a plot can run.
 type axis struct {
 	label string
-	name  func(*replay.Cell) string                   // of a place on the axis
-	part  func(*replay.Cell) string                   // in the title of a drawing that runs along another axis, "" when dull
-	at    func(c *replay.Cell, place int) (x float64) // of the place's mark
+	name  func(*sweep.Cell) string                   // of a place on the axis
+	part  func(*sweep.Cell) string                   // in the title of a drawing that runs along another axis, "" when dull
+	at    func(c *sweep.Cell, place int) (x float64) // of the place's mark
 }
 
-func inOrder(_ *replay.Cell, place int) float64 { return float64(place) }
+func inOrder(_ *sweep.Cell, place int) float64 { return float64(place) }
 
 var axes = []axis{
 	{
-		"load (share of saturation)", loadText, func(c *replay.Cell) string { return "load " + loadText(c) },
-		func(c *replay.Cell, _ int) float64 { return c.Load },
+		"load (share of saturation)", loadText, func(c *sweep.Cell) string { return "load " + loadText(c) },
+		func(c *sweep.Cell, _ int) float64 { return c.Load },
 	},
-	{"engines", func(c *replay.Cell) string { return c.Fleet }, func(c *replay.Cell) string { return c.Fleet + " engines" }, inOrder},
+	{"engines", func(c *sweep.Cell) string { return c.Fleet }, func(c *sweep.Cell) string { return c.Fleet + " engines" }, inOrder},
 	{
-		"KV blocks in each engine", func(c *replay.Cell) string { return strconv.Itoa(c.Blocks) },
-		func(c *replay.Cell) string { return strconv.Itoa(c.Blocks) + " blocks" }, inOrder,
+		"KV blocks in each engine", func(c *sweep.Cell) string { return strconv.Itoa(c.Blocks) },
+		func(c *sweep.Cell) string { return strconv.Itoa(c.Blocks) + " blocks" }, inOrder,
 	},
 	{"picker replicas, sharing delay", groupText, groupTitle, inOrder},
 }
 
 // groupText is how the replicas and what they share are written.
-func groupText(c *replay.Cell) string {
+func groupText(c *sweep.Cell) string {
 	if c.Replicas == 1 {
 		return "1 replica"
 	}
 	return strconv.Itoa(c.Replicas) + " replicas, " + shareText(c.Replicas, c.Share)
 }
 
-func groupTitle(c *replay.Cell) string {
+func groupTitle(c *sweep.Cell) string {
 	switch {
 	case c.Replicas == 1:
 		return "1 replica"
@@ -109,16 +109,16 @@ func groupTitle(c *replay.Cell) string {
 // Plots draws a figure: for each workload, lines of all policies along each
 // dimension that varies, one drawing for each combination of the others; bars
 // when nothing varies.
-func Plots(rows []replay.Row, f Figure) ([]Plot, error) {
+func Plots(rows []sweep.Row, f Figure) ([]Plot, error) {
 	var out []Plot
-	for _, source := range grouped(rows, func(r *replay.Row) string { return r.Source }) {
+	for _, source := range grouped(rows, func(r *sweep.Row) string { return r.Source }) {
 		runsAlong := false
 		for along := range axes {
-			if len(grouped(source, func(r *replay.Row) string { return axes[along].name(&r.Cell) })) < 2 {
+			if len(grouped(source, func(r *sweep.Row) string { return axes[along].name(&r.Cell) })) < 2 {
 				continue
 			}
 			runsAlong = true
-			for _, group := range grouped(source, func(r *replay.Row) string { return title(&r.Cell, along, nil) }) {
+			for _, group := range grouped(source, func(r *sweep.Row) string { return title(&r.Cell, along, nil) }) {
 				p, err := lines(group, f, along, title(&group[0].Cell, along, source))
 				if err != nil {
 					return nil, err
@@ -140,8 +140,8 @@ func Plots(rows []replay.Row, f Figure) ([]Plot, error) {
 
 // grouped returns rows by what key says of them, in the order in which keys
 // come.
-func grouped(rows []replay.Row, key func(*replay.Row) string) [][]replay.Row {
-	var out [][]replay.Row
+func grouped(rows []sweep.Row, key func(*sweep.Row) string) [][]sweep.Row {
+	var out [][]sweep.Row
 	place := map[string]int{}
 	for i := range rows {
 		k := key(&rows[i])
@@ -158,12 +158,12 @@ func grouped(rows []replay.Row, key func(*replay.Row) string) [][]replay.Row {
 
 // title names a drawing: everything but the policy and the axis. With among it
 // leaves out what is usual and equal in all of those rows.
-func title(c *replay.Cell, along int, among []replay.Row) string {
-	usual := replay.Cell{Blocks: 4000, Replicas: 1}
+func title(c *sweep.Cell, along int, among []sweep.Row) string {
+	usual := sweep.Cell{Blocks: 4000, Replicas: 1}
 	parts := []string{c.Source}
 	for a := range axes {
 		text := axes[a].part(c)
-		dull := a > 1 && text == axes[a].part(&usual) && len(grouped(among, func(r *replay.Row) string { return axes[a].name(&r.Cell) })) == 1
+		dull := a > 1 && text == axes[a].part(&usual) && len(grouped(among, func(r *sweep.Row) string { return axes[a].name(&r.Cell) })) == 1
 		if a != along && !dull {
 			parts = append(parts, text)
 		}

@@ -9,20 +9,21 @@ import (
 	"gonum.org/v1/plot"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
 // TestPlotsAlongEachAxis: one drawing along each dimension that varies, for
 // each combination of the others; replicas and what they share are one.
 func TestPlotsAlongEachAxis(t *testing.T) {
-	var g replay.Grid
-	g.Sources = []replay.Source{{Name: "a"}}
+	var g sweep.Grid
+	g.Sources = []sweep.Source{{Name: "a"}}
 	g.Loads = []float64{.5, 1}
 	g.Replicas, g.Share = []int{1, 3}, []time.Duration{50 * time.Millisecond, replay.Cut}
 	g.Fleets = []replay.Fleet{replay.Engines(2)}
 	g.Policies = []replay.Policy{{Name: replay.Default}, {Name: "other"}}
-	var rows []replay.Row
+	var rows []sweep.Row
 	for i, c := range g.Cells() {
-		rows = append(rows, replay.Row{Cell: c, Runs: []*replay.Result{{TTFT: replay.Summary{P90: float64(i + 1)}}}})
+		rows = append(rows, sweep.Row{Cell: c, Runs: []*replay.Result{{TTFT: replay.Summary{P90: float64(i + 1)}}}})
 	}
 	f, _ := FigureByKey("ttft_p90_s")
 	plots, err := Plots(rows, f)

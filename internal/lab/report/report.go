@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
 // Figure is one quantity of a report.
@@ -69,7 +70,7 @@ func FigureByKey(key string) (Figure, bool) {
 
 // Mean returns the mean of a figure over the row's seeds, NaN when it has no
 // runs.
-func mean(r *replay.Row, f Figure) float64 {
+func mean(r *sweep.Row, f Figure) float64 {
 	sum, n := 0.0, 0
 	for _, run := range r.Runs {
 		if run != nil {
@@ -84,7 +85,7 @@ func mean(r *replay.Row, f Figure) float64 {
 }
 
 // span returns the least and the greatest value of a figure over the row's runs.
-func span(r *replay.Row, f Figure) (lo, hi float64, runs int) {
+func span(r *sweep.Row, f Figure) (lo, hi float64, runs int) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, run := range r.Runs {
 		if run != nil {
@@ -106,14 +107,14 @@ func shareText(replicas int, d time.Duration) string {
 }
 
 // loadText is how a load is written.
-func loadText(c *replay.Cell) string {
+func loadText(c *sweep.Cell) string {
 	if c.Load == 0 {
 		return "own"
 	}
 	return strconv.FormatFloat(c.Load, 'g', 4, 64)
 }
 
-func columns(c *replay.Cell) []string {
+func columns(c *sweep.Cell) []string {
 	return []string{
 		c.Source, loadText(c), strconv.FormatFloat(c.Rate, 'f', 2, 64), c.Fleet,
 		strconv.Itoa(c.Blocks), strconv.Itoa(c.Replicas), shareText(c.Replicas, c.Share), c.Policy,
@@ -130,7 +131,7 @@ var tableFigures = []string{
 
 // Report is what a sweep came to.
 type Report struct {
-	Rows  []replay.Row
+	Rows  []sweep.Row
 	Seeds []uint64
 	About []string // what was played, a line each
 }
@@ -148,7 +149,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return errors.Join(writeSizes(w, r.Rows), writeTenants(w, r.Rows))
 }
 
-func writeTable(w io.Writer, rows []replay.Row) error {
+func writeTable(w io.Writer, rows []sweep.Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := strings.Join(cellColumns, "\t")
 	for _, key := range tableFigures {
@@ -220,8 +221,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(struct {
-		About []string     `json:"about,omitempty"`
-		Seeds []uint64     `json:"seeds"`
-		Rows  []replay.Row `json:"rows"`
+		About []string    `json:"about,omitempty"`
+		Seeds []uint64    `json:"seeds"`
+		Rows  []sweep.Row `json:"rows"`
 	}{r.About, r.Seeds, r.Rows})
 }

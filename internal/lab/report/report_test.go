@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
@@ -26,23 +27,23 @@ func policy(t testing.TB, name string) replay.Policy {
 	return p
 }
 
-func smallGrid(t testing.TB) replay.Grid {
+func smallGrid(t testing.TB) sweep.Grid {
 	t.Helper()
 	w, err := trace.Named("chat")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return replay.Grid{
-		Sources:  []replay.Source{replay.WorkloadSource(w, 0, trace.GenerateOptions{Length: 2 * time.Minute})},
+	return sweep.Grid{
+		Sources:  []sweep.Source{sweep.WorkloadSource(w, 0, trace.GenerateOptions{Length: 2 * time.Minute})},
 		Policies: []replay.Policy{policy(t, replay.Default), policy(t, "unified"), policy(t, "load_only")},
 		Loads:    []float64{.5, 1}, Fleets: []replay.Fleet{replay.Engines(2)}, Seeds: []uint64{1, 2}, Warmup: .2,
 	}
 }
 
-func sweep(t testing.TB, g replay.Grid, workers int) []replay.Row {
+func rowsOf(t testing.TB, g sweep.Grid, workers int) []sweep.Row {
 	t.Helper()
 	last, runs := 0.0, 0
-	rows, err := replay.Sweep(context.Background(), g, workers, func(done float64, all int) {
+	rows, err := sweep.Sweep(context.Background(), g, workers, func(done float64, all int) {
 		if done < last || done > float64(all)+1e-9 {
 			t.Errorf("progress %v of %d after %v", done, all, last)
 		}
@@ -59,7 +60,7 @@ func sweep(t testing.TB, g replay.Grid, workers int) []replay.Row {
 
 func TestReports(t *testing.T) {
 	g := smallGrid(t)
-	rows := sweep(t, g, 2)
+	rows := rowsOf(t, g, 2)
 	report := Report{Rows: rows, Seeds: g.Seeds, About: []string{"what was played"}}
 	var table, lines, object, html bytes.Buffer
 	for _, err := range []error{
@@ -73,7 +74,7 @@ func TestReports(t *testing.T) {
 	if err != nil || len(records) != 1+len(rows)*len(g.Seeds) || len(records[0]) != len(cellColumns)+2+len(Figures) {
 		t.Errorf("%d records, %v", len(records), err)
 	}
-	var back struct{ Rows []replay.Row }
+	var back struct{ Rows []sweep.Row }
 	if err := json.Unmarshal(object.Bytes(), &back); err != nil || len(back.Rows) != len(rows) || !cmp.Equal(back.Rows[3].Runs, rows[3].Runs) {
 		t.Errorf("JSON does not say the same: %v", err)
 	}
@@ -102,7 +103,7 @@ func TestPlotFormats(t *testing.T) {
 			if !ok {
 				t.Fatal(key)
 			}
-			plots, err := Plots(sweep(t, g, 2), f)
+			plots, err := Plots(rowsOf(t, g, 2), f)
 			if err != nil || len(plots) != 1 {
 				t.Fatalf("%d plots, %v", len(plots), err)
 			}
@@ -120,21 +121,21 @@ func TestPlotFormats(t *testing.T) {
 // drawings.
 func TestSpans(t *testing.T) {
 	f, _ := FigureByKey("ttft_p90_s")
-	row := func(p90 ...float64) replay.Row {
-		r := replay.Row{Cell: replay.Cell{Source: "a", Policy: "b", Load: .5, Fleet: "8", Replicas: 1}}
+	row := func(p90 ...float64) sweep.Row {
+		r := sweep.Row{Cell: sweep.Cell{Source: "a", Policy: "b", Load: .5, Fleet: "8", Replicas: 1}}
 		for _, v := range p90 {
 			r.Runs = append(r.Runs, &replay.Result{TTFT: replay.Summary{P90: v}})
 		}
 		return r
 	}
 	var one, three bytes.Buffer
-	if err := errors.Join(writeTable(&one, []replay.Row{row(2)}), writeTable(&three, []replay.Row{row(2, 4, 1.5)})); err != nil {
+	if err := errors.Join(writeTable(&one, []sweep.Row{row(2)}), writeTable(&three, []sweep.Row{row(2, 4, 1.5)})); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(one.String(), "[") || !strings.Contains(three.String(), "2.50 [1.50 4.00]") {
 		t.Errorf("%s%s", &one, &three)
 	}
-	p, err := bars([]replay.Row{row(2, 4, 1.5)}, f, "")
+	p, err := bars([]sweep.Row{row(2, 4, 1.5)}, f, "")
 	if err != nil || p.plot.Y.Max < 4 {
 		t.Errorf("drawn up to %v, %v", p.plot.Y.Max, err)
 	}

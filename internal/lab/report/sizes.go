@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
 // fewRequests is up to how many requests a size of prompts is not worth a column.
@@ -14,7 +15,7 @@ const fewRequests = 20
 
 // writeSizes writes times to first token by size of prompt, p90 and p99 in the mean over
 // runs: nothing where all prompts are of one size.
-func writeSizes(w io.Writer, rows []replay.Row) error {
+func writeSizes(w io.Writer, rows []sweep.Row) error {
 	limits := commonSizes(rows)
 	if len(limits) < 2 {
 		return nil
@@ -43,7 +44,7 @@ func writeSizes(w io.Writer, rows []replay.Row) error {
 }
 
 // commonSizes returns the limits of sizes that enough requests of some row have.
-func commonSizes(rows []replay.Row) []int {
+func commonSizes(rows []sweep.Row) []int {
 	var out []int
 	for _, most := range []int{1 << 10, 1 << 12, 1 << 14, 1 << 16, 0} {
 		for i := range rows {

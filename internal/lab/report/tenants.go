@@ -7,11 +7,12 @@ import (
 	"text/tabwriter"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
 // writeTenants writes who shared the engines: of each row that tells, by tenant and
 // priority, means over its runs.
-func writeTenants(w io.Writer, rows []replay.Row) error {
+func writeTenants(w io.Writer, rows []sweep.Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	written := false
 	for i := range rows {

@@ -1,11 +1,13 @@
-package replay
+package sweep
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
@@ -93,14 +95,14 @@ const sampleRequests = 1200
 // for the value of Base.
 type Grid struct {
 	Sources  []Source
-	Policies []Policy
+	Policies []replay.Policy
 	Loads    []float64 // shares of saturation; required
-	Fleets   []Fleet
+	Fleets   []replay.Fleet
 	Blocks   []int // of KV cache, for each engine
 	Replicas []int
 	Share    []time.Duration
 	Seeds    []uint64
-	Base     Case
+	Base     replay.Case
 	Warmup   float64 // share of each trace's length that is not measured
 }
 
@@ -125,13 +127,13 @@ type Cell struct {
 // Row is a cell and what its runs came to, in the order of Grid.Seeds.
 type Row struct {
 	Cell
-	Runs []*Result `json:"runs"`
+	Runs []*replay.Result `json:"runs"`
 }
 
 func (g *Grid) defaults() {
 	if len(g.Fleets) == 0 {
-		setDefault(&g.Base.Endpoints, 8)
-		g.Fleets = []Fleet{Engines(g.Base.Endpoints)}
+		g.Base.Endpoints = cmp.Or(g.Base.Endpoints, 8)
+		g.Fleets = []replay.Fleet{replay.Engines(g.Base.Endpoints)}
 	}
 	orBase(&g.Blocks, g.Base.Engine.Blocks, 4000)
 	orBase(&g.Replicas, g.Base.Replicas, 1)
@@ -145,8 +147,7 @@ func (g *Grid) defaults() {
 
 func orBase(list *[]int, base, def int) {
 	if len(*list) == 0 {
-		setDefault(&base, def)
-		*list = []int{base}
+		*list = []int{cmp.Or(base, def)}
 	}
 }
 
@@ -183,11 +184,8 @@ func (c *Cell) offer(s *Source, capacity float64) {
 		c.Rate, c.full = s.Own, s.Own
 		return
 	}
-	unit, kept := s.Saturation, s.Kept
-	setDefault(&unit, 1)
-	setDefault(&kept, 1)
-	c.full = c.Load * unit * capacity
-	c.Rate = c.full * kept
+	c.full = c.Load * cmp.Or(s.Saturation, 1) * capacity
+	c.Rate = c.full * cmp.Or(s.Kept, 1)
 }
 
 // fleets lists the combinations of fleet sizes. One replica has nobody to
@@ -217,14 +215,14 @@ func (g *Grid) fleets() []Cell {
 func Sweep(ctx context.Context, g Grid, workers int, progress func(done float64, all int)) ([]Row, error) {
 	for i := range g.Sources {
 		if g.Sources[i].Own == 0 && len(g.Loads) == 0 {
-			return nil, fmt.Errorf("%w: no load", ErrCase)
+			return nil, fmt.Errorf("%w: no load", replay.ErrCase)
 		}
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	rows := make([]Row, 0)
 	for _, c := range g.Cells() {
-		rows = append(rows, Row{Cell: c, Runs: make([]*Result, len(g.Seeds))})
+		rows = append(rows, Row{Cell: c, Runs: make([]*replay.Result, len(g.Seeds))})
 	}
 	all := len(rows) * len(g.Seeds)
 	jobs := make(chan int)
@@ -279,14 +277,14 @@ func (t *tally) run() func(share float64) {
 	}
 }
 
-func (g *Grid) run(ctx context.Context, c *Cell, seed uint64, progress func(float64)) (*Result, error) {
+func (g *Grid) run(ctx context.Context, c *Cell, seed uint64, progress func(float64)) (*replay.Result, error) {
 	source, fleet := &g.Sources[c.source], &g.Fleets[c.fleet]
 	one := g.Base
 	one.Trace, one.Policy, one.Seed, one.Progress = source.Make(c.full, seed), g.Policies[c.policy], seed, progress
 	fleet.Apply(&one)
 	one.Engine.Blocks, one.Replicas, one.Share = c.Blocks, c.Replicas, c.Share
 	one.Warmup = time.Duration(g.Warmup * float64(one.Trace.Length))
-	result, err := Run(ctx, one)
+	result, err := replay.Run(ctx, one)
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s, load %g, seed %d: %w", c.Source, c.Policy, c.Load, seed, err)
 	}

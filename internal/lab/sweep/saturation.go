@@ -1,24 +1,27 @@
-package replay
+package sweep
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
 // FindSaturation returns the greater of the rates per engine that c's fleet
 // sustains under unified and under load_only: what policies are measured at must
 // not depend on the one that is measured.
-func FindSaturation(ctx context.Context, c Case, s Source) (float64, error) {
+func FindSaturation(ctx context.Context, c replay.Case, s Source) (float64, error) {
 	var err error
-	if c.Policy, err = PolicyByName("unified"); err != nil {
+	if c.Policy, err = replay.PolicyByName("unified"); err != nil {
 		return 0, err
 	}
 	best, err := Saturation(ctx, c, s)
 	if err != nil {
 		return 0, err
 	}
-	if c.Policy, err = PolicyByName("load_only"); err != nil {
+	if c.Policy, err = replay.PolicyByName("load_only"); err != nil {
 		return 0, err
 	}
 	t, err := newTrial(ctx, c, s)
@@ -39,7 +42,7 @@ const saturationStep = 1.04
 // fleet completes requests at 95% of the rate of their arrival and the median
 // time to first token stays below a second or five times that of
 // an idle fleet, whichever is more. c.Trace is not used.
-func Saturation(ctx context.Context, c Case, s Source) (float64, error) {
+func Saturation(ctx context.Context, c replay.Case, s Source) (float64, error) {
 	t, err := newTrial(ctx, c, s)
 	if err != nil {
 		return 0, err
@@ -53,15 +56,15 @@ const idleRate = .02
 // trial tries rates on a fleet.
 type trial struct {
 	ctx      context.Context
-	fleet    Case
+	fleet    replay.Case
 	source   Source
 	capacity float64
 	limit    float64 // seconds, of the median time to first token
 }
 
-func newTrial(ctx context.Context, c Case, s Source) (*trial, error) {
-	setDefault(&c.Endpoints, 8)
-	t := &trial{ctx: ctx, fleet: c, source: s, capacity: c.capacity()}
+func newTrial(ctx context.Context, c replay.Case, s Source) (*trial, error) {
+	c.Endpoints = cmp.Or(c.Endpoints, 8)
+	t := &trial{ctx: ctx, fleet: c, source: s, capacity: c.Capacity()}
 	r, err := t.run(idleRate)
 	if err != nil {
 		return nil, err
@@ -70,11 +73,11 @@ func newTrial(ctx context.Context, c Case, s Source) (*trial, error) {
 	return t, nil
 }
 
-func (t *trial) run(perEngine float64) (*Result, error) {
+func (t *trial) run(perEngine float64) (*replay.Result, error) {
 	one := t.fleet
 	one.Trace = t.source.sample(perEngine*t.capacity, t.fleet.Seed)
 	one.Warmup = one.Trace.Length / 5
-	return Run(t.ctx, one)
+	return replay.Run(t.ctx, one)
 }
 
 func (t *trial) holds(rate float64) (bool, error) {
@@ -91,7 +94,7 @@ func (t *trial) search(low float64) (float64, error) {
 			try = math.Sqrt(low * high)
 		}
 		if try > 1000 {
-			return 0, fmt.Errorf("%w: no saturation below %v per engine", ErrCase, try)
+			return 0, fmt.Errorf("%w: no saturation below %v per engine", replay.ErrCase, try)
 		}
 		ok, err := t.holds(try)
 		switch {
