@@ -121,7 +121,7 @@ func (f *replayFlags) findMissing(ctx context.Context, g *sweep.Grid, about *abo
 		}
 		c := g.Base
 		g.Fleets[0].Apply(&c)
-		c.Seed, c.Engine.Blocks = g.Seeds[0], g.Blocks[0]
+		c.Seed, c.Engine.Blocks, c.Changes = g.Seeds[0], g.Blocks[0], nil
 		rate, err := sweep.FindSaturation(ctx, c, *s)
 		if err != nil {
 			return err

@@ -35,6 +35,7 @@ type replayFlags struct {
 	maxSeqs, batchTokens        int
 	urgency                     float64
 	hostBlocks                  int
+	changes                     []string
 	bandwidth                   float64
 	handOver                    time.Duration
 	suggestRoles                bool
@@ -100,6 +101,7 @@ func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 	fl.IntVar(&f.batchTokens, "max-num-batched-tokens", 8192, "tokens of an engine's step")
 	fl.IntVar(&f.longPrefill, "long-prefill-token-threshold", 0, "largest piece of one prompt in an engine's step, 0 for none")
 	fl.Float64Var(&f.urgency, "engine-priority", 0, "engines take requests by the priority that the picker writes, in which a second of predicted prefill counts as having come so many `SECONDS` later; 0: they take them as they come")
+	fl.StringArrayVar(&f.changes, "change", nil, "what becomes of an engine in mid-run, as `TIME:ENGINE:WHAT`, engines from 0 on: slow=FACTOR, hang=DURATION, fail, leave or join (20m:3:slow=4); may be repeated")
 	fl.IntSliceVar(&f.replicas, "replicas", []int{1}, "picker replicas; arrivals are spread over them")
 	fl.StringSliceVar(&f.share, "share", []string{"50ms"}, "with more than one replica: `DELAY` of what they tell each other, or cut")
 	fl.StringVar(&f.index, "index", "precise", "what replicas know of caches: precise or approximate")
@@ -235,12 +237,12 @@ func (f *replayFlags) idleRules() []idle {
 		{"index-delay", f.index == "approximate", precise}, {"speculate", f.index == "approximate", precise},
 		{"plot-format", f.plots == "", "it is about --plots"},
 	}
-	for _, flag := range []string{"load", "rate", "own-load", "saturation", "warmup", "workers", "quiet", "csv", "json", "html", "plots", "plot-format"} {
+	for _, flag := range []string{"load", "rate", "own-load", "saturation", "warmup", "change", "workers", "quiet", "csv", "json", "html", "plots", "plot-format"} {
 		rules = append(rules, idle{flag, f.findSaturation, finding})
 	}
 	for _, flag := range []string{
 		"rate", "own-load", "saturation", "find-saturation", "length", "requests", "warmup", "speed", "transform", "spread", "block-size", "begin", "system-prompts",
-		"engines", "model", "blocks", "host-blocks", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "engine-priority", "share",
+		"engines", "model", "blocks", "host-blocks", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "engine-priority", "change", "share",
 		"index", "index-delay", "speculate", "bodies", "csv", "json", "html", "plots", "quiet",
 	} {
 		rules = append(rules, idle{flag, f.matrix != "", "a matrix is fixed but for loads, workloads, traces, replicas, seeds and policies"})

@@ -238,6 +238,13 @@ func (f *replayFlags) base(c *replay.Case) error {
 	default:
 		return fmt.Errorf("--index %q: want precise or approximate", f.index)
 	}
+	for _, s := range f.changes {
+		change, err := replay.ParseChange(s)
+		if err != nil {
+			return fmt.Errorf("--change: %w", err)
+		}
+		c.Changes = append(c.Changes, change)
+	}
 	machine, ok := engine.MachineByName(f.model)
 	if !ok {
 		return fmt.Errorf("--model %q: want one of %s", f.model, machineNames())

@@ -46,6 +46,7 @@ type Case struct {
 	Slow      []float64      // by engine: factor on its times; missing and 0 mean 1
 	Roles     []string       // by engine: prefill or decode; missing and "": whole requests
 	Network   Network        // between engines with roles
+	Changes   []Change       // of engines, in mid-run
 	Prior     endpoint.Cost  // what replicas assume of engines at first; default picker.PriorCost
 
 	Replicas   int           // default 1; arrivals are spread over them at random
@@ -93,6 +94,9 @@ func (c Case) check() (Case, error) {
 	}
 	if c.Endpoints < 1 || c.Replicas < 1 || c.Endpoints > maxEndpoints {
 		return c, fmt.Errorf("%w: %d engines, %d replicas", ErrCase, c.Endpoints, c.Replicas)
+	}
+	if err := c.checkChanges(); err != nil {
+		return c, err
 	}
 	var err error
 	c.Engine, err = c.Engine.Check()

@@ -19,6 +19,12 @@ type station struct {
 	slow  float64
 	link  time.Duration // until which its blocks are being sent
 
+	config engine.Config
+	model  engine.Model  // as it was at first
+	hung   time.Duration // until which it computes nothing
+	away   bool          // not in the replicas' lists
+	failed bool          // and not back yet
+
 	decoding []*journey // with a first token and not ended
 }
 
@@ -38,7 +44,7 @@ func newStations(c *Case) ([]station, error) {
 		if err != nil {
 			return nil, err
 		}
-		out[i] = station{core: core, end: never, slow: slow}
+		out[i] = station{core: core, end: never, slow: slow, config: config, model: config.Model}
 	}
 	return out, nil
 }
@@ -68,7 +74,7 @@ func (s *station) begin(now time.Duration) {
 		return
 	}
 	s.busy += s.step.Duration
-	s.end = now + s.step.Duration
+	s.end = max(now, s.hung) + s.step.Duration
 	s.steps++
 }
 

@@ -45,12 +45,24 @@ func newResidency(blocks, engines int, host bool) *residency {
 func (r *residency) change(c cacheChange) {
 	at := int(c.block)*r.engines + int(c.engine)
 	switch {
+	case c.all:
+		r.forget(int(c.engine))
 	case c.host:
 		r.host[at] = c.stored
 	case c.stored:
 		r.copies[at] += b2i(r.copies[at] < 255)
 	default:
 		r.copies[at] -= b2i(r.copies[at] > 0)
+	}
+}
+
+// forget takes all that an engine held.
+func (r *residency) forget(engine int) {
+	for at := engine; at < len(r.copies); at += r.engines {
+		r.copies[at] = 0
+		if r.host != nil {
+			r.host[at] = false
+		}
 	}
 }
 
@@ -87,6 +99,7 @@ type cacheChange struct {
 	engine int16
 	stored bool
 	host   bool
+	all    bool // the engine's whole cache went
 }
 
 // matcher answers a replica's picker from what the replica knows: what the

@@ -140,6 +140,10 @@ func (s *simulation) moved() error {
 	if j.fetched == 0 {
 		s.stations[j.remote].core.Release((uint64(j.number) + 1) | remoteLeg)
 	}
+	if s.stations[j.station].failed {
+		s.lose(j)
+		return nil
+	}
 	r := &s.Trace.Requests[j.number]
 	s.flying[uint64(j.number)+1] = j
 	return s.submit(j.station, engine.Request{

@@ -94,6 +94,7 @@ type replica struct {
 	sessions  *sessions.Table
 	match     *matcher
 	queue     *queue               // nil: requests do not wait
+	specs     []endpoint.Spec      // by station
 	endpoints []*endpoint.Endpoint // by station
 	stationOf []int                // by dense id
 	chain     []trace.Block        // of the request being placed
@@ -106,7 +107,8 @@ type replica struct {
 
 func newReplica(number int, s *simulation) (*replica, error) {
 	r := &replica{number: number, sim: s, sessions: sessions.New(0)}
-	r.pool = endpoint.NewPool(endpoint.PoolOptions{Now: s.clock, Prior: s.Prior})
+	// Engines that leave come back under their ids, whenever that is.
+	r.pool = endpoint.NewPool(endpoint.PoolOptions{Now: s.clock, Prior: s.Prior, Keep: s.Trace.Length + 1})
 	specs := make([]endpoint.Spec, s.Endpoints)
 	for i := range specs {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
@@ -116,6 +118,7 @@ func newReplica(number int, s *simulation) (*replica, error) {
 		}
 	}
 	r.pool.Set(specs)
+	r.specs = specs
 	r.endpoints = r.pool.Snapshot().Endpoints // in order of address: that of stations
 	r.stationOf = make([]int, s.Endpoints)
 	for i, ep := range r.endpoints {

@@ -55,6 +55,7 @@ type simulation struct {
 	flying   map[uint64]*journey
 	spare    []*journey
 	sampled  int64 // gauge samples taken
+	changed  int   // of Changes
 	moving   moves
 	begun    int // moves
 	told     time.Duration
@@ -104,6 +105,7 @@ func prepare(c Case) (*simulation, error) {
 		}
 		s.replicas = append(s.replicas, r)
 	}
+	s.absentAtFirst()
 	return s, nil
 }
 
@@ -119,8 +121,8 @@ func (s *simulation) play(ctx context.Context) error {
 		if next < len(requests) {
 			arrival = requests[next].At
 		}
-		come := min(s.moving.next(), s.tick)
-		if at == never && arrival == never && come == never {
+		come := min(s.moving.next(), s.tick, s.nextChange())
+		if at == never && arrival == never && min(s.moving.next(), s.tick) == never {
 			return s.settled()
 		}
 		s.sample(min(at, arrival, come))
@@ -150,6 +152,9 @@ func (s *simulation) play(ctx context.Context) error {
 
 // came handles what is due besides steps and arrivals.
 func (s *simulation) came() error {
+	if s.nextChange() <= s.now {
+		return s.change()
+	}
 	if s.moving.next() <= s.now {
 		return s.moved()
 	}
@@ -187,6 +192,9 @@ func (s *simulation) sample(at time.Duration) {
 	s.sampled = due
 	taken := epoch.Add(time.Duration(due) * s.Gauges)
 	for i := range s.stations {
+		if s.stations[i].away || at < s.stations[i].hung {
+			continue
+		}
 		st := s.stations[i].core.Stats()
 		g := endpoint.Gauges{
 			At: taken, Engine: endpoint.EngineVLLM, Waiting: st.Waiting, Running: st.Running,
