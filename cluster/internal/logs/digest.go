@@ -315,7 +315,7 @@ func (l *Log) lacks(p *group.Peer, s *source, h *heldClaim) lack {
 		return lackLost
 	case h.pos.Next > s.pos.Next:
 		return lackDeltas
-	case !outranks(p.Hash, p.ID, l.g.SelfHash, l.g.Opt.Self.ID, s.hash):
+	case !group.Outranks(p.Hash, p.ID, l.g.SelfHash, l.g.Opt.Self.ID, s.hash):
 		return lackNothing
 	}
 	equal, ok := s.holds(h)

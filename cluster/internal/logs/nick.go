@@ -16,7 +16,7 @@ const nickLen = 8
 
 func (s *source) nick(inc uint64) []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, nickLen), s.hash<<8)
-	v := mix(inc)
+	v := group.Mix(inc)
 	b[5], b[6], b[7] = byte(v), byte(v>>8), byte(v>>16)
 	return b
 }

@@ -9,28 +9,6 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// mix spreads the bits of x (the finisher of splitmix64).
-func mix(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
-// weight is a member's weight for a source. The heaviest that has room owns it (rendezvous
-// hashing with bounded loads).
-func weight(member, src uint64) uint64 { return mix(member ^ mix(src)) }
-
-// outranks reports whether member a comes before member b for a source.
-func outranks(a uint64, aID string, b uint64, bID string, src uint64) bool {
-	wa, wb := weight(a, src), weight(b, src)
-	if wa != wb {
-		return wa > wb
-	}
-	return aID < bID
-}
-
 // spare is how many more sources than the mean one member may own, in parts of the mean.
 const spare = 20
 
@@ -84,7 +62,7 @@ func (l *Log) heavier(a, b *group.Peer, s *source) bool {
 	if b != nil {
 		hb, idb = b.Hash, b.ID
 	}
-	return outranks(ha, ida, hb, idb, s.hash)
+	return group.Outranks(ha, ida, hb, idb, s.hash)
 }
 
 // zoneOf returns the zone of a member; nil is this one.

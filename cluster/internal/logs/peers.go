@@ -24,10 +24,10 @@ type peerLog struct {
 	sentOne  uint64        // number of the last frame for it alone
 	lacks    uint64        // of how many sources it says that it misses something
 
-	behind uint64  // number of the last frame that another member was to pass on to it
-	by     string  // the ID of that member
-	direct penalty // it is not sent to by way of others
-	unfit  penalty // it does not pass on
+	behind uint64        // number of the last frame that another member was to pass on to it
+	by     string        // the ID of that member
+	direct group.Penalty // it is not sent to by way of others
+	unfit  group.Penalty // it does not pass on
 }
 
 // heldClaim is a claim by source slot.

@@ -1,10 +1,6 @@
 package logs
 
-import (
-	"time"
-
-	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-)
+import "github.com/grapevine-epp/grapevine/cluster/internal/group"
 
 // Deltas for everybody cross the border to another zone once: one of its members, the relay, gets
 // them as a frame that says so, and passes them on to the others there with the name of who wrote
@@ -12,35 +8,11 @@ import (
 // relay was to pass on misses it as if it had been lost on the way, asks the writer, and is sent
 // to directly for a while. Nothing else depends on a relay.
 
-// penalty keeps a way from being used after it failed: the longer, the sooner it failed again.
-type penalty struct {
-	until, span time.Duration
-}
-
-const (
-	penaltyLeast = 5 * time.Second
-	penaltyMost  = 5 * time.Minute
-)
-
-func (f *penalty) on(now time.Duration) bool { return now < f.until }
-
-func (f *penalty) fail(now time.Duration) {
-	switch {
-	case f.on(now):
-		return
-	case f.until > 0 && now-f.until < f.span:
-		f.span = min(2*f.span, penaltyMost)
-	default:
-		f.span = penaltyLeast
-	}
-	f.until = now + f.span
-}
-
 // relayed reports whether p may be sent to by way of another member of its zone: those who cannot
 // read all that this member may write are not passed on to, as far as others know.
 func (l *Log) relayed(p *group.Peer) bool {
 	pl := l.of(p)
-	return l.g.Abroad(p) && p.Up && p.Minor >= group.MinorRelay && pl.version >= l.version && !pl.direct.on(l.g.Now)
+	return l.g.Abroad(p) && p.Up && p.Minor >= group.MinorRelay && pl.version >= l.version && !pl.direct.On(l.g.Now)
 }
 
 // relay returns the member of a zone that passes on what is sent to it, nil if there is none: the
@@ -57,10 +29,10 @@ func (l *Log) relay(zone string) (best *group.Peer) {
 }
 
 func (l *Log) fitter(a, b *group.Peer) bool {
-	if ua, ub := l.of(a).unfit.on(l.g.Now), l.of(b).unfit.on(l.g.Now); ua != ub {
+	if ua, ub := l.of(a).unfit.On(l.g.Now), l.of(b).unfit.On(l.g.Now); ua != ub {
 		return ub
 	}
-	return outranks(a.Hash, a.ID, b.Hash, b.ID, l.g.SelfHash)
+	return group.Outranks(a.Hash, a.ID, b.Hash, b.ID, l.g.SelfHash)
 }
 
 // spread sends deltas to everybody.
@@ -120,14 +92,14 @@ func (l *Log) passOn(p *group.Peer, version uint64, body []byte) {
 // p is sent to directly for a while, and the other one is not asked first.
 func (l *Log) doubt(p *group.Peer) {
 	pl := l.of(p)
-	if pl.direct.on(l.g.Now) {
+	if pl.direct.On(l.g.Now) {
 		return
 	}
 	l.g.Stats.RelayMissed++
-	pl.direct.fail(l.g.Now)
+	pl.direct.Fail(l.g.Now)
 	for _, q := range l.g.Peers {
 		if q.ID == pl.by {
-			l.of(q).unfit.fail(l.g.Now)
+			l.of(q).unfit.Fail(l.g.Now)
 		}
 	}
 }

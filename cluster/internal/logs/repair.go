@@ -123,7 +123,7 @@ func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 			waiting = true
 			continue
 		}
-		score := [4]uint64{priority(k, h.gone > s.pos.Next), ^h.pos.Lost, 1, mix(s.hash ^ uint64(i+1) ^ l.g.SelfHash)}
+		score := [4]uint64{priority(k, h.gone > s.pos.Next), ^h.pos.Lost, 1, group.Mix(s.hash ^ uint64(i+1) ^ l.g.SelfHash)}
 		if l.g.Abroad(p) { // what is held in the own zone need not cross a border
 			score[2] = 0
 		}
