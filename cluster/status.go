@@ -82,22 +82,22 @@ func (n *Node) Status() Status {
 	if s.Self.Addr == "" {
 		s.Self.Addr = bus.Advertised
 	}
+	for _, l := range n.core.Logs() {
+		s.Logs = append(s.Logs, logState(l))
+	}
 	for _, p := range n.core.Peers() {
 		out := n.peer(p, bus.Queues)
 		out.Logs = n.core.Compare(p.Member.ID)
 		s.Peers = append(s.Peers, out)
 	}
 	noteNamesakes(s.Peers)
-	for _, l := range n.core.Logs() {
-		s.Logs = append(s.Logs, logState(l))
-	}
 	s.trouble, s.aside = n.trouble(), n.opt.Aside()
 	s.Health = health(&s)
 	return s
 }
 
-// Peers returns the other members without what Status says of their logs, which takes a look
-// at every source of each, and whether this one leaves.
+// Peers returns the other members without what Status says of their logs, and whether this one
+// leaves. It looks at no source.
 func (n *Node) Peers() (peers []Peer, leaving bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -177,7 +177,7 @@ func logState(l *logs.Log) LogState {
 	if l.Mesh() {
 		s.Share = group.ShareMesh.String()
 	}
-	for _, v := range l.Sources(nil) {
+	l.Each(func(v *logs.SourceView) {
 		s.Sources++
 		switch v.Knowledge {
 		case knowledge.Exact:
@@ -198,7 +198,7 @@ func logState(l *logs.Log) LogState {
 			s.Unread++
 		}
 		s.Lag += v.Lag
-	}
+	})
 	return s
 }
 

@@ -320,7 +320,7 @@ func TestGaugeOvertaken(t *testing.T) {
 }
 
 // At rest nobody looks at sources, of which there may be ten thousand, for as many members as
-// there are: neither the ticks nor what is told of members every second do.
+// there are: neither the ticks nor what is told of members do.
 func TestRestLooksAtNoSource(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b", "c")
 	tb.follow()
@@ -341,8 +341,8 @@ func TestRestLooksAtNoSource(t *testing.T) {
 		if c.looks != before[i] || before[i] == 0 {
 			t.Errorf("%s looked at sources %d times, and %d times before", c.id, c.looks-before[i], before[i])
 		}
-		if c.Compare(owner.id); c != owner && c.looks == before[i] {
-			t.Errorf("%s compares without a look", c.id)
+		if c.Compare(owner.id); c.looks != before[i] {
+			t.Errorf("%s compares with a look", c.id)
 		}
 	}
 }

@@ -46,8 +46,7 @@ func (c *Core) Peers() []PeerView {
 	return out
 }
 
-// Compare compares what a peer claimed of each log with what is known here: it looks at every
-// source.
+// Compare compares what a peer claimed of each log with what is known here.
 func (c *Core) Compare(id string) (out []logs.PeerLogView) {
 	if p := c.byID[id]; p != nil {
 		for _, l := range c.logs.List {

@@ -212,7 +212,7 @@ func (l *Log) commit(s *source) {
 	l.g.Stats.SnapshotsLoaded++
 	l.g.Stats.SnapshotBytes += ld.got
 	l.dropSnaps(s)
-	s.pos = ld.snap
+	s.pos, s.compared = ld.snap, Position{}
 	l.announce(s)
 	s.ring.clear()
 	l.touch(l.g.Now, s)

@@ -119,6 +119,7 @@ func (l *Log) attend(s *source) {
 		s.noticed = s.moves
 		s.behind, s.denied = 0, 0
 		l.nextAudit = min(l.nextAudit, l.g.Now+l.g.Opt.FullDigest)
+		l.compare(s)
 	}
 	if s.gone {
 		return

@@ -202,15 +202,17 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 		return
 	}
 	for slot, ok := range named {
-		if h := &pl.claims[slot]; !ok && m.Stamp >= h.stamp {
-			if s := l.slots[slot]; s != nil {
-				s.word = word{}
-				if h.reading {
-					l.reassign(s)
-				}
-			}
-			*h = heldClaim{sentOne: h.sentOne, stamp: m.Stamp}
+		s, h := l.slots[slot], &pl.claims[slot]
+		if ok || s == nil || m.Stamp < h.stamp {
+			continue
 		}
+		s.word = word{}
+		if h.reading {
+			l.reassign(s)
+		}
+		sent := h.sentOne
+		pl.unclaim(s)
+		h.sentOne, h.stamp = sent, m.Stamp
 	}
 	first := !pl.full
 	pl.full, pl.refresh = true, false
@@ -238,6 +240,7 @@ func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 	}
 	s.word.claimed(p, h.pos, cl.Pos)
 	if cl.Reading != h.reading {
+		l.of(p).reading += step(cl.Reading)
 		s.word = word{}
 		l.reassign(s)
 		if s.reading {
@@ -249,6 +252,7 @@ func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 	if cl.Pos.Inc > s.pos.Inc {
 		l.adopt(s, cl.Pos.Inc)
 	}
+	l.judge(p, s)
 	l.weigh(p, s, h)
 	if l.knowsBetter(s, h.pos) {
 		l.announceChanged(s)

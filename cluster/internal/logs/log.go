@@ -92,8 +92,12 @@ type source struct {
 	content // guarded by lock
 
 	noticed uint64 // moves, as of the last look
-	word    word
-	pushing bool // among those of the log that have deltas to push
+
+	compared  Position // where compare was told last, without Lost; zero: anew
+	furthest  uint64   // position of which a peer claimed the content
+	differing int      // peers of whose content there ours differs
+	word      word
+	pushing   bool // among those of the log that have deltas to push
 
 	owner     *group.Peer // nil: this member
 	role      Role
@@ -228,6 +232,9 @@ func (l *Log) forget(want map[string]bool) {
 		s.tally.addTo(&l.g.Stats)
 		l.leave(s)
 		s.inCheck = false
+		for _, p := range l.g.Peers {
+			l.of(p).unclaim(s)
+		}
 		l.slots[s.slot] = nil
 		l.taken = min(l.taken, s.slot)
 		delete(l.sources, s.name)

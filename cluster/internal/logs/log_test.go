@@ -19,6 +19,36 @@ func (nothing) Stage(string, uint64) (Stage, error) { return nil, nil }
 func (nothing) Forget(string)                       {}
 func (nothing) Assign(string, Role)                 {}
 
+// sums is a LogStore that holds digests.
+type sums map[string]Digest
+
+func (s sums) Apply(d Delta) error {
+	for _, b := range d.Payload {
+		s[d.Source] = Digest{Count: s[d.Source].Count + 1, Xor: s[d.Source].Xor*31 + uint64(b)}
+	}
+	return nil
+}
+func (s sums) Reset(name string, _ uint64)         { delete(s, name) }
+func (s sums) Digest(name string) Digest           { return s[name] }
+func (s sums) Snapshot(string, int) (Dump, error)  { return nil, nil }
+func (s sums) Stage(string, uint64) (Stage, error) { return nil, nil }
+func (s sums) Forget(name string)                  { delete(s, name) }
+func (s sums) Assign(string, Role)                 {}
+
+// staged is a Stage of a source of sums.
+type staged struct {
+	store sums
+	name  string
+	d     Digest
+}
+
+func (s staged) Page([]byte) error { return nil }
+func (s staged) Discard()          {}
+func (s staged) Commit() error {
+	s.store[s.name] = s.d
+	return nil
+}
+
 func TestSourcesAreBounded(t *testing.T) {
 	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
 	names := []string{"", string(make([]byte, 256)), "s1", "s1"}

@@ -207,6 +207,7 @@ func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool,
 		cl.sum, cl.hasDigest, cl.folded = check.Sum, true, true
 		l.weigh(p, s, cl)
 	}
+	l.judge(p, s)
 }
 
 // flush sends what was appended since the last flush to the peers that do not

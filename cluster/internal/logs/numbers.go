@@ -203,6 +203,7 @@ func (l *Log) takeTip(p *group.Peer, s *source, g *group.DeltaRun, next uint64) 
 	}
 	s.word.claimed(p, h.pos, Position{Inc: h.pos.Inc, Next: next, Lost: h.pos.Lost})
 	h.pos.Next, h.hasDigest = next, false
+	l.judge(p, s)
 	if l.lacks(p, s, h) != lackNothing {
 		l.watchSource(s)
 	}

@@ -23,6 +23,8 @@ type peerLog struct {
 	missed   time.Duration // when to ask for frames that did not come; 0 when none is missed
 	sentOne  uint64        // number of the last frame for it alone
 	lacks    uint64        // of how many sources it says that it misses something
+	reading  int           // of how many it claims to read
+	differ   int           // of how many its content differs
 
 	behind uint64        // number of the last frame that another member was to pass on to it
 	by     string        // the ID of that member
@@ -37,6 +39,7 @@ type heldClaim struct {
 	sum       uint32 // of it, which is all that was told if folded
 	hasDigest bool
 	folded    bool
+	differs   bool // from what is known here
 	reading   bool
 	badUntil  time.Duration // not asked before: it could not help
 	gone      uint64        // deltas before this sequence number are not to be had there
@@ -50,6 +53,19 @@ func (h *heldClaim) holds(d Digest) bool {
 		return d.Fold() == h.sum
 	}
 	return d == h.digest
+}
+
+// unclaim forgets what the peer claimed of s.
+func (pl *peerLog) unclaim(s *source) {
+	h := &pl.claims[s.slot]
+	if h.reading {
+		pl.reading--
+	}
+	if h.differs {
+		pl.differ--
+		s.differing--
+	}
+	*h = heldClaim{}
 }
 
 // of returns what p said. It stays valid until a peer is added.
@@ -99,8 +115,8 @@ func (l *Log) PeerDown(p *group.Peer) {
 			l.leave(s)
 		}
 	}
-	clear(pl.claims)
 	for _, s := range l.order {
+		pl.unclaim(s)
 		if s.load != nil && s.load.p == p {
 			l.enter(s)
 			l.endLoad(s)

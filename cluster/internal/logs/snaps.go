@@ -102,7 +102,10 @@ func (l *Log) beginSnap(sn *snap) {
 	}
 	l.enter(sn.s)
 	defer l.leave(sn.s)
-	sn.s.digest = l.store.Digest(sn.s.name)
+	if d := l.store.Digest(sn.s.name); d != sn.s.digest {
+		sn.s.digest, sn.s.compared = d, Position{}
+		l.compare(sn.s)
+	}
 	sn.pos, sn.digest = sn.s.pos, sn.s.digest
 	sn.dump, sn.err = l.store.Snapshot(sn.s.name, l.g.Opt.PageBytes)
 }

@@ -35,10 +35,17 @@ func (l *Log) Source(name string) (SourceView, bool) {
 
 // Sources appends a view of every source, by name.
 func (l *Log) Sources(dst []SourceView) []SourceView {
-	for _, s := range l.order {
-		dst = append(dst, l.view(s))
-	}
+	l.Each(func(v *SourceView) { dst = append(dst, *v) })
 	return dst
+}
+
+// Each calls f with a view of every source, by name, which is valid until f returns.
+func (l *Log) Each(f func(*SourceView)) {
+	var v SourceView
+	for _, s := range l.order {
+		v = l.view(s)
+		f(&v)
+	}
 }
 
 func (l *Log) view(s *source) SourceView {
@@ -130,53 +137,64 @@ func (l *Log) Name() string { return l.name }
 // Mesh reports whether every member reads every source.
 func (l *Log) Mesh() bool { return l.mesh }
 
-// PeerLogView compares a peer's knowledge of a log with ours, by what it last
-// claimed.
+// PeerLogView compares a peer's knowledge of a log with ours, by what it last claimed.
 type PeerLogView struct {
 	Name    string
-	Sources int    // it knows
-	Reading int    // it reads
+	Reading int    // sources that it reads
 	Behind  uint64 // sources of which it says that it misses something
-	Ahead   uint64 // sequence numbers that it is ahead of us, over all sources
-	Equal   int    // sources with equal digests at the same position
 	Differ  int    // sources with different digests at the same position
 }
 
 // Compare compares what p claimed with what is known here.
 func (l *Log) Compare(p *group.Peer) PeerLogView {
-	v := PeerLogView{Name: l.name, Behind: l.of(p).lacks}
-	for _, s := range l.order {
-		h := &l.of(p).claims[s.slot]
-		if h.reading {
-			v.Reading++
-		}
-		if !h.pos.Known() {
-			continue
-		}
-		v.Sources++
-		l.compare(s, h, &v)
-	}
-	return v
+	l.collect()
+	pl := l.of(p)
+	return PeerLogView{Name: l.name, Behind: pl.lacks, Reading: pl.reading, Differ: pl.differ}
 }
 
-// compare adds how one source is known there and here.
-func (l *Log) compare(s *source, h *heldClaim, v *PeerLogView) {
-	s.lock()
-	defer s.unlock()
-	if h.pos.Inc != s.pos.Inc {
+// compare brings up to date of which peers the content of s differs from ours where they claimed
+// it: moving on changes that for those who are further, and for those whose position the ring
+// gives up. s is locked.
+func (l *Log) compare(s *source) {
+	at := s.compared
+	s.compared = Position{Inc: s.pos.Inc, Next: s.pos.Next}
+	if at == s.compared || at.Inc == s.pos.Inc && s.furthest <= at.Next && s.differing == 0 {
 		return
 	}
-	if h.pos.Next > s.pos.Next {
-		v.Ahead += h.pos.Next - s.pos.Next
+	s.furthest = 0
+	for _, p := range l.g.Peers {
+		l.compareTo(l.of(p), s)
 	}
-	mine, ok := s.digest, h.hasDigest
-	if ok && h.pos.Next != s.pos.Next {
-		mine, ok = s.ring.digestAt(h.pos.Next)
+}
+
+// judge is compare after p claimed something else.
+func (l *Log) judge(p *group.Peer, s *source) {
+	l.compare(s)
+	l.compareTo(l.of(p), s)
+}
+
+// compareTo is compare for the claim of one peer.
+func (l *Log) compareTo(pl *peerLog, s *source) {
+	h := &pl.claims[s.slot]
+	differs := false
+	if h.hasDigest && h.pos.Inc == s.pos.Inc {
+		s.furthest = max(s.furthest, h.pos.Next)
+		mine, ok := s.digest, h.pos.Next == s.pos.Next
+		if !ok {
+			mine, ok = s.ring.digestAt(h.pos.Next)
+		}
+		differs = ok && h.pos.Known() && !h.holds(mine)
 	}
-	switch {
-	case ok && h.holds(mine):
-		v.Equal++
-	case ok:
-		v.Differ++
+	if differs != h.differs {
+		h.differs = differs
+		pl.differ += step(differs)
+		s.differing += step(differs)
 	}
+}
+
+func step(up bool) int {
+	if up {
+		return 1
+	}
+	return -1
 }

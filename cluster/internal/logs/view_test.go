@@ -13,7 +13,7 @@ import (
 // another one reads, up to the same position with the same content.
 func fleet(members, sources int) (*Log, []string) {
 	g := group.New(group.Options{Self: group.Member{ID: "m00", Boot: 1}, Share: group.SharePartitioned})
-	l := NewSet(g).New("index", 1, nothing{}, LogOptions{Owned: true})
+	l := NewSet(g).New("index", 1, sums{}, LogOptions{Owned: true})
 	names := make([]string, sources)
 	for i := range names {
 		names[i] = fmt.Sprintf("10.0.%03d.%03d:8000/0", i/256, i%256)
@@ -87,14 +87,55 @@ func BenchmarkCaughtUp(b *testing.B) {
 	}
 }
 
-// BenchmarkCompare compares each member with what is known here, as a status does.
+// BenchmarkCompare compares each member with what is known here, as a status does; with what is kept
+// of that, and with a look at each claim.
 func BenchmarkCompare(b *testing.B) {
+	for name, compare := range map[string]func(*Log, *group.Peer) PeerLogView{"kept": (*Log).Compare, "naive": (*Log).naivelyCompared} {
+		b.Run(name, func(b *testing.B) {
+			l, _ := fleet(30, 10_000)
+			for b.Loop() {
+				for _, p := range l.g.Peers {
+					compare(l, p)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkStatus does all of a status that depends on how many sources there are.
+func BenchmarkStatus(b *testing.B) {
 	l, _ := fleet(30, 10_000)
+	b.ReportAllocs()
 	for b.Loop() {
+		l.CountDeltas()
+		l.AddHeld(&group.Held{})
+		l.Each(func(*SourceView) {})
 		for _, p := range l.g.Peers {
 			l.Compare(p)
 		}
 	}
+}
+
+// naivelyCompared is Compare with a look at every source.
+func (l *Log) naivelyCompared(p *group.Peer) PeerLogView {
+	v := PeerLogView{Name: l.name, Behind: l.of(p).lacks}
+	for _, s := range l.order {
+		h := &l.of(p).claims[s.slot]
+		if h.reading {
+			v.Reading++
+		}
+		if !h.pos.Known() || h.pos.Inc != s.pos.Inc || !h.hasDigest {
+			continue
+		}
+		mine, ok := s.digest, true
+		if h.pos.Next != s.pos.Next {
+			mine, ok = s.ring.digestAt(h.pos.Next)
+		}
+		if ok && !h.holds(mine) {
+			v.Differ++
+		}
+	}
+	return v
 }
 
 // naive is what all peers' claims of a source come to, by a look at each of them.
@@ -129,10 +170,11 @@ func (l *Log) naivelyCaughtUp(p *group.Peer) bool {
 // is what a look at all of them comes to, each time, and is seldom made anew. So is whether this
 // member has caught up with a peer, and what it is to claim.
 func TestWordIsKept(t *testing.T) {
-	made, views, caught, asked := 0, 0, 0, 0
+	made, views, caught, asked, differ, reading := 0, 0, 0, 0, 0, 0
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		l, names := fleet(2+int(seed%4), 20)
+		l.g.Opt.RingDeltas = 1 + int(seed%5)
 		for step := range uint64(600) {
 			p, s := l.g.Peers[rng.IntN(len(l.g.Peers))], l.sources[names[rng.IntN(20)]]
 			var what string
@@ -162,6 +204,11 @@ func TestWordIsKept(t *testing.T) {
 					caught++
 				}
 				asked++
+				got, want := l.Compare(p), l.naivelyCompared(p)
+				if got != want {
+					t.Fatalf("seed %d, step %d, %s: compared with %s it is %+v, and not %+v", seed, step, what, p.ID, got, want)
+				}
+				differ, reading = differ+got.Differ, reading+got.Reading
 			}
 			for _, s := range l.order {
 				if s.word.made != l.regrouped || s.word.inc != s.pos.Inc {
@@ -174,9 +221,9 @@ func TestWordIsKept(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d words were made; %d times of %d caught up", made, views, caught, asked)
-	if caught == 0 || caught == asked {
-		t.Errorf("caught up with others %d times of %d", caught, asked)
+	t.Logf("%d of %d words were made; %d times of %d caught up; %d sources differ, %d are read", made, views, caught, asked, differ, reading)
+	if caught == 0 || caught == asked || differ == 0 || reading == 0 {
+		t.Errorf("caught up with others %d times of %d; %d sources differ, %d are read", caught, asked, differ, reading)
 	}
 	if made > views/3 {
 		t.Errorf("%d of %d words were made anew", made, views)
@@ -200,7 +247,7 @@ func (l *Log) comeAgain(rng *rand.Rand, p *group.Peer, s *source, stamp uint64) 
 		if rng.IntN(40) == 0 {
 			at.Next++
 		}
-		m.Claims = append(m.Claims, group.Claim{Source: []byte(s.name), Pos: at})
+		m.Claims = append(m.Claims, group.Claim{Source: []byte(s.name), Pos: at, Digest: s.digest})
 	}
 	l.takeDigest(p, m)
 	return p.ID + " comes again, and " + s.name + " is in a zone"
@@ -210,11 +257,18 @@ func (l *Log) comeAgain(rng *rand.Rand, p *group.Peer, s *source, stamp uint64) 
 func (l *Log) move(rng *rand.Rand, p *group.Peer, s *source, stamp uint64) string {
 	h := l.of(p).claims[s.slot].pos
 	at := Position{Inc: max(1, h.Inc) + uint64(rng.IntN(20)/19), Next: h.Next + uint64(rng.IntN(3)), Lost: h.Lost}
-	switch rng.IntN(4) {
+	payload := []byte{byte(rng.IntN(50) / 49)} // who has another one holds another content
+	switch rng.IntN(5) {
 	case 0:
 		l.enter(s)
 		defer l.leave(s)
-		l.hear(p, s, &group.Claim{Source: []byte(s.name), Pos: Position{Inc: at.Inc, Next: at.Next - min(at.Next, uint64(rng.IntN(2)))}, Reading: rng.IntN(3) > 0}, stamp)
+		cl := group.Claim{Source: []byte(s.name), Pos: Position{Inc: at.Inc, Next: at.Next - min(at.Next, uint64(rng.IntN(2)))}, Reading: rng.IntN(3) > 0}
+		if d, ok := s.ring.digestAt(cl.Pos.Next); ok && rng.IntN(20) > 0 {
+			cl.Digest = d
+		} else {
+			cl.Digest = s.digest
+		}
+		l.hear(p, s, &cl, stamp)
 		return p.ID + " claims " + s.name
 	case 1:
 		var nick [group.TipNick]byte
@@ -222,12 +276,26 @@ func (l *Log) move(rng *rand.Rand, p *group.Peer, s *source, stamp uint64) strin
 		l.takeTips(p, &group.Tips{Tips: []group.Tip{{Nick: nick, Next: at.Next}}})
 		return p.ID + " tips " + s.name
 	case 2:
-		l.Append(Delta{Source: s.name, Inc: max(1, s.pos.Inc), First: s.pos.Next, Last: s.pos.Next})
+		l.Append(Delta{Source: s.name, Inc: max(1, s.pos.Inc), First: s.pos.Next, Last: s.pos.Next, Payload: payload})
 		return s.name + " moves"
+	case 3:
+		l.enter(s)
+		defer l.leave(s)
+		l.endLoad(s)
+		back := min(s.pos.Next, uint64(rng.IntN(3)))
+		s.load = &load{p: p, snap: Position{Inc: max(1, s.pos.Inc), Next: s.pos.Next - back, Lost: s.pos.Lost}, heal: true, stage: staged{l.store.(sums), s.name, Digest{Count: stamp}}}
+		s.load.digest = Digest{Count: stamp}
+		l.loading++
+		l.commit(s)
+		return s.name + " is another one"
 	}
 	l.enter(s)
 	defer l.leave(s)
-	g := &group.DeltaRun{Inc: at.Inc, Entries: []group.Entry{{First: at.Next, Last: at.Next}}}
-	l.mergeGroup(p, s, g, false, nil)
+	g := &group.DeltaRun{Inc: at.Inc, Entries: []group.Entry{{First: at.Next, Last: at.Next, Payload: payload}}}
+	var check *group.Check
+	if rng.IntN(2) == 0 {
+		check = &group.Check{Sum: s.digest.Fold()}
+	}
+	l.mergeGroup(p, s, g, false, check)
 	return p.ID + " sends of " + s.name
 }
