@@ -80,3 +80,23 @@ type Queue struct {
 	Frames, Bytes int
 	Dropped       uint64 // frames, since the start
 }
+
+// Tally counts what became of deltas, as Stats does, until it is told.
+type Tally struct {
+	Appended, Merged                                            [6]uint64
+	StaleDeltas, Straddled, PendingDropped, PushDropped, Broken uint64
+}
+
+// AddTo tells s, and begins anew.
+func (t *Tally) AddTo(s *Stats) {
+	for v := range t.Appended {
+		s.Appended[v] += t.Appended[v]
+		s.Merged[v] += t.Merged[v]
+	}
+	s.StaleDeltas += t.StaleDeltas
+	s.Straddled += t.Straddled
+	s.PendingDropped += t.PendingDropped
+	s.PushDropped += t.PushDropped
+	s.Broken += t.Broken
+	*t = Tally{}
+}

@@ -19,7 +19,7 @@ type content struct {
 	push    []group.Entry // applied, to be sent to peers
 	pushInc uint64
 	pushLen int
-	tally   tally
+	tally   group.Tally
 	todo    todo
 	isFresh bool // among those that collect will look at
 	gone    bool // not shared any more
@@ -34,26 +34,6 @@ const (
 	todoDrain                  // more that was kept aside can be applied at once
 	todoTell                   // something was not pushed that others have to know of
 )
-
-// tally counts what became of deltas until Stats is told.
-type tally struct {
-	appended, merged                                            [6]uint64
-	stale, straddled, pendingDropped, pushDropped, broken, lost uint64
-}
-
-func (t *tally) addTo(s *group.Stats) {
-	for v := range t.appended {
-		s.Appended[v] += t.appended[v]
-		s.Merged[v] += t.merged[v]
-	}
-	s.StaleDeltas += t.stale
-	s.Straddled += t.straddled
-	s.PendingDropped += t.pendingDropped
-	s.PushDropped += t.pushDropped
-	s.Broken += t.broken
-	s.Lost += t.lost
-	*t = tally{}
-}
 
 // remind has collect look at s, if there is something to do, and returns when. The caller
 // holds the lock of s and perhaps no other.
@@ -151,7 +131,7 @@ func (l *Log) attend(s *source) {
 func (l *Log) CountDeltas() {
 	for _, s := range l.order {
 		s.lock()
-		s.tally.addTo(&l.g.Stats)
+		s.tally.AddTo(&l.g.Stats)
 		s.unlock()
 	}
 }

@@ -229,7 +229,7 @@ func (l *Log) forget(want map[string]bool) {
 		l.endLoad(s)
 		l.dropSnaps(s)
 		s.gone = true
-		s.tally.addTo(&l.g.Stats)
+		s.tally.AddTo(&l.g.Stats)
 		l.leave(s)
 		s.inCheck = false
 		for _, p := range l.g.Peers {
@@ -292,7 +292,7 @@ func (l *Log) Append(d Delta) Verdict {
 	defer l.leave(s)
 	d.Local = true
 	v = l.take(s, d)
-	s.tally.appended[v]++
+	s.tally.Appended[v]++
 	return v
 }
 
@@ -314,7 +314,7 @@ func (l *Log) AppendNext(now time.Duration, d Delta) (v Verdict, due time.Durati
 	}
 	d.Local = true
 	v = l.ingest(now, s, d)
-	s.tally.appended[v]++
+	s.tally.Appended[v]++
 	return v, l.remind(now, s), true
 }
 

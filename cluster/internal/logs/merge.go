@@ -22,17 +22,17 @@ func (l *Log) take(s *source, d Delta) Verdict {
 func (l *Log) ingest(now time.Duration, s *source, d Delta) Verdict {
 	switch {
 	case d.Inc < s.pos.Inc:
-		s.tally.stale++
+		s.tally.StaleDeltas++
 		return Stale
 	case d.Last < s.pos.Next:
 		return Already
 	case d.First < s.pos.Next:
-		s.tally.straddled++
+		s.tally.Straddled++
 		s.todo |= todoCheck
 		return Gap
 	case d.First > s.pos.Next:
 		if !s.pend.add(d, max(s.room, l.g.Opt.PendingBytes)) {
-			s.tally.pendingDropped++
+			s.tally.PendingDropped++
 		}
 		s.todo |= todoCheck
 		return Gap
@@ -46,7 +46,7 @@ func (l *Log) ingest(now time.Duration, s *source, d Delta) Verdict {
 func (l *Log) apply(now time.Duration, s *source, d Delta) Verdict {
 	next := d.Last + 1
 	if err := l.store.Apply(d); err != nil {
-		s.tally.broken++
+		s.tally.Broken++
 		s.pos.Lost += next - s.pos.Next
 		s.pos.Next = next
 		l.touch(now, s)
@@ -81,7 +81,7 @@ func (l *Log) retain(s *source, d Delta) {
 		s.push, s.pushLen, s.pushInc = s.push[:0], 0, d.Inc
 	}
 	if s.pushLen+len(d.Payload) > l.g.Opt.PendingBytes {
-		s.tally.pushDropped++
+		s.tally.PushDropped++
 		s.todo |= todoTell
 		return
 	}
@@ -174,7 +174,7 @@ func (l *Log) Deliver(now time.Duration, m *group.Deltas) (due time.Duration) {
 
 func (l *Log) ingestGroup(now time.Duration, s *source, g *group.DeltaRun) {
 	for _, e := range g.Entries {
-		s.tally.merged[l.ingest(now, s, Delta{
+		s.tally.Merged[l.ingest(now, s, Delta{
 			Source: s.name, Inc: g.Inc, First: e.First, Last: e.Last, Payload: e.Payload,
 		})]++
 	}
