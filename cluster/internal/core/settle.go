@@ -32,6 +32,9 @@ func (c *Core) settle() {
 	switch {
 	case c.g.Opt.Alone && c.named(), c.caughtUp():
 		c.g.Phase = group.Settled
+		for _, l := range c.logs.List {
+			l.Settled()
+		}
 	case !slices.ContainsFunc(c.peers, func(p *peer) bool { return !c.foreign(p) }) && age >= c.g.Opt.LonelyTimeout, age >= c.g.Opt.SettleTimeout:
 		c.g.Phase = group.Degraded
 	}

@@ -32,8 +32,11 @@ type Digest struct {
 	Xor   uint64
 }
 
+// Sum makes eight bytes of a digest, to be kept of many.
+func (d Digest) Sum() uint64 { return d.Xor ^ d.Count*0x9e3779b97f4a7c15 }
+
 // Fold makes four bytes of a digest: enough to notice that two differ.
 func (d Digest) Fold() uint32 {
-	x := d.Xor ^ d.Count*0x9e3779b97f4a7c15
+	x := d.Sum()
 	return uint32(x ^ x>>32)
 }

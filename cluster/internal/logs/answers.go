@@ -13,7 +13,8 @@ func (l *Log) takeRange(p *group.Peer, s *source, m *group.RangeReply) {
 		l.fail(s, 100*time.Millisecond)
 		return
 	case group.StatusGone:
-		l.of(p).claims[s.slot].gone = s.pos.Next + 1
+		pl := l.of(p)
+		pl.refused[s.slot] = refusal{until: pl.refused[s.slot].until, inc: s.pos.Inc, gone: s.pos.Next + 1}
 		l.endLoad(s)
 		return
 	}

@@ -210,9 +210,8 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 		if h.reading {
 			l.reassign(s)
 		}
-		sent := h.sentOne
 		pl.unclaim(s)
-		h.sentOne, h.stamp = sent, m.Stamp
+		h.stamp = m.Stamp
 	}
 	first := !pl.full
 	pl.full, pl.refresh = true, false
@@ -220,7 +219,7 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 		l.regrouped++
 		l.reconsider(p)
 	}
-	if pl.target == nil {
+	if pl.target == nil && l.g.Phase != group.Settled {
 		pl.target = make([]Position, len(l.slots))
 		for slot := range pl.target {
 			pl.target[slot] = pl.claims[slot].pos
@@ -235,9 +234,6 @@ func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 		return // overtaken
 	}
 	h.stamp = stamp
-	if cl.Pos.Inc != h.pos.Inc {
-		h.gone = 0
-	}
 	s.word.claimed(p, h.pos, cl.Pos)
 	if cl.Reading != h.reading {
 		l.of(p).reading += step(cl.Reading)
@@ -248,7 +244,7 @@ func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 		}
 	}
 	h.pos, h.reading = cl.Pos, cl.Reading
-	h.digest, h.hasDigest, h.folded = cl.Digest, true, false
+	h.sum, h.hasDigest, h.folded = cl.Digest.Sum(), true, false
 	if cl.Pos.Inc > s.pos.Inc {
 		l.adopt(s, cl.Pos.Inc)
 	}

@@ -141,7 +141,10 @@ func (l *Log) watchLoad(s *source) {
 
 // fail ends the load of s and leaves its peer alone for a while.
 func (l *Log) fail(s *source, pause time.Duration) {
-	l.of(s.load.p).claims[s.slot].badUntil = l.g.Now + pause
+	pl := l.of(s.load.p)
+	r := pl.refused[s.slot]
+	r.until = l.g.Now + pause
+	pl.refused[s.slot] = r
 	l.askAround(s.load.p)
 	l.endLoad(s)
 }

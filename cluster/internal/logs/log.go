@@ -200,6 +200,9 @@ func (l *Log) learn(name string) {
 			pl.claims = append(pl.claims, heldClaim{})
 		}
 		pl.claims[s.slot] = heldClaim{}
+		if s.slot < len(pl.named) {
+			pl.named[s.slot] = 0
+		}
 		pl.full = false // what it claimed of the new source was ignored
 		if l.g.Phase != group.Settled {
 			pl.target = nil

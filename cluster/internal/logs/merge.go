@@ -3,6 +3,7 @@ package logs
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
@@ -195,7 +196,7 @@ func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool,
 	cl := &l.of(p).claims[s.slot]
 	at := Position{Inc: g.Inc, Next: g.Entries[len(g.Entries)-1].Last + 1, Lost: cl.pos.Lost}
 	if cl.pos.Inc != g.Inc {
-		at.Lost, cl.gone = 0, 0
+		at.Lost = 0
 	}
 	if at.Inc < cl.pos.Inc || (at.Inc == cl.pos.Inc && at.Next <= cl.pos.Next) {
 		return
@@ -204,7 +205,7 @@ func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool,
 	cl.pos, cl.hasDigest = at, false
 	if check != nil {
 		cl.pos.Lost = 0
-		cl.sum, cl.hasDigest, cl.folded = check.Sum, true, true
+		cl.sum, cl.hasDigest, cl.folded = uint64(check.Sum), true, true
 		l.weigh(p, s, cl)
 	}
 	l.judge(p, s)
@@ -266,21 +267,11 @@ func (l *Log) follows(p *group.Peer, s *source) bool {
 // followedByAll reports whether s can be pushed to everybody alike. Who cannot be reached is told
 // everything when it can.
 func (l *Log) followedByAll(s *source) bool {
-	for _, p := range l.g.Peers {
-		if p.Link && !l.follows(p, s) || !l.readsAll(p, s.push) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.g.Peers, func(p *group.Peer) bool { return p.Link && !l.follows(p, s) || !l.readsAll(p, s.push) })
 }
 
 func (l *Log) readsAll(p *group.Peer, entries []group.Entry) bool {
-	for i := range entries {
-		if !l.reads(p, entries[i].Payload) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(entries, func(e group.Entry) bool { return !l.reads(p, e.Payload) })
 }
 
 // outgoing is deltas of a source to be sent.

@@ -31,7 +31,8 @@ func (l *Log) number(p *group.Peer, named []*source) group.Number {
 	pl.sentOne++
 	l.maxOne = max(l.maxOne, pl.sentOne)
 	for _, s := range named {
-		pl.claims[s.slot].sentOne = pl.sentOne
+		pl.named = append(pl.named, make([]uint64, max(0, s.slot+1-len(pl.named)))...)
+		pl.named[s.slot] = pl.sentOne
 	}
 	return group.Number{N: pl.sentOne, One: true}
 }
@@ -114,7 +115,7 @@ func (l *Log) takeMissed(p *group.Peer, m *group.Missed) {
 		Name: []byte(l.name), Version: l.version, Covers: group.Numbers{All: l.sentAll, One: pl.sentOne},
 	}
 	for _, s := range l.order {
-		if s.sentAll > m.Have.All || pl.claims[s.slot].sentOne > m.Have.One {
+		if s.sentAll > m.Have.All || pl.namedSince(s, m.Have.One) {
 			s.lock()
 			d.Claims = append(d.Claims, s.claim())
 			s.unlock()

@@ -19,12 +19,14 @@ type peerLog struct {
 	sentFull  time.Duration // when it was last sent a full digest
 	wantsFull bool
 
-	all, one window.Row    // of its frames
-	missed   time.Duration // when to ask for frames that did not come; 0 when none is missed
-	sentOne  uint64        // number of the last frame for it alone
-	lacks    uint64        // of how many sources it says that it misses something
-	reading  int           // of how many it claims to read
-	differ   int           // of how many its content differs
+	all, one window.Row      // of its frames
+	missed   time.Duration   // when to ask for frames that did not come; 0 when none is missed
+	sentOne  uint64          // number of the last frame for it alone
+	named    []uint64        // by slot: of the last of these that named the source; those beyond its end in none
+	refused  map[int]refusal // by slot
+	lacks    uint64          // of how many sources it says that it misses something
+	reading  int             // of how many it claims to read
+	differ   int             // of how many its content differs
 
 	behind uint64        // number of the last frame that another member was to pass on to it
 	by     string        // the ID of that member
@@ -32,27 +34,36 @@ type peerLog struct {
 	unfit  group.Penalty // it does not pass on
 }
 
-// heldClaim is a claim by source slot.
+// heldClaim is a claim by source slot. There is one for each source of each peer, so what few
+// of them have is elsewhere.
 type heldClaim struct {
 	pos       Position
-	digest    Digest // what it holds there, if hasDigest
-	sum       uint32 // of it, which is all that was told if folded
+	stamp     uint64 // of the claim
+	sum       uint64 // of what it holds there, if hasDigest: Digest.Sum, or Fold if that is all that was told
 	hasDigest bool
 	folded    bool
 	differs   bool // from what is known here
 	reading   bool
-	badUntil  time.Duration // not asked before: it could not help
-	gone      uint64        // deltas before this sequence number are not to be had there
-	stamp     uint64        // of the claim
-	sentOne   uint64        // number of the last frame for the peer alone that named the source
+}
+
+// refusal is what a peer could not give of a source.
+type refusal struct {
+	until     time.Duration // not asked before: it could not help
+	inc, gone uint64        // deltas of this incarnation before this sequence number are not to be had there
 }
 
 // holds reports whether d is what the peer holds at its position, as far as it said.
 func (h *heldClaim) holds(d Digest) bool {
 	if h.folded {
-		return d.Fold() == h.sum
+		return uint64(d.Fold()) == h.sum
 	}
-	return d == h.digest
+	return d.Sum() == h.sum
+}
+
+// lacksDeltas reports whether what comes after ours is not to be had from the peer as deltas.
+func (pl *peerLog) lacksDeltas(s *source) bool {
+	r := pl.refused[s.slot]
+	return r.inc == s.pos.Inc && r.gone > s.pos.Next
 }
 
 // unclaim forgets what the peer claimed of s.
@@ -66,6 +77,12 @@ func (pl *peerLog) unclaim(s *source) {
 		s.differing--
 	}
 	*h = heldClaim{}
+	delete(pl.refused, s.slot)
+}
+
+// namedSince reports whether a frame for the peer alone after a number named s.
+func (pl *peerLog) namedSince(s *source, n uint64) bool {
+	return s.slot < len(pl.named) && pl.named[s.slot] > n
 }
 
 // of returns what p said. It stays valid until a peer is added.
@@ -76,7 +93,7 @@ func (l *Log) AddPeer(p *group.Peer) {
 	for len(l.peers) <= p.Slot {
 		l.peers = append(l.peers, peerLog{})
 	}
-	l.peers[p.Slot] = peerLog{claims: make([]heldClaim, len(l.slots)), wantsFull: true, sentOne: l.maxOne}
+	l.peers[p.Slot] = peerLog{claims: make([]heldClaim, len(l.slots)), wantsFull: true, sentOne: l.maxOne, refused: map[int]refusal{}}
 	l.redivide()
 }
 
@@ -106,7 +123,7 @@ func (l *Log) reconsider(p *group.Peer) {
 // forgotten, and what was being fetched from it is fetched elsewhere.
 func (l *Log) PeerDown(p *group.Peer) {
 	pl := l.of(p)
-	pl.full, pl.wantsFull, pl.target = false, true, nil
+	pl.full, pl.wantsFull, pl.target, pl.named = false, true, nil, nil
 	for _, s := range l.order {
 		if pl.claims[s.slot].reading && !s.reading {
 			// Its last deltas may have reached some and not others.
@@ -192,6 +209,13 @@ func (l *Log) CaughtUp(p *group.Peer) bool {
 		pl.waits++
 	}
 	return true
+}
+
+// Settled forgets what CaughtUp asks for, which nobody does from then on.
+func (l *Log) Settled() {
+	for _, p := range l.g.Peers {
+		l.of(p).target = nil
+	}
 }
 
 func (l *Log) reached(pl *peerLog, s *source) bool {

@@ -89,7 +89,7 @@ func (l *Log) check(s *source) bool {
 	ld := &load{p: best, begun: now, snapshot: want != lackDeltas, heal: want == lackEqual}
 	if want == lackDeltas {
 		late := fresh || now-s.behind >= forceAfter
-		rangeGone := h.gone > s.pos.Next
+		rangeGone := l.of(best).lacksDeltas(s)
 		if rangeGone && h.pos.Lost > s.pos.Lost && !late {
 			return true
 		}
@@ -108,7 +108,8 @@ func (l *Log) check(s *source) bool {
 func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 	var bestScore [4]uint64
 	for i, p := range l.g.Peers {
-		h := &l.of(p).claims[s.slot]
+		pl := l.of(p)
+		h := &pl.claims[s.slot]
 		k := l.lacks(p, s, h)
 		if !p.Up || k == lackNothing {
 			continue
@@ -119,11 +120,11 @@ func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 			}
 			k = lackDeltas
 		}
-		if l.g.Now < h.badUntil {
+		if l.g.Now < pl.refused[s.slot].until {
 			waiting = true
 			continue
 		}
-		score := [4]uint64{priority(k, h.gone > s.pos.Next), ^h.pos.Lost, 1, group.Mix(s.hash ^ uint64(i+1) ^ l.g.SelfHash)}
+		score := [4]uint64{priority(k, pl.lacksDeltas(s)), ^h.pos.Lost, 1, group.Mix(s.hash ^ uint64(i+1) ^ l.g.SelfHash)}
 		if l.g.Abroad(p) { // what is held in the own zone need not cross a border
 			score[2] = 0
 		}

@@ -3,6 +3,7 @@ package logs
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -97,6 +98,28 @@ func BenchmarkCompare(b *testing.B) {
 				for _, p := range l.g.Peers {
 					compare(l, p)
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkMemory has a log of 10,000 sources among 3 and among 30 members, and says what it holds.
+func BenchmarkMemory(b *testing.B) {
+	for _, members := range []int{3, 30} {
+		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {
+			held := func() float64 {
+				var m runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&m)
+				return float64(m.HeapAlloc) / 1e6
+			}
+			for b.Loop() {
+				before := held()
+				l, _ := fleet(members, 10_000)
+				l.g.Drain()
+				l.Settled()
+				b.ReportMetric(held()-before, "MB")
+				runtime.KeepAlive(l)
 			}
 		})
 	}
