@@ -3,6 +3,7 @@ package core_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -46,11 +47,12 @@ func TestNicksNeedMinor2(t *testing.T) {
 	}
 }
 
-// TestNewerMembers mixes in members of a version to come.
+// TestNewerMembers mixes in members of a version to come. Which frames are lost to a kind that
+// nobody knows is drawn: of five members at rest every twentieth would be the same one's each time.
 func TestNewerMembers(t *testing.T) {
-	n := 0
+	rng := rand.New(rand.NewPCG(1, 2))
 	mixed(t, func(from, _ int, frame []byte) []byte {
-		if n++; n%20 == 0 {
+		if rng.IntN(20) == 0 {
 			return core.Strange(frame)
 		}
 		if from%2 == 0 {
