@@ -54,7 +54,6 @@ func (l *Log) sendDigests() {
 	telling := l.telling
 	l.telling = nil
 	for _, s := range telling {
-		s.tell = false
 		l.enter(s)
 		was := s.announced
 		if s.announced = s.claimsReading(); s.pos.Known() || s.announced != was {
@@ -65,7 +64,11 @@ func (l *Log) sendDigests() {
 			m.Claims = append(m.Claims, s.claim())
 			told = append(told, s)
 		}
+		s.tell = false // not before: what is claimed here would look untold
 		l.leave(s)
+	}
+	if len(l.telling) == 0 {
+		l.nextDigest = group.Never
 	}
 	if len(m.Claims) > 0 {
 		m.Number = l.number(nil, told)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
@@ -280,5 +281,33 @@ func TestReaderThatLacksSomething(t *testing.T) {
 	l.announce(l.sources["s"])
 	if told() {
 		t.Error("who loads a snapshot claims to read")
+	}
+}
+
+// What changed is claimed once, and not again with what is claimed next.
+func TestClaimedOnce(t *testing.T) {
+	l, names := fleet(3, 2)
+	l.g.Drain()
+	for i, reads := range []bool{true, false, true} {
+		l.Reading(names[0], reads)
+		claims := 0
+		for range 40 {
+			l.g.Now += 25 * time.Millisecond
+			l.Tick()
+			for _, e := range l.g.Drain() {
+				var m group.Digests
+				if e.Frame[2] != group.KindDigest || m.Decode(group.Body(e.Frame)) != nil || m.Full {
+					continue
+				}
+				for _, c := range m.Claims {
+					if claims++; string(c.Source) != names[0] || c.Reading != reads {
+						t.Errorf("%d: claims of %s that it is read: %v", i, c.Source, c.Reading)
+					}
+				}
+			}
+		}
+		if claims != 1 || len(l.telling) > 0 {
+			t.Errorf("%d: claimed %d times, and %d are to be claimed", i, claims, len(l.telling))
+		}
 	}
 }
