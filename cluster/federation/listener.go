@@ -29,6 +29,7 @@ type listener struct {
 	pools   []*imported
 	told    []verdict // what it makes of our exports, while its lease lasts
 	bytes   bucket
+	begins  bucket // bytes of filters that begin anew, whatever pools they are of
 	in, out uint64 // bytes
 	faults  uint64 // messages that were refused
 }
@@ -59,6 +60,7 @@ const beginPause = time.Second
 
 func (l *listener) open(c *Core, p *peer, now time.Time) {
 	l.bytes = bucket{rate: float64(p.Rate), tokens: filter.MaxPart, at: now}
+	l.begins = bucket{rate: float64(p.MaxFilter), tokens: float64(p.MaxFilter), at: now}
 	l.target = c.firstTarget(p)
 	l.restart(c, now)
 }
@@ -283,18 +285,28 @@ func (c *Core) take(p *peer, m *say, now time.Time) {
 			i.note = "no secret of the federation is configured here"
 		case c.secret(m.secret) == nil:
 			i.note = "it has another secret of the federation"
-		case 2*t.head.Bytes() > room: // two while one replaces the other
+		case i.needs() > room:
 			i.note = fmt.Sprintf("its filter is larger than the %d MiB accepted of this cluster", p.MaxFilter>>20)
 		}
 		if i.refused != "" || i.note != "" {
 			i.sink, i.before = nil, nil
 		} else {
-			room -= 2 * t.head.Bytes()
+			room -= i.needs()
 			i.follow(c, p, c.secret(m.secret), now)
 		}
 		l.pools = append(l.pools, i)
 	}
 	slices.SortFunc(l.pools, func(a, b *imported) int { return comparePools(a.Pool, b.Pool) })
+}
+
+// needs returns the memory that the pool's filters take: two of what its head says while one
+// replaces the other, and what is used until the new one is whole.
+func (i *imported) needs() int {
+	n := i.sink.Needs(i.head)
+	if i.before != nil {
+		n += i.before.Filter().Bytes()
+	}
+	return max(n, 2*i.head.Bytes())
 }
 
 // follow sees to it that there is a filter by keys of a secret. That by another one goes on
@@ -326,8 +338,22 @@ func (c *Core) gotPart(p *peer, link string, m *partOf, now time.Time, out []Sen
 		return out
 	}
 	i := l.pools[k]
-	before := i.sink.Position()
-	moved, err := i.sink.Apply(m.part)
+	if i.wanted.IsZero() {
+		return out // nobody has asked, or the answer came before
+	}
+	head, err := filter.HeadOf(m.part)
+	begins := err == nil && head.Epoch != i.sink.Position().Epoch
+	if begins && !l.mayBegin(i, head, now) {
+		return out // it is asked for again
+	}
+	moved := false
+	if err == nil {
+		moved, err = i.sink.Apply(m.part)
+	}
+	if begins && i.sink.Position().Epoch == head.Epoch {
+		i.begun = now
+		l.begins.tokens -= float64(head.Bytes())
+	}
 	if err != nil {
 		c.refused[RefusedFilter]++
 		l.faults++
@@ -337,18 +363,19 @@ func (c *Core) gotPart(p *peer, link string, m *partOf, now time.Time, out []Sen
 	if !moved {
 		return out
 	}
-	if before.Epoch != i.sink.Position().Epoch {
-		i.begun = now
-	}
-	if !i.wanted.IsZero() {
-		l.bytes.tokens += float64(i.most - len(m.part)) // a part may be a little larger than was asked for
-	}
+	l.bytes.tokens += float64(i.most - len(m.part)) // a part may be a little larger than was asked for
 	i.fault, i.moved = "", now
 	i.wanted, c.dirty = time.Time{}, true
 	if wants := c.wants(p, now); len(wants) > 0 {
 		out = c.ask(p, false, wants, now, out)
 	}
 	return out
+}
+
+// mayBegin reports whether room is made for a pool's filter of a head: of that which was told
+// last, and not too soon after another one.
+func (l *listener) mayBegin(i *imported, h filter.Head, now time.Time) bool {
+	return h.Epoch == i.head.Epoch && h.Buckets == i.head.Buckets && now.Sub(i.begun) >= beginPause && l.begins.fill(now) >= h.Bytes()
 }
 
 // wasRefused notes why an answer was not given, and asks another replica. Where one target

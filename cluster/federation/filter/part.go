@@ -113,6 +113,12 @@ func decodePart(b []byte) (p part, err error) {
 	return p, nil
 }
 
+// HeadOf returns the head of a part: which filter it is of.
+func HeadOf(b []byte) (Head, error) {
+	p, err := decodePart(b)
+	return p.Head, err
+}
+
 // Sink is the importing side of one filter. It is not safe for concurrent use; the
 // filters that it hands out are.
 type Sink struct {
@@ -136,6 +142,15 @@ func NewSink(secret *Secret, w Way, most int) *Sink {
 
 // Filter returns what lookups are to use, nil when nothing has come yet.
 func (s *Sink) Filter() *Filter { return s.used }
+
+// Needs returns the memory that filters take here once there is one of a head: that one, and
+// the one before it until it is whole. A nil sink has none before.
+func (s *Sink) Needs(h Head) int {
+	if s == nil || s.used == s.filter && s.at.Epoch == h.Epoch {
+		return h.Bytes()
+	}
+	return h.Bytes() + s.used.Bytes()
+}
 
 // Position returns what to ask for next.
 func (s *Sink) Position() Position { return s.at }
