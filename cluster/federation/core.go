@@ -42,12 +42,15 @@ type Options struct {
 const (
 	maxSessions = 64              // replicas of one cluster that ask
 	maxLease    = 5 * time.Minute // that is believed
-	defaultRate = 1 << 20
 	defaultMost = 32 << 20
 )
 
-// DefaultLease is how long what is said may be believed, where nothing else is set.
-const DefaultLease = 5 * time.Second
+// DefaultLease is how long what is said may be believed, and DefaultRate how many bytes a
+// second of filters may be sent each way, where nothing else is set.
+const (
+	DefaultLease = 5 * time.Second
+	DefaultRate  = 1 << 20
+)
 
 var (
 	errSelf = errors.New("federation: a cluster and a replica need a name")
@@ -76,7 +79,7 @@ func (o *Options) complete() error {
 				return fmt.Errorf("federation: peer %s: %q: %w", p.Name, pattern, err)
 			}
 		}
-		p.Rate, p.MaxFilter = cmp.Or(p.Rate, defaultRate), cmp.Or(p.MaxFilter, defaultMost)
+		p.Rate, p.MaxFilter = cmp.Or(p.Rate, DefaultRate), cmp.Or(p.MaxFilter, defaultMost)
 	}
 	slices.SortFunc(o.Peers, func(a, b PeerOptions) int { return cmp.Compare(a.Name, b.Name) })
 	return nil

@@ -97,6 +97,9 @@ func (l *Link) serve(c *conn, w net.Conn) error {
 			return err
 		}
 		l.receive(c, frame)
+		if !l.rest(c, l.paces[c.cluster].take(len(frame), time.Now())) {
+			return net.ErrClosed
+		}
 	}
 }
 

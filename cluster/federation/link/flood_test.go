@@ -144,3 +144,42 @@ func TestHostileCluster(t *testing.T) {
 		t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 	}
 }
+
+// TestPacedMember: the messages of a cluster that sends as fast as it can are taken at its pace,
+// and what it made wait is counted; another cluster is answered.
+func TestPacedMember(t *testing.T) {
+	ca := fixture(t)
+	ca.issue(t, "c")
+	a := exporter(t, tlsConfig(ca, "a", trusted("b"), trusted("c")), "a-0")
+	pair, err := tls.LoadX509KeyPair(filepath.Join(ca.dir, "c.crt"), filepath.Join(ca.dir, "c.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	for range 2 {
+		c, err := tls.Dial("tcp", a.Addr().String(), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{"grapevine-federation/1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		go func() {
+			many := bytes.Repeat(binary.LittleEndian.AppendUint32(nil, 0), 1000) // no messages at all
+			for err := error(nil); err == nil; {
+				_, err = c.Write(many)
+			}
+		}()
+	}
+	b := open(t, tlsConfig(ca, "b", trusted("a", a.Addr().String())), "b-0")
+	await(t, "held beside it", b, holds)
+	const perSecond = 6 << 10 // messages, of a kilobyte each as they count: 6 MiB
+	testkit.Eventually(t, func() string {
+		n := a.Status().Refused[federation.RefusedMalformed]
+		if most := uint64((time.Since(begun).Seconds()+1)*perSecond) + 2; n > most {
+			t.Fatalf("%d messages were taken, want %d at most", n, most)
+		}
+		if n <= perSecond*3/2 {
+			return "no more than the messages that may come at once have come"
+		}
+		return ""
+	})
+}

@@ -42,7 +42,8 @@ type Link struct {
 	byCertificate map[string]string // cluster by name in its certificate
 	certificate   map[string]string // and the other way round
 	greetings     greetings
-	ofCluster     int // connections that each cluster may make
+	ofCluster     int              // connections that each cluster may make
+	paces         map[string]*pace // by cluster; made at the start
 	current       federation.Current
 	ctx           context.Context
 	cancel        context.CancelFunc
@@ -80,7 +81,7 @@ func Open(o Options) (*Link, error) {
 	l := &Link{
 		o: o, byCertificate: map[string]string{}, certificate: map[string]string{},
 		conns: map[string]map[string]*conn{}, refused: map[string]uint64{}, hot: map[hotKey]*filter.Hot{},
-		logged: map[string]federation.State{}, several: map[string]bool{},
+		logged: map[string]federation.State{}, several: map[string]bool{}, paces: map[string]*pace{},
 	}
 	half := max(cmp.Or(o.Connections, maxConnections)/2, 1)
 	l.greetings.most, l.ofCluster = half, max(min(maxOfCluster, half/max(len(o.Config.Peers), 1)), 1)
@@ -171,6 +172,7 @@ func (l *Link) coreOptions() (o federation.Options, keys map[string][]byte, err 
 			return o, nil, err
 		}
 		keys[p.Name] = raw
+		l.paces[p.Name] = newPace(cmp.Or(p.Rate, federation.DefaultRate), time.Now())
 		targets := p.Addresses
 		if c.NATS != nil {
 			targets = []string{anyReplica}

@@ -66,13 +66,14 @@ var (
 	descOmitted  = desc("made_filter_omitted", "Blocks that found no room in these filters: they are answered no there.", "cluster")
 	descHot      = desc("hot_blocks", "Blocks that are remembered as hot, by pool of this cluster.", "pool")
 	descRefused  = desc("refused_total", "Connections and messages that were refused, by reason.", "reason")
+	descPaced    = desc("paced_total", "Messages of another cluster that came faster than they are taken: its next ones waited, or over NATS were refused.", "cluster")
 	descDropped  = desc("dropped_total", "Messages that did not fit a queue; they are asked for again.")
 )
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descState, descSeveral, descLease, descRTT, descPools, descBytes, descSessions, descFilter, descHeld, descMade, descOmitted, descHot, descRefused, descDropped,
+		descState, descSeveral, descLease, descRTT, descPools, descBytes, descSessions, descFilter, descHeld, descMade, descOmitted, descHot, descRefused, descPaced, descDropped,
 	} {
 		ch <- d
 	}
@@ -138,6 +139,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		count(descRefused, n, r)
 	}
 	count(descDropped, m.l.dropped)
+	for cluster, p := range m.l.paces {
+		count(descPaced, p.beyond(), cluster)
+	}
 }
 
 // stateAt is a state as of now: a lease may have ended since the view was made.

@@ -38,6 +38,12 @@ const anyReplica = "any"
 // maxPayload is what a server must take: MaxMessage and its seal.
 const maxPayload = federation.MaxMessage + 512
 
+// What of each kind may wait to be read, in messages and bytes; more is lost, and asked for again.
+const (
+	maxPending      = 8192
+	maxPendingBytes = 8 << 20
+)
+
 // natsLink sends and receives through NATS.
 type natsLink struct {
 	l      *Link
@@ -120,12 +126,18 @@ func openNATS(l *Link, keys map[string][]byte) (*natsLink, error) {
 // listen begins to receive. The link is to know of n by then.
 func (n *natsLink) listen() error {
 	self := n.prefix + "." + n.l.o.Config.Cluster
-	_, err := n.conn.QueueSubscribe(self+".any", "replicas", n.receive)
-	if err == nil {
-		_, err = n.conn.Subscribe(self+".at."+n.self, n.receive)
-	}
+	asked, err := n.conn.QueueSubscribe(self+".any", "replicas", n.receive)
 	if err != nil {
 		return fmt.Errorf("federation: nats: %w", err)
+	}
+	told, err := n.conn.Subscribe(self+".at."+n.self, n.receive)
+	if err != nil {
+		return fmt.Errorf("federation: nats: %w", err)
+	}
+	for _, s := range []*nats.Subscription{asked, told} {
+		if err := s.SetPendingLimits(maxPending, maxPendingBytes); err != nil {
+			return fmt.Errorf("federation: nats: %w", err)
+		}
 	}
 	return nil
 }
@@ -256,6 +268,10 @@ func (n *natsLink) receive(m *nats.Msg) {
 	frame, reason := n.opened(&e, m.Subject)
 	if reason != "" {
 		n.l.refuse(reason)
+		return
+	}
+	if !n.l.paces[e.cluster].allow(len(frame), time.Now()) {
+		n.l.refuse(federation.RefusedRate) // waiting would have other clusters wait
 		return
 	}
 	link, doubt := e.replica, toAny(m.Subject)
