@@ -89,33 +89,33 @@ var judged = [3]struct {
 	little float64
 }{{"ttft_p90_s", .005}, {"ttft_p99_s", .005}, {"tpot_mean_ms", .5}}
 
-// Verdicts compares a policy with load_only and unified in every place of a
-// matrix and writes all of them, the worst first. Figures are geometric means
-// over seeds.
+// seedFigures are those of one run: logarithms of the judged ones, goodput and blast
+// radius.
+type seedFigures [5]float64
+
+// Verdicts compares a policy with load_only and unified, and with all others, in every
+// place of a matrix and writes all of them, the worst first. Figures are geometric means
+// over seeds, ratios over the seeds that both have.
 func Verdicts(w io.Writer, runs []Run, policy string) error {
-	means := map[place]map[string][]float64{}
-	seeds := map[place]map[string]bool{}
+	places := map[place]map[string]map[string]seedFigures{} // by policy and seed
 	for i := range runs {
 		r := &runs[i]
 		p := place{r.Source, r.Fleet, r.Replicas, r.Load}
-		if means[p] == nil {
-			means[p], seeds[p] = map[string][]float64{}, map[string]bool{}
+		if places[p] == nil {
+			places[p] = map[string]map[string]seedFigures{}
 		}
-		seeds[p][r.Seed] = true
-		v := means[p][r.Policy]
-		if v == nil {
-			v = make([]float64, 6)
+		if places[p][r.Policy] == nil {
+			places[p][r.Policy] = map[string]seedFigures{}
 		}
+		v := seedFigures{3: r.Figures["goodput"], 4: r.Figures["blast_radius"]}
 		for k, f := range judged {
-			v[k] += math.Log(r.Figures[f.key] + f.little)
+			v[k] = math.Log(r.Figures[f.key] + f.little)
 		}
-		v[3], v[4], v[5] = v[3]+1, v[4]+r.Figures["goodput"], v[5]+r.Figures["blast_radius"]
-		means[p][r.Policy] = v
+		places[p][r.Policy][r.Seed] = v
 	}
 	var list []verdict
-	for p, by := range means {
+	for p, by := range places {
 		if v, ok := judge(p, by, policy); ok {
-			v.seeds = len(seeds[p])
 			list = append(list, v)
 		}
 	}
@@ -125,71 +125,158 @@ func Verdicts(w io.Writer, runs []Run, policy string) error {
 	return writeVerdicts(w, list, policy)
 }
 
-func judge(p place, by map[string][]float64, policy string) (v verdict, ok bool) {
-	of := func(name string, k int) float64 {
-		if m := by[name]; m != nil {
-			return math.Exp(m[k] / m[3])
-		}
-		return math.Inf(1)
-	}
+func judge(p place, by map[string]map[string]seedFigures, policy string) (v verdict, ok bool) {
 	own := by[policy]
-	if own == nil || by["load_only"] == nil || by["unified"] == nil {
+	v = verdict{place: p, seeds: len(own), against: map[string][3]float64{}}
+	for name, other := range by {
+		if r, ok := ratios(own, other); ok && name != policy {
+			v.against[name] = r
+			for k := range judged {
+				v.all[k] = max(v.all[k], r[k])
+			}
+		}
+	}
+	one, ok1 := v.against["load_only"]
+	two, ok2 := v.against["unified"]
+	if !ok1 || !ok2 {
 		return v, false
 	}
-	v = verdict{place: p, against: map[string][3]float64{}, good: own[4] / own[3], blast: own[5] / own[3]}
-	for k := range judged {
-		v.own[k] = of(policy, k) - judged[k].little
-		v.ratio[k] = of(policy, k) / min(of("load_only", k), of("unified", k))
-		best := math.Inf(1)
-		for name := range by {
-			if name == policy {
-				continue
-			}
-			best = min(best, of(name, k))
-			a := v.against[name]
-			a[k] = of(policy, k) / of(name, k)
-			v.against[name] = a
+	for _, f := range own {
+		for k := range judged {
+			v.own[k] += f[k] / float64(len(own))
 		}
-		v.all[k] = of(policy, k) / best
+		v.good, v.blast = v.good+f[3]/float64(len(own)), v.blast+f[4]/float64(len(own))
+	}
+	for k := range judged {
+		v.own[k] = math.Exp(v.own[k]) - judged[k].little
+		v.ratio[k] = max(one[k], two[k])
 	}
 	return v, true
+}
+
+// ratios returns the geometric means of the judged figures over those of another policy,
+// over the seeds that both have.
+func ratios(own, other map[string]seedFigures) (out [3]float64, ok bool) {
+	n := 0.0
+	for seed, f := range own {
+		g, both := other[seed]
+		if !both {
+			continue
+		}
+		n++
+		for k := range out {
+			out[k] += f[k] - g[k]
+		}
+	}
+	for k := range out {
+		out[k] = math.Exp(out[k] / n)
+	}
+	return out, n > 0
 }
 
 // heldTo is the ratio up to which a place counts as held.
 const heldTo = 1.05
 
 func writeVerdicts(w io.Writer, list []verdict, policy string) error {
-	var held, low, all, within [3]int
-	var sums [3]map[string]float64
-	for k := range sums {
-		sums[k] = map[string]float64{}
-	}
-	for i := range list {
-		for k := range judged {
-			if list[i].load <= .85 {
-				low[k]++
-				held[k] += yes(list[i].ratio[k] <= heldTo)
-			}
-			all[k]++
-			within[k] += yes(list[i].all[k] <= heldTo)
-			for name, r := range list[i].against {
-				sums[k][name] += math.Log(r[k]) / float64(len(list))
-			}
-		}
-	}
 	fmt.Fprintf(w, "%s, %d cells; p90 and p99 of the time to first token, and time per token\n", policy, len(list))
-	fmt.Fprintf(w, "at most %.2f times the better of load_only and unified, load up to 85%%: %d, %d, %d of %d\n", heldTo, held[0], held[1], held[2], low[0])
-	fmt.Fprintf(w, "at most %.2f times the best of all others, any load: %d, %d, %d of %d\n", heldTo, within[0], within[1], within[2], all[0])
-	for _, name := range slices.Sorted(maps.Keys(sums[0])) {
-		fmt.Fprintf(w, "geometric mean over %s: %.3f, %.3f, %.3f\n", name, math.Exp(sums[0][name]), math.Exp(sums[1][name]), math.Exp(sums[2][name]))
-	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	others := policies(list)
+	fmt.Fprintf(t, "\tcells\tat most %.2f times the better baseline\tand the best of all others\t", heldTo)
+	for _, name := range others {
+		fmt.Fprintf(t, "mean over %s\t", name)
+	}
+	fmt.Fprintln(t)
+	for _, part := range partsOf(list) {
+		writeSum(t, part, list, others)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintln(t, "workload\tengines\tload\treplicas\tseeds\tp90 s\tp99 s\tTPOT ms\tratio p90\tp99\tTPOT\tgoodput\tblast\t")
 	for i := range list {
 		v := &list[i]
 		fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", v.place, v.seeds, v.own[0], v.own[1], v.own[2], v.ratio[0], v.ratio[1], v.ratio[2], v.good, v.blast)
 	}
 	return t.Flush()
+}
+
+// policies returns the others that cells were compared with.
+func policies(list []verdict) []string {
+	all := map[string]bool{}
+	for i := range list {
+		for name := range list[i].against {
+			all[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// part is a part of the cells that is summed up.
+type part struct {
+	name string
+	of   func(place) bool
+}
+
+// partsOf returns all cells, and those of each level, kind of engines, number of replicas
+// and workload.
+func partsOf(list []verdict) []part {
+	out := []part{{"all", func(place) bool { return true }}, {"load up to 85%", func(p place) bool { return p.load <= .85 }}}
+	for _, by := range []func(place) string{
+		func(p place) string { return fmt.Sprintf("load %.0f%%", 100*p.load) },
+		func(p place) string { return p.fleet },
+		func(p place) string { return p.replicas + " replicas" },
+		func(p place) string { return p.source },
+	} {
+		names := map[string]bool{}
+		for i := range list {
+			names[by(list[i].place)] = true
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			out = append(out, part{name, func(p place) bool { return by(p) == name }})
+		}
+	}
+	return out
+}
+
+// writeSum writes how many cells of a part are held, and geometric means against others in
+// those cells that both have.
+func writeSum(w io.Writer, p part, list []verdict, others []string) {
+	var cells int
+	var held, within [3]int
+	sums, seen := map[string][3]float64{}, map[string]float64{}
+	for i := range list {
+		v := &list[i]
+		if !p.of(v.place) {
+			continue
+		}
+		cells++
+		for k := range judged {
+			held[k] += yes(v.ratio[k] <= heldTo)
+			within[k] += yes(v.all[k] <= heldTo)
+		}
+		for name, r := range v.against {
+			sum := sums[name]
+			for k := range judged {
+				sum[k] += math.Log(r[k])
+			}
+			sums[name] = sum
+			seen[name]++
+		}
+	}
+	if cells == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s\t%d\t%d / %d / %d\t%d / %d / %d\t", p.name, cells, held[0], held[1], held[2], within[0], within[1], within[2])
+	for _, name := range others {
+		if seen[name] == 0 {
+			fmt.Fprint(w, "-\t")
+			continue
+		}
+		s, n := sums[name], seen[name]
+		fmt.Fprintf(w, "%.2f / %.2f / %.2f\t", math.Exp(s[0]/n), math.Exp(s[1]/n), math.Exp(s[2]/n))
+	}
+	fmt.Fprintln(w)
 }
 
 func yes(b bool) int {
