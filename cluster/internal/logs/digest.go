@@ -28,8 +28,8 @@ func (l *Log) announce(s *source) {
 	if !s.tell {
 		s.tell = true
 		l.telling = append(l.telling, s)
+		l.nextDigest = min(l.nextDigest, max(l.g.Now, l.lastDigest+l.g.Opt.Digest))
 	}
-	l.nextDigest = min(l.nextDigest, max(l.g.Now, l.lastDigest+l.g.Opt.Digest))
 }
 
 // exceptions looks whether something of s changed that others would not see in its deltas.
@@ -66,9 +66,6 @@ func (l *Log) sendDigests() {
 		}
 		s.tell = false // not before: what is claimed here would look untold
 		l.leave(s)
-	}
-	if len(l.telling) == 0 {
-		l.nextDigest = group.Never
 	}
 	if len(m.Claims) > 0 {
 		m.Number = l.number(nil, told)
