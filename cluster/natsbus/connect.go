@@ -14,9 +14,9 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// needPayload is what a server has to take: half of a frame, see
-// cluster.Tuning.GaugeBytes, and what is put around it. NATS takes 1 MiB by default.
-const needPayload = group.MaxFrame/2 + 64<<10
+// needPayload is what a server has to take: all of a gauge, and what is put around it. NATS
+// takes 1 MiB by default, which is just as much.
+const needPayload = group.MaxGauge + 64<<10
 
 // connect connects once; when no server can be reached, in the background.
 func (b *Bus) connect() (*nats.Conn, error) {

@@ -98,6 +98,7 @@ func (g *Gauge) mark(key string) {
 	}
 }
 
+// entrySize is the most that an entry takes in a frame.
 func entrySize(key string, value []byte) int { return len(key) + len(value) + 8 }
 
 func (g *Gauge) tick() {
@@ -105,14 +106,27 @@ func (g *Gauge) tick() {
 		return
 	}
 	g.flushAt = group.Never
-	m := group.Gauge{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1}
+	var entries []group.GaugeEntry
+	size := 0
 	for _, k := range g.dirty {
 		v, ok := g.own[k]
-		m.Entries = append(m.Entries, group.GaugeEntry{Key: []byte(k), Value: v, Removed: !ok})
+		add := entrySize(k, v)
+		if size > 0 && size+add > group.MaxFrame/2 {
+			g.tell(entries)
+			entries, size = entries[:0], 0
+		}
+		size += add
+		entries = append(entries, group.GaugeEntry{Key: []byte(k), Value: v, Removed: !ok})
 	}
-	g.ver++
+	g.tell(entries)
 	g.dirty = g.dirty[:0]
 	clear(g.isDirty)
+}
+
+// tell sends an update.
+func (g *Gauge) tell(entries []group.GaugeEntry) {
+	m := group.Gauge{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1, Entries: entries}
+	g.ver++
 	g.c.g.Broadcast(group.Live, g.idx, m.Append(g.c.g.Frame(group.KindGauge)))
 }
 

@@ -3,6 +3,7 @@ package core
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -67,6 +68,50 @@ func TestRefused(t *testing.T) {
 	a.Receive("b", frameOf(group.KindPageReply, 2, page.Append(nil))) // nobody asked
 	if a.snapshotOf() != before || a.Stats().LateAnswers != late+1 {
 		t.Error("an answer that nobody asked for changed something")
+	}
+}
+
+// TestGaugeOfAFleet: what a member says of ten thousand endpoints reaches the others, changed all
+// at once and as a whole.
+func TestGaugeOfAFleet(t *testing.T) {
+	tb := newTable(t, group.Options{}, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	set := func(key string, value []byte) {
+		t.Helper()
+		if err := a.gauge.Set(key, value); err != nil {
+			t.Fatal(key, err)
+		}
+	}
+	key := func(i int) string { return fmt.Sprintf("100.200.%d.%d:8000", 100+i/100, 100+i%100) }
+	for i := range 10_000 {
+		set(key(i), make([]byte, 64))
+	}
+	tb.run(200 * time.Millisecond)
+	if n := len(b.sink.of["a"]); n != 10_000 {
+		t.Errorf("%d entries came", n)
+	}
+	for i := range 10_000 {
+		set(key(i), nil)
+	}
+	for i := range 10_000 { // others in their place: together more than a frame
+		set("2"+key(i)[1:], make([]byte, 64))
+	}
+	tb.run(50 * time.Millisecond)
+	if n := len(b.sink.of["a"]); n != 10_000 || b.sink.of["a"][key(0)] != "" {
+		t.Errorf("%d entries after others came for them", n)
+	}
+	for _, up := range []bool{false, true} {
+		a.SetLink("b", up)
+		b.SetLink("a", up)
+	}
+	tb.run(time.Second)
+	if n := len(b.sink.of["a"]); n != 10_000 {
+		t.Errorf("%d entries as a whole", n)
+	}
+	for _, c := range tb.cores {
+		if st := c.Stats(); st.Refused != [group.NumRefusals]uint64{} {
+			t.Errorf("%s refused %v", c.id, st.Refused)
+		}
 	}
 }
 

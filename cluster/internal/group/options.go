@@ -60,8 +60,9 @@ type Options struct {
 	SnapshotBytes, SnapshotCache int
 	// Loads is the number of sources of a log loaded at the same time (8).
 	Loads int
-	// GaugeBytes, FeedBytes, PageBytes and PendingBytes are at most half of
-	// a frame. GaugeBytes bounds one origin's keys and values of one gauge (512 KiB).
+	// FeedBytes, PageBytes and PendingBytes are at most half of a frame, GaugeBytes MaxGauge.
+	// GaugeBytes bounds one origin's keys and values of one gauge (MaxGauge, 960 KiB: what is
+	// said of ten thousand endpoints fits).
 	GaugeBytes int
 	// FeedBytes bounds what waits to be sent to a feed (256 KiB).
 	FeedBytes int
@@ -97,11 +98,12 @@ func (o Options) WithDefaults() Options {
 	def(&o.SnapshotBytes, 384<<20)
 	def(&o.SnapshotCache, 384<<20)
 	def(&o.Loads, 8)
-	def(&o.GaugeBytes, 512<<10)
+	def(&o.GaugeBytes, MaxGauge)
 	def(&o.FeedBytes, 256<<10)
 	// What is sent in one frame has to fit one.
-	for _, v := range []*int{&o.PendingBytes, &o.GaugeBytes, &o.FeedBytes, &o.PageBytes} {
+	for _, v := range []*int{&o.PendingBytes, &o.FeedBytes, &o.PageBytes} {
 		*v = min(*v, MaxFrame/2)
 	}
+	o.GaugeBytes = min(o.GaugeBytes, MaxGauge)
 	return o
 }

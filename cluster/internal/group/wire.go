@@ -32,6 +32,8 @@ const (
 
 	// MaxFrame bounds every frame, both ways.
 	MaxFrame = 1 << 20
+	// MaxGauge bounds one origin's keys and values of one gauge, so that all of them fit a frame.
+	MaxGauge = MaxFrame / 16 * 15
 	// MaxName bounds names of states and sources.
 	MaxName = 255
 	// HeaderLen is the length of the fixed part of a frame.

@@ -1,8 +1,12 @@
 package facts
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
+	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -25,5 +29,20 @@ func TestTold(t *testing.T) {
 	f(false, func(c *endpoint.Cost) { c.DecodeSeen = 10 })
 	if told(endpoint.Cost{}, was) {
 		t.Error("the first constants are not told")
+	}
+}
+
+// TestTenThousandEndpointsFit: what a replica says of each of ten thousand endpoints is shared.
+func TestTenThousandEndpointsFit(t *testing.T) {
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: "a", Boot: 1}, Bus: cluster.None{}})
+	costs, loads := n.Gauge(stateCost, StateVersion, &Costs{}), n.Gauge(stateLoad, StateVersion, &Load{})
+	now := time.Now()
+	cost := appendCost(nil, &endpoint.Cost{})
+	load := appendLoad(nil, endpoint.Load{Requests: 255, Waiting: 99, Prefill: 1e6, Tokens: 1e6, Context: 1e7, Moving: 9, LastFirst: now.Add(-time.Hour).UnixNano()}, now)
+	for i := range 10_000 {
+		address := fmt.Sprintf("100.200.%d.%d:8000", 100+i/100, 100+i%100)
+		if err := errors.Join(costs.Set(address, cost), loads.Set(address, load)); err != nil {
+			t.Fatalf("after %d endpoints: %v", i, err)
+		}
 	}
 }
