@@ -160,7 +160,7 @@ func (x *xdsShare) replicas(self string) []string {
 	if self != "" {
 		out = append(out, self)
 	}
-	for _, a := range x.remote.Of(keyExtProc) {
+	for a := range x.remote.Values(keyExtProc) {
 		out = append(out, a)
 	}
 	slices.Sort(out)

@@ -3,7 +3,6 @@ package facts
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"math"
 	"sync"
 	"time"
@@ -141,7 +140,7 @@ func (c *Costs) Merge(origin string, _ uint64, address string, value []byte) err
 	}
 	c.costs.Set(address, origin, cost)
 	if ep := c.o.Pool.Snapshot().Known(address); ep != nil {
-		ep.SetRemoteCost(endpoint.MeanCost(maps.Values(c.costs.Of(address))))
+		ep.SetRemoteCost(endpoint.MeanCost(c.costs.Values(address)))
 	}
 	return nil
 }
@@ -151,8 +150,8 @@ func (c *Costs) Joined(eps []*endpoint.Endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, ep := range eps {
-		if by := c.costs.Of(ep.Address); len(by) > 0 {
-			ep.SetRemoteCost(endpoint.MeanCost(maps.Values(by)))
+		if len(c.costs.Of(ep.Address)) > 0 {
+			ep.SetRemoteCost(endpoint.MeanCost(c.costs.Values(ep.Address)))
 		}
 	}
 }

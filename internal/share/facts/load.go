@@ -162,7 +162,7 @@ func (l *Load) Drop(origin string) {
 // apply gives the book the sum over the other replicas. l.remote is held.
 func (l *Load) apply(address string) {
 	var sum endpoint.Load
-	for _, load := range l.loads.Of(address) {
+	for load := range l.loads.Values(address) {
 		sum = sum.Add(load)
 	}
 	if ep := l.o.Pool.Snapshot().Known(address); ep != nil {

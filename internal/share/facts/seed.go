@@ -138,15 +138,14 @@ func (s *Seeds) settle() {
 	settled := s.o.Settled()
 	s.mu.Lock()
 	was, best := s.own, s.own
-	theirs := s.theirs.Of(keySeed)
-	for _, t := range theirs {
+	for t := range s.theirs.Values(keySeed) {
 		if t.before(&best) {
 			best = t
 		}
 	}
 	best.firm = best.firm || settled
 	s.own = best
-	heard := len(theirs) > 0
+	heard := len(s.theirs.Of(keySeed)) > 0
 	s.mu.Unlock()
 	if best.value != was.value {
 		if was.firm {

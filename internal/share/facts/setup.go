@@ -95,7 +95,7 @@ func (x *Setup) Tell() {
 // compare notes whether any member uses other models. x.mu is held.
 func (x *Setup) compare() {
 	apart := false
-	for _, t := range x.theirs.Of(keySetup) {
+	for t := range x.theirs.Values(keySetup) {
 		apart = apart || len(x.own.differ(&t)) > 0
 	}
 	x.apart.Store(apart)
@@ -127,9 +127,8 @@ func (x *Setup) Conflict(ep *endpoint.Endpoint) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	mine := x.own.of(ep.Models)
-	theirs := x.theirs.Of(keySetup)
-	for _, id := range slices.Sorted(maps.Keys(theirs)) {
-		t := theirs[id]
+	for _, s := range x.theirs.Of(keySetup) {
+		id, t := s.Origin, &s.Value
 		if its := t.of(ep.Models); t.secret == x.own.secret && its != mine && its != printLoading && mine != printLoading {
 			return id
 		}
@@ -159,9 +158,8 @@ func (u *setup) of(names []string) uint64 {
 func (x *Setup) Trouble() (member, what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	theirs := x.theirs.Of(keySetup)
-	for _, id := range slices.Sorted(maps.Keys(theirs)) {
-		t := theirs[id]
+	for _, s := range x.theirs.Of(keySetup) {
+		id, t := s.Origin, &s.Value
 		if t.secret != x.own.secret {
 			why := "has another --secret-file"
 			if x.own.secret == GroupSecret || t.secret == GroupSecret {
@@ -169,7 +167,7 @@ func (x *Setup) Trouble() (member, what string) {
 			}
 			return id, why + ": no index is shared with it"
 		}
-		if other := x.own.differ(&t); len(other) > 0 {
+		if other := x.own.differ(t); len(other) > 0 {
 			return id, fmt.Sprintf("has other files, or none, for %s: each reads those engines itself", strings.Join(other, ", "))
 		}
 	}
