@@ -268,6 +268,7 @@ func (f *flight) firstToken(at time.Time) {
 	f.patience().first.Observe(f.vitals.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
 	if f.learns.prefill {
+		f.learnLoads(ttft)
 		f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, ttft)
 	}
 }

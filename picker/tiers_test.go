@@ -28,15 +28,22 @@ func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoi
 // Weights decide, are shown, and leave alone what is compared with the engine's own count.
 func TestTierWeightsDecide(t *testing.T) {
 	for _, c := range []struct {
-		tiers *cycle.TierWeights
-		want  []string // choice, then what each candidate's tokens count for
+		tiers   *cycle.TierWeights
+		learned bool     // that loading from the host's memory saves half
+		want    []string // choice, then what each candidate's tokens count for
 	}{
-		{nil, []string{"10.0.0.1:8000", "700", "800", "500", "500"}},
-		{&cycle.TierWeights{1, .6, .5, .75}, []string{"10.0.0.3:8000", "700", "600", "500", "750"}},
-		{&cycle.TierWeights{1, 0, 0, 0}, []string{"10.0.0.0:8000", "700", "0", "0", "0"}},
+		{nil, false, []string{"10.0.0.1:8000", "700", "800", "500", "500"}},
+		{nil, true, []string{"10.0.0.0:8000", "700", "500", "500", "500"}},
+		{&cycle.TierWeights{1, .6, .5, .75}, true, []string{"10.0.0.3:8000", "700", "600", "500", "750"}},
+		{&cycle.TierWeights{1, 0, 0, 0}, false, []string{"10.0.0.0:8000", "700", "0", "0", "0"}},
 	} {
 		m := &tierMatcher{held: [][block.NumTiers]int32{{700, 0, 0, 0}, {0, 1000, 0, 0}, {0, 0, 1000, 0}, {0, 0, 0, 1000}}}
 		pool := newPool(4)
+		for range 100 {
+			if c.learned {
+				pool.Loads().Observe(.5, .8)
+			}
+		}
 		s := newScheduler(t, Options{Pool: pool, Matcher: m, Rules: &Rules{Handler: single{testProfile()}, Tiers: c.tiers}})
 		d, err := s.Choose(t.Context(), chatRequest("r", 1000))
 		if err != nil {

@@ -81,6 +81,7 @@ type Cycle struct {
 	hasPred   bool
 	matched   bool
 	tiers     TierWeights
+	saves     TierWeights     // tiers, and what was learned of them
 	context   context.Context // of the request
 	asks      Match
 	sessions  *sessions.Table
@@ -150,9 +151,10 @@ func New(o Options, r *request.Request) *Cycle {
 		c.context = context.Background()
 	}
 	c.matched, c.hasPred, c.ranked, c.pinned, c.queued = false, false, 0, false, 0
-	c.tiers = DefaultTiers
+	c.tiers, c.saves = DefaultTiers, DefaultTiers
+	c.saves[block.TierCPU] = o.Pool.Loads().Or(DefaultTiers[block.TierCPU])
 	if o.Tiers != nil {
-		c.tiers = *o.Tiers
+		c.tiers, c.saves = *o.Tiers, *o.Tiers
 	}
 	c.plan.reset()
 	c.far.terms, c.far.keeper = c.far.terms[:0], 0
@@ -385,8 +387,8 @@ func (c *Cycle) HeldAt(i int32) Held {
 func (c *Cycle) Held(k int) float64 { return c.tiers.Of(c.Run(k)) }
 
 // Work returns what the request asks of candidate k: its input, and the tokens
-// of it that are not held there, tiers weighed in. At least one token is always
-// computed.
+// of it that are not held there, tiers weighed in: unless weights are configured, the
+// host's memory by what it was seen to save. At least one token is always computed.
 func (c *Cycle) Work(k int) endpoint.Work { return c.WorkAt(c.live[k]) }
 
 // WorkAt is Work for a position among all candidates.
@@ -395,7 +397,7 @@ func (c *Cycle) WorkAt(i int32) endpoint.Work {
 		c.match()
 	}
 	in := max(c.Request.InputTokens, 1)
-	return endpoint.Work{Input: in, New: max(in-int(c.tiers.Of(&c.held[i].Run)), 1)}
+	return endpoint.Work{Input: in, New: max(in-int(c.saves.Of(&c.held[i].Run)), 1)}
 }
 
 func (c *Cycle) match() {

@@ -39,7 +39,7 @@ func (c *Cycle) Conversation() ConversationUse { return c.conversation }
 // while nobody has asked.
 func (c *Cycle) Known(i int32) (run block.Run, worth float64) {
 	if c.matched {
-		run, worth = c.held[i].Run, c.tiers.Of(&c.held[i].Run)
+		run, worth = c.held[i].Run, c.saves.Of(&c.held[i].Run)
 	}
 	return run, worth
 }

@@ -37,6 +37,7 @@ type Pool struct {
 	book    Book
 	fleets  fleets
 	answers fit.Answers
+	loads   fit.Saved // by loading from the host's memory
 	moves   Transfers // to endpoints that another one computed a prompt for
 	fetches Transfers // by endpoints that lacked what another one held
 	health  atomic.Pointer[health.Snapshot]
@@ -89,6 +90,9 @@ func (p *Pool) Snapshot() *Snapshot { return p.current.Load() }
 
 // Answers returns what is learned of the lengths of answers.
 func (p *Pool) Answers() *fit.Answers { return &p.answers }
+
+// Loads returns what is learned of loading blocks from engines' host memory.
+func (p *Pool) Loads() *fit.Saved { return &p.loads }
 
 // Transfers returns what is learned of handing prompts' KV blocks from the endpoint
 // that computed them to the one that answers.
