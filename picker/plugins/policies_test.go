@@ -159,7 +159,7 @@ func TestPredicted(t *testing.T) {
 	own := .4 + .32
 	wait := .3 + .04 - .1
 	want0 := wait + own + .02 + own*(.5+3*.1+2) + .5*own*.5*(wait+own/2)/.9 +
-		.1*answer*(.01+4*5e-5+310_000*4e-8+3*(5e-5+10_000*4e-8)) + 30*.4096*.1*.1
+		.1*answer*(.01+4*5e-5+310_000*4e-8) + 30*.4096*.1*.1
 	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000. What
 	// goes on at endpoint 0 is no matter.
 	own1 := 1 + .5

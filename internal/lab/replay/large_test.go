@@ -116,8 +116,8 @@ func TestLargeFleets(t *testing.T) {
 			r := ratios(ours, [2]float64{min(a.TTFT.P90, b.TTFT.P90), min(a.TTFT.P99, b.TTFT.P99)})
 			mean, token := ours.TTFT.Mean/min(a.TTFT.Mean, b.TTFT.Mean), ours.TPOT.Mean/min(a.TPOT.Mean, b.TPOT.Mean)
 			line := fmt.Sprintf("%s, %d texts: mean %.2f, p90 %.2f (%.3f s), p99 %.2f, time per token %.2f times that of the better baseline", what, texts, mean, r[0], ours.TTFT.P90, r[1], token)
-			if t.Log(line); mean > 1.15 || r[1] > 1.15 || token > 1.12 {
-				t.Error("more than 1.15, 1.15 and 1.12 times (mean, p99, time per token):", line)
+			if t.Log(line); mean > 1.15 || r[1] > 1.15 || token > 1.15 {
+				t.Error("more than 1.15 times (mean, p99, time per token):", line)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ type Params struct {
 	StallWeight   float64 `json:"stallWeight"`   // stall of each decoding request
 	QueueWeight   float64 `json:"queueWeight"`   // delay of each request that waits
 	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
-	DecodeWeight  float64 `json:"decodeWeight"`  // a second of decoding, of the request itself and of the others
+	DecodeWeight  float64 `json:"decodeWeight"`  // a second of decoding of the request itself
 	MemoryWeight  float64 `json:"memoryWeight"`  // delay of those who come while memory is full, by what the request holds of it
 	BusyWeight    float64 `json:"busyWeight"`    // square of the time's share that prefill took there of late, in full steps of an idle engine
 	CopyThreshold float64 `json:"copyThreshold"` // how many times what a copy of a prefix costs others is to be covered by what it would have saved; 0: none are made
@@ -40,7 +40,6 @@ var Defaults = Params{
 //	     + own × (StallWeight × decoding + QueueWeight × waiting)
 //	     + ArrivalWeight × own × arrival rate × (wait + own/2) / (1 − busy)
 //	     + DecodeWeight × answer × (step with the request in it)
-//	     + DecodeWeight × answer × decoding × (what the request adds to a step)
 //	     + MemoryWeight × P(memory full) × hold × arrival rate × (wait for memory beyond the least wait + hold/2)
 //	     + BusyWeight × full step of an idle engine × (told × busy)²
 //	     + ZoneCost, where the candidate is in another zone than this replica
@@ -52,6 +51,10 @@ var Defaults = Params{
 //
 // hold is the share of the engine's KV memory that the request takes times the
 // seconds that it keeps it (memory.go).
+//
+// What the request adds to the steps of those who decode beside it has no price: it adds
+// that wherever it goes, and with the stall priced as well, long contexts gather where few
+// decode and wait for memory there (docs/adr/0033).
 //
 // busy is the share of the last minutes' time that prefill took there: work that
 // is even over minutes makes caches equally old. told is the share of the engines'
@@ -161,11 +164,10 @@ func (s *Params) Predict(cost *endpoint.Cost, l *endpoint.Load, w endpoint.Work,
 	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
 	p := cycle.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
 	step := cost.StepOf(running+1, float64(l.Context+int64(w.Input)))
-	adds := cost.PerSeq + cost.PerContext*float64(w.Input)
 	longer := 1 / (1 - min(max(l.Busy, 0), mostBusy))
 	p.Others = own*(s.OwnWeight+s.delays(l)) +
 		s.ArrivalWeight*own*l.Rate*(wait+own/2)*longer +
-		s.DecodeWeight*answer*(step+running*adds)
+		s.DecodeWeight*answer*step
 	return p
 }
 
