@@ -204,6 +204,7 @@ func (r *Report) AppendCSV(w io.Writer) error {
 				continue
 			}
 			line := append(columns(&rows[i].Cell), strconv.FormatUint(seeds[k], 10), strconv.Itoa(run.Requests))
+			line[2] = strconv.FormatFloat(rows[i].Rate, 'g', -1, 64) // a matrix goes on at the same rates
 			for _, f := range Figures {
 				line = append(line, strconv.FormatFloat(f.Of(run), 'g', 6, 64))
 			}

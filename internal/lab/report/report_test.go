@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +75,12 @@ func TestReports(t *testing.T) {
 	records, err := csv.NewReader(&lines).ReadAll()
 	if err != nil || len(records) != 1+len(rows)*len(g.Seeds) || len(records[0]) != len(cellColumns)+2+len(Figures) {
 		t.Errorf("%d records, %v", len(records), err)
+	}
+	for i := range rows {
+		line := records[1+i*len(g.Seeds)]
+		if rate, err := strconv.ParseFloat(line[slices.Index(records[0], "rate")], 64); err != nil || rate != rows[i].Rate {
+			t.Errorf("rate %v in CSV, %v played", rate, rows[i].Rate)
+		}
 	}
 	var back struct{ Rows []sweep.Row }
 	if err := json.Unmarshal(object.Bytes(), &back); err != nil || len(back.Rows) != len(rows) || !cmp.Equal(back.Rows[3].Runs, rows[3].Runs) {
