@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"container/heap"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,35 +20,28 @@ type Network struct {
 
 // move is a prompt's blocks on their way.
 type move struct {
-	at   time.Duration // when they have come
-	turn int           // of equal times the first begun comes first
-	j    *journey
+	at time.Duration // when they have come
+	j  *journey
 }
 
-// moves is a heap of them by time.
+// moves are those under way, in order of time: of equal times the first begun comes first.
 type moves []move
 
-// Len implements heap.Interface.
-func (m moves) Len() int { return len(m) }
-
-// Less implements heap.Interface.
-func (m moves) Less(a, b int) bool {
-	return m[a].at < m[b].at || m[a].at == m[b].at && m[a].turn < m[b].turn
+func (m *moves) add(n move) {
+	at, _ := slices.BinarySearchFunc(*m, n.at, func(o move, at time.Duration) int {
+		if o.at <= at {
+			return -1
+		}
+		return 1
+	})
+	*m = slices.Insert(*m, at, n)
 }
 
-// Swap implements heap.Interface.
-func (m moves) Swap(a, b int) { m[a], m[b] = m[b], m[a] }
-
-// Push implements heap.Interface.
-func (m *moves) Push(x any) { *m = append(*m, x.(move)) }
-
-// Pop implements heap.Interface.
-func (m *moves) Pop() any {
-	last := len(*m) - 1
-	x := (*m)[last]
-	(*m)[last] = move{}
-	*m = (*m)[:last]
-	return x
+// take removes the first.
+func (m *moves) take() move {
+	first := (*m)[0]
+	*m = slices.Delete(*m, 0, 1)
+	return first
 }
 
 // next returns when the first move ends.
@@ -105,8 +98,7 @@ func (s *simulation) send(j *journey, tokens int) {
 	from, n := &s.stations[j.remote], &s.Network
 	took := time.Duration(n.BytesPerToken * float64(tokens) / n.BytesPerSecond * float64(time.Second))
 	from.link = max(from.link, s.now) + took
-	s.begun++
-	heap.Push(&s.moving, move{from.link + n.Latency, s.begun, j})
+	s.moving.add(move{from.link + n.Latency, j})
 }
 
 // prefill sends the journey's prompt to another station than the one that answers.
@@ -136,7 +128,7 @@ func (s *simulation) prefilled(m engine.Mark) {
 
 // moved hands the first prompt whose blocks have come to the station that answers.
 func (s *simulation) moved() error {
-	j := heap.Pop(&s.moving).(move).j
+	j := s.moving.take().j
 	if j.fetched == 0 {
 		s.stations[j.remote].core.Release((uint64(j.number) + 1) | remoteLeg)
 	}

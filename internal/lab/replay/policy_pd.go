@@ -24,13 +24,8 @@ func apartPolicies() []Policy {
 	}
 }
 
-// apartByName returns a policy for fleets with roles.
+// apartByName returns the policy pd-N.
 func apartByName(name string) (Policy, bool) {
-	for _, p := range apartPolicies() {
-		if p.Name == name {
-			return p, true
-		}
-	}
 	text, ok := strings.CutPrefix(name, Apart+"-")
 	tokens, err := strconv.Atoi(text)
 	if !ok || err != nil || tokens < 1 {

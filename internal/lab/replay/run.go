@@ -57,7 +57,6 @@ type simulation struct {
 	sampled  int64 // gauge samples taken
 	changed  int   // of Changes
 	moving   moves
-	begun    int // moves
 	told     time.Duration
 	outcomes []Outcome
 
