@@ -96,6 +96,9 @@ func (rec *record) explain() explained.Explanation {
 	e.Clusters = explainClusters(rec.clusters)
 	e.Stages, e.Health, e.Refused = rec.explainStages(), rec.explainHealth(), rec.refused
 	e.Avoided = rec.explainAvoided()
+	if w := rec.warmUp; w.Endpoint != "" {
+		e.WarmUp = &w
+	}
 	for k := range rec.rows {
 		e.Candidates = append(e.Candidates, rec.rows[k].explain())
 	}

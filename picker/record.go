@@ -59,6 +59,7 @@ type record struct {
 	avoided   []cycle.Avoided
 	allowed   []bool // by position in pool; empty: all are
 	pinned    bool   // to the engine that keeps what the request goes on with
+	warmUp    explained.WarmUp
 }
 
 type recordRow struct {
@@ -128,7 +129,7 @@ func (rec *record) fill(c *cycle.Cycle, p cycle.Prediction) {
 	rec.stages = append(rec.stages[:0], plan.Stages...)
 	rec.predicted, rec.total = p, c.Candidates()
 	rec.pool, rec.health, rec.refused = c.Pool, c.Health, ""
-	rec.outcome = recordOutcome{}
+	rec.outcome, rec.warmUp = recordOutcome{}, explained.WarmUp{}
 	rec.clusters = append(rec.clusters[:0], c.Considered()...)
 	rec.fillAvoided(c)
 	rec.fillRows(c)
@@ -177,6 +178,18 @@ func (rr *recordRanking) fill(r *cycle.Ranking, rows []recordRow) {
 		for s := range scorers {
 			rr.raw = append(rr.raw, r.Raw[s*n+k])
 		}
+	}
+}
+
+// warmed adds to whom the prompt is sent as well.
+func (rs *Records) warmed(ref recordRef, ep *endpoint.Endpoint, w endpoint.Work) {
+	if ref.number == 0 {
+		return
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rec := &rs.slots[(ref.number-1)%uint64(len(rs.slots))]; rec.number == ref.number {
+		rec.warmUp = explained.WarmUp{Endpoint: ep.Address, Missing: w.New}
 	}
 }
 

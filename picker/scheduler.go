@@ -73,6 +73,8 @@ type Options struct {
 	// answered by none since, for two minutes. In any case such prompts get no second
 	// try, and go where the fewest answers have begun.
 	RefuseKillers bool
+	// WarmUps sends prompts to endpoints to which nobody sent them; zero: nobody does.
+	WarmUps WarmUps
 	// Blame remembers prompts that fail; nil makes a memory of its own.
 	Blame *health.Prompts
 	// Sessions remembers where sessions went; nil makes a table of its own.
@@ -300,6 +302,7 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 	if rules.Urgency != nil && !f.ep.Far() {
 		f.Priority, f.Prioritised = rules.Urgency(c, f.Endpoints, f.predicted.Own)
 	}
+	s.warmUp(c, f)
 	s.metrics.placed(s.opts.Now().Sub(start), c)
 	return f, nil
 }
@@ -343,7 +346,7 @@ func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Reques
 	}
 	return cycle.New(cycle.Options{
 		Context: ctx, Pool: s.opts.Pool, Match: s.match, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,
-		Harmful: s.suspects(r, now),
+		Harmful: s.suspects(r, now), WarmUps: s.mayWarmUp(r),
 	}, r)
 }
 

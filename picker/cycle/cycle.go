@@ -106,6 +106,7 @@ type Cycle struct {
 	queued       float64 // seconds
 	pinned       bool    // to the engine that keeps what the request goes on with
 	conversation ConversationUse
+	warmUps      bool
 }
 
 var cycles = sync.Pool{New: func() any { return new(Cycle) }}
@@ -121,6 +122,7 @@ type Options struct {
 	Seed     uint64       // of the cycle's random numbers
 	Tiers    *TierWeights // nil means DefaultTiers
 	Harmful  bool         // the engine may die of it: it goes where the least would be lost
+	WarmUps  bool         // the prompt may be brought to another candidate by a request of our own
 }
 
 // TierWeights say how much of the work on a token it saves to hold it in each
@@ -150,7 +152,7 @@ func New(o Options, r *request.Request) *Cycle {
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
 	}
-	c.matched, c.hasPred, c.ranked, c.pinned, c.queued = false, false, 0, false, 0
+	c.matched, c.hasPred, c.ranked, c.pinned, c.queued, c.warmUps = false, false, 0, false, 0, o.WarmUps
 	c.tiers, c.saves = DefaultTiers, DefaultTiers
 	c.saves[block.TierCPU] = o.Pool.Loads().Or(DefaultTiers[block.TierCPU])
 	if o.Tiers != nil {

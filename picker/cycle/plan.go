@@ -137,11 +137,13 @@ type Plan struct {
 	Headers []request.HeaderSet // further request headers
 	Also    []Part              // work of the request at other endpoints
 	Stages  []Stage             // what was decided about each stage, for metrics and explain
+	WarmUp  int32               // position among all candidates of who is to be sent the prompt as well; -1: nobody
 }
 
 func (p *Plan) reset() {
 	clear(p.Headers)
 	p.Order, p.New, p.Fetched, p.Port, p.Headers = p.Order[:0], -1, 0, 0, p.Headers[:0]
+	p.WarmUp = -1
 	p.Also, p.Stages = p.Also[:0], p.Stages[:0]
 }
 

@@ -26,6 +26,7 @@ type Explanation struct {
 	Avoided     []Avoided         `json:"avoided,omitempty"`  // endpoints that were no candidates
 	Clusters    []Cluster         `json:"clusters,omitempty"` // this one and others, where others were asked
 	Queue       *Queue            `json:"queue,omitempty"`    // where it waits for a place, or got none
+	WarmUp      *WarmUp           `json:"warm_up,omitempty"`  // to whom the prompt was sent as well
 	Refused     string            `json:"refused,omitempty"`  // why it was not placed
 	Outcome     *Outcome          `json:"outcome,omitempty"`
 }
@@ -135,6 +136,12 @@ type Stage struct {
 	// Whole and Split are the prices that were compared, in milliseconds.
 	Whole float64 `json:"whole_ms,omitempty"`
 	Split float64 `json:"split_ms,omitempty"`
+}
+
+// WarmUp is an endpoint to which the prompt was sent as well, by a request of the picker's own.
+type WarmUp struct {
+	Endpoint string `json:"endpoint"`
+	Missing  int    `json:"missing_tokens"` // prompt tokens that it did not hold
 }
 
 // Health is an endpoint that was not healthy at the decision.

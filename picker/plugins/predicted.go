@@ -44,5 +44,6 @@ func newPredicted(p predictedParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Scorer: predicted.New(p.Params, fetch)}, plugin.Faults(err,
 		plugin.Require(p.ZoneCost >= 0 && p.ZoneCost <= 1, "zoneCost", "must be from 0 to 1 second"),
 		plugin.Require(p.MaxShare >= 0 && p.MaxShare <= 1, "maxShare", "must be between 0 and 1"),
+		plugin.Require(!p.WarmUp || p.CopyThreshold > 0, "warmUp", "wants copies, and with a copyThreshold of 0 none are made"),
 		plugin.Require(p.ChunkTokens > 0 && p.ChunkTokens <= 1<<20, "chunkTokens", "must be from 1 to 1048576"))
 }

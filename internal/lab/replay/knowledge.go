@@ -141,7 +141,7 @@ func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	if s.Index == Approximate {
 		return
 	}
-	chain := m.replica.chain
+	chain := m.replica.placing.blocks
 	for k, ep := range eps {
 		gpu, host := s.shared.known.run(chain, m.replica.stationOf[ep.ID])
 		if tokens := int32((gpu + host) * s.Trace.BlockSize); tokens > held[k].Run.Total() {

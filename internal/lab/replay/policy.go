@@ -93,6 +93,9 @@ const Default = "default"
 // other.
 const Fetching = "fetch"
 
+// Warming is the name of the default policy that sends prompts to idle engines by itself.
+const Warming = "warm"
+
 // Policies returns the built-in ones.
 func Policies() []Policy {
 	best := part{name: "max-score-picker"}
@@ -100,6 +103,7 @@ func Policies() []Policy {
 	return []Policy{
 		of(Default, "predicted time to first token and what it costs others", one("predicted-ttft-scorer", ""), best),
 		of(Fetching, "default, with what other engines hold fetched where that costs less than computing it", one("predicted-ttft-scorer", `{"kvSource": "peers"}`), best),
+		of(Warming, "default, with copies of prefixes at idle engines that nobody waits for", one("predicted-ttft-scorer", `{"warmUp": true}`), best),
 		of("unified", "stay while that pays, else lmetric", one("unified-policy", "")),
 		of("lmetric", "(pending + new prefill) × requests", one("lmetric-policy", "")),
 		of("sticky", "a session stays where it began", one("sticky-policy", "")),
@@ -131,11 +135,9 @@ func PolicyByName(name string) (Policy, error) {
 		names = append(names, p.Name)
 	}
 	plugin, ok := map[string]string{
-		Default: "predicted-ttft-scorer", Fetching: "predicted-ttft-scorer", "unified": "unified-policy", "dynamo": "dynamo-cost-policy", "cache-aware": "cache-aware-policy",
+		Default: "predicted-ttft-scorer", Fetching: "predicted-ttft-scorer", Warming: "predicted-ttft-scorer", "unified": "unified-policy", "dynamo": "dynamo-cost-policy", "cache-aware": "cache-aware-policy",
 	}[base]
-	if base == Fetching {
-		list = `kvSource="peers";` + list
-	}
+	list = map[string]string{Fetching: `kvSource="peers";`, Warming: "warmUp=true;"}[base] + list
 	if tuned && ok {
 		p := of(name, "", part{name: "max-score-picker"}, part{plugin, 1, object(list)}) // a policy's own picker replaces the first
 		_, err := p.Rules()

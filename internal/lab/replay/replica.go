@@ -97,7 +97,8 @@ type replica struct {
 	specs     []endpoint.Spec      // by station
 	endpoints []*endpoint.Endpoint // by station
 	stationOf []int                // by dense id
-	chain     []trace.Block        // of the request being placed
+	placing   *journey             // the request being placed
+	warming   int                  // warm-ups under way
 
 	heard  int               // messages of the log that were taken in
 	remote [][]endpoint.Load // by station and origin
@@ -143,7 +144,7 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	}
 	o := picker.Options{
 		Pool: r.pool, Rules: rules, Matcher: r.match, Sessions: r.sessions,
-		SampleBodies: -1, Records: -1, Seed: s.Seed<<8 + uint64(number) + 1, Now: s.clock,
+		WarmUps: picker.WarmUps{Takes: r.takesWarmUp, Send: r.warmUp}, SampleBodies: -1, Records: -1, Seed: s.Seed<<8 + uint64(number) + 1, Now: s.clock,
 	}
 	if r.queue, err = newQueue(s, r.pool); err != nil {
 		return nil, err
@@ -227,7 +228,7 @@ func (r *replica) hear(m *message) {
 		}
 		r.pool.Book().SetRemote(r.endpoints[i], sum)
 	case saidRecord:
-		r.match.approx.Record(r.own(m.endpoint).ID, m.keys, epoch.Add(m.at).UnixNano())
+		r.match.approx.Record(r.endpoints[r.station(m.endpoint)].ID, m.keys, epoch.Add(m.at).UnixNano())
 	case saidSession:
 		r.sessions.Merge(m.session)
 	case saidQueue:
@@ -242,8 +243,6 @@ func (r *replica) hear(m *message) {
 // station returns the station of another replica's endpoint: pools of equal
 // content have equal ids.
 func (r *replica) station(ep *endpoint.Endpoint) int { return r.stationOf[ep.ID] }
-
-func (r *replica) own(ep *endpoint.Endpoint) *endpoint.Endpoint { return r.endpoints[r.station(ep)] }
 
 // teach tells the others what this replica learned, once in a while.
 func (r *replica) teach(now time.Duration) {

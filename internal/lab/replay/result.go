@@ -44,6 +44,8 @@ type Result struct {
 	Preempted  int            `json:"preempted"`
 	Remote     float64        `json:"remote,omitempty"`  // share of prompts that were computed elsewhere
 	Fetched    float64        `json:"fetched,omitempty"` // prompt tokens that were fetched from other engines / prompt tokens
+	WarmUps    int            `json:"warm_ups,omitempty"`
+	Warmed     float64        `json:"warmed,omitempty"` // prompt tokens that warm-ups computed / prompt tokens
 	// Goodput is the share of requests with a first token within 3 s and 100 ms
 	// per token after it.
 	Goodput float64 `json:"goodput"`
@@ -65,7 +67,7 @@ type Result struct {
 }
 
 func (s *simulation) result() *Result {
-	out := &Result{Outcomes: s.outcomes}
+	out := &Result{Outcomes: s.outcomes, Reasons: map[string]int{}}
 	var ttft, tpot, e2e, queued []float64
 	var input, cached, fetched, generated, inTime int
 	var from, to time.Duration = never, 0
@@ -81,7 +83,8 @@ func (s *simulation) result() *Result {
 		}
 		out.Requests++
 		if o.Error != "" {
-			out.refuse(o.Error)
+			out.Errors++
+			out.Reasons[o.Error]++
 			continue
 		}
 		from, to = min(from, r.At), max(to, o.End)
@@ -106,6 +109,7 @@ func (s *simulation) result() *Result {
 		out.Flight = s.timeline.moments(s.Trace.Length)
 	}
 	out.Remote = ratio(float64(remote), float64(out.Requests))
+	out.WarmUps, out.Warmed = s.warmUps, ratio(float64(s.warmed), float64(input))
 	out.Fetched = ratio(float64(fetched), float64(input))
 	out.HitRatio = ratio(float64(cached), float64(input))
 	if len(ttft) > 0 {
@@ -140,14 +144,6 @@ func (s *simulation) lookAtFlight(at time.Duration) {
 		all, most = all+n, max(most, n)
 	}
 	s.inFlight, s.fullest = s.inFlight+float64(all), s.fullest+float64(most)
-}
-
-func (r *Result) refuse(reason string) {
-	if r.Reasons == nil {
-		r.Reasons = map[string]int{}
-	}
-	r.Errors++
-	r.Reasons[reason]++
 }
 
 func (s *simulation) imbalance() float64 {

@@ -67,6 +67,9 @@ type simulation struct {
 	turns     []turn
 	evicted   []*journey
 
+	warming         map[uint64]func(cached int) // what to do when a warm-up ends
+	warmUps, warmed int                         // that ended, and tokens that they computed
+
 	timeline          timeline
 	inFlight, fullest float64 // summed over arrivals after the warm-up: requests in flight, and those at the fullest engine
 }
@@ -90,7 +93,7 @@ func Run(ctx context.Context, c Case) (*Result, error) {
 
 // prepare builds the fleet and the replicas of a checked case.
 func prepare(c Case) (*simulation, error) {
-	s := &simulation{Case: c, flying: map[uint64]*journey{}, tick: never, rng: rand.New(rand.NewPCG(c.Seed, 0xa441))}
+	s := &simulation{Case: c, flying: map[uint64]*journey{}, warming: map[uint64]func(int){}, tick: never, rng: rand.New(rand.NewPCG(c.Seed, 0xa441))}
 	var err error
 	if s.stations, err = newStations(&c); err != nil {
 		return nil, err
@@ -231,7 +234,7 @@ func (s *simulation) refused(j *journey, err error) error {
 // place sends a request to an engine.
 func (s *simulation) place(j *journey) error {
 	number, r := j.number, &s.Trace.Requests[j.number]
-	j.replica.chain = j.blocks
+	j.replica.placing = j
 	if q := j.replica.queue; q != nil {
 		q.place = j.place
 	}
@@ -300,14 +303,17 @@ func (s *simulation) stepEnded(i int, until time.Duration) {
 	if step := st.step; step != nil {
 		s.shared.cacheChanged(i, s.now, step.Events)
 		for _, m := range step.First {
-			if m.ID&remoteLeg == 0 {
+			if m.ID&(remoteLeg|warmLeg) == 0 {
 				s.firstToken(st, m)
 			}
 		}
 		for _, m := range step.Finished {
-			if m.ID&remoteLeg == 0 {
+			switch {
+			case m.ID&warmLeg != 0:
+				s.warming[m.ID](m.Cached)
+			case m.ID&remoteLeg == 0:
 				s.finished(st, m)
-			} else {
+			default:
 				s.prefilled(m)
 			}
 		}

@@ -132,27 +132,39 @@ func (s *scorer) spread(d *decision) {
 	if room := d.Cycle.At(l).Capacity; room > 0 && fills > 0 {
 		life, d.full = min(copyLife, 1e3*room/(fills*each)), min(brought*each/room, 1)
 	}
-	if s.pay(d, h, l, rent, life) {
+	a := account{rent: rent, life: life, price: s.copyPrice(d, h, l)}
+	warms := s.warms(d, l, &a)
+	switch {
+	case !s.pay(d, h, l, a):
+	case warms:
+		s.warmUp(d, l)
+	default:
 		d.scores[l] = d.scores[h] + 1e-6
 		s.copies.churn.add(d.Now, float64(d.Work(l).New-held.New))
 		s.copies.work.add(d.Now, d.owns[l]-d.owns[h])
 	}
 }
 
+// account is what a request does to the accounts of its prefixes.
+type account struct {
+	rent  float64 // seconds
+	price float64 // of the copy, seconds
+	life  float64 // milliseconds in which accounts fade to 1/e
+}
+
 // pay adds the rent to the accounts of the prefixes that holder h has and
-// candidate l lacks, and reports whether one of them buys the copy there, which
-// pays no rent then.
-func (s *scorer) pay(d *decision, h, l int, rent, life float64) bool {
+// candidate l lacks, and reports whether one of them buys the copy there.
+func (s *scorer) pay(d *decision, h, l int, a account) bool {
 	held, missing := d.Work(h), d.Work(l)
 	chunk := float64(max(d.Request.InputTokens, 1)) / float64(max(d.Chunks(), 1))
 	from, to := float64(missing.Input-missing.New), float64(held.Input-held.New)
-	price, own := s.copyPrice(d, h, l)/(to-from), d.At(l).Cost.Prefill(missing)
+	price, own := a.price/(to-from), d.At(l).Cost.Prefill(missing)
 	ms, buys := uint32(d.Now.UnixMilli()), false
 	for at := 1.0; at <= to/chunk; at = max(math.Floor(at*gridRatio), at+1) {
 		key, ok := d.PrefixKey(int(at))
 		if news := at*chunk - from; ok && news > 0 {
 			work := endpoint.Work{Input: int(at * chunk), New: int(news)}
-			paid := s.copies.add(key, rent, life, ms) - rent
+			paid := s.copies.add(key, a.rent, a.life, ms) - a.rent
 			buys = buys || paid >= price*news && own <= copyGuard*d.At(l).Cost.Prefill(work)
 		}
 	}
@@ -162,7 +174,7 @@ func (s *scorer) pay(d *decision, h, l int, rent, life float64) bool {
 	for at := 1.0; at <= to/chunk; at = max(math.Floor(at*gridRatio), at+1) {
 		key, ok := d.PrefixKey(int(at))
 		if news := at*chunk - from; ok && news > 0 {
-			s.copies.add(key, -rent-price*news, life, ms)
+			s.copies.add(key, -a.rent-price*news, a.life, ms)
 		}
 	}
 	return true

@@ -23,6 +23,7 @@ type Params struct {
 	ZoneCost      float64 `json:"zoneCost"`      // seconds by which an endpoint of another zone than this replica's is dearer
 	Alike         float64 `json:"alike"`         // share of the least cost by which others may be above it and count as equal
 	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
+	WarmUp        bool    `json:"warmUp"`        // copies are also made at idle engines, by requests of our own
 }
 
 // Defaults are the values of parameters that nobody gives.

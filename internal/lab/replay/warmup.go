@@ -1,0 +1,37 @@
+package replay
+
+import (
+	"slices"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// warmLeg marks the ids of warm-ups, and mostWarmUps is how many of them a replica may have
+// under way, as in the daemon.
+const (
+	warmLeg     = 1 << 41
+	mostWarmUps = 16
+)
+
+func (r *replica) takesWarmUp(*request.Request) bool { return r.warming < mostWarmUps }
+
+// warmUp has a station compute the prompt of the request that is being placed.
+func (r *replica) warmUp(w *picker.WarmUp, ended func(time.Time, int)) bool {
+	s, j := r.sim, r.placing
+	id := (uint64(j.number) + 1) | warmLeg
+	err := s.submit(r.station(w.Endpoint), engine.Request{ID: id, Prompt: w.Work.Input, Output: 1, Blocks: slices.Clone(j.names[:len(j.blocks)])})
+	if err != nil {
+		return false
+	}
+	r.warming++
+	s.warming[id] = func(cached int) {
+		delete(s.warming, id)
+		r.warming--
+		s.warmUps, s.warmed = s.warmUps+1, s.warmed+w.Work.Input-cached
+		ended(s.clock(), 200)
+	}
+	return true
+}
