@@ -303,6 +303,11 @@ func anyOrder(t *rapid.T) {
 	if observe && len(link.out) > 0 {
 		t.Fatalf("an onlooker sent %d messages", len(link.out))
 	}
+	for _, r := range l.requests {
+		if whole := len(r.Body) > 0 && !observe; r.Copyable && !whole {
+			t.Fatal("a request may be copied that did not come whole, or does not go where it is placed")
+		}
+	}
 }
 
 func TestAnyOrder(t *testing.T) {
@@ -334,6 +339,9 @@ func TestSlowLink(t *testing.T) {
 	for i, link := range links {
 		if err := link.flush(); err != nil {
 			t.Error(fmt.Errorf("stream %d: %w", i, err))
+		}
+		if !l.requests[i].Copyable {
+			t.Errorf("stream %d: its body came whole, and may not be copied", i)
 		}
 	}
 }

@@ -91,6 +91,7 @@ func (st *stream) parse(extent bodyExtent) error {
 		return request.Errorf(request.ReasonCancelled, "the client went away")
 	}
 	defer end()
+	st.request.Copyable = extent == bodyWhole && !st.modes.observe
 	if err := st.parseBody(extent); err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 
 // engineFlags are those of what engines are asked by the replica itself.
 func (f *serveFlags) engineFlags(fl *pflag.FlagSet) {
-	fl.StringVar(&f.o.EngineKeyFile, "engine-key-file", "", "file with the key that engines want (--api-key there): shown to endpoints when they are asked for models, event streams, health or rendering; read again on SIGHUP; clients show it themselves")
+	fl.StringVar(&f.o.EngineKeyFile, "engine-key-file", "", "file with the key that engines want (--api-key there): shown to endpoints when they are asked for models, event streams, health or rendering, or sent warm-ups; read again on SIGHUP; clients show it themselves")
 	fl.DurationVar(&f.o.ProbeIdle, "probe-idle", 30*time.Second, "how long an engine shows no work until it is asked for eight tokens, to see that it still answers; 0 never asks")
 	fl.BoolVar(&f.o.ProbeRendering, "probe-rendering", true, "ask each engine, every ten minutes and when its answers raise a doubt, what it makes of three fixed chats, and say where the template here makes something else of them")
 }

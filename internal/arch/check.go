@@ -18,7 +18,7 @@ type Limits struct {
 
 // House are the project's own limits. The logs of the group are longer than others: see ADR 21.
 var House = Limits{
-	PackageLines: 2500, Longer: map[string]int{"cluster/internal/logs": 3700}, Packages: 94, Levels: 8, Interfaces: 33,
+	PackageLines: 2500, Longer: map[string]int{"cluster/internal/logs": 3700}, Packages: 95, Levels: 8, Interfaces: 33,
 }
 
 // Finding is one place that breaks a rule.

@@ -139,6 +139,7 @@ var Rows = Table{
 	{"internal/prompt", 5, Product, 0},
 	{"picker/flow/gate", 5, Product, 0},
 	{"picker/elsewhere", 5, Product, Pure | Locks | Hot},
+	{"picker/warmup", 5, Product, 0},
 	{"pd/sidecar/command", 5, Product, 0},
 	{"picker/plugins", 5, Product, Hot},
 

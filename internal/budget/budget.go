@@ -14,7 +14,7 @@ type Use uint8
 const (
 	Bodies  Use = iota // request bodies until they are placed
 	Work               // parsed bodies and rendered prompts, while a request is placed
-	Records            // decisions kept for explain, recordings
+	Records            // decisions kept for explain, recordings, prompts on their way to idle engines
 	Index              // what engines hold
 	Peers              // messages from and to other replicas
 	Admin              // requests to the administration listeners

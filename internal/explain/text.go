@@ -88,6 +88,9 @@ func writeDecision(w io.Writer, e *Decision) {
 	for _, s := range e.Stages {
 		wrapped(w, s.Stage, stageText(e, s))
 	}
+	if u := e.WarmUp; u != nil {
+		wrapped(w, "warm-up", fmt.Sprintf("of %s · %d prompt tokens were not held there", e.named(u.Endpoint), u.Missing))
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		wrapped(w, "header", name+": "+e.Headers[name])
 	}

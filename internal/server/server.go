@@ -43,6 +43,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 	"github.com/grapevine-epp/grapevine/picker/served"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
+	"github.com/grapevine-epp/grapevine/picker/warmup"
 )
 
 // Server is one running replica.
@@ -64,6 +65,7 @@ type Server struct {
 	served    *served.Reader // what engines say they serve
 	engineKey engineKey
 	scheduler *picker.Scheduler
+	warmUps   *warmup.Sender
 	recorder  *recording.Recorder
 	signer    *signed.Signer // nil: targets are not signed
 	finder    *share.Finder
@@ -258,10 +260,15 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	if err := s.openFederation(); err != nil {
 		return err
 	}
+	if s.warmUps, err = warmup.Open(warmup.Options{
+		Client: s.keyed(monitor.NewClient()), Scheme: c.Metrics.Scheme, Budget: s.budget, Registerer: s.registry, Log: s.o.Log,
+	}); err != nil {
+		return err
+	}
 	s.scheduler, err = picker.New(picker.Options{
 		Elsewhere: s.abroad.Elsewhere(),
 		Pool:      s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
-		SampleBodies: s.o.SampleBodies, Gate: s.gate, WorkTimeout: s.o.WorkTimeout, Registerer: s.registry, Log: s.o.Log,
+		SampleBodies: s.o.SampleBodies, Gate: s.gate, WorkTimeout: s.o.WorkTimeout, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
 }
@@ -447,6 +454,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	if s.stopQueue != nil {
 		s.stopQueue()
 	}
+	s.warmUps.Close()
 	if s.xds != nil {
 		s.xds.close()
 	}

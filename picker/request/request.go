@@ -105,6 +105,9 @@ type Request struct {
 	Whole bool
 	// Reports says that the body asks the engine to announce what it reuses.
 	Reports bool
+	// Copyable says that Body is all of the body, and of a request that goes where it is
+	// placed: its prompt may be sent to other endpoints too.
+	Copyable bool
 	// IfAvailable says that the request is to be placed only where its prompt is
 	// (header prefer: if-available).
 	IfAvailable bool

@@ -1,0 +1,21 @@
+package explain
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/picker/explained"
+)
+
+// TestWarmUp: the endpoint to which the prompt was sent as well is named.
+func TestWarmUp(t *testing.T) {
+	var b bytes.Buffer
+	e := explained.Explanation{RequestID: "r", Choice: "c", WarmUp: &explained.WarmUp{Endpoint: "10.0.0.2:8000", Missing: 900}}
+	if err := WriteText(&b, &Decision{Explanation: e}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(strings.Fields(b.String()), " "), "warm-up of 10.0.0.2:8000 · 900 prompt tokens were not held there"; !strings.Contains(got, want) {
+		t.Errorf("no %q in %q", want, got)
+	}
+}

@@ -1,0 +1,57 @@
+package warmup
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// How warm-ups end that were sent.
+const (
+	answered = iota
+	failed
+	unanswered
+)
+
+// Why others were not.
+const (
+	busy = iota
+	noMemory
+	unreadable
+	closing
+)
+
+var (
+	results = [...]string{answered: "answered", failed: "failed", unanswered: "unanswered"}
+	reasons = [...]string{busy: "busy", noMemory: "memory", unreadable: "unreadable", closing: "closing"}
+)
+
+type metrics struct {
+	sent    [len(results)]prometheus.Counter
+	dropped [len(reasons)]prometheus.Counter
+	tokens  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, s *Sender) (*metrics, error) {
+	vec := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	}
+	m := &metrics{tokens: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "grapevine_warmup_tokens_total", Help: "Prompt tokens that warm-ups brought to endpoints which did not hold them, as far as was known.",
+	})}
+	sent := vec("grapevine_warmup_requests_total", "Warm-ups that ended, by the engine's answer: failed with another status than 2xx, unanswered within 30 s.", "result")
+	dropped := vec("grapevine_warmup_dropped_total", "Warm-ups that a decision asked for and that were not sent, by reason.", "reason")
+	for k, name := range results {
+		m.sent[k] = sent.WithLabelValues(name)
+	}
+	for k, name := range reasons {
+		m.dropped[k] = dropped.WithLabelValues(name)
+	}
+	running := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "grapevine_warmup_running", Help: "Warm-ups of this replica under way."},
+		func() float64 { return float64(s.running.Load()) })
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{sent, dropped, m.tokens, running} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
