@@ -189,6 +189,16 @@ func (s *simulation) fail(number int) error {
 		s.lose(s.flying[id])
 		delete(s.flying, id)
 	}
+	there = there[:0]
+	for id, w := range s.warming {
+		if w.station == number {
+			there = append(there, id)
+		}
+	}
+	slices.Sort(there)
+	for _, id := range there {
+		s.warming[id].end(0, 503)
+	}
 	core, err := engine.New(st.config)
 	if err != nil {
 		return err

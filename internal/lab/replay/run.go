@@ -67,8 +67,8 @@ type simulation struct {
 	turns     []turn
 	evicted   []*journey
 
-	warming         map[uint64]func(cached int) // what to do when a warm-up ends
-	warmUps, warmed int                         // that ended, and tokens that they computed
+	warming         map[uint64]warmUp
+	warmUps, warmed int // that ended, and tokens that they computed
 
 	timeline          timeline
 	inFlight, fullest float64 // summed over arrivals after the warm-up: requests in flight, and those at the fullest engine
@@ -93,7 +93,7 @@ func Run(ctx context.Context, c Case) (*Result, error) {
 
 // prepare builds the fleet and the replicas of a checked case.
 func prepare(c Case) (*simulation, error) {
-	s := &simulation{Case: c, flying: map[uint64]*journey{}, warming: map[uint64]func(int){}, tick: never, rng: rand.New(rand.NewPCG(c.Seed, 0xa441))}
+	s := &simulation{Case: c, flying: map[uint64]*journey{}, warming: map[uint64]warmUp{}, tick: never, rng: rand.New(rand.NewPCG(c.Seed, 0xa441))}
 	var err error
 	if s.stations, err = newStations(&c); err != nil {
 		return nil, err
@@ -310,7 +310,7 @@ func (s *simulation) stepEnded(i int, until time.Duration) {
 		for _, m := range step.Finished {
 			switch {
 			case m.ID&warmLeg != 0:
-				s.warming[m.ID](m.Cached)
+				s.warming[m.ID].end(m.Cached, 200)
 			case m.ID&remoteLeg == 0:
 				s.finished(st, m)
 			default:

@@ -22,16 +22,25 @@ func (r *replica) takesWarmUp(*request.Request) bool { return r.warming < mostWa
 func (r *replica) warmUp(w *picker.WarmUp, ended func(time.Time, int)) bool {
 	s, j := r.sim, r.placing
 	id := (uint64(j.number) + 1) | warmLeg
-	err := s.submit(r.station(w.Endpoint), engine.Request{ID: id, Prompt: w.Work.Input, Output: 1, Blocks: slices.Clone(j.names[:len(j.blocks)])})
+	station := r.station(w.Endpoint)
+	err := s.submit(station, engine.Request{ID: id, Prompt: w.Work.Input, Output: 1, Blocks: slices.Clone(j.names[:len(j.blocks)])})
 	if err != nil {
 		return false
 	}
 	r.warming++
-	s.warming[id] = func(cached int) {
+	s.warming[id] = warmUp{station, func(cached, status int) {
 		delete(s.warming, id)
 		r.warming--
-		s.warmUps, s.warmed = s.warmUps+1, s.warmed+w.Work.Input-cached
-		ended(s.clock(), 200)
-	}
+		if status == 200 {
+			s.warmUps, s.warmed = s.warmUps+1, s.warmed+w.Work.Input-cached
+		}
+		ended(s.clock(), status)
+	}}
 	return true
+}
+
+// warmUp is one under way.
+type warmUp struct {
+	station int
+	end     func(cached, status int)
 }
