@@ -1,9 +1,15 @@
 package replay
 
 import (
+	"flag"
+	"math"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
+
+var warmSeeds = flag.Int("warm-seeds", 1, "seeds of each structure in TestWarmUpStructures")
 
 // TestWarmUps holds that copies which nobody waits for have large fleets with empty caches
 // answer sooner, and that they are no requests of users.
@@ -25,5 +31,29 @@ func TestWarmUps(t *testing.T) {
 		if warm.Requests != plain.Requests || warm.Errors != 0 {
 			t.Errorf("%d requests, %d errors; without warm-ups %d requests", warm.Requests, warm.Errors, plain.Requests)
 		}
+	}
+}
+
+// TestWarmUpStructures holds, over the 200 structures on seeds of their own, that warm-ups
+// cost users nothing in the mean, and that as many runs get much better as get much worse.
+func TestWarmUpStructures(t *testing.T) {
+	parts.Full(t)
+	seeds := *warmSeeds
+	var p90, p99, token float64
+	list := readStructures(t, "structures.jsonl")
+	warmUps, better, worse, runs := 0, 0, 0, float64(seeds*len(list))
+	for i := range list {
+		for seed := range uint64(seeds) {
+			f, seed := &list[i], list[i].Seed+(seed+10)<<32
+			plain, warm := f.play(t, Default, f.Rate, seed), f.play(t, Warming, f.Rate, seed)
+			r := warm.TTFT.P99 / plain.TTFT.P99
+			p90, p99, token = p90+math.Log(warm.TTFT.P90/plain.TTFT.P90)/runs, p99+math.Log(r)/runs, token+math.Log(warm.TPOT.Mean/plain.TPOT.Mean)/runs
+			warmUps, better, worse = warmUps+warm.WarmUps, better+int(b2i(r < 1/1.5)), worse+int(b2i(r > 1.5))
+		}
+	}
+	p90, p99, token = math.Exp(p90), math.Exp(p99), math.Exp(token)
+	t.Logf("%.0f runs, %d warm-ups: p90 %.3f, p99 %.3f, time per token %.3f times; p99 better by half in %d, worse by half in %d", runs, warmUps, p90, p99, token, better, worse)
+	if p90 > 1.02 || p99 > 1.02 || token > 1.01 || worse > better {
+		t.Error("warm-ups cost users something")
 	}
 }

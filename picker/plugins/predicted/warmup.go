@@ -38,9 +38,10 @@ func (s *scorer) idle(d *decision, l int) bool {
 // lose, which counts as in copyPrice; and the work itself at the least, which idle engines
 // would do for nothing: a prompt that nobody asks for again is not worth it.
 func (s *scorer) warmUpPrice(d *decision, l int) float64 {
-	v := d.At(l)
-	brings := v.Cost.Prefill(d.Work(l))
-	others := s.Predict(v.Cost, &v.Load, d.Work(l), d.waits[l], 1).Others
+	v, w, one := d.At(l), d.Work(l), *d
+	one.answer = 1
+	brings := v.Cost.Prefill(w)
+	others := s.Predict(v.Cost, &v.Load, w, d.waits[l], 1).Others + s.MemoryWeight*one.memory(v, w)
 	own := s.OwnWeight * brings
 	spare := own - min(brings*d.busy/(1-d.busy), own)
 	return max(s.CopyThreshold*(others-spare+brings*d.full), own)
