@@ -33,7 +33,7 @@ func newMetrics(reg prometheus.Registerer, s *Sender) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
 	m := &metrics{tokens: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "grapevine_warmup_tokens_total", Help: "Prompt tokens that warm-ups brought to endpoints which did not hold them, as far as was known.",
+		Name: "grapevine_warmup_tokens_total", Help: "Prompt tokens of warm-ups that were sent, without those that the endpoint held as far as was known.",
 	})}
 	sent := vec("grapevine_warmup_requests_total", "Warm-ups that ended, by the engine's answer: failed with another status than 2xx, unanswered within 30 s.", "result")
 	dropped := vec("grapevine_warmup_dropped_total", "Warm-ups that a decision asked for and that were not sent, by reason.", "reason")

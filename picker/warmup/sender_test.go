@@ -87,7 +87,7 @@ func TestSend(t *testing.T) {
 grapevine_warmup_requests_total{result="answered"} 1
 grapevine_warmup_requests_total{result="failed"} 0
 grapevine_warmup_requests_total{result="unanswered"} 0
-# HELP grapevine_warmup_tokens_total Prompt tokens that warm-ups brought to endpoints which did not hold them, as far as was known.
+# HELP grapevine_warmup_tokens_total Prompt tokens of warm-ups that were sent, without those that the endpoint held as far as was known.
 # TYPE grapevine_warmup_tokens_total counter
 grapevine_warmup_tokens_total 7
 `
