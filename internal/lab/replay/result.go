@@ -67,7 +67,7 @@ type Result struct {
 }
 
 func (s *simulation) result() *Result {
-	out := &Result{Outcomes: s.outcomes, Reasons: map[string]int{}}
+	out := &Result{Outcomes: s.outcomes}
 	var ttft, tpot, e2e, queued []float64
 	var input, cached, fetched, generated, inTime int
 	var from, to time.Duration = never, 0
@@ -83,8 +83,7 @@ func (s *simulation) result() *Result {
 		}
 		out.Requests++
 		if o.Error != "" {
-			out.Errors++
-			out.Reasons[o.Error]++
+			out.refuse(o.Error)
 			continue
 		}
 		from, to = min(from, r.At), max(to, o.End)
@@ -144,6 +143,14 @@ func (s *simulation) lookAtFlight(at time.Duration) {
 		all, most = all+n, max(most, n)
 	}
 	s.inFlight, s.fullest = s.inFlight+float64(all), s.fullest+float64(most)
+}
+
+func (r *Result) refuse(reason string) {
+	if r.Reasons == nil {
+		r.Reasons = map[string]int{}
+	}
+	r.Errors++
+	r.Reasons[reason]++
 }
 
 func (s *simulation) imbalance() float64 {
