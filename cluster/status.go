@@ -76,8 +76,8 @@ func (n *Node) Status() Status {
 	now := n.opt.Now()
 	n.core.Advance(now)
 	s := Status{
-		Self: n.opt.Self, Phase: n.core.Phase().String(), Bus: bus, Stats: n.core.Stats(),
-		Held: n.core.Held(), Uptime: n.core.Uptime(), Leaving: n.core.Leaving(), Lost: n.lostMembers(now),
+		Self: n.opt.Self, Phase: n.core.Phase().String(), Bus: bus,
+		Uptime: n.core.Uptime(), Leaving: n.core.Leaving(), Lost: n.lostMembers(now),
 	}
 	if s.Self.Addr == "" {
 		s.Self.Addr = bus.Advertised
@@ -85,6 +85,7 @@ func (n *Node) Status() Status {
 	for _, l := range n.core.Logs() {
 		s.Logs = append(s.Logs, logState(l))
 	}
+	s.Stats, s.Held = n.core.Look(func(log int, v *logs.SourceView) { s.Logs[log].add(v) })
 	for _, p := range n.core.Peers() {
 		out := n.peer(p, bus.Queues)
 		out.Logs = n.core.Compare(p.Member.ID)
@@ -172,34 +173,37 @@ func peerState(p core.PeerView) string {
 	}
 }
 
+// logState is that of a log without its sources.
 func logState(l *logs.Log) LogState {
 	s := LogState{Name: l.Name(), Share: group.SharePartitioned.String()}
 	if l.Mesh() {
 		s.Share = group.ShareMesh.String()
 	}
-	l.Each(func(v *logs.SourceView) {
-		s.Sources++
-		switch v.Knowledge {
-		case knowledge.Exact:
-			s.Exact++
-		case knowledge.Partial:
-			s.Partial++
-		case knowledge.CatchingUp:
-			s.CatchingUp++
-		case knowledge.Approximate:
-			s.Approximate++
-		default:
-			s.Nothing++
-		}
-		if v.Reading {
-			s.Reading++
-		}
-		if v.Reader == "" {
-			s.Unread++
-		}
-		s.Lag += v.Lag
-	})
 	return s
+}
+
+// add counts a source.
+func (s *LogState) add(v *logs.SourceView) {
+	s.Sources++
+	switch v.Knowledge {
+	case knowledge.Exact:
+		s.Exact++
+	case knowledge.Partial:
+		s.Partial++
+	case knowledge.CatchingUp:
+		s.CatchingUp++
+	case knowledge.Approximate:
+		s.Approximate++
+	default:
+		s.Nothing++
+	}
+	if v.Reading {
+		s.Reading++
+	}
+	if v.Reader == "" {
+		s.Unread++
+	}
+	s.Lag += v.Lag
 }
 
 // rates samples traffic once a second.

@@ -65,22 +65,31 @@ func (c *Core) States() []string { return c.g.States() }
 
 // Stats returns the counters.
 func (c *Core) Stats() group.Stats {
-	for _, l := range c.logs.List {
-		l.CountDeltas()
-	}
-	return c.g.Stats
+	s, _ := c.Look(nil)
+	return s
 }
 
 // Reachable returns how many peers are up, and how many are known.
 func (c *Core) Reachable() (up, known int) { return c.g.Reachable() }
 
-// Held returns what is held now. Rings are bounded by Options.RingBytes,
-// pending deltas and pushes by Options.PendingBytes, per source; snapshots by
+// Look returns the counters and what is held now, and calls f, unless it is nil, with a view of
+// every source of each log, which is valid until f returns. Rings are bounded by
+// Options.RingBytes, pending deltas and pushes by Options.PendingBytes, per source; snapshots by
 // Options.SnapshotCache, but for one that is larger, and loads by a window of pages each.
-func (c *Core) Held() group.Held {
+func (c *Core) Look(f func(log int, v *logs.SourceView)) (group.Stats, group.Held) {
 	var h group.Held
-	for _, l := range c.logs.List {
-		l.AddHeld(&h)
+	for i, l := range c.logs.List {
+		var each func(*logs.SourceView)
+		if f != nil {
+			each = func(v *logs.SourceView) { f(i, v) }
+		}
+		l.Look(&h, each)
 	}
+	return c.g.Stats, h
+}
+
+// Held returns what is held now; see Look.
+func (c *Core) Held() group.Held {
+	_, h := c.Look(nil)
 	return h
 }

@@ -126,12 +126,3 @@ func (l *Log) attend(s *source) {
 	}
 	s.todo = 0
 }
-
-// CountDeltas adds to Stats what became of deltas since the last call.
-func (l *Log) CountDeltas() {
-	for _, s := range l.order {
-		s.lock()
-		s.tally.AddTo(&l.g.Stats)
-		s.unlock()
-	}
-}

@@ -228,18 +228,3 @@ func (l *Log) reached(pl *peerLog, s *source) bool {
 	defer s.unlock()
 	return t.Inc < s.pos.Inc || t.Inc == s.pos.Inc && t.Next <= s.pos.Next && t.Lost >= s.pos.Lost
 }
-
-// AddHeld adds the memory that the log holds.
-func (l *Log) AddHeld(h *group.Held) {
-	h.Snapshots += l.snapBytes
-	for _, s := range l.order {
-		s.lock()
-		h.Rings += s.ring.bytes
-		h.Pending += s.pend.bytes
-		h.Pushes += s.pushLen
-		s.unlock()
-		if s.load != nil {
-			h.Loads += int(s.load.held)
-		}
-	}
-}

@@ -25,32 +25,54 @@ type SourceView struct {
 const manyDenied = 3
 
 // Source returns what is known of one source.
-func (l *Log) Source(name string) (SourceView, bool) {
+func (l *Log) Source(name string) (v SourceView, ok bool) {
 	s := l.sources[name]
 	if s == nil {
-		return SourceView{}, false
+		return v, false
 	}
+	l.enter(s)
+	defer s.unlock()
 	return l.view(s), true
 }
 
 // Sources appends a view of every source, by name.
 func (l *Log) Sources(dst []SourceView) []SourceView {
-	l.Each(func(v *SourceView) { dst = append(dst, *v) })
+	for _, s := range l.order {
+		l.enter(s)
+		dst = append(dst, l.view(s))
+		s.unlock()
+	}
 	return dst
 }
 
-// Each calls f with a view of every source, by name, which is valid until f returns.
-func (l *Log) Each(f func(*SourceView)) {
+// Look tells Stats what became of deltas, adds to h the memory that the log holds, and calls f,
+// unless it is nil, with a view of every source, by name, which is valid until f returns.
+func (l *Log) Look(h *group.Held, f func(*SourceView)) {
+	h.Snapshots += l.snapBytes
 	var v SourceView
 	for _, s := range l.order {
-		v = l.view(s)
-		f(&v)
+		l.enter(s)
+		if s.tally != (group.Tally{}) {
+			s.tally.AddTo(&l.g.Stats)
+		}
+		h.Rings += s.ring.bytes
+		h.Pending += s.pend.bytes
+		h.Pushes += s.pushLen
+		if s.load != nil {
+			h.Loads += int(s.load.held)
+		}
+		if f != nil {
+			v = l.view(s)
+		}
+		s.unlock()
+		if f != nil {
+			f(&v)
+		}
 	}
 }
 
+// view is what is known of s, which is locked.
 func (l *Log) view(s *source) SourceView {
-	l.enter(s)
-	defer l.leave(s)
 	w := l.wordOf(s)
 	v := SourceView{
 		Name: s.name, Position: s.pos, Role: s.role, Reading: s.reading, Reader: w.reader, Digest: s.digest,

@@ -130,9 +130,7 @@ func BenchmarkStatus(b *testing.B) {
 	l, _ := fleet(30, 10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		l.CountDeltas()
-		l.AddHeld(&group.Held{})
-		l.Each(func(*SourceView) {})
+		l.Look(&group.Held{}, func(*SourceView) {})
 		for _, p := range l.g.Peers {
 			l.Compare(p)
 		}
@@ -193,7 +191,7 @@ func (l *Log) naivelyCaughtUp(p *group.Peer) bool {
 // is what a look at all of them comes to, each time, and is seldom made anew. So is whether this
 // member has caught up with a peer, and what it is to claim.
 func TestWordIsKept(t *testing.T) {
-	made, views, caught, asked, differ, reading := 0, 0, 0, 0, 0, 0
+	made, words, caught, asked, differ, reading := 0, 0, 0, 0, 0, 0
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		l, names := fleet(2+int(seed%4), 20)
@@ -237,19 +235,24 @@ func TestWordIsKept(t *testing.T) {
 				if s.word.made != l.regrouped || s.word.inc != s.pos.Inc {
 					made++
 				}
-				views++
+				words++
 				if got, want := *l.wordOf(s), l.naive(s); got != want {
 					t.Fatalf("seed %d, step %d, %s: of %s %+v is kept, %+v is claimed", seed, step, what, s.name, got, want)
 				}
 			}
+			var views []SourceView
+			l.Look(&group.Held{}, func(v *SourceView) { views = append(views, *v) })
+			if all := l.Sources(nil); !slices.Equal(views, all) {
+				t.Fatalf("seed %d, step %d, %s: looks show %+v and not %+v", seed, step, what, views, all)
+			}
 		}
 	}
-	t.Logf("%d of %d words were made; %d times of %d caught up; %d sources differ, %d are read", made, views, caught, asked, differ, reading)
+	t.Logf("%d of %d words were made; %d times of %d caught up; %d sources differ, %d are read", made, words, caught, asked, differ, reading)
 	if caught == 0 || caught == asked || differ == 0 || reading == 0 {
 		t.Errorf("caught up with others %d times of %d; %d sources differ, %d are read", caught, asked, differ, reading)
 	}
-	if made > views/3 {
-		t.Errorf("%d of %d words were made anew", made, views)
+	if made > words/3 {
+		t.Errorf("%d of %d words were made anew", made, words)
 	}
 }
 
