@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -35,11 +36,22 @@ type Load struct {
 
 	remote sync.Mutex // taken before the book's
 	loads  Origins[endpoint.Load]
+	sums   map[string]total // by address
 }
+
+// total is the sum of what the others say of an endpoint.
+type total struct {
+	endpoint.Load
+	changes int // since it was summed up as a whole
+}
+
+// wholeEvery is after how many changes a total is summed up as a whole, so that what rounding
+// does to its rates does not add up.
+const wholeEvery = 64
 
 // NewLoad returns a Load that tells nothing until Flush or Run.
 func NewLoad(o LoadOptions) *Load {
-	l := &Load{o: o, dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
+	l := &Load{o: o, dirty: map[string]bool{}, sums: map[string]total{}, wake: make(chan struct{}, 1)}
 	l.set = o.Group.Gauge(stateLoad, StateVersion, l)
 	return l
 }
@@ -141,13 +153,36 @@ func (l *Load) Merge(origin string, _ uint64, address string, value []byte) erro
 	}
 	l.remote.Lock()
 	defer l.remote.Unlock()
+	was := l.loads.Get(address, origin)
 	if load.Requests == 0 && load.Rate == 0 {
+		load = endpoint.Load{}
 		l.loads.Delete(address, origin)
 	} else {
 		l.loads.Set(address, origin, load)
 	}
-	l.apply(address)
+	t := l.sums[address]
+	t.changes++
+	latest := was.LastFirst == t.LastFirst && load.LastFirst < was.LastFirst // it was, and another one's is
+	if latest || t.changes%wholeEvery == 1 || len(l.loads.Of(address)) == 0 {
+		l.apply(address)
+		return nil
+	}
+	t.Load = t.Add(negative(was)).Add(load)
+	t.Rate, t.Busy = max(t.Rate, 0), max(t.Busy, 0)
+	if all := t.Rate + t.Busy + t.Pairs; math.IsNaN(all) || all > math.MaxFloat32 { // nobody has so much, and what were left of it would be wrong
+		l.apply(address)
+		return nil
+	}
+	l.tell(address, t)
 	return nil
+}
+
+// negative is what takes l from a sum that it is in; the latest first token stays.
+func negative(l endpoint.Load) endpoint.Load {
+	return endpoint.Load{
+		Requests: -l.Requests, Waiting: -l.Waiting, Prefill: -l.Prefill, Pairs: -l.Pairs, Tokens: -l.Tokens,
+		Context: -l.Context, Moving: -l.Moving, Rate: -l.Rate, Busy: -l.Busy, RatesAt: l.RatesAt,
+	}
 }
 
 // Drop implements cluster.GaugeSink: a replica that is gone has nothing in flight.
@@ -159,14 +194,22 @@ func (l *Load) Drop(origin string) {
 	}
 }
 
-// apply gives the book the sum over the other replicas. l.remote is held.
+// apply sums up the other replicas' loads. l.remote is held.
 func (l *Load) apply(address string) {
 	var sum endpoint.Load
 	for load := range l.loads.Values(address) {
 		sum = sum.Add(load)
 	}
+	l.tell(address, total{Load: sum, changes: 1})
+}
+
+// tell gives the book a sum. l.remote is held.
+func (l *Load) tell(address string, t total) {
+	if l.sums[address] = t; len(l.loads.Of(address)) == 0 {
+		delete(l.sums, address)
+	}
 	if ep := l.o.Pool.Snapshot().Known(address); ep != nil {
-		l.o.Pool.Book().SetRemote(ep, sum)
+		l.o.Pool.Book().SetRemote(ep, t.Load)
 	}
 }
 

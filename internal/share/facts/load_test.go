@@ -1,7 +1,10 @@
 package facts
 
 import (
+	"fmt"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
@@ -102,5 +105,52 @@ func TestLoadOfTheOthers(t *testing.T) {
 	}
 	if err := l.Merge("b", 3, e0, []byte{1}); err == nil {
 		t.Error("a value that cannot be read was taken")
+	}
+}
+
+// TestTotals: the sum that is kept of an endpoint's loads is that of all of them, whatever came.
+func TestTotals(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	l := NewLoad(LoadOptions{
+		Pool: endpoint.NewPool(endpoint.PoolOptions{}), Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+		Group: Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc { return nil }},
+	})
+	rng, kept := rand.New(rand.NewPCG(1, 2)), 0
+	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(b)) }
+	for step := range 20_000 {
+		now = now.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)
+		address, origin := fmt.Sprint("e", rng.IntN(3)), fmt.Sprint("m", rng.IntN(6))
+		var value []byte
+		if rng.IntN(10) > 0 {
+			value = appendLoad(nil, endpoint.Load{
+				Requests: rng.Int64N(9), Waiting: rng.Int64N(5), Prefill: rng.Int64N(9000), Pairs: float64(rng.Int64N(1e9)), Tokens: rng.Int64N(1e5),
+				Context: rng.Int64N(1e5), Moving: rng.Int64N(100), Rate: 3 * rng.Float64(), Busy: rng.Float64(),
+				LastFirst: now.Add(-time.Duration(rng.IntN(10_000))*time.Millisecond).UnixNano() * rng.Int64N(2),
+			}, now)
+		}
+		if rng.IntN(500) == 0 {
+			l.Drop(origin)
+		} else if err := l.Merge(origin, 1, address, value); err != nil {
+			t.Fatal(err)
+		}
+		var want endpoint.Load
+		for load := range l.loads.Values(address) {
+			want = want.Add(load)
+		}
+		got := l.sums[address]
+		if got.changes > 1 {
+			kept++
+		}
+		want, sum := want.Add(endpoint.Load{RatesAt: now.UnixNano()}), got.Add(endpoint.Load{RatesAt: now.UnixNano()})
+		if !near(sum.Rate, want.Rate) || !near(sum.Busy, want.Busy) {
+			t.Fatalf("step %d: rates of %+v, not of %+v", step, sum, want)
+		}
+		sum.Rate, sum.Busy = want.Rate, want.Busy
+		if diff := cmp.Diff(want, sum); diff != "" {
+			t.Fatalf("step %d: -want +got:\n%s", step, diff)
+		}
+	}
+	if kept < 15_000 || len(l.sums) > 3 {
+		t.Errorf("%d of 20000 sums were kept; %d are held", kept, len(l.sums))
 	}
 }

@@ -63,6 +63,15 @@ func (o *Origins[T]) Drop(origin string) (keys []string) {
 	return keys
 }
 
+// Get returns what origin says of key, the zero value when it says nothing.
+func (o *Origins[T]) Get(key, origin string) (v T) {
+	row := o.by[key]
+	if i, ok := find(row, origin); ok {
+		v = row[i].Value
+	}
+	return v
+}
+
 // Of returns what the others say of key, by origin. It is valid until something is set or removed.
 func (o *Origins[T]) Of(key string) []Said[T] { return o.by[key] }
 

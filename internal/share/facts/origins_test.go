@@ -62,6 +62,25 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
+// BenchmarkLoad takes one change after the other of what 29 others say of 10,000 endpoints.
+func BenchmarkLoad(b *testing.B) {
+	l := &Load{o: LoadOptions{Pool: endpoint.NewPool(endpoint.PoolOptions{}), Now: time.Now}, sums: map[string]total{}}
+	value := appendLoad(nil, endpoint.Load{Requests: 3, Rate: 1}, time.Now())
+	say := func(i int) {
+		if err := l.Merge(fmt.Sprintf("replica-%d", i%29), StateVersion, fmt.Sprintf("100.200.%d.%d:8000", 100+i/100%100, 100+i%100), value); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range 290_000 {
+		say(i)
+	}
+	i := 0
+	for b.Loop() {
+		say(i)
+		i++
+	}
+}
+
 // BenchmarkOrigins takes what 29 others say of 10,000 endpoints, and says what that holds.
 func BenchmarkOrigins(b *testing.B) {
 	origins, keys := make([]string, 29), make([]string, 10_000)
@@ -98,6 +117,6 @@ func BenchmarkOrigins(b *testing.B) {
 		return (&Costs{o: CostOptions{Pool: pool}}).Merge
 	})
 	f("load", appendLoad(nil, endpoint.Load{Requests: 3}, time.Now()), func(pool *endpoint.Pool) func(string, uint64, string, []byte) error {
-		return (&Load{o: LoadOptions{Pool: pool, Now: time.Now}}).Merge
+		return (&Load{o: LoadOptions{Pool: pool, Now: time.Now}, sums: map[string]total{}}).Merge
 	})
 }
