@@ -311,3 +311,23 @@ func TestClaimedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Claims come after the deltas that wait, which would look lost if they were overtaken.
+func TestClaimsFollowDeltas(t *testing.T) {
+	l, names := fleet(3, 2)
+	l.opt.Owned = false
+	l.g.Drain()
+	next := l.Position(names[0]).Next
+	if v := l.Append(Delta{Source: names[0], Inc: 1, First: next, Last: next, Payload: []byte{1}}); v != Applied {
+		t.Fatal(v)
+	}
+	l.Reading(names[0], true)
+	l.Tick()
+	var kinds []byte
+	for _, e := range l.g.Drain() {
+		kinds = append(kinds, e.Frame[2])
+	}
+	if want := []byte{group.KindDelta, group.KindDigest}; !bytes.Equal(kinds, want) {
+		t.Errorf("frames of the kinds %d were sent, not %d", kinds, want)
+	}
+}
