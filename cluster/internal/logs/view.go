@@ -51,7 +51,7 @@ func (l *Log) Look(h *group.Held, f func(*SourceView)) {
 	h.Snapshots += l.snapBytes
 	var v SourceView
 	for _, s := range l.order {
-		l.enter(s)
+		s.lock()
 		if s.tally != (group.Tally{}) {
 			s.tally.AddTo(&l.g.Stats)
 		}
@@ -62,6 +62,7 @@ func (l *Log) Look(h *group.Held, f func(*SourceView)) {
 			h.Loads += int(s.load.held)
 		}
 		if f != nil {
+			l.attend(s)
 			v = l.view(s)
 		}
 		s.unlock()
