@@ -101,7 +101,7 @@ func (o *Options) listenControl(m *metrics) (net.Listener, guard, error) {
 		if err != nil {
 			return nil, guard{}, fmt.Errorf("admin: listen on %s: %w", o.Control, err)
 		}
-		return o.Listeners.Limit("control", 16, lis), guard{socket: true, metrics: m}, nil
+		return o.Listeners.LimitRequests("control", 16, lis), guard{socket: true, metrics: m}, nil
 	}
 	g := guard{token: o.Token, certificates: o.TLS != nil && o.TLS.ClientAuth >= tls.RequireAnyClientCert, metrics: m}
 	lis, err := net.Listen("tcp", o.Control)
@@ -113,7 +113,7 @@ func (o *Options) listenControl(m *metrics) (net.Listener, guard, error) {
 			return nil, g, errors.Join(fmt.Errorf("%w: %s", ErrControl, o.Control), lis.Close())
 		}
 	}
-	if lis = o.Listeners.Limit("control", 16, lis); o.TLS != nil {
+	if lis = o.Listeners.LimitRequests("control", 16, lis); o.TLS != nil {
 		conf := o.TLS.Clone()
 		conf.NextProtos = []string{"http/1.1"}
 		lis = tls.NewListener(lis, conf)

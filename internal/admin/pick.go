@@ -101,7 +101,7 @@ func OpenPick(o PickOptions) (*Pick, error) {
 		}
 		p.done.Go(p.readEnds)
 	}
-	lis := o.Listeners.Limit("pick", 8, p.lis)
+	lis := o.Listeners.LimitRequests("pick", 8, p.lis)
 	p.http = &http.Server{Handler: p.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: p.o.Timeout, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug)}
 	p.done.Go(func() {
 		if err := p.http.Serve(lis); !errors.Is(err, http.ErrServerClosed) {

@@ -37,9 +37,15 @@ func (u Use) String() string {
 // not been collected yet.
 var shares = [NumUses]int64{Bodies: 20, Work: 13, Records: 2, Index: 28, Peers: 6, Admin: 2, Streams: 20}
 
-// collectPercent is the part of the limit at which the garbage collector works as
-// hard as it must.
-const collectPercent = 90
+// collectPercent is the part of the limit at which the garbage collector works as hard as it
+// must, beyondHeap what it leaves in any case for what it does not count (pages of the program's
+// file, what sockets hold in the kernel, and what is allocated while it works), and leastPercent
+// what it is given nevertheless where memory is scarce.
+const (
+	collectPercent = 90
+	beyondHeap     = 128 << 20
+	leastPercent   = 75
+)
 
 // Budget is the memory of the process, divided. A nil Budget has no limit.
 type Budget struct {
@@ -121,9 +127,14 @@ func (b *Budget) Apply() {
 	if b == nil {
 		return
 	}
-	if limit := b.limit / 100 * collectPercent; limit < debug.SetMemoryLimit(-1) {
+	if limit := b.heap(); limit < debug.SetMemoryLimit(-1) {
 		debug.SetMemoryLimit(limit)
 	}
+}
+
+// heap is what the garbage collector keeps the process below, as far as it counts it.
+func (b *Budget) heap() int64 {
+	return max(min(b.limit/100*collectPercent, b.limit-beyondHeap), b.limit/100*leastPercent)
 }
 
 var (

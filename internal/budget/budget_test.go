@@ -40,6 +40,17 @@ func TestTakeAndGive(t *testing.T) {
 	prometheus.NewRegistry().MustRegister(b)
 }
 
+// TestBeyondTheHeap: the garbage collector leaves room for what it does not count, most of all
+// where the limit is small.
+func TestBeyondTheHeap(t *testing.T) {
+	const mib = 1 << 20
+	for limit, want := range map[int64]int64{128 * mib: 96, 512 * mib: 384, 1024 * mib: 896, 2000 * mib: 1800, 8000 * mib: 7200} {
+		if got := New(limit).heap() / mib; got < want-1 || got > want {
+			t.Errorf("%d MiB: %d are the heap's, want %d", limit/mib, got, want)
+		}
+	}
+}
+
 // TestTakeTogether takes from many goroutines: the share is never exceeded and
 // nothing is lost.
 func TestTakeTogether(t *testing.T) {

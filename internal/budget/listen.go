@@ -29,7 +29,8 @@ func Files() int {
 // firstByte bounds the wait for the first byte of a connection.
 const firstByte = 10 * time.Second
 
-// connMemory is what a connection may take that says nothing after its handshake, and
+// connMemory is what a connection may take that says nothing after its handshake, or has said
+// what was not read yet, and
 // connParts the part of the memory, one in so many, that all of them may take.
 const (
 	connMemory = 64 << 10
@@ -90,7 +91,19 @@ func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener 
 	return Limit(l, ls.options(name, parts))
 }
 
-// LimitShort is Limit for listeners whose clients stay for a moment, as checks of health do:
+// LimitRequests is Limit for listeners whose connections carry one request at a time. What has
+// come of it and was not read yet is bounded too: the system would let it grow to megabytes for
+// each connection while the processors are busy, and counts it as the process's.
+func (ls *Listeners) LimitRequests(name string, parts int, l net.Listener) net.Listener {
+	if ls == nil {
+		return l
+	}
+	o := ls.options(name, parts)
+	o.ReadBuffer = connMemory
+	return Limit(l, o)
+}
+
+// LimitShort is LimitRequests for listeners whose clients stay for a moment, as checks of health do:
 // room for who connects is made in any case, by closing the oldest connection of the address
 // with the most, so that nobody keeps others out by staying.
 func (ls *Listeners) LimitShort(name string, parts int, l net.Listener) net.Listener {
@@ -98,7 +111,7 @@ func (ls *Listeners) LimitShort(name string, parts int, l net.Listener) net.List
 		return l
 	}
 	o := ls.options(name, parts)
-	o.Short = true
+	o.Short, o.ReadBuffer = true, connMemory
 	return Limit(l, o)
 }
 
@@ -118,6 +131,7 @@ type ListenOptions struct {
 	Connections int
 	Short       bool          // where there are more, one is always closed for who comes, the oldest
 	FirstByte   time.Duration // for the first byte of a connection; 0 = no bound
+	ReadBuffer  int           // bytes of a connection that the system holds unread, about; 0 = as many as it likes
 	// Refused counts connections that were closed for being too many, Silent those
 	// that said nothing. Either may be nil.
 	Refused, Silent func()
@@ -166,6 +180,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
+		}
+		if tcp, ok := c.(*net.TCPConn); ok && l.o.ReadBuffer > 0 {
+			_ = tcp.SetReadBuffer(l.o.ReadBuffer) // a wish, not a need
 		}
 		out := &conn{Conn: c, l: l}
 		if l.o.FirstByte > 0 {

@@ -1,9 +1,11 @@
 package budget
 
 import (
+	"io"
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -93,5 +95,41 @@ func TestFairConnections(t *testing.T) {
 		if in := l.(*listener); in.open != 0 || len(in.from) != 0 {
 			t.Errorf("%s: %d connections of %d addresses are left", c.name, in.open, len(in.from))
 		}
+	}
+}
+
+// TestUnreadIsBounded: what the system holds of a connection before it is read does not grow
+// with what has come of it, where connections carry one request at a time.
+func TestUnreadIsBounded(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewListeners(New(512<<20), nil).LimitRequests("x", 2, lis)
+	defer l.Close()
+	go func() {
+		c, err := net.Dial("tcp", lis.Addr().String())
+		for piece := make([]byte, 1<<20); err == nil; {
+			_, err = c.Write(piece)
+		}
+	}()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.CopyN(io.Discard, c, 256<<20); err != nil { // the system sees a fast reader
+		t.Fatal(err)
+	}
+	raw, err := c.(*conn).Conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var room int
+	if err := raw.Control(func(fd uintptr) { room, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF) }); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || room > 2*connMemory { // the system doubles what it is told, for what it needs itself
+		t.Errorf("it holds up to %d KiB, %v", room>>10, err)
 	}
 }

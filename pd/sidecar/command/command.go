@@ -272,7 +272,7 @@ func (f *flags) run(ctx context.Context) error {
 		}
 		ranks.Servers = append(ranks.Servers, h)
 	}
-	requests := func(l net.Listener) net.Listener { return listeners.Limit("sidecar", 2*f.ranks, l) } // legs take files as well
+	requests := func(l net.Listener) net.Listener { return listeners.LimitRequests("sidecar", 2*f.ranks, l) } // legs take files as well
 	probes := func(l net.Listener) net.Listener { return listeners.LimitShort("admin", 16, l) }
 	for rank := range ranks.Servers {
 		if err := start(&servers, net.JoinHostPort(f.host, strconv.Itoa(f.port+rank)), ranks.At(rank), secure, requests); err != nil {
