@@ -23,20 +23,24 @@ import (
 // limit is the memory that the program may use.
 const limit = 512 << 20
 
+// comfortable is what it is to take, sockets in the kernel included.
+const comfortable = limit / 100 * 88
+
 // cage is the program in a process that cannot take more than limit.
 type cage struct {
 	cmd     *exec.Cmd
 	log     parts.Output
 	exited  chan struct{}
 	kind    string // what holds the limit
+	group   string // folder of the cgroup, "" without one
 	peak    atomic.Int64
+	sockets atomic.Int64 // the most that sockets held in the kernel
 	admin   string
 	extproc string
 	health  string
 }
 
-// newGroup makes a memory cgroup and returns the file that processes join it by, ""
-// where that is not possible.
+// newGroup makes a memory cgroup and returns its folder, "" where that is not possible.
 func newGroup(t *testing.T) string {
 	name := fmt.Sprintf("grapevine-hostile-%d", os.Getpid())
 	for _, c := range []struct{ dir, limit, swap string }{
@@ -49,7 +53,8 @@ func newGroup(t *testing.T) string {
 		}
 		t.Cleanup(func() { testkit.Comes(func() bool { return os.Remove(dir) == nil }) })
 		if os.WriteFile(filepath.Join(dir, c.limit), []byte(strconv.Itoa(limit)), 0o600) == nil {
-			return filepath.Join(dir, "cgroup.procs")
+			_ = os.WriteFile(filepath.Join(dir, socketsV1+".limit_in_bytes"), []byte(strconv.Itoa(limit)), 0o600) // they are counted from then on
+			return dir
 		}
 	}
 	return ""
@@ -69,8 +74,8 @@ func lockUp(t *testing.T, program string, args ...string) *cage {
 func (c *cage) start(t *testing.T, program string, args []string, more ...string) {
 	t.Helper()
 	c.exited, c.kind = make(chan struct{}), "memory cgroup"
-	if group := newGroup(t); group != "" {
-		c.cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, group, program}, args...)...)
+	if c.group = newGroup(t); c.group != "" {
+		c.cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(c.group, "cgroup.procs"), program}, args...)...)
 	} else {
 		c.kind = "resident memory, sampled each 5 ms"
 		c.cmd = exec.Command(program, append(args, more...)...)
@@ -102,10 +107,9 @@ func (c *cage) sample() {
 			return
 		case <-tick.C:
 		}
-		n := c.resident()
-		if n > c.peak.Load() {
-			c.peak.Store(n)
-		}
+		n, held := c.resident(), c.held()
+		c.peak.Store(max(c.peak.Load(), n))
+		c.sockets.Store(max(c.sockets.Load(), held))
 		if n > limit {
 			_ = c.cmd.Process.Kill()
 		}
@@ -121,6 +125,42 @@ func (c *cage) resident() int64 {
 	}
 	n, _ := strconv.ParseInt(f[1], 10, 64)
 	return n * int64(os.Getpagesize())
+}
+
+// socketsV1 begins the names of files that tell what sockets hold, in version 1 of cgroups,
+// where that does not count among the memory of the group.
+const socketsV1 = "memory.kmem.tcp"
+
+// held returns the bytes that the program's sockets hold in the kernel, 0 without a cgroup.
+func (c *cage) held() (n int64) {
+	if c.group == "" {
+		return 0
+	}
+	if b, err := os.ReadFile(filepath.Join(c.group, socketsV1+".usage_in_bytes")); err == nil {
+		n, _ = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+		return n
+	}
+	b, _ := os.ReadFile(filepath.Join(c.group, "memory.stat"))
+	for line := range strings.Lines(string(b)) {
+		if text, ok := strings.CutPrefix(line, "sock "); ok {
+			n, _ = strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		}
+	}
+	return n
+}
+
+// uncomfortable words what the program took since calm, "" where that was not too much.
+func (c *cage) uncomfortable() string {
+	if peak, sockets := c.peak.Load(), c.sockets.Load(); peak+sockets > comfortable {
+		return fmt.Sprintf("the program took %d MiB, and its sockets %d", peak>>20, sockets>>20)
+	}
+	return ""
+}
+
+// calm begins to look for peaks anew.
+func (c *cage) calm() {
+	c.peak.Store(0)
+	c.sockets.Store(0)
 }
 
 // files returns how many files the program has open.

@@ -50,10 +50,10 @@ func TestMain(m *testing.M) {
 
 // order is what the test tells the honest process.
 type order struct {
-	Do    string `json:"do"`              // ask, beside, stop, lie, truth
+	Do    string `json:"do"`              // ask, beside, stop, lie, truth, federate
 	Front string `json:"front,omitempty"` // ask: Envoy's address; beside: a sidecar's
 	Pick  string `json:"pick,omitempty"`  // ask: the program's listener for proxies
-	Path  string `json:"path,omitempty"`  // lie, truth: the path that the liar answers, or no longer
+	Path  string `json:"path,omitempty"`  // lie, truth: the path that the liar answers, or no longer; federate: the file of a cluster
 	Liar  string `json:"liar,omitempty"`  // lie: the URL that answers it
 }
 
@@ -69,8 +69,9 @@ type side struct {
 type asked struct {
 	Times, Own []time.Duration // behind Envoy, or at a sidecar; at the program alone
 	Failed     int
-	Failures   []string // at a sidecar
-	Smuggled   int64    // requests with headers that only pickers may set
+	Failures   []string      // at a sidecar
+	Smuggled   int64         // requests with headers that only pickers may set
+	Silent     time.Duration // that the other cluster did not hear the program's
 }
 
 // serveHonest opens engines and asks honest requests as it is told, until there are no more orders.
@@ -99,6 +100,7 @@ func serveHonest(in io.Reader, out io.Writer) error {
 		return err
 	}
 	var stop func() asked
+	var next *neighbour
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var o order
 		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
@@ -106,13 +108,23 @@ func serveHonest(in io.Reader, out io.Writer) error {
 		}
 		var answer any = struct{}{}
 		switch o.Do {
+		case "federate":
+			if next, err = openNeighbour(o.Path); err != nil {
+				return err
+			}
 		case "ask":
+			if next != nil {
+				next.silent.Store(0)
+			}
 			stop = ask(o.Front, o.Pick)
 		case "beside":
 			stop = honestly(o.Front)
 		case "stop":
 			got := stop()
 			got.Smuggled = l.smuggled.Load()
+			if next != nil {
+				got.Silent = time.Duration(next.silent.Load()) * lookEvery
+			}
 			answer = got
 		case "lie":
 			to, err := url.Parse(o.Liar)

@@ -3,6 +3,7 @@
 package hostile
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"net/http"
@@ -21,12 +22,14 @@ type row struct {
 	name    string
 	result  string
 	peak    int64
+	sockets int64 // in the kernel
 	p99     time.Duration
 	own     time.Duration      // of the program alone, without proxy and engines
 	times   [2][]time.Duration // what p99 and own were taken of
 	calm    [2]time.Duration   // p99 and own before and after it, without an attack
 	failed  int
 	asked   int
+	silent  time.Duration // that the other cluster did not hear the program's
 	refused string
 
 	inside ownTimes
@@ -35,10 +38,10 @@ type row struct {
 }
 
 // only chooses among the attacks.
-var only = flag.String("hostile.only", "", "regular expression: the attacks of TestHostile that are run")
+var only = flag.String("hostile.only", "", "regular expression: the attacks of TestHostile and TestSidecar that are run")
 
 // alone chooses among those that are chosen.
-var alone = flag.String("hostile.idle", "^$", "regular expression: the attacks of TestHostile that are run at an idle picker as well, to tell what honest requests wait for Envoy, gRPC and the machine")
+var alone = flag.String("hostile.idle", "^$", "regular expression: the attacks of TestHostile and TestSidecar that are run at an idle picker as well, to tell what honest requests wait for Envoy, gRPC and the machine")
 
 // TestHostile runs each attack beside honest requests: the program must stay alive
 // within its memory, serve those, and count what it refused.
@@ -55,7 +58,7 @@ func TestHostile(t *testing.T) {
 		calm := r.idly(idle, func(*rig) string { time.Sleep(4 * time.Second); return "" })
 		rows[0].idle, rows[0].idleOwn = calm.p99, calm.own
 	}
-	for _, a := range slices.Concat(attacks, strange, frames) {
+	for _, a := range slices.Concat(attacks, strange, frames, clusters) {
 		if !chosen.MatchString(a.name) {
 			continue
 		}
@@ -82,6 +85,9 @@ func TestHostile(t *testing.T) {
 		if got.failed > 0 {
 			t.Errorf("%s: %d of %d honest requests were not served", a.name, got.failed, got.asked)
 		}
+		if got.silent > 0 {
+			t.Errorf("%s: another cluster did not hear this one for %v", a.name, got.silent)
+		}
 		if got.result != "" {
 			t.Errorf("%s: %s", a.name, got.result)
 		}
@@ -101,7 +107,7 @@ func TestHostile(t *testing.T) {
 
 // beside runs an attack while honest requests are asked.
 func (r *rig) beside(attack func() string) row {
-	r.cage.peak.Store(0)
+	r.cage.calm()
 	inside := r.cage.inside()
 	r.people.tell(order{Do: "ask", Front: r.front, Pick: r.pickAt}, &struct{}{})
 	if *profiles != "" {
@@ -116,9 +122,9 @@ func (r *rig) beside(attack func() string) row {
 	var of asked
 	r.people.tell(order{Do: "stop"}, &of)
 	r.smuggled = of.Smuggled
-	got := row{times: [2][]time.Duration{of.Times, of.Own}, failed: of.Failed, asked: len(of.Times)}
+	got := row{times: [2][]time.Duration{of.Times, of.Own}, failed: of.Failed, asked: len(of.Times), silent: of.Silent}
 	got.p99, got.own = slowest(slices.Clone(of.Times)), slowest(slices.Clone(of.Own))
-	got.result, got.peak = result, r.cage.peak.Load()
+	got.result, got.peak, got.sockets = cmp.Or(result, r.cage.uncomfortable()), r.cage.peak.Load(), r.cage.sockets.Load()
 	got.inside = r.cage.inside().since(inside)
 	return got
 }
@@ -138,7 +144,7 @@ func (r *rig) withoutPicker() {
 // interesting are the counters that tell what was refused.
 var interesting = []string{
 	"grapevine_extproc_requests_total", "grapevine_extproc_shed_total", "grapevine_memory_budget_refused_total", "grapevine_connections_closed_total",
-	"grapevine_admin_refused_total", "grapevine_extproc_streams_total", "grapevine_prompts_missed_total", "grapevine_extproc_stripped",
+	"grapevine_admin_refused_total", "grapevine_extproc_streams_total", "grapevine_prompts_missed_total", "grapevine_extproc_stripped", "grapevine_federation_refused_total", "grapevine_federation_paced_total",
 }
 
 // changes lists the counters that grew and are not about requests that were placed.
@@ -158,9 +164,10 @@ func changes(before, after map[string]float64) string {
 func table(rows []row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tits own, ms\tcalm\tits own\tidle picker\tits own\tchosen p90, ms\tworked s\twaited s\tcounted")
+	fmt.Fprintln(w, "attack\tpeak MiB\tsockets\thonest requests\tnot served\tp99 ms\tits own, ms\tcalm\tits own\tidle picker\tits own\tchosen p90, ms\tworked s\twaited s\tcounted")
+	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()*1e3) }
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.3g\t%.2f\t%.2f\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.own.Milliseconds(), r.calm[0].Milliseconds(), r.calm[1].Milliseconds(), r.idle.Milliseconds(), r.idleOwn.Milliseconds(), r.inside.chosen*1e3, r.inside.worked.Seconds(), r.inside.waited.Seconds(), r.refused)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.3g\t%.2f\t%.2f\t%s\n", r.name, r.peak>>20, r.sockets>>20, r.asked, r.failed, ms(r.p99), ms(r.own), ms(r.calm[0]), ms(r.calm[1]), ms(r.idle), ms(r.idleOwn), r.inside.chosen*1e3, r.inside.worked.Seconds(), r.inside.waited.Seconds(), r.refused)
 	}
 	_ = w.Flush()
 	return b.String()

@@ -30,23 +30,25 @@ const poison = "poison"
 
 // rig is what is attacked, and what honest requests go through.
 type rig struct {
-	t        *testing.T
-	program  string
-	dir      string
-	people   *people
-	stirred  int // times that the list of endpoints was changed
-	pick     string
-	xds      string
-	peers    string           // the listener of other replicas' streams
-	liar     *httptest.Server // what the engine that lies says when it does
-	says     sync.Map         // func(http.ResponseWriter) by path
-	canary   *canary
-	smuggled int64 // requests that reached an engine with headers that only pickers may set
-	cage     *cage
-	envoy    *testkit.Envoy
-	url      string // of the Envoy that is attacked
-	front    string // its address
-	pickAt   string // where attackers speak as proxies
+	t                    *testing.T
+	program              string
+	dir                  string
+	people               *people
+	stirred              int // times that the list of endpoints was changed
+	pick                 string
+	xds                  string
+	peers                string           // the listener of other replicas' streams
+	liar                 *httptest.Server // what the engine that lies says when it does
+	says                 sync.Map         // func(http.ResponseWriter) by path
+	abroad               string           // folder of the federation's files
+	federation, memberAt string           // where the program listens for other clusters, and where it asks the hostile one
+	canary               *canary
+	smuggled             int64 // requests that reached an engine with headers that only pickers may set
+	cage                 *cage
+	envoy                *testkit.Envoy
+	url                  string // of the Envoy that is attacked
+	front                string // its address
+	pickAt               string // where attackers speak as proxies
 }
 
 // canary is a host that nobody may be led to.
@@ -80,7 +82,7 @@ func openRig(t *testing.T) *rig {
 	}
 	r.pick, r.xds = parts.FreeAddress(t), parts.FreeAddress(t)
 	r.peers = parts.FreeAddress(t)
-	r.cage = lockUp(t, r.program, "--cluster", "gossip", "--cluster-bind", parts.FreeAddress(t), "--cluster-stream-bind", r.peers, "--endpoints", list, "--model", vocab.Name+"="+model, "--model", poison+"="+bad, "--unknown-model", "place", "--pick-listen", r.pick, "--xds-listen", r.xds)
+	r.cage = lockUp(t, r.program, "--cluster", "gossip", "--cluster-bind", parts.FreeAddress(t), "--cluster-stream-bind", r.peers, "--endpoints", list, "--model", vocab.Name+"="+model, "--model", poison+"="+bad, "--unknown-model", "place", "--pick-listen", r.pick, "--xds-listen", r.xds, "--federation-config", r.federate())
 	r.openEnvoy()
 	giveWay(t)
 	return r

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -81,9 +82,13 @@ func TestSidecar(t *testing.T) {
 	c := &cage{admin: parts.FreeAddress(t)}
 	c.start(t, program, []string{"sidecar", "--host", host, "--port", port, "--engine", people.Plain, "--allow", "127.0.0.1:1", "--secure-proxy=false", "--metrics", c.admin, "--linger", "0s", "--drain", "1s"})
 	var table strings.Builder
+	chosen := regexp.MustCompile(*only)
 	for _, f := range floods {
+		if !chosen.MatchString(f.name) {
+			continue
+		}
 		before, files := c.counters(), c.files()
-		c.peak.Store(0)
+		c.calm()
 		people.tell(order{Do: "beside", Front: at}, &struct{}{})
 		f.run(at)
 		var got asked
@@ -95,12 +100,15 @@ func TestSidecar(t *testing.T) {
 				grown += fmt.Sprintf(" %s +%g", strings.TrimPrefix(name, "grapevine_"), n-before[name])
 			}
 		}
-		fmt.Fprintf(&table, "%s: peak %d MiB, %d honest requests, %d not served, p99 %d ms;%s\n", f.name, c.peak.Load()>>20, len(times), len(failures), slowest(slices.Clone(times)).Milliseconds(), grown)
+		fmt.Fprintf(&table, "%s: peak %d MiB, sockets %d MiB, %d honest requests, %d not served, p99 %d ms;%s\n", f.name, c.peak.Load()>>20, c.sockets.Load()>>20, len(times), len(failures), slowest(slices.Clone(times)).Milliseconds(), grown)
 		if !c.alive() {
 			t.Fatalf("%s: the program is dead; its log ends with\n%s", f.name, tail(c.log.String()))
 		}
 		if len(failures) > 0 || len(times) == 0 {
 			t.Errorf("%s: %d of %d honest requests were not served: %v", f.name, len(failures), len(times), failures[:min(len(failures), 3)])
+		}
+		if amiss := c.uncomfortable(); amiss != "" {
+			t.Errorf("%s: %s", f.name, amiss)
 		}
 		if !strings.Contains(grown, f.counted) {
 			t.Errorf("%s: nothing counts it:%s, want %s", f.name, grown, f.counted)
