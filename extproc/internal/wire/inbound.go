@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"unsafe"
 
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -105,6 +106,8 @@ func (m *Inbound) Decode(data mem.BufferSlice) error {
 	switch m.Part {
 	case FieldRequestBody, FieldResponseBody:
 		return m.decodeBody(whole, part, partAt)
+	case FieldRequestTrailers, FieldResponseTrailers: // that they came is all that is wanted of them
+		part = nil
 	case 0:
 		return nil
 	}
@@ -140,8 +143,7 @@ func (m *Inbound) decodeBody(whole mem.Buffer, part []byte, at int) error {
 	return nil
 }
 
-// decodeHeaders reads an HttpHeaders or HttpTrailers; trailers say nothing of
-// the end.
+// decodeHeaders reads an HttpHeaders.
 func (m *Inbound) decodeHeaders(part []byte) error {
 	r := reader{rest: part}
 	for r.next() {
@@ -150,7 +152,7 @@ func (m *Inbound) decodeHeaders(part []byte) error {
 			if !m.decodeMap(r.bytes) {
 				return errWire
 			}
-		case r.num == 3 && r.typ == protowire.VarintType && m.Part <= FieldResponseHeaders:
+		case r.num == 3 && r.typ == protowire.VarintType:
 			m.End = r.n != 0
 		}
 	}
@@ -166,7 +168,7 @@ func (m *Inbound) decodeMap(b []byte) bool {
 		m.Headers = make([]Header, 0, 24)
 	}
 	r := reader{rest: b}
-	for r.next() {
+	for at := r; r.next(); at = r {
 		if r.num != 1 || r.typ != protowire.BytesType {
 			continue
 		}
@@ -174,9 +176,22 @@ func (m *Inbound) decodeMap(b []byte) bool {
 		if !ok {
 			return false
 		}
+		if len(m.Headers) == cap(m.Headers) {
+			m.Headers = slices.Grow(m.Headers, at.count(1)) // once: thousands of them would be copied time and again
+		}
 		m.Headers = append(m.Headers, h)
 	}
 	return !r.broken
+}
+
+// count returns how many fields of a number are left, as far as they can be read.
+func (r reader) count(num protowire.Number) (n int) {
+	for r.next() {
+		if r.num == num {
+			n++
+		}
+	}
+	return n
 }
 
 // decodeHeader reads a HeaderValue: raw_value, which Envoy fills, or value,

@@ -92,9 +92,9 @@ func seenByProto(m *extprocv3.ProcessingRequest) (s seen) {
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
 		headers(FieldResponseHeaders, r.ResponseHeaders.GetHeaders(), r.ResponseHeaders.GetEndOfStream())
 	case *extprocv3.ProcessingRequest_RequestTrailers:
-		headers(FieldRequestTrailers, r.RequestTrailers.GetTrailers(), false)
+		headers(FieldRequestTrailers, nil, false) // nobody reads them
 	case *extprocv3.ProcessingRequest_ResponseTrailers:
-		headers(FieldResponseTrailers, r.ResponseTrailers.GetTrailers(), false)
+		headers(FieldResponseTrailers, nil, false)
 	case *extprocv3.ProcessingRequest_RequestBody:
 		body(FieldRequestBody, r.RequestBody)
 	case *extprocv3.ProcessingRequest_ResponseBody:

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -67,6 +68,44 @@ func TestWorkOfMessages(t *testing.T) {
 					m.Free()
 				}
 			})
+		}
+	}
+}
+
+// TestMemoryOfHeaders: thousands of headers take the memory of their list once, and trailers,
+// which nobody reads, none.
+func TestMemoryOfHeaders(t *testing.T) {
+	const fields = 20_000
+	list := &corev3.HeaderMap{}
+	for i := range fields {
+		list.Headers = append(list.Headers, &corev3.HeaderValue{Key: fmt.Sprint("x-", i), RawValue: []byte("v")})
+	}
+	for name, c := range map[string]struct {
+		m    *extprocv3.ProcessingRequest
+		most int // bytes
+	}{
+		"headers":           {&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{Headers: list}}}, fields * 48},
+		"request trailers":  {&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{Trailers: list}}}, 4 << 10},
+		"response trailers": {&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{Trailers: list}}}, 4 << 10},
+	} {
+		raw, err := proto.Marshal(c.m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const rounds = 20
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range rounds {
+			var m Inbound
+			if err := m.Decode(testkit.Pieces(raw, 0)); err != nil {
+				t.Fatal(err)
+			}
+			m.Free()
+		}
+		runtime.ReadMemStats(&after)
+		sent := len(raw) + 8<<10 // what the message came in
+		if n := int(after.TotalAlloc-before.TotalAlloc) / rounds; n > sent+c.most {
+			t.Errorf("%s: %d bytes for %d fields, want %d at most", name, n-sent, fields, c.most)
 		}
 	}
 }
