@@ -74,11 +74,12 @@ func lockUp(t *testing.T, program string, args ...string) *cage {
 func (c *cage) start(t *testing.T, program string, args []string, more ...string) {
 	t.Helper()
 	c.exited, c.kind = make(chan struct{}), "memory cgroup"
+	words := append(append(precedence(), program), args...)
 	if c.group = newGroup(t); c.group != "" {
-		c.cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(c.group, "cgroup.procs"), program}, args...)...)
+		c.cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(c.group, "cgroup.procs")}, words...)...)
 	} else {
 		c.kind = "resident memory, sampled each 5 ms"
-		c.cmd = exec.Command(program, append(args, more...)...)
+		c.cmd = exec.Command(words[0], append(words[1:], more...)...)
 	}
 	c.cmd.Stdout, c.cmd.Stderr = &c.log, &c.log
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -43,6 +43,16 @@ var only = flag.String("hostile.only", "", "regular expression: the attacks of T
 // alone chooses among those that are chosen.
 var alone = flag.String("hostile.idle", "^$", "regular expression: the attacks of TestHostile and TestSidecar that are run at an idle picker as well, to tell what honest requests wait for Envoy, gRPC and the machine")
 
+var first = flag.Bool("hostile.first", false, "the program, and the process that asks it alone, have the processors before attackers, Envoy and engines, as they would on a machine of their own: what is left of the waiting is the program's doing")
+
+// precedence are the words before a command that has the processors first, none without -hostile.first.
+func precedence() []string {
+	if *first {
+		return []string{"nice", "-n", "-15"}
+	}
+	return nil
+}
+
 // TestHostile runs each attack beside honest requests: the program must stay alive
 // within its memory, serve those, and count what it refused.
 func TestHostile(t *testing.T) {
@@ -109,7 +119,8 @@ func TestHostile(t *testing.T) {
 func (r *rig) beside(attack func() string) row {
 	r.cage.calm()
 	inside := r.cage.inside()
-	r.people.tell(order{Do: "ask", Front: r.front, Pick: r.pickAt}, &struct{}{})
+	r.people.tell(order{Do: "ask", Front: r.front}, &struct{}{})
+	r.prober.tell(order{Do: "ask", Pick: r.pickAt}, &struct{}{})
 	if *profiles != "" {
 		at := filepath.Join(*profiles, fmt.Sprintf("cpu-%d", time.Now().Unix()))
 		go func() { _ = r.cage.save("/debug/pprof/profile?seconds=2", at) }() // what there is of it
@@ -119,8 +130,10 @@ func (r *rig) beside(attack func() string) row {
 	if left := 2*time.Second - time.Since(began); left > 0 {
 		time.Sleep(left)
 	}
-	var of asked
+	var of, own asked
 	r.people.tell(order{Do: "stop"}, &of)
+	r.prober.tell(order{Do: "stop"}, &own)
+	of.Own = own.Own
 	r.smuggled = of.Smuggled
 	got := row{times: [2][]time.Duration{of.Times, of.Own}, failed: of.Failed, asked: len(of.Times), silent: of.Silent}
 	got.p99, got.own = slowest(slices.Clone(of.Times)), slowest(slices.Clone(of.Own))

@@ -34,7 +34,8 @@ type rig struct {
 	program              string
 	dir                  string
 	people               *people
-	stirred              int // times that the list of endpoints was changed
+	prober               *people // asks the program alone
+	stirred              int     // times that the list of endpoints was changed
 	pick                 string
 	xds                  string
 	peers                string           // the listener of other replicas' streams
@@ -68,7 +69,7 @@ func openRig(t *testing.T) *rig {
 		}
 	}))
 	t.Cleanup(r.liar.Close)
-	r.people = openPeople(t)
+	r.people, r.prober = openPeople(t), openPeople(t, precedence()...)
 	list := r.writeEndpoints(r.addr(r.people.Liar))
 	model, bad := filepath.Join(r.dir, "model"), filepath.Join(r.dir, poison)
 	for _, dir := range []string{model, bad} {
