@@ -43,8 +43,8 @@ var shares = [NumUses]int64{Bodies: 20, Work: 13, Records: 2, Index: 28, Peers: 
 // what it is given nevertheless where memory is scarce.
 const (
 	collectPercent = 90
-	beyondHeap     = 128 << 20
-	leastPercent   = 75
+	beyondHeap     = 144 << 20
+	leastPercent   = 70
 )
 
 // Budget is the memory of the process, divided. A nil Budget has no limit.

@@ -29,8 +29,8 @@ func Files() int {
 // firstByte bounds the wait for the first byte of a connection.
 const firstByte = 10 * time.Second
 
-// connMemory is what a connection may take that says nothing after its handshake, or has said
-// what was not read yet, and
+// connMemory is what a connection may take that says nothing after its handshake, and what is on
+// its way each way, and
 // connParts the part of the memory, one in so many, that all of them may take.
 const (
 	connMemory = 64 << 10
@@ -92,14 +92,15 @@ func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener 
 }
 
 // LimitRequests is Limit for listeners whose connections carry one request at a time. What has
-// come of it and was not read yet is bounded too: the system would let it grow to megabytes for
-// each connection while the processors are busy, and counts it as the process's.
+// come of it and was not read yet is bounded too, and what of its answer the other side has not
+// taken: the system would let both grow to megabytes for each connection, while the processors
+// are busy or nobody reads, and counts them as the process's.
 func (ls *Listeners) LimitRequests(name string, parts int, l net.Listener) net.Listener {
 	if ls == nil {
 		return l
 	}
 	o := ls.options(name, parts)
-	o.ReadBuffer = connMemory
+	o.Buffers = connMemory
 	return Limit(l, o)
 }
 
@@ -111,7 +112,7 @@ func (ls *Listeners) LimitShort(name string, parts int, l net.Listener) net.List
 		return l
 	}
 	o := ls.options(name, parts)
-	o.Short, o.ReadBuffer = true, connMemory
+	o.Short, o.Buffers = true, connMemory
 	return Limit(l, o)
 }
 
@@ -131,7 +132,7 @@ type ListenOptions struct {
 	Connections int
 	Short       bool          // where there are more, one is always closed for who comes, the oldest
 	FirstByte   time.Duration // for the first byte of a connection; 0 = no bound
-	ReadBuffer  int           // bytes of a connection that the system holds unread, about; 0 = as many as it likes
+	Buffers     int           // bytes of a connection that the system holds each way, about; 0 = as many as it likes
 	// Refused counts connections that were closed for being too many, Silent those
 	// that said nothing. Either may be nil.
 	Refused, Silent func()
@@ -181,8 +182,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if tcp, ok := c.(*net.TCPConn); ok && l.o.ReadBuffer > 0 {
-			_ = tcp.SetReadBuffer(l.o.ReadBuffer) // a wish, not a need
+		if tcp, ok := c.(*net.TCPConn); ok && l.o.Buffers > 0 {
+			_ = tcp.SetReadBuffer(l.o.Buffers) // wishes, not needs
+			_ = tcp.SetWriteBuffer(l.o.Buffers)
 		}
 		out := &conn{Conn: c, l: l}
 		if l.o.FirstByte > 0 {

@@ -98,8 +98,8 @@ func TestFairConnections(t *testing.T) {
 	}
 }
 
-// TestUnreadIsBounded: what the system holds of a connection before it is read does not grow
-// with what has come of it, where connections carry one request at a time.
+// TestUnreadIsBounded: what the system holds of a connection, before it is read here or there, does
+// not grow with what has gone over it, where connections carry one request at a time.
 func TestUnreadIsBounded(t *testing.T) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -107,29 +107,42 @@ func TestUnreadIsBounded(t *testing.T) {
 	}
 	l := NewListeners(New(512<<20), nil).LimitRequests("x", 2, lis)
 	defer l.Close()
+	const much = 256 << 20
 	go func() {
 		c, err := net.Dial("tcp", lis.Addr().String())
-		for piece := make([]byte, 1<<20); err == nil; {
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		for piece, n := make([]byte, 1<<20), 0; err == nil && n < much; n += len(piece) {
 			_, err = c.Write(piece)
 		}
+		_, _ = io.Copy(io.Discard, c)
 	}()
 	c, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := io.CopyN(io.Discard, c, 256<<20); err != nil { // the system sees a fast reader
+	if _, err := io.CopyN(io.Discard, c, much); err != nil { // the system sees a fast reader
 		t.Fatal(err)
+	}
+	for piece, n := make([]byte, 1<<20), 0; n < much; n += len(piece) { // and a fast writer
+		if _, err := c.Write(piece); err != nil {
+			t.Fatal(err)
+		}
 	}
 	raw, err := c.(*conn).Conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var room int
-	if err := raw.Control(func(fd uintptr) { room, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF) }); err != nil {
-		t.Fatal(err)
-	}
-	if err != nil || room > 2*connMemory { // the system doubles what it is told, for what it needs itself
-		t.Errorf("it holds up to %d KiB, %v", room>>10, err)
+	for way, option := range map[string]int{"that come": syscall.SO_RCVBUF, "that go": syscall.SO_SNDBUF} {
+		var room int
+		if cerr := raw.Control(func(fd uintptr) { room, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, option) }); cerr != nil || err != nil {
+			t.Fatal(cerr, err)
+		}
+		if room > 2*connMemory { // the system doubles what it is told, for what it needs itself
+			t.Errorf("it holds up to %d KiB of those %s", room>>10, way)
+		}
 	}
 }
