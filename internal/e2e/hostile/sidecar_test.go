@@ -82,6 +82,7 @@ func TestSidecar(t *testing.T) {
 	c := &cage{admin: parts.FreeAddress(t)}
 	c.start(t, program, []string{"sidecar", "--host", host, "--port", port, "--engine", people.Plain, "--allow", "127.0.0.1:1", "--secure-proxy=false", "--metrics", c.admin, "--linger", "0s", "--drain", "1s"})
 	var table strings.Builder
+	var rows []row
 	chosen := regexp.MustCompile(*only)
 	for _, f := range floods {
 		if !chosen.MatchString(f.name) {
@@ -101,6 +102,7 @@ func TestSidecar(t *testing.T) {
 			}
 		}
 		fmt.Fprintf(&table, "%s: peak %d MiB, sockets %d MiB, %d honest requests, %d not served, p99 %d ms;%s\n", f.name, c.peak.Load()>>20, c.sockets.Load()>>20, len(times), len(failures), slowest(slices.Clone(times)).Milliseconds(), grown)
+		rows = append(rows, row{name: "sidecar: " + f.name, peak: c.peak.Load(), sockets: c.sockets.Load(), p99: slowest(slices.Clone(times))})
 		if !c.alive() {
 			t.Fatalf("%s: the program is dead; its log ends with\n%s", f.name, tail(c.log.String()))
 		}
@@ -118,6 +120,7 @@ func TestSidecar(t *testing.T) {
 		}
 	}
 	t.Logf("512 MiB, held by: %s\n%s", c.kind, table.String())
+	t.Logf("as in docs/security.md:\n%s", inDocs(rows))
 }
 
 // answerPlainly is an engine.
