@@ -39,7 +39,7 @@ func FindSaturation(ctx context.Context, c replay.Case, s Source) (float64, erro
 const saturationStep = 1.04
 
 // Saturation returns the highest rate per engine, within 4%, at which c's
-// fleet completes requests at 95% of the rate of their arrival and the median
+// fleet completes requests that it takes at 95% of the rate of their arrival and the median
 // time to first token stays below a second or five times that of
 // an idle fleet, whichever is more. c.Trace is not used.
 func Saturation(ctx context.Context, c replay.Case, s Source) (float64, error) {
@@ -82,7 +82,11 @@ func (t *trial) run(perEngine float64) (*replay.Result, error) {
 
 func (t *trial) holds(rate float64) (bool, error) {
 	r, err := t.run(rate)
-	return err == nil && r.Completed >= .95 && r.TTFT.P50 < t.limit, err
+	if err != nil {
+		return false, err
+	}
+	taken := float64(r.Requests - r.Errors) // prompts that no engine has memory for are no load
+	return r.Completed*float64(r.Requests) >= .95*taken && r.TTFT.P50 < t.limit, nil
 }
 
 // search returns the highest rate that holds, from one that does.

@@ -95,3 +95,27 @@ func TestSaturation(t *testing.T) {
 		t.Errorf("%v, %v", rate, err)
 	}
 }
+
+// TestSaturationOfSmallEngines: prompts that are longer than an engine's memory are refused,
+// whatever the load, and do not count as one that the fleet cannot carry.
+func TestSaturationOfSmallEngines(t *testing.T) {
+	w, err := trace.Named("longtail")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := replay.Case{Policy: policy(t, "unified"), Endpoints: 2, Seed: 1}
+	c.Engine.Blocks = 120
+	source := WorkloadSource(w, 0, trace.GenerateOptions{Requests: 1200})
+	rate, err := Saturation(context.Background(), c, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Trace = source.Make(rate, 1)
+	r, err := replay.Run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := float64(r.Errors) / float64(r.Requests); share < .05 || rate < 5*idleRate {
+		t.Errorf("%.3f requests a second for each engine, %.2f of them refused", rate, share)
+	}
+}
