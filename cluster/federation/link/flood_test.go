@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -24,11 +23,7 @@ func TestOneFloods(t *testing.T) {
 	ca := fixture(t)
 	ca.issue(t, "c")
 	a := exporter(t, tlsConfig(ca, "a", trusted("b"), trusted("c")), "a-0")
-	pair, err := tls.LoadX509KeyPair(filepath.Join(ca.dir, "c.crt"), filepath.Join(ca.dir, "c.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{"grapevine-federation/1"}}
+	config := ca.member(t, "c")
 	for range 128 + 16 {
 		c, err := tls.Dial("tcp", a.Addr().String(), config)
 		if err != nil {
@@ -77,11 +72,7 @@ func TestSilentStrangers(t *testing.T) {
 	}
 	// Those beyond four have been closed; the last four are waited for.
 	await(t, "counted", a, func(*federation.View) bool { return a.Status().Refused["connections"] >= strangers-4 })
-	pair, err := tls.LoadX509KeyPair(filepath.Join(ca.dir, "b.crt"), filepath.Join(ca.dir, "b.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := tls.Dial("tcp", a.Addr().String(), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{"grapevine-federation/1"}})
+	c, err := tls.Dial("tcp", a.Addr().String(), ca.member(t, "b"))
 	if err != nil {
 		t.Fatalf("a cluster is kept out by strangers: %v", err)
 	}
@@ -99,11 +90,7 @@ func TestHostileCluster(t *testing.T) {
 	ca := fixture(t)
 	ca.issue(t, "c")
 	a := few(t, tlsConfig(ca, "a", trusted("b"), trusted("c")), nil)
-	pair, err := tls.LoadX509KeyPair(filepath.Join(ca.dir, "c.crt"), filepath.Join(ca.dir, "c.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{"grapevine-federation/1"}}
+	config := ca.member(t, "c")
 	frame := func(n int, b []byte) []byte { return append(binary.LittleEndian.AppendUint32(nil, uint32(n)), b...) }
 	garbage := frame(federation.MaxMessage, bytes.Repeat([]byte{0xa5}, federation.MaxMessage))
 	before := runtime.NumGoroutine()
@@ -151,13 +138,9 @@ func TestPacedMember(t *testing.T) {
 	ca := fixture(t)
 	ca.issue(t, "c")
 	a := exporter(t, tlsConfig(ca, "a", trusted("b"), trusted("c")), "a-0")
-	pair, err := tls.LoadX509KeyPair(filepath.Join(ca.dir, "c.crt"), filepath.Join(ca.dir, "c.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	begun := time.Now()
 	for range 2 {
-		c, err := tls.Dial("tcp", a.Addr().String(), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{"grapevine-federation/1"}})
+		c, err := tls.Dial("tcp", a.Addr().String(), ca.member(t, "c"))
 		if err != nil {
 			t.Fatal(err)
 		}

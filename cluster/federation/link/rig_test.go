@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -97,6 +98,16 @@ func fixture(t *testing.T) *authority {
 	write(t, filepath.Join(dir, "secret"), []byte("MDEyMzQ1Njc4OWFiY2RlZg==\n"))
 	write(t, filepath.Join(dir, "pair"), []byte("cGFpcnBhaXJwYWlycGFpcg==\n"))
 	return a
+}
+
+// member returns what a cluster that does not speak the protocol as it should shows of itself.
+func (a *authority) member(t *testing.T, cluster string) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(a.dir, cluster+".crt"), filepath.Join(a.dir, cluster+".key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{"grapevine-federation/1"}}
 }
 
 func open(t *testing.T, c *link.Config, replica string) *link.Link {

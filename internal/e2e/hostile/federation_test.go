@@ -123,11 +123,10 @@ func (r *rig) strangersAbroad() string {
 	bare := forged.Clone()
 	bare.Certificates = nil
 	together(400, func(i int) {
-		for time.Now().Before(end) {
+		attempts(end, 5*time.Millisecond, func() {
 			c, err := net.DialTimeout("tcp", r.federation, time.Second)
 			if err != nil {
-				time.Sleep(50 * time.Millisecond)
-				continue
+				return
 			}
 			_ = c.SetDeadline(end)
 			switch i % 4 {
@@ -143,9 +142,18 @@ func (r *rig) strangersAbroad() string {
 				_, _ = s.Read(make([]byte, 1))
 			}
 			c.Close()
-		}
+		})
 	})
 	return ""
+}
+
+// attempts calls f again and again until end, at most once each beat.
+func attempts(end time.Time, beat time.Duration, f func()) {
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for ; time.Now().Before(end); <-tick.C {
+		f()
+	}
 }
 
 func frame(b []byte) []byte {
@@ -160,11 +168,10 @@ func (r *rig) asMember(say func(i, n int) []byte) string {
 	end := time.Now().Add(floodsFor)
 	config := r.membership(false)
 	together(160, func(i int) {
-		for time.Now().Before(end) {
+		attempts(end, 20*time.Millisecond, func() {
 			c, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Second}, "tcp", r.federation, config)
 			if err != nil {
-				time.Sleep(50 * time.Millisecond)
-				continue
+				return
 			}
 			_ = c.SetDeadline(end)
 			if i%2 == 0 {
@@ -174,8 +181,7 @@ func (r *rig) asMember(say func(i, n int) []byte) string {
 				_, err = c.Write(say(i, n))
 			}
 			c.Close()
-			time.Sleep(20 * time.Millisecond)
-		}
+		})
 	})
 	return ""
 }
@@ -257,8 +263,11 @@ func (r *rig) answering(say func(session, at, n uint64) []byte) string {
 			}()
 		}
 	}()
-	time.Sleep(time.Until(end) - time.Second)
-	if n := r.cage.counters()[`grapevine_federation_pools{cluster="hostile",state="live"}`]; n != 64 {
+	n := 0.0
+	attempts(end.Add(-time.Second), 500*time.Millisecond, func() {
+		n = r.cage.counters()[`grapevine_federation_pools{cluster="hostile",state="live"}`]
+	})
+	if n != 64 { // at the last look, under the flood still
 		return fmt.Sprintf("%g pools are believed, %d times it was asked", n, asked.Load())
 	}
 	return ""

@@ -25,16 +25,7 @@ func TestLoadsAreLearned(t *testing.T) {
 		blocks := m.KVTokens / 4 / matrixBlock
 		c := Case{Policy: policy(t, Default), Trace: w.Generate(trace.GenerateOptions{Rate: rate, Seed: 1, Requests: 2000})}
 		c.Engine = engine.Config{Model: m.Model, Blocks: blocks, MaxSeqs: 1024, AdmitWhole: true, Host: engine.Host{Blocks: 4 * blocks, Load: m.Load}}
-		if c, err = c.check(); err != nil {
-			t.Fatal(err)
-		}
-		s, err := prepare(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.play(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		s := played(t, c)
 		got, want := s.replicas[0].pool.Loads().Or(cycle.DefaultTiers[block.TierCPU]), 1-m.Load.Token/m.Model.B
 		t.Logf("%s: %.3f, truth %.3f", name, got, want)
 		if math.Abs(got-want) > .1 {

@@ -36,17 +36,7 @@ func pools(t *testing.T, policy string, bytesPerSecond float64) Case {
 // every request is answered and no blocks are left behind.
 func TestPools(t *testing.T) {
 	for _, policy := range []string{"pd", "pd-always", "pd-2000", "pd-never"} {
-		c, err := pools(t, policy, 20e9).check()
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := prepare(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.play(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		s := played(t, pools(t, policy, 20e9))
 		r := s.result()
 		if r.Errors > 0 || r.Remote > 0 != (policy != "pd-never") || policy == "pd-always" && r.Remote < 1 {
 			t.Errorf("%s: %d errors, %.2f of the prompts computed elsewhere", policy, r.Errors, r.Remote)
@@ -56,7 +46,7 @@ func TestPools(t *testing.T) {
 				t.Errorf("%s: engine %d has %d blocks in use at the end", policy, i, st.UsedBlocks)
 			}
 			if i >= 2 && policy == "pd-always" {
-				if st := s.stations[i].core.Stats(); st.PrefillTokens > uint64(c.Trace.BlockSize)*st.Finished {
+				if st := s.stations[i].core.Stats(); st.PrefillTokens > uint64(s.Trace.BlockSize)*st.Finished {
 					t.Errorf("%s: engine %d, which decodes, has computed %d prompt tokens", policy, i, st.PrefillTokens)
 				}
 			}

@@ -46,6 +46,23 @@ func policy(t testing.TB, name string) Policy {
 	return p
 }
 
+// played returns the simulation of a case at its end.
+func played(t testing.TB, c Case) *simulation {
+	t.Helper()
+	c, err := c.check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := prepare(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.play(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func run(t testing.TB, c Case) *Result {
 	t.Helper()
 	r, err := Run(context.Background(), c)

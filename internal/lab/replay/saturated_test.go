@@ -10,27 +10,12 @@ import (
 // default policy once moved sessions there for waits that a fleet without caches
 // would have had as well, and was four times as late as a policy that stays.
 func TestSaturatedChat(t *testing.T) {
-	w, _ := trace.Named("chat")
 	for _, f := range Forms() {
 		if f.Fleet.Name != "noisy" {
 			continue
 		}
 		for _, seed := range []uint64{902, 903} {
-			late := func(name string) float64 {
-				p, err := PolicyByName(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c := Case{Engine: f.Engine, Policy: p, Seed: seed, Trace: w.Generate(trace.GenerateOptions{Rate: 5.55, Seed: seed, Requests: 2000})}
-				f.Fleet.Apply(&c)
-				c.Warmup = c.Trace.Length / 5
-				r, err := Run(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return r.TTFT.P90
-			}
-			if ours, theirs := late(Default), late("unified"); ours > 1.5*theirs {
+			if ours, theirs := chatP90(t, &f, Default, 5.55, seed), chatP90(t, &f, "unified", 5.55, seed); ours > 1.5*theirs {
 				t.Errorf("seed %d: p90 %.1f s, unified %.1f s", seed, ours, theirs)
 			}
 		}
@@ -43,28 +28,26 @@ func TestSaturatedChat(t *testing.T) {
 // decode, and while what requests add to others' steps had a price as well, p90 was 1.15
 // times that of a policy that stays.
 func TestContextsGatherLess(t *testing.T) {
-	w, _ := trace.Named("chat")
-	f := Forms()[1]
-	late := func(name string) (sum float64) {
-		p, err := PolicyByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, seed := range []uint64{951, 952} {
-			c := Case{Engine: f.Engine, Policy: p, Seed: seed, Trace: w.Generate(trace.GenerateOptions{Rate: 13.72, Seed: seed, Requests: 2000})}
-			f.Fleet.Apply(&c)
-			c.Warmup = c.Trace.Length / 5
-			r, err := Run(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += r.TTFT.P90
-		}
-		return sum
+	f, ours, theirs := Forms()[1], 0.0, 0.0
+	for _, seed := range []uint64{951, 952} {
+		ours += chatP90(t, &f, Default, 13.72, seed)
+		theirs += chatP90(t, &f, "unified", 13.72, seed)
 	}
-	ours, theirs := late(Default), late("unified")
 	t.Logf("p90 %.2f times unified's", ours/theirs)
 	if ours > 1.05*theirs {
 		t.Errorf("p90 %.2f s, unified %.2f s, in the sum over seeds", ours, theirs)
 	}
+}
+
+// chatP90 returns p90 of the time to first token of chats, in seconds.
+func chatP90(t *testing.T, f *Form, name string, rate float64, seed uint64) float64 {
+	t.Helper()
+	w, err := trace.Named("chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Case{Engine: f.Engine, Policy: policy(t, name), Seed: seed, Trace: w.Generate(trace.GenerateOptions{Rate: rate, Seed: seed, Requests: 2000})}
+	f.Fleet.Apply(&c)
+	c.Warmup = c.Trace.Length / 5
+	return run(t, c).TTFT.P90
 }

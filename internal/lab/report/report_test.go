@@ -19,15 +19,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
-func policy(t testing.TB, name string) replay.Policy {
-	t.Helper()
-	p, err := replay.PolicyByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func smallGrid(t testing.TB) sweep.Grid {
 	t.Helper()
 	w, err := trace.Named("chat")
@@ -35,9 +26,11 @@ func smallGrid(t testing.TB) sweep.Grid {
 		t.Fatal(err)
 	}
 	return sweep.Grid{
-		Sources:  []sweep.Source{sweep.WorkloadSource(w, 0, trace.GenerateOptions{Length: 2 * time.Minute})},
-		Policies: []replay.Policy{policy(t, replay.Default), policy(t, "unified"), policy(t, "load_only")},
-		Loads:    []float64{.5, 1}, Fleets: []replay.Fleet{replay.Engines(2)}, Seeds: []uint64{1, 2}, Warmup: .2,
+		Sources: []sweep.Source{sweep.WorkloadSource(w, 0, trace.GenerateOptions{Length: 2 * time.Minute})},
+		Policies: slices.DeleteFunc(replay.Policies(), func(p replay.Policy) bool {
+			return !slices.Contains([]string{replay.Default, "unified", "load_only"}, p.Name)
+		}),
+		Loads: []float64{.5, 1}, Fleets: []replay.Fleet{replay.Engines(2)}, Seeds: []uint64{1, 2}, Warmup: .2,
 	}
 }
 

@@ -3,7 +3,6 @@ package trace
 import (
 	"fmt"
 	"math/rand/v2"
-	"time"
 )
 
 // Shared says what prompts share in traces that tell only lengths: each session
@@ -80,9 +79,3 @@ func (c *contexts) extend(chain []Block, to int) []Block {
 	}
 	return chain
 }
-
-// Times of conversations that have none.
-const (
-	talkLength = time.Hour
-	talkPause  = 30 // seconds between an answer and the next question, in the mean
-)

@@ -31,6 +31,9 @@ type talk struct {
 const (
 	bytesPerToken = 4
 	maxTalk       = 16 << 20 // bytes of a conversation
+
+	talkLength = time.Hour // over which conversations begin
+	talkPause  = 30        // seconds between an answer and the next question, in the mean
 )
 
 func (t *talks) read(r io.Reader) error {
