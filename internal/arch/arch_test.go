@@ -20,7 +20,7 @@ func TestRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range Check(tree, Rows, House) {
+	for _, f := range Check(tree, Rows) {
 		t.Error(f)
 	}
 	t.Log("\n" + Summary(tree, Rows))
@@ -44,7 +44,6 @@ func TestRules(t *testing.T) {
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("no trees in testdata: %v", err)
 	}
-	limits := Limits{PackageLines: 40, Packages: 3, Levels: 2, Interfaces: 2}
 	broken := map[string]bool{}
 	for _, path := range archives {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
@@ -54,7 +53,7 @@ func TestRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, f := range Check(tree, small, limits) {
+			for _, f := range Check(tree, small) {
 				broken[f.Rule] = true
 				if f.Text != noPackage {
 					got = append(got, f.String())
@@ -84,7 +83,7 @@ func TestTable(t *testing.T) {
 		{"base", 0, "table", "two rows in the import table"},
 		{"gone", 0, "table", noPackage},
 	}
-	if diff := cmp.Diff(want, Check(tree, table, House)); diff != "" {
+	if diff := cmp.Diff(want, Check(tree, table)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
@@ -101,13 +100,13 @@ func TestHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Finding{{"deploy/get.sh", 2, "host", "names the package registry " + "pypi" + ".org"}}
-	if diff := cmp.Diff(want, Check(tree, nil, House)); diff != "" {
+	if diff := cmp.Diff(want, Check(tree, nil)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
 
-// TestLimits breaks each limit by one.
-func TestLimits(t *testing.T) {
+// TestSummary checks that the summary names the longest import chain.
+func TestSummary(t *testing.T) {
 	fsys := fstest.MapFS{
 		"base/doc.go":   {Data: []byte("// Package base is one.\npackage base\n")},
 		"middle/doc.go": {Data: []byte("// Package middle is one.\npackage middle\n\nimport _ \"" + module + "/base\"\n")},
@@ -116,22 +115,9 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := small[:2]
-	for _, tc := range []struct {
-		limits Limits
-		want   int
-	}{
-		{Limits{PackageLines: 4, Packages: 2, Levels: 2}, 0},
-		{Limits{PackageLines: 3, Packages: 2, Levels: 2}, 1},
-		{Limits{PackageLines: 4, Packages: 1, Levels: 2}, 1},
-		{Limits{PackageLines: 4, Packages: 2, Levels: 1}, 1},
-	} {
-		if got := Check(tree, table, tc.limits); len(got) != tc.want {
-			t.Errorf("%+v: %d findings, want %d: %v", tc.limits, len(got), tc.want, got)
-		}
-	}
-	if s := Summary(tree, table); !strings.Contains(s, "longest chain of imports: 2: middle → base\n") {
-		t.Errorf("summary:\n%s", s)
+	const want = "longest chain of imports: 2: middle → base\n"
+	if got := Summary(tree, small[:2]); !strings.Contains(got, want) {
+		t.Errorf("Summary() = %q, want a line %q", got, want)
 	}
 }
 

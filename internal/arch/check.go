@@ -6,21 +6,6 @@ import (
 	"slices"
 )
 
-// Limits are the sizes that rules compare with.
-type Limits struct {
-	PackageLines int // of a package, tests not counted
-	// Longer are the limits of packages that are not yet divided.
-	Longer     map[string]int
-	Packages   int // of the product: laboratory and test kits not counted
-	Levels     int // of the product, which bounds its longest chain of imports
-	Interfaces int // in the whole tree, tests not counted
-}
-
-// House are the project's own limits. The logs of the group are longer than others: see ADR 21.
-var House = Limits{
-	PackageLines: 2500, Longer: map[string]int{"cluster/internal/logs": 3700}, Packages: 95, Levels: 8, Interfaces: 33,
-}
-
 // Finding is one place that breaks a rule.
 type Finding struct {
 	Path string
@@ -40,11 +25,10 @@ func (f Finding) String() string {
 // report takes one finding.
 type report func(path string, line int, text string)
 
-// checked is what rules look at.
+// checked is the tree and the table that rules examine.
 type checked struct {
 	*Tree
-	table  Table
-	limits Limits
+	table Table
 }
 
 // rules lists every rule under the name that findings carry.
@@ -58,18 +42,15 @@ var rules = []struct {
 	{"pure", pureRows},
 	{"registry", registries},
 	{"any-map", anyMaps},
-	{"package-size", packageSizes},
-	{"interfaces", interfaces},
 	{"doc", docs},
 	{"host", hosts},
 }
 
-// Check runs every rule over the tree and returns what breaks one, sorted by
-// path and line.
-func Check(t *Tree, table Table, limits Limits) []Finding {
+// Check runs every rule over the tree and returns the violations, sorted by path and line.
+func Check(t *Tree, table Table) []Finding {
 	var found []Finding
 	for _, r := range rules {
-		r.check(checked{t, table, limits}, func(path string, line int, text string) {
+		r.check(checked{t, table}, func(path string, line int, text string) {
 			found = append(found, Finding{path, line, r.name, text})
 		})
 	}

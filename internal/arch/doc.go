@@ -1,14 +1,12 @@
-// Package arch keeps the shape of the code: which package may import which, how
-// large packages are, which of them are pure, and habits that linters cannot check.
+// Package arch checks the import rules of the code: which package may import which,
+// which packages are pure, and a few habits that linters cannot check.
 //
-//  1. Load reads a source tree, without type information and without building
-//     anything, in well under a second.
-//  2. Check runs every rule over it and returns findings, sorted by place; Summary
-//     prints its shape.
-//  3. The test of this package runs both over the repository, and over small
-//     trees in testdata that break each rule.
+//  1. [Load] parses a source tree without type information, in well under a second.
+//  2. [Check] runs every rule over the tree and returns the violations, sorted by path
+//     and line. [Summary] describes the tree's size.
+//  3. The tests run both over the repository, and over small trees in testdata that
+//     break each rule.
 //
-// A new package gets a row in table.go. The rules look at syntax alone. Sizes of
-// files and functions, init functions and skipped tests are the linter's
-// (.golangci.yml).
+// A new package needs a row in table.go. Sizes are printed and never enforced. Init
+// functions and skipped tests are left to the linter (.golangci.yml).
 package arch

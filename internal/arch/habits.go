@@ -39,37 +39,6 @@ func isAny(x ast.Expr) bool {
 	return isName(x, "any")
 }
 
-func interfaces(t checked, report report) {
-	var places []string
-	t.code(func(f *file) {
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			spec, ok := n.(*ast.TypeSpec)
-			if !ok {
-				return true
-			}
-			if i, ok := spec.Type.(*ast.InterfaceType); ok && !isConstraint(i) {
-				places = append(places, f.pkg+"."+spec.Name.Name)
-			}
-			return true
-		})
-	})
-	if len(places) > t.limits.Interfaces {
-		report(".", 0, fmt.Sprintf("%d interfaces, more than %d: %s", len(places), t.limits.Interfaces, strings.Join(places, " ")))
-	}
-}
-
-// isConstraint reports whether the interface lists types, so that it can only
-// bound a type parameter.
-func isConstraint(i *ast.InterfaceType) bool {
-	for _, m := range i.Methods.List {
-		switch m.Type.(type) {
-		case *ast.BinaryExpr, *ast.UnaryExpr:
-			return true
-		}
-	}
-	return false
-}
-
 // docs wants a package comment in doc.go of each package, and anywhere in a
 // command.
 func docs(t checked, report report) {

@@ -34,18 +34,14 @@ const noPackage = "a row in the import table and no package"
 // tables compares the table with the tree: each package has one row, and each row
 // a package.
 func tables(c checked, report report) {
-	product, seen := 0, map[string]bool{}
+	seen := map[string]bool{}
 	c.code(func(f *file) {
 		if seen[f.pkg] {
 			return
 		}
 		seen[f.pkg] = true
-		r, ok := c.table.row(f.pkg)
-		switch {
-		case !ok:
+		if _, ok := c.table.row(f.pkg); !ok {
 			report(f.path, 0, fmt.Sprintf("package %s has no row in the import table (internal/arch/table.go)", f.pkg))
-		case r.Part == Product:
-			product++
 		}
 	})
 	rows := map[string]bool{}
@@ -55,13 +51,8 @@ func tables(c checked, report report) {
 			report(r.Pkg, 0, "two rows in the import table")
 		case !seen[r.Pkg]:
 			report(r.Pkg, 0, noPackage)
-		case r.Part == Product && (r.Level < 1 || r.Level > c.limits.Levels):
-			report(r.Pkg, 0, fmt.Sprintf("level %d, not within 1 to %d", r.Level, c.limits.Levels))
 		}
 		rows[r.Pkg] = true
-	}
-	if product > c.limits.Packages {
-		report(".", 0, fmt.Sprintf("%d packages of the product, more than %d", product, c.limits.Packages))
 	}
 }
 

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,14 +12,6 @@ func (t *Tree) packageLines() map[string]int {
 	lines := map[string]int{}
 	t.code(func(f *file) { lines[f.pkg] += f.lines })
 	return lines
-}
-
-func packageSizes(c checked, report report) {
-	for pkg, n := range c.packageLines() {
-		if most := cmp.Or(c.limits.Longer[pkg], c.limits.PackageLines); n > most {
-			report(pkg, 0, fmt.Sprintf("%d lines, more than %d", n, most))
-		}
-	}
 }
 
 // Summary describes the shape of a tree in a few lines: how many packages there

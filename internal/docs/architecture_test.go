@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,10 +16,8 @@ import (
 // walk is a numbered list of ARCHITECTURE.md: what a reader opens one after the
 // other to follow something through the program.
 type walk struct {
-	name    string
-	places  int // at most so many hops
-	entries int // at most so many times a package is entered
-	hops    []hop
+	name string
+	hops []hop
 }
 
 // hop is one function of a walk. far says that the one before does not name it: it
@@ -32,7 +29,7 @@ type hop struct {
 }
 
 var (
-	walkHead = regexp.MustCompile(`^### (.+) \(at most (\d+) places, (\d+) entries into packages\)$`)
+	walkHead = regexp.MustCompile(`^### (An? .+|The end .+)$`)
 	walkHop  = regexp.MustCompile("^\\d+\\. (⇒ )?`([^`]+\\.go)` \\*\\*([A-Za-z0-9_.]+)\\*\\*")
 	goFile   = regexp.MustCompile("`((?:[a-z0-9_]+/)*[a-z0-9_]+\\.go)`")
 	goFolder = regexp.MustCompile("^\\| `([a-z0-9_/-]+)` \\|")
@@ -44,9 +41,7 @@ func walks(t *testing.T, page string) (list []*walk) {
 	t.Helper()
 	for _, line := range strings.Split(page, "\n") {
 		if m := walkHead.FindStringSubmatch(line); m != nil {
-			places, _ := strconv.Atoi(m[2])
-			entries, _ := strconv.Atoi(m[3])
-			list = append(list, &walk{name: m[1], places: places, entries: entries})
+			list = append(list, &walk{name: m[1]})
 			continue
 		}
 		if m := walkHop.FindStringSubmatch(line); m != nil && len(list) > 0 {
@@ -57,8 +52,7 @@ func walks(t *testing.T, page string) (list []*walk) {
 	return list
 }
 
-// TestWalks: every hop of a walk is declared in its file and named by a hop before
-// it, and walks are no longer than they say.
+// TestWalks checks that every hop of a walk is declared in its file and called by an earlier hop.
 func TestWalks(t *testing.T) {
 	list := walks(t, read(t, architecture))
 	if len(list) != 4 {
@@ -90,9 +84,6 @@ func (w *walk) check(t *testing.T) {
 			t.Errorf("no hop before it names %s of %s", h.fn, h.file)
 		}
 		bodies = append(bodies, body)
-	}
-	if len(w.hops) > w.places || entries > w.entries {
-		t.Errorf("%d places and %d entries into packages, at most %d and %d", len(w.hops), entries, w.places, w.entries)
 	}
 	t.Logf("%d places, packages are entered %d times", len(w.hops), entries)
 }
