@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,7 +65,7 @@ of a step-time model; no model is run. Faults are made through /sim/ on each eng
 }
 
 func (f *simFlags) run(cmd *cobra.Command) error {
-	log, err := cli.NewLogger(os.Stderr, f.logFormat, f.logLevel)
+	log, err := cli.Stderr().Logger(f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}

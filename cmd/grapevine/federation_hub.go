@@ -15,6 +15,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
+// hubStop is how long the hub may take to stop after a signal.
+const hubStop = 10 * time.Second
+
 // newFederationHub keeps the objects of several clusters from one process.
 func newFederationHub() *cobra.Command {
 	var members, pools []string
@@ -34,6 +37,7 @@ through it. Two may run at once. Replicas in those clusters want --federation-ob
 				return cli.UsageError{Err: err}
 			}
 			o.Drain, o.Log = drain, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			defer cli.ExitAfter(cmd.Context(), hubStop, o.Log)()
 			hub, err := objects.OpenHub(o)
 			if err != nil {
 				return err

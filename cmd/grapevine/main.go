@@ -17,7 +17,7 @@ var version = "dev"
 
 func main() {
 	os.Args = implied(os.Args)
-	cli.Main(newScreen(os.Stdout, os.Stderr))
+	cli.Main(newScreen(os.Stdout, cli.Stderr()))
 }
 
 // newScreen returns the command line as it writes to screens: names and errors of strangers

@@ -171,11 +171,12 @@ func hostname() string {
 }
 
 func (f *serveFlags) run(ctx context.Context) error {
-	log, err := cli.NewLogger(cli.Printable(os.Stderr), f.logFormat, f.logLevel)
+	log, err := cli.Stderr().Logger(f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
-	f.o.Log, f.o.Version = log, version
+	defer cli.ExitAfter(ctx, f.o.Drain, log)()
+	f.o.Log, f.o.LogWriter, f.o.Version = log, cli.Stderr(), version
 	if err := f.complete(); err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 			continue
 		case <-ctx.Done():
 		}
-		end, cancel := context.WithTimeout(context.Background(), f.o.Drain)
+		end, cancel := context.WithTimeout(context.Background(), f.o.Drain-min(time.Second, f.o.Drain/5))
 		defer cancel()
 		s.Drain(end)
 		return s.Stop(end)

@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/grpclog"
 )
 
 // ExitCode is an error that ends the process with that code and prints nothing.
@@ -46,20 +49,35 @@ func codeOf(err error) int {
 }
 
 // Main runs root until it returns, or until SIGINT or SIGTERM cancels its
-// context, and ends the process.
+// context, and ends the process. The standard logger and root's messages go to Stderr.
 func Main(root *cobra.Command) {
+	log.SetOutput(stderr)
+	grpclog.SetLoggerV2(grpcLogger(os.Getenv("GRPC_GO_LOG_SEVERITY_LEVEL")))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err == nil {
+		stderr.Flush(flushTime)
 		return
 	}
 	var code ExitCode
 	if errors.As(err, &code) {
-		os.Exit(int(code))
+		exit(int(code))
 	}
 	fmt.Fprintln(root.ErrOrStderr(), root.Name()+":", err)
-	os.Exit(codeOf(err))
+	exit(codeOf(err))
+}
+
+// grpcLogger returns gRPC's own logger as it is by default, on Stderr.
+func grpcLogger(severity string) grpclog.LoggerV2 {
+	var infos, warnings io.Writer = io.Discard, io.Discard
+	switch strings.ToLower(severity) {
+	case "info":
+		infos = stderr // writes those above as well
+	case "warning":
+		warnings = stderr
+	}
+	return grpclog.NewLoggerV2(infos, warnings, stderr)
 }
 
 // Root turns cmd into the root of a command line whose errors Main prints and

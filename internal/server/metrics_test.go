@@ -3,6 +3,7 @@ package server
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 )
 
@@ -76,7 +78,7 @@ func TestMetricsPage(t *testing.T) {
 func families(t *testing.T) (list []family) {
 	_, o := options(t, fleet.Options{Engines: 1})
 	o.Cluster = ClusterOptions{Mode: "gossip", Label: "test", Bind: "127.0.0.1:0", StreamBind: "127.0.0.1:0", Keys: [][]byte{make([]byte, 32)}, Share: "mesh"}
-	o.ProbeRendering = true
+	o.ProbeRendering, o.LogWriter = true, cli.NewLogWriter(io.Discard)
 	nats, err := embedded.Start(embedded.Options{Name: "n"})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/abroad"
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/pd/handover"
@@ -86,7 +87,8 @@ type Options struct {
 	Linger           time.Duration // draining, for health checkers to see it; default 2 s, negative none
 	Drain            time.Duration // for streams to end; default 20 s
 
-	Log *slog.Logger
+	Log       *slog.Logger
+	LogWriter *cli.LogWriter // whose lost lines a metric counts; nil: none
 }
 
 // ModelOptions is one base model.

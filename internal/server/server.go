@@ -120,6 +120,11 @@ func Open(o Options) (*Server, error) {
 	s.openBudget()
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // what the sawtooth of the heap stands on
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if o.LogWriter != nil {
+		if err := o.LogWriter.Register(s.registry); err != nil {
+			return nil, err
+		}
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if err := s.open(ctx); err != nil {

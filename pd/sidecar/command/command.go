@@ -127,7 +127,7 @@ var connectors = map[string]sidecar.Connector{
 
 func (f *flags) complete() (err error) {
 	f.more.older.apply(f)
-	if f.log, err = cli.NewLogger(cli.Printable(os.Stderr), f.logFormat, f.logLevel); err != nil {
+	if f.log, err = cli.Stderr().Logger(f.logFormat, f.logLevel); err != nil {
 		return err
 	}
 	f.o.Log = f.log
@@ -227,6 +227,7 @@ func (f *flags) run(ctx context.Context) error {
 	if err := f.complete(); err != nil {
 		return err
 	}
+	defer cli.ExitAfter(ctx, f.linger+f.drain+time.Second, f.log)()
 	if f.o.Targets != nil {
 		var watching sync.WaitGroup
 		ctx, end := context.WithCancel(ctx)
@@ -241,6 +242,9 @@ func (f *flags) run(ctx context.Context) error {
 	f.o.Budget = budget.New(limit)
 	f.o.Budget.Apply()
 	reg := prometheus.NewRegistry()
+	if err := cli.Stderr().Register(reg); err != nil {
+		return err
+	}
 	listeners := budget.NewListeners(f.o.Budget, reg)
 	var servers, side []*http.Server
 	ranks := sidecar.Ranks{Port: f.port}
