@@ -1,10 +1,11 @@
-// Package window tells messages that were taken before from new ones that come out of
-// order, and (Row) which of those did not come that there are. It is a state machine without clock or lock: its owner serialises.
+// Package window detects duplicate and missing message numbers. It is a state machine without a
+// clock or a lock; its owner serializes calls.
 //
-//  1. A sender numbers what it sends from 1 on, each number once. Who hears only part of
-//     it sees gaps.
-//  2. Take says of each number whether it is new, and remembers it. Numbers may come in
-//     any order within Size of the largest one.
-//  3. What is further behind is refused, whether it came before or not: nothing is kept
-//     of it. So a number is taken at most once, in memory that does not grow.
+//  1. A sender numbers its messages from 1 and uses each number once. A receiver that gets
+//     only a part of the messages sees gaps.
+//  2. [Window.Take] returns whether a number is new and records it. Numbers may arrive in any
+//     order within [Size] of the largest one.
+//  3. Numbers further behind are rejected, whether or not they arrived before. So a number is
+//     accepted at most once, in constant memory.
+//  4. [Row] tracks which frames of a consecutive sequence are missing.
 package window

@@ -1,14 +1,14 @@
 package window
 
-// Row tells which frames of a peer came that it numbers from 1 on, one after the other. The zero
-// value has seen none.
+// Row tracks which frames of one peer were received. The peer numbers them consecutively from 1.
+// The zero value has received none.
 type Row struct {
-	have  uint64 // all up to here
-	above uint64 // bit i: have+2+i came too
-	last  uint64 // the last that there is, as far as known
+	have  uint64 // every frame up to here was received
+	above uint64 // bit i: frame have+2+i was received
+	last  uint64 // highest frame number known to exist
 }
 
-// Came notes that frame n did.
+// Came records that frame n was received.
 func (r *Row) Came(n uint64) {
 	r.last = max(r.last, n)
 	switch d := n - r.have; {
@@ -21,7 +21,7 @@ func (r *Row) Came(n uint64) {
 	}
 }
 
-// Covered notes that what frames up to n said is known otherwise.
+// Covered marks frames up to n as received: another message carried their content.
 func (r *Row) Covered(n uint64) {
 	if n <= r.have {
 		return
@@ -31,7 +31,8 @@ func (r *Row) Covered(n uint64) {
 	r.follow()
 }
 
-// follow goes on to what came early, after have was moved by one more than above.
+// follow advances have over frames that were received early. The caller has just raised have to one
+// below bit 0 of above.
 func (r *Row) follow() {
 	for ; r.above&1 != 0; r.have++ {
 		r.above >>= 1
@@ -39,11 +40,11 @@ func (r *Row) follow() {
 	r.above >>= 1
 }
 
-// Sent notes that there are frames up to n.
+// Sent records that the peer has sent frames up to n.
 func (r *Row) Sent(n uint64) { r.last = max(r.last, n) }
 
-// Have returns up to which number all frames came.
+// Have returns the largest n for which frames 1 to n were all received.
 func (r *Row) Have() uint64 { return r.have }
 
-// Lacks reports whether there are frames that did not come.
+// Lacks reports whether a frame is missing.
 func (r *Row) Lacks() bool { return r.last > r.have }

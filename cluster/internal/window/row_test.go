@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the order in which numbered frames come, and whatever answers make up for, a row
-// knows all up to the first that is missing, as long as they come within 64 of each other.
+// For any order of arrival and any coverage by answers, Have returns the frame before the first
+// missing one, provided that frames arrive within 64 of each other.
 func TestRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r Row
@@ -29,7 +29,7 @@ func TestRow(t *testing.T) {
 				want++
 			}
 			if r.Have() != want || r.last != last || r.Lacks() != (last > want) {
-				t.Fatalf("has %d of %d, want %d of %d", r.Have(), r.last, want, last)
+				t.Fatalf("have %d of %d, want %d of %d", r.Have(), r.last, want, last)
 			}
 		}
 	})

@@ -1,26 +1,26 @@
 package window
 
-// Size is how far a number may be behind the largest that was taken: a kilobyte of bits,
-// and several seconds of a busy sender's messages.
+// Size is how far a number may be behind the largest accepted one. The bits take 1 KiB and cover
+// several seconds of a busy sender's messages.
 const Size = 8192
 
-// Verdict says what a number is.
+// Verdict classifies a message number.
 type Verdict uint8
 
 // Verdicts.
 const (
-	New      Verdict = iota // not taken before
-	Repeated                // taken before
-	Old                     // too far behind to tell
+	New      Verdict = iota // not accepted before
+	Repeated                // accepted before
+	Old                     // too far behind to know
 )
 
-// Window remembers which numbers were taken. The zero value has taken none.
+// Window records which numbers were accepted. The zero value has accepted none.
 type Window struct {
-	top  uint64 // the largest that was taken
+	top  uint64 // largest accepted number
 	bits [Size / 64]uint64
 }
 
-// Look says what n is, and remembers nothing.
+// Look classifies n without recording it.
 func (w *Window) Look(n uint64) Verdict {
 	switch {
 	case n > w.top:
@@ -33,7 +33,7 @@ func (w *Window) Look(n uint64) Verdict {
 	return New
 }
 
-// Take says what n is; if it is new it will be repeated from now on.
+// Take classifies n and records it if it is new.
 func (w *Window) Take(n uint64) Verdict {
 	v := w.Look(n)
 	if v != New {
@@ -46,12 +46,12 @@ func (w *Window) Take(n uint64) Verdict {
 	return New
 }
 
-// advance makes n the largest. What lies between was not taken.
+// advance makes n the largest number and marks the numbers in between as not accepted.
 func (w *Window) advance(n uint64) {
 	if n-w.top >= Size {
 		w.bits = [Size / 64]uint64{}
 	} else {
-		for i := w.top; i != n; { // n may be the largest number that there is
+		for i := w.top; i != n; { // not i <= n: n may be the largest uint64
 			i++
 			w.bits[i%Size/64] &^= 1 << (i % 64)
 		}

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestWindow: whatever the order, a number is taken at most once, and refused unseen only
-// when it is Size or more behind the largest.
+// TestWindow: in any order, a number is accepted at most once. An unseen number is rejected only if
+// it is Size or more behind the largest.
 func TestWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var w Window
@@ -25,10 +25,10 @@ func TestWindow(t *testing.T) {
 				want = Repeated
 			}
 			if got := w.Look(n); got != want {
-				t.Fatalf("%d looks %d after %d, not %d", n, got, top, want)
+				t.Fatalf("Look(%d) = %d after %d, want %d", n, got, top, want)
 			}
 			if got := w.Take(n); got != want {
-				t.Fatalf("%d is %d after %d, not %d", n, got, top, want)
+				t.Fatalf("Take(%d) = %d after %d, want %d", n, got, top, want)
 			}
 			if want == New {
 				taken[n], top = true, max(top, n)
@@ -40,18 +40,18 @@ func TestWindow(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	var w Window
 	if w.Take(0) != Old || w.Take(1) != New || w.Take(1) != Repeated || w.Take(0) != Old {
-		t.Error("0 counts as a number")
+		t.Error("number 0 was accepted")
 	}
 	if w.Take(Size) != New || w.Take(Size+2) != New || w.Take(Size+1) != New {
-		t.Error("a number counts as taken because an older one was")
+		t.Error("a new number was reported as repeated because an older one was accepted")
 	}
 }
 
-// TestLargestNumber: the window comes to an end at the largest number that there is.
+// TestLargestNumber: the window works up to the largest uint64.
 func TestLargestNumber(t *testing.T) {
 	var w Window
 	if w.Take(math.MaxUint64-1) != New || w.Take(math.MaxUint64) != New || w.Take(math.MaxUint64) != Repeated {
-		t.Error("the largest number is not taken once")
+		t.Error("largest number was not accepted exactly once")
 	}
 }
 
