@@ -34,15 +34,15 @@ func TestChecks(t *testing.T) {
 	}
 	m := Deltas{Checks: []Check{{0, 1}}}
 	if err := m.Decode(Body(body)); err != nil || len(m.Checks) != 0 {
-		t.Errorf("of a version before: %v, %v", m.Checks, err)
+		t.Errorf("message without checks: Checks = %v, err = %v", m.Checks, err)
 	}
 	short := AppendChecks(slices.Clone(body), []Check{{0, 1}})
 	if m.Decode(Body(short[:len(short)-1])) == nil {
-		t.Error("half a check is believed")
+		t.Error("truncated check was accepted")
 	}
 }
 
-// TestFold: digests that differ fold differently, in what was tried.
+// TestFold: different digests have different folds, for the digests tried here.
 func TestFold(t *testing.T) {
 	seen := map[uint32]Digest{}
 	for i := range uint64(200) {

@@ -43,9 +43,9 @@ func roundTrip(t *rapid.T, in, out codec) {
 	if diff := cmp.Diff(in, out, opts...); diff != "" {
 		t.Fatalf("%T differs: %s", in, diff)
 	}
-	// A message that is cut short is an error or another message, no panic.
+	// A truncated message decodes to an error or to another message. It must not panic.
 	_ = out.Decode(Body(append(make([]byte, HeaderLen), b[:rapid.IntRange(0, len(b)).Draw(t, "cut")]...)))
-	// Fields that later versions add are not looked at.
+	// Fields that later versions append are ignored.
 	if err := out.Decode(Body(append(make([]byte, HeaderLen), append(b, genB.Draw(t, "more")...)...))); err != nil {
 		t.Fatalf("%T with added fields: %v", in, err)
 	}
@@ -95,7 +95,7 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// TestDeltaBytes holds the overhead of deltas: one batch a frame, and many.
+// TestDeltaBytes bounds the overhead of deltas, for one batch per frame and for many.
 func TestDeltaBytes(t *testing.T) {
 	g := DeltaRun{Source: []byte("10.11.12.13:8000/0"), Inc: 1 << 40}
 	for s := range uint64(10) {

@@ -11,33 +11,33 @@ import (
 // Group is one member's view of the group.
 type Group struct {
 	Opt      Options
-	SelfHash uint64 // of the own name, for ownership
+	SelfHash uint64 // hash of this member's name, for ownership
 	Now      time.Duration
 	Peers    []*Peer // by ID
 	Leaving  bool
 	Phase    Phase
 	Stats    Stats
 
-	Spoke time.Duration // when everybody was sent something last
+	Spoke time.Duration // when a frame was last sent to all peers
 
 	asks  uint64
-	names []string // of all states, in order of their indexes; names[0] is ""
+	names []string // of all states, by index; names[0] is ""
 	out   []Envelope
 	jobs  []Job
-	slots []bool // which slots of peers are taken
+	slots []bool // true for slots in use
 }
 
-// Peer is what this member knows of another.
+// Peer is this member's view of another member.
 type Peer struct {
 	Member
-	Slot  int           // a small number that no other present peer has
-	To    []string      // its ID, as an envelope wants it
+	Slot  int           // small number, unique among present peers
+	To    []string      // its ID, in the form that Envelope.To takes
 	Hash  uint64        // of its name, for ownership
 	Link  bool          // frames can be sent to it
-	Minor byte          // of its last frame; 0 when none came
-	Alive bool          // heard within the lease
+	Minor byte          // of its last frame; 0 before the first frame
+	Alive bool          // a frame arrived within the lease
 	Up    bool          // Link and Alive
-	Heard time.Duration // 0 when never, or not since the link broke
+	Heard time.Duration // 0 when no frame arrived, or none since the link broke
 	Since time.Duration // when Up last changed
 
 	RTT     time.Duration // smoothed; 0 until known
@@ -52,11 +52,11 @@ func New(opt Options) *Group {
 	return &Group{Opt: opt, SelfHash: Hash(opt.Self.Name), names: []string{""}}
 }
 
-// Hash is the hash of names by which ownership is decided.
+// Hash is the hash of names that ownership uses.
 func Hash(s string) uint64 { return xxhash.Sum64String(s) }
 
-// Register names a state and returns its index. It panics on names that
-// cannot be used: that is a mistake of the program.
+// Register names a state and returns its index. It panics if the name is empty, too long or taken,
+// which is a bug of the caller.
 func (g *Group) Register(name string) int {
 	switch {
 	case name == "" || len(name) > MaxName:
@@ -74,7 +74,7 @@ func (g *Group) Register(name string) int {
 // heartbeats' empty name.
 func (g *Group) States() []string { return g.names }
 
-// Add lists a peer.
+// Add adds a peer and gives it a free slot.
 func (g *Group) Add(m Member) *Peer {
 	slot := slices.Index(g.slots, false)
 	if slot < 0 {
@@ -93,13 +93,13 @@ func (g *Group) Add(m Member) *Peer {
 	return p
 }
 
-// Remove takes a peer from the list. Its slot may be another's then.
+// Remove removes a peer. Its slot may be reused.
 func (g *Group) Remove(p *Peer) {
 	g.Peers = slices.DeleteFunc(g.Peers, func(q *Peer) bool { return q == p })
 	g.slots[p.Slot] = false
 }
 
-// Reachable returns how many peers are up, and how many are known.
+// Reachable returns the number of peers that are up, and of all peers.
 func (g *Group) Reachable() (up, known int) {
 	for _, p := range g.Peers {
 		if p.Up {
@@ -114,7 +114,7 @@ func (g *Group) Frame(kind byte) []byte {
 	return Header(make([]byte, 0, 256), kind, g.Opt.Self.Boot)
 }
 
-// NextAsk returns a number for an ask.
+// NextAsk returns the next request ID.
 func (g *Group) NextAsk() uint64 {
 	g.asks++
 	return g.asks
@@ -163,11 +163,11 @@ func (g *Group) Drain() []Envelope {
 	return out
 }
 
-// Refuse counts what was not believed.
+// Refuse counts a rejected frame, or a rejected part of one.
 func (g *Group) Refuse(r Refusal) { g.Stats.Refused[r]++ }
 
-// UnknownState counts a frame of a state that this member does not have, and
-// returns the index that such frames are accounted to.
+// UnknownState counts a frame for a state that this member does not have. It returns the index that
+// accounts for such frames.
 func (g *Group) UnknownState() int {
 	g.Refuse(RefusedState)
 	return 0

@@ -1,34 +1,33 @@
 package group
 
-// Job is work that takes long, done outside of the inputs so that none waits for
-// it. Begin and End are inputs like any other. Once Begin was called, End follows.
+// Job is long-running work that runs outside of the inputs, so that no input waits for it. Begin
+// and End are inputs like any other. After Begin, End always follows.
 type Job struct {
 	Lane Lane
-	// Begin takes what Run needs; nil when that is nothing.
+	// Begin prepares the data that Run needs. Nil means that nothing is needed.
 	Begin func()
-	// Run works on what nothing else touches before End. It returns early when stop
-	// says so.
+	// Run works on data that no other code touches before End. It returns early once stop returns
+	// true.
 	Run func(stop func() bool)
-	// End takes the result over.
+	// End applies the result.
 	End func()
 }
 
-// Lane tells which jobs stand in each other's way: those of one lane are done one
-// after the other.
+// Lane is a serialization group: jobs of one lane run one after the other.
 type Lane uint8
 
-// Lanes. Making a snapshot that somebody asked for does not wait for loading one, and
-// the other way round.
+// Lanes. Building a snapshot that a peer requested does not wait for loading one, and the reverse.
 const (
 	Making Lane = iota
 	Loading
 	NumLanes
 )
 
-// Submit has a job done.
+// Submit queues a job.
 func (g *Group) Submit(j Job) { g.jobs = append(g.jobs, j) }
 
-// Jobs returns the jobs submitted since the last call, for the caller to do, in order of each lane.
+// Jobs returns the jobs submitted since the last call. The caller runs the jobs of each lane in
+// order.
 func (g *Group) Jobs() []Job {
 	jobs := g.jobs
 	g.jobs = nil

@@ -1,21 +1,22 @@
 package group
 
-// Beat is a heartbeat: life, round trip, and what there is to be had.
+// Beat is a heartbeat. It shows that the sender is alive, measures the round trip, and lists the
+// versions of the sender's states.
 type Beat struct {
 	Seq, Sent  uint64 // Sent is in microseconds of the sender's clock
-	Echo, Hold uint64 // Sent of the last beat heard, and for how long it was held
+	Echo, Hold uint64 // Sent of the last beat received, and the time since then
 	Flags      uint64
 	App        []byte
 	States     []StateInfo
-	Every      uint64 // microseconds until the next one
+	Every      uint64 // microseconds until the next beat
 }
 
 // Flags of a beat.
 const (
-	FlagLeaving    = 1 << iota // hands over its sources and will be gone
+	FlagLeaving    = 1 << iota // the member hands over its sources and will stop
 	FlagSettled                // has settled
-	FlagDegraded               // went on without settling
-	FlagWantDigest             // misses a full digest of the receiver
+	FlagDegraded               // the member started serving before it settled
+	FlagWantDigest             // needs a full digest from the receiver
 )
 
 // StateInfo names a state of the sender.
@@ -24,7 +25,7 @@ type StateInfo struct {
 	Name    []byte
 	Version uint64
 	Ver     uint64 // gauges: version of the content; logs: Numbers.All
-	// Logs: Numbers.One, and of how many sources the sender misses something.
+	// Logs: Numbers.One, and the number of sources for which the sender is missing data.
 	One, Lacks uint64
 }
 
@@ -35,7 +36,7 @@ const (
 	StateLog   = 3
 )
 
-// Append encodes it.
+// Append appends the encoded message to b.
 func (m *Beat) Append(b []byte) []byte {
 	for _, v := range [...]uint64{m.Seq, m.Sent, m.Echo, m.Hold, m.Flags} {
 		b = putUint(b, v)
@@ -58,7 +59,7 @@ func (m *Beat) Append(b []byte) []byte {
 	return putUint(b, m.Every)
 }
 
-// Decode reads it.
+// Decode reads the message from r.
 func (m *Beat) Decode(r Reader) error {
 	*m = Beat{States: m.States[:0]}
 	m.Seq, m.Sent, m.Echo, m.Hold, m.Flags = r.Uint(), r.Uint(), r.Uint(), r.Uint(), r.Uint()
@@ -76,8 +77,8 @@ func (m *Beat) Decode(r Reader) error {
 	return r.err()
 }
 
-// Gauge carries entries of a gauge: those changed between From and Ver, or
-// with Full all that there are.
+// Gauge carries the entries of a gauge that changed between From and Ver, or all entries if Full is
+// set.
 type Gauge struct {
 	Name      []byte
 	Version   uint64
@@ -93,7 +94,7 @@ type GaugeEntry struct {
 	Removed bool
 }
 
-// Append encodes it.
+// Append appends the encoded message to b.
 func (m *Gauge) Append(b []byte) []byte {
 	b = putBytes(b, m.Name)
 	b = putUint(b, m.Version)
@@ -109,7 +110,7 @@ func (m *Gauge) Append(b []byte) []byte {
 	return b
 }
 
-// Decode reads it.
+// Decode reads the message from r.
 func (m *Gauge) Decode(r Reader) error {
 	*m = Gauge{Entries: m.Entries[:0]}
 	m.Name, m.Version, m.Full, m.From, m.Ver = r.name(), r.Uint(), r.Uint() != 0, r.Uint(), r.Uint()
@@ -138,7 +139,7 @@ type Feed struct {
 	Payloads [][]byte
 }
 
-// Append encodes it.
+// Append appends the encoded message to b.
 func (m *Feed) Append(b []byte) []byte {
 	b = putBytes(b, m.Name)
 	b = putUint(b, m.Version)
@@ -150,7 +151,7 @@ func (m *Feed) Append(b []byte) []byte {
 	return b
 }
 
-// Decode reads it.
+// Decode reads the message from r.
 func (m *Feed) Decode(r Reader) error {
 	*m = Feed{Payloads: m.Payloads[:0]}
 	m.Name, m.Version, m.Seq = r.name(), r.Uint(), r.Uint()
@@ -160,7 +161,7 @@ func (m *Feed) Decode(r Reader) error {
 	return r.err()
 }
 
-// GaugeAsk asks for all entries of a gauge.
+// GaugeAsk requests all entries of a gauge.
 type GaugeAsk struct{ Name []byte }
 
 // Append encodes m.

@@ -2,7 +2,7 @@ package group
 
 import "encoding/binary"
 
-// Entry is one delta of a group: First and the number of sequence numbers.
+// Entry is one delta of a run: its payload and its first and last sequence number.
 type Entry struct {
 	First, Last uint64
 	Payload     []byte
@@ -15,14 +15,14 @@ type DeltaRun struct {
 	Entries []Entry
 }
 
-// Append encodes it.
+// Append appends the encoded run to b.
 func (g *DeltaRun) Append(b []byte) []byte {
 	b = putBytes(b, g.Source)
 	b = putUint(b, g.Inc)
 	b = putUint(b, uint64(len(g.Entries)))
 	next := uint64(0)
 	for _, e := range g.Entries {
-		// Consecutive deltas of one sequence number each cost one byte here.
+		// Each delta with a single, consecutive sequence number costs one byte here.
 		b = putUint(b, (e.Last-e.First)<<1|flag(e.First != next))
 		if e.First != next {
 			b = putUint(b, e.First)
@@ -33,7 +33,7 @@ func (g *DeltaRun) Append(b []byte) []byte {
 	return b
 }
 
-// Decode reads it.
+// Decode reads the run from r.
 func (g *DeltaRun) Decode(r *Reader) {
 	g.Entries = g.Entries[:0]
 	g.Source, g.Inc = r.name(), r.Uint()
@@ -54,14 +54,14 @@ func (g *DeltaRun) Decode(r *Reader) {
 	}
 }
 
-// Number is the place of a frame among those of one log: of those for everybody, or with
-// One of those for this receiver. It is zero in frames of members before MinorNumbers.
+// Number is the position of a frame in one of a log's two sequences: broadcast frames, or (One)
+// frames for this receiver only. It is zero in frames of members older than MinorNumbers.
 type Number struct {
 	N   uint64
 	One bool
 }
 
-// Append encodes it, at the end of a message.
+// Append appends the encoded number to b. It goes at the end of a message.
 func (n Number) Append(b []byte) []byte { return putUint(b, n.N<<1|flag(n.One)) }
 
 func (r *Reader) number() Number {
@@ -69,11 +69,11 @@ func (r *Reader) number() Number {
 	return Number{v >> 1, v&1 != 0}
 }
 
-// Numbers are the last ones of both kinds.
+// Numbers are the last numbers of both sequences.
 type Numbers struct{ All, One uint64 }
 
-// Check says what a source holds at the sender after the deltas of a group, of which nothing
-// was lost there.
+// Check is the digest of a source's content at the sender after the deltas of a group. It is sent
+// only for sources without losses at the sender.
 type Check struct {
 	Group int
 	Sum   uint32 // Digest.Fold
@@ -88,25 +88,25 @@ func AppendChecks(b []byte, checks []Check) []byte {
 	return b
 }
 
-// Deltas carries groups of live deltas. A Number and Checks follow them.
+// Deltas carries groups of live deltas, followed by a Number and Checks.
 type Deltas struct {
 	Name    []byte
 	Version uint64
 	Number  Number
 	Checks  []Check // in order of their groups
-	Done    []bool  // by group: merged; for the receiver to note
+	Done    []bool  // by group: true once merged; set by the receiver
 	rest    Reader
 	scratch DeltaRun
 }
 
-// DeltasHead appends the fields that come before the groups.
+// DeltasHead appends the fields that precede the groups.
 func DeltasHead(b []byte, name string, version uint64, groups int) []byte {
 	b = putBytes(b, name)
 	b = putUint(b, version)
 	return putUint(b, uint64(groups))
 }
 
-// Decode reads m, and checks all of its groups.
+// Decode reads m and validates all of its groups.
 func (m *Deltas) Decode(r Reader) error {
 	m.Name, m.Version = r.name(), r.Uint()
 	n := r.Count()
@@ -124,7 +124,7 @@ func (m *Deltas) Decode(r Reader) error {
 func (m *Deltas) decodeChecks(r *Reader) {
 	m.Checks = m.Checks[:0]
 	if len(r.B) == 0 {
-		return // of a member before MinorChecks
+		return // sent by a member older than MinorChecks
 	}
 	next := 0
 	for n := r.Count(); n > 0 && !r.bad(); n-- {
@@ -141,7 +141,7 @@ func (m *Deltas) decodeChecks(r *Reader) {
 	}
 }
 
-// Each calls fn for every group, which is valid until fn returns.
+// Each calls fn for every group. A group is valid until fn returns.
 func (m *Deltas) Each(fn func(i int, g *DeltaRun)) {
 	r := m.rest
 	for i := range m.Done {
@@ -150,7 +150,7 @@ func (m *Deltas) Each(fn func(i int, g *DeltaRun)) {
 	}
 }
 
-// Claim is what a digest says of one source.
+// Claim is a digest's entry for one source.
 type Claim struct {
 	Source  []byte
 	Pos     Position
@@ -158,8 +158,8 @@ type Claim struct {
 	Reading bool
 }
 
-// Digests carries claims; Full says that there are no others. It has a Number, or it makes
-// up for all frames up to Covers.
+// Digests carries claims. Full means that the list is complete. The message either has a Number or
+// replaces all frames up to Covers.
 type Digests struct {
 	Name    []byte
 	Version uint64
@@ -167,10 +167,10 @@ type Digests struct {
 	Claims  []Claim
 	Number  Number
 	Covers  Numbers
-	Stamp   uint64 // grows from message to message of a sender, whoever they are for
+	Stamp   uint64 // increases with every message of a sender, across all receivers
 }
 
-// Append encodes it.
+// Append appends the encoded message to b.
 func (m *Digests) Append(b []byte) []byte {
 	b = putBytes(b, m.Name)
 	b = putUint(b, m.Version)
@@ -183,7 +183,7 @@ func (m *Digests) Append(b []byte) []byte {
 	return putUint(putUint(putUint(b, m.Covers.All), m.Covers.One), m.Stamp)
 }
 
-// Append encodes it.
+// Append appends the encoded claim to b.
 func (c *Claim) Append(b []byte) []byte {
 	b, at := beginRecord(b)
 	b = putBytes(b, c.Source)
@@ -196,7 +196,7 @@ func (c *Claim) Append(b []byte) []byte {
 	return endRecord(b, at)
 }
 
-// Decode reads it.
+// Decode reads the message from r.
 func (m *Digests) Decode(r Reader) error {
 	*m = Digests{Claims: m.Claims[:0]}
 	m.Name, m.Version, m.Full = r.name(), r.Uint(), r.Uint() != 0
@@ -216,7 +216,7 @@ func (m *Digests) Decode(r Reader) error {
 	return r.err()
 }
 
-// Missed says up to which frames everything came, and asks for what later ones said.
+// Missed acknowledges all frames up to Have and requests the content of later ones.
 type Missed struct {
 	Name []byte
 	Have Numbers
@@ -233,7 +233,7 @@ func (m *Missed) Decode(r Reader) error {
 	return r.err()
 }
 
-// Tips says how far sources are, to members that read them too.
+// Tips carries the positions of sources, for members that read the same sources.
 type Tips struct {
 	Name    []byte
 	Version uint64
@@ -241,7 +241,7 @@ type Tips struct {
 	Number  Number
 }
 
-// Tip is one source, by its nick, and the sequence number that is expected next.
+// Tip is a source, by its nick, and the next expected sequence number.
 type Tip struct {
 	Nick [TipNick]byte
 	Next uint64
@@ -273,10 +273,9 @@ func (m *Tips) Decode(r Reader) error {
 	return r.err()
 }
 
-// Ask is a RangeAsk or a PageAsk. At tells where the asker stands. A RangeAsk
-// may be answered by the first page of a snapshot when the deltas are gone and
-// the snapshot has lost no more than At, or if Force. A PageAsk for page 0 with
-// a zero Snap starts a snapshot.
+// Ask is a RangeAsk or a PageAsk. At is the requester's position. The answer to a RangeAsk may be
+// the first page of a snapshot if the deltas are no longer held and the snapshot has lost no more
+// than At, or if Force is set. A PageAsk for page 0 with a zero Snap starts a snapshot.
 type Ask struct {
 	Name, Source []byte
 	Version      uint64
@@ -287,7 +286,7 @@ type Ask struct {
 	Page         uint64
 }
 
-// Append encodes it.
+// Append appends the encoded message to b.
 func (m *Ask) Append(b []byte) []byte {
 	b = putBytes(b, m.Name)
 	b = putUint(b, m.Version)
@@ -301,7 +300,7 @@ func (m *Ask) Append(b []byte) []byte {
 	return b
 }
 
-// Decode reads it.
+// Decode reads the message from r.
 func (m *Ask) Decode(r Reader) error {
 	*m = Ask{Name: r.name(), Version: r.Uint(), Source: r.name(), ID: r.Uint()}
 	m.At = Position{r.Uint(), r.Uint(), r.Uint()}
@@ -314,11 +313,11 @@ func (m *Ask) Decode(r Reader) error {
 // Status of an answer.
 const (
 	StatusOK   = 0
-	StatusGone = 1 // what was asked for is not held (any more)
-	StatusBusy = 2 // ask again later
+	StatusGone = 1 // the requested data is not held, or no longer
+	StatusBusy = 2 // retry later
 )
 
-// RangeReply answers a RangeAsk: consecutive deltas, and how far the answerer is.
+// RangeReply answers a RangeAsk with consecutive deltas and the sender's position.
 type RangeReply struct {
 	Name    []byte
 	Version uint64
@@ -328,7 +327,7 @@ type RangeReply struct {
 	Deltas  DeltaRun
 }
 
-// Append encodes it.
+// Append appends the encoded message to b.
 func (m *RangeReply) Append(b []byte) []byte {
 	b = putBytes(b, m.Name)
 	for _, v := range [...]uint64{m.Version, m.ID, m.Status, m.Pos.Inc, m.Pos.Next, m.Pos.Lost} {
@@ -337,7 +336,7 @@ func (m *RangeReply) Append(b []byte) []byte {
 	return m.Deltas.Append(b)
 }
 
-// Decode reads it.
+// Decode reads the message from r.
 func (m *RangeReply) Decode(r Reader) error {
 	entries := m.Deltas.Entries
 	*m = RangeReply{Name: r.name(), Version: r.Uint(), ID: r.Uint(), Status: r.Uint()}
@@ -356,11 +355,11 @@ type PageReply struct {
 	Snap         Position
 	Digest       Digest
 	Page, Pages  uint64
-	Bytes        uint64 // of the whole snapshot
+	Bytes        uint64 // size of the whole snapshot
 	Payload      []byte
 }
 
-// Append encodes it.
+// Append appends the encoded message to b.
 func (m *PageReply) Append(b []byte) []byte {
 	b = putBytes(b, m.Name)
 	b = putUint(b, m.Version)
@@ -374,7 +373,7 @@ func (m *PageReply) Append(b []byte) []byte {
 	return putBytes(b, m.Payload)
 }
 
-// Decode reads it.
+// Decode reads the message from r.
 func (m *PageReply) Decode(r Reader) error {
 	*m = PageReply{Name: r.name(), Version: r.Uint(), Source: r.name(), ID: r.Uint(), Status: r.Uint()}
 	m.Snap = Position{r.Uint(), r.Uint(), r.Uint()}

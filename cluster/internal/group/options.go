@@ -4,67 +4,64 @@ import (
 	"time"
 )
 
-// Options configure a Core. The zero value of every duration and limit means
-// its default.
+// Options configure a Core. Durations and limits that are zero get their default.
 type Options struct {
 	Self  Member
 	Share Share
-	// Alone says that no other member can exist (clustering is off).
+	// Alone means that no other member can exist: clustering is off.
 	Alone bool
-	// Relay has changes for everybody sent once to each other zone, where one member passes
-	// them on. It is for a bus that has a way to each member of its own; one that spreads a
-	// message behind a border itself has no need of it.
+	// Relay sends broadcast changes once to each remote zone, where one member forwards them. Use
+	// it for a bus with a direct path to each member. A bus that fans out messages inside a zone
+	// itself does not need it.
 	Relay bool
-	// MeshSources is the number of sources up to which ShareAuto means mesh
-	// (32); it means partitioned again above, and mesh below three quarters.
+	// MeshSources is the number of sources up to which ShareAuto selects mesh (32). Above it,
+	// ShareAuto selects partitioned, and mesh again below three quarters of it.
 	MeshSources int
 
-	// Heartbeat is the time between heartbeats to each peer (200 ms). Lease is
-	// the silence after which a peer counts as unreachable and its gauges are
-	// dropped (800 ms): four heartbeats, so that two may be lost.
+	// Heartbeat is the time between heartbeats to each peer (200 ms). Lease is the silence after
+	// which a peer counts as unreachable and its gauges are dropped (800 ms). That is four
+	// heartbeats, so two may be lost.
 	Heartbeat, Lease time.Duration
-	// DeltaDelay and GaugeDelay are how long changes wait for company before
-	// they are sent (2 ms, 10 ms); feeds wait like deltas. With more than two peers, deltas
-	// wait three times as long for each beyond two, but 200 ms at most: every frame costs each
-	// peer some 100 bytes.
+	// DeltaDelay and GaugeDelay are how long changes are batched before they are sent (2 ms, 10
+	// ms). Feeds use DeltaDelay. With more than two peers, the delay of deltas grows threefold for
+	// each further peer, up to 200 ms, because every frame costs each peer about 100 bytes.
 	DeltaDelay, GaugeDelay time.Duration
-	// Digest is the time between claims of what deltas do not show, and between tips for
-	// those who read a source too (300 ms); FullDigest is the time between claims of what a
-	// source that moves holds, twice that if nothing of it was lost (5 s), and between claims of everything to members of
-	// versions before those that ask for what they missed.
+	// Digest is the time between claims about changes that deltas do not carry, and between tips
+	// for members that read the same source (300 ms). FullDigest is the time between claims about
+	// the content of a source that changes (5 s, or twice that if nothing was lost). It is also the
+	// time between full claims to members that cannot request missed frames.
 	Digest, FullDigest time.Duration
-	// GapDelay is how long a missing delta may be late before it is asked for
-	// (40 ms).
+	// GapDelay is how late a delta may be before it is requested again (40 ms).
 	GapDelay time.Duration
-	// AskTimeout is how long an answer may take (400 ms, or 8 round trips if
-	// that is longer, 2 s at most). After three in a row another peer is asked.
+	// AskTimeout is the time limit for an answer: 400 ms, or 8 round trips if that is longer, up to
+	// 2 s. After three timeouts in a row another peer is asked.
 	AskTimeout time.Duration
-	// OrphanGrace is how long a source may be read by nobody reachable before
-	// the next in line reads it (1 s per place in the line).
+	// OrphanGrace is how long a source may go without a reachable reader before the next member in
+	// rank order reads it (1 s per rank).
 	OrphanGrace time.Duration
-	// SettleTimeout is when a member that has not settled goes on as Degraded
-	// (10 s). LonelyTimeout is the same for one that has no peer at all (3 s).
+	// SettleTimeout is the time after which a member that has not settled continues as Degraded (10
+	// s). LonelyTimeout is the same for a member without any peer (3 s).
 	SettleTimeout, LonelyTimeout time.Duration
 
-	// RingBytes bounds the recent deltas kept per source for others (256 KiB; less
-	// where a snapshot of the source is smaller, but 64 KiB), RingDeltas their
-	// number (1024). PendingBytes bounds deltas that wait for
-	// earlier ones, per source (256 KiB; a sixteenth of a snapshot of it that is being
-	// loaded, if that is more), and what waits to be sent.
+	// RingBytes bounds the recent deltas kept per source for other members (256 KiB; less if the
+	// source's snapshot is smaller, but at least 64 KiB). RingDeltas bounds their number (1024).
+	// PendingBytes bounds the deltas per source that wait for earlier ones (256 KiB, or a sixteenth
+	// of a snapshot that is being loaded if that is more). It also bounds the queue of outgoing
+	// deltas.
 	RingBytes, RingDeltas, PendingBytes int
 	// PageBytes is the size of snapshot pages and range answers (128 KiB).
 	PageBytes int
-	// SnapshotBytes bounds the pages of one snapshot, loaded or served (384 MiB);
-	// SnapshotCache the bytes of snapshots kept for askers (384 MiB; a larger one is
-	// kept alone). Who loads one holds few of its pages at a time.
+	// SnapshotBytes bounds the pages of one snapshot, loaded or served (384 MiB). SnapshotCache
+	// bounds all snapshots kept for other members (384 MiB; a larger one is kept alone). A member
+	// that loads a snapshot holds only a few of its pages at a time.
 	SnapshotBytes, SnapshotCache int
-	// Loads is the number of sources of a log loaded at the same time (8).
+	// Loads is how many sources of a log are loaded at the same time (8).
 	Loads int
-	// FeedBytes, PageBytes and PendingBytes are at most half of a frame, GaugeBytes MaxGauge.
-	// GaugeBytes bounds one origin's keys and values of one gauge (MaxGauge, 960 KiB: what is
-	// said of ten thousand endpoints fits).
+	// GaugeBytes bounds one origin's keys and values of one gauge (MaxGauge, 960 KiB, enough for
+	// ten thousand endpoints). FeedBytes, PageBytes and PendingBytes are capped at half a frame,
+	// GaugeBytes at MaxGauge.
 	GaugeBytes int
-	// FeedBytes bounds what waits to be sent to a feed (256 KiB).
+	// FeedBytes bounds the payloads queued for a feed (256 KiB).
 	FeedBytes int
 }
 
@@ -100,7 +97,7 @@ func (o Options) WithDefaults() Options {
 	def(&o.Loads, 8)
 	def(&o.GaugeBytes, MaxGauge)
 	def(&o.FeedBytes, 256<<10)
-	// What is sent in one frame has to fit one.
+	// The content of one frame must fit in a frame.
 	for _, v := range []*int{&o.PendingBytes, &o.FeedBytes, &o.PageBytes} {
 		*v = min(*v, MaxFrame/2)
 	}

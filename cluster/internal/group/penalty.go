@@ -2,7 +2,8 @@ package group
 
 import "time"
 
-// Penalty keeps a way from being used after it failed: the longer, the sooner it failed again.
+// Penalty keeps a route out of use after a failure. The penalty grows if the route fails again
+// soon.
 type Penalty struct {
 	until, span time.Duration
 }
@@ -12,10 +13,10 @@ const (
 	penaltyMost  = 5 * time.Minute
 )
 
-// On reports whether the way is not to be used.
+// On reports whether the route is out of use at now.
 func (f *Penalty) On(now time.Duration) bool { return now < f.until }
 
-// Fail notes that the way failed.
+// Fail records a failure of the route.
 func (f *Penalty) Fail(now time.Duration) {
 	switch {
 	case f.On(now):

@@ -9,12 +9,12 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// weight is a member's weight for a source. The heaviest that has room owns it (rendezvous
-// hashing with bounded loads).
+// weight is a member's weight for a source. The heaviest member with free capacity owns the source
+// (rendezvous hashing with bounded loads).
 func weight(member, src uint64) uint64 { return Mix(member ^ Mix(src)) }
 
-// Outranks reports whether member a comes before member b for a source, by the hashes of their names
-// and of its own; IDs tell namesakes apart.
+// Outranks reports whether member a ranks before member b for a source, by the hashes of the
+// members' names and of the source. IDs break ties between equal names.
 func Outranks(a uint64, aID string, b uint64, bID string, src uint64) bool {
 	wa, wb := weight(a, src), weight(b, src)
 	if wa != wb {

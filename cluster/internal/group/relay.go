@@ -2,10 +2,10 @@ package group
 
 import "encoding/binary"
 
-// Relayed is whose deltas a frame of KindRelayed has: the fields of KindDelta follow it.
+// Relayed names the original writer of a KindRelayed frame. The fields of KindDelta follow.
 type Relayed struct {
-	ID   []byte // of the member that wrote them
-	Boot uint64 // its process
+	ID   []byte // of the writer
+	Boot uint64 // of the writer's process
 }
 
 // Append encodes m.
@@ -13,13 +13,13 @@ func (m *Relayed) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(putBytes(b, m.ID), m.Boot)
 }
 
-// Decode reads m, and leaves r at the fields that follow.
+// Decode reads m and leaves r at the fields that follow.
 func (m *Relayed) Decode(r *Reader) error {
 	m.ID, m.Boot = r.name(), r.Fixed64()
 	return r.err()
 }
 
-// KindOf returns frame, which may be shared, as a frame of another kind.
+// KindOf returns a copy of frame with another kind. frame may be shared.
 func KindOf(frame []byte, kind byte) []byte {
 	out := append(make([]byte, 0, len(frame)), frame...)
 	out[2] = kind

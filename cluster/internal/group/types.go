@@ -7,15 +7,15 @@ type Member struct {
 	ID      string // unique per process start
 	Name    string // stable across restarts; ownership hashes it. Defaults to ID
 	Boot    uint64 // distinguishes processes that reuse an ID; frames carry it
-	Addr    string // where its streams are reached, for people
-	Version string // build version, for people
-	Zone    string // where it runs; "" when nobody says. Sources of its zone are its first
+	Addr    string // where its streams are reached, for display
+	Version string // build version, for display
+	Zone    string // where it runs; "" if unknown. It prefers sources of its own zone
 }
 
-// Class is how urgent a frame is.
+// Class is the priority of a frame.
 type Class uint8
 
-// Classes. Live frames should overtake Bulk ones.
+// Classes. Live frames may overtake Bulk ones.
 const (
 	Live Class = iota
 	Bulk
@@ -29,22 +29,22 @@ type Envelope struct {
 	Frame []byte
 }
 
-// Share is who reads which stream.
+// Share selects how members divide the event streams.
 type Share uint8
 
-// Ways to share reading.
+// Modes of sharing.
 const (
-	ShareAuto        Share = iota // mesh while the pool is small
+	ShareAuto        Share = iota // mesh while the pool is small, then partitioned
 	ShareMesh                     // every member reads every stream
 	SharePartitioned              // one owner reads each stream
 )
 
-// String returns the option's spelling.
+// String returns the option's value.
 func (s Share) String() string {
 	return [...]string{"auto", "mesh", "partitioned"}[s]
 }
 
-// ParseShare reads the option's spelling.
+// ParseShare parses the option's value.
 func ParseShare(s string) (Share, bool) {
 	for _, v := range []Share{ShareAuto, ShareMesh, SharePartitioned} {
 		if v.String() == s {
@@ -54,20 +54,20 @@ func ParseShare(s string) (Share, bool) {
 	return ShareAuto, false
 }
 
-// Phase is how far a member has settled.
+// Phase is a member's progress at joining.
 type Phase uint8
 
 // Phases.
 const (
-	Settling Phase = iota // still catching up with what others know
-	Settled               // knows what at least one live peer knew, or is alone by configuration
-	Degraded              // went on without: nobody answered, or catching up took too long
+	Settling Phase = iota // still catching up with other members
+	Settled               // has what at least one live peer had, or is alone by configuration
+	Degraded              // continues without: no peer answered, or catching up took too long
 )
 
-// String returns the phase as shown to people.
+// String returns the phase for display.
 func (p Phase) String() string {
 	return [...]string{"settling", "settled", "degraded"}[p]
 }
 
-// Never is later than any deadline.
+// Never is after any deadline.
 const Never = time.Duration(1<<63 - 1)
