@@ -1,4 +1,4 @@
-// Package outbox is a bounded queue between those who must not wait and the
-// one goroutine that does: what finds no room is dropped and counted. Items of
-// class core.Live overtake those of core.Bulk.
+// Package outbox is a bounded queue between producers that must not block and one consumer
+// goroutine. Items that do not fit are dropped and counted. Items of class [group.Live] overtake
+// those of class [group.Bulk].
 package outbox

@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// Queue holds items of one consumer. Push is safe for concurrent use.
+// Queue holds the items of one consumer. Push is safe for concurrent use.
 type Queue[T any] struct {
 	mu      sync.Mutex
 	classes [2]fifo[T]
@@ -49,9 +49,8 @@ func (q *Queue[T]) Push(class group.Class, v T, size int) {
 	}
 }
 
-// Pop calls take for the items that wait, Live ones first, while it returns
-// true; an item for which it returns false was taken too. It reports whether
-// there were any.
+// Pop calls take for each waiting item, Live ones first, until take returns false. That last item
+// is removed too. Pop reports whether there were any items.
 func (q *Queue[T]) Pop(take func(T) bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,11 +72,11 @@ func (q *Queue[T]) Pop(take func(T) bool) bool {
 	return taken
 }
 
-// Ready is signalled after a Push; the consumer then pops until nothing waits.
+// Ready receives a signal after a Push. The consumer then pops until the queue is empty.
 func (q *Queue[T]) Ready() <-chan struct{} { return q.ready }
 
-// SetOpen opens or closes the queue. Either way nothing is kept: what was said
-// before a break is stale after it.
+// SetOpen opens or closes the queue and discards its items: messages queued before a connection
+// broke are stale afterwards.
 func (q *Queue[T]) SetOpen(open bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +84,7 @@ func (q *Queue[T]) SetOpen(open bool) {
 	q.classes = [2]fifo[T]{}
 }
 
-// Stats returns what waits, and how many items were dropped so far.
+// Stats returns the number and size of waiting items, and the number dropped so far.
 func (q *Queue[T]) Stats() (items, bytes int, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

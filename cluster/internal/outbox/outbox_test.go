@@ -16,7 +16,7 @@ func TestQueue(t *testing.T) {
 	q := New[int](10)
 	q.Push(group.Live, 1, 1)
 	if got := all(q); got != nil {
-		t.Errorf("a closed queue kept %v", got)
+		t.Errorf("closed queue kept %v, want nothing", got)
 	}
 	q.SetOpen(true)
 	q.Push(group.Bulk, 1, 6)
