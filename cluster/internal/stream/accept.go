@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// accept handles one incoming stream: it makes sure who that is, and hands
-// frames on until the stream ends or its member goes or changes.
+// accept handles one incoming stream. It authenticates the peer, then delivers frames until the
+// stream ends or the member leaves or changes.
 func (s *Streams) accept(_ any, st grpc.ServerStream) error {
 	p, err := s.welcome(st)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Streams) accept(_ any, st grpc.ServerStream) error {
 	return s.tell(st, p, ended)
 }
 
-// receive hands frames on.
+// receive delivers the stream's frames.
 func (s *Streams) receive(st grpc.ServerStream, p *peer) error {
 	for {
 		var b []byte
@@ -101,8 +101,8 @@ func certificateOf(ctx context.Context) (Fingerprint, bool) {
 	return fingerprintOf(info.State)
 }
 
-// tell lets the peer know whether our own dial to it works, as often as that
-// changes, until the stream ends or breaks.
+// tell reports to the peer whether this member's own dial to it works. It sends a message whenever
+// that changes, until the stream ends.
 func (s *Streams) tell(st grpc.ServerStream, p *peer, broken <-chan error) error {
 	said := byte(sayWelcome)
 	for {
@@ -114,7 +114,7 @@ func (s *Streams) tell(st grpc.ServerStream, p *peer, broken <-chan error) error
 				text = err.Error()
 			}
 		}
-		ended := errors.Is(err, context.Canceled) // by us: no verdict
+		ended := errors.Is(err, context.Canceled) // by this member: not a failure of the peer's address
 		if kind != said && (linked || err != nil && !ended) {
 			said = kind
 			b := append([]byte{kind}, text[:min(len(text), 512)]...)

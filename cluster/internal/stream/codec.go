@@ -10,18 +10,18 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// Names and limits of the wire.
+// Wire names and limits.
 const (
 	serviceName = "grapevine.cluster.v1.Stream"
 	methodName  = "Link"
 	fullMethod  = "/" + serviceName + "/" + methodName
 
-	batchBytes = 256 << 10                       // a message is closed beyond this
+	batchBytes = 256 << 10                       // a message is sent once it exceeds this
 	maxMessage = batchBytes + group.MaxFrame + 4 // so that any frame fits
 	maxField   = 255
 )
 
-// rawCodec passes messages as they are: *[]byte on both ends.
+// rawCodec passes messages through unchanged, as *[]byte on both ends.
 type rawCodec struct{}
 
 // Name implements encoding.CodecV2.
@@ -53,8 +53,7 @@ func appendFrame(b, frame []byte) []byte {
 	return append(b, frame...)
 }
 
-// splitBatch calls fn for every frame of a message. Nothing of a malformed
-// message is handed out.
+// splitBatch calls fn for every frame of a message. It delivers no frame of a malformed message.
 func splitBatch(b []byte, fn func(frame []byte)) error {
 	for rest := b; len(rest) > 0; {
 		n, err := frameLen(rest)
@@ -82,13 +81,13 @@ func frameLen(b []byte) (int, error) {
 	return int(n), nil
 }
 
-// hello is the first message of the dialling end.
+// hello is the first message from the dialing end.
 type hello struct {
 	Label string
 	ID    string
 	Boot  uint64
-	// To and ToBoot name the process that is meant: another one may have its address,
-	// and its certificate where that comes from a file. "" of releases before.
+	// To and ToBoot name the intended process. Another process may have the same address, and the
+	// same certificate if that comes from a file. Older releases leave them empty.
 	To     string
 	ToBoot uint64
 }
@@ -106,7 +105,7 @@ func (h hello) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, h.ToBoot)
 }
 
-// parseHello reads a hello; what follows its fields is left to later versions.
+// parseHello reads a hello. It ignores bytes after the known fields, which later versions may add.
 func parseHello(b []byte) (h hello, ok bool) {
 	if len(b) < len(helloMagic) || string(b[:len(helloMagic)]) != helloMagic {
 		return h, false
@@ -137,7 +136,7 @@ func field(b []byte) (string, []byte, bool) {
 	return string(b[1:n]), b[n:], true
 }
 
-// Kinds of message of the accepting end.
+// Message kinds of the accepting end.
 const (
 	sayWelcome     = 0
 	sayReached     = 1

@@ -6,8 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestWorkOfMessages: no message of another member takes more than in proportion to its
-// length.
+// TestWorkOfMessages: the work for a message of another member is proportional to its length.
 func TestWorkOfMessages(t *testing.T) {
 	for name, text := range map[string][2]string{
 		"frames of a byte":       {"", string(appendFrame(nil, []byte("x")))},
@@ -19,7 +18,7 @@ func TestWorkOfMessages(t *testing.T) {
 		testkit.Linear(t, name, func(n int) func() {
 			b := testkit.Repeated(n, text[0], text[1], "")
 			return func() {
-				_ = splitBatch(b, func([]byte) {}) // read or refused
+				_ = splitBatch(b, func([]byte) {}) // accepted or rejected
 				_, _ = parseHello(b)
 			}
 		})

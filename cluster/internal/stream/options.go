@@ -17,14 +17,13 @@ type Fingerprint [sha256.Size]byte
 // Options configure Streams. Self and Bind are required.
 type Options struct {
 	Self  group.Member
-	Label string // the group's; ends with different labels refuse each other
+	Label string // of the group; ends with different labels reject each other
 	Bind  string // host:port to listen on
-	// Certificate is used instead of one made for this process; Roots must
-	// then have signed those of the others too. Fingerprints are checked in
-	// either case.
+	// Certificate replaces the one made for this process. Roots must then have signed the
+	// certificates of all members. Fingerprints are checked in either case.
 	Certificate *tls.Certificate
 	Roots       *x509.CertPool
-	// QueueBytes bounds what waits for one peer (8 MiB), of each class.
+	// QueueBytes bounds the frames that wait for one peer, per class (8 MiB).
 	QueueBytes int
 	// Limit bounds the listener's connections; nil means no bound.
 	Limit func(net.Listener) net.Listener
@@ -47,7 +46,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Peer is another member as dialled.
+// Peer is another member to dial.
 type Peer struct {
 	ID          string
 	Boot        uint64
@@ -55,17 +54,16 @@ type Peer struct {
 	Fingerprint Fingerprint
 }
 
-// Handler is told of streams. It is the part of cluster.Handler that concerns
-// them.
+// Handler receives stream events. It is the part of cluster.Handler that concerns streams.
 type Handler interface {
 	Link(id string, up bool)
 	Receive(from string, frame []byte)
 }
 
-// Reasons for which something was refused, as in cluster.BusStatus.
+// Reasons for a refusal, as in cluster.BusStatus.
 const (
-	RefusedIdentity  = "identity"  // a certificate that is no member's, or another's
-	RefusedPlaintext = "plaintext" // no TLS where TLS is spoken
+	RefusedIdentity  = "identity"  // a certificate of no member, or of another one
+	RefusedPlaintext = "plaintext" // no TLS
 	RefusedLabel     = "label"     // another group
-	RefusedFrame     = "frame"     // garbage, or too large
+	RefusedFrame     = "frame"     // malformed or too large
 )

@@ -19,9 +19,9 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/outbox"
 )
 
-// peer is the stream that this member dials to another. One goroutine owns it.
+// peer is the stream that this member dials to one peer. One goroutine owns it.
 type peer struct {
-	Peer   // its Fingerprint is the first one, see pinned
+	Peer   // its Fingerprint is the initial one, see pinned
 	s      *Streams
 	pin    atomic.Pointer[Fingerprint]
 	queue  *outbox.Queue[[]byte]
@@ -34,21 +34,21 @@ type peer struct {
 	changed chan struct{} // closed when linked or err changes
 }
 
-// Times of dialling.
+// Timeouts for dialing.
 const (
 	helloTimeout = 2 * time.Second
 	backoffFirst = 50 * time.Millisecond
 	backoffMost  = time.Second
 )
 
-// Bounds of an incoming connection. A member makes one stream.
+// Limits of an incoming connection. A member opens one stream.
 const (
 	handshakeTimeout = 5 * time.Second
 	peerStreams      = 4
 	maxHeaders       = 8 << 10
 )
 
-// startPeer begins to dial. Calls hold s.mu.
+// startPeer starts dialing. The caller holds s.mu.
 func (s *Streams) startPeer(p Peer) *peer {
 	ctx, cancel := context.WithCancel(s.ctx)
 	q := &peer{
@@ -60,16 +60,16 @@ func (s *Streams) startPeer(p Peer) *peer {
 	return q
 }
 
-// pinned returns the fingerprint of the certificate that the peer has to show.
+// pinned returns the certificate fingerprint that the peer must present.
 func (p *peer) pinned() Fingerprint { return *p.pin.Load() }
 
-// stop ends the stream and waits.
+// stop ends the stream and waits for its goroutine.
 func (p *peer) stop() {
 	p.cancel()
 	<-p.done
 }
 
-// run keeps a stream to the peer until it is stopped.
+// run maintains a stream to the peer until stop.
 func (p *peer) run(ctx context.Context) {
 	defer close(p.done)
 	wait := backoffFirst
@@ -87,15 +87,15 @@ func (p *peer) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(wait/2 + rand.N(wait)):
 		}
-		// A member that does not know us yet will in a moment.
+		// A peer that does not list this member yet will do so soon.
 		if status.Code(err) != codes.NotFound {
 			wait = min(2*wait, backoffMost)
 		}
 	}
 }
 
-// session dials, says hello, and sends until the stream breaks. linked says
-// whether it got as far as being welcome.
+// session dials, sends a hello, and sends frames until the stream breaks. linked reports whether
+// the peer accepted the stream.
 func (p *peer) session(ctx context.Context) (linked bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -132,7 +132,7 @@ func (p *peer) session(ctx context.Context) (linked bool, err error) {
 	return true, p.pump(ctx, cancel, st)
 }
 
-// pump sends what the queue holds, while a second goroutine listens.
+// pump sends queued frames while a second goroutine reads replies.
 func (p *peer) pump(ctx context.Context, cancel context.CancelCauseFunc, st grpc.ClientStream) error {
 	heard := make(chan struct{})
 	go func() {
@@ -161,7 +161,7 @@ func (p *peer) pump(ctx context.Context, cancel context.CancelCauseFunc, st grpc
 	}
 }
 
-// listen takes what the accepting end says, until the stream breaks.
+// listen handles messages of the accepting end until the stream breaks.
 func (p *peer) listen(st grpc.ClientStream) error {
 	for {
 		var b []byte
@@ -184,7 +184,7 @@ func (p *peer) dial() (*grpc.ClientConn, error) {
 	)
 }
 
-// set notes the state of the stream and reports changes of the link.
+// set stores the stream's state and reports link changes.
 func (p *peer) set(linked bool, err error) {
 	p.mu.Lock()
 	was := p.linked
@@ -197,15 +197,15 @@ func (p *peer) set(linked bool, err error) {
 	}
 }
 
-// state returns whether the stream works, why not if that is known, and a
-// channel that is closed when this changes.
+// state returns whether the stream works, the reason if it does not, and a channel that is closed
+// on the next change.
 func (p *peer) state() (linked bool, changed <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.linked, p.changed, p.err
 }
 
-// cause prefers the reason for which a context ended over what gRPC makes of it.
+// cause returns the context's cancellation cause if there is one, else gRPC's error.
 func cause(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); c != nil && !errors.Is(c, context.Canceled) {
 		return c

@@ -28,19 +28,19 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// end is one member's streams, and what they reported.
+// end is one member's Streams and the events they reported.
 type end struct {
 	*Streams
 	mu     sync.Mutex
 	frames map[string][]string
 	links  map[string]bool
-	broke  int           // links, so far
-	stall  chan struct{} // if set, Receive waits for it
+	broke  int           // number of links broken so far
+	stall  chan struct{} // if set, Receive blocks on it
 }
 
 func newEnd(t testing.TB, id string, change func(*Options)) *end {
 	t.Helper()
-	// Nobody is held for dead because this machine is busy.
+	// A long DeadAfter keeps a busy machine from breaking connections.
 	opt := Options{Self: cluster.Member{ID: id, Boot: 1}, Label: "test", Bind: "127.0.0.1:0", DeadAfter: time.Hour}
 	if change != nil {
 		change(&opt)
@@ -131,16 +131,16 @@ func TestFrames(t *testing.T) {
 func TestBreakIsSeenAtOnce(t *testing.T) {
 	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
 	introduce(t, a, b)
-	b.Close() // silence would be noticed after DeadAfter only
+	b.Close() // otherwise only DeadAfter would end the silence
 	testkit.Await(t, "link down", func() bool { return !a.linked("b") })
 	a.Send(group.Envelope{Frame: []byte("nobody hears this")})
 	if q := a.Queues(); q[0].Frames != 0 || q[0].Dropped == 0 {
-		t.Errorf("kept for nobody: %+v", q)
+		t.Errorf("queue to a closed peer is not empty: %+v", q)
 	}
 }
 
-// TestSlowPeer: a peer that does not read loses frames, counted, and nobody
-// waits for it.
+// TestSlowPeer: a peer that does not read loses frames, which are counted, and does not delay other
+// peers.
 func TestSlowPeer(t *testing.T) {
 	a := newEnd(t, "a", func(o *Options) { o.QueueBytes = 1 << 20 })
 	slow, fast := newEnd(t, "slow", nil), newEnd(t, "fast", nil)
@@ -164,7 +164,7 @@ func TestSlowPeer(t *testing.T) {
 	testkit.Await(t, "the slow peer goes on", func() bool { return len(slow.got("a")) > before })
 }
 
-// dialAs opens a stream to s with a certificate, and says hello.
+// dialAs opens a stream to s with a certificate and sends a hello.
 func dialAs(t *testing.T, s *end, cert *tls.Certificate, h []byte) (grpc.ClientStream, error) {
 	t.Helper()
 	creds := insecure.NewCredentials()
@@ -189,7 +189,7 @@ func dialAs(t *testing.T, s *end, cert *tls.Certificate, h []byte) (grpc.ClientS
 	return st, st.RecvMsg(&b)
 }
 
-// TestStrangers: who is not the member that he says he is gets nowhere.
+// TestStrangers: a client that is not the member it claims to be is rejected.
 func TestStrangers(t *testing.T) {
 	a, b, c := newEnd(t, "a", nil), newEnd(t, "b", nil), newEnd(t, "c", nil)
 	a.SetPeers([]Peer{b.peer(), c.peer()})
@@ -198,7 +198,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	helloOf := func(label, id string, boot uint64) []byte {
-		return hello{Label: label, ID: id, Boot: boot}.append(nil)[:4+1+len(label)+1+len(id)+8] // as of the release before
+		return hello{Label: label, ID: id, Boot: boot}.append(nil)[:4+1+len(label)+1+len(id)+8] // in the form of the previous release
 	}
 	meant := func(to string, boot uint64) []byte {
 		return hello{Label: "test", ID: "b", Boot: 1, To: to, ToBoot: boot}.append(nil)
@@ -230,8 +230,7 @@ func TestStrangers(t *testing.T) {
 			testkit.Await(t, tc.what+" is counted", func() bool { return a.Refused()[tc.reason] > was })
 		}
 	}
-	// With the right hello, what is no sequence of frames ends the stream, and
-	// nothing of it is delivered.
+	// After a valid hello, a malformed message ends the stream and delivers nothing.
 	oversized := appendFrame(appendFrame(nil, []byte("good")), make([]byte, group.MaxFrame+1))
 	for what, batch := range map[string][]byte{
 		"garbage":           append(appendFrame(nil, []byte("good")), 0xff, 0xff, 0xff, 0x7f, 'x'),
@@ -255,7 +254,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestImpostor: a server that has not the member's certificate is not talked to.
+// TestImpostor: a member does not talk to a server without the peer's certificate.
 func TestImpostor(t *testing.T) {
 	a, b, imp := newEnd(t, "a", nil), newEnd(t, "b", nil), newEnd(t, "b", nil)
 	imp.SetPeers([]Peer{a.peer()})
@@ -268,11 +267,11 @@ func TestImpostor(t *testing.T) {
 	}
 }
 
-// TestWrongAddress: who cannot be dialled hears of it.
+// TestWrongAddress: a member that cannot be dialed is notified.
 func TestWrongAddress(t *testing.T) {
 	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
 	wrong := b.peer()
-	wrong.Addr = parts.FreeAddress(t) // nobody listens there
+	wrong.Addr = parts.FreeAddress(t) // nothing listens there
 	a.SetPeers([]Peer{wrong})
 	b.SetPeers([]Peer{a.peer()})
 	testkit.Await(t, "told", func() bool {
@@ -286,7 +285,7 @@ func TestWrongAddress(t *testing.T) {
 	})
 }
 
-// signed makes a certificate that a root signed; without one, a root.
+// signed makes a certificate signed by root. Without a root, it makes a root certificate.
 func signed(t *testing.T, root *tls.Certificate) *tls.Certificate {
 	t.Helper()
 	cert, err := selfSigned("x")
@@ -309,7 +308,7 @@ func signed(t *testing.T, root *tls.Certificate) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// TestGivenCertificates: with roots, a known fingerprint is not enough.
+// TestGivenCertificates: with roots configured, a known fingerprint alone is not enough.
 func TestGivenCertificates(t *testing.T) {
 	root := signed(t, nil)
 	leaf, _ := x509.ParseCertificate(root.Certificate[0])
@@ -332,8 +331,8 @@ func TestGivenCertificates(t *testing.T) {
 	}
 }
 
-// TestNewCertificate: a member that shows another certificate keeps its streams,
-// and new ones work as soon as the others know it.
+// TestNewCertificate: after a change of certificate a member keeps its streams, and new streams
+// work once the peers have the new fingerprint.
 func TestNewCertificate(t *testing.T) {
 	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
 	introduce(t, a, b)
@@ -384,7 +383,7 @@ func FuzzBatch(f *testing.F) {
 			again = appendFrame(again, frame)
 		})
 		if err != nil && n > 0 {
-			t.Error("frames of a malformed batch were handed out")
+			t.Error("frames of a malformed batch were delivered")
 		}
 		if err == nil && string(again) != string(b) {
 			t.Errorf("%x reads as %x", b, again)
@@ -392,8 +391,8 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
-// TestManyStrangers: connections beyond the bound are closed, and members still get in
-// when the strangers, who say nothing, have been cut off.
+// TestManyStrangers: connections above the limit are closed. Members connect again once silent
+// untrusted connections have timed out.
 func TestManyStrangers(t *testing.T) {
 	var many, silent atomic.Int64
 	limit := func(l net.Listener) net.Listener {

@@ -19,8 +19,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// Streams are this member's streams to and from all others. Methods are safe
-// for concurrent use.
+// Streams manages the streams between this member and all peers. Methods are safe for concurrent
+// use.
 type Streams struct {
 	opt      Options
 	identity atomic.Pointer[identity]
@@ -31,17 +31,16 @@ type Streams struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
-	setting sync.Mutex // one SetPeers at a time
+	setting sync.Mutex // serializes SetPeers
 
 	mu      sync.Mutex
 	peers   map[string]*peer
 	refused map[string]uint64
-	said    map[string]string // what peers say about our address; "" when it works
+	said    map[string]string // peers' reports about this member's address; "" when it works
 	closed  bool
 }
 
-// New makes the certificate and binds the address; nothing is accepted before
-// Open.
+// New makes the certificate and binds the address. It accepts no stream before Open.
 func New(opt Options) (*Streams, error) {
 	opt = opt.withDefaults()
 	if len(opt.Self.ID) > maxField || opt.Self.ID == "" || len(opt.Label) > maxField {
@@ -68,15 +67,15 @@ func New(opt Options) (*Streams, error) {
 	return s, nil
 }
 
-// Addr returns the address that is listened on.
+// Addr returns the listen address.
 func (s *Streams) Addr() net.Addr { return s.lis.Addr() }
 
-// Fingerprint returns that of this member's certificate.
+// Fingerprint returns the fingerprint of this member's certificate.
 func (s *Streams) Fingerprint() Fingerprint {
 	return sha256.Sum256(s.identity.Load().cert.Certificate[0])
 }
 
-// Open begins to accept streams. Frames and links are reported to h.
+// Open starts accepting streams. Frames and link changes are reported to h.
 func (s *Streams) Open(h Handler) {
 	s.handler = h
 	s.server = grpc.NewServer(
@@ -97,10 +96,9 @@ func (s *Streams) Open(h Handler) {
 	})
 }
 
-// SetPeers replaces the members that are dialled and listened to. A peer that
-// changed is dialled anew, but not for another fingerprint: the process on its
-// streams is the same, and shows the new certificate next time. Its old stream has ended,
-// and its end is reported, before the new one begins.
+// SetPeers replaces the set of peers. A peer that changed is redialed, unless only its fingerprint
+// changed: the process is then the same and presents the new certificate next time. The old stream
+// has ended, and its end is reported, before the new one starts.
 func (s *Streams) SetPeers(list []Peer) {
 	s.setting.Lock()
 	defer s.setting.Unlock()
@@ -125,7 +123,7 @@ func (s *Streams) SetPeers(list []Peer) {
 	}
 }
 
-// part removes and returns the peers that are not wanted as they are.
+// part removes and returns the peers that are gone or changed.
 func (s *Streams) part(want map[string]Peer) (gone []*peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +157,7 @@ func (s *Streams) Send(e group.Envelope) {
 	}
 }
 
-// Close ends every stream and waits for all that runs.
+// Close ends every stream and waits for all goroutines.
 func (s *Streams) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -178,7 +176,7 @@ func (s *Streams) Close() {
 	s.wg.Wait()
 }
 
-// Queues returns what waits for whom, by ID.
+// Queues returns the send queues, by peer ID.
 func (s *Streams) Queues() []group.Queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,15 +190,15 @@ func (s *Streams) Queues() []group.Queue {
 	return out
 }
 
-// Refused returns what was refused, by reason.
+// Refused returns the number of refusals, by reason.
 func (s *Streams) Refused() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.refused)
 }
 
-// Unreachable returns what the peers say who cannot reach this member, by ID,
-// and how many say that they can.
+// Unreachable returns the errors of peers that cannot reach this member, by peer ID, and the number
+// of peers that can.
 func (s *Streams) Unreachable() (why map[string]string, reached int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +219,7 @@ func (s *Streams) refuse(reason string) {
 	s.refused[reason]++
 }
 
-// knows reports whether a certificate is some member's.
+// knows reports whether fp is the fingerprint of a member's certificate.
 func (s *Streams) knows(fp Fingerprint) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +237,7 @@ func (s *Streams) peer(id string) *peer {
 	return s.peers[id]
 }
 
-// hear notes what a peer says about our address.
+// hear stores a peer's report about this member's address.
 func (s *Streams) hear(id string, kind byte, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 
 var errFingerprint = errors.New("stream: certificate is not the member's")
 
-// selfSigned makes a certificate for this process. Nobody looks at its name or
-// its dates: it is known by its fingerprint.
+// selfSigned makes a certificate for this process. Peers ignore its name and dates and check only
+// its fingerprint.
 func selfSigned(name string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -50,21 +50,20 @@ func fingerprintOf(cs tls.ConnectionState) (Fingerprint, bool) {
 	return sha256.Sum256(cs.PeerCertificates[0].Raw), true
 }
 
-// identity is what this member shows, and by whom the others' have to be signed.
+// identity is this member's certificate and the roots that must have signed the peers'
+// certificates.
 type identity struct {
 	cert  *tls.Certificate
-	roots *x509.CertPool // nil: by anybody
+	roots *x509.CertPool // nil: no signature required
 }
 
-// SetCertificate replaces the certificate and the roots, for streams to come.
-// Those that there are stay. The others have to be told the new Fingerprint: new
-// streams are refused until then.
+// SetCertificate replaces the certificate and the roots for new streams. Existing streams stay.
+// Peers reject new streams until they have the new Fingerprint.
 func (s *Streams) SetCertificate(cert *tls.Certificate, roots *x509.CertPool) {
 	s.identity.Store(&identity{cert, roots})
 }
 
-// serverTLS accepts certificates that belong to some member; the hello then
-// has to name the right one.
+// serverTLS accepts the certificate of any member. The hello must then name the matching member.
 func (s *Streams) serverTLS() *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
@@ -81,13 +80,13 @@ func (s *Streams) serverTLS() *tls.Config {
 	return c
 }
 
-// clientTLS accepts the certificate of one member.
+// clientTLS accepts only p's certificate.
 func (s *Streams) clientTLS(p *peer) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return s.identity.Load().cert, nil },
-		// The chain is checked by verifyRoots when there are roots; the
-		// fingerprint names one certificate, which no name could do better.
+		// verifyRoots checks the chain if there are roots. The fingerprint identifies one
+		// certificate, which is stricter than a name.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			if fp, ok := fingerprintOf(cs); !ok || fp != p.pinned() {
@@ -114,7 +113,7 @@ func (s *Streams) verifyRoots(cs tls.ConnectionState) error {
 	return err
 }
 
-// countingCreds counts handshakes that fail, by what they show.
+// countingCreds counts failed handshakes by reason.
 type countingCreds struct {
 	credentials.TransportCredentials
 	s *Streams
