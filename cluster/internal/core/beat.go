@@ -6,27 +6,26 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// Heartbeats are for silence: whatever a member sends shows that it lives, and most of it
-// says what was sent before. So they keep away while there is other traffic, and come less often the
-// more members there are, so that what a member sends for them does not grow beyond some size
-// until they are as rare as may be.
+// Every frame shows that its sender is alive, and most heartbeats repeat the previous one. So
+// heartbeats are skipped while there is other traffic, and they become rarer as the group grows.
+// This bounds their cost up to the size at which the longest period is reached.
 const (
-	// manyPeers is from how many peers on heartbeats come less often.
+	// manyPeers is the number of peers above which heartbeats become rarer.
 	manyPeers = 8
-	// stretchMost bounds how much less often, in quarters: with it a silent member is noticed
-	// within Options.Lease times this.
+	// stretchMost bounds the stretch factor, in quarters. With it, a silent member is detected
+	// within Options.Lease times the factor.
 	stretchMost = 15
-	// skipBeats is how many times in a row a heartbeat is left out for other traffic.
+	// skipBeats is how many consecutive heartbeats may be skipped for other traffic.
 	skipBeats = 1
 )
 
-// stretch makes a time between heartbeats, or until one is missed, what it is among n peers.
+// stretch scales a heartbeat period or lease for a group of n peers.
 func stretch(d time.Duration, n int) time.Duration {
 	return d * time.Duration(min(max(4, n*4/manyPeers), stretchMost)) / 4
 }
 
-// period returns the time between this member's heartbeats. Members of versions before
-// MinorChecks expect those of a small group.
+// period returns the time between this member's heartbeats. Members older than MinorChecks expect
+// the period of a small group.
 func (c *Core) period() time.Duration {
 	for _, p := range c.peers {
 		if p.Alive && p.Minor < group.MinorChecks {
@@ -36,9 +35,9 @@ func (c *Core) period() time.Duration {
 	return stretch(c.g.Opt.Heartbeat, len(c.peers))
 }
 
-// beat sends heartbeats, unless everybody was sent something else since the last ones.
+// beat sends heartbeats, unless all peers were sent another frame since the last ones.
 func (c *Core) beat() {
-	// Peers expect what the last ones said, whatever came to the group since.
+	// Peers expect the period announced last, even if the group has grown since.
 	if due := min(c.g.Spoke+c.every, c.lastBeat+(1+skipBeats)*c.every); c.g.Now < due && c.lastBeat > 0 && !c.wants() {
 		c.nextBeat = due
 		return
@@ -50,7 +49,7 @@ func (c *Core) beat() {
 	c.lastBeat, c.nextBeat = c.g.Now, c.g.Now+c.every
 }
 
-// wants reports whether a heartbeat asks for something.
+// wants reports whether a heartbeat has to request something.
 func (c *Core) wants() bool {
 	for _, p := range c.peers {
 		for _, l := range c.logs.List {
@@ -62,10 +61,10 @@ func (c *Core) wants() bool {
 	return false
 }
 
-// beatNow has heartbeats sent at once: they say something that peers wait for.
+// beatNow makes the next Tick send heartbeats: they carry news that peers wait for.
 func (c *Core) beatNow() { c.lastBeat, c.nextBeat = 0, c.g.Now }
 
-// lease returns for how long a peer may be silent.
+// lease returns how long a peer may be silent.
 func (c *Core) lease(p *peer) time.Duration {
 	lease := c.g.Opt.Lease
 	if p.every <= c.g.Opt.Heartbeat {

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// beatsOf counts the heartbeats that a core is sent by each other in a time.
+// beatsOf counts the heartbeats that a core receives from each peer within d.
 func beatsOf(tb *table, to string, d time.Duration) map[string]int {
 	n := map[string]int{}
 	tb.hold = func(from, who string, f []byte) bool {
@@ -22,8 +22,8 @@ func beatsOf(tb *table, to string, d time.Duration) map[string]int {
 	return n
 }
 
-// TestBeatsKeepAway: who says something to everybody anyway leaves out heartbeats, but not
-// two in a row.
+// TestBeatsKeepAway: a member that sends to all peers anyway skips heartbeats, but never two in a
+// row.
 func TestBeatsKeepAway(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.run(time.Second)
@@ -49,8 +49,8 @@ func TestBeatsKeepAway(t *testing.T) {
 	}
 }
 
-// TestManyPeers: among many, heartbeats come less often, silence is noticed later by as
-// much, and nobody is taken for silent.
+// TestManyPeers: in a large group heartbeats are rarer, silence is detected later by the same
+// factor, and no live member counts as silent.
 func TestManyPeers(t *testing.T) {
 	var ids []string
 	for i := range 21 {
@@ -65,20 +65,20 @@ func TestManyPeers(t *testing.T) {
 		return n
 	}
 	if n := beatsOf(tb, "m00", 5*time.Second)["m01"]; n != 10 {
-		t.Errorf("%d heartbeats in 5 s among 21, not one every 500 ms", n)
+		t.Errorf("%d heartbeats in 5 s among 21, want one every 500 ms", n)
 	}
 	tb.hold = func(from, _ string, _ []byte) bool { return from == "m20" }
 	tb.run(1400 * time.Millisecond)
 	if n := lost(); n != 0 {
-		t.Errorf("%d times somebody was lost that had not missed three heartbeats", n)
+		t.Errorf("%d peers were lost before they missed three heartbeats", n)
 	}
 	tb.run(700 * time.Millisecond)
 	if n := lost(); n != 20 {
-		t.Errorf("%d of 20 noticed within 2.1 s who was silent", n)
+		t.Errorf("%d of 20 detected the silent member within 2.1 s", n)
 	}
 }
 
-// TestManyWithOlder: members of versions before expect heartbeats as often as in a small group.
+// TestManyWithOlder: older members expect the heartbeat period of a small group.
 func TestManyWithOlder(t *testing.T) {
 	var ids []string
 	for i := range 21 {
@@ -100,11 +100,11 @@ func TestManyWithOlder(t *testing.T) {
 	n = 0
 	tb.run(2 * time.Second)
 	if n != 10 {
-		t.Errorf("%d heartbeats in 2 s to one of a version before", n)
+		t.Errorf("%d heartbeats in 2 s to an older member", n)
 	}
 }
 
-// TestStatedPeriod: what a peer says of its heartbeats is believed within bounds.
+// TestStatedPeriod: the period in a peer's heartbeats is used, within bounds.
 func TestStatedPeriod(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.run(time.Second)
@@ -120,10 +120,10 @@ func TestStatedPeriod(t *testing.T) {
 	tb.hold = func(from, _ string, _ []byte) bool { return from == "b" }
 	tb.run(2900 * time.Millisecond)
 	if !tb.get("a").Peers()[0].Up {
-		t.Error("not believed at all")
+		t.Error("stated period was ignored")
 	}
 	tb.run(300 * time.Millisecond)
 	if tb.get("a").Peers()[0].Up {
-		t.Error("silent for more than 3 s, and up")
+		t.Error("peer is still up after more than 3 s of silence")
 	}
 }

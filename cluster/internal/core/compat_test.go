@@ -12,20 +12,19 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// TestOlderMembers mixes members of this version with members that speak Minor
-// 0: all converge, through the usual faults. (Without losses at the engines:
-// telling of those is what Minor 1 added.)
+// TestOlderMembers mixes members of this version with members that speak Minor 0. All converge,
+// despite the usual faults. (No losses at the engines: Minor 1 added the messages for those.)
 func TestOlderMembers(t *testing.T) {
 	mixed(t, func(from, to int, frame []byte) []byte {
-		if from%2 == 0 || to%2 == 0 { // an older member wrote it, or reads it
+		if from%2 == 0 || to%2 == 0 { // an older member is the sender or the receiver
 			return core.ToOlder(frame)
 		}
 		return frame
 	})
 }
 
-// TestNicksNeedMinor2 mixes members of this version with members of Minor 1, who do
-// not know nicks: they are told names, and the others nicks.
+// TestNicksNeedMinor2 mixes members of this version with members of Minor 1, which do not support
+// nicks. Minor 1 members are sent names, the others nicks.
 func TestNicksNeedMinor2(t *testing.T) {
 	nicks := 0
 	mixed(t, func(from, to int, frame []byte) []byte {
@@ -43,12 +42,13 @@ func TestNicksNeedMinor2(t *testing.T) {
 		return frame
 	})
 	if nicks == 0 {
-		t.Error("no nick was sent to anybody")
+		t.Error("no nick was sent")
 	}
 }
 
-// TestNewerMembers mixes in members of a version to come. Which frames are lost to a kind that
-// nobody knows is drawn: of five members at rest every twentieth would be the same one's each time.
+// TestNewerMembers mixes in members of a future version. The frames lost to an unknown kind are
+// drawn at random. With a fixed rule, among five members at rest every twentieth frame would always
+// be the same member's.
 func TestNewerMembers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	mixed(t, func(from, _ int, frame []byte) []byte {
@@ -62,9 +62,9 @@ func TestNewerMembers(t *testing.T) {
 	})
 }
 
-// TestVersionsOfLogs mixes members that state version 1 of a log with members that
-// state 2 and write what only that can read, while processes of one follow those of the
-// other: nobody is sent what it cannot read, and all converge.
+// TestVersionsOfLogs mixes members with version 1 of a log and members with version 2, which write
+// payloads that only version 2 can read. Processes of one version replace those of the other. No
+// member receives a payload that it cannot read, and all converge.
 func TestVersionsOfLogs(t *testing.T) {
 	short := 0
 	for seed := uint64(1); seed <= 60; seed++ {
@@ -77,7 +77,7 @@ func TestVersionsOfLogs(t *testing.T) {
 		short += r.Stats.Short
 	}
 	if short == 0 {
-		t.Error("nobody ever wrote what only version 2 reads")
+		t.Error("no payload of version 2 was written")
 	}
 }
 
@@ -94,8 +94,7 @@ func mixed(t *testing.T, change func(from, to int, frame []byte) []byte) {
 	}
 }
 
-// TestUnknownStatesAreSeen: a state that a peer has and this member has not is
-// ignored, and shows.
+// TestUnknownStatesAreSeen: a state that only a peer has is ignored and shows up in the view.
 func TestUnknownStatesAreSeen(t *testing.T) {
 	a := core.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
 	b := core.New(group.Options{Self: group.Member{ID: "b", Boot: 2}})

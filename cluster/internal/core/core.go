@@ -17,8 +17,8 @@ type Core struct {
 	startAt time.Duration
 	peers   []*peer // by ID
 	byID    map[string]*peer
-	links   map[string]bool                   // who can be sent to, member or not yet
-	past    []pastPeer                        // the last ones removed
+	links   map[string]bool                   // peers that frames can be sent to, members or not
+	past    []pastPeer                        // the last peers removed
 	boots   atomic.Pointer[map[string]uint64] // of the members, by ID, for Deliver
 
 	gauges []*Gauge
@@ -27,14 +27,14 @@ type Core struct {
 
 	nextBeat time.Duration
 	lastBeat time.Duration
-	every    time.Duration // between heartbeats, as of the last
+	every    time.Duration // between heartbeats, as last computed
 	leftAt   time.Duration // when Leave was called
 	beatSeq  uint64
-	laggard  string // the ID of a peer that this member had not caught up with when last asked
+	laggard  string // ID of a peer that this member had not caught up with at the last check
 	in       inbox
 }
 
-// inbox holds decoded messages, reused from frame to frame.
+// inbox holds decoded messages, reused for every frame.
 type inbox struct {
 	beat  group.Beat
 	gauge group.Gauge
@@ -59,8 +59,7 @@ func (c *Core) NewLog(name string, version uint64, store logs.LogStore, opt logs
 	return c.logs.New(name, version, store, opt)
 }
 
-// Advance moves the clock, which never goes back. It must be called before any
-// other input, so that time is right when the input is looked at.
+// Advance moves the clock, which never goes back. Call it before any other input.
 func (c *Core) Advance(now time.Duration) {
 	if !c.started {
 		c.started, c.startAt, c.g.Now = true, now, now
@@ -68,15 +67,14 @@ func (c *Core) Advance(now time.Duration) {
 	c.g.Now = max(c.g.Now, now)
 }
 
-// Drain returns the frames to be sent, in order. The slice is valid until the
-// next call.
+// Drain returns the frames to send, in order. The slice is valid until the next call.
 func (c *Core) Drain() []group.Envelope { return c.g.Drain() }
 
-// Jobs returns the jobs that inputs have led to since the last call. Begin and End
-// are inputs; Run is done outside of them, by any goroutine.
+// Jobs returns the jobs created since the last call. Begin and End are inputs; Run runs outside of
+// the inputs, on any goroutine.
 func (c *Core) Jobs() []group.Job { return c.g.Jobs() }
 
-// Tick does what is due.
+// Tick runs everything that is due.
 func (c *Core) Tick() {
 	for _, p := range c.peers {
 		c.watch(p)
@@ -96,7 +94,7 @@ func (c *Core) Tick() {
 	c.settle()
 }
 
-// Deadline returns when Tick is due next. Inputs may bring it forward.
+// Deadline returns when the next Tick is due. Inputs may bring it forward.
 func (c *Core) Deadline() time.Duration {
 	d := c.nextBeat
 	for _, g := range c.gauges {
@@ -111,18 +109,18 @@ func (c *Core) Deadline() time.Duration {
 	return d
 }
 
-// Leave announces that this member hands over its sources and will go. It goes
-// on serving; HandedOver says when it may stop.
+// Leave announces that this member hands over its sources and will stop. It continues to serve
+// until HandedOver returns true.
 func (c *Core) Leave() {
 	c.g.Leaving, c.leftAt = true, c.g.Now
 	c.beatNow()
 	c.membersChanged()
 }
 
-// HandedOver reports, after Leave, whether every source that this member reads is
-// read by a reachable peer too, and every reachable peer heard that it goes, so
-// that none takes its end for a death, or had the time of four leases to, which a
-// busy one may take; or that nobody is there.
+// HandedOver reports, after Leave, whether this member may stop: a reachable peer reads each of its
+// sources, and every reachable peer has acknowledged the announcement, so that no peer takes the
+// stop for a crash. Peers that do not acknowledge within four leases are not waited for. It returns
+// true if no peer is reachable.
 func (c *Core) HandedOver() bool {
 	if up, _ := c.g.Reachable(); up == 0 {
 		return true
@@ -139,8 +137,8 @@ func (c *Core) HandedOver() bool {
 	return true
 }
 
-// SetMembers replaces the view of who is in the group. It may or may not list
-// this member. A peer with a new boot is a new peer.
+// SetMembers replaces the list of members. This member may be in it or not. A peer with a new boot
+// is a new peer.
 func (c *Core) SetMembers(members []group.Member) {
 	seen := make(map[string]bool, len(members))
 	for _, m := range members {
@@ -209,9 +207,9 @@ func (c *Core) remove(p *peer) {
 	}
 }
 
-// SetLink says whether frames can be sent to a peer; that may be known before it is a
-// member, and stays so while it is none. A link that goes down is taken as evidence that
-// the peer is gone, before membership says so.
+// SetLink sets whether frames can be sent to a peer. The link state may arrive before the peer is a
+// member, and it survives the peer's removal. A link that goes down counts as evidence that the
+// peer is gone, before membership reports it.
 func (c *Core) SetLink(id string, up bool) {
 	if up {
 		c.links[id] = true
@@ -236,10 +234,9 @@ func (c *Core) link(p *peer, up bool) {
 // Deltas is a frame of live deltas on its way from Deliver to Receive.
 type Deltas = group.Deltas
 
-// Deliver merges what a frame of live deltas holds as far as that needs no more than the
-// locks of the sources. It may be called while other methods run. ReceiveDelivered has
-// to be called with the same frame afterwards: with m if Deliver says ok, else with nil. due is when Tick
-// has something to do because of it.
+// Deliver merges a frame of live deltas as far as the locks of the sources allow. It may run
+// concurrently with other methods. The caller must then pass the same frame to ReceiveDelivered,
+// with m if ok is true and with nil otherwise. due is when Tick has work because of this frame.
 func (c *Core) Deliver(now time.Duration, from string, frame []byte, m *Deltas) (due time.Duration, ok bool) {
 	boot, member := (*c.boots.Load())[from]
 	switch {
@@ -253,7 +250,7 @@ func (c *Core) Deliver(now time.Duration, from string, frame []byte, m *Deltas) 
 	return group.Never, false
 }
 
-// deliverRelayed is Deliver for deltas that another member than their writer sent.
+// deliverRelayed is Deliver for deltas that a relay forwarded.
 func (c *Core) deliverRelayed(now time.Duration, r group.Reader, m *Deltas) (due time.Duration, ok bool) {
 	var by group.Relayed
 	if by.Decode(&r) != nil {
@@ -265,8 +262,7 @@ func (c *Core) deliverRelayed(now time.Duration, r group.Reader, m *Deltas) (due
 	return c.logs.Deliver(now, r, m)
 }
 
-// Fresh reports whether Tick has something to do that Deadline has not told of. It may be
-// called while other methods run.
+// Fresh reports whether Tick has work that Deadline does not yet cover. Safe for concurrent use.
 func (c *Core) Fresh() bool {
 	for _, l := range c.logs.List {
 		if l.Fresh() {
@@ -276,11 +272,10 @@ func (c *Core) Fresh() bool {
 	return false
 }
 
-// Receive takes a frame that the member from sent. The caller has
-// authenticated from.
+// Receive handles a frame from a member. The caller has authenticated the sender.
 func (c *Core) Receive(from string, frame []byte) { c.ReceiveDelivered(from, frame, nil) }
 
-// ReceiveDelivered is Receive for a frame that was given to Deliver before.
+// ReceiveDelivered is Receive for a frame that was passed to Deliver.
 func (c *Core) ReceiveDelivered(from string, frame []byte, m *Deltas) {
 	p := c.byID[from]
 	switch {
@@ -311,7 +306,7 @@ func (c *Core) receive(p *peer, frame []byte, m *Deltas) {
 	c.watch(p)
 }
 
-// dispatch decodes and handles one frame, and returns the index of its state.
+// dispatch decodes and handles one frame and returns its state's index.
 func (c *Core) dispatch(p *peer, kind byte, r group.Reader, m *Deltas) (int, error) {
 	switch kind {
 	case group.KindBeat:
@@ -332,8 +327,8 @@ func (c *Core) dispatch(p *peer, kind byte, r group.Reader, m *Deltas) (int, err
 	return 0, nil
 }
 
-// onRelayed takes deltas that one member passed on of another, as if that had sent them; it
-// does not show that the other lives.
+// onRelayed handles deltas that a relay forwarded as if the writer had sent them. They are no
+// evidence that the writer is alive.
 func (c *Core) onRelayed(r group.Reader, m *Deltas) (int, error) {
 	var by group.Relayed
 	if err := by.Decode(&r); err != nil {

@@ -6,9 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// ToOlder makes a frame what a member of Minor 0 would make of it: fields that
-// came with Minor 1 are not there, and kinds that it does not know are
-// swallowed (nil). Feeds stand for a kind that came later.
+// ToOlder rewrites a frame for a member of Minor 0. It removes the fields that Minor 1 added and
+// returns nil for unknown kinds. Feeds stand in for a kind that was added later.
 func ToOlder(frame []byte) []byte {
 	out := append([]byte(nil), frame[:group.HeaderLen]...)
 	out[1] = 0
@@ -38,8 +37,8 @@ func ToOlder(frame []byte) []byte {
 	return append(out, plainBusy(frame)...)
 }
 
-// plainBusy returns the body of a frame. A page reply that says when to come back
-// does so no more: older members have it from nobody, and make nothing of it.
+// plainBusy returns the body of a frame. It removes the retry time from a page reply, since older
+// members neither send nor read it.
 func plainBusy(frame []byte) []byte {
 	var m group.PageReply
 	if frame[2] != group.KindPageReply || m.Decode(group.Body(frame)) != nil || m.Status != group.StatusBusy {
@@ -49,8 +48,8 @@ func plainBusy(frame []byte) []byte {
 	return m.Append(nil)
 }
 
-// ToNewer makes a frame what a member of a later Minor might: fields are added
-// at the ends of messages, and there are states nobody knows.
+// ToNewer rewrites a frame as a later Minor might: it appends fields to messages and adds unknown
+// states.
 func ToNewer(frame []byte) []byte {
 	out := append([]byte(nil), frame[:group.HeaderLen]...)
 	out[1] = group.Minor + 1
@@ -73,7 +72,7 @@ func Nicked(frame []byte) (is bool) {
 	return is
 }
 
-// Strange returns a frame of a kind that does not exist yet.
+// Strange returns a frame of an unknown kind.
 func Strange(frame []byte) []byte {
 	out := append([]byte(nil), frame[:group.HeaderLen]...)
 	out[1], out[2] = group.Minor+1, 77

@@ -6,8 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// Feed is a state of hints: delivered at most once, in the origin's order, and
-// not repaired when lost.
+// Feed is a state of hints. They are delivered at most once, in the origin's order, and are not
+// repaired when lost.
 type Feed struct {
 	c       *Core
 	id, idx int
@@ -31,9 +31,8 @@ func (c *Core) NewFeed(name string, version uint64, sink FeedSink) *Feed {
 	return f
 }
 
-// Send tells every peer. When more waits than Options.FeedBytes, payload is
-// dropped and counted, and Send says false. payload belongs to the feed
-// afterwards.
+// Send queues payload for every peer. If the queue exceeds Options.FeedBytes, Send drops and counts
+// the payload and returns false. payload belongs to the feed afterwards.
 func (f *Feed) Send(payload []byte) bool {
 	if len(f.c.peers) == 0 {
 		return true

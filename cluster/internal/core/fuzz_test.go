@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// FuzzReceive: no frame makes a Core panic, moves a position back, or makes it
-// hold more than its limits.
+// FuzzReceive: no frame makes a Core panic, moves a position back, or makes it hold more than its
+// limits.
 func FuzzReceive(f *testing.F) {
 	for _, b := range seedFrames() {
 		f.Add(b)
@@ -23,7 +23,7 @@ func FuzzReceive(f *testing.F) {
 		c.Receive("b", deltaFrame(2, "s1", 9, 0, 1))
 		was := c.log.Position("s1")
 		if len(b) >= group.HeaderLen {
-			copy(b, group.Header(nil, b[2], 2)) // else nearly nothing gets past the header
+			copy(b, group.Header(nil, b[2], 2)) // otherwise almost nothing passes the header check
 		}
 		for range 2 {
 			frame, m := bytes.Clone(b), &Deltas{}
@@ -37,10 +37,10 @@ func FuzzReceive(f *testing.F) {
 			c.Drain()
 		}
 		if now := c.log.Position("s1"); now.Inc < was.Inc || (now.Inc == was.Inc && now.Next < was.Next) {
-			t.Errorf("moved back from %+v to %+v", was, now)
+			t.Errorf("position moved back from %+v to %+v", was, now)
 		}
 		if h := c.Held(); h.Pending > 1000 || h.Loads > 1000 {
-			t.Errorf("holds %+v", h)
+			t.Errorf("memory exceeds the limits: %+v", h)
 		}
 	})
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// ErrGaugeFull says that a gauge's keys and values exceed Options.GaugeBytes.
+// ErrGaugeFull is returned when a gauge's keys and values would exceed Options.GaugeBytes.
 var ErrGaugeFull = errors.New("cluster: gauge is full")
 
-// Gauge is a state of absolute values that each member writes for itself.
+// Gauge is a state of absolute values. Each member writes its own.
 type Gauge struct {
 	c       *Core
 	id, idx int
@@ -22,16 +22,16 @@ type Gauge struct {
 
 	own     map[string][]byte
 	bytes   int
-	ver     uint64 // of own, as sent
+	ver     uint64 // of own, as last sent
 	dirty   []string
 	isDirty map[string]bool
 	flushAt time.Duration
 }
 
-// gaugeTable is what a peer's gauge is known to hold.
+// gaugeTable is the known content of a peer's gauge.
 type gaugeTable struct {
 	ver      uint64
-	want     uint64 // ver by the last heartbeat
+	want     uint64 // ver in the last heartbeat
 	complete bool
 	keys     map[string]int // size of the entry
 	bytes    int
@@ -48,8 +48,8 @@ func (c *Core) NewGauge(name string, version uint64, sink GaugeSink) *Gauge {
 	return g
 }
 
-// Set changes this member's value of key; nil removes it. Peers are told
-// within Options.GaugeDelay. value belongs to the gauge afterwards.
+// Set changes this member's value of key; nil removes the key. The change is sent within
+// Options.GaugeDelay. value belongs to the gauge afterwards.
 func (g *Gauge) Set(key string, value []byte) error {
 	old, had := g.own[key]
 	if had == (value != nil) && bytes.Equal(old, value) {
@@ -75,8 +75,8 @@ func (g *Gauge) Set(key string, value []byte) error {
 	return nil
 }
 
-// Renew is Set for a value that peers are told again where it has not changed: they hear
-// that it still holds.
+// Renew is Set, but sends the value even if it has not changed. Peers can thus see that it still
+// holds.
 func (g *Gauge) Renew(key string, value []byte) error {
 	if err := g.Set(key, value); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (g *Gauge) Renew(key string, value []byte) error {
 	return nil
 }
 
-// mark has key be sent.
+// mark queues key for the next update.
 func (g *Gauge) mark(key string) {
 	if !g.isDirty[key] {
 		g.isDirty[key] = true
@@ -98,7 +98,7 @@ func (g *Gauge) mark(key string) {
 	}
 }
 
-// entrySize is the most that an entry takes in a frame.
+// entrySize is the most bytes that an entry can take in a frame.
 func entrySize(key string, value []byte) int { return len(key) + len(value) + 8 }
 
 func (g *Gauge) tick() {
@@ -123,16 +123,15 @@ func (g *Gauge) tick() {
 	clear(g.isDirty)
 }
 
-// tell sends an update.
+// tell broadcasts an update.
 func (g *Gauge) tell(entries []group.GaugeEntry) {
 	m := group.Gauge{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1, Entries: entries}
 	g.ver++
 	g.c.g.Broadcast(group.Live, g.idx, m.Append(g.c.g.Frame(group.KindGauge)))
 }
 
-// sendAll answers a GaugeAsk. Changes not flushed yet are left for the next
-// update: the content is the one of g.ver, or newer for keys that the update
-// will name again.
+// sendAll answers a GaugeAsk. Unsent changes stay queued for the next update. So the content is
+// that of g.ver, or newer for keys that the next update will contain.
 func (g *Gauge) sendAll(p *peer) {
 	m := group.Gauge{Name: []byte(g.name), Version: g.version, Full: true, Ver: g.ver}
 	keys := make([]string, 0, len(g.own))
@@ -146,7 +145,7 @@ func (g *Gauge) sendAll(p *peer) {
 	g.c.g.Send(p.Peer, group.Live, g.idx, m.Append(g.c.g.Frame(group.KindGauge)))
 }
 
-// compare asks p for its gauge when it is at ver and what is known is not.
+// compare requests p's full gauge when p is at ver and the known content is not.
 func (g *Gauge) compare(p *peer, ver uint64) {
 	t := &p.gauges[g.id]
 	t.want = ver
@@ -200,9 +199,8 @@ func (c *Core) onGauge(p *peer, r group.Reader) (int, error) {
 	return g.idx, nil
 }
 
-// merge applies an update or a full list of p's. Entries of a version beyond
-// the known one are newer than what is known, whatever came between; if
-// something did, all entries are asked for.
+// merge applies an update or a full list from p. Entries of a version above the known one are
+// newer, even if updates in between were lost. In that case the full list is requested.
 func (g *Gauge) merge(p *peer, m *group.Gauge) {
 	t := &p.gauges[g.id]
 	if m.Ver < t.ver || (m.Ver == t.ver && (t.complete || !m.Full)) {
@@ -246,7 +244,7 @@ func (g *Gauge) set(p *peer, t *gaugeTable, version uint64, e group.GaugeEntry) 
 	}
 }
 
-// dropOthers removes the keys that a full list does not name.
+// dropOthers removes the keys that are not in a full list.
 func (g *Gauge) dropOthers(p *peer, t *gaugeTable, entries []group.GaugeEntry) {
 	if len(t.keys) == 0 {
 		return

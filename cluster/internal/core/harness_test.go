@@ -11,15 +11,15 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// memStore is a LogStore whose content is the list of payloads applied.
+// memStore is a LogStore whose content is the list of applied payloads.
 type memStore struct {
 	of      map[string][]byte
 	roles   map[string]logs.Role
-	refuse  bool // every payload from now on
-	corrupt bool // what is restored
-	large   bool // for a snapshot
-	asked   int  // snapshots
-	staged  int  // contents in the making
+	refuse  bool // reject every payload from now on
+	corrupt bool // corrupt restored content
+	large   bool // too large for a snapshot
+	asked   int  // snapshots requested
+	staged  int  // stages being built
 }
 
 func newMemStore() *memStore {
@@ -57,7 +57,7 @@ func (s *memStore) Stage(source string, _ uint64) (logs.Stage, error) {
 	return &memStage{s: s, source: source}, nil
 }
 
-// memDump is pages to be handed out.
+// memDump is the remaining pages of a snapshot.
 type memDump struct {
 	s     *memStore
 	pages [][]byte
@@ -72,7 +72,7 @@ func (d *memDump) Next() (p []byte, err error) {
 
 func (d *memDump) Close() {}
 
-// memStage is payloads that a memStore may take over.
+// memStage holds payloads that a memStore may commit.
 type memStage struct {
 	s      *memStore
 	source string
@@ -125,27 +125,27 @@ func (g *memGauge) Deliver(origin string, _ uint64, payload []byte) error {
 	return nil
 }
 
-// one is a core with a state of each kind.
+// one is a core with one state of each kind.
 type one struct {
 	*Core
 	id    string
 	store *memStore
 	slow  bool        // its jobs do not end
-	jobs  []group.Job // that have not ended
+	jobs  []group.Job // jobs that have not ended
 	sink  *memGauge
 	gauge *Gauge
 	feed  *Feed
 	log   *logs.Log
-	looks int // at sources of the log
+	looks int // number of times a source of the log was looked up
 }
 
-// table holds cores whose frames are delivered at once and in order, except
-// those that the test holds back.
+// table holds cores whose frames are delivered immediately and in order, except for those that the
+// test intercepts.
 type table struct {
 	t     testing.TB
 	now   time.Duration
 	cores []*one
-	// hold, if set, may take a frame away.
+	// hold, if set, returns true to intercept a frame.
 	hold func(from, to string, frame []byte) bool
 }
 
@@ -190,7 +190,7 @@ func (tb *table) get(id string) *one {
 	return nil
 }
 
-// run moves time in steps of a millisecond.
+// run advances the time in steps of a millisecond.
 func (tb *table) run(d time.Duration) {
 	for end := tb.now + d; tb.now < end; {
 		tb.now += time.Millisecond
@@ -202,7 +202,7 @@ func (tb *table) run(d time.Duration) {
 	}
 }
 
-// work does the jobs of a core, but for the end of those of a slow one.
+// work runs the jobs of a core. Jobs of a slow core do not end.
 func (c *one) work() {
 	for _, j := range c.Jobs() {
 		if j.Begin != nil {
@@ -218,7 +218,7 @@ func (c *one) work() {
 	}
 }
 
-// pump delivers until nobody says anything any more.
+// pump delivers frames until there are none left.
 func (tb *table) pump() {
 	for busy := true; busy; {
 		busy = false
@@ -249,7 +249,7 @@ func delta(source string, inc, seq uint64) logs.Delta {
 
 func text(inc, seq uint64) []byte { return fmt.Appendf(nil, "[%d.%d]", inc, seq) }
 
-// content is what the deltas from seq 0 to next of an incarnation make.
+// content is the expected content after deltas seq 0 to next of an incarnation.
 func content(inc, next uint64) string {
 	var b []byte
 	for seq := range next {
@@ -261,14 +261,14 @@ func content(inc, next uint64) string {
 func (c *one) expect(t testing.TB, source string, pos logs.Position, want string) {
 	t.Helper()
 	if got := c.log.Position(source); got != pos {
-		t.Errorf("%s: position of %s is %+v, not %+v", c.id, source, got, pos)
+		t.Errorf("%s: position of %s is %+v, want %+v", c.id, source, got, pos)
 	}
 	if got := string(c.store.of[source]); got != want {
-		t.Errorf("%s: content of %s is %q, not %q", c.id, source, got, want)
+		t.Errorf("%s: content of %s is %q, want %q", c.id, source, got, want)
 	}
 }
 
-// frameOf builds a frame of a core, with any boot.
+// frameOf builds a frame with any boot.
 func frameOf(kind byte, boot uint64, body []byte) []byte {
 	return append(group.Header(nil, kind, boot), body...)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// longFrames are frames of n elements each, by what they repeat.
+// longFrames builds frames of n elements, by the element that repeats.
 var longFrames = map[string]func(n int) []byte{
 	"gauges": func(n int) []byte {
 		g := group.Gauge{Name: []byte("load"), Version: 1, Ver: 1}
-		for i := range n { // few keys: the test's own map is not what is measured
+		for i := range n { // few keys, so that the test's own map is not measured
 			g.Entries = append(g.Entries, group.GaugeEntry{Key: binary.AppendUvarint(nil, uint64(i%1000)), Value: []byte("v")})
 		}
 		return frameOf(group.KindGauge, 2, g.Append(nil))
@@ -93,8 +93,8 @@ var longFrames = map[string]func(n int) []byte{
 	"ones":  func(n int) []byte { return frameOf(group.KindDigest, 2, bytes.Repeat([]byte{1}, n)) },
 }
 
-// TestWorkOfFrames: no frame of a member takes more than in proportion to its length, as
-// long as a frame may be. A longer text is several of them.
+// TestWorkOfFrames: the work for a frame is proportional to its length, up to the longest frame.
+// Longer input comes as several frames.
 func TestWorkOfFrames(t *testing.T) {
 	for name, of := range longFrames {
 		elements := 1 << 10

@@ -10,9 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDeltaLaws: whatever the order, the grouping and the repetitions in which
-// the deltas of two incarnations come, the furthest position and its content
-// are reached, and hearing all of it again changes nothing.
+// TestDeltaLaws: for any order, grouping and repetition of the deltas of two incarnations, the
+// furthest position and its content are reached. Delivering all of them again changes nothing.
 func TestDeltaLaws(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n1, n2 := rapid.Uint64Range(0, 12).Draw(rt, "n1"), rapid.Uint64Range(1, 12).Draw(rt, "n2")
@@ -42,9 +41,8 @@ func TestDeltaLaws(t *testing.T) {
 	})
 }
 
-// TestGaugeLaws: whatever arrives of a gauge's updates, in whatever order and
-// how often, all entries heard last make it right, and merging twice what was
-// merged changes nothing.
+// TestGaugeLaws: after any sequence of updates with losses and repetitions, a final full list makes
+// the gauge correct. Merging a message twice changes nothing.
 func TestGaugeLaws(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		want := map[string]string{}
@@ -80,11 +78,11 @@ func TestGaugeLaws(t *testing.T) {
 			}
 			got := c.sink.of["b"]
 			if len(got) != len(want) {
-				rt.Fatalf("believes %v, not %v", got, want)
+				rt.Fatalf("gauge is %v, want %v", got, want)
 			}
 			for k, v := range want {
 				if got[k] != v {
-					rt.Fatalf("believes %v, not %v", got, want)
+					rt.Fatalf("gauge is %v, want %v", got, want)
 				}
 			}
 		}

@@ -12,7 +12,7 @@ import (
 
 var partitioned = group.Options{Share: group.SharePartitioned}
 
-// readers makes a read s1 and s2, whatever their ranks say.
+// appendAt appends deltas of s1 at a member.
 func (tb *table) appendAt(id string, inc uint64, seqs ...uint64) (v logs.Verdict) {
 	c := tb.get(id)
 	c.log.Reading("s1", true)
@@ -30,12 +30,12 @@ func TestPush(t *testing.T) {
 		c.expect(t, "s1", logs.Position{Inc: 7, Next: 3}, content(7, 3))
 	}
 	if n := tb.get("b").Stats().RangesAsked; n != 0 {
-		t.Errorf("%d ranges were asked for, though nothing was lost", n)
+		t.Errorf("%d ranges were requested without a loss, want 0", n)
 	}
 }
 
-// TestLostPushIsFetched loses live deltas only; the range comes as soon as
-// they are late, and what came after them was kept.
+// TestLostPushIsFetched loses live deltas only. The range is requested as soon as they are late,
+// and later deltas are kept meanwhile.
 func TestLostPushIsFetched(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("a", 1, 0)
@@ -52,16 +52,16 @@ func TestLostPushIsFetched(t *testing.T) {
 		t.Error("the delta after the gap was not kept")
 	}
 	if v, _ := b.log.Source("s1"); v.Knowledge != knowledge.CatchingUp || v.Lag != 3 {
-		t.Errorf("seen as %v, %d behind", v.Knowledge, v.Lag)
+		t.Errorf("knowledge is %v, lag %d", v.Knowledge, v.Lag)
 	}
 	tb.run(100 * time.Millisecond)
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
 	if v, _ := b.log.Source("s1"); v.Knowledge != knowledge.Exact {
-		t.Errorf("seen as %v", v.Knowledge)
+		t.Errorf("knowledge is %v", v.Knowledge)
 	}
 }
 
-// TestSilentLoss loses the last delta before a silence: digests show it.
+// TestSilentLoss loses the last delta before a silence. Digests reveal the loss.
 func TestSilentLoss(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDelta }
@@ -72,8 +72,8 @@ func TestSilentLoss(t *testing.T) {
 	tb.get("b").expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
 }
 
-// TestStaleIncarnation: what an engine's earlier life said changes nothing,
-// even if its number is the next one.
+// TestStaleIncarnation: deltas of an engine's earlier incarnation change nothing, even if their
+// sequence number is the next one.
 func TestStaleIncarnation(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("a", 5, 0, 1)
@@ -85,18 +85,18 @@ func TestStaleIncarnation(t *testing.T) {
 		t.Errorf("%d deltas were stale", n)
 	}
 	if v := b.log.Append(delta("s1", 4, 2)); v != logs.Stale {
-		t.Errorf("local stale delta: %v", v)
+		t.Errorf("verdict of a local stale delta: %v", v)
 	}
 }
 
-// TestNewIncarnation: an engine that starts anew empties what is known at
-// once, deltas of its earlier life that wait for others included.
+// TestNewIncarnation: a new incarnation immediately clears the known content, including pending
+// deltas of the earlier one.
 func TestNewIncarnation(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("a", 1, 0, 1)
 	tb.run(5 * time.Millisecond)
 	b := tb.get("b")
-	b.Receive("a", deltaFrame(1, "s1", 1, 4)) // 2 and 3 never come
+	b.Receive("a", deltaFrame(1, "s1", 1, 4)) // 2 and 3 are lost
 	b.Receive("a", deltaFrame(1, "s1", 2, 1))
 	b.expect(t, "s1", logs.Position{Inc: 2}, "")
 	b.Receive("a", deltaFrame(1, "s1", 2, 0))
@@ -106,8 +106,8 @@ func TestNewIncarnation(t *testing.T) {
 	}
 }
 
-// TestRangeGone: behind by more than rings hold, a member fetches a snapshot,
-// in pages, and live deltas go on top of it.
+// TestRangeGone: a member that is behind by more than the rings hold fetches a snapshot in pages
+// and applies live deltas on top of it.
 func TestRangeGone(t *testing.T) {
 	opt := partitioned
 	opt.RingDeltas, opt.PageBytes = 2, 10
@@ -122,7 +122,7 @@ func TestRangeGone(t *testing.T) {
 		if f[2] == group.KindPageReply {
 			pages++
 			if pages == 5 {
-				tb.appendAt("a", 1, 50, 51, 52) // while the snapshot is on its way
+				tb.appendAt("a", 1, 50, 51, 52) // while the snapshot is loading
 			}
 		}
 		return false
@@ -134,12 +134,12 @@ func TestRangeGone(t *testing.T) {
 		t.Errorf("%d snapshots in %d pages", b.Stats().SnapshotsLoaded, pages)
 	}
 	if h := b.Held(); h.Loads != 0 {
-		t.Errorf("a load holds %d bytes after its end", h.Loads)
+		t.Errorf("loads hold %d bytes after the end, want 0", h.Loads)
 	}
 }
 
-// TestSnapshotOfDeadIncarnation: an engine that starts anew while a snapshot
-// of it loads fences the snapshot.
+// TestSnapshotOfDeadIncarnation: if an engine restarts while its snapshot is loading, the snapshot
+// is discarded.
 func TestSnapshotOfDeadIncarnation(t *testing.T) {
 	opt := partitioned
 	opt.RingDeltas, opt.PageBytes = 2, 10
@@ -160,7 +160,7 @@ func TestSnapshotOfDeadIncarnation(t *testing.T) {
 	}
 	tb.run(400 * time.Millisecond)
 	if len(late) == 0 {
-		t.Fatal("no snapshot was asked for")
+		t.Fatal("no snapshot was requested")
 	}
 	tb.appendAt("a", 2, 0, 1)
 	tb.run(5 * time.Millisecond)
@@ -171,8 +171,8 @@ func TestSnapshotOfDeadIncarnation(t *testing.T) {
 	b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
 }
 
-// TestLose: a reader that cannot have everything goes on with what it gets,
-// knows that it is inexact, and is healed by a peer that has it all.
+// TestLose: a reader that cannot get everything continues with the rest and reports the source as
+// inexact. A peer that lost nothing repairs it.
 func TestLose(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("a", 1, 0, 1, 2, 3)
@@ -190,17 +190,17 @@ func TestLose(t *testing.T) {
 	}
 	c.expect(t, "s1", logs.Position{Inc: 1, Next: 4, Lost: 3}, "[1.3]")
 	if v, _ := c.log.Source("s1"); v.Knowledge != knowledge.Partial {
-		t.Errorf("seen as %v", v.Knowledge)
+		t.Errorf("knowledge is %v", v.Knowledge)
 	}
 	tb.meet()
 	tb.run(500 * time.Millisecond)
 	c.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
 	if got := c.log.Lose("s1", 1, 2); got != logs.Already {
-		t.Errorf("losing the past: %v", got)
+		t.Errorf("verdict of losing past deltas: %v", got)
 	}
 }
 
-// meet tells everybody of everybody.
+// meet makes all cores each other's peers.
 func (tb *table) meet() {
 	var members []group.Member
 	for _, c := range tb.cores {
@@ -215,8 +215,8 @@ func (tb *table) meet() {
 	}
 }
 
-// TestDigestsDiffer: two who claim the same and hold different things end up
-// with what the first in line holds.
+// TestDigestsDiffer: two members with the same position and different content both end up with the
+// content of the first in rank order.
 func TestDigestsDiffer(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	first := ranked([]group.Member{{ID: "a"}, {ID: "b"}}, "s1")[0]
@@ -237,8 +237,8 @@ func TestDigestsDiffer(t *testing.T) {
 	}
 }
 
-// TestChecks: contents are compared by what goes with deltas, without claims; and by claims
-// where a member of a version before follows.
+// TestChecks: content is compared by the checks that deltas carry, without claims. Claims are used
+// if an older member follows.
 func TestChecks(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		tb := newTable(t, partitioned, "a", "b")
@@ -266,7 +266,7 @@ func TestChecks(t *testing.T) {
 		claims = 0
 		move(12 * time.Second)
 		if (claims > 0) != older {
-			t.Errorf("older %v: %d claims of a source that moves", older, claims)
+			t.Errorf("older = %v: %d claims about a changing source", older, claims)
 		}
 		follower.store.of["s1"] = []byte("something else")
 		move(12 * time.Second)
@@ -274,8 +274,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestClaimsBeforeTheLink: what a peer claims before it can be asked is remembered until it
-// can, since it claims once.
+// TestClaimsBeforeTheLink: a claim that arrives before the link is up is remembered until the peer
+// can be asked, since peers send it only once.
 func TestClaimsBeforeTheLink(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		tb := newTable(t, partitioned, "a", "b")
@@ -285,7 +285,7 @@ func TestClaimsBeforeTheLink(t *testing.T) {
 			tb.appendAt("b", 1, seq)
 		}
 		want := uint64(3)
-		if lost { // a knows less of more
+		if lost { // a has lost more
 			a.log.Lose("s1", 1, 3)
 			a.log.Append(delta("s1", 1, 3))
 			b.log.Append(delta("s1", 1, 3))
@@ -295,7 +295,7 @@ func TestClaimsBeforeTheLink(t *testing.T) {
 		tb.hold = nil
 		a.SetLink("b", false)
 		b.log.TellAll(b.byID["a"].Peer)
-		tb.run(100 * time.Millisecond) // b's digest comes
+		tb.run(100 * time.Millisecond) // b's digest arrives
 		tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDigest }
 		a.SetLink("b", true)
 		tb.run(700 * time.Millisecond)
@@ -303,8 +303,8 @@ func TestClaimsBeforeTheLink(t *testing.T) {
 	}
 }
 
-// TestCorruptSnapshot: what does not have the digest that was announced counts
-// as lost, and is fetched again later, not at once.
+// TestCorruptSnapshot: a snapshot whose digest differs from the announced one counts as lost. It is
+// fetched again later, not immediately.
 func TestCorruptSnapshot(t *testing.T) {
 	opt := partitioned
 	opt.RingDeltas = 1
@@ -320,16 +320,16 @@ func TestCorruptSnapshot(t *testing.T) {
 		t.Errorf("%d corrupt snapshots", st.SnapshotsCorrupt)
 	}
 	if b.log.Position("s1").Exact() {
-		t.Error("claims to be exact")
+		t.Error("position is exact")
 	}
 	b.store.corrupt = false
 	tb.run(8 * time.Second)
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 3}, content(1, 3))
 }
 
-// TestSnapshotTooLarge: a source of which no snapshot can be made is tried less
-// and less often, whoever asks; a newcomer says so, for as long, and is
-// whole once one can be made.
+// TestSnapshotTooLarge: if no snapshot of a source can be made, attempts become rarer, whichever
+// member asks. A new member reports the gap as long as it lasts and is complete once a snapshot can
+// be made.
 func TestSnapshotTooLarge(t *testing.T) {
 	opt := group.Options{Share: group.SharePartitioned, RingDeltas: 1}
 	tb := newTable(t, opt, "a", "b")
@@ -346,17 +346,17 @@ func TestSnapshotTooLarge(t *testing.T) {
 	tb.appendAt("a", 1, 3)
 	tb.run(time.Second)
 	if v, _ := b.log.Source("s1"); v.Knowledge != knowledge.Approximate || !strings.Contains(v.Reason, "over the limit") || v.Lag != 4 {
-		t.Errorf("the newcomer knows %+v", v)
+		t.Errorf("view of the new member: %+v", v)
 	}
 	if n := b.Stats().RangesAsked; n > 400 {
-		t.Errorf("it asked %d times in half a minute", n)
+		t.Errorf("new member sent %d requests in half a minute", n)
 	}
 	a.store.large = false
 	tb.run(40 * time.Second)
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
 }
 
-// TestBrokenPayload: a payload that the store refuses counts as lost.
+// TestBrokenPayload: a payload that the store rejects counts as lost.
 func TestBrokenPayload(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	b := tb.get("b")
@@ -371,8 +371,8 @@ func TestBrokenPayload(t *testing.T) {
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 1}, content(1, 1))
 }
 
-// TestStraddle: a delta that overlaps the position is not applied, since it
-// cannot be applied in part.
+// TestStraddle: a delta that overlaps the position is not applied, since it cannot be applied in
+// part.
 func TestStraddle(t *testing.T) {
 	c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
 	c.log.SetSources([]string{"s1"})
@@ -392,8 +392,8 @@ func TestStraddle(t *testing.T) {
 	}
 }
 
-// TestExactnessIsKept: who lost nothing does not take the word of one who did
-// while there may be another way; but rather that than to stay behind.
+// TestExactnessIsKept: a member without losses does not adopt content with losses while it may get
+// exact content another way. It does adopt it rather than fall behind.
 func TestExactnessIsKept(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("a", 1, 0, 1)
@@ -422,15 +422,15 @@ func TestForgetSource(t *testing.T) {
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
 }
 
-// TestLaggingIsNotExact: who knows that another is ahead says so, also before anything has
-// come, and also while what comes is too little.
+// TestLaggingIsNotExact: a member reports lag when it knows that a peer is ahead, both before it
+// has received anything and while it has received too little.
 func TestLaggingIsNotExact(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	b := tb.get("b")
 	says := func(what string, want knowledge.State, lag uint64) {
 		t.Helper()
 		if v, _ := b.log.Source("s1"); v.Knowledge != want || v.Lag != lag {
-			t.Errorf("%s: seen as %v, %d behind, want %v and %d", what, v.Knowledge, v.Lag, want, lag)
+			t.Errorf("%s: knowledge is %v with lag %d, want %v with lag %d", what, v.Knowledge, v.Lag, want, lag)
 		}
 	}
 	content := func(_, to string, f []byte) bool {
@@ -438,8 +438,8 @@ func TestLaggingIsNotExact(t *testing.T) {
 	}
 	tb.hold = content
 	tb.appendAt("a", 1, 0, 1, 2, 3, 4)
-	tb.run(time.Second)    // claims come
-	b.log.Lose("s1", 1, 0) // a newcomer's reader has found the beginning
+	tb.run(time.Second)    // claims arrive
+	b.log.Lose("s1", 1, 0) // a new member's reader has found the beginning
 	says("nothing came yet", knowledge.CatchingUp, 5)
 	tb.hold = nil
 	tb.run(2 * time.Second)

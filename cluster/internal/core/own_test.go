@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// rankedFor returns the table's cores in the order of their ranks for s1.
+// rankedFor returns the table's cores by rank for s1.
 func (tb *table) rankedFor(source string) []*one {
 	var members []group.Member
 	for _, c := range tb.cores {
@@ -23,8 +23,7 @@ func (tb *table) rankedFor(source string) []*one {
 	return out
 }
 
-// ranked returns members in the order of their weights for a source, which is the line for it
-// where there is no other source.
+// ranked returns members by weight for a source. With only one source, that is the rank order.
 func ranked(members []group.Member, source string) []group.Member {
 	mix := func(x uint64) uint64 {
 		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -41,7 +40,7 @@ func ranked(members []group.Member, source string) []group.Member {
 
 func (c *one) role() logs.Role { return c.store.roles["s1"] }
 
-// follow makes every core read what its role says, for s1.
+// follow makes every core read s1 if its role requires it.
 func (tb *table) follow() {
 	for _, c := range tb.cores {
 		c.log.Reading("s1", c.role() == logs.RoleReader)
@@ -60,8 +59,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestOwnerGone: the second in line reads at once when the link to the first
-// breaks.
+// TestOwnerGone: the second in rank order reads immediately when the link to the first breaks.
 func TestOwnerGone(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b", "c")
 	tb.follow()
@@ -76,8 +74,8 @@ func TestOwnerGone(t *testing.T) {
 	}
 }
 
-// TestOrphan: an owner that is reachable but cannot read is stepped in for by
-// the next, after a second, and by nobody else; and steps back in.
+// TestOrphan: if a reachable owner cannot read, only the next in rank order takes over, after a
+// second. It stops once the owner reads again.
 func TestOrphan(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b", "c")
 	r := tb.rankedFor("s1")
@@ -91,14 +89,14 @@ func TestOrphan(t *testing.T) {
 		tb.run(50 * time.Millisecond)
 	}
 	if r[0].role() != logs.RoleReader || r[1].role() != logs.RoleReader || r[2].role() == logs.RoleReader {
-		t.Errorf("orphan: roles %v %v %v", r[0].role(), r[1].role(), r[2].role())
+		t.Errorf("roles of an orphaned source: %v %v %v", r[0].role(), r[1].role(), r[2].role())
 	}
 	for range 40 {
 		read(true)
 		tb.run(50 * time.Millisecond)
 	}
 	if r[2].role() == logs.RoleReader {
-		t.Error("the third reads too")
+		t.Error("third in rank order reads too")
 	}
 	for range 20 {
 		read(false)
@@ -109,7 +107,7 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// TestHandOver: who reads goes on until the newcomer that is first reads.
+// TestHandOver: the current reader continues until the new owner reads.
 func TestHandOver(t *testing.T) {
 	full := newTable(t, partitioned, "a", "b", "c")
 	first := full.rankedFor("s1")[0]
@@ -126,12 +124,12 @@ func TestHandOver(t *testing.T) {
 	full.hold = nil
 	full.run(300 * time.Millisecond)
 	if second.role() != logs.RoleReader {
-		t.Errorf("second stopped before the first reads: %v", second.role())
+		t.Errorf("second stopped before the first started: role %v", second.role())
 	}
 	first.log.Reading("s1", true)
 	full.run(50 * time.Millisecond)
 	if second.role() != logs.RoleStandby {
-		t.Errorf("second goes on: %v", second.role())
+		t.Errorf("second did not stop: role %v", second.role())
 	}
 }
 
@@ -153,7 +151,7 @@ func TestLeaving(t *testing.T) {
 	r[1].log.Reading("s1", true)
 	tb.run(50 * time.Millisecond)
 	if r[0].HandedOver() {
-		t.Error("goes before anybody said that it heard of it")
+		t.Error("handed over before a peer acknowledged the announcement")
 	}
 	tb.hold = nil
 	tb.run(300 * time.Millisecond)
@@ -161,12 +159,11 @@ func TestLeaving(t *testing.T) {
 		t.Errorf("handed over %v; role %v", r[0].HandedOver(), r[0].role())
 	}
 	if newTable(t, partitioned, "z").cores[0].HandedOver() != true {
-		t.Error("alone there is nobody to hand over to")
+		t.Error("HandedOver is false for a member without peers")
 	}
 }
 
-// TestOvertakenClaim: what a member said before counts no more when it comes after what it
-// said later.
+// TestOvertakenClaim: an older claim that arrives after a newer one is ignored.
 func TestOvertakenClaim(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	r := tb.rankedFor("s1")
@@ -209,11 +206,11 @@ func TestShareAuto(t *testing.T) {
 	}{
 		{[]string{"1", "2", "3", "4"}, true},
 		{[]string{"1", "2", "3", "4", "5"}, false},
-		{[]string{"1", "2", "3", "4"}, false}, // does not flap
+		{[]string{"1", "2", "3", "4"}, false}, // no flapping
 		{[]string{"1", "2", "3"}, true},
 	} {
 		if l.SetSources(tc.sources); l.Mesh() != tc.mesh {
-			t.Errorf("%d sources: mesh %v", len(tc.sources), l.Mesh())
+			t.Errorf("Mesh() = %[2]v with %[1]d sources", len(tc.sources), l.Mesh())
 		}
 	}
 	for _, s := range []group.Share{group.ShareAuto, group.ShareMesh, group.SharePartitioned} {
@@ -222,11 +219,11 @@ func TestShareAuto(t *testing.T) {
 		}
 	}
 	if _, ok := group.ParseShare("nope"); ok {
-		t.Error("reads nonsense")
+		t.Error("ParseShare accepted an unknown value")
 	}
 }
 
-// TestMeshSendsNoDeltas: who reads a source itself is not sent its deltas.
+// TestMeshSendsNoDeltas: a member that reads a source itself is not sent its deltas.
 func TestMeshSendsNoDeltas(t *testing.T) {
 	tb := newTable(t, group.Options{Share: group.ShareMesh}, "a", "b", "c")
 	tb.follow()
@@ -244,7 +241,7 @@ func TestMeshSendsNoDeltas(t *testing.T) {
 		}
 		return false
 	}
-	tb.get("c").log.Reading("s1", false) // its reader broke: others provide
+	tb.get("c").log.Reading("s1", false) // its reader broke: peers provide the deltas
 	tb.run(50 * time.Millisecond)
 	for _, id := range []string{"a", "b"} {
 		tb.appendAt(id, 1, 1)

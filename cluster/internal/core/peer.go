@@ -6,32 +6,31 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// peer is what this member knows of another, but for logs.
+// peer is this member's view of another, except for logs.
 type peer struct {
 	*group.Peer
 	lastSeq    uint64        // number of its last beat
 	lastSent   uint64        // Sent of its last beat
-	lastSentAt time.Duration // when that beat came
+	lastSentAt time.Duration // when that beat arrived
 	app        string
-	strangers  int           // states it has and this member has not
+	strangers  int           // states that only the peer has
 	met        bool          // it was up once
-	told       bool          // it heard that this member leaves
-	every      time.Duration // between its heartbeats, as it says; 0 of older members
+	told       bool          // it acknowledged that this member leaves
+	every      time.Duration // between its heartbeats, as announced; 0 for older members
 
-	major   byte          // of its last frame that was of another major version
-	majorAt time.Duration // when that came; 0 when none did
+	major   byte          // of its last frame with another major version
+	majorAt time.Duration // when that frame arrived; 0 if none did
 
 	gauges []gaugeTable
 	feeds  []uint64 // next sequence number expected
 }
 
-// foreign reports whether p lives and speaks another major version: nothing is shared
-// with it.
+// foreign reports whether p is alive but speaks another major version. Nothing is shared with it.
 func (c *Core) foreign(p *peer) bool {
 	return !p.Alive && p.majorAt > 0 && c.g.Now-p.majorAt <= stretch(c.g.Opt.Lease, len(c.peers))
 }
 
-// pastPeer is what is kept of a peer that was removed.
+// pastPeer is the state kept of a removed peer.
 type pastPeer struct {
 	id    string
 	boot  uint64
@@ -41,8 +40,8 @@ type pastPeer struct {
 // maxPast is how many removed peers are remembered.
 const maxPast = 16
 
-// remember gives p the feed positions of its process if that was a peer
-// before, so that a false alarm about it makes no hint come twice.
+// remember restores p's feed positions if the same process was a peer before. So a false alarm does
+// not deliver any hint twice.
 func (c *Core) remember(p *peer) {
 	for _, old := range c.past {
 		if old.id == p.ID && old.boot == p.Boot {
@@ -51,7 +50,7 @@ func (c *Core) remember(p *peer) {
 	}
 }
 
-// watch updates whether p is alive and up, and forgets what vanishes with it.
+// watch updates whether p is alive and up, and drops the state that depends on it.
 func (c *Core) watch(p *peer) {
 	alive := p.Heard > 0 && c.g.Now-p.Heard <= c.lease(p)
 	if p.Alive && !alive {
@@ -141,7 +140,7 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 		return err
 	}
 	if p.lastSentAt > 0 && m.Seq <= p.lastSeq {
-		return nil // overtaken, or played again
+		return nil // reordered or replayed
 	}
 	p.lastSeq = m.Seq
 	if m.Echo > 0 {
@@ -157,7 +156,7 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 		p.Leaving = leaving
 		c.membersChanged()
 		if leaving {
-			c.sendBeat(p) // it waits until it was heard
+			c.sendBeat(p) // it waits for the acknowledgment
 		}
 	}
 	switch {
@@ -177,8 +176,8 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 	return nil
 }
 
-// measure takes a round trip: the peer echoes the time of a beat of ours and
-// how long it held it, so clocks need not agree.
+// measure updates the round-trip time. The peer echoes the time of this member's beat and how long
+// it held it, so the clocks need not agree.
 func (c *Core) measure(p *peer, echo, hold time.Duration) {
 	rtt := c.g.Now - echo - hold
 	if echo > c.g.Now || hold > c.g.Now || rtt < 0 || rtt > time.Minute {
@@ -191,7 +190,7 @@ func (c *Core) measure(p *peer, echo, hold time.Duration) {
 	p.RTT += (rtt - p.RTT) / 8
 }
 
-// compareStates asks for gauges that this member has not completely.
+// compareStates requests gauges that are incomplete here.
 func (c *Core) compareStates(p *peer, states []group.StateInfo) {
 	p.strangers = 0
 	stated := make([]uint64, len(c.logs.List))

@@ -12,12 +12,12 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// snapshotOf is everything that frames could change.
+// snapshotOf returns all state that frames could change.
 func (c *one) snapshotOf() string {
 	return string(c.store.of["s1"]) + "|" + string(c.store.of["s2"]) + "|" + c.sink.of["b"]["k"] + "|" + c.sink.of["c"]["k"]
 }
 
-// TestRefused: frames that cannot be right change nothing and are counted.
+// TestRefused: invalid frames change nothing and are counted.
 func TestRefused(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("b", 5, 0)
@@ -65,14 +65,14 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	late := a.Stats().LateAnswers
-	a.Receive("b", frameOf(group.KindPageReply, 2, page.Append(nil))) // nobody asked
+	a.Receive("b", frameOf(group.KindPageReply, 2, page.Append(nil))) // not requested
 	if a.snapshotOf() != before || a.Stats().LateAnswers != late+1 {
-		t.Error("an answer that nobody asked for changed something")
+		t.Error("an unrequested answer changed the state")
 	}
 }
 
-// TestGaugeOfAFleet: what a member says of ten thousand endpoints reaches the others, changed all
-// at once and as a whole.
+// TestGaugeOfAFleet: a gauge with ten thousand endpoints reaches the peers, both as one update and
+// as a full list.
 func TestGaugeOfAFleet(t *testing.T) {
 	tb := newTable(t, group.Options{}, "a", "b")
 	a, b := tb.get("a"), tb.get("b")
@@ -88,17 +88,17 @@ func TestGaugeOfAFleet(t *testing.T) {
 	}
 	tb.run(200 * time.Millisecond)
 	if n := len(b.sink.of["a"]); n != 10_000 {
-		t.Errorf("%d entries came", n)
+		t.Errorf("%d entries arrived", n)
 	}
 	for i := range 10_000 {
 		set(key(i), nil)
 	}
-	for i := range 10_000 { // others in their place: together more than a frame
+	for i := range 10_000 { // replaces them: old and new together exceed a frame
 		set("2"+key(i)[1:], make([]byte, 64))
 	}
 	tb.run(50 * time.Millisecond)
 	if n := len(b.sink.of["a"]); n != 10_000 || b.sink.of["a"][key(0)] != "" {
-		t.Errorf("%d entries after others came for them", n)
+		t.Errorf("%d entries after all were replaced", n)
 	}
 	for _, up := range []bool{false, true} {
 		a.SetLink("b", up)
@@ -106,7 +106,7 @@ func TestGaugeOfAFleet(t *testing.T) {
 	}
 	tb.run(time.Second)
 	if n := len(b.sink.of["a"]); n != 10_000 {
-		t.Errorf("%d entries as a whole", n)
+		t.Errorf("%d entries in the full list", n)
 	}
 	for _, c := range tb.cores {
 		if st := c.Stats(); st.Refused != [group.NumRefusals]uint64{} {
@@ -115,7 +115,7 @@ func TestGaugeOfAFleet(t *testing.T) {
 	}
 }
 
-// TestForgedOrigin: a member can only speak for itself.
+// TestForgedOrigin: a member can only write its own entries.
 func TestForgedOrigin(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b", "c")
 	_ = tb.get("b").gauge.Set("k", []byte("1"))
@@ -128,11 +128,11 @@ func TestForgedOrigin(t *testing.T) {
 		t.Errorf("b's gauge is %q", got)
 	}
 	if a.Stats().Refused[group.RefusedBoot] != 1 {
-		t.Error("not counted")
+		t.Error("forged frame was not counted")
 	}
 }
 
-// TestGaugeLossIsRepaired loses updates, also the last before a silence.
+// TestGaugeLossIsRepaired loses updates, including the last one before a silence.
 func TestGaugeLossIsRepaired(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	a, b := tb.get("a"), tb.get("b")
@@ -147,7 +147,7 @@ func TestGaugeLossIsRepaired(t *testing.T) {
 	tb.hold = nil
 	tb.run(300 * time.Millisecond)
 	if got := b.sink.of["a"]; len(got) != 1 || got["k"] != "2" {
-		t.Errorf("b believes %v", got)
+		t.Errorf("b's view is %v", got)
 	}
 }
 
@@ -182,21 +182,21 @@ func TestSilenceDropsGauges(t *testing.T) {
 	tb.hold = func(from, _ string, _ []byte) bool { return from == "a" }
 	tb.run(time.Second)
 	if len(b.sink.of) != 0 {
-		t.Errorf("b still believes %v", b.sink.of)
+		t.Errorf("b still has %v", b.sink.of)
 	}
 	tb.hold = nil
 	tb.run(300 * time.Millisecond)
 	if got := b.sink.of["a"]["k"]; got != "1" {
-		t.Errorf("b believes %q again", got)
+		t.Errorf("b has %q again", got)
 	}
 	b.SetLink("a", false)
 	if len(b.sink.of) != 0 {
-		t.Error("a broken link is evidence enough")
+		t.Error("peer still alive after its link broke")
 	}
 }
 
-// TestLinkOutlivesMembership: a bus may say that a process can be reached before it says
-// that it is a member, and says it once.
+// TestLinkOutlivesMembership: a bus may report once that a process is reachable, before it reports
+// the process as a member.
 func TestLinkOutlivesMembership(t *testing.T) {
 	c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
 	b := group.Member{ID: "b", Boot: 2}
@@ -217,7 +217,7 @@ func TestLinkOutlivesMembership(t *testing.T) {
 	}
 	c.SetLink("b", false)
 	if len(c.links) != 0 {
-		t.Errorf("%d links are kept", len(c.links))
+		t.Errorf("%d links kept", len(c.links))
 	}
 }
 
@@ -240,7 +240,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("%d missed", got)
 	}
 	if a.feed.Send(make([]byte, 50)) || a.Stats().FeedDropped != 1 {
-		t.Error("took more than there is room for")
+		t.Error("Send accepted more than the queue holds")
 	}
 }
 
@@ -259,22 +259,22 @@ func TestSettle(t *testing.T) {
 	alone.Advance(1)
 	alone.Tick()
 	if alone.Phase() != group.Settling {
-		t.Errorf("%v before sources are named", alone.Phase())
+		t.Errorf("phase is %v before sources are named", alone.Phase())
 	}
 	alone.log.SetSources(nil)
 	alone.Tick()
 	if alone.Phase() != group.Settled {
-		t.Errorf("alone: %v", alone.Phase())
+		t.Errorf("phase of a single member: %v", alone.Phase())
 	}
 
 	lonely := newTable(t, short, "a")
 	lonely.run(500 * time.Millisecond)
 	if p := lonely.cores[0].Phase(); p != group.Settling {
-		t.Errorf("lonely, early: %v", p)
+		t.Errorf("phase without peers, before the timeout: %v", p)
 	}
 	lonely.run(time.Second)
 	if p := lonely.cores[0].Phase(); p != group.Degraded {
-		t.Errorf("lonely: %v", p)
+		t.Errorf("phase without peers: %v", p)
 	}
 
 	tb := newTable(t, short, "a", "b")
@@ -282,10 +282,10 @@ func TestSettle(t *testing.T) {
 	tb.appendAt("a", 1, 0, 1)
 	for _, c := range tb.cores {
 		if c.Phase() != group.Settled {
-			t.Errorf("%s of a group that starts: %v", c.id, c.Phase())
+			t.Errorf("%s in a new group: phase %v", c.id, c.Phase())
 		}
 	}
-	// A newcomer that gets heartbeats but no deltas goes on without.
+	// A new member that gets heartbeats but no deltas continues without them.
 	late := newOne(group.Options{Self: group.Member{ID: "c", Boot: 3}, SettleTimeout: time.Second})
 	late.Advance(tb.now)
 	late.log.SetSources([]string{"s1"})
@@ -296,21 +296,20 @@ func TestSettle(t *testing.T) {
 	tb.meet()
 	tb.run(500 * time.Millisecond)
 	if late.Phase() != group.Settling {
-		t.Errorf("newcomer, early: %v", late.Phase())
+		t.Errorf("new member before the timeout: phase %v", late.Phase())
 	}
 	tb.run(700 * time.Millisecond)
 	if late.Phase() != group.Degraded {
-		t.Errorf("newcomer that is cut off: %v", late.Phase())
+		t.Errorf("isolated new member: phase %v", late.Phase())
 	}
 	tb.hold = nil
 	tb.run(2 * time.Second)
 	if late.Phase() != group.Settled {
-		t.Errorf("newcomer: %v", late.Phase())
+		t.Errorf("new member: phase %v", late.Phase())
 	}
 }
 
-// TestReplayedBeat: a heartbeat that is played again later says nothing, least
-// of all about the round trip.
+// TestReplayedBeat: a replayed heartbeat changes nothing, least of all the round-trip time.
 func TestReplayedBeat(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	var old []byte
@@ -330,12 +329,12 @@ func TestReplayedBeat(t *testing.T) {
 		a.Receive("b", slices.Clone(kept))
 	}
 	if rtt := a.Peers()[0].RTT; rtt != was {
-		t.Errorf("round trip went from %v to %v", was, rtt)
+		t.Errorf("round-trip time changed from %v to %v", was, rtt)
 	}
 }
 
-// TestGaugeOvertaken: an update that comes behind a later one changes nothing, not even
-// until the gauge is repaired.
+// TestGaugeOvertaken: an update that arrives after a later one changes nothing, not even until the
+// gauge is repaired.
 func TestGaugeOvertaken(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	a, b := tb.get("a"), tb.get("b")
@@ -359,13 +358,13 @@ func TestGaugeOvertaken(t *testing.T) {
 	for _, i := range []int{1, 0, 1, 0} {
 		b.Receive("a", updates[i])
 		if got := b.sink.of["a"]["k"]; got != "3" {
-			t.Errorf("b believes %q", got)
+			t.Errorf("b has %q", got)
 		}
 	}
 }
 
-// At rest nobody looks at sources, of which there may be ten thousand, for as many members as
-// there are: neither the ticks nor what is told of members do.
+// At rest no code iterates over sources, of which there may be ten thousand. Neither ticks nor
+// views of members do.
 func TestRestLooksAtNoSource(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b", "c")
 	tb.follow()
@@ -384,10 +383,10 @@ func TestRestLooksAtNoSource(t *testing.T) {
 	for i, c := range tb.cores {
 		c.Peers()
 		if c.looks != before[i] || before[i] == 0 {
-			t.Errorf("%s looked at sources %d times, and %d times before", c.id, c.looks-before[i], before[i])
+			t.Errorf("%s looked up sources %d times, want %d as before", c.id, c.looks-before[i], before[i])
 		}
 		if c.Compare(owner.id); c.looks != before[i] {
-			t.Errorf("%s compares with a look", c.id)
+			t.Errorf("%s: Compare looked up sources", c.id)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// inZones puts members into zones by the letters after their names: "a1" is in zone 1.
+// inZones assigns members to zones by the digit after their letter: "a1" is in zone 1.
 func inZones(t *testing.T, ids ...string) *table {
 	t.Helper()
 	tb := &table{t: t, now: time.Second}
@@ -31,13 +31,13 @@ func inZones(t *testing.T, ids ...string) *table {
 	return tb
 }
 
-// sent is how frames with deltas went: kind, from, to.
+// sent records one frame of deltas: kind, sender, receiver.
 type sent struct {
 	kind     byte
 	from, to string
 }
 
-// append has the owner of s1 read one batch, and returns how it went.
+// append makes the owner of s1 read one batch. It returns the owner and the frames sent.
 func (tb *table) append(seq uint64, lose func(sent) bool) (owner *one, ways []sent) {
 	tb.t.Helper()
 	for _, c := range tb.cores {
@@ -46,7 +46,7 @@ func (tb *table) append(seq uint64, lose func(sent) bool) (owner *one, ways []se
 		}
 	}
 	if owner == nil {
-		tb.t.Fatal("nobody owns s1")
+		tb.t.Fatal("s1 has no owner")
 	}
 	tb.hold = func(from, to string, frame []byte) bool {
 		switch k := frame[2]; k {
@@ -73,7 +73,7 @@ func (tb *table) all(seq uint64) {
 	}
 }
 
-// asks counts how often members asked for what they had missed.
+// misses counts requests for missed frames.
 func (tb *table) misses() (n uint64) {
 	for _, c := range tb.cores {
 		n += c.Stats().RelayMissed
@@ -81,7 +81,7 @@ func (tb *table) misses() (n uint64) {
 	return n
 }
 
-// TestRelay: a change goes once to each other zone, is passed on there, and arrives once.
+// TestRelay: a change is sent once to each remote zone, is forwarded there, and arrives once.
 func TestRelay(t *testing.T) {
 	tb := inZones(t, "a1", "b1", "c2", "d2", "e2", "f3")
 	tb.append(0, nil)
@@ -95,7 +95,7 @@ func TestRelay(t *testing.T) {
 			across[w.to[1:]]++
 		}
 		if behind := w.kind == group.KindRelayed; behind && w.from[1:] != w.to[1:] {
-			t.Errorf("%v crosses a border after it was passed on", w)
+			t.Errorf("%v crosses a zone border after it was forwarded", w)
 		}
 	}
 	for _, c := range tb.cores {
@@ -109,15 +109,15 @@ func TestRelay(t *testing.T) {
 		}
 	}
 	if n := tb.misses(); n != 0 {
-		t.Errorf("%d times something was missed", n)
+		t.Errorf("%d frames were missed, want 0", n)
 	}
 	if st := owner.Stats(); st.BorderOut == 0 || st.BorderIn == 0 {
 		t.Errorf("border: %d out, %d in", st.BorderOut, st.BorderIn)
 	}
 }
 
-// TestRelayFails: whoever does not get what was to be passed on has it within two heartbeats, and is
-// sent to directly then, while another one passes on; after a while the way is tried again.
+// TestRelayFails: a member that misses a forwarded frame has it within two heartbeats and is then
+// sent frames directly, while another member relays. After a while the route is tried again.
 func TestRelayFails(t *testing.T) {
 	tb := inZones(t, "a1", "b2", "c2", "d2")
 	for seq := range uint64(2) { // the second has one reader known to all
@@ -139,30 +139,30 @@ func TestRelayFails(t *testing.T) {
 	owner, ways := tb.append(2, func(w sent) bool { return w.kind == group.KindRelayed })
 	relay, direct := passing(ways)
 	if owner.id != "a1" {
-		t.Fatalf("the owner is %s", owner.id)
+		t.Fatalf("owner is %s", owner.id)
 	}
 	if relay == "" || len(direct) > 0 {
-		t.Fatalf("by way of %q, directly to %v", relay, direct)
+		t.Fatalf("relayed by %q, sent directly to %v", relay, direct)
 	}
 	tb.run(2*200*time.Millisecond + 100*time.Millisecond)
 	tb.all(2)
 	if n := owner.Stats().RelayMissed; n != 2 {
-		t.Errorf("%d members missed it, not 2", n)
+		t.Errorf("%d members missed it, want 2", n)
 	}
 	_, ways = tb.append(3, nil)
 	tb.all(3)
 	if again, direct := passing(ways); again != "" || len(direct) != 3 {
-		t.Errorf("after that by way of %q, directly to %v", again, direct)
+		t.Errorf("after the failure relayed by %q, sent directly to %v", again, direct)
 	}
 	tb.run(6 * time.Second)
 	_, ways = tb.append(4, nil)
 	tb.all(4)
 	if again, direct := passing(ways); again == "" || len(direct) > 0 {
-		t.Errorf("six seconds later by way of %q, directly to %v", again, direct)
+		t.Errorf("six seconds later relayed by %q, sent directly to %v", again, direct)
 	}
 }
 
-// TestRelayOfOlder: a member of the release before is sent to directly and passes nothing on.
+// TestRelayOfOlder: a member of the previous release is sent frames directly and does not relay.
 func TestRelayOfOlder(t *testing.T) {
 	tb := inZones(t, "a1", "b2", "c2", "d2")
 	old := tb.get("b2")
@@ -174,16 +174,17 @@ func TestRelayOfOlder(t *testing.T) {
 	tb.hold = nil
 	owner, ways := tb.append(0, nil)
 	if owner == old {
-		t.Fatal("it owns the source")
+		t.Fatal("older member owns the source")
 	}
 	tb.all(0)
 	if slices.ContainsFunc(ways, func(w sent) bool { return w.to == old.id && w.kind != group.KindDelta || w.from == old.id }) {
-		t.Errorf("%v", ways)
+		t.Errorf("frames: %v", ways)
 	}
 }
 
-// TestRelayedLies: what is passed on in the name of nobody, of another process, of the receiver or
-// garbled changes nothing, and nobody lives by what others pass on of him.
+// TestRelayedLies: a forwarded frame in the name of an unknown member, of another process, or of
+// the receiver changes nothing, and neither does a malformed one. A forwarded frame is no evidence
+// that its writer is alive.
 func TestRelayedLies(t *testing.T) {
 	for _, deliver := range []bool{true, false} {
 		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1, Zone: "z"}, Relay: true})
@@ -213,18 +214,18 @@ func TestRelayedLies(t *testing.T) {
 		}
 		c.expect(t, "s1", logs.Position{Inc: 9, Next: 1}, content(9, 1))
 		if st := c.Stats().Refused; st[group.RefusedMember] != 2 || st[group.RefusedBoot] != 1 || st[group.RefusedMalformed] != 2 {
-			t.Errorf("refused: %v", st)
+			t.Errorf("refusals: %v", st)
 		}
 		take(relayed("c", 3, 1))
 		c.expect(t, "s1", logs.Position{Inc: 9, Next: 2}, content(9, 2))
 		if p := c.byID["c"]; p.Alive || p.Up || p.Heard > 0 {
-			t.Errorf("a member lives by what another one sent: %+v", p.Peer)
+			t.Errorf("a frame forwarded by another member marked the writer alive: %+v", p.Peer)
 		}
 	}
 }
 
-// TestRelayPassesOnTo: what is passed on goes to those of the own zone that can read all of it, and to
-// them alone, however the writer sees the group.
+// TestRelayPassesOnTo: a relay forwards only to the members of its own zone that can read all of
+// the frame, regardless of how the writer sees the group.
 func TestRelayPassesOnTo(t *testing.T) {
 	c := newOne(group.Options{Self: group.Member{ID: "r", Boot: 1, Zone: "z"}, Relay: true})
 	c.Advance(time.Second)
@@ -263,7 +264,7 @@ func TestRelayPassesOnTo(t *testing.T) {
 		}
 	}
 	if !slices.Equal(to, []string{"reads"}) || c.Stats().Relayed != 1 {
-		t.Errorf("passed on to %q, %d counted", to, c.Stats().Relayed)
+		t.Errorf("forwarded to %q, %d counted", to, c.Stats().Relayed)
 	}
 	c.expect(t, "s1", logs.Position{Inc: 9, Next: 1}, content(9, 1))
 }

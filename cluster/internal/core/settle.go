@@ -10,14 +10,13 @@ import (
 // Phase returns how far this member has settled.
 func (c *Core) Phase() group.Phase { return c.g.Phase }
 
-// Uptime returns how long this member has run.
+// Uptime returns the time since this member started.
 func (c *Core) Uptime() time.Duration { return c.g.Now - c.startAt }
 
 // Leaving reports whether Leave was called.
 func (c *Core) Leaving() bool { return c.g.Leaving }
 
-// settle looks whether this member knows enough to be asked. Settled is for
-// good; Degraded becomes Settled when a peer turns up.
+// settle updates the phase. Settled is final; Degraded becomes Settled when a peer appears.
 func (c *Core) settle() {
 	if c.g.Phase == group.Settled {
 		return
@@ -25,7 +24,7 @@ func (c *Core) settle() {
 	was := c.g.Phase
 	defer func() {
 		if c.g.Phase != was {
-			c.beatNow() // others wait for it
+			c.beatNow() // peers wait for it
 		}
 	}()
 	age := c.Uptime()
@@ -40,7 +39,7 @@ func (c *Core) settle() {
 	}
 }
 
-// named reports whether the application has named the sources of every log.
+// named reports whether the application has listed the sources of every log.
 func (c *Core) named() bool {
 	for _, l := range c.logs.List {
 		if !l.Named() {
@@ -50,13 +49,13 @@ func (c *Core) named() bool {
 	return true
 }
 
-// caughtUp reports whether this member has reached what a peer knew that had
-// settled itself, or, in a group that starts, what every peer knows.
+// caughtUp reports whether this member has reached the state of one settled peer or, in a new
+// group, of every peer.
 func (c *Core) caughtUp() bool {
 	met, starts := false, true
 	for _, p := range c.peers {
 		if c.foreign(p) {
-			continue // it could not be asked
+			continue // it cannot be asked
 		}
 		met = true
 		if p.Phase != group.Settling {
@@ -66,11 +65,11 @@ func (c *Core) caughtUp() bool {
 			starts = false
 		}
 	}
-	if !met || !starts { // whatever others know that settle
+	if !met || !starts { // more may follow from peers that are still settling
 		return false
 	}
 	if p := c.byID[c.laggard]; p != nil && !c.foreign(p) && !c.caughtUpWith(p) {
-		return false // as when last asked: the others are not looked at each time
+		return false // the same peer as at the last check is still ahead
 	}
 	for _, p := range c.peers {
 		if !c.foreign(p) && !c.caughtUpWith(p) {

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// TestCaughtUp: whoever is asked first, a member has caught up once it knows what one does that has
-// settled, or, where nobody has, what all do.
+// TestCaughtUp: for any order of the peers, a member has caught up once it has the state of one
+// settled peer or, if no peer has settled, of all of them.
 func TestCaughtUp(t *testing.T) {
 	caught := 0
 	for seed := range uint64(20) {
@@ -23,7 +23,7 @@ func TestCaughtUp(t *testing.T) {
 			}
 			c.SetMembers(members)
 			p := c.peers[rng.IntN(len(c.peers))]
-			p.Up, p.lastSentAt = rng.IntN(4) > 0, 1 // it has caught up with those that are up: there is no log
+			p.Up, p.lastSentAt = rng.IntN(4) > 0, 1 // without a log it has caught up with every peer that is up
 			if rng.IntN(3) == 0 {
 				p.Phase = group.Settling
 			} else if rng.IntN(12) == 0 {

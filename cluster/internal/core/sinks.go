@@ -1,16 +1,16 @@
 package core
 
-// GaugeSink is told what other members' gauges are. Calls come one at a time
-// and must not call back. value is retained by the caller: copy what is kept.
+// GaugeSink receives other members' gauges. Calls come one at a time and must not call back. The
+// caller retains value, so copy what you keep.
 type GaugeSink interface {
-	// Merge sets key of origin; a nil value removes it. version is the state
-	// version that origin writes. An error counts and changes nothing else.
+	// Merge sets key of origin; a nil value removes it. version is the state version that origin
+	// writes. An error is counted and has no other effect.
 	Merge(origin string, version uint64, key string, value []byte) error
-	// Drop forgets everything of origin.
+	// Drop removes all entries of origin.
 	Drop(origin string)
 }
 
-// FeedSink is told what other members sent to a Feed.
+// FeedSink receives the payloads that other members sent to a Feed.
 type FeedSink interface {
 	Deliver(origin string, version uint64, payload []byte) error
 }

@@ -12,8 +12,8 @@ import (
 
 var smallPages = group.Options{Share: group.SharePartitioned, RingDeltas: 2, PageBytes: 10}
 
-// lacking returns a table in which every member but the last has 50 deltas of s1 and the
-// last lacks them, and can have a snapshot only.
+// lacking returns a table in which every member but the last has 50 deltas of s1. The last can only
+// get them as a snapshot.
 func lacking(t *testing.T, opt group.Options, ids ...string) (tb *table, last *one) {
 	t.Helper()
 	tb = newTable(t, opt, ids...)
@@ -29,7 +29,7 @@ func lacking(t *testing.T, opt group.Options, ids ...string) (tb *table, last *o
 	return tb, tb.get(late)
 }
 
-// runUntil moves time until ok, for ten seconds at most.
+// runUntil advances the time until ok returns true, for ten seconds at most.
 func (tb *table) runUntil(what string, ok func() bool) {
 	tb.t.Helper()
 	for range 10_000 {
@@ -38,19 +38,19 @@ func (tb *table) runUntil(what string, ok func() bool) {
 		}
 		tb.run(time.Millisecond)
 	}
-	tb.t.Fatalf("not within ten seconds: %s", what)
+	tb.t.Fatalf("timed out after ten seconds: %s", what)
 }
 
-// expectStages checks how many contents are in the making.
+// expectStages checks how many stages are being built.
 func (c *one) expectStages(t *testing.T, n int) {
 	t.Helper()
 	if c.store.staged != n {
-		t.Errorf("%s: %d contents are in the making, not %d", c.id, c.store.staged, n)
+		t.Errorf("%s: %d stages are being built, want %d", c.id, c.store.staged, n)
 	}
 }
 
-// Pages are asked for as they are worked off: neither the line nor the loader ever
-// has more than a window of them, and the content is replaced once, at the end.
+// Pages are requested at the pace at which they are processed. Neither the network nor the loader
+// ever holds more than a window of pages, and the content is replaced once, at the end.
 func TestPagesAreFlowControlled(t *testing.T) {
 	tb, b := lacking(t, smallPages, "a", "b")
 	b.slow = true
@@ -67,7 +67,7 @@ func TestPagesAreFlowControlled(t *testing.T) {
 	tb.runUntil("pages are asked for", func() bool { return answered > 1 })
 	tb.run(2 * time.Second)
 	if held := b.Held().Loads; asked > 20 || held > 16*10 || held == 0 {
-		t.Errorf("%d pages asked for by one who does nothing with them, %d bytes held", asked, held)
+		t.Errorf("%d pages requested by a stalled loader, %d bytes held", asked, held)
 	}
 	b.expect(t, "s1", logs.Position{Inc: 1}, "")
 	b.expectStages(t, 1)
@@ -76,11 +76,11 @@ func TestPagesAreFlowControlled(t *testing.T) {
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 50}, content(1, 50))
 	b.expectStages(t, 0)
 	if n := b.Held().Loads; n != 0 || asked > 40 {
-		t.Errorf("%d pages asked for, %d bytes held after the end", asked, n)
+		t.Errorf("%d pages requested, %d bytes held after the end", asked, n)
 	}
 }
 
-// A member that dies when half of its snapshot is loaded: another one's is loaded.
+// If a member dies while its snapshot is half loaded, another member's is loaded.
 func TestSenderDiesHalfWay(t *testing.T) {
 	tb, c := lacking(t, smallPages, "a", "b", "c")
 	from, pages := "", 0
@@ -102,14 +102,14 @@ func TestSenderDiesHalfWay(t *testing.T) {
 	}
 	tb.runUntil("it is loaded from the other", func() bool { return c.Stats().SnapshotsLoaded == 1 })
 	if from == dead {
-		t.Error("only one member was asked")
+		t.Error("snapshot was requested from only one member")
 	}
 	c.expect(t, "s1", logs.Position{Inc: 1, Next: 50}, content(1, 50))
 	c.expectStages(t, 0)
 }
 
-// An engine that starts anew, or a source that goes, while pages are worked off: what was
-// loaded is given up when the work ends, and not before.
+// If an engine restarts or a source is removed while pages are processed, the loaded data is
+// discarded when the work ends, and not before.
 func TestLoadEndsWhilePagesAreWorkedOff(t *testing.T) {
 	for name, end := range map[string]func(tb *table, b *one){
 		"engine restarts": func(tb *table, _ *one) { tb.appendAt("a", 2, 0, 1) },
@@ -143,9 +143,8 @@ func TestLoadEndsWhilePagesAreWorkedOff(t *testing.T) {
 	}
 }
 
-// While a snapshot is being made, for however long, its member goes on with everything
-// else; whoever waits for it, even a member that takes the word for a plain refusal,
-// has it in the end, and it is made once.
+// While a snapshot is being made, its member continues all other work. A member that waits for it
+// gets it eventually, even one that reads the answer as a plain refusal. The snapshot is made once.
 func TestSnapshotIsMadeAside(t *testing.T) {
 	tb, c := lacking(t, smallPages, "a", "c")
 	a := tb.get("a")
@@ -158,10 +157,10 @@ func TestSnapshotIsMadeAside(t *testing.T) {
 	tb.appendAt("a", 1, 50, 51)
 	tb.run(50 * time.Millisecond)
 	if got := c.sink.of["a"]["k"]; got != "v" || a.store.asked != 1 {
-		t.Errorf("a gauge is %q; %d snapshots were begun", got, a.store.asked)
+		t.Errorf("gauge is %q; %d snapshots were started", got, a.store.asked)
 	}
 	if v, _ := c.log.Source("s1"); v.Knowledge != knowledge.CatchingUp || c.Stats().AskTimeouts > 0 {
-		t.Errorf("known as %v, %d asks without an answer", v.Knowledge, c.Stats().AskTimeouts)
+		t.Errorf("knowledge is %v, %d requests timed out", v.Knowledge, c.Stats().AskTimeouts)
 	}
 	a.slow = false
 	tb.runUntil("the snapshot is loaded", func() bool { return c.log.Position("s1").Next == 52 })
@@ -171,7 +170,7 @@ func TestSnapshotIsMadeAside(t *testing.T) {
 	}
 }
 
-// A snapshot that is never finished is not waited for for ever.
+// A member does not wait forever for a snapshot that never completes.
 func TestWaitingEnds(t *testing.T) {
 	tb, c := lacking(t, smallPages, "a", "b", "c")
 	a, b := tb.get("a"), tb.get("b")
@@ -181,11 +180,11 @@ func TestWaitingEnds(t *testing.T) {
 		return a.store.asked > 0 && b.store.asked > 0
 	})
 	if v, _ := c.log.Source("s1"); v.Knowledge == knowledge.Exact {
-		t.Errorf("known as %v", v.Knowledge)
+		t.Errorf("knowledge is %v", v.Knowledge)
 	}
 }
 
-// Deltas that came while a snapshot was loaded are applied in steps.
+// Deltas that arrived while a snapshot was loading are applied in steps.
 func TestManyPendingDeltas(t *testing.T) {
 	opt := group.Options{Share: group.SharePartitioned, RingDeltas: 2, PendingBytes: 500 << 10}
 	tb, b := lacking(t, opt, "a", "b")
@@ -205,17 +204,17 @@ func TestManyPendingDeltas(t *testing.T) {
 	b.slow = false
 	b.work()
 	if now := b.Held().Pending; now == 0 || held-now > 70<<10 || held == now {
-		t.Errorf("%d bytes were kept aside, %d after the first step", held, now)
+		t.Errorf("%d bytes pending, %d after the first step", held, now)
 	}
 	tb.run(20 * time.Millisecond)
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4050}, content(1, 4050))
 	if n := b.Held().Pending; n != 0 {
-		t.Errorf("%d bytes are still kept aside", n)
+		t.Errorf("%d bytes are still pending", n)
 	}
 }
 
-// A peer may answer with a snapshot of an engine's life before this one: what is known of this
-// one is never given up for it.
+// A peer may answer with a snapshot of an engine's earlier incarnation. It never replaces the
+// content of the current one.
 func TestSnapshotOfAnEarlierLife(t *testing.T) {
 	tb := newTable(t, group.Options{Share: group.SharePartitioned, RingDeltas: 2}, "a", "b")
 	tb.hold = func(_, to string, f []byte) bool {
@@ -238,7 +237,7 @@ func TestSnapshotOfAnEarlierLife(t *testing.T) {
 	}
 	tb.runUntil("the snapshot is refused", func() bool {
 		if inc := b.log.Position("s1").Inc; inc == 1 {
-			t.Fatal("it went back to the life before")
+			t.Fatal("went back to the earlier incarnation")
 		}
 		return b.Stats().SnapshotsFenced > 0
 	})

@@ -7,21 +7,20 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// PeerView is what this member knows of a peer.
+// PeerView is this member's view of a peer.
 type PeerView struct {
 	Member  group.Member
 	Link    bool          // frames can be sent to it
-	Alive   bool          // it was heard within the lease
+	Alive   bool          // a frame arrived within the lease
 	Up      bool          // both
 	Met     bool          // it was up once
-	For     time.Duration // how long Up has been so
+	For     time.Duration // time since Up last changed
 	Leaving bool
 	Phase   group.Phase
 	RTT     time.Duration // 0 until measured
-	// Foreign is the major version of the protocol that it speaks, if that is another one
-	// than this member's; else 0.
+	// Foreign is the peer's major protocol version if it differs from this member's; else 0.
 	Foreign byte
-	// Strangers counts states that the peer has and this member has not.
+	// Strangers counts the states that only the peer has.
 	Strangers int
 	Traffic   []group.Traffic // by state, as in States
 }
@@ -46,7 +45,7 @@ func (c *Core) Peers() []PeerView {
 	return out
 }
 
-// Compare compares what a peer claimed of each log with what is known here.
+// Compare compares a peer's claims about each log with the content here.
 func (c *Core) Compare(id string) (out []logs.PeerLogView) {
 	if p := c.byID[id]; p != nil {
 		for _, l := range c.logs.List {
@@ -59,8 +58,7 @@ func (c *Core) Compare(id string) (out []logs.PeerLogView) {
 // Logs returns the registered logs, in order of registration.
 func (c *Core) Logs() []*logs.Log { return c.logs.List }
 
-// States returns the names of all states by index; the first is the
-// heartbeats' empty name.
+// States returns the names of all states by index. The first is the empty name that heartbeats use.
 func (c *Core) States() []string { return c.g.States() }
 
 // Stats returns the counters.
@@ -69,13 +67,13 @@ func (c *Core) Stats() group.Stats {
 	return s
 }
 
-// Reachable returns how many peers are up, and how many are known.
+// Reachable returns the number of peers that are up, and of all peers.
 func (c *Core) Reachable() (up, known int) { return c.g.Reachable() }
 
-// Look returns the counters and what is held now, and calls f, unless it is nil, with a view of
-// every source of each log, which is valid until f returns. Rings are bounded by
-// Options.RingBytes, pending deltas and pushes by Options.PendingBytes, per source; snapshots by
-// Options.SnapshotCache, but for one that is larger, and loads by a window of pages each.
+// Look returns the counters and the memory held. It calls f, if not nil, with a view of every
+// source of each log; the view is valid until f returns. Limits per source: rings
+// Options.RingBytes, pending deltas and pushes Options.PendingBytes. Snapshots are bounded by
+// Options.SnapshotCache, except a single larger one, and loads by a window of pages each.
 func (c *Core) Look(f func(log int, v *logs.SourceView)) (group.Stats, group.Held) {
 	var h group.Held
 	for i, l := range c.logs.List {
@@ -88,7 +86,7 @@ func (c *Core) Look(f func(log int, v *logs.SourceView)) (group.Stats, group.Hel
 	return c.g.Stats, h
 }
 
-// Held returns what is held now; see Look.
+// Held returns the memory held; see Look.
 func (c *Core) Held() group.Held {
 	_, h := c.Look(nil)
 	return h
