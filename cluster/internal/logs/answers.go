@@ -35,7 +35,7 @@ func (l *Log) takeRange(p *group.Peer, s *source, m *group.RangeReply) {
 	l.endLoad(s)
 }
 
-// maxPages bounds the pages of a snapshot.
+// maxPages is the maximum number of pages of a snapshot.
 const maxPages = 1 << 16
 
 func (l *Log) takePage(s *source, m *group.PageReply) {
@@ -73,7 +73,7 @@ func (l *Log) takePage(s *source, m *group.PageReply) {
 	l.fill(s)
 }
 
-// takeBusy goes elsewhere, or waits for a snapshot that is being made.
+// takeBusy switches to another peer, or waits for a snapshot that is being made.
 func (l *Log) takeBusy(s *source, m *group.PageReply) {
 	ld := s.load
 	if ld.snap.Known() || !m.Snap.Known() || l.g.Now-ld.begun > maxWait {
@@ -88,7 +88,7 @@ func (l *Log) takeBusy(s *source, m *group.PageReply) {
 	ld.snapshot, ld.again, ld.tries = true, l.g.Now+askAgain, 0
 }
 
-// firstPage starts a snapshot from its first page.
+// firstPage starts loading a snapshot with its first page.
 func (l *Log) firstPage(s *source, m *group.PageReply) bool {
 	if m.Bytes > uint64(l.g.Opt.SnapshotBytes) {
 		s.denied++
@@ -105,8 +105,8 @@ func (l *Log) firstPage(s *source, m *group.PageReply) bool {
 	return true
 }
 
-// fill has the pages that are next added to the stage; when all are there, the
-// snapshot is taken over.
+// fill adds consecutive received pages to the stage. Once all pages are added, it commits the
+// snapshot.
 func (l *Log) fill(s *source) {
 	ld := s.load
 	end := ld.next
@@ -143,8 +143,8 @@ func (l *Log) fill(s *source) {
 	l.askPages(s, 0)
 }
 
-// addPages adds pages to the stage of a load. It runs outside of the log's methods:
-// of the log it reads what never changes, of the load what waits for filled.
+// addPages adds pages to the stage of a load. It runs outside of the log's methods. It reads only
+// immutable fields of the log, and fields of the load that do not change before filled.
 func (l *Log) addPages(source string, ld *load, pages [][]byte) (err error) {
 	if ld.stage == nil {
 		if ld.stage, err = l.store.Stage(source, ld.total); err != nil {
@@ -160,11 +160,11 @@ func (l *Log) addPages(source string, ld *load, pages [][]byte) (err error) {
 	return nil
 }
 
-// filled goes on after pages were added.
+// filled continues the load after pages were added.
 func (l *Log) filled(s *source, ld *load, end int) {
 	ld.working = false
 	if s.load != ld {
-		ld.abandon() // the load ended meanwhile
+		ld.abandon() // the load ended in the meantime
 		return
 	}
 	if ld.err != nil {
@@ -180,9 +180,9 @@ func (l *Log) filled(s *source, ld *load, end int) {
 	l.fill(s)
 }
 
-// commit replaces what is known of s by a complete snapshot and applies what
-// is known beyond it. It does so only if that is worth more than what is
-// known: knowledge never moves back.
+// commit replaces the content of s with a complete snapshot and applies the known deltas that
+// follow it. It does so only if the result is better than the present position, which never moves
+// back.
 func (l *Log) commit(s *source) {
 	ld := s.load
 	var tail []ringEntry
@@ -200,7 +200,7 @@ func (l *Log) commit(s *source) {
 		l.fail(s, 50*time.Millisecond)
 		return
 	case !ld.heal && ld.snap.Inc == s.pos.Inc && ld.snap.Next <= s.pos.Next && ld.snap.Lost >= s.pos.Lost:
-		l.endLoad(s) // overtaken by live deltas
+		l.endLoad(s) // live deltas have overtaken it
 		return
 	}
 	tail = slices.Clone(tail)
@@ -218,7 +218,7 @@ func (l *Log) commit(s *source) {
 	s.ring.clear()
 	l.touch(l.g.Now, s)
 	if s.digest != ld.digest {
-		// The content is not what its peer has: worth nothing until healed.
+		// The content differs from the peer's, so it counts as lost until repaired.
 		l.g.Stats.SnapshotsCorrupt++
 		s.pos.Lost = s.pos.Next
 		l.fail(s, 5*time.Second)

@@ -6,37 +6,37 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// content is what the deltas of a source lead to: all that merging one reads and writes.
-// The source's lock guards it.
+// content is the state that the deltas of a source produce: everything that a merge reads and
+// writes. The source's lock guards it.
 type content struct {
 	pos     Position
 	moved   time.Duration // when pos last changed
-	moves   uint64        // how often pos or digest changed
+	moves   uint64        // number of changes of pos or digest
 	digest  Digest
 	ring    ring
 	pend    pending
-	room    int           // for pend, if more than Options.PendingBytes
-	push    []group.Entry // applied, to be sent to peers
+	room    int           // limit for pend, if above Options.PendingBytes
+	push    []group.Entry // applied, not yet sent to peers
 	pushInc uint64
 	pushLen int
 	tally   group.Tally
 	todo    todo
-	isFresh bool // among those that collect will look at
-	gone    bool // not shared any more
+	isFresh bool // in the list that collect processes
+	gone    bool // no longer shared
 }
 
-// todo is what merging leaves to be done by those who know the whole log.
+// todo is the work that a merge leaves to methods that see the whole log.
 type todo uint8
 
 const (
-	todoPush  todo = 1 << iota // there are deltas to push
-	todoCheck                  // something is missing
-	todoDrain                  // more that was kept aside can be applied at once
-	todoTell                   // something was not pushed that others have to know of
+	todoPush  todo = 1 << iota // deltas are ready to push
+	todoCheck                  // a delta is missing
+	todoDrain                  // more pending deltas can be applied now
+	todoTell                   // peers must be informed of a change that was not pushed
 )
 
-// remind has collect look at s, if there is something to do, and returns when. The caller
-// holds the lock of s and perhaps no other.
+// remind adds s to collect's list if it has work, and returns when the work is due. The caller
+// holds the lock of s and may hold no other.
 func (l *Log) remind(now time.Duration, s *source) time.Duration {
 	if s.todo == 0 || s.isFresh {
 		return group.Never
@@ -54,20 +54,20 @@ func (l *Log) remind(now time.Duration, s *source) time.Duration {
 	return now
 }
 
-// maxDelay bounds how long deltas wait for company in a large group.
+// maxDelay bounds how long deltas are batched in a large group.
 const maxDelay = 200 * time.Millisecond
 
-// pushDelay is how long deltas wait to be pushed: the longer, the more peers each frame costs.
+// pushDelay is how long deltas are batched. It grows with the number of peers, each of which pays
+// for every frame.
 func (l *Log) pushDelay() time.Duration {
 	delay := l.g.Opt.DeltaDelay
 	return max(delay, min(maxDelay, 3*delay*time.Duration(len(l.g.Peers)-2)))
 }
 
-// Fresh reports whether Tick has something to do that Deadline does not know of. It may
-// be called while other methods run.
+// Fresh reports whether Tick has work that Deadline does not yet cover. Safe for concurrent use.
 func (l *Log) Fresh() bool { return l.fresh.Load() != nil }
 
-// collect looks at the sources of which deltas were merged.
+// collect processes the sources into which deltas were merged.
 func (l *Log) collect() {
 	if !l.Fresh() {
 		return
@@ -81,8 +81,8 @@ func (l *Log) collect() {
 	}
 }
 
-// enter locks s for a method that knows the whole log, and leave unlocks it. Only one source is
-// locked at a time, and no method that enters is called with one locked.
+// enter locks s for a method that sees the whole log; leave unlocks it. Only one source is locked
+// at a time, and a method that calls enter must not be called with a source locked.
 func (l *Log) enter(s *source) {
 	s.lock()
 	l.attend(s)
@@ -93,7 +93,7 @@ func (l *Log) leave(s *source) {
 	s.unlock()
 }
 
-// attend does what merging left to be done.
+// attend does the work that merges left.
 func (l *Log) attend(s *source) {
 	if s.moves != s.noticed {
 		s.noticed = s.moves

@@ -6,15 +6,16 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// What members tell each other of sources beyond deltas is told by exception. A claim is made
-// when something changed that deltas do not show, and reaches everybody: frames are numbered
-// (numbers.go). So that contents are compared, who publishes a source adds a check of what it
-// holds to its deltas, five times per Options.FullDigest at most. It claims the same once per two of them where
-// that could not be done: something of the source was lost, somebody reads it too, or an older
-// member would not see it.
+// Claims about sources are sent by exception. A claim is made when something changed that deltas do
+// not carry, and it reaches every peer: frames are numbered (numbers.go).
+//
+// To let peers compare content, the publisher of a source adds a check of its content to its
+// deltas, at most five times per Options.FullDigest. Instead it sends a claim, once per two of
+// them, where a check is not possible: some of the source was lost, another member reads it too, or
+// an older member would not see the check.
 
-// claimsReading reports whether this member may be relied on to read s: it does, and
-// nothing is missing between what it knows and what it reads.
+// claimsReading reports whether peers may rely on this member to read s: it reads, and nothing is
+// missing between its position and the stream's.
 func (s *source) claimsReading() bool {
 	return s.reading && s.pend.len() == 0 && s.load == nil
 }
@@ -23,7 +24,7 @@ func (s *source) claim() group.Claim {
 	return group.Claim{Source: []byte(s.name), Pos: s.pos, Digest: s.digest, Reading: s.announced}
 }
 
-// announce has everybody told of s, together with what else there is to tell.
+// announce queues a claim about s for all peers.
 func (l *Log) announce(s *source) {
 	if !s.tell {
 		s.tell = true
@@ -32,18 +33,18 @@ func (l *Log) announce(s *source) {
 	}
 }
 
-// exceptions looks whether something of s changed that others would not see in its deltas.
-// s is locked.
+// exceptions queues a claim if something of s changed that peers cannot see in its deltas. s is
+// locked.
 func (l *Log) exceptions(s *source) {
-	// Whoever follows adopts a new incarnation, and has no need to say so.
+	// A follower adopts a new incarnation and need not announce it.
 	begun := s.pos.Inc != s.told.Inc && (s.reading || !l.opt.Owned || s.pos.Lost > 0)
 	if begun || (s.pos.Lost != s.told.Lost && s.pos.Inc == s.told.Inc) || s.claimsReading() != s.announced {
 		l.announce(s)
 	}
 }
 
-// sendDigests tells everybody what there is to tell, after the deltas that wait: claims that
-// overtook them would make them look lost.
+// sendDigests sends the queued claims to all peers. It sends waiting deltas first: if claims
+// overtook them, they would look lost.
 func (l *Log) sendDigests() {
 	if len(l.pushing) > 0 {
 		l.flush()
@@ -64,7 +65,7 @@ func (l *Log) sendDigests() {
 			m.Claims = append(m.Claims, s.claim())
 			told = append(told, s)
 		}
-		s.tell = false // not before: what is claimed here would look untold
+		s.tell = false // not earlier: a claim made here would look unsent
 		l.leave(s)
 	}
 	if len(m.Claims) > 0 {
@@ -73,12 +74,12 @@ func (l *Log) sendDigests() {
 	}
 }
 
-// checksPerAudit is how many checks of a source may come in an Options.FullDigest: a check takes four
-// bytes, and the claim that a source needs which moved soon after its last check a frame to everybody.
+// checksPerAudit is the most checks of a source per Options.FullDigest. A check takes four bytes. A
+// source that changed soon after its last check needs a claim instead, which is a frame to every
+// peer.
 const checksPerAudit = 5
 
-// checkDue reports whether what s holds is to be added to its deltas, which go to everybody.
-// s is locked.
+// checkDue reports whether the next broadcast of deltas should carry a check of s. s is locked.
 func (l *Log) checkDue(s *source) bool {
 	last := s.push[len(s.push)-1].Last
 	if s.pos.Lost > 0 || last+1 != s.pos.Next || s.told.Inc != s.pos.Inc || s.told.Lost > 0 || l.g.Now-s.toldAt < l.g.Opt.FullDigest/checksPerAudit {
@@ -92,8 +93,8 @@ func (l *Log) checkDue(s *source) bool {
 	return true
 }
 
-// audit claims the sources that this member publishes and that moved since it did so last:
-// those of which something was lost, which may be another thing elsewhere, twice as often.
+// audit claims the sources that this member publishes and that changed since the last audit.
+// Sources with losses, which may differ between members, are claimed twice as often.
 func (l *Log) audit() {
 	l.nextAudit = group.Never
 	for _, s := range l.order {
@@ -110,8 +111,8 @@ func (l *Log) audit() {
 	}
 }
 
-// sendFullDigests tells everything to the peers that miss it, and once in a while to those
-// that number nothing.
+// sendFullDigests sends a full digest to each peer that needs one, and periodically to peers that
+// do not number frames.
 func (l *Log) sendFullDigests() {
 	if len(l.pushing) > 0 && l.g.Now >= l.nextFull() {
 		l.flush()
@@ -131,7 +132,7 @@ func (l *Log) sendFullDigests() {
 	}
 }
 
-// digestFrame encodes claims of this moment.
+// digestFrame encodes the current claims.
 func (l *Log) digestFrame(m *group.Digests) []byte {
 	l.stamp++
 	m.Stamp = l.stamp
@@ -150,7 +151,7 @@ func (l *Log) fullDigest() *group.Digests {
 	return m
 }
 
-// fullAt returns when p is to be told everything.
+// fullAt returns when p is due a full digest.
 func (l *Log) fullAt(p *group.Peer) time.Duration {
 	pl := l.of(p)
 	switch {
@@ -175,7 +176,7 @@ func (l *Log) nextFull() time.Duration {
 	return d
 }
 
-// takeDigest takes what p says of all or some sources.
+// takeDigest handles p's claims about all or some sources.
 func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 	pl := l.of(p)
 	var named []bool // by slot
@@ -227,11 +228,11 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 	}
 }
 
-// hear takes p's claim about s.
+// hear stores p's claim about s.
 func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 	h := &l.of(p).claims[s.slot]
 	if stamp < h.stamp {
-		return // overtaken
+		return // a later claim was already received
 	}
 	h.stamp = stamp
 	s.word.claimed(p, h.pos, cl.Pos)
@@ -240,7 +241,7 @@ func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 		s.word = word{}
 		l.reassign(s)
 		if s.reading {
-			l.announceChanged(s) // p may have missed what was not sent to a reader
+			l.announceChanged(s) // p may have missed deltas that are not sent to readers
 		}
 	}
 	h.pos, h.reading = cl.Pos, cl.Reading
@@ -255,17 +256,17 @@ func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 	}
 }
 
-// weigh has done what follows from what p claims of s.
+// weigh acts on p's claim about s.
 func (l *Log) weigh(p *group.Peer, s *source, h *heldClaim) {
 	if l.lacks(p, s, h) != lackNothing {
 		l.watchSource(s)
 	} else if equal, ok := s.holds(h); ok && !equal {
-		l.announce(s) // this member's word counts more, and p has to hear it
+		l.announce(s) // this member's content takes precedence, and p must be informed
 	}
 }
 
-// holds compares the content at the position of a claim with that of the claim; !ok when
-// that is not known.
+// holds compares the content at a claim's position with the claim. ok is false if that content is
+// not known.
 func (s *source) holds(h *heldClaim) (equal, ok bool) {
 	if !h.hasDigest || h.pos.Inc != s.pos.Inc || h.pos.Lost != s.pos.Lost {
 		return false, false
@@ -279,15 +280,14 @@ func (s *source) holds(h *heldClaim) (equal, ok bool) {
 	return h.holds(mine), true
 }
 
-// announceChanged has everybody told of s if they were told something else.
+// announceChanged queues a claim about s if the position differs from the last claim.
 func (l *Log) announceChanged(s *source) {
 	if s.pos != s.told {
 		l.announce(s)
 	}
 }
 
-// knowsBetter reports whether this member knows more than what a peer claims, and did so
-// for a while.
+// knowsBetter reports whether this member has been ahead of a peer's claim for a while.
 func (l *Log) knowsBetter(s *source, than Position) bool {
 	if s.pos.Inc != than.Inc {
 		return s.pos.Inc > than.Inc
@@ -300,12 +300,12 @@ type lack uint8
 
 const (
 	lackNothing lack = iota
-	lackDeltas       // the peer is further
+	lackDeltas       // the peer is ahead
 	lackLost         // the peer lost less
-	lackEqual        // same position, other content, and the peer's word counts more
+	lackEqual        // same position, different content, and the peer takes precedence
 )
 
-// lacks compares what p claims of s with what is known.
+// lacks compares p's claim about s with the position and content here.
 func (l *Log) lacks(p *group.Peer, s *source, h *heldClaim) lack {
 	if !h.pos.Known() || h.pos.Inc != s.pos.Inc {
 		return lackNothing
@@ -328,14 +328,14 @@ func (l *Log) lacks(p *group.Peer, s *source, h *heldClaim) lack {
 	return lackNothing
 }
 
-// movedSince reports whether p is likely to be further than it claimed: it claims again when
-// it lost something, not when deltas brought it on.
+// movedSince reports whether p is probably ahead of its claim. Peers claim again when they lose
+// something, not when deltas advance them.
 func (l *Log) movedSince(p *group.Peer, h *heldClaim) bool {
 	return numbers(p) && l.of(p).full && h.stamp > 0
 }
 
-// bridges reports whether knowledge at position next of the current
-// incarnation can be brought to where s is by the deltas held here.
+// bridges reports whether the deltas held here lead from position next of the current incarnation
+// to the position of s.
 func (l *Log) bridges(s *source, next uint64) bool {
 	if next >= s.pos.Next {
 		return true

@@ -6,41 +6,42 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// load is a range or a snapshot being fetched from a peer. Pages of a snapshot are
-// added to a stage as they come, in their order.
+// load is a range or a snapshot being fetched from a peer. Pages of a snapshot are added to a stage
+// in order as they arrive.
 type load struct {
 	p        *group.Peer
-	id       uint64 // of the outstanding ask
+	id       uint64 // of the outstanding request
 	begun    time.Duration
-	at       time.Duration // of the last ask or answer
-	again    time.Duration // when to ask again for a snapshot that is being made; 0 when none is
+	at       time.Duration // of the last request or answer
+	again    time.Duration // when to retry a request for a snapshot that is being made; 0 if none is
 	tries    int
 	force    bool
 	snapshot bool
-	heal     bool // because digests differed
+	heal     bool // started because digests differed
 
-	snap   Position // of the snapshot, once its first page came
+	snap   Position // of the snapshot, known from its first page
 	digest Digest
-	count  int           // of pages, as the peer says
-	asked  int           // pages asked for so far
-	next   int           // the first that is not in the stage
-	top    int           // none came from here on
-	gap    time.Duration // since when the next one is missed, others having come; 0 when it is not
-	got    uint64        // bytes of pages that came
-	held   uint64        // of those, not in the stage yet
-	total  uint64        // bytes of all pages, as the peer says
-	// Pages that are not in the stage yet: those from next on to next+maxWindow.
+	count  int           // number of pages, as announced
+	asked  int           // pages requested so far
+	next   int           // first page not in the stage
+	top    int           // no page from here on has arrived
+	gap    time.Duration // since when page next is missing although later ones arrived; 0 if it is not
+	got    uint64        // bytes of pages received
+	held   uint64        // of those, bytes not in the stage yet
+	total  uint64        // bytes of all pages, as announced
+	// Pages not in the stage yet: next to next+maxWindow.
 	window [maxWindow][]byte
 
 	stage   Stage // nil before the first page is added
-	working bool  // pages are being added
-	err     error // from that
+	working bool  // pages are being added to the stage
+	err     error // of adding pages
 }
 
-// page is where page i is kept, from next on; nil before it comes, and once it is in the stage.
+// page is the slot of page i, for i >= next. It is nil before the page arrives and once it is in
+// the stage.
 func (ld *load) page(i int) *[]byte { return &ld.window[i%maxWindow] }
 
-// A snapshot that is being made is asked for again and again, but not for ever.
+// A snapshot that is being made is requested repeatedly, for at most maxWait.
 const (
 	askAgain = 50 * time.Millisecond
 	maxWait  = 15 * time.Second
@@ -57,7 +58,7 @@ func (l *Log) start(s *source, ld *load) {
 	l.ask(s)
 }
 
-// ask sends what the load needs next, or again.
+// ask sends the load's next request, or repeats the last one.
 func (l *Log) ask(s *source) {
 	ld := s.load
 	ld.at = l.g.Now
@@ -65,7 +66,7 @@ func (l *Log) ask(s *source) {
 		l.askPages(s, ld.asked)
 		return
 	}
-	// Pages may come late and in any order; other answers only once.
+	// Pages may arrive late and in any order; other answers only once.
 	delete(l.loads, ld.id)
 	ld.id = l.g.NextAsk()
 	l.loads[ld.id] = s
@@ -80,18 +81,19 @@ func (l *Log) ask(s *source) {
 	l.g.Send(ld.p, group.Live, l.idx, m.Append(l.g.Frame(kind)))
 }
 
-// Pages that a peer may have on their way, or waiting to be added to stages: for one
-// load at least minWindow, for one alone maxWindow.
+// Pages of a load that may be in transit or waiting to be added to the stage: at least minWindow,
+// and maxWindow for a single load.
 const (
 	minWindow = 4
 	maxWindow = 16
 )
 
-// maxBatch is how many pages are added to a stage in one go, so that others come
-// meanwhile.
+// maxBatch is how many pages are added to a stage in one step, so that more pages can arrive in
+// between.
 const maxBatch = 4
 
-// askPages asks for the pages that fit the window, and anew for those below again.
+// askPages requests the pages that fit in the window, and repeats the requests for those below
+// again.
 func (l *Log) askPages(s *source, again int) {
 	ld := s.load
 	window := min(maxWindow, max(minWindow, 2*maxWindow/max(1, l.loading)))
@@ -108,15 +110,15 @@ func (l *Log) askPages(s *source, again int) {
 	}
 }
 
-// maxAsk bounds how long an answer may take, however slow its peer seems.
+// maxAsk bounds the wait for an answer, however slow the peer seems.
 const maxAsk = 2 * time.Second
 
-// watchLoad repeats an ask that got no answer, and gives up after three.
+// watchLoad repeats a request that got no answer, and gives up after three.
 func (l *Log) watchLoad(s *source) {
 	ld := s.load
 	switch {
 	case ld.working:
-		return // it is not the peer that is waited for
+		return // not waiting for the peer
 	case ld.again > 0:
 		if l.g.Now >= ld.again {
 			ld.again = 0
@@ -139,7 +141,7 @@ func (l *Log) watchLoad(s *source) {
 	l.ask(s)
 }
 
-// fail ends the load of s and leaves its peer alone for a while.
+// fail ends the load of s and avoids its peer for a while.
 func (l *Log) fail(s *source, pause time.Duration) {
 	pl := l.of(s.load.p)
 	r := pl.refused[s.slot]
@@ -149,8 +151,8 @@ func (l *Log) fail(s *source, pause time.Duration) {
 	l.endLoad(s)
 }
 
-// askAround has everybody but p say what they know: others may have what p did not give, and
-// followers do not say by themselves how far they came.
+// askAround requests claims from every peer except one. Others may have the content that it did not
+// provide, and followers do not report their positions unasked.
 func (l *Log) askAround(but *group.Peer) {
 	if l.g.Now < l.askedAround+l.g.Opt.FullDigest && l.askedAround > 0 {
 		return
@@ -175,7 +177,7 @@ func (l *Log) endLoad(s *source) {
 	l.nextCheck = min(l.nextCheck, l.g.Now)
 }
 
-// abandon gives up what was loaded; later, if pages are being added to it.
+// abandon discards the loaded data, or leaves that to filled if pages are being added.
 func (ld *load) abandon() {
 	if !ld.working && ld.stage != nil {
 		ld.stage.Discard()
@@ -183,7 +185,7 @@ func (ld *load) abandon() {
 	}
 }
 
-// restart begins a snapshot anew, because its peer does not hold it any more.
+// restart starts the snapshot over, because the peer no longer holds the old one.
 func (l *Log) restart(s *source) {
 	ld := s.load
 	ld.tries++

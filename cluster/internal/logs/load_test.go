@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// counted is a store whose stages count how they ended.
+// counted is a store that counts how its stages end.
 type counted struct {
 	nothing
 	open, discarded int
@@ -21,8 +21,8 @@ func (countedStage) Page([]byte) error { return nil }
 func (countedStage) Commit() error     { return nil }
 func (g countedStage) Discard()        { g.of.discarded++ }
 
-// A load that ends while pages are added to its stage leaves the stage to whoever
-// adds them, and does not look at it. The race detector is what finds otherwise.
+// A load that ends while pages are added leaves the stage to the goroutine that adds them and does
+// not touch it. Otherwise the race detector fails this test.
 func TestLoadEndsWhilePagesAreAdded(t *testing.T) {
 	store := &counted{}
 	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
@@ -45,7 +45,8 @@ func TestLoadEndsWhilePagesAreAdded(t *testing.T) {
 	}
 }
 
-// Of a snapshot that is announced nothing is kept before it comes, however large it is said to be.
+// No memory is allocated for an announced snapshot before its pages arrive, whatever size is
+// announced.
 func TestAnnouncedSnapshot(t *testing.T) {
 	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
 	l := NewSet(g).New("index", 1, &counted{}, LogOptions{})
@@ -66,7 +67,7 @@ func TestAnnouncedSnapshot(t *testing.T) {
 	}
 	m := group.PageReply{Snap: Position{Inc: 1, Next: 1}, Pages: maxPages, Bytes: uint64(g.Opt.SnapshotBytes), Payload: []byte("p")}
 	if n, taken := load(&m); !taken || n > 32<<10 {
-		t.Errorf("%d bytes were allocated for one of %d pages and %d bytes, of which one came (taken: %v)", n, m.Pages, m.Bytes, taken)
+		t.Errorf("%d bytes allocated for one page of an announced snapshot of %d pages and %d bytes (accepted: %v)", n, m.Pages, m.Bytes, taken)
 	}
 	for _, change := range []func(*group.PageReply){
 		func(m *group.PageReply) { m.Pages++ },
@@ -77,7 +78,7 @@ func TestAnnouncedSnapshot(t *testing.T) {
 		wrong := m
 		change(&wrong)
 		if n, taken := load(&wrong); taken || n > 32<<10 {
-			t.Errorf("%+v is taken (%v), %d bytes", wrong, taken, n)
+			t.Errorf("firstPage accepted %+v (%v), %d bytes allocated", wrong, taken, n)
 		}
 	}
 }

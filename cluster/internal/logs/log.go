@@ -9,28 +9,28 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// MaxPayload bounds the payload of a delta that is sent as such. A larger one
-// is applied and reaches peers by snapshot.
+// MaxPayload bounds the payload of a delta that is sent as a delta. A larger one is applied and
+// reaches peers as a snapshot.
 const MaxPayload = group.MaxFrame / 2
 
 // LogOptions configure a Log.
 type LogOptions struct {
-	// Owned says that streams outside of the group feed the sources, and that
-	// members divide them: Assign is called, and only the first reader of a
-	// source publishes. Otherwise whoever appends publishes.
+	// Owned means that streams outside of the group feed the sources and that members divide them:
+	// Assign is called, and only the first reader of a source publishes. Otherwise every member
+	// that appends publishes.
 	Owned bool
-	// Needs returns the version of the log that a member must state to read a
-	// payload. Whoever states less is not sent it and gets a snapshot instead, which
-	// every version must be able to read. Nil: everybody reads everything.
+	// Needs returns the log version that a member needs to read a payload. Members with a lower
+	// version are not sent the payload. They get a snapshot instead, which every version must be
+	// able to read. Nil means that every member reads everything.
 	Needs func(payload []byte) uint64
-	// Guard makes the lock of one source, so that its deltas are merged while those of
-	// others are, and while anything else goes on; nil when one goroutine does everything.
-	// See the package comment.
+	// Guard makes the lock of one source, so that deltas of different sources can be merged
+	// concurrently with each other and with other methods. It is nil if one goroutine does
+	// everything. See the package comment.
 	Guard func() (lock, unlock func())
 }
 
-// Log is a state made of sources, each a log with one writer, of which every
-// member knows a position.
+// Log is a state made of sources. Each source is a log with one writer, in which every member has a
+// position.
 type Log struct {
 	g       *group.Group
 	idx     int // of the state
@@ -39,50 +39,50 @@ type Log struct {
 	store   LogStore
 	opt     LogOptions
 
-	table atomic.Pointer[table]  // for whoever merges deltas
-	fresh atomic.Pointer[source] // sources with something to do, linked by nextFresh
+	table atomic.Pointer[table]  // for concurrent merges
+	fresh atomic.Pointer[source] // sources with work, linked by nextFresh
 
-	zones   map[string]string // of sources, by name; as SetZones was told
+	zones   map[string]string // of sources, by name; set by SetZones
 	sources map[string]*source
 	order   []*source // by name
 	slots   []*source // by slot; nil where free
-	taken   int       // no slot below is free
+	taken   int       // no slot below this is free
 	peers   []peerLog // by slot of the peer
 	mesh    bool
 
 	pushing     []*source
-	telling     []*source // to be claimed
+	telling     []*source // queued claims
 	flushAt     time.Duration
-	nextDigest  time.Duration // when to claim what there is to be told; Never when nothing
+	nextDigest  time.Duration // when to send queued claims; Never if there are none
 	lastDigest  time.Duration
 	nextAudit   time.Duration
 	nextTips    time.Duration
-	sentAll     uint64 // number of the last frame for everybody
-	maxOne      uint64 // the largest number of a frame for one peer; a row of a new peer goes on from there
+	sentAll     uint64 // number of the last broadcast frame
+	maxOne      uint64 // largest number of a frame for one peer; a new peer's sequence continues from there
 	stamp       uint64 // of the last claims
 	checks      []*source
 	nextCheck   time.Duration
 	askedAround time.Duration
-	loads       map[uint64]*source // by the ID of the outstanding ask
+	loads       map[uint64]*source // by the ID of the outstanding request
 	loading     int
-	draining    bool // deltas that were kept aside are still to be applied
+	draining    bool // pending deltas remain to be applied
 	snaps       []*snap
 	snapBytes   int
-	making      *snap     // being made
+	making      *snap     // snapshot being made
 	named       bool      // SetSources was called
-	undivided   bool      // members or sources changed since divide
-	regrouped   uint64    // how often what words of all sources follow from changed
-	moved       []*source // what their roles follow from changed since they were looked at
-	looked      []*source // at the last look; its memory is used again
-	orphans     []*source // whose roles follow from time too
-	zoned       bool      // as of divide: all members that can own sources say where they are
+	undivided   bool      // members or sources changed since the last divide
+	regrouped   uint64    // number of changes that affect the words of all sources
+	moved       []*source // sources whose roles may have changed
+	looked      []*source // sources checked last; the slice is reused
+	orphans     []*source // sources whose roles also depend on time
+	zoned       bool      // as of divide: all members that can own sources have a zone
 	nextRoles   time.Duration
 }
 
-// source is what this member knows of one source.
+// source is this member's state of one source.
 type source struct {
 	name string
-	zone string // "" when nobody says
+	zone string // "" if unknown
 	hash uint64
 	slot int
 
@@ -91,48 +91,48 @@ type source struct {
 
 	content // guarded by lock
 
-	noticed uint64 // moves, as of the last look
+	noticed uint64 // moves, when last attended
 
-	compared  Position // where compare was told last, without Lost; zero: anew
-	furthest  uint64   // position of which a peer claimed the content
-	differing int      // peers of whose content there ours differs
+	compared  Position // position at the last compare, without Lost; zero forces a new compare
+	furthest  uint64   // position for which a peer claimed a digest
+	differing int      // number of peers whose content differs from ours there
 	word      word
-	pushing   bool // among those of the log that have deltas to push
+	pushing   bool // in the log's list of sources with deltas to push
 
 	owner     *group.Peer // nil: this member
 	role      Role
 	reading   bool          // the application reads the stream
-	moving    bool          // among those of the log whose role is looked at next
-	waits     bool          // among those whose role follows from time too
-	orphan    time.Duration // since when nobody reachable reads it; 0 when somebody does
-	tell      bool          // to be claimed
-	told      Position      // last claimed to everybody
+	moving    bool          // in the list of sources whose role is checked next
+	waits     bool          // in the list of sources whose role also depends on time
+	orphan    time.Duration // since when no reachable member reads it; 0 if one does
+	tell      bool          // a claim is queued
+	told      Position      // last claimed to all peers
 	toldAt    time.Duration
-	begunAt   time.Duration // when its incarnation was claimed first
-	announced bool          // the Reading bit last claimed
+	begunAt   time.Duration // when its incarnation was first claimed
+	announced bool          // Reading bit of the last claim
 	published bool          // at the last flush
-	tip       bool          // moved since readers were told
-	sentAll   uint64        // number of the last frame for everybody that named it
+	tip       bool          // moved since readers were sent its position
+	sentAll   uint64        // number of the last broadcast frame that named it
 
 	inCheck bool
-	behind  time.Duration // since when a peer is known to be ahead and nothing came; 0 when none is
-	ahead   time.Duration // when something came last before that began, whatever came since; 0 when none is
-	differs uint          // snapshots loaded in a row because digests differed
-	healAt  time.Duration // not loaded for that reason before
+	behind  time.Duration // since when a peer is known to be ahead and nothing has arrived; 0 if none is
+	ahead   time.Duration // time of the last arrival before behind began, regardless of later ones; 0 if no peer is ahead
+	differs uint          // consecutive snapshots loaded because digests differed
+	healAt  time.Duration // earliest time for the next such load
 	load    *load
 
-	denied   uint   // snapshots in a row that nobody could hand out
-	tooLarge uint64 // bytes of the last that was over the limit
+	denied   uint   // consecutive snapshots that no peer could provide
+	tooLarge uint64 // size of the last snapshot that was over the limit
 
-	snapFails uint          // snapshots in a row that could not be made
-	snapSize  int           // of the last one, as far as it came, if it was too large
-	snapAfter time.Duration // none is made before
+	snapFails uint          // consecutive snapshots that could not be made
+	snapSize  int           // size of the last one as far as it was made, if it was too large
+	snapAfter time.Duration // earliest time to make the next
 }
 
-// table finds sources. It is never changed.
+// table looks up sources. It is immutable.
 type table struct {
 	byName map[string]*source
-	byNick map[uint32]*source // nil where two sources have the same
+	byNick map[uint32]*source // nil where two sources share a nick
 }
 
 // New registers a log.
@@ -152,13 +152,12 @@ func (set *Set) New(name string, version uint64, store LogStore, opt LogOptions)
 	return l
 }
 
-// maxClaim is the most that a claim takes beyond the source's name.
+// maxClaim is the most bytes that a claim takes in addition to the source's name.
 const maxClaim = 60
 
-// SetSources replaces the set of sources that are shared. What is known of
-// others is forgotten; peers' word on them is ignored. It returns how many are
-// left out: names longer than group.MaxName, empty ones, and those beyond what fits
-// a digest (some ten thousand).
+// SetSources replaces the set of shared sources. The state of removed sources is dropped, and
+// claims about them are ignored. It returns how many names are left out: empty names, names longer
+// than group.MaxName, and those that do not fit in a digest (beyond about ten thousand).
 func (l *Log) SetSources(names []string) (left int) {
 	first := !l.named
 	l.named = true
@@ -203,14 +202,14 @@ func (l *Log) learn(name string) {
 		if s.slot < len(pl.named) {
 			pl.named[s.slot] = 0
 		}
-		pl.full = false // what it claimed of the new source was ignored
+		pl.full = false // its claims about the new source were ignored
 		if l.g.Phase != group.Settled {
 			pl.target = nil
 		}
 	}
 }
 
-// freeSlot returns the least slot that no source has.
+// freeSlot returns the lowest free slot.
 func (l *Log) freeSlot() int {
 	for l.taken < len(l.slots) && l.slots[l.taken] != nil {
 		l.taken++
@@ -221,8 +220,8 @@ func (l *Log) freeSlot() int {
 	return l.taken
 }
 
-// forget forgets the sources that are not wanted. All of a pool may be gone at once: lists are
-// gone through once, not for each.
+// forget removes the sources that are not in want. A whole pool may be removed at once, so each
+// list is filtered once, not once per source.
 func (l *Log) forget(want map[string]bool) {
 	for _, s := range l.order {
 		if want[s.name] {
@@ -253,7 +252,7 @@ func (l *Log) forget(want map[string]bool) {
 	l.order = slices.DeleteFunc(l.order, unwanted)
 }
 
-// Position returns how far source is known. Whoever merges deltas may call it.
+// Position returns the position of source. Safe for concurrent use.
 func (l *Log) Position(source string) Position {
 	s := l.table.Load().byName[source]
 	if s == nil {
@@ -264,8 +263,8 @@ func (l *Log) Position(source string) Position {
 	return s.pos
 }
 
-// Reading says whether the application's own reader is connected to the
-// stream of source. Others rely on it when they stop reading themselves.
+// Reading sets whether the application's reader is connected to the stream of source. Peers rely on
+// it when they stop reading.
 func (l *Log) Reading(source string, reading bool) {
 	if s := l.sources[source]; s != nil && s.reading != reading {
 		l.enter(s)
@@ -278,10 +277,9 @@ func (l *Log) Reading(source string, reading bool) {
 	}
 }
 
-// Append hands in a delta read from a source's stream. d.Payload belongs to
-// the log afterwards. On Gap the delta is kept if there is room; the caller
-// asks its source for what follows Position, or calls Lose. A delta that
-// overlaps the position in part counts as Gap and is not kept.
+// Append adds a delta read from a source's stream. d.Payload belongs to the log afterwards. On Gap
+// the delta is kept if there is room, and the caller fetches the deltas from Position on, or calls
+// Lose. A delta that overlaps the position in part returns Gap and is not kept.
 func (l *Log) Append(d Delta) Verdict {
 	v, _, ok := l.AppendNext(l.g.Now, d)
 	if ok {
@@ -299,9 +297,9 @@ func (l *Log) Append(d Delta) Verdict {
 	return v
 }
 
-// AppendNext is Append for what needs nothing but the source's lock, which is all but
-// the first delta of an incarnation: !ok says that d is one, and nothing was done. It may
-// be called while other methods run. due is when Tick has something to do because of it.
+// AppendNext is Append for deltas that need only the source's lock. ok is false for the first delta
+// of an incarnation, which AppendNext leaves alone. Safe for concurrent use. due is when Tick has
+// work because of this delta.
 func (l *Log) AppendNext(now time.Duration, d Delta) (v Verdict, due time.Duration, ok bool) {
 	s := l.table.Load().byName[d.Source]
 	if s == nil || d.Inc == 0 || d.Last < d.First || d.Last == ^uint64(0) {
@@ -321,9 +319,8 @@ func (l *Log) AppendNext(now time.Duration, d Delta) (v Verdict, due time.Durati
 	return v, l.remind(now, s), true
 }
 
-// Lose says that the sequence numbers before next cannot be had from the
-// source's stream. Knowledge goes on from there as inexact, until a peer that
-// has them is found.
+// Lose records that the stream of source cannot provide the sequence numbers before next. The
+// position continues from next as inexact, until a peer provides the missing deltas.
 func (l *Log) Lose(source string, inc, next uint64) Verdict {
 	s := l.sources[source]
 	if s == nil || inc == 0 || next == ^uint64(0) {
@@ -349,7 +346,7 @@ func (l *Log) Lose(source string, inc, next uint64) Verdict {
 	return Applied
 }
 
-// Tick does what is due.
+// Tick runs everything that is due.
 func (l *Log) Tick() {
 	l.collect()
 	now := l.g.Now
@@ -376,7 +373,7 @@ func (l *Log) Tick() {
 	l.tendSnaps()
 }
 
-// Deadline returns when Tick is due next.
+// Deadline returns when the next Tick is due.
 func (l *Log) Deadline() time.Duration {
 	l.collect()
 	if l.rolesDirty() {

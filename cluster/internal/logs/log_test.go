@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// nothing is a LogStore that holds nothing.
+// nothing is an empty LogStore.
 type nothing struct{}
 
 func (nothing) Apply(Delta) error                   { return nil }
@@ -20,7 +20,7 @@ func (nothing) Stage(string, uint64) (Stage, error) { return nil, nil }
 func (nothing) Forget(string)                       {}
 func (nothing) Assign(string, Role)                 {}
 
-// sums is a LogStore that holds digests.
+// sums is a LogStore of digests.
 type sums map[string]Digest
 
 func (s sums) Apply(d Delta) error {
@@ -36,7 +36,7 @@ func (s sums) Stage(string, uint64) (Stage, error) { return nil, nil }
 func (s sums) Forget(name string)                  { delete(s, name) }
 func (s sums) Assign(string, Role)                 {}
 
-// staged is a Stage of a source of sums.
+// staged is a Stage for a source of sums.
 type staged struct {
 	store sums
 	name  string
@@ -54,7 +54,7 @@ func TestSourcesAreBounded(t *testing.T) {
 	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
 	names := []string{"", string(make([]byte, 256)), "s1", "s1"}
 	if left := l.SetSources(names); left != 2 || len(l.order) != 1 {
-		t.Errorf("%d left out, %d known", left, len(l.order))
+		t.Errorf("%d sources left out, %d known", left, len(l.order))
 	}
 	names = nil
 	for i := range 20_000 {
@@ -66,21 +66,21 @@ func TestSourcesAreBounded(t *testing.T) {
 		s.digest = Digest{Count: 1 << 63, Xor: 1 << 63}
 	}
 	if n := len(l.fullDigest().Append(l.g.Frame(group.KindDigest))); left == 0 || n > group.MaxFrame {
-		t.Errorf("%d left out; a digest takes %d bytes", left, n)
+		t.Errorf("%d sources left out; a digest takes %d bytes", left, n)
 	}
 }
 
-// Slots of sources that went are given out again, and no two sources have one slot.
+// Slots of removed sources are reused, and no two sources share a slot.
 func TestSlotsAreUsedAgain(t *testing.T) {
 	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
 	for _, names := range [][]string{{"a", "b", "c"}, {"c"}, {"c", "d", "e", "f"}, {}, {"g", "h"}, {"h", "i", "j", "k"}} {
 		l.SetSources(names)
 		if len(l.order) != len(names) || len(l.sources) != len(names) {
-			t.Errorf("%d of %v are known", len(l.order), names)
+			t.Errorf("%d sources known, want %v", len(l.order), names)
 		}
 		for _, s := range l.order {
 			if l.slots[s.slot] != s {
-				t.Errorf("%s has the slot of %v", s.name, l.slots[s.slot])
+				t.Errorf("%s shares the slot of %v", s.name, l.slots[s.slot])
 			}
 		}
 	}
@@ -89,8 +89,8 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// What is kept of a delta is a copy of its own length: payloads of peers lie in
-// frames with those of many sources, and a quiet source keeps its own for long.
+// A kept delta is a copy of its own length. Payloads from peers share frames with those of many
+// sources, and a quiet source keeps its deltas for long.
 func TestKeptDeltasLeaveTheirFrame(t *testing.T) {
 	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
 	l.SetSources([]string{"quiet"})
@@ -119,7 +119,7 @@ func TestKeptDeltasLeaveTheirFrame(t *testing.T) {
 	}
 }
 
-// sized is a LogStore that says how many entries its sources have.
+// sized is a LogStore with given entry counts.
 type sized struct {
 	nothing
 	entries uint64
@@ -127,7 +127,7 @@ type sized struct {
 
 func (s *sized) Digest(string) Digest { return Digest{Count: s.entries} }
 
-// Of a small source no more is kept than a snapshot of it would take.
+// A small source's ring takes no more memory than its snapshot.
 func TestRingsFitTheirSources(t *testing.T) {
 	store := &sized{}
 	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
@@ -154,7 +154,7 @@ func TestRingsFitTheirSources(t *testing.T) {
 	f(1000, ringLeast)
 }
 
-// A source is unclaimed once every other member has said all that it knows.
+// A source is unclaimed once every peer has sent a full digest without it.
 func TestUnclaimed(t *testing.T) {
 	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
 	l := NewSet(g).New("index", 1, nothing{}, LogOptions{})
@@ -162,7 +162,7 @@ func TestUnclaimed(t *testing.T) {
 	f := func(want bool, when string) {
 		t.Helper()
 		if v, ok := l.Source("s"); !ok || v.Unclaimed != want {
-			t.Errorf("%s: unclaimed is %v", when, v.Unclaimed)
+			t.Errorf("%s: Unclaimed = %v", when, v.Unclaimed)
 		}
 	}
 	f(false, "nobody else")
@@ -191,8 +191,8 @@ func TestUnclaimed(t *testing.T) {
 	f(false, "one knows it")
 }
 
-// An engine that starts anew while its last deltas wait to be pushed has those of the
-// new life pushed once.
+// If an engine restarts while its last deltas wait to be pushed, the deltas of the new incarnation
+// are pushed once.
 func TestPushOfANewLife(t *testing.T) {
 	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}, Share: group.ShareMesh})
 	l := NewSet(g).New("index", 1, nothing{}, LogOptions{})
@@ -205,20 +205,20 @@ func TestPushOfANewLife(t *testing.T) {
 	}
 	l.attend(l.sources["s"])
 	if n := len(l.pushing); n != 1 {
-		t.Errorf("it waits %d times", n)
+		t.Errorf("source is queued for pushing %d times, want 1", n)
 	}
 	if l.flush(); len(l.pushing) != 0 || len(g.Drain()) != 1 {
-		t.Errorf("%d wait after they were pushed", len(l.pushing))
+		t.Errorf("%d sources still queued after the push", len(l.pushing))
 	}
 	l.take(l.sources["s"], Delta{Source: "s", Inc: 3, First: 1, Last: 1, Payload: []byte{1}, Local: true})
 	l.attend(l.sources["s"])
 	if l.flush(); len(g.Drain()) != 1 {
-		t.Error("the next is not pushed")
+		t.Error("next delta is not queued for pushing")
 	}
 }
 
-// Deltas of an older life are not handed out as those of a new one that begins with the same
-// sequence numbers.
+// Deltas of an older incarnation are not served as those of a new one with the same sequence
+// numbers.
 func TestNewLifeForgetsDeltas(t *testing.T) {
 	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
 	l.SetSources([]string{"s"})
@@ -232,17 +232,17 @@ func TestNewLifeForgetsDeltas(t *testing.T) {
 		}
 	}
 	if _, ok := s.ring.from(0); !ok {
-		t.Fatal("what was applied is not held")
+		t.Fatal("applied delta is not held")
 	}
 	if v := l.take(s, at(2, 5)); v != Gap {
 		t.Fatal(v)
 	}
 	if _, ok := s.ring.from(0); ok {
-		t.Error("deltas of the older life are held")
+		t.Error("deltas of the older incarnation are held")
 	}
 }
 
-// The digest at a position is that of the delta that ends there, and of no other.
+// digestAt returns the digest only at a position where a delta ends.
 func TestDigestAtAPosition(t *testing.T) {
 	var r ring
 	for _, e := range []struct{ first, last uint64 }{{0, 0}, {1, 4}, {5, 5}} {
@@ -256,8 +256,8 @@ func TestDigestAtAPosition(t *testing.T) {
 	}
 }
 
-// TestReaderThatLacksSomething: who reads a stream and misses a part of it is no reader for
-// the others, who would stop to read it themselves, until the part has come.
+// TestReaderThatLacksSomething: a member that reads a stream but has missed a part does not claim
+// to read it until the part has arrived. Otherwise peers would stop reading it.
 func TestReaderThatLacksSomething(t *testing.T) {
 	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{Owned: true})
 	l.SetSources([]string{"s"})
@@ -274,17 +274,17 @@ func TestReaderThatLacksSomething(t *testing.T) {
 	}{{0, true}, {2, false}, {3, false}, {1, true}} {
 		l.Append(at(step.seq))
 		if got := told(); got != step.want {
-			t.Errorf("after %d of the stream: a reader for others %v, want %v", step.seq, got, step.want)
+			t.Errorf("after %d: claimsReading = %v, want %v", step.seq, got, step.want)
 		}
 	}
 	l.sources["s"].load = &load{snapshot: true}
 	l.announce(l.sources["s"])
 	if told() {
-		t.Error("who loads a snapshot claims to read")
+		t.Error("claimsReading is true while a snapshot is loading")
 	}
 }
 
-// What changed is claimed once, and not again with what is claimed next.
+// A change is claimed once. Later claims do not repeat it.
 func TestClaimedOnce(t *testing.T) {
 	l, names := fleet(3, 2)
 	l.g.Drain()
@@ -301,18 +301,18 @@ func TestClaimedOnce(t *testing.T) {
 				}
 				for _, c := range m.Claims {
 					if claims++; string(c.Source) != names[0] || c.Reading != reads {
-						t.Errorf("%d: claims of %s that it is read: %v", i, c.Source, c.Reading)
+						t.Errorf("%d: claim for %s has Reading = %v", i, c.Source, c.Reading)
 					}
 				}
 			}
 		}
 		if claims != 1 || len(l.telling) > 0 {
-			t.Errorf("%d: claimed %d times, and %d are to be claimed", i, claims, len(l.telling))
+			t.Errorf("%d: %d claims sent, %d queued", i, claims, len(l.telling))
 		}
 	}
 }
 
-// Claims come after the deltas that wait, which would look lost if they were overtaken.
+// Claims are sent after waiting deltas, which would otherwise look lost.
 func TestClaimsFollowDeltas(t *testing.T) {
 	l, names := fleet(3, 2)
 	l.opt.Owned = false
@@ -328,6 +328,6 @@ func TestClaimsFollowDeltas(t *testing.T) {
 		kinds = append(kinds, e.Frame[2])
 	}
 	if want := []byte{group.KindDelta, group.KindDigest}; !bytes.Equal(kinds, want) {
-		t.Errorf("frames of the kinds %d were sent, not %d", kinds, want)
+		t.Errorf("sent frames of kinds %d, want %d", kinds, want)
 	}
 }

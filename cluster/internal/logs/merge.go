@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// take merges one delta into what is known of s, of whatever incarnation it is.
+// take merges one delta of any incarnation into s.
 func (l *Log) take(s *source, d Delta) Verdict {
 	if d.Inc > s.pos.Inc {
 		l.adopt(s, d.Inc)
@@ -17,9 +17,9 @@ func (l *Log) take(s *source, d Delta) Verdict {
 	return l.ingest(l.g.Now, s, d)
 }
 
-// ingest merges one delta of the present incarnation or an older one: it is applied if
-// it is next, ignored if it was reached, kept aside if something is missing before. It and
-// what it calls need the lock of s and no other.
+// ingest merges one delta of the current or an older incarnation. It applies the next delta in
+// sequence, ignores one already covered, and buffers one that arrives early. It and its callees
+// need only the lock of s.
 func (l *Log) ingest(now time.Duration, s *source, d Delta) Verdict {
 	switch {
 	case d.Inc < s.pos.Inc:
@@ -43,7 +43,7 @@ func (l *Log) ingest(now time.Duration, s *source, d Delta) Verdict {
 	return v
 }
 
-// apply applies the delta that is next.
+// apply applies the next delta.
 func (l *Log) apply(now time.Duration, s *source, d Delta) Verdict {
 	next := d.Last + 1
 	if err := l.store.Apply(d); err != nil {
@@ -53,7 +53,7 @@ func (l *Log) apply(now time.Duration, s *source, d Delta) Verdict {
 		l.touch(now, s)
 		s.todo |= todoCheck
 		if errors.Is(err, ErrUnsure) {
-			l.retain(s, d) // it leads up from a snapshot all the same
+			l.retain(s, d) // it still belongs to the deltas that follow a snapshot
 		} else {
 			s.ring.clear()
 		}
@@ -65,14 +65,14 @@ func (l *Log) apply(now time.Duration, s *source, d Delta) Verdict {
 	return Applied
 }
 
-// retain keeps d for those who ask, and queues it for those who follow.
+// retain keeps d for requests and queues it for followers.
 func (l *Log) retain(s *source, d Delta) {
 	if len(d.Payload) > MaxPayload {
 		s.ring.clear()
 		s.todo |= todoTell
 		return
 	}
-	// A payload from a peer lies in a frame with many others: kept as it is, it would keep all of them.
+	// A payload from a peer shares a frame with many others, which it would keep in memory.
 	e := group.Entry{First: d.First, Last: d.Last, Payload: bytes.Clone(d.Payload)}
 	s.ring.push(ringEntry{Entry: e, digest: s.digest}, l.ringRoom(s), l.g.Opt.RingDeltas)
 	if !d.Local || l.g.Opt.Alone {
@@ -91,27 +91,26 @@ func (l *Log) retain(s *source, d Delta) {
 	s.todo |= todoPush
 }
 
-// What is kept of a source whatever its size, and what an entry of it takes in a snapshot.
+// The least ring size of a source, and the size of an entry in a snapshot.
 const (
 	ringLeast  = 64 << 10
 	entryBytes = 24
 )
 
-// ringRoom is how much is kept of s for those who miss some of it: no more than a
-// snapshot takes, which serves them as well.
+// ringRoom is the ring size of s: no more than a snapshot takes, which would serve as well.
 func (l *Log) ringRoom(s *source) int {
 	return min(l.g.Opt.RingBytes, max(ringLeast, entryBytes*int(min(s.digest.Count, 1<<32))))
 }
 
-// touch notes that the position or the content of s changed.
+// touch records a change of the position or content of s.
 func (l *Log) touch(now time.Duration, s *source) {
 	s.moved = now
 	s.moves++
 	s.digest = l.store.Digest(s.name)
 }
 
-// adopt starts a new incarnation of s: its engine started anew, so nothing
-// of before holds, and an empty cache is exact knowledge of the beginning.
+// adopt starts a new incarnation of s. The engine restarted, so the old content is void, and an
+// empty cache is its exact initial state.
 func (l *Log) adopt(s *source, inc uint64) {
 	l.store.Reset(s.name, inc)
 	s.pos = Position{Inc: inc}
@@ -127,11 +126,11 @@ func (l *Log) adopt(s *source, inc uint64) {
 	l.watchSource(s)
 }
 
-// drainStep is how much of what was kept aside is applied in one go.
+// drainStep is how many bytes of pending deltas are applied in one step.
 const drainStep = 64 << 10
 
-// drainPending applies what was kept aside and is next now, the rest of much of it
-// soon afterwards.
+// drainPending applies the pending deltas that are next in sequence. If there are many, the rest
+// follows soon.
 func (l *Log) drainPending(now time.Duration, s *source) {
 	s.pend.dropBefore(s.pos.Inc, s.pos.Next)
 	for size := 0; size < drainStep; {
@@ -152,8 +151,8 @@ func (l *Log) drainPending(now time.Duration, s *source) {
 	}
 }
 
-// Deliver merges the deltas that need nothing but the locks of their sources, and notes
-// in m which groups those were. It may be called while other methods run.
+// Deliver merges the deltas that need only the locks of their sources, and marks their groups in m
+// as done. Safe for concurrent use.
 func (l *Log) Deliver(now time.Duration, m *group.Deltas) (due time.Duration) {
 	due = group.Never
 	m.Each(func(i int, g *group.DeltaRun) {
@@ -181,8 +180,8 @@ func (l *Log) ingestGroup(now time.Duration, s *source, g *group.DeltaRun) {
 	}
 }
 
-// mergeGroup merges deltas that p sent, unless that is done, and notes that p has them, and
-// what it holds then if there is a check of it.
+// mergeGroup merges deltas from p unless that is done. It records that p has them, and p's content
+// if there is a check.
 func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool, check *group.Check) {
 	if !done {
 		if g.Inc > s.pos.Inc && len(g.Entries) > 0 {
@@ -211,8 +210,8 @@ func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool,
 	l.judge(p, s)
 }
 
-// flush sends what was appended since the last flush to the peers that do not
-// read it themselves.
+// flush sends the deltas appended since the last flush to the peers that do not read the source
+// themselves.
 func (l *Log) flush() {
 	l.flushAt = group.Never
 	var all []outgoing
@@ -222,7 +221,7 @@ func (l *Log) flush() {
 		publishes := l.publishes(s)
 		switch {
 		case !publishes:
-			if s.published { // who publishes from here on may not have sent these
+			if s.published { // a member that becomes the publisher may not have sent these
 				l.announce(s)
 			}
 		case len(s.push) == 0:
@@ -248,7 +247,7 @@ func (l *Log) flush() {
 	}
 }
 
-// tellBeside has p, which is not sent the deltas of s, told where s is.
+// tellBeside queues the position of s for p, which is not sent its deltas.
 func (l *Log) tellBeside(p *group.Peer, s *source) {
 	switch {
 	case l.tipped(p, s):
@@ -259,13 +258,13 @@ func (l *Log) tellBeside(p *group.Peer, s *source) {
 	}
 }
 
-// follows reports whether p wants s pushed.
+// follows reports whether p should be sent the deltas of s.
 func (l *Log) follows(p *group.Peer, s *source) bool {
 	return p.Link && (!l.opt.Owned || !p.Up || !l.of(p).claims[s.slot].reading)
 }
 
-// followedByAll reports whether s can be pushed to everybody alike. Who cannot be reached is told
-// everything when it can.
+// followedByAll reports whether the deltas of s can be broadcast. Unreachable peers do not count:
+// they get a full digest once they are reachable.
 func (l *Log) followedByAll(s *source) bool {
 	return !slices.ContainsFunc(l.g.Peers, func(p *group.Peer) bool { return p.Link && !l.follows(p, s) || !l.readsAll(p, s.push) })
 }
@@ -274,7 +273,7 @@ func (l *Log) readsAll(p *group.Peer, entries []group.Entry) bool {
 	return !slices.ContainsFunc(entries, func(e group.Entry) bool { return !l.reads(p, e.Payload) })
 }
 
-// outgoing is deltas of a source to be sent.
+// outgoing is a run of a source's deltas to send.
 type outgoing struct {
 	group.DeltaRun
 	s     *source
@@ -282,7 +281,7 @@ type outgoing struct {
 	sum   uint32
 }
 
-// checked adds to deltas for everybody what the source holds after them, if it is time.
+// checked adds a check of the source's content to broadcast deltas if one is due.
 func (l *Log) checked(g outgoing) outgoing {
 	if s := g.s; l.checkDue(s) {
 		g.check, g.sum = true, s.digest.Fold()
@@ -291,7 +290,7 @@ func (l *Log) checked(g outgoing) outgoing {
 	return g
 }
 
-// sendGroups sends groups in frames of bounded size, to p or to everybody.
+// sendGroups sends groups in frames of bounded size, to p or, if p is nil, to all peers.
 func (l *Log) sendGroups(groups []outgoing, p *group.Peer) {
 	for len(groups) > 0 {
 		var body []byte

@@ -8,10 +8,9 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// A nick stands for a source and its incarnation in live deltas, to members that
-// said that they stand in it: a zero, 4 bytes of the hash of the name and 3 of that of
-// the incarnation. The group's incarnation is 0 then. Names are often longer than what
-// is said of them.
+// A nick replaces the name and incarnation of a source in live deltas, for members known to be in
+// that incarnation. It is a zero byte, 4 bytes of the name's hash and 3 bytes of the incarnation's
+// hash. The group's incarnation field is then 0. Names are often longer than the deltas themselves.
 const nickLen = 8
 
 func (s *source) nick(inc uint64) []byte {
@@ -21,7 +20,7 @@ func (s *source) nick(inc uint64) []byte {
 	return b
 }
 
-// nameSources makes the table of sources. Those whose nicks are alike have none.
+// nameSources builds the table of sources. Sources with colliding nicks have none.
 func (l *Log) nameSources() {
 	t := &table{byName: maps.Clone(l.sources), byNick: make(map[uint32]*source, len(l.order))}
 	for _, s := range l.order {
@@ -34,19 +33,18 @@ func (l *Log) nameSources() {
 	l.table.Store(t)
 }
 
-// nickAfter is how long after an incarnation was claimed its nick is used to members that
-// said nothing of it. One that has not heard of it yet asks for what it misses.
+// nickAfter is the time after the claim of an incarnation at which its nick is used for members
+// that have not confirmed it. A member that missed the claim requests it.
 const nickAfter = time.Second
 
-// hasNick reports whether p can be told of s, in an incarnation, by its nick.
+// hasNick reports whether p can resolve the nick of s in incarnation inc.
 func (l *Log) hasNick(p *group.Peer, s *source, inc uint64) bool {
 	knows := l.of(p).claims[s.slot].pos.Inc == inc ||
 		(numbers(p) && l.of(p).full && s.told.Inc == inc && l.g.Now-s.begunAt > nickAfter)
 	return p.Minor >= group.MinorNicks && knows && l.table.Load().byNick[uint32(s.hash)] == s
 }
 
-// deltasFor returns what is to be pushed of s, in the form for p; for all peers when
-// p is nil.
+// deltasFor returns the deltas of s to push, in p's form, or in the form for all peers if p is nil.
 func (l *Log) deltasFor(p *group.Peer, s *source) outgoing {
 	g := group.DeltaRun{Source: []byte(s.name), Inc: s.pushInc, Entries: s.push}
 	for _, q := range l.g.Peers {
@@ -58,8 +56,7 @@ func (l *Log) deltasFor(p *group.Peer, s *source) outgoing {
 	return outgoing{DeltaRun: g, s: s}
 }
 
-// find returns the source that a group of live deltas is of, perhaps; nil when it names
-// none that is known here. completes tells.
+// find returns the source that a group of live deltas may belong to, or nil. completes confirms it.
 func (t *table) find(g *group.DeltaRun) *source {
 	if g.Inc != 0 {
 		return t.byName[string(g.Source)]
@@ -70,8 +67,8 @@ func (t *table) find(g *group.DeltaRun) *source {
 	return t.byNick[binary.LittleEndian.Uint32(g.Source[1:])]
 }
 
-// completes gives a group that names s by its nick its incarnation; false when the
-// nick is of another one. The caller holds the lock of s.
+// completes sets the incarnation of a group that uses a nick. It returns false if the nick is for
+// another incarnation. The caller holds the lock of s.
 func (s *source) completes(g *group.DeltaRun) bool {
 	if g.Inc != 0 {
 		return true

@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// alike returns two names of sources that would have the same nick.
+// alike returns two source names with the same nick.
 func alike(t *testing.T) (a, b string) {
 	t.Helper()
 	seen := map[uint32]string{}
@@ -19,7 +19,7 @@ func alike(t *testing.T) (a, b string) {
 		}
 		seen[h] = name
 	}
-	t.Fatal("no two names are alike")
+	t.Fatal("found no two names with the same nick")
 	return "", ""
 }
 
@@ -38,28 +38,28 @@ func TestNicks(t *testing.T) {
 	}
 	claim := func(name string, inc uint64) { l.of(p).claims[l.sources[name].slot].pos.Inc = inc }
 	if g := push("one", 5); g.Inc != 5 || string(g.Source) != "one" {
-		t.Errorf("to a peer that said nothing of the source: %q %d", g.Source, g.Inc)
+		t.Errorf("to a peer without a claim: %q %d", g.Source, g.Inc)
 	}
 	claim("one", 5)
 	nicked := push("one", 5)
 	if nicked.Inc != 0 || len(nicked.Source) != nickLen {
-		t.Errorf("to a peer that stands in the incarnation: %q %d", nicked.Source, nicked.Inc)
+		t.Errorf("to a peer in the incarnation: %q %d", nicked.Source, nicked.Inc)
 	}
 	if g := push("one", 6); g.Inc != 6 {
-		t.Errorf("to a peer that stands in another: %q %d", g.Source, g.Inc)
+		t.Errorf("to a peer in another incarnation: %q %d", g.Source, g.Inc)
 	}
 	p.Minor--
 	if g := push("one", 5); g.Inc != 5 {
-		t.Errorf("to a peer of the minor version before: %q %d", g.Source, g.Inc)
+		t.Errorf("to a peer of an older minor version: %q %d", g.Source, g.Inc)
 	}
 	p.Minor++
 	claim(a, 5)
 	if g := push(a, 5); g.Inc != 5 {
-		t.Errorf("of a source like another: %q %d", g.Source, g.Inc)
+		t.Errorf("source with a colliding nick: %q %d", g.Source, g.Inc)
 	}
 
 	for name, c := range map[string]struct {
-		inc  uint64 // where this member stands
+		inc  uint64 // this member's incarnation
 		in   group.DeltaRun
 		want bool
 	}{

@@ -7,18 +7,18 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// Frames that say where sources are (deltas, claims, tips) are numbered per log: those for
-// everybody in one row, those for one peer in a row of its own. Heartbeats carry the last
-// numbers, so that a peer sees within one of them that it missed a frame, and asks for claims of what
-// was in those that it did not see. Nothing has to be repeated on suspicion.
+// Frames with positions of sources (deltas, claims, tips) are numbered per log. Broadcast frames
+// form one sequence, and frames for one peer another. Heartbeats carry the last numbers, so a peer
+// detects a missed frame within one heartbeat and requests claims for its content. Nothing is
+// repeated on suspicion.
 
-// numbers reports whether p numbers its frames and understands those of others. Of one that
-// was not heard yet it is assumed.
+// numbers reports whether p supports frame numbers. It returns true before p's first frame.
 func numbers(p *group.Peer) bool {
 	return p.Minor >= group.MinorNumbers || p.Heard == 0 && p.Minor == 0
 }
 
-// number returns the number of the next frame, to p or to everybody, which names sources.
+// number returns the number of the next frame to p, or of the next broadcast if p is nil. named are
+// the sources in it.
 func (l *Log) number(p *group.Peer, named []*source) group.Number {
 	if p == nil {
 		l.sentAll++
@@ -53,7 +53,7 @@ func (pl *peerLog) covered(n group.Numbers) {
 	pl.one.Covered(n.One)
 }
 
-// SetSent takes what p's heartbeat says of its frames.
+// SetSent handles the frame numbers in p's heartbeat.
 func (l *Log) SetSent(p *group.Peer, n group.Numbers, lacks uint64) {
 	pl := l.of(p)
 	pl.all.Sent(n.All)
@@ -61,26 +61,25 @@ func (l *Log) SetSent(p *group.Peer, n group.Numbers, lacks uint64) {
 	pl.lacks = lacks
 }
 
-// Sent returns the last numbers of frames to p, and of how many sources something is
-// missing here.
+// Sent returns the last frame numbers for p, and the number of sources with missing data here.
 func (l *Log) Sent(p *group.Peer) (group.Numbers, uint64) {
 	return group.Numbers{All: l.sentAll, One: l.of(p).sentOne}, uint64(len(l.checks))
 }
 
-// missedAt returns when p has to be asked for frames that did not come.
+// missedAt returns when to request p's missing frames.
 func (l *Log) missedAt(p *group.Peer) time.Duration {
 	pl := l.of(p)
 	switch {
 	case !p.Up || !pl.full || (!pl.all.Lacks() && !pl.one.Lacks()):
 		pl.missed = 0
 		return group.Never
-	case pl.missed == 0: // it may be on its way
+	case pl.missed == 0: // it may be in transit
 		pl.missed = max(l.g.Now, 1) + l.g.Opt.GapDelay
 	}
 	return pl.missed
 }
 
-// nextMissed returns when askMissed has something to do.
+// nextMissed returns when askMissed is due next.
 func (l *Log) nextMissed() time.Duration {
 	at := group.Never
 	for _, p := range l.g.Peers {
@@ -101,12 +100,12 @@ func (l *Log) askMissed() {
 	}
 }
 
-// takeMissed claims to p what frames said that it did not see.
+// takeMissed sends p claims for the content of frames that it missed.
 func (l *Log) takeMissed(p *group.Peer, m *group.Missed) {
 	if !p.Link {
 		return
 	}
-	l.flush() // what was named then may have moved on
+	l.flush() // the sources may have moved since
 	pl := l.of(p)
 	if m.Have.All < pl.behind {
 		l.doubt(p)
@@ -124,8 +123,8 @@ func (l *Log) takeMissed(p *group.Peer, m *group.Missed) {
 	l.g.Send(p, group.Live, l.idx, l.digestFrame(&d))
 }
 
-// sendTips tells those who read sources themselves how far this member, which publishes
-// them, is: who falls behind fetches what it misses.
+// sendTips sends the positions of published sources to peers that read them too. A peer that has
+// fallen behind fetches the missing deltas.
 func (l *Log) sendTips() {
 	l.nextTips = group.Never
 	var all []*source
@@ -157,7 +156,7 @@ func (l *Log) sendTips() {
 	}
 }
 
-// tipped reports whether p reads s and can be told of it.
+// tipped reports whether p reads s and can resolve its nick.
 func (l *Log) tipped(p *group.Peer, s *source) bool {
 	return p.Up && numbers(p) && l.of(p).claims[s.slot].reading && l.hasNick(p, s, s.told.Inc)
 }

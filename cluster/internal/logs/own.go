@@ -9,12 +9,12 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// spare is how many more sources than the mean one member may own, in parts of the mean.
+// spare is how many sources above the mean one member may own: one part in spare.
 const spare = 20
 
-// divide gives every source an owner among the members that can own it: the one it ranks
-// first that has room, those of its zone before all others. So members own about as many each, and one that comes or goes moves few
-// sources beside its own. Members that know of the same members and sources divide alike.
+// divide assigns every source to the highest-ranked member with room, members of the source's zone
+// first. So members own about equally many, and a member that joins or leaves moves few sources
+// besides its own. Members with the same view of members and sources compute the same assignment.
 func (l *Log) divide() {
 	l.undivided = false
 	l.regrouped++
@@ -34,7 +34,7 @@ func (l *Log) divide() {
 	n := len(owners) * spare
 	room := (len(l.order)*(spare+1) + n - 1) / n
 	owned := make([]int, len(owners))
-	byHash := slices.Clone(l.order) // the last ones find less room: not always the same by name
+	byHash := slices.Clone(l.order) // later sources find less room, so the order must not always favor the same names
 	slices.SortFunc(byHash, func(a, b *source) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), strings.Compare(a.name, b.name))
 	})
@@ -50,7 +50,7 @@ func (l *Log) divide() {
 	}
 }
 
-// heavier reports whether a comes before b for s by zone and weight alone; nil is this member.
+// heavier reports whether a comes before b for s by zone and weight alone. Nil is this member.
 func (l *Log) heavier(a, b *group.Peer, s *source) bool {
 	if na, nb := l.near(a, s), l.near(b, s); na != nb {
 		return na
@@ -65,7 +65,7 @@ func (l *Log) heavier(a, b *group.Peer, s *source) bool {
 	return group.Outranks(ha, ida, hb, idb, s.hash)
 }
 
-// zoneOf returns the zone of a member; nil is this one.
+// zoneOf returns the zone of a member. Nil is this member.
 func (l *Log) zoneOf(p *group.Peer) string {
 	if p == nil {
 		return l.g.Opt.Self.Zone
@@ -73,16 +73,15 @@ func (l *Log) zoneOf(p *group.Peer) string {
 	return p.Zone
 }
 
-// near reports whether a member is in the zone of s; nil is this member. Where nobody says
-// where s is, or not all members say where they are, zones make no difference: members that
-// do not know of zones divide without them, and all should come to the same.
+// near reports whether a member is in the zone of s. Nil is this member. Zones are ignored if the
+// zone of s or of any member is unknown: members without zones divide without them, and all must
+// compute the same.
 func (l *Log) near(p *group.Peer, s *source) bool {
 	return l.zoned && s.zone != "" && l.zoneOf(p) == s.zone
 }
 
-// SetZones says in which zones sources are. Where all members say theirs, those of a
-// source's zone read it before others do. It holds for sources that are named later, too; names that are not among
-// zones are in none.
+// SetZones sets the zones of sources, including those added later. Sources that are not in zones
+// have none. If all members have a zone, members of a source's zone read it before others do.
 func (l *Log) SetZones(zones map[string]string) {
 	l.zones = zones
 	for _, s := range l.order {
@@ -91,8 +90,7 @@ func (l *Log) SetZones(zones map[string]string) {
 	l.redivide()
 }
 
-// setMesh decides between mesh and partitioned, with hysteresis after the
-// first time.
+// setMesh chooses between mesh and partitioned, with hysteresis after the first time.
 func (l *Log) setMesh(first bool) {
 	switch l.g.Opt.Share {
 	case group.ShareMesh:
@@ -113,13 +111,13 @@ func (l *Log) eligible(p *group.Peer) bool {
 	return p.Up && !p.Leaving && l.of(p).version > 0
 }
 
-// lookAgain is how often the roles of orphans are looked at.
+// lookAgain is how often the roles of orphans are checked.
 const lookAgain = 250 * time.Millisecond
 
-// rolesDirty reports whether roles are to be looked at, whatever the time is.
+// rolesDirty reports whether roles must be checked now.
 func (l *Log) rolesDirty() bool { return l.undivided || len(l.moved) > 0 }
 
-// reassign has the role of s looked at: what it follows from changed.
+// reassign queues a check of the role of s.
 func (l *Log) reassign(s *source) {
 	if !s.moving {
 		s.moving = true
@@ -127,9 +125,10 @@ func (l *Log) reassign(s *source) {
 	}
 }
 
-// assignRoles looks at the sources whose roles may have changed and tells the application which
-// did: at all when members or sources changed, else at those that somebody began or ceased to
-// read, and now and then at those that nobody reads, of which there may be thousands when one dies.
+// assignRoles checks the sources whose roles may have changed and reports changes to the
+// application. It checks all sources when members or sources changed. Otherwise it checks those
+// that gained or lost a reader, and periodically those without a reader, of which there may be
+// thousands when a member dies.
 func (l *Log) assignRoles() {
 	all := l.opt.Owned && l.undivided
 	if all || l.g.Now >= l.nextRoles {
@@ -165,8 +164,8 @@ func (l *Log) assignRoles() {
 	}
 }
 
-// before reports whether p comes before this member in the line for s: its owner, then by
-// zone and weight. Those who leave come last.
+// before reports whether p ranks before this member for s: first the owner, then by zone and
+// weight. Leaving members come last.
 func (l *Log) before(p *group.Peer, s *source) bool {
 	switch {
 	case p.Leaving != l.g.Leaving:
@@ -179,13 +178,12 @@ func (l *Log) before(p *group.Peer, s *source) bool {
 	return l.heavier(p, nil, s)
 }
 
-// roleOf applies the rules of ownership; see the package documentation of
-// cluster. place is this member's place in the line of those reachable, read
-// says that somebody reachable reads s, above that one of them comes before us. It waits when
-// time alone may change the role.
+// roleOf applies the rules of ownership; see the package documentation of cluster. waits is true if
+// time alone may change the role. place is this member's rank among reachable members, read whether
+// a reachable member reads s, and above whether a higher-ranked one does.
 func (l *Log) roleOf(s *source) (r Role, waits bool) {
 	read := l.readAnywhere(s)
-	// Nobody asks for more than the second place, but for how long to wait, and whom to wait for.
+	// Ranks beyond the second only matter for how long to wait, and for which member.
 	whole := !read || l.g.Leaving || s.role == RoleReader && s.reading
 	place, above := 0, false
 	for _, p := range l.g.Peers {
@@ -211,20 +209,20 @@ func (l *Log) roleOf(s *source) (r Role, waits bool) {
 	case l.mesh, place == 0, orphaned:
 		return RoleReader, false
 	case s.role == RoleReader && s.reading && !above:
-		return RoleReader, waits // until the one before us reads
+		return RoleReader, waits // until the member before this one reads
 	case place == 1:
 		return RoleStandby, waits
 	}
 	return RoleNone, waits
 }
 
-// readAnywhere reports whether a member that can be reached reads s.
+// readAnywhere reports whether a reachable peer reads s.
 func (l *Log) readAnywhere(s *source) bool {
 	return slices.ContainsFunc(l.g.Peers, func(p *group.Peer) bool { return p.Up && l.of(p).claims[s.slot].reading })
 }
 
-// publishes reports whether this member sends what it reads of s to others:
-// the first of those who read it does.
+// publishes reports whether this member publishes the deltas of s that it reads. The first reader
+// in rank order does.
 func (l *Log) publishes(s *source) bool {
 	if !l.opt.Owned {
 		return true
@@ -237,8 +235,7 @@ func (l *Log) publishes(s *source) bool {
 	return true
 }
 
-// HandedOver reports whether every source read here is read elsewhere too, or
-// nobody could.
+// HandedOver reports whether a peer reads each source that this member reads, or no peer can.
 func (l *Log) HandedOver() bool {
 	if !l.opt.Owned {
 		return true

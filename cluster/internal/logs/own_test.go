@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// ownedBy returns what each member of a group owns as one of them, self, divides it while
-// another one, or it itself, leaves.
+// ownedBy returns the sources of each member as computed by self while the member leaves is
+// leaving.
 func ownedBy(self string, members []string, sources int, leaves string) map[string][]string {
 	g := group.New(group.Options{Self: group.Member{ID: self, Boot: 1}})
 	g.Leaving = self == leaves
@@ -42,8 +42,8 @@ func ownedBy(self string, members []string, sources int, leaves string) map[stri
 	return owned
 }
 
-// Who leaves owns nothing from then on, as every member sees it, so that what it read moves once:
-// the others own what they will when it is gone.
+// A leaving member owns nothing, in every member's view. So its sources move once: the others then
+// own the same sources as after it is gone.
 func TestLeaverOwnsNothing(t *testing.T) {
 	members := []string{"a", "b", "c", "d"}
 	for _, sources := range []int{4, 64, 512} {
@@ -51,20 +51,19 @@ func TestLeaverOwnsNothing(t *testing.T) {
 		for _, self := range members {
 			got := ownedBy(self, members, sources, "d")
 			if n := len(got["d"]); n > 0 {
-				t.Errorf("%d sources: %s leaves and owns %d, says %s", sources, "d", n, self)
+				t.Errorf("%d sources: leaving member %s owns %d in the view of %s, want 0", sources, "d", n, self)
 			}
 			for _, m := range members[:3] {
 				if !slices.Equal(got[m], gone[m]) {
-					t.Errorf("%d sources: %s says that %s owns others than when d is gone", sources, self, m)
+					t.Errorf("%d sources: in the view of %s, %s owns different sources than after d is gone", sources, self, m)
 				}
 			}
 		}
 	}
 }
 
-// Whoever divides the sources, and in whatever order it learnt of them, comes to the same;
-// nobody owns more than 5% more than the mean, and a member that goes moves few sources
-// beside its own.
+// The assignment does not depend on which member computes it or on the order of updates. No member
+// owns over 5% more than the mean, and a member that leaves moves few sources besides its own.
 func TestDivide(t *testing.T) {
 	members := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
 	for _, sources := range []int{1, 9, 64, 128, 512, 2048} {
@@ -74,10 +73,10 @@ func TestDivide(t *testing.T) {
 		rest := ownedBy("a", members[:8], sources, "")
 		for _, m := range members {
 			if !slices.Equal(first[m], second[m]) {
-				t.Errorf("%d sources: what %s owns depends on who divides", sources, m)
+				t.Errorf("%d sources: the sources of %s depend on the member that divides", sources, m)
 			}
 			if n := len(first[m]); n > limit {
-				t.Errorf("%d sources: %s owns %d, more than %d", sources, m, n, limit)
+				t.Errorf("%d sources: %s owns %d, want at most %d", sources, m, n, limit)
 			}
 			for _, s := range first[m] {
 				if m != "i" && !slices.Contains(rest[m], s) {
@@ -86,7 +85,7 @@ func TestDivide(t *testing.T) {
 			}
 		}
 		if moved > sources/9+1 {
-			t.Errorf("%d sources: %d of other members' moved when one left", sources, moved)
+			t.Errorf("%d sources: %d sources of remaining members moved when one left", sources, moved)
 		}
 		t.Logf("%d sources: %d to %d each, %d moved of members that stayed", sources, least(first, members), most(first), moved)
 	}

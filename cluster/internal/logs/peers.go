@@ -7,52 +7,52 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/window"
 )
 
-// peerLog is what a peer said of a log's sources.
+// peerLog holds a peer's claims about a log's sources.
 type peerLog struct {
-	full      bool   // a full digest came since it was up
-	refresh   bool   // another one is wanted
-	heard     bool   // a heartbeat came
-	version   uint64 // of the log, as its heartbeats say; 0: they do not name it
+	full      bool   // a full digest arrived since it was up
+	refresh   bool   // another one is needed
+	heard     bool   // a heartbeat arrived
+	version   uint64 // of the log, from its heartbeats; 0 if they do not list it
 	claims    []heldClaim
-	target    []Position    // its claims at the first full digest, to be caught up with
-	waits     int           // where in the order is the source that kept it from being caught up with
+	target    []Position    // claims of its first full digest, which this member has to reach
+	waits     int           // index of the source that CaughtUp found behind
 	sentFull  time.Duration // when it was last sent a full digest
 	wantsFull bool
 
-	all, one window.Row      // of its frames
-	missed   time.Duration   // when to ask for frames that did not come; 0 when none is missed
-	sentOne  uint64          // number of the last frame for it alone
-	named    []uint64        // by slot: of the last of these that named the source; those beyond its end in none
+	all, one window.Row      // its frames received
+	missed   time.Duration   // when to request missing frames; 0 if none is missing
+	sentOne  uint64          // number of the last frame sent to it alone
+	named    []uint64        // by slot: the last such frame that named the source; slots beyond the end are in none
 	refused  map[int]refusal // by slot
-	lacks    uint64          // of how many sources it says that it misses something
-	reading  int             // of how many it claims to read
-	differ   int             // of how many its content differs
+	lacks    uint64          // number of sources for which it reports missing data
+	reading  int             // number of sources it claims to read
+	differ   int             // number of sources whose content differs
 
-	behind uint64        // number of the last frame that another member was to pass on to it
-	by     string        // the ID of that member
-	direct group.Penalty // it is not sent to by way of others
-	unfit  group.Penalty // it does not pass on
+	behind uint64        // number of the last frame that a relay should have forwarded to it
+	by     string        // ID of that relay
+	direct group.Penalty // while on, frames are sent to it directly
+	unfit  group.Penalty // while on, it is not used as a relay
 }
 
-// heldClaim is a claim by source slot. There is one for each source of each peer, so what few
-// of them have is elsewhere.
+// heldClaim is a peer's last claim about a source. There is one per source and peer, so rarely used
+// fields are kept elsewhere.
 type heldClaim struct {
 	pos       Position
 	stamp     uint64 // of the claim
-	sum       uint64 // of what it holds there, if hasDigest: Digest.Sum, or Fold if that is all that was told
+	sum       uint64 // if hasDigest: Digest.Sum of its content, or Fold if only that is known
 	hasDigest bool
 	folded    bool
-	differs   bool // from what is known here
+	differs   bool // from the content here
 	reading   bool
 }
 
-// refusal is what a peer could not give of a source.
+// refusal records what a peer could not provide of a source.
 type refusal struct {
-	until     time.Duration // not asked before: it could not help
-	inc, gone uint64        // deltas of this incarnation before this sequence number are not to be had there
+	until     time.Duration // do not ask before this: it could not help
+	inc, gone uint64        // it has no deltas of incarnation inc before sequence number gone
 }
 
-// holds reports whether d is what the peer holds at its position, as far as it said.
+// holds reports whether d is the digest in the peer's claim.
 func (h *heldClaim) holds(d Digest) bool {
 	if h.folded {
 		return uint64(d.Fold()) == h.sum
@@ -60,13 +60,13 @@ func (h *heldClaim) holds(d Digest) bool {
 	return d.Sum() == h.sum
 }
 
-// lacksDeltas reports whether what comes after ours is not to be had from the peer as deltas.
+// lacksDeltas reports whether the peer is known not to have the deltas that follow our position.
 func (pl *peerLog) lacksDeltas(s *source) bool {
 	r := pl.refused[s.slot]
 	return r.inc == s.pos.Inc && r.gone > s.pos.Next
 }
 
-// unclaim forgets what the peer claimed of s.
+// unclaim clears the peer's claim about s.
 func (pl *peerLog) unclaim(s *source) {
 	h := &pl.claims[s.slot]
 	if h.reading {
@@ -80,15 +80,15 @@ func (pl *peerLog) unclaim(s *source) {
 	delete(pl.refused, s.slot)
 }
 
-// namedSince reports whether a frame for the peer alone after a number named s.
+// namedSince reports whether a frame for the peer alone after number n named s.
 func (pl *peerLog) namedSince(s *source, n uint64) bool {
 	return s.slot < len(pl.named) && pl.named[s.slot] > n
 }
 
-// of returns what p said. It stays valid until a peer is added.
+// of returns p's state. It is valid until a peer is added.
 func (l *Log) of(p *group.Peer) *peerLog { return &l.peers[p.Slot] }
 
-// AddPeer begins to listen to p.
+// AddPeer adds p.
 func (l *Log) AddPeer(p *group.Peer) {
 	for len(l.peers) <= p.Slot {
 		l.peers = append(l.peers, peerLog{})
@@ -97,14 +97,14 @@ func (l *Log) AddPeer(p *group.Peer) {
 	l.redivide()
 }
 
-// PeerUp is told that p can be reached. What it claimed before could not be asked for.
+// PeerUp handles p becoming reachable. Its earlier claims may need action now.
 func (l *Log) PeerUp(p *group.Peer) {
 	l.redivide()
 	l.reconsider(p)
 }
 
-// reconsider looks at every source that something is missing of by what p claimed: it
-// claims once.
+// reconsider checks every source for data that p claimed and that is missing here. p does not
+// repeat its claims.
 func (l *Log) reconsider(p *group.Peer) {
 	for _, s := range l.order {
 		h := &l.of(p).claims[s.slot]
@@ -119,14 +119,14 @@ func (l *Log) reconsider(p *group.Peer) {
 	}
 }
 
-// PeerDown is told that p cannot be reached any more: what it said is
-// forgotten, and what was being fetched from it is fetched elsewhere.
+// PeerDown handles p becoming unreachable. Its claims are dropped, and loads from it move to
+// another peer.
 func (l *Log) PeerDown(p *group.Peer) {
 	pl := l.of(p)
 	pl.full, pl.wantsFull, pl.target, pl.named = false, true, nil, nil
 	for _, s := range l.order {
 		if pl.claims[s.slot].reading && !s.reading {
-			// Its last deltas may have reached some and not others.
+			// Its last deltas may have reached only some peers.
 			l.enter(s)
 			l.announceChanged(s)
 			l.leave(s)
@@ -143,17 +143,16 @@ func (l *Log) PeerDown(p *group.Peer) {
 	l.redivide()
 }
 
-// redivide has the sources divided anew, and every role looked at.
+// redivide schedules a new assignment of sources and a check of every role.
 func (l *Log) redivide() {
 	l.undivided = true
 	l.regrouped++
 }
 
-// Changed is told that the members, or who leaves, changed.
+// Changed handles a change of the members or of the leaving members.
 func (l *Log) Changed() { l.redivide() }
 
-// SetStated says of what version the log is in p's heartbeats; 0: they do not name
-// it.
+// SetStated sets the log version in p's heartbeats; 0 if they do not list the log.
 func (l *Log) SetStated(p *group.Peer, version uint64) {
 	pl := l.of(p)
 	if (pl.version > 0) != (version > 0) {
@@ -162,8 +161,8 @@ func (l *Log) SetStated(p *group.Peer, version uint64) {
 	pl.heard, pl.version = true, version
 }
 
-// Common returns the smallest version of the log that a member states, this one
-// included. Of members that have not been heard yet the worst is assumed.
+// Common returns the lowest log version among all members. A member not heard from yet counts as
+// the lowest.
 func (l *Log) Common() uint64 {
 	v := l.version
 	for _, p := range l.g.Peers {
@@ -179,20 +178,20 @@ func (l *Log) reads(p *group.Peer, payload []byte) bool {
 	return l.opt.Needs == nil || l.opt.Needs(payload) <= max(1, l.of(p).version)
 }
 
-// WantsDigest reports whether a full digest of p is missed.
+// WantsDigest reports whether a full digest from p is needed.
 func (l *Log) WantsDigest(p *group.Peer) bool {
 	pl := l.of(p)
 	return pl.version > 0 && (!pl.full || pl.refresh)
 }
 
-// TellAll has p sent a full digest.
+// TellAll schedules a full digest for p.
 func (l *Log) TellAll(p *group.Peer) { l.of(p).wantsFull = true }
 
 // Named reports whether SetSources was called.
 func (l *Log) Named() bool { return l.named }
 
-// CaughtUp reports whether every source is known as far as p knew it when it
-// came up. What p has lost since may be lost here too.
+// CaughtUp reports whether every source has reached the position that p had when it came up. Deltas
+// that p has lost since may be lost here too.
 func (l *Log) CaughtUp(p *group.Peer) bool {
 	pl := l.of(p)
 	if pl.version == 0 {
@@ -201,7 +200,7 @@ func (l *Log) CaughtUp(p *group.Peer) bool {
 	if !pl.full {
 		return false
 	}
-	for range l.order { // beginning with the one that was not known far enough when last asked
+	for range l.order { // start with the source that was behind at the last call
 		pl.waits %= len(l.order)
 		if !l.reached(pl, l.order[pl.waits]) {
 			return false
@@ -211,7 +210,7 @@ func (l *Log) CaughtUp(p *group.Peer) bool {
 	return true
 }
 
-// Settled forgets what CaughtUp asks for, which nobody does from then on.
+// Settled drops the data for CaughtUp, which is not called any more.
 func (l *Log) Settled() {
 	for _, p := range l.g.Peers {
 		l.of(p).target = nil

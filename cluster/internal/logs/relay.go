@@ -2,21 +2,21 @@ package logs
 
 import "github.com/grapevine-epp/grapevine/cluster/internal/group"
 
-// Deltas for everybody cross the border to another zone once: one of its members, the relay, gets
-// them as a frame that says so, and passes them on to the others there with the name of who wrote
-// them. They keep their number, which heartbeats of the writer itself tell: who does not get what a
-// relay was to pass on misses it as if it had been lost on the way, asks the writer, and is sent
-// to directly for a while. Nothing else depends on a relay.
+// A broadcast delta is sent to each remote zone once. The zone's relay member receives it and
+// forwards it to the other members of that zone, keeping the original writer's name. Forwarded
+// deltas keep their frame number, which the writer's heartbeats carry. So a member that does not
+// get a forwarded frame detects the loss as usual and asks the writer, which then sends to it
+// directly for a while. Nothing else depends on a relay.
 
-// relayed reports whether p may be sent to by way of another member of its zone: those who cannot
-// read all that this member may write are not passed on to, as far as others know.
+// relayed reports whether p may be reached through another member of its zone. Members that may be
+// unable to read all payloads of this member are not.
 func (l *Log) relayed(p *group.Peer) bool {
 	pl := l.of(p)
 	return l.g.Abroad(p) && p.Up && p.Minor >= group.MinorRelay && pl.version >= l.version && !pl.direct.On(l.g.Now)
 }
 
-// relay returns the member of a zone that passes on what is sent to it, nil if there is none: the
-// heaviest one for this member, so that members do not all burden the same.
+// relay returns the member of a zone that forwards frames, or nil. It is the heaviest one for this
+// member, so that different writers use different relays.
 func (l *Log) relay(zone string) (best *group.Peer) {
 	for _, p := range l.g.Peers {
 		switch {
@@ -35,7 +35,7 @@ func (l *Log) fitter(a, b *group.Peer) bool {
 	return group.Outranks(a.Hash, a.ID, b.Hash, b.ID, l.g.SelfHash)
 }
 
-// spread sends deltas to everybody.
+// spread sends deltas to all peers.
 func (l *Log) spread(frame []byte) {
 	if !l.g.Opt.Relay {
 		l.g.Broadcast(group.Live, l.idx, frame)
@@ -70,8 +70,8 @@ func (l *Log) spread(frame []byte) {
 	l.g.SendTo(via, group.Live, l.idx, group.KindOf(frame, group.KindRelay))
 }
 
-// passOn gives deltas of p, as they came, to the others of this member's zone. They may have been
-// merged here or not: whoever gets them judges for itself. version is that of the log at p.
+// passOn forwards deltas of p unchanged to the other members of this member's zone. Receivers
+// decide for themselves whether to merge them. version is p's log version.
 func (l *Log) passOn(p *group.Peer, version uint64, body []byte) {
 	var to []*group.Peer
 	for _, q := range l.g.Peers {
@@ -88,8 +88,8 @@ func (l *Log) passOn(p *group.Peer, version uint64, body []byte) {
 	l.g.SendTo(to, group.Live, l.idx, frame)
 }
 
-// doubt notes that p did not get what another member was to pass on to it, whoever is to blame:
-// p is sent to directly for a while, and the other one is not asked first.
+// doubt records that p did not get a frame that a relay should have forwarded, for whatever reason.
+// Frames are sent to p directly for a while, and the relay is avoided.
 func (l *Log) doubt(p *group.Peer) {
 	pl := l.of(p)
 	if pl.direct.On(l.g.Now) {

@@ -7,14 +7,14 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// checkEvery is the time between looks at sources that lack something.
+// checkEvery is the time between checks of sources with missing data.
 const checkEvery = 20 * time.Millisecond
 
-// forceAfter is how long a source may be behind before knowledge that lost
-// more than ours is accepted for being further.
+// forceAfter is how long a source may be behind before a position that is ahead but has lost more
+// is accepted.
 const forceAfter = 500 * time.Millisecond
 
-// watchSource has s looked at by runChecks.
+// watchSource adds s to the list for runChecks.
 func (l *Log) watchSource(s *source) {
 	if s.ahead == 0 {
 		s.ahead = max(s.moved, 1)
@@ -27,8 +27,7 @@ func (l *Log) watchSource(s *source) {
 	l.nextCheck = min(l.nextCheck, l.g.Now)
 }
 
-// runChecks looks at every source that lacks something, and drops from the
-// list what is well again.
+// runChecks checks every source with missing data and removes repaired ones from the list.
 func (l *Log) runChecks() {
 	list := l.checks
 	l.checks = l.checks[:0]
@@ -55,7 +54,7 @@ func (l *Log) runChecks() {
 	}
 }
 
-// check decides what to fetch for s, and reports whether to look again.
+// check decides what to fetch for s and reports whether to check again.
 func (l *Log) check(s *source) bool {
 	if s.load != nil {
 		l.watchLoad(s)
@@ -76,12 +75,11 @@ func (l *Log) check(s *source) bool {
 	if s.behind == 0 {
 		s.behind = max(now, 1)
 	}
-	// What is on its way need not be fetched. A source that nothing is known
-	// of has nothing on its way.
+	// Data in transit need not be fetched. A source without a position has nothing in transit.
 	fresh := s.pos.Next == 0
 	due := fresh || (now-s.behind >= l.g.Opt.GapDelay && now-s.moved >= l.g.Opt.GapDelay)
 	h := &l.of(best).claims[s.slot]
-	// It may turn out to be of no use, and is not tried again at once.
+	// The load may turn out to be useless, so do not repeat it immediately.
 	doubtful := want == lackEqual || want == lackLost && !l.bridges(s, h.pos.Next)
 	if l.loading >= l.g.Opt.Loads || (want == lackDeltas && !due) || (doubtful && now < s.healAt) {
 		return true
@@ -103,8 +101,8 @@ func (l *Log) check(s *source) bool {
 	return true
 }
 
-// choose returns what s lacks most, and the peer that can best provide it.
-// waiting says that somebody could who cannot be asked yet.
+// choose returns the worst lack of s and the peer that can best fix it. waiting is true if a peer
+// could fix it but cannot be asked yet.
 func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 	var bestScore [4]uint64
 	for i, p := range l.g.Peers {
@@ -125,7 +123,7 @@ func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 			continue
 		}
 		score := [4]uint64{priority(k, pl.lacksDeltas(s)), ^h.pos.Lost, 1, group.Mix(s.hash ^ uint64(i+1) ^ l.g.SelfHash)}
-		if l.g.Abroad(p) { // what is held in the own zone need not cross a border
+		if l.g.Abroad(p) { // prefer the own zone
 			score[2] = 0
 		}
 		if best == nil || slices.Compare(bestScore[:], score[:]) < 0 {
@@ -135,8 +133,8 @@ func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 	return want, best, waiting
 }
 
-// priority orders lacks: a snapshot that lost less heals everything at once;
-// then deltas from those who hold them; then the rest.
+// priority orders lacks: first a snapshot with fewer losses, which repairs everything at once; then
+// deltas from peers that hold them; then the rest.
 func priority(k lack, gone bool) uint64 {
 	switch {
 	case k == lackLost:

@@ -7,13 +7,13 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// ringEntry is a delta that was applied, and the digest after it.
+// ringEntry is an applied delta and the digest after it.
 type ringEntry struct {
 	group.Entry
 	digest Digest
 }
 
-// ring keeps the last applied deltas of a source, without gaps between them.
+// ring keeps the last applied deltas of a source, without gaps.
 type ring struct {
 	entries []ringEntry
 	bytes   int
@@ -36,8 +36,8 @@ func (r *ring) push(e ringEntry, maxBytes, maxEntries int) {
 
 func (r *ring) clear() { r.entries, r.bytes = nil, 0 }
 
-// from returns the entries from sequence number next on; false when the first
-// of them is not held, or does not start there.
+// from returns the entries from sequence number next on. It returns false if no held entry starts
+// at next.
 func (r *ring) from(next uint64) ([]ringEntry, bool) {
 	i := sort.Search(len(r.entries), func(i int) bool { return r.entries[i].First >= next })
 	if i == len(r.entries) || r.entries[i].First != next {
@@ -55,8 +55,7 @@ func (r *ring) digestAt(next uint64) (Digest, bool) {
 	return r.entries[i].digest, true
 }
 
-// pending keeps deltas of one incarnation that wait for earlier ones, by
-// First.
+// pending buffers deltas of one incarnation that wait for earlier ones, ordered by First.
 type pending struct {
 	deltas []Delta
 	bytes  int
@@ -64,7 +63,7 @@ type pending struct {
 
 func (q *pending) len() int { return len(q.deltas) }
 
-// add keeps d if there is room. Of deltas with equal First the earlier stays.
+// add keeps d if there is room. If two deltas have the same First, the one added first stays.
 func (q *pending) add(d Delta, maxBytes int) bool {
 	i := sort.Search(len(q.deltas), func(i int) bool { return q.deltas[i].First >= d.First })
 	if i < len(q.deltas) && q.deltas[i].First == d.First {
@@ -79,7 +78,7 @@ func (q *pending) add(d Delta, maxBytes int) bool {
 	}
 	q.bytes += size
 	if !d.Local {
-		d.Payload = bytes.Clone(d.Payload) // its frame would stay with it
+		d.Payload = bytes.Clone(d.Payload) // otherwise its frame would stay in memory
 	}
 	q.deltas = append(q.deltas, Delta{})
 	copy(q.deltas[i+1:], q.deltas[i:])
@@ -87,7 +86,7 @@ func (q *pending) add(d Delta, maxBytes int) bool {
 	return true
 }
 
-// startsAt reports whether the first delta is next.
+// startsAt reports whether the first delta starts at next.
 func (q *pending) startsAt(next uint64) bool {
 	return len(q.deltas) > 0 && q.deltas[0].First == next
 }
@@ -102,7 +101,7 @@ func (q *pending) take(next uint64) (Delta, bool) {
 	return d, true
 }
 
-// dropBefore removes what is of another incarnation or starts before next.
+// dropBefore removes deltas of other incarnations and deltas that start before next.
 func (q *pending) dropBefore(inc, next uint64) {
 	n := 0
 	for n < len(q.deltas) && (q.deltas[n].Inc != inc || q.deltas[n].First < next) {

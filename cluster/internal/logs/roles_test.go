@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// TestRolesAreLookedAt: a role is looked at when what it follows from changes, and no role that
-// was not looked at would be another one.
+// TestRolesAreLookedAt: a role is checked whenever its inputs change. No unchecked role would have
+// changed.
 func TestRolesAreLookedAt(t *testing.T) {
 	looks, sources := 0, 0
 	for seed := range uint64(40) {
@@ -47,22 +47,22 @@ func TestRolesAreLookedAt(t *testing.T) {
 				r, _ := l.roleOf(s)
 				s.orphan = since
 				if r != s.role && !slices.Contains(l.orphans, s) {
-					t.Fatalf("seed %d, step %d, %s: %s is %v and would be %v", seed, step, what, s.name, s.role, r)
+					t.Fatalf("seed %d, step %d, %s: role of %s is %v, want %v", seed, step, what, s.name, s.role, r)
 				}
 			}
 			if len(l.orphans) > 0 && (l.nextRoles <= g.Now || l.nextRoles > g.Now+lookAgain) {
-				t.Fatalf("seed %d, step %d: orphans are looked at after %v", seed, step, l.nextRoles-g.Now)
+				t.Fatalf("seed %d, step %d: orphans are checked after %v", seed, step, l.nextRoles-g.Now)
 			}
 		}
 	}
 	t.Logf("%d of %d roles were looked at", looks, sources)
 	if looks > sources*2/3 {
-		t.Errorf("%d of %d roles were looked at: that is nearly all, each time", looks, sources)
+		t.Errorf("%d of %d roles were checked: nearly all of them each time", looks, sources)
 	}
 }
 
-// TestOrphansAreLookedAtTogether: when one dies that read thousands of streams, others take them
-// over one by one; each of these is looked at then, and what nobody reads yet now and then.
+// TestOrphansAreLookedAtTogether: when a member that read thousands of streams dies, others take
+// the streams over one by one. Each is checked when that happens, and the rest periodically.
 func TestOrphansAreLookedAtTogether(t *testing.T) {
 	const many = 1000
 	g := group.New(group.Options{Self: group.Member{ID: "a", Name: "a", Boot: 1}, Share: group.SharePartitioned})
@@ -77,9 +77,9 @@ func TestOrphansAreLookedAtTogether(t *testing.T) {
 	l.SetStated(p, 1)
 	p.Up = true
 	l.PeerUp(p)
-	l.assignRoles() // half of them are the peer's, who reads none yet
+	l.assignRoles() // half of them are the peer's, which reads none yet
 	if len(l.orphans) < many/3 {
-		t.Fatalf("%d sources wait for their reader", len(l.orphans))
+		t.Fatalf("%d sources wait for a reader", len(l.orphans))
 	}
 	looks := 0
 	for i, n := range names {
@@ -91,11 +91,11 @@ func TestOrphansAreLookedAtTogether(t *testing.T) {
 		}
 	}
 	if most := many + many*(many/int(lookAgain/time.Millisecond)+1); looks > most {
-		t.Errorf("%d looks at roles of %d sources, at most %d", looks, many, most)
+		t.Errorf("%d role checks for %d sources, want at most %d", looks, many, most)
 	}
 }
 
-// change makes one change of what roles follow from.
+// change makes one random change to the inputs of roles.
 func change(rng *rand.Rand, l *Log, names []string, stamp uint64) string {
 	p, s := l.g.Peers[rng.IntN(len(l.g.Peers))], l.sources[names[rng.IntN(len(names))]]
 	switch n := rng.IntN(40); {
@@ -110,7 +110,7 @@ func change(rng *rand.Rand, l *Log, names []string, stamp uint64) string {
 		p.Leaving = !p.Leaving
 		l.Changed()
 		return p.ID + " leaves, or not"
-	case n == 2: // a full digest in which others are not named
+	case n == 2: // a full digest without other sources
 		l.takeDigest(p, &group.Digests{Full: true, Stamp: stamp})
 		return p.ID + " claims nothing"
 	case n == 3:

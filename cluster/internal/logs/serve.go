@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// answerRange sends the deltas asked for; or a snapshot, when they are not
-// held and it is worth more than what the asker has; or that it cannot.
+// answerRange sends the requested deltas. If they are not held, it sends a snapshot that is better
+// than the requester's position, or else a refusal.
 func (l *Log) answerRange(p *group.Peer, s *source, m *group.Ask) {
 	reply := group.RangeReply{Name: m.Name, Version: l.version, ID: m.ID, Status: group.StatusGone}
 	reply.Deltas.Source = m.Source
@@ -55,8 +55,8 @@ type asker struct {
 	until time.Duration
 }
 
-// answerPage sends one page of a snapshot; without one in the ask, the first
-// page of a recent one or, as soon as it is made, of a new one.
+// answerPage sends one page of a snapshot. A request without a snapshot position gets the first
+// page of a recent snapshot, or of a new one once it is made.
 func (l *Log) answerPage(p *group.Peer, s *source, m *group.Ask) {
 	var sn *snap
 	status := uint64(group.StatusGone)
@@ -65,7 +65,7 @@ func (l *Log) answerPage(p *group.Peer, s *source, m *group.Ask) {
 	case m.Snap.Known():
 		sn = l.heldSnap(s, m.Snap)
 	case !m.Force && m.At.Inc == s.pos.Inc && m.At.Lost < s.pos.Lost:
-		// The asker has lost less: it may not know yet that it would lose by it.
+		// The requester has lost less. It may not know yet that this snapshot would lose data.
 	default:
 		if sn = l.recentSnap(s); sn == nil {
 			status = group.StatusBusy
@@ -82,7 +82,7 @@ func (l *Log) answerPage(p *group.Peer, s *source, m *group.Ask) {
 	}
 }
 
-// overSize is the size of the last snapshot, if that was too large.
+// overSize is the size of the last snapshot if that was too large, else 0.
 func (s *source) overSize() uint64 {
 	if s == nil {
 		return 0
@@ -107,9 +107,8 @@ func (l *Log) servePage(p *group.Peer, sn *snap, id, page uint64) {
 	l.sendPage(p, &reply)
 }
 
-// sendWait tells an asker that a snapshot is being made: to be asked for again
-// soon. The position in it says that; members that know no better take it for a
-// plain busy.
+// sendWait answers that a snapshot is being made and should be requested again soon. The position
+// in the answer marks this; older members read the answer as a plain busy.
 func (l *Log) sendWait(a asker, sn *snap, at Position) {
 	l.sendPage(a.p, &group.PageReply{
 		Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: group.StatusBusy, Snap: at,

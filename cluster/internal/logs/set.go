@@ -6,14 +6,14 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// Set is the logs of one member.
+// Set holds the logs of one member.
 type Set struct {
 	g    *group.Group
 	List []*Log // in order of registration
 	in   inbox
 }
 
-// inbox holds decoded messages, reused from frame to frame.
+// inbox holds decoded messages, reused for every frame.
 type inbox struct {
 	deltas group.Deltas
 	digest group.Digests
@@ -24,10 +24,10 @@ type inbox struct {
 	tips   group.Tips
 }
 
-// NewSet returns a set without logs.
+// NewSet returns an empty set.
 func NewSet(g *group.Group) *Set { return &Set{g: g} }
 
-// Find returns the log of a name, or nil.
+// Find returns the log with this name, or nil.
 func (set *Set) Find(name []byte) *Log {
 	for _, l := range set.List {
 		if l.name == string(name) {
@@ -37,9 +37,9 @@ func (set *Set) Find(name []byte) *Log {
 	return nil
 }
 
-// Deliver decodes a frame of live deltas into m, and merges those that need nothing but
-// the locks of their sources. It may be called while other methods run, but with Receive
-// and the same m after it. It returns when Tick has something to do because of it.
+// Deliver decodes a frame of live deltas into m and merges those that need only the locks of their
+// sources. It is safe for concurrent use, and must be followed by Receive with the same m. It
+// returns when Tick has work because of this frame.
 func (set *Set) Deliver(now time.Duration, r group.Reader, m *group.Deltas) (due time.Duration, ok bool) {
 	if m.Decode(r) != nil {
 		return group.Never, false
@@ -51,8 +51,8 @@ func (set *Set) Deliver(now time.Duration, r group.Reader, m *group.Deltas) (due
 	return l.Deliver(now, m), true
 }
 
-// Receive handles a frame of the kinds that concern logs, and returns the
-// index of the state that it belongs to. deltas is what Deliver made of it, or nil.
+// Receive handles a frame of a kind that concerns logs and returns the index of its state. deltas
+// is the result of Deliver, or nil.
 func (set *Set) Receive(p *group.Peer, kind byte, r group.Reader, deltas *group.Deltas) (state int, err error) {
 	name, err := r.Name()
 	if err != nil {
@@ -65,7 +65,7 @@ func (set *Set) Receive(p *group.Peer, kind byte, r group.Reader, deltas *group.
 	in := &set.in
 	switch kind {
 	case group.KindDelta, group.KindRelay:
-		if deltas == nil { // nobody delivered them before
+		if deltas == nil { // Deliver was not called
 			if deltas, err = &in.deltas, in.deltas.Decode(r); err == nil {
 				l.Deliver(l.g.Now, deltas)
 			}
@@ -128,7 +128,7 @@ func (l *Log) takeDeltas(p *group.Peer, m *group.Deltas) {
 		}
 		l.mergeGroup(p, s, g, m.Done[i], check)
 	})
-	if understood { // else it is as if the frame had not come
+	if understood { // otherwise the frame counts as missed
 		l.of(p).came(m.Number)
 	}
 }
@@ -174,8 +174,7 @@ func (l *Log) takePageReply(p *group.Peer, m *group.PageReply) {
 	}
 }
 
-// answered finds the source whose load an answer of p belongs to; nil for
-// answers that nobody waits for.
+// answered returns the source whose load waits for p's answer id, or nil.
 func (l *Log) answered(p *group.Peer, id uint64) *source {
 	s := l.loads[id]
 	if s == nil || s.load.p != p {

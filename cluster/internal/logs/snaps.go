@@ -8,28 +8,28 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// snap is a snapshot held for those who ask for its pages. Its content is that of
-// the moment at which its making began.
+// snap is a snapshot whose pages peers can request. Its content is that of the moment at which its
+// making began.
 type snap struct {
 	s      *source
 	pos    Position
 	digest Digest
 	pages  [][]byte
 	bytes  int
-	made   time.Duration // 0 while it waits to be made, or is being made
+	made   time.Duration // 0 until it is made
 	used   time.Duration
-	taken  bool // the last page was asked for, and none since
+	taken  bool // the last page was requested, and none since
 	askers []asker
 
 	dump    Dump
 	err     error
-	dropped bool // of no use any more
+	dropped bool // no longer of use
 }
 
-// A snapshot is handed to newcomers while it is this young, and kept for its
-// askers while they go on asking; while they do so this often, and have not come to its
-// end, much of it keeps others from being made. One that cannot be made is tried again after pauses of at most
-// snapPause.
+// A snapshot is served to new requesters while younger than snapFresh, and kept while its
+// requesters continue. Snapshots whose requesters are active and not yet at the end delay the
+// making of others if they take too much memory. A failed snapshot is retried after pauses of at
+// most snapPause.
 const (
 	snapFresh = time.Second
 	snapIdle  = 3 * time.Second
@@ -48,8 +48,8 @@ func (l *Log) heldSnap(s *source, at Position) *snap {
 	return nil
 }
 
-// recentSnap returns a snapshot of s, shared with recent askers, that is made or
-// will be; nil when it could not be made lately.
+// recentSnap returns a snapshot of s, shared with other requesters, that is made or will be. It
+// returns nil if making one failed recently.
 func (l *Log) recentSnap(s *source) *snap {
 	for _, sn := range l.snaps {
 		if sn.s != s {
@@ -69,8 +69,8 @@ func (l *Log) recentSnap(s *source) *snap {
 	return sn
 }
 
-// makeSnaps has the next snapshot made, one at a time, unless too much is held that
-// others are fetching.
+// makeSnaps starts making the next snapshot, one at a time, unless snapshots being fetched take too
+// much memory.
 func (l *Log) makeSnaps() {
 	inUse := 0
 	for _, sn := range l.snaps {
@@ -95,7 +95,7 @@ func (l *Log) makeSnaps() {
 	})
 }
 
-// beginSnap takes the content.
+// beginSnap starts a dump of the content.
 func (l *Log) beginSnap(sn *snap) {
 	if sn.dropped {
 		return
@@ -133,7 +133,7 @@ func (sn *snap) fill(stop func() bool, limit int) {
 	}
 }
 
-// endSnap hands the snapshot out.
+// endSnap answers the requesters.
 func (l *Log) endSnap(sn *snap) {
 	l.making, sn.dump = nil, nil
 	defer l.makeSnaps()
@@ -142,12 +142,12 @@ func (l *Log) endSnap(sn *snap) {
 	}
 	s := sn.s
 	if sn.err != nil {
-		// Nothing says that the next try will do better, and each costs a while.
+		// The next attempt may fail as well, and each one takes a while.
 		s.snapAfter = l.g.Now + min(snapPause, 250*time.Millisecond<<min(s.snapFails, 10))
 		s.snapFails++
 		s.snapSize = 0
 		if errors.Is(sn.err, ErrTooLarge) {
-			s.snapSize = max(sn.bytes, l.g.Opt.SnapshotBytes+1) // the store may have stopped before
+			s.snapSize = max(sn.bytes, l.g.Opt.SnapshotBytes+1) // the store may have stopped before the limit
 		}
 		l.g.Stats.SnapshotsFailed++
 		sn.pages, sn.bytes = nil, 0
@@ -168,7 +168,7 @@ func (l *Log) endSnap(sn *snap) {
 	sn.askers = nil
 }
 
-// evictOther drops the snapshot that was not used for longest.
+// evictOther drops the least recently used snapshot other than keep.
 func (l *Log) evictOther(keep *snap) bool {
 	var oldest *snap
 	for _, sn := range l.snaps {
@@ -182,7 +182,7 @@ func (l *Log) evictOther(keep *snap) bool {
 	return oldest != nil
 }
 
-// dropSnap forgets a snapshot, and tells those who wait for it that there is none.
+// dropSnap drops a snapshot and sends refusals to its waiting requesters.
 func (l *Log) dropSnap(sn *snap) {
 	if sn.made > 0 {
 		l.snapBytes -= sn.bytes
@@ -196,7 +196,7 @@ func (l *Log) dropSnap(sn *snap) {
 	l.snaps = slices.DeleteFunc(l.snaps, func(o *snap) bool { return o == sn })
 }
 
-// dropSnaps forgets the snapshots of s, whose content is another now.
+// dropSnaps drops the snapshots of s, whose content was replaced.
 func (l *Log) dropSnaps(s *source) {
 	for _, sn := range slices.Clone(l.snaps) {
 		if sn.s == s {
@@ -205,8 +205,7 @@ func (l *Log) dropSnaps(s *source) {
 	}
 }
 
-// tendSnaps drops those that nobody asks for any more, and tells those who wait to go
-// on waiting.
+// tendSnaps drops unused snapshots and sends waiting requesters another wait.
 func (l *Log) tendSnaps() {
 	for _, sn := range slices.Clone(l.snaps) {
 		if sn.made > 0 {
@@ -228,7 +227,7 @@ func (l *Log) tendSnaps() {
 	}
 }
 
-// nextSnap returns when tendSnaps is due next.
+// nextSnap returns when the next tendSnaps is due.
 func (l *Log) nextSnap() time.Duration {
 	at := group.Never
 	for _, sn := range l.snaps {

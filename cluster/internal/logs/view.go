@@ -5,26 +5,26 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
-// SourceView is what this member knows of a source.
+// SourceView is this member's view of a source.
 type SourceView struct {
 	Name      string
 	Position  Position
 	Knowledge knowledge.State
-	Lag       uint64 // sequence numbers that the furthest peer is ahead
+	Lag       uint64 // sequence numbers by which the furthest peer is ahead
 	Role      Role
 	Reading   bool   // this member reads the stream
-	Reader    string // the first of those who do, by ID; "" when nobody is known to
+	Reader    string // ID of the first reader; "" if none is known
 	Followed  bool   // another member reads it
-	Kept      bool   // one of those does not leave
-	Reason    string // why the knowledge is Approximate
+	Kept      bool   // at least one of those is not leaving
+	Reason    string // why the state is Approximate
 	Digest    Digest
-	Unclaimed bool // there are other members, and each has said all that it knows, and nothing of this source
+	Unclaimed bool // there are peers, each sent a full digest, and none of them named this source
 }
 
-// manyDenied is how many snapshots may be refused in a row before that is no accident.
+// manyDenied is the number of consecutive refusals of snapshots that indicates a real problem.
 const manyDenied = 3
 
-// Source returns what is known of one source.
+// Source returns the view of one source.
 func (l *Log) Source(name string) (v SourceView, ok bool) {
 	s := l.sources[name]
 	if s == nil {
@@ -45,8 +45,8 @@ func (l *Log) Sources(dst []SourceView) []SourceView {
 	return dst
 }
 
-// Look tells Stats what became of deltas, adds to h the memory that the log holds, and calls f,
-// unless it is nil, with a view of every source, by name, which is valid until f returns.
+// Look adds the delta counters to Stats and the log's memory to h. It calls f, if not nil, with a
+// view of every source, by name. The view is valid until f returns.
 func (l *Log) Look(h *group.Held, f func(*SourceView)) {
 	h.Snapshots += l.snapBytes
 	var v SourceView
@@ -72,7 +72,7 @@ func (l *Log) Look(h *group.Held, f func(*SourceView)) {
 	}
 }
 
-// view is what is known of s, which is locked.
+// view returns the view of s, which is locked.
 func (l *Log) view(s *source) SourceView {
 	w := l.wordOf(s)
 	v := SourceView{
@@ -100,13 +100,13 @@ func (l *Log) view(s *source) SourceView {
 	return v
 }
 
-// word is what all peers' claims of a source come to. It is kept for as long as it is the same:
-// there is a claim for each peer, and somebody who looks at every source several times a second.
+// word summarizes all peers' claims about a source. It is cached: there is one claim per peer, and
+// every source is viewed several times a second.
 type word struct {
-	made                      uint64 // Log.regrouped then; 0: it is to be made anew
-	inc                       uint64 // of the source then
-	far                       uint64 // where the furthest peer is
-	reader                    string // as in SourceView, as the next ones
+	made                      uint64 // value of Log.regrouped when computed; 0 if it must be recomputed
+	inc                       uint64 // of the source at that time
+	far                       uint64 // position of the furthest peer
+	reader                    string // as in SourceView, like the next ones
 	followed, kept, unclaimed bool
 }
 
@@ -136,7 +136,7 @@ func (l *Log) wordOf(s *source) *word {
 	return w
 }
 
-// claimed takes into account that p claims another position than before. Most often it is further.
+// claimed updates the word for a changed claim of p. Usually the new position is further.
 func (w *word) claimed(p *group.Peer, was, now Position) {
 	w.far = max(w.far, now.Next)
 	if !p.Up || was.Inc != now.Inc || now.Inc != w.inc || now.Next < was.Next {
@@ -144,9 +144,8 @@ func (w *word) claimed(p *group.Peer, was, now Position) {
 	}
 }
 
-// late reports whether what a peer is ahead is more than what is on its way: nothing is
-// before the beginning is known, and later for longer than that takes nothing came or it was
-// not enough.
+// late reports whether a peer is ahead by more than what is in transit. That holds if the beginning
+// is not known yet, or if for too long nothing has arrived or too little.
 func (l *Log) late(s *source) bool {
 	return s.pos.Next == 0 || s.ahead > 0 && l.g.Now-s.ahead > l.g.Opt.Digest || s.behind > 0 && l.g.Now-s.behind > l.g.Opt.GapDelay
 }
@@ -160,24 +159,24 @@ func (l *Log) Name() string { return l.name }
 // Mesh reports whether every member reads every source.
 func (l *Log) Mesh() bool { return l.mesh }
 
-// PeerLogView compares a peer's knowledge of a log with ours, by what it last claimed.
+// PeerLogView compares a peer's state of a log with ours, based on its last claims.
 type PeerLogView struct {
 	Name    string
-	Reading int    // sources that it reads
-	Behind  uint64 // sources of which it says that it misses something
-	Differ  int    // sources with different digests at the same position
+	Reading int    // sources that it claims to read
+	Behind  uint64 // sources for which it reports missing data
+	Differ  int    // sources with another digest at the same position
 }
 
-// Compare compares what p claimed with what is known here.
+// Compare compares p's claims with the state here.
 func (l *Log) Compare(p *group.Peer) PeerLogView {
 	l.collect()
 	pl := l.of(p)
 	return PeerLogView{Name: l.name, Behind: pl.lacks, Reading: pl.reading, Differ: pl.differ}
 }
 
-// compare brings up to date of which peers the content of s differs from ours where they claimed
-// it: moving on changes that for those who are further, and for those whose position the ring
-// gives up. s is locked.
+// compare updates the set of peers whose content of s differs from ours at their claimed position.
+// Moving on changes it for peers that are ahead, and for those whose position the ring drops. s is
+// locked.
 func (l *Log) compare(s *source) {
 	at := s.compared
 	s.compared = Position{Inc: s.pos.Inc, Next: s.pos.Next}
@@ -190,13 +189,13 @@ func (l *Log) compare(s *source) {
 	}
 }
 
-// judge is compare after p claimed something else.
+// judge is compare after a new claim from p.
 func (l *Log) judge(p *group.Peer, s *source) {
 	l.compare(s)
 	l.compareTo(l.of(p), s)
 }
 
-// compareTo is compare for the claim of one peer.
+// compareTo is compare for one peer's claim.
 func (l *Log) compareTo(pl *peerLog, s *source) {
 	h := &pl.claims[s.slot]
 	differs := false

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// fleet is the log of one of so many members that know of so many sources, each of which
-// another one reads, up to the same position with the same content.
+// fleet is a member's log in a group of that many members and sources. Another member reads each
+// source, at the same position with the same content.
 func fleet(members, sources int) (*Log, []string) {
 	g := group.New(group.Options{Self: group.Member{ID: "m00", Boot: 1}, Share: group.SharePartitioned})
 	l := NewSet(g).New("index", 1, sums{}, LogOptions{Owned: true})
@@ -42,9 +42,9 @@ func fleet(members, sources int) (*Log, []string) {
 	return l, names
 }
 
-// BenchmarkSources looks at 10,000 sources among 30 members: at rest, and after 180 of them have
-// moved, as many as do in a quarter of a second where each engine writes every 14 s; with what is
-// kept of peers' claims, and with a look at each of them.
+// BenchmarkSources views 10,000 sources among 30 members: at rest, and after 180 of them moved, as
+// many as in a quarter second if each engine writes every 14 s. It compares cached words with
+// recomputed ones.
 func BenchmarkSources(b *testing.B) {
 	for _, kept := range []bool{true, false} {
 		for _, moved := range []int{0, 180} {
@@ -71,8 +71,8 @@ func BenchmarkSources(b *testing.B) {
 	}
 }
 
-// BenchmarkCaughtUp asks 10,000 sources for whether all are known as far as a peer knew them, and
-// one, somewhere in the middle, is not: each frame and tick of a member that joins does.
+// BenchmarkCaughtUp calls CaughtUp for 10,000 sources of which one in the middle is behind. A
+// member that joins does this on each frame and tick.
 func BenchmarkCaughtUp(b *testing.B) {
 	for name, ask := range map[string]func(*Log, *group.Peer) bool{"kept": (*Log).CaughtUp, "naive": (*Log).naivelyCaughtUp} {
 		b.Run(name, func(b *testing.B) {
@@ -81,15 +81,15 @@ func BenchmarkCaughtUp(b *testing.B) {
 			l.of(p).target[l.order[5000].slot].Next = 100
 			for b.Loop() {
 				if ask(l, p) {
-					b.Fatal("caught up")
+					b.Fatal("CaughtUp() = true, want false")
 				}
 			}
 		})
 	}
 }
 
-// BenchmarkCompare compares each member with what is known here, as a status does; with what is kept
-// of that, and with a look at each claim.
+// BenchmarkCompare compares each member's state with the state here, as status does, with and
+// without cached results.
 func BenchmarkCompare(b *testing.B) {
 	for name, compare := range map[string]func(*Log, *group.Peer) PeerLogView{"kept": (*Log).Compare, "naive": (*Log).naivelyCompared} {
 		b.Run(name, func(b *testing.B) {
@@ -103,7 +103,7 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory has a log of 10,000 sources among 3 and among 30 members, and says what it holds.
+// BenchmarkMemory reports the memory of a log of 10,000 sources among 3 and among 30 members.
 func BenchmarkMemory(b *testing.B) {
 	for _, members := range []int{3, 30} {
 		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {
@@ -125,7 +125,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkStatus does all of a status that depends on how many sources there are.
+// BenchmarkStatus runs all parts of a status report that depend on the number of sources.
 func BenchmarkStatus(b *testing.B) {
 	l, _ := fleet(30, 10_000)
 	b.ReportAllocs()
@@ -137,7 +137,7 @@ func BenchmarkStatus(b *testing.B) {
 	}
 }
 
-// naivelyCompared is Compare with a look at every source.
+// naivelyCompared is Compare without cached results.
 func (l *Log) naivelyCompared(p *group.Peer) PeerLogView {
 	v := PeerLogView{Name: l.name, Behind: l.of(p).lacks}
 	for _, s := range l.order {
@@ -159,7 +159,7 @@ func (l *Log) naivelyCompared(p *group.Peer) PeerLogView {
 	return v
 }
 
-// naive is what all peers' claims of a source come to, by a look at each of them.
+// naive computes the word of a source from all peers' claims.
 func (l *Log) naive(s *source) word {
 	kept := s.word
 	s.word = word{}
@@ -168,7 +168,7 @@ func (l *Log) naive(s *source) word {
 	return w
 }
 
-// naivelyCaughtUp is CaughtUp with a look at every source.
+// naivelyCaughtUp is CaughtUp with a loop over every source.
 func (l *Log) naivelyCaughtUp(p *group.Peer) bool {
 	pl := l.of(p)
 	if pl.version == 0 || !pl.full {
@@ -187,9 +187,8 @@ func (l *Log) naivelyCaughtUp(p *group.Peer) bool {
 	return true
 }
 
-// TestWordIsKept changes whatever a view of a source follows from: what is kept of peers' claims
-// is what a look at all of them comes to, each time, and is seldom made anew. So is whether this
-// member has caught up with a peer, and what it is to claim.
+// TestWordIsKept changes all inputs of a source's view at random. The cached words always equal
+// recomputed ones and are rarely recomputed. The same holds for CaughtUp and for queued claims.
 func TestWordIsKept(t *testing.T) {
 	made, words, caught, asked, differ, reading := 0, 0, 0, 0, 0, 0
 	for seed := range uint64(40) {
@@ -212,22 +211,22 @@ func TestWordIsKept(t *testing.T) {
 			}
 			for _, s := range l.order {
 				if s.tell != slices.Contains(l.telling, s) {
-					t.Fatalf("seed %d, step %d, %s: %s is to be claimed: %v", seed, step, what, s.name, s.tell)
+					t.Fatalf("seed %d, step %d, %s: claim for %s is queued: %v", seed, step, what, s.name, s.tell)
 				}
 			}
 			if d := l.g.Now; len(l.telling) > 20 || len(l.telling) > 0 && l.nextDigest > d+l.g.Opt.Digest {
-				t.Fatalf("seed %d, step %d, %s: %d of 20 sources are claimed after %v", seed, step, what, len(l.telling), l.nextDigest-d)
+				t.Fatalf("seed %d, step %d, %s: %d of 20 sources are to be claimed after %v", seed, step, what, len(l.telling), l.nextDigest-d)
 			}
 			for _, p := range l.g.Peers {
 				if got, want := l.CaughtUp(p), l.naivelyCaughtUp(p); got != want {
-					t.Fatalf("seed %d, step %d, %s: caught up with %s is %v, and not %v", seed, step, what, p.ID, got, want)
+					t.Fatalf("seed %d, step %d, %s: CaughtUp(%s) = %v, want %v", seed, step, what, p.ID, got, want)
 				} else if got {
 					caught++
 				}
 				asked++
 				got, want := l.Compare(p), l.naivelyCompared(p)
 				if got != want {
-					t.Fatalf("seed %d, step %d, %s: compared with %s it is %+v, and not %+v", seed, step, what, p.ID, got, want)
+					t.Fatalf("seed %d, step %d, %s: Compare(%s) = %+v, want %+v", seed, step, what, p.ID, got, want)
 				}
 				differ, reading = differ+got.Differ, reading+got.Reading
 			}
@@ -237,27 +236,27 @@ func TestWordIsKept(t *testing.T) {
 				}
 				words++
 				if got, want := *l.wordOf(s), l.naive(s); got != want {
-					t.Fatalf("seed %d, step %d, %s: of %s %+v is kept, %+v is claimed", seed, step, what, s.name, got, want)
+					t.Fatalf("seed %d, step %d, %s: word of %s is %+v, want %+v", seed, step, what, s.name, got, want)
 				}
 			}
 			var views []SourceView
 			l.Look(&group.Held{}, func(v *SourceView) { views = append(views, *v) })
 			if all := l.Sources(nil); !slices.Equal(views, all) {
-				t.Fatalf("seed %d, step %d, %s: looks show %+v and not %+v", seed, step, what, views, all)
+				t.Fatalf("seed %d, step %d, %s: Look() = %+v, want %+v", seed, step, what, views, all)
 			}
 		}
 	}
 	t.Logf("%d of %d words were made; %d times of %d caught up; %d sources differ, %d are read", made, words, caught, asked, differ, reading)
 	if caught == 0 || caught == asked || differ == 0 || reading == 0 {
-		t.Errorf("caught up with others %d times of %d; %d sources differ, %d are read", caught, asked, differ, reading)
+		t.Errorf("CaughtUp was true %d times of %d; %d sources differ, %d are read", caught, asked, differ, reading)
 	}
 	if made > words/3 {
-		t.Errorf("%d of %d words were made anew", made, words)
+		t.Errorf("%d of %d words were recomputed", made, words)
 	}
 }
 
-// comeAgain has p go and come, and know a little more of some sources than this member, which may
-// have lost some of s.
+// comeAgain makes p leave and join again, slightly ahead of this member for some sources. This
+// member may have lost some of s.
 func (l *Log) comeAgain(rng *rand.Rand, p *group.Peer, s *source, stamp uint64) string {
 	l.SetZones(map[string]string{s.name: "a"})
 	p.Up = false
@@ -279,11 +278,11 @@ func (l *Log) comeAgain(rng *rand.Rand, p *group.Peer, s *source, stamp uint64) 
 	return p.ID + " comes again, and " + s.name + " is in a zone"
 }
 
-// move has p tell of s in one of the ways that there are.
+// move makes p send a random claim about s.
 func (l *Log) move(rng *rand.Rand, p *group.Peer, s *source, stamp uint64) string {
 	h := l.of(p).claims[s.slot].pos
 	at := Position{Inc: max(1, h.Inc) + uint64(rng.IntN(20)/19), Next: h.Next + uint64(rng.IntN(3)), Lost: h.Lost}
-	payload := []byte{byte(rng.IntN(50) / 49)} // who has another one holds another content
+	payload := []byte{byte(rng.IntN(50) / 49)} // a member with another incarnation has other content
 	switch rng.IntN(5) {
 	case 0:
 		l.enter(s)

@@ -8,13 +8,13 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// zoned is a group of members in zones, and sources in zones.
+// zoned is a group of members and sources in zones.
 type zoned struct {
 	members map[string]string // zone by member
 	sources map[string]string // zone by source
 }
 
-// spreadOver puts n members and sources for each of them into zones in turn.
+// spreadOver spreads n members and sources per member over zones in turn.
 func spreadOver(n, sources int, zones ...string) *zoned {
 	z := &zoned{map[string]string{}, map[string]string{}}
 	for i := range n {
@@ -26,7 +26,7 @@ func spreadOver(n, sources int, zones ...string) *zoned {
 	return z
 }
 
-// log returns the log as member self has it.
+// log returns the log as member self sees it.
 func (z *zoned) log(self string) *Log {
 	g := group.New(group.Options{Self: group.Member{ID: self, Name: self, Zone: z.members[self], Boot: 1}, Share: group.SharePartitioned})
 	l := NewSet(g).New("index", 1, nothing{}, LogOptions{Owned: true})
@@ -49,7 +49,7 @@ func (z *zoned) log(self string) *Log {
 	return l
 }
 
-// owners returns who owns each source as self divides them.
+// owners returns the owner of each source as computed by self.
 func (z *zoned) owners(self string) map[string]string {
 	owners := map[string]string{}
 	for _, s := range z.log(self).order {
@@ -71,8 +71,8 @@ func (z *zoned) crossings(owners map[string]string) (n int) {
 	return n
 }
 
-// Where zones have members for their sources, nobody reads over a border; whoever divides
-// comes to the same, and all own about as many as without zones.
+// If every zone has members for its sources, no source is read across zones. All members compute
+// the same assignment, and all own about as many sources as without zones.
 func TestZones(t *testing.T) {
 	for _, sources := range []int{9, 90, 900} {
 		z := spreadOver(9, sources, "a", "b", "c")
@@ -84,19 +84,19 @@ func TestZones(t *testing.T) {
 		for source, owner := range owners {
 			each[owner]++
 			if others[source] != owner {
-				t.Errorf("%s is of %s or %s, depending on who divides", source, owner, others[source])
+				t.Errorf("owner of %s is %s or %s, depending on the member that divides", source, owner, others[source])
 			}
 		}
 		for m, n := range each {
 			if limit := (sources*21 + 9*20 - 1) / (9 * 20); n > limit {
-				t.Errorf("%s owns %d of %d, more than %d", m, n, sources, limit)
+				t.Errorf("%s owns %d of %d, want at most %d", m, n, sources, limit)
 			}
 		}
 	}
 }
 
-// A zone with more sources than its members have room for has the rest read from
-// elsewhere: nobody owns more than 5% more than the mean for the sake of zones.
+// If a zone has more sources than its members have room for, members of other zones read the rest.
+// No member owns over 5% more than the mean because of zones.
 func TestZonesUneven(t *testing.T) {
 	z := spreadOver(4, 200, "a")
 	z.members["m02"], z.members["m03"] = "b", "b"
@@ -111,12 +111,12 @@ func TestZonesUneven(t *testing.T) {
 		}
 	}
 	if n := z.crossings(owners); n < 200-2*53 || n > 100 {
-		t.Errorf("%d are read from another zone", n)
+		t.Errorf("%d sources are read from another zone", n)
 	}
 }
 
-// A zone whose last member goes is read by others; the zone that a source is in may
-// become known late; members and sources that say nothing are divided as ever.
+// After the last member of a zone leaves, other zones read its sources. The zone of a source may
+// become known late. Members and sources without a zone are divided as usual.
 func TestZonesChange(t *testing.T) {
 	z := spreadOver(6, 60, "a", "b")
 	plain := &zoned{map[string]string{}, z.sources}
@@ -130,7 +130,7 @@ func TestZonesChange(t *testing.T) {
 	without := plain.owners("m00")
 	for source, owner := range unlabelled.owners("m00") {
 		if without[source] != owner {
-			t.Errorf("%s: %s where no member says where it is, %s where no source does", source, without[source], owner)
+			t.Errorf("owner of %s: %s if no member has a zone, %s if no source has", source, without[source], owner)
 		}
 	}
 	partly := &zoned{map[string]string{}, z.sources}
@@ -140,13 +140,13 @@ func TestZonesChange(t *testing.T) {
 	partly.members["m03"] = ""
 	for source, owner := range partly.owners("m00") {
 		if without[source] != owner {
-			t.Errorf("%s: %s where one member does not say where it is, %s where none does", source, owner, without[source])
+			t.Errorf("owner of %s: %s if one member has no zone, want %s as if none had", source, owner, without[source])
 		}
 	}
 	l := unlabelled.log("m00")
 	l.SetZones(z.sources)
 	if !l.undivided {
-		t.Error("nobody divides anew when zones become known")
+		t.Error("sources are not redivided when zones become known")
 	}
 	l.divide()
 	want := z.owners("m00")
@@ -156,18 +156,18 @@ func TestZonesChange(t *testing.T) {
 			owner = s.owner.ID
 		}
 		if owner != want[s.name] {
-			t.Errorf("%s is of %s after its zone became known, want %s", s.name, owner, want[s.name])
+			t.Errorf("owner of %s is %s after its zone became known, want %s", s.name, owner, want[s.name])
 		}
 	}
 	for _, m := range []string{"m01", "m03", "m05"} {
 		delete(z.members, m) // all of zone b
 	}
 	if n := z.crossings(z.owners("m00")); n != 30 {
-		t.Errorf("%d sources are read from another zone, not the 30 of the zone without a member", n)
+		t.Errorf("%d sources are read from another zone, want the 30 of the zone without a member", n)
 	}
 }
 
-// The next in line for a source is of its zone as well.
+// The standby for a source is in the same zone too.
 func TestZonesStandby(t *testing.T) {
 	z := spreadOver(6, 60, "a", "b")
 	standby := map[string]string{}
