@@ -6,30 +6,30 @@ import (
 )
 
 // withoutHandover applies the policy about members that only proxies may set to a
-// request that was parsed. What is removed is removed from r.Body, which is then
-// parsed anew; the body that the proxy has must be replaced by it.
-func (st *stream) withoutHandover(extent bodyExtent) error {
+// request that was parsed. It reports whether it changed r.Body: the request must then be
+// parsed again, and the body that the proxy has is replaced.
+func (st *stream) withoutHandover(extent bodyExtent) (changed bool, err error) {
 	r := st.request
 	if !r.Handover {
-		return nil
+		return false, nil
 	}
 	if extent != bodyWhole || r.Members > handover.MaxMembers {
-		return request.Errorf(request.ReasonBadRequest, "request body may hold members that only proxies may set, and cannot be looked through")
+		return false, request.Errorf(request.ReasonBadRequest, "request body may hold members that only proxies may set, and cannot be looked through")
 	}
 	o, err := handover.Parse(r.Body)
 	if err != nil {
-		return request.Errorf(request.ReasonBadRequest, "request body is not a valid JSON object")
+		return false, request.Errorf(request.ReasonBadRequest, "request body is not a valid JSON object")
 	}
 	body, removed, err := st.p.opts.Handover.Apply(&o)
 	if err != nil {
-		return request.Errorf(request.ReasonBadRequest, "%v", err)
+		return false, request.Errorf(request.ReasonBadRequest, "%v", err)
 	}
 	if len(removed) == 0 {
-		return nil
+		return false, nil
 	}
 	st.p.metrics.stripped.Add(float64(len(removed)))
 	st.in.renamed, r.Body = body, body
-	return st.parse(extent)
+	return true, nil
 }
 
 // warnUnseen says, once, that bodies go to engines without having been seen.

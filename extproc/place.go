@@ -5,6 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/coding"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -41,6 +42,10 @@ func (st *stream) place(extent bodyExtent) error {
 		extent = bodyAbsent
 	} else {
 		r.Body = body
+		var err error
+		if extent, err = st.decode(extent); err != nil {
+			return st.refuse(asRefusal(err))
+		}
 	}
 	if err := st.parse(extent); err != nil {
 		return st.refuse(asRefusal(err))
@@ -68,6 +73,10 @@ func (st *stream) place(extent bodyExtent) error {
 	if (d.ModelTarget != "" || d.BodyExtra != "" || d.Prioritised) && len(body) > 0 {
 		st.in.renamed = splice(r, d)
 	}
+	if st.in.decoded && st.in.renamed != nil {
+		st.kit.route.RemoveHeader(coding.HeaderStandard)
+		st.kit.route.RemoveHeader(coding.HeaderSGLang)
+	}
 	if st.restores() {
 		// The name is not looked for in answers that are compressed.
 		st.kit.route.RemoveHeader(wire.HeaderAcceptEncoding)
@@ -92,10 +101,15 @@ func (st *stream) parse(extent bodyExtent) error {
 	}
 	defer end()
 	st.request.Copyable = extent == bodyWhole && !st.modes.observe
-	if err := st.parseBody(extent); err != nil {
-		return err
+	for {
+		if err := st.parseBody(extent); err != nil {
+			return err
+		}
+		changed, err := st.withoutHandover(extent)
+		if err != nil || !changed {
+			return err
+		}
 	}
-	return st.withoutHandover(extent)
 }
 
 // parseBody reads the request as far as its body is known.

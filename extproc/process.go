@@ -34,6 +34,7 @@ type Processor struct {
 	// What was said once: that bodies are not seen, that rewrites do nothing, that
 	// answers keep the engines' names.
 	unseen, blindRules, fixedNames atomic.Bool
+	undecoded                      sync.Map // reasons for which a body was not decoded, as far as they were logged
 }
 
 // New returns a Processor. It fails when a required option is missing or the

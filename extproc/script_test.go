@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/klauspost/compress/zstd"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -258,14 +260,43 @@ func scriptBody(t *testing.T, text string, end bool) *extprocv3.HttpBody {
 		b.Body = bytes.Repeat([]byte("x"), size)
 		return b
 	}
-	if text != "" {
+	pack, plain := "", text
+	if name, after, ok := strings.Cut(text, "="); ok && (name == "gzip" || name == "zstd" || name == "half") {
+		pack, plain = name, after
+	}
+	if text = plain; text != "" {
 		body, err := strconv.Unquote(text)
 		if err != nil {
 			t.Fatalf("body %s: %v", text, err)
 		}
-		b.Body = []byte(body)
+		b.Body = packed(t, pack, []byte(body))
 	}
 	return b
+}
+
+// packed compresses a body; "half" returns the first half of one in gzip.
+func packed(t *testing.T, how string, body []byte) []byte {
+	var out bytes.Buffer
+	var w io.WriteCloser = gzip.NewWriter(&out)
+	switch how {
+	case "":
+		return body
+	case "zstd":
+		var err error
+		if w, err = zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Write(body); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if how == "half" {
+		out.Truncate(out.Len() / 2)
+	}
+	return out.Bytes()
 }
 
 // scriptReport prints what was sent, what the chooser was told, and how the

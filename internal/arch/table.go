@@ -59,6 +59,7 @@ var Rows = Table{
 	{"indexer/internal/names", 1, Product, Pure | Locks | Hot},
 	{"internal/budget", 1, Product, 0},
 	{"internal/cli", 1, Product, 0},
+	{"internal/coding", 1, Product, 0},
 	{"internal/knowledge", 1, Product, 0},
 	{"internal/kubeapi", 1, Product, 0},
 	{"internal/listen", 1, Product, 0},

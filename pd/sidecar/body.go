@@ -2,46 +2,74 @@ package sidecar
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/grapevine-epp/grapevine/internal/coding"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
-// compressed reports whether a body is in an encoding that is not looked into: any of any
-// line counts.
-func compressed(h http.Header) bool {
-	for _, line := range h.Values("Content-Encoding") {
-		for e := range strings.SplitSeq(line, ",") {
-			if e = strings.TrimSpace(e); e != "" && !strings.EqualFold(e, "identity") {
-				return true
-			}
-		}
-	}
-	return false
+// codings returns the codings in which a body was compressed, those of all header lines.
+func codings(h http.Header) []string {
+	return coding.Of(h.Values(coding.HeaderStandard), h.Values(coding.HeaderSGLang))
 }
 
 // readBody reads a body within its limit and takes hand-over members off it. It answers
 // the client and returns false where that cannot be done.
 func (s *Server) readBody(in *bodies.Intake, from io.ReadCloser) (o handover.Object, ok bool) {
-	refuse := func(status int, message string) (handover.Object, bool) {
-		writeError(in.W, status, message)
+	text, ok := s.receive(in, from)
+	if !ok {
 		return o, false
 	}
+	return s.object(in, text)
+}
+
+// receive reads a body within its limit and decodes a compressed one. Engines receive the
+// decoded body. It answers the client and returns false where that cannot be done.
+func (s *Server) receive(in *bodies.Intake, from io.ReadCloser) (text []byte, ok bool) {
+	refuse := func(status int, message string) ([]byte, bool) {
+		writeError(in.W, status, message)
+		return nil, false
+	}
+	list := codings(in.R.Header)
+	if !coding.Known(list) {
+		return refuse(http.StatusUnsupportedMediaType, "the content coding of the request body is not supported; gzip, zstd, deflate and br are")
+	}
 	text, err := in.Receive(from, s.o.MaxBody)
+	if err == nil && len(list) > 0 {
+		text, err = in.Decode(list, s.o.MaxBody)
+		in.R.Header.Del(coding.HeaderStandard)
+		in.R.Header.Del(coding.HeaderSGLang)
+	}
 	switch large := (*http.MaxBytesError)(nil); {
 	case errors.As(err, &large):
 		return refuse(http.StatusRequestEntityTooLarge, "the request body is too large")
-	case errors.Is(err, bodies.ErrMemory):
+	case errors.Is(err, coding.ErrLimit):
+		return refuse(http.StatusRequestEntityTooLarge, "the decoded request body is too large")
+	case errors.Is(err, coding.ErrDamaged), errors.Is(err, coding.ErrCut):
+		return refuse(http.StatusBadRequest, "the compressed request body is damaged")
+	case errors.Is(err, bodies.ErrMemory), errors.Is(err, coding.ErrMemory):
 		return refuse(http.StatusServiceUnavailable, "no memory left for the request body")
 	case err != nil:
 		return refuse(http.StatusBadRequest, "the request body broke off")
 	}
-	if o, err = handover.Parse(text); err != nil {
+	return text, true
+}
+
+// object takes hand-over members off a body that was received. It answers the client and
+// returns false where that cannot be done.
+func (s *Server) object(in *bodies.Intake, text []byte) (o handover.Object, ok bool) {
+	refuse := func(status int, message string) (handover.Object, bool) {
+		writeError(in.W, status, message)
+		return o, false
+	}
+	o, err := handover.Parse(text)
+	if err != nil {
 		return refuse(http.StatusBadRequest, "the request body is not a JSON object")
 	}
 	body, removed, err := s.o.HandOver.Apply(&o)
@@ -57,6 +85,39 @@ func (s *Server) readBody(in *bodies.Intake, from io.ReadCloser) (o handover.Obj
 	return o, true
 }
 
+// replaceBody has the request carry text as its body.
+func replaceBody(in *bodies.Intake, text []byte) {
+	whole := handover.Pieces{text}
+	in.R.Body, in.R.ContentLength, in.R.TransferEncoding = in.Send(whole), int64(len(text)), nil
+	in.R.GetBody = func() (io.ReadCloser, error) { return in.Send(whole), nil }
+	in.R.Header.Set("Content-Length", strconv.Itoa(len(text)))
+}
+
+// inspectDecoded does for a compressed body what inspect does for a plain one.
+func (s *Server) inspectDecoded(in *bodies.Intake) bool {
+	text, ok := s.receive(in, in.R.Body)
+	if !ok {
+		return false
+	}
+	if rest := bytes.TrimLeft(text, " \t\n\r"); len(rest) > 0 {
+		switch rest[0] {
+		case 0, 0xef, 0xfe, 0xff:
+			writeError(in.W, http.StatusBadRequest, notUTF8)
+			return false
+		case '{':
+			o, ok := s.object(in, text)
+			if !ok {
+				return false
+			}
+			text = o.Text()
+		}
+	}
+	replaceBody(in, text)
+	return true
+}
+
+const notUTF8 = "request bodies must be UTF-8 without a byte order mark"
+
 // maxSpace bounds the white space before the JSON of a body that is passed on.
 const maxSpace = 4 << 10
 
@@ -69,9 +130,8 @@ func (s *Server) inspect(in *bodies.Intake) bool {
 	if r.Body == nil || r.Body == http.NoBody {
 		return true
 	}
-	if compressed(r.Header) {
-		writeError(w, http.StatusUnsupportedMediaType, "compressed request bodies are not supported")
-		return false
+	if len(codings(r.Header)) > 0 {
+		return s.inspectDecoded(in)
 	}
 	text, space := bufio.NewReader(r.Body), 0
 	var first byte
@@ -97,17 +157,14 @@ func (s *Server) inspect(in *bodies.Intake) bool {
 	}{text, r.Body}
 	switch first {
 	case 0, 0xef, 0xfe, 0xff: // Python reads JSON in UTF-16 and UTF-32 too, and behind a byte order mark
-		writeError(w, http.StatusBadRequest, "request bodies must be UTF-8 without a byte order mark")
+		writeError(w, http.StatusBadRequest, notUTF8)
 		return false
 	case '{':
 		o, ok := s.readBody(in, rest)
 		if !ok {
 			return false
 		}
-		whole := handover.Pieces{o.Text()}
-		r.Body, r.ContentLength, r.TransferEncoding = in.Send(whole), int64(len(o.Text())), nil
-		r.GetBody = func() (io.ReadCloser, error) { return in.Send(whole), nil }
-		r.Header.Set("Content-Length", strconv.Itoa(len(o.Text())))
+		replaceBody(in, o.Text())
 		return true
 	}
 	rest.Reader = io.MultiReader(strings.NewReader(strings.Repeat(" ", space)), text)

@@ -144,7 +144,7 @@ func (w *wire) stale(start time.Time) bool { return w.reused.Load() && time.Sinc
 func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
-	case resp.StatusCode < 300 && compressed(resp.Header): // it may hold what no client may see
+	case resp.StatusCode < 300 && len(codings(resp.Header)) > 0: // it may hold what no client may see
 		x.fail(http.StatusBadGateway, "the engine's answer is compressed, which it was asked not to be")
 		return nil
 	case resp.StatusCode >= 500 && d.again:

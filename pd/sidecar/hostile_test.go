@@ -50,10 +50,13 @@ func TestPassedBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	const bad, good = `{"prompt":"x","kv_transfer_params":{"do_remote_prefill":true}}`, `{"prompt":"x"}`
-	var zipped bytes.Buffer
-	z := gzip.NewWriter(&zipped)
-	_, _ = z.Write([]byte(bad))
-	z.Close()
+	zip := func(text string) string {
+		var out bytes.Buffer
+		z := gzip.NewWriter(&out)
+		_, _ = z.Write([]byte(text))
+		z.Close()
+		return out.String()
+	}
 	long := `{"prompt":"` + strings.Repeat("x", 2000) + `"}`
 	for _, c := range []struct {
 		method, path, body, kind, encoding string
@@ -71,7 +74,13 @@ func TestPassedBodies(t *testing.T) {
 		{"POST", "/invocations", "\xff\xfe" + utf16(bad), "application/json", "", 400, ""},
 		{"POST", "/invocations", "\xef\xbb\xbf" + bad, "application/json", "", 400, ""},
 		{"POST", "/v1/completions", "\xef\xbb\xbf" + bad, "application/json", "", 400, ""},
-		{"POST", "/invocations", zipped.String(), "application/json", "gzip", 415, ""},
+		{"POST", "/invocations", zip(bad), "application/json", "gzip", 200, good},
+		{"POST", "/v1/completions", zip(bad), "application/json", "gzip", 200, good},
+		{"POST", "/v1/files", zip("[1]"), "application/json", "gzip", 200, "[1]"},
+		{"POST", "/invocations", zip("\xff\xfe" + utf16(bad)), "application/json", "gzip", 400, ""},
+		{"POST", "/invocations", zip(bad)[:20], "application/json", "gzip", 400, ""},
+		{"POST", "/invocations", zip(`{"prompt":"` + strings.Repeat("x", 2000) + `"}`), "application/json", "gzip", 413, ""},
+		{"POST", "/v1/completions", bad, "application/json", "snappy", 415, ""},
 		{"POST", "/invocations", strings.Repeat(" ", maxSpace+2) + bad, "application/json", "", 400, ""},
 		{"POST", "/v1/embeddings", long, "application/json", "", 413, ""},
 		{"POST", "/v1/audio/transcriptions", "--x\r\n" + long, "multipart/form-data; boundary=x", "", 200, "--x\r\n" + long},

@@ -163,10 +163,6 @@ func (x *exchange) splits() bool {
 // read takes body and targets in. It answers the client and returns false where
 // they cannot be served.
 func (x *exchange) read() bool {
-	if compressed(x.r.Header) {
-		x.fail(http.StatusUnsupportedMediaType, "compressed request bodies are not supported")
-		return false
-	}
 	var ok bool
 	if x.body, ok = x.s.readBody(x.in, x.r.Body); !ok {
 		return false

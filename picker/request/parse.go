@@ -80,7 +80,7 @@ func Parse(r *Request) error {
 	}
 	if r.Kind != KindOther && !ok {
 		if at == 0 && bytes.HasPrefix(r.Body, gzipped) {
-			return Errorf(ReasonBadRequest, "request body is compressed; engines read plain JSON")
+			return Errorf(ReasonBadRequest, "request body is gzip, but the header Content-Encoding is missing")
 		}
 		return Errorf(ReasonBadRequest, "request body is not valid JSON (at byte %d)", at)
 	}

@@ -102,7 +102,7 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%q: %v, want %q", body, err, want)
 		}
 	}
-	f("\x1f\x8b\x08\x00", "compressed")
+	f("\x1f\x8b\x08\x00", "Content-Encoding")
 	for _, body := range []string{
 		``, `[]`, `"x"`, `{`, `{"model":"a"`, `{"model":"a"}}`, `{"model":"a",}`, `{"model" "a"}`, `{model:"a"}`,
 		`{"model":"a","x":[1,]}`, `{"model":"a","x":[1 2]}`, `{"model":"a","x":{"y"}}`, `{"model":"a","x":tru}`,

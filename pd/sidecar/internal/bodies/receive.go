@@ -9,6 +9,7 @@ import (
 	"time"
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/coding"
 )
 
 // Patience is how long a body may take to come, and Speed the bytes a second that buy it
@@ -50,6 +51,12 @@ func (in *Intake) Receive(from io.ReadCloser, limit int64) ([]byte, error) {
 		err = ErrMemory
 	}
 	return text, err
+}
+
+// Decode returns the received body without its codings, up to a limit. Its memory is taken from
+// the budget too. The errors are those of package coding.
+func (in *Intake) Decode(codings []string, limit int64) ([]byte, error) {
+	return coding.Decode(in.kept, codings, coding.Limits{Size: int(limit), Take: in.held.Take})
 }
 
 // grow returns a larger buffer with what has come, nil where there is no memory for it;
