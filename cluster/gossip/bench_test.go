@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// heap is a LogStore for measuring: content is bytes, and the first 8 bytes of
-// a delta are the time at which it was read.
+// heap is a LogStore for benchmarks. Its content is bytes, and the first 8 bytes of a delta are its
+// read time.
 type heap struct {
 	start time.Time
 	mu    sync.Mutex
@@ -109,8 +109,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkPropagation reads 2,000 batches of 50 block changes a second at one
-// of three replicas and measures when the two others have applied them.
+// BenchmarkPropagation reads 2,000 batches of 50 block changes per second at one of three replicas
+// and measures when the other two have applied them.
 func BenchmarkPropagation(b *testing.B) {
 	const perBatch, bytesPerChange, rate, sources = 50, 10, 2000, 40
 	start := time.Now()
@@ -163,15 +163,15 @@ func BenchmarkPropagation(b *testing.B) {
 	b.ReportMetric((cpu()-used).Seconds()/changes*1e6, "cpu-s/Mchange")
 }
 
-// BenchmarkNewcomer lets a replica join one that knows two million entries of
-// 12 bytes, and measures until it has settled.
+// BenchmarkNewcomer adds a replica to one with two million entries of 12 bytes and measures the
+// time until it has settled.
 func BenchmarkNewcomer(b *testing.B) {
 	const sources, perSource, size = 50, 40_000, 12
 	start := time.Now()
 	names := sourceNames(sources)
 	first := newBencher(b, "a", start, names, nil)
 	for _, n := range names {
-		// Too large for the ring, so that only a snapshot can give it.
+		// Too large for the ring, so only a snapshot can provide it.
 		first.log.Append(cluster.Delta{Source: n, Inc: 1, First: 0, Last: 0, Payload: make([]byte, 600<<10)})
 		first.heap.of[n] = slices.Collect(slices.Chunk(make([]byte, perSource*size), 128<<10))
 	}

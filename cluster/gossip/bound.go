@@ -11,15 +11,15 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Bounds of a connection to the gossip port that carries memberlist's streams: states are
-// some hundred bytes for each member, and are exchanged within memberlist's TCPTimeout.
+// Limits for connections to the gossip port that carry memberlist streams. A state takes a few
+// hundred bytes per member and is exchanged within memberlist's TCPTimeout.
 const (
 	maxStreamBytes = 1 << 20
 	streamConns    = 64
 )
 
-// boundedTransport is memberlist's own transport, which takes any number of connections
-// of any length: here so many at a time, of so many bytes. What is over is closed.
+// boundedTransport limits memberlist's transport, which accepts any number of connections of any
+// length. It closes connections beyond the limits.
 type boundedTransport struct {
 	*memberlist.NetTransport
 	streams chan net.Conn
@@ -30,12 +30,12 @@ type boundedTransport struct {
 	refused func()
 }
 
-// newNetTransport binds host and port for UDP and TCP. refused counts connections that
-// were one too many.
+// newNetTransport binds host and port for UDP and TCP. It calls refused for each connection above
+// the limit.
 func newNetTransport(host string, port int, logger *log.Logger, refused func()) (*boundedTransport, error) {
 	var nt *memberlist.NetTransport
 	var err error
-	for try := 0; try < 10; try++ { // a free TCP port may be taken for UDP
+	for try := 0; try < 10; try++ { // a free TCP port may be in use for UDP
 		nt, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{host}, BindPort: port, Logger: logger})
 		if err == nil || port != 0 {
 			break
@@ -49,7 +49,7 @@ func newNetTransport(host string, port int, logger *log.Logger, refused func()) 
 	return t, nil
 }
 
-// sift hands on the connections within the bound.
+// sift passes on the connections within the limit.
 func (t *boundedTransport) sift() {
 	for {
 		select {
@@ -75,7 +75,7 @@ func (t *boundedTransport) sift() {
 // StreamCh returns incoming streams.
 func (t *boundedTransport) StreamCh() <-chan net.Conn { return t.streams }
 
-// Shutdown ends the listeners and waits.
+// Shutdown closes the listeners and waits.
 func (t *boundedTransport) Shutdown() error {
 	err := t.NetTransport.Shutdown()
 	t.once.Do(func() { close(t.done) })
@@ -83,7 +83,7 @@ func (t *boundedTransport) Shutdown() error {
 	return err
 }
 
-// boundedConn is a connection from which only so many bytes are read. One goroutine reads.
+// boundedConn is a connection with a limit on the bytes read. One goroutine reads.
 type boundedConn struct {
 	net.Conn
 	left   int
@@ -91,10 +91,10 @@ type boundedConn struct {
 	closed func()
 }
 
-// Read reads within the bound.
+// Read reads up to the limit.
 func (c *boundedConn) Read(p []byte) (int, error) {
 	if c.left <= 0 {
-		return 0, fmt.Errorf("gossip: more than %d bytes on a connection", maxStreamBytes)
+		return 0, fmt.Errorf("gossip: connection exceeds %d bytes", maxStreamBytes)
 	}
 	n, err := c.Conn.Read(p[:min(len(p), c.left)])
 	c.left -= n
@@ -107,5 +107,5 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// silentFor is how long a new connection may say nothing.
+// silentFor is the time limit for the first byte of a new connection.
 const silentFor = 5 * time.Second

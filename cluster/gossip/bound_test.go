@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// FuzzPackets: whatever comes on a connection for packets, those handed out are a prefix
-// of what was sent, none longer than what says its length.
+// FuzzPackets: for any input, the packets delivered are a prefix of those sent, and none is longer
+// than its length field.
 func FuzzPackets(f *testing.F) {
 	f.Add([]byte{0, 3, 'o', 'n', 'e', 0, 0, 0, 1, 'x'})
 	f.Add([]byte{255, 255, 1})
@@ -27,13 +27,13 @@ func FuzzPackets(f *testing.F) {
 			return true
 		})
 		if err == nil || !bytes.HasPrefix(b, again) || len(b)-len(again) > 2+maxPacket {
-			t.Errorf("%x reads as %x (%v)", b, again, err)
+			t.Errorf("%x decodes as %x (%v)", b, again, err)
 		}
 	})
 }
 
-// TestBounds: connections beyond the bound are closed and counted, whoever is let in is
-// read for so many bytes only, and who leaves makes room.
+// TestBounds: connections above the limit are closed and counted, accepted ones are limited in
+// bytes, and a closed connection frees its slot.
 func TestBounds(t *testing.T) {
 	for name, open := range map[string]func(refused func()) (memberlist.Transport, string, []byte, int){
 		"udp and tcp": func(refused func()) (memberlist.Transport, string, []byte, int) {
@@ -78,7 +78,7 @@ func TestBounds(t *testing.T) {
 			_, _ = one.Write(append(first, make([]byte, maxStreamBytes)...))
 			got := <-in
 			if n, err := io.Copy(io.Discard, got); n != maxStreamBytes || err == nil {
-				t.Errorf("%d bytes were read, and %v", n, err)
+				t.Errorf("read %d bytes, error %v", n, err)
 			}
 			for range most - 1 {
 				dial()
@@ -86,7 +86,7 @@ func TestBounds(t *testing.T) {
 			over := dial()
 			_ = over.SetReadDeadline(time.Now().Add(testkit.Patience))
 			if _, err := over.Read(make([]byte, 1)); err == nil || refused.Load() != 1 {
-				t.Errorf("one too many: %v, %d refused", err, refused.Load())
+				t.Errorf("connection above the limit: %v, %d refused", err, refused.Load())
 			}
 		})
 	}

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// certFiles reads a certificate, and who signs those of the group.
+// certFiles reads a certificate and the group's certificate authority from files.
 type certFiles struct {
 	cert, key, ca string
-	last          [3][]byte // contents at the last read
+	last          [3][]byte // contents when last read
 }
 
-// read returns what the files hold, or nothing when none are named, and whether
-// they changed since the last read. Files that fit each other no more are an
-// error, once.
+// read returns the contents of the files, or nothing if no files are configured, and whether they
+// changed since the last read. A certificate that does not match its key or CA is an error,
+// reported once.
 func (f *certFiles) read() (cert *tls.Certificate, roots *x509.CertPool, changed bool, err error) {
 	if f.cert == "" {
 		return nil, nil, false, nil
@@ -57,13 +57,13 @@ func (f *certFiles) parse() (*tls.Certificate, *x509.CertPool, error) {
 	if _, err := cert.Leaf.Verify(x509.VerifyOptions{
 		Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	}); err != nil {
-		return nil, nil, fmt.Errorf("gossip: the others would refuse %s, with %s: %w", f.cert, f.ca, err)
+		return nil, nil, fmt.Errorf("gossip: %s is not valid for %s, so other members would reject it: %w", f.cert, f.ca, err)
 	}
 	return &cert, roots, nil
 }
 
-// recertify follows the files: new streams show the new certificate, and the
-// others are told its fingerprint. Streams that there are go on.
+// recertify watches the files. New streams use the new certificate, and the other members receive
+// its fingerprint. Existing streams continue.
 func (b *Bus) recertify(ctx context.Context) {
 	t := time.NewTicker(b.opt.CertCheck)
 	defer t.Stop()
@@ -75,7 +75,7 @@ func (b *Bus) recertify(ctx context.Context) {
 		}
 		cert, roots, changed, err := b.files.read()
 		if err != nil {
-			b.opt.Logger.Warn("certificate not reloaded, showing the previous one", "error", err)
+			b.opt.Logger.Warn("certificate reload failed, keeping the previous one", "error", err)
 			continue
 		}
 		if !changed {
@@ -86,7 +86,7 @@ func (b *Bus) recertify(ctx context.Context) {
 		m.Fingerprint = b.streams.Fingerprint()
 		b.meta.Store(&m)
 		if err := b.list.UpdateNode(2 * time.Second); err != nil {
-			b.opt.Logger.Warn("could not announce a new certificate", "error", err)
+			b.opt.Logger.Warn("announcing the new certificate failed", "error", err)
 		}
 		b.opt.Logger.Info("certificate reloaded", "cert_file", b.opt.CertFile, "not_after", cert.Leaf.NotAfter)
 	}

@@ -35,7 +35,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign makes a certificate; the first one is the authority's own.
+// sign makes a certificate. The first is the authority's own.
 func (a *authority) sign(t *testing.T, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -88,7 +88,7 @@ func certified(dir, ca string) func(*gossip.Options) {
 	}
 }
 
-// shown returns the certificate that a node's streams show.
+// shown returns the certificate that a node presents on streams.
 func (n *node) shown() *x509.Certificate {
 	_, rest, _ := strings.Cut(n.Status().Bus.Advertised, ", ")
 	addr, _, _ := strings.Cut(rest, " ")
@@ -100,10 +100,9 @@ func (n *node) shown() *x509.Certificate {
 	return conn.ConnectionState().PeerCertificates[0]
 }
 
-// TestCertificateReload replaces a member's certificate while it runs: the group
-// goes on (package stream tests that no stream breaks), new streams show the new
-// certificate, and newcomers find it right. Files
-// that do not fit each other, and authorities that do not know the certificate,
+// TestCertificateReload replaces a member's certificate while it runs. The group keeps working
+// (package stream tests that no stream breaks), new streams use the new certificate, and new
+// members accept it. Files that do not match each other, or whose CA did not sign the certificate,
 // change nothing.
 func TestCertificateReload(t *testing.T) {
 	ca, dirA, dirB, dirC := newAuthority(t), t.TempDir(), t.TempDir(), t.TempDir()
@@ -154,8 +153,8 @@ func TestCertificateReload(t *testing.T) {
 	}
 }
 
-// TestCertificatesThatCannotWork are refused at the start, in a line that names
-// the file.
+// TestCertificatesThatCannotWork: unusable certificates are rejected at startup, with a one-line
+// error that names the file.
 func TestCertificatesThatCannotWork(t *testing.T) {
 	ca, other, dir := newAuthority(t), newAuthority(t), t.TempDir()
 	ca.issue(t, dir, "x")
@@ -171,11 +170,11 @@ func TestCertificatesThatCannotWork(t *testing.T) {
 		n := newNode(t, "a", nil, change)
 		err := n.Open(t.Context())
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("want one line that says %q: %v", says, err)
+			t.Errorf("error is %[2]v, want one line with %[1]q", says, err)
 		}
 		_ = n.Close()
 	}
 	if _, err := gossip.New(gossip.Options{Self: cluster.NewMember("a", "test"), CertFile: "x"}); err == nil {
-		t.Error("took a certificate without a key")
+		t.Error("accepted a certificate without a key")
 	}
 }

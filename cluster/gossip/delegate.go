@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// delegate gives memberlist this member's metadata, and is told of changes.
-// memberlist calls it under its own locks, so it only takes notes.
+// delegate provides this member's metadata to memberlist and receives its events. memberlist calls
+// it under its own locks, so it only records them.
 type delegate struct{ b *Bus }
 
 // NodeMeta returns this member's metadata.
@@ -19,23 +19,23 @@ func (d delegate) NodeMeta(limit int) []byte {
 // NotifyMsg ignores user messages: none are sent.
 func (delegate) NotifyMsg([]byte) {}
 
-// GetBroadcasts has nothing to broadcast.
+// GetBroadcasts returns nothing.
 func (delegate) GetBroadcasts(int, int) [][]byte { return nil }
 
-// LocalState adds nothing to memberlist's own exchange.
+// LocalState adds nothing to memberlist's state exchange.
 func (delegate) LocalState(bool) []byte { return nil }
 
-// MergeRemoteState ignores what others add.
+// MergeRemoteState ignores state that peers add.
 func (delegate) MergeRemoteState([]byte, bool) {}
 
-// NotifyJoin is told of a member that came.
+// NotifyJoin records a new member.
 func (d delegate) NotifyJoin(n *memberlist.Node) {
 	d.b.nodes.set(n, n.Name == d.b.opt.Self.ID)
 	d.b.gone.remove(n.Address())
 	d.b.mark()
 }
 
-// NotifyLeave is told of a member that went.
+// NotifyLeave records that a member left or failed.
 func (d delegate) NotifyLeave(n *memberlist.Node) {
 	d.b.nodes.remove(n.Name)
 	if n.Name != d.b.opt.Self.ID {
@@ -44,13 +44,13 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 	d.b.mark()
 }
 
-// NotifyUpdate is told of a member whose metadata changed.
+// NotifyUpdate records a member's changed metadata.
 func (d delegate) NotifyUpdate(n *memberlist.Node) {
 	d.b.nodes.set(n, n.Name == d.b.opt.Self.ID)
 	d.b.mark()
 }
 
-// NotifyAlive refuses members whose metadata cannot be read.
+// NotifyAlive rejects members with malformed metadata.
 func (d delegate) NotifyAlive(n *memberlist.Node) error {
 	if _, err := parseMeta(n.Meta); err != nil {
 		d.b.mlog.count(refusedIdentity)
@@ -59,16 +59,16 @@ func (d delegate) NotifyAlive(n *memberlist.Node) error {
 	return nil
 }
 
-// AckPayload adds nothing to answers of probes.
+// AckPayload adds nothing to probe replies.
 func (delegate) AckPayload() []byte { return nil }
 
-// NotifyPingComplete is told that a member answered by UDP.
+// NotifyPingComplete records that a member answered over UDP.
 func (d delegate) NotifyPingComplete(n *memberlist.Node, _ time.Duration, _ []byte) {
 	d.b.mlog.probed(n.Name)
 }
 
-// NotifyConflict is told of two members with one ID, which NewMember makes
-// impossible; an ID set by hand is not.
+// NotifyConflict reports two members with the same ID. IDs from NewMember are unique; IDs set by
+// hand may not be.
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
 	d.b.mlog.count(refusedIdentity)
 	d.b.opt.Logger.Error("two members have the same ID", "id", existing.Name,

@@ -31,7 +31,7 @@ type Bus struct {
 	nodes   roster
 	gone    departed
 	proofs  proofs
-	telling sync.Mutex // one word about members at a time
+	telling sync.Mutex // serializes announcements of members
 	leaving atomic.Bool
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
@@ -41,7 +41,7 @@ type Bus struct {
 	closed  bool
 }
 
-// New checks the options.
+// New validates the options.
 func New(opt Options) (*Bus, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -53,8 +53,8 @@ func New(opt Options) (*Bus, error) {
 	}, nil
 }
 
-// Open joins. It returns when the configured members were asked once, and
-// fails when ports cannot be bound or nobody can reach the advertised address.
+// Open joins the group. It returns once the configured members were contacted. It fails if a port
+// cannot be bound or no member can reach the advertised address.
 func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	b.handler = h
 	if err := b.start(); err != nil {
@@ -71,7 +71,7 @@ func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	b.opt.Logger.Info("cluster member", "id", b.opt.Self.ID, "advertised", b.advertised(),
 		"members", b.list.NumMembers(), "encrypted", len(b.opt.Keys) > 0, "tcp_only", b.opt.TCPOnly)
 	if len(b.opt.Keys) == 0 {
-		b.opt.Logger.Warn("gossip is not encrypted: anybody who reaches the port can join; set a key")
+		b.opt.Logger.Warn("gossip is not encrypted: any client that reaches the port can join; set a key")
 	}
 	if err := b.checkReach(ctx); err != nil {
 		return errors.Join(err, b.Leave(ctx), b.Close())
@@ -104,9 +104,9 @@ func (b *Bus) start() (err error) {
 	return nil
 }
 
-// config tunes memberlist: five probes a second, and an unanswered suspicion
-// kills after SuspicionMult × ProbeInterval × max(1, log10(n)), 0.6 s for a
-// handful of members, twice that when few confirm it.
+// config tunes memberlist for five probes a second. An unanswered suspicion removes a member after
+// SuspicionMult × ProbeInterval × max(1, log10(n)): 0.6 s in a small group, twice that if few
+// members confirm it.
 func (b *Bus) config() (*memberlist.Config, error) {
 	c := memberlist.DefaultLANConfig()
 	c.Name = b.opt.Self.ID
@@ -173,7 +173,7 @@ func (b *Bus) transport(c *memberlist.Config) error {
 	return nil
 }
 
-// fillMeta makes this member's metadata; streams are bound by then.
+// fillMeta builds this member's metadata. Streams are bound by then.
 func (b *Bus) fillMeta() error {
 	m := meta{Boot: b.opt.Self.Boot, Fingerprint: b.streams.Fingerprint(), Name: b.opt.Self.Name, Version: b.opt.Self.Version, Zone: b.opt.Self.Zone}
 	m.StreamPort = uint16(b.streams.Addr().(*net.TCPAddr).Port)
@@ -191,7 +191,7 @@ func (b *Bus) fillMeta() error {
 	return nil
 }
 
-// address resolves a host to one IP, which is what memberlist advertises.
+// address resolves a host to one IP address, which memberlist advertises.
 func (b *Bus) address(host string) (string, error) {
 	if net.ParseIP(host) != nil {
 		return host, nil
@@ -205,7 +205,7 @@ func (b *Bus) address(host string) (string, error) {
 	return addrs[0], nil
 }
 
-// mark says that membership changed.
+// mark signals that membership changed.
 func (b *Bus) mark() {
 	select {
 	case b.changed <- struct{}{}:
@@ -213,7 +213,7 @@ func (b *Bus) mark() {
 	}
 }
 
-// view returns the members that memberlist does not hold for dead.
+// view returns the members that memberlist does not consider dead.
 func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
 	for _, n := range b.nodes.all() {
 		m, err := parseMeta(n.Meta)
@@ -234,7 +234,7 @@ func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
 // Send queues a frame on streams.
 func (b *Bus) Send(e cluster.Envelope) { b.streams.Send(e) }
 
-// Leave tells the others that this member goes, until ctx ends.
+// Leave announces to the other members that this one leaves. It gives up when ctx ends.
 func (b *Bus) Leave(ctx context.Context) error {
 	b.leaving.Store(true)
 	limit := 2 * time.Second
@@ -263,8 +263,8 @@ func (b *Bus) Close() error {
 	return err
 }
 
-// SetKeys changes the keys while the member runs. To replace a key, give every
-// member {old, new}, then {new, old}, then {new}.
+// SetKeys changes the keys while the member runs. To rotate a key, give every member {old, new},
+// then {new, old}, then {new}.
 func (b *Bus) SetKeys(keys [][]byte) error {
 	if len(keys) == 0 || b.ring == nil {
 		return errors.New("gossip: encryption cannot be turned on or off while running")

@@ -28,7 +28,7 @@ type node struct {
 	addr string
 }
 
-// newNode returns a replica named name whose options change may alter.
+// newNode returns a replica with options modified by change.
 func newNode(t testing.TB, name string, join []string, change func(*gossip.Options)) *node {
 	t.Helper()
 	addr := parts.FreeAddress(t)
@@ -72,11 +72,11 @@ func replicas(nodes []*node) (rs []*clustertest.Replica) {
 
 func joined(nodes ...*node) string { return clustertest.Joined(replicas(nodes)...) }
 
-// believes returns what keeps every other from believing n's load to be v.
+// believes returns why other replicas do not see n's load as v, or "".
 func believes(n *node, v string, others ...*node) string { return n.Believe(v, replicas(others)...) }
 
-// readAll lets the readers of all sources append numbers up to seq and waits
-// until everybody has them.
+// readAll makes the readers of all sources append numbers up to seq and waits until every replica
+// has them.
 func readAll(t *testing.T, seq uint64, nodes ...*node) time.Duration {
 	t.Helper()
 	return testkit.Eventually(t, func() string { return clustertest.ReadAll([]string{"e1", "e2", "e3"}, seq, replicas(nodes)...) })
@@ -101,8 +101,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestZones: over real streams, what the owner of a source reads is passed on behind the border, and
-// everybody has all of it, also after those who pass on are gone.
+// TestZones: over real streams, deltas are relayed within remote zones, and every replica has all
+// of them, even after the relays are gone.
 func TestZones(t *testing.T) {
 	var nodes []*node
 	var join []string
@@ -131,7 +131,7 @@ func TestZones(t *testing.T) {
 	waitRelay(nodes...)
 	var left []*node
 	gone := 0
-	for i, n := range nodes { // one of the zone of three that passes on, if there is one
+	for i, n := range nodes { // a relay in the zone of three members, if there is one
 		if gone == 0 && i%2 == 0 && relayed(n) > 0 {
 			gone++
 			clustertest.Stop(t, n.Replica)
@@ -149,8 +149,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestSuddenDeath kills a member without notice: its share vanishes, it is
-// removed, its sources are taken over, and it comes back as another process.
+// TestSuddenDeath kills a member. Its load values disappear, it is removed, and its sources are
+// taken over. Then it rejoins as a new process.
 func TestSuddenDeath(t *testing.T) {
 	nodes := three(t, nil)
 	readAll(t, 9, nodes...)
@@ -180,7 +180,7 @@ func TestLeave(t *testing.T) {
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	go func() { // the others begin to read when they are told to
+	go func() { // the other members start to read when assigned
 		for ctx.Err() == nil {
 			for _, n := range []*node{a, b} {
 				for _, s := range []string{"e1", "e2", "e3"} {
@@ -226,12 +226,11 @@ func TestKeyRotation(t *testing.T) {
 	})
 	testkit.Eventually(t, func() string { return joined(all...) })
 	if s := nodes[0].Status(); s.Bus.Refused["key"] == 0 {
-		t.Errorf("refused: %v", s.Bus.Refused)
+		t.Errorf("refusals: %v", s.Bus.Refused)
 	}
 }
 
-// TestStrangers lets replicas with another label, without a key or with another
-// one try to join.
+// TestStrangers: replicas with another label, without a key, or with another key cannot join.
 func TestStrangers(t *testing.T) {
 	nodes := three(t, nil)
 	for reason, change := range map[string]func(*gossip.Options){
@@ -249,11 +248,11 @@ func TestStrangers(t *testing.T) {
 			return ""
 		})
 		if h := s.Status(); len(h.Peers) != 0 {
-			t.Errorf("%s: stranger sees %d peers", reason, len(h.Peers))
+			t.Errorf("%s: untrusted replica sees %d peers", reason, len(h.Peers))
 		}
 		for _, n := range nodes {
 			if v := n.Loads.Get(s.Self().ID, "k"); v != "" {
-				t.Errorf("%s: %s believes %q of the stranger", reason, n.Self().Name, v)
+				t.Errorf("%s: %s has %q from the untrusted replica", reason, n.Self().Name, v)
 			}
 		}
 		_ = s.Close()
@@ -261,8 +260,8 @@ func TestStrangers(t *testing.T) {
 	testkit.Eventually(t, func() string { return joined(nodes...) })
 }
 
-// TestWrongAdvertisedAddress refuses a member that the others cannot dial; where
-// probes do not reach it either, it is taken for dead before it knows.
+// TestWrongAdvertisedAddress: a member that the others cannot dial fails to open. If probes do not
+// reach it either, it counts as dead before it detects the problem.
 func TestWrongAdvertisedAddress(t *testing.T) {
 	parts.Full(t)
 	closed, nowhere := parts.FreeAddress(t), "127.0.0.99"
@@ -278,7 +277,7 @@ func TestWrongAdvertisedAddress(t *testing.T) {
 			err := b.Open(t.Context())
 			if err == nil {
 				_ = b.Close()
-				t.Fatal("opened")
+				t.Fatal("Open succeeded")
 			}
 			if !strings.Contains(err.Error(), gossip.ErrUnreachable.Error()) || !strings.Contains(err.Error(), wrong) {
 				t.Errorf("error does not name the address: %v", err)
@@ -297,8 +296,8 @@ func (f fakeDNS) LookupHost(context.Context, string) ([]string, error) {
 	return addrs, nil
 }
 
-// TestNameIsResolvedAgain joins members that a name comes to stand for only
-// after the start.
+// TestNameIsResolvedAgain: members join when a name resolves to their addresses only after
+// startup.
 func TestNameIsResolvedAgain(t *testing.T) {
 	dns := fakeDNS(make(chan []string, 1))
 	dns <- []string{"127.0.0.2"}
@@ -318,16 +317,16 @@ func TestNameIsResolvedAgain(t *testing.T) {
 		nodes = append(nodes, n)
 	}
 	if s := joined(nodes...); s == "" {
-		t.Fatal("joined before the name led anywhere")
+		t.Fatal("joined before the name resolved")
 	}
 	<-dns
 	dns <- []string{"127.0.0.3", "127.0.0.4"}
 	testkit.Eventually(t, func() string { return joined(nodes...) })
 }
 
-// TestNameMoves replaces all that a name stands for but one replica, whose address the name
-// does not lead to any more: it finds the new ones. One that comes back at its old address,
-// and knows nobody, is found there.
+// TestNameMoves replaces all members behind a name except one, whose address the name no longer
+// contains. It finds the new members. One that restarts at its old address without knowing any
+// member is found too.
 func TestNameMoves(t *testing.T) {
 	dns := fakeDNS(make(chan []string, 1))
 	dns <- []string{"127.0.0.3", "127.0.0.4", "127.0.0.5"}
@@ -358,8 +357,8 @@ func TestNameMoves(t *testing.T) {
 	readAll(t, 29, a, d, e, again)
 }
 
-// TestFoundMembersAreJoined joins members that something else than a name tells of, as
-// soon as it does: beside another member, names would be looked at again in an hour.
+// TestFoundMembersAreJoined: members reported by Options.Found are joined immediately. With a
+// member present, names would be resolved again only after an hour.
 func TestFoundMembersAreJoined(t *testing.T) {
 	told := make(chan []string, 1)
 	moved := make(chan struct{}, 1)
@@ -376,7 +375,7 @@ func TestFoundMembersAreJoined(t *testing.T) {
 			}
 		})
 		if nodes = append(nodes, n); name == "c" {
-			told <- []string{nodes[0].addr, n.addr} // its own too
+			told <- []string{nodes[0].addr, n.addr} // includes its own address
 		}
 		n.Start(t, "e1")
 		t.Cleanup(func() { _ = n.Close() })

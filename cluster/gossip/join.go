@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// join asks every address that Options.Join leads to and that is no member's
-// yet, and keeps the error when none answers.
+// join contacts every address from Options.Join that is not a member yet. It stores the error if
+// none answers.
 func (b *Bus) join(ctx context.Context) {
 	addrs, err := b.resolve(ctx)
 	joined, joinErr := b.ask(ctx, addrs)
@@ -29,8 +29,8 @@ func (b *Bus) join(ctx context.Context) {
 	}
 }
 
-// ask asks those addresses to take us in that are no member's, and returns how
-// many did and the last error.
+// ask contacts the addresses that are not members yet. It returns how many accepted this member,
+// and the last error.
 func (b *Bus) ask(ctx context.Context, addrs []string) (joined int, last error) {
 	known := map[string]bool{}
 	for _, n := range b.nodes.all() {
@@ -52,8 +52,7 @@ func (b *Bus) ask(ctx context.Context, addrs []string) (joined int, last error) 
 	return joined, last
 }
 
-// resolve returns the addresses behind Options.Join and those of Options.Found, and
-// the last error of either.
+// resolve returns the addresses from Options.Join and Options.Found, and the last error of either.
 func (b *Bus) resolve(ctx context.Context) (addrs []string, last error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -83,8 +82,8 @@ func (b *Bus) resolve(ctx context.Context) (addrs []string, last error) {
 	return slices.Compact(addrs), last
 }
 
-// rejoin joins again and again: names change their addresses, and halves of a
-// group that were apart for long forget each other.
+// rejoin joins repeatedly: names change their addresses, and after a long partition the halves of a
+// group have removed each other.
 func (b *Bus) rejoin(ctx context.Context) {
 	last := time.Now()
 	for {
@@ -100,7 +99,7 @@ func (b *Bus) rejoin(ctx context.Context) {
 		}
 		now := time.Now()
 		if _, err := b.ask(ctx, b.gone.due(now, b.opt.Rejoin)); err != nil {
-			b.opt.Logger.Debug("a member that went does not answer", "error", err)
+			b.opt.Logger.Debug("departed member does not answer", "error", err)
 		}
 		if (len(b.opt.Join) > 0 || b.opt.Found != nil) && (b.list.NumMembers() <= 1 || now.Sub(last) >= b.opt.Rejoin) {
 			last = now
@@ -109,10 +108,10 @@ func (b *Bus) rejoin(ctx context.Context) {
 	}
 }
 
-// departed holds the addresses of members that went. Whether they left, died or
-// are behind a partition, memberlist does not say; so they are asked again, less
-// and less often. Where there are too many, those that went first are forgotten: the
-// addresses of pods that are long gone keep nobody out who is cut off for a moment.
+// departed holds the addresses of departed members. memberlist does not report whether they left,
+// crashed or are partitioned, so they are contacted again at growing intervals. If there are too
+// many, the earliest departures are dropped, so that addresses of long-gone pods do not crowd out a
+// member that is partitioned for a moment.
 type departed struct {
 	mu sync.Mutex
 	of map[string]departure
@@ -123,7 +122,7 @@ type departure struct{ at, asked time.Time }
 const (
 	maxDeparted    = 64
 	forgetDeparted = time.Hour
-	maxDue         = 4 // asked at once: each may take TCPTimeout, and joining by name waits
+	maxDue         = 4 // contacted at a time: each may take TCPTimeout, and joining by name waits
 )
 
 func (d *departed) add(addr string, now time.Time) {
@@ -138,7 +137,7 @@ func (d *departed) add(addr string, now time.Time) {
 	}
 }
 
-// earlier orders addresses by when their members went.
+// earlier orders addresses by the time of departure.
 func (d *departed) earlier(a, b string) int {
 	return cmp.Or(d.of[a].at.Compare(d.of[b].at), strings.Compare(a, b))
 }
@@ -149,13 +148,12 @@ func (d *departed) remove(addr string) {
 	delete(d.of, addr)
 }
 
-// due returns the addresses to ask now, at most maxDue: after a tenth of the time
-// that they have been gone, and once every most where that is less; first those that have
-// waited longest for that.
+// due returns the addresses to contact now, at most maxDue. An address is due after a tenth of the
+// time since its departure, or after most if that is less. The most overdue come first.
 func (d *departed) due(now time.Time, most time.Duration) (addrs []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	waited := map[string]float64{} // in times of what they should
+	waited := map[string]float64{} // as multiples of the intended wait
 	for addr, g := range d.of {
 		if now.Sub(g.at) > forgetDeparted {
 			delete(d.of, addr)

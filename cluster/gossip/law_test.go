@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestWorkOfPackets: packets on a connection, and what members say of themselves, take no
-// more than in proportion to their length.
+// TestWorkOfPackets: the work for packets on a connection, and for member metadata, is proportional
+// to their length.
 func TestWorkOfPackets(t *testing.T) {
 	for name, text := range map[string][2]string{
 		"packets of nothing":     {"", "\x00\x00"},
@@ -20,7 +20,7 @@ func TestWorkOfPackets(t *testing.T) {
 		testkit.Linear(t, name, func(n int) func() {
 			b := testkit.Repeated(n, text[0], text[1], "")
 			return func() {
-				_ = readPackets(bytes.NewReader(b), func() {}, func([]byte) bool { return true }) // to its end
+				_ = readPackets(bytes.NewReader(b), func() {}, func([]byte) bool { return true }) // reads to the end
 				_, _ = parseMeta(b)
 			}
 		})

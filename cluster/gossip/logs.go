@@ -8,51 +8,50 @@ import (
 	"time"
 )
 
-// memberlistLog turns memberlist's log lines into records, and counts those
-// that tell of refused packets and streams: it has no other way to say so.
+// memberlistLog converts memberlist's log lines to records. It also counts refused packets and
+// streams, which memberlist only logs.
 type memberlistLog struct {
 	log     *slog.Logger
 	mu      sync.Mutex
 	refused map[string]uint64
-	udp     map[string]udpLoss // by member to which UDP does not get through
+	udp     map[string]udpLoss // by member that UDP packets do not reach
 	said    map[string]repeat
 }
 
-// repeat is a warning that was logged, and how often it came again since.
+// repeat is a logged warning and the number of suppressed repeats.
 type repeat struct {
 	at   time.Time
 	more uint64
 }
 
-// A warning that differs from another one in names and numbers only is logged once in
-// repeatPause, with how often it came meanwhile. So many kinds are told apart.
+// Warnings that differ only in names and numbers are logged once per repeatPause, with the number
+// of repeats. At most repeatKinds kinds are distinguished.
 const (
 	repeatPause = time.Minute
 	repeatKinds = 64
 )
 
-// udpLoss is how often in a row memberlist reached a member by TCP and not by UDP.
+// udpLoss counts consecutive probes of a member that succeeded over TCP but not over UDP.
 type udpLoss struct {
 	row  int
 	last time.Time
 }
 
-// UDP is called blocked when none of so many probes in a row of one member got through: a
-// slow network that loses packets lets one through now and then, a blocked one none. Who was
-// not probed for udpPause is not counted.
+// UDP counts as blocked after udpOften consecutive probes of a member without an answer. A network
+// with losses lets some packets through. A pause in probing of udpPause resets the count.
 const (
 	udpPause   = time.Minute
 	udpOften   = 6
 	udpMembers = 1024
 )
 
-// Reasons for refusals, beyond those of package stream.
+// Reasons for refusals, in addition to those of package stream.
 const (
 	refusedKey       = "key"
 	refusedLabel     = "label"
 	refusedPlaintext = "plaintext"
 	refusedIdentity  = "identity"
-	refusedMany      = "many" // more connections to the gossip port than members make
+	refusedMany      = "many" // too many connections to the gossip port
 )
 
 var refusals = []struct{ part, reason string }{
@@ -67,7 +66,7 @@ func newMemberlistLog(log *slog.Logger) *memberlistLog {
 	return &memberlistLog{log: log, refused: map[string]uint64{}, udp: map[string]udpLoss{}, said: map[string]repeat{}}
 }
 
-// Write takes one line.
+// Write handles one line.
 func (l *memberlistLog) Write(line []byte) (int, error) {
 	s := strings.TrimSpace(string(line))
 	level := slog.LevelDebug
@@ -81,7 +80,7 @@ func (l *memberlistLog) Write(line []byte) (int, error) {
 		s = rest
 	}
 	if level == slog.LevelWarn && l.classify(strings.ToLower(s)) {
-		level = slog.LevelDebug // counted; one line per packet would flood
+		level = slog.LevelDebug // counted; a line per packet would flood the log
 	}
 	var more uint64
 	if level == slog.LevelWarn {
@@ -98,13 +97,13 @@ func (l *memberlistLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// again reports whether a warning is to be logged, and how many like it were not since
-// the last one was.
+// again reports whether a warning should be logged, and how many like it were suppressed since the
+// last.
 func (l *memberlistLog) again(kind string, now time.Time) (log bool, more uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.said[kind]; !known && len(l.said) >= repeatKinds {
-		kind = "" // all others
+		kind = "" // all other kinds together
 	}
 	r, known := l.said[kind]
 	if known && now.Sub(r.at) < repeatPause {
@@ -116,7 +115,7 @@ func (l *memberlistLog) again(kind string, now time.Time) (log bool, more uint64
 	return true, r.more
 }
 
-// kindOf is a line without what names a node, an address or a number.
+// kindOf returns a line without node names, addresses and numbers.
 func kindOf(s string) string {
 	words := strings.Fields(s)
 	kept := words[:0]
@@ -143,8 +142,8 @@ func (l *memberlistLog) classify(s string) bool {
 	return false
 }
 
-// lostUDP notes that a probe of a member came through by TCP alone. mu is held. It reports
-// whether that was said of it before.
+// lostUDP records a probe that succeeded over TCP only. It reports whether this was already
+// reported for the member. The caller holds mu.
 func (l *memberlistLog) lostUDP(member string) (again bool) {
 	u := l.udp[member]
 	if time.Since(u.last) > udpPause {
@@ -158,7 +157,7 @@ func (l *memberlistLog) lostUDP(member string) (again bool) {
 	return u.row > 1
 }
 
-// probed notes that UDP gets through to a member.
+// probed records that UDP reaches a member.
 func (l *memberlistLog) probed(member string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +170,7 @@ func (l *memberlistLog) count(reason string) {
 	l.refused[reason]++
 }
 
-// state returns the refusals so far, and whether UDP does not get through to a member.
+// state returns the refusals, and whether UDP fails to reach a member.
 func (l *memberlistLog) state() (map[string]uint64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Warnings that differ in names and addresses only are one line a minute, however many
-// nodes or strangers cause them.
+// Warnings that differ only in names and addresses are logged once a minute, regardless of how many
+// nodes or unknown senders cause them.
 func TestMemberlistWarnsOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -33,11 +33,11 @@ func TestMemberlistWarnsOnceAMinute(t *testing.T) {
 		}
 		ping()
 		if n := lines(); n != 1 {
-			t.Errorf("100 alike warnings are %d lines", n)
+			t.Errorf("100 similar warnings produced %d lines", n)
 		}
 		write("Failed fallback TCP ping: EOF")
 		if n := lines(); n != 1 {
-			t.Errorf("another warning is %d lines", n)
+			t.Errorf("another warning produced %d lines", n)
 		}
 		time.Sleep(repeatPause)
 		ping()
@@ -48,16 +48,16 @@ func TestMemberlistWarnsOnceAMinute(t *testing.T) {
 			write("%s kind of trouble", strings.Repeat("x", i+1))
 		}
 		if n := lines(); n > repeatKinds {
-			t.Errorf("1000 different warnings are %d lines", n)
+			t.Errorf("1000 different warnings produced %d lines", n)
 		}
 		write("Decrypt packet failed from=10.0.0.1:5")
 		if n := lines(); n != 0 || l.refused[refusedKey] != 1 {
-			t.Errorf("a stranger's packet is %d lines, refused %v", n, l.refused)
+			t.Errorf("packet from an unknown sender produced %d lines, refused %v", n, l.refused)
 		}
 	})
 }
 
-// A network that loses packets is not one that lets no UDP through.
+// Packet loss is not reported as blocked UDP.
 func TestUDPIsBlockedOrLossy(t *testing.T) {
 	l := newMemberlistLog(slog.New(slog.DiscardHandler))
 	lose := func(member string) {
@@ -66,10 +66,10 @@ func TestUDPIsBlockedOrLossy(t *testing.T) {
 	blocked := func(want bool, what string) {
 		t.Helper()
 		if _, got := l.state(); got != want {
-			t.Errorf("%s: blocked %v", what, got)
+			t.Errorf("%s: blocked = %v", what, got)
 		}
 	}
-	for i := range 500 { // 20% loss: some probes fail in a row, none for long
+	for i := range 500 { // 20% loss: a few consecutive probes fail, never many
 		for range i % udpOften {
 			lose("Pod-a")
 		}

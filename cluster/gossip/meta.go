@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/stream"
 )
 
-// metaVersion is the first byte of a member's metadata. Fields are only added
-// at the end; readers ignore what follows those that they know.
+// metaVersion is the first byte of a member's metadata. Fields are only added at the end; readers
+// ignore bytes after the fields they know.
 const metaVersion = 1
 
 // maxMeta is memberlist's limit.
@@ -16,7 +16,7 @@ const maxMeta = 512
 
 var errMeta = errors.New("gossip: malformed member metadata")
 
-// meta is what a member says of itself, in encrypted gossip.
+// meta is a member's metadata, distributed by encrypted gossip.
 type meta struct {
 	Boot        uint64
 	StreamPort  uint16
@@ -56,7 +56,7 @@ func parseMeta(b []byte) (m meta, err error) {
 		n := 1 + int(b[0])
 		*s, b = string(b[1:n]), b[n:]
 	}
-	if len(b) > 0 && len(b) >= 1+int(b[0]) { // older members do not say
+	if len(b) > 0 && len(b) >= 1+int(b[0]) { // older members omit it
 		m.Zone = string(b[1 : 1+int(b[0])])
 	}
 	if m.StreamPort == 0 {

@@ -22,22 +22,22 @@ func FuzzMeta(f *testing.F) {
 			return // longer than this version writes
 		}
 		if again, err := parseMeta(append(m.append(nil), "added later"...)); err != nil || again != m {
-			t.Errorf("%+v reads as %+v (%v)", m, again, err)
+			t.Errorf("%+v decodes as %+v (%v)", m, again, err)
 		}
 	})
 }
 
-// A member whose release knows of no zones is in none.
+// A member of a release without zones has no zone.
 func TestMetaWithoutZone(t *testing.T) {
 	m := meta{Boot: 1, StreamPort: 2, StreamHost: "h", Name: "n", Version: "v"}
 	b := m.append(nil)
 	if got, err := parseMeta(b[:len(b)-1]); err != nil || got != m {
-		t.Errorf("%+v reads as %+v (%v)", m, got, err)
+		t.Errorf("%+v decodes as %+v (%v)", m, got, err)
 	}
 }
 
-// TestDeparted: who went is asked again less and less often, a few at a time, and
-// forgotten in the end; memory is bounded.
+// TestDeparted: departed members are contacted at growing intervals, a few at a time, and finally
+// dropped. Memory is bounded.
 func TestDeparted(t *testing.T) {
 	var d departed
 	start := time.Unix(1000, 0)
@@ -48,32 +48,32 @@ func TestDeparted(t *testing.T) {
 	for s := range 1800 {
 		due := d.due(start.Add(time.Duration(s+1)*time.Second), 15*time.Second)
 		if len(due) > maxDue {
-			t.Fatalf("%d asked at once", len(due))
+			t.Fatalf("%d addresses due at once", len(due))
 		}
 		for _, a := range due {
 			asked[a]++
 		}
 	}
 	if len(asked) != maxDeparted {
-		t.Errorf("%d were asked, not %d", len(asked), maxDeparted)
+		t.Errorf("%d addresses contacted, want %d", len(asked), maxDeparted)
 	}
 	for a, n := range asked {
 		if n < 30 || n > 250 {
-			t.Errorf("%s was asked %d times in half an hour", a, n)
+			t.Errorf("%s was contacted %d times in half an hour", a, n)
 		}
 	}
 	d.remove("10.0.0.73:7946")
 	if len(d.of) != maxDeparted-1 {
-		t.Errorf("%d are kept", len(d.of))
+		t.Errorf("%d addresses kept", len(d.of))
 	}
 	d.due(start.Add(forgetDeparted+time.Second), time.Second)
 	if len(d.of) != 0 {
-		t.Errorf("%d are never forgotten", len(d.of))
+		t.Errorf("%d addresses never dropped", len(d.of))
 	}
 }
 
-// TestDepartedAreManifold: who goes while as many addresses as are kept are of pods that are
-// long gone is asked first, before these, and they are asked too.
+// TestDepartedAreManifold: if the list is full of long-gone pods, a member that just left is
+// contacted before them, and they are still contacted too.
 func TestDepartedAreManifold(t *testing.T) {
 	var d departed
 	start := time.Unix(1000, 0)
@@ -89,7 +89,7 @@ func TestDepartedAreManifold(t *testing.T) {
 		d.add(a, now)
 	}
 	if len(d.of) != maxDeparted {
-		t.Errorf("%d are kept", len(d.of))
+		t.Errorf("%d addresses kept", len(d.of))
 	}
 	asked := map[string]int{}
 	for s := range 60 {
@@ -98,20 +98,20 @@ func TestDepartedAreManifold(t *testing.T) {
 			asked[a]++
 		}
 		if s == 0 && (len(due) != maxDue || !slices.Contains(due[:2], back[0]) || !slices.Contains(due[:2], back[1])) {
-			t.Errorf("first are asked %v", due)
+			t.Errorf("first contacted %v", due)
 		}
 	}
 	for _, a := range back {
 		if asked[a] < 10 {
-			t.Errorf("%s was asked %d times in a minute", a, asked[a])
+			t.Errorf("%s was contacted %d times in a minute", a, asked[a])
 		}
 	}
 	if len(asked) != maxDeparted {
-		t.Errorf("%d were asked, not %d", len(asked), maxDeparted)
+		t.Errorf("%d addresses contacted, want %d", len(asked), maxDeparted)
 	}
 	for a := range asked {
 		if strings.HasPrefix(a, "10.0.0.") {
-			t.Errorf("%s is kept, and later ones are not", a)
+			t.Errorf("%s is kept, but later departures are not", a)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestHostPort(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
-		t.Error("took no ID")
+		t.Error("accepted an empty ID")
 	}
 	o := Options{Keys: [][]byte{[]byte("short")}}
 	o.Self.ID = "a"

@@ -18,53 +18,51 @@ const (
 	DefaultStreamPort = 7947 // streams, TCP
 )
 
-// ErrUnreachable says that the advertised address does not lead to this member.
+// ErrUnreachable means that no other member can reach this member's advertised address.
 var ErrUnreachable = errors.New("gossip: advertised address cannot be reached by the other members")
 
 // Options configure a Bus. Self is required.
 type Options struct {
 	Self  cluster.Member
-	Label string // of the group; others are refused
-	// Keys encrypt gossip, 16, 24 or 32 bytes each. The first one is used to
-	// encrypt, all to decrypt. Without keys gossip is readable and anybody
-	// who reaches the port can join.
+	Label string // of the group; members with another label are rejected
+	// Keys encrypt gossip, 16, 24 or 32 bytes each. The first encrypts, all decrypt. Without keys
+	// gossip is readable, and any client that reaches the port can join.
 	Keys [][]byte
 
 	Bind       string // host:port of gossip; default 0.0.0.0:7946
 	StreamBind string // host:port of streams; default the host of Bind, port 7947
-	// Advertise is the host, or host:port, under which others reach gossip;
-	// default the host of Bind, or this machine's first private address.
+	// Advertise is the host, or host:port, at which other members reach gossip. The default is the
+	// host of Bind, or this machine's first private address.
 	Advertise string
 	// StreamAdvertise is the same for streams; default the host of Advertise.
 	StreamAdvertise string
-	// Join names members: host:port, IPv6 in brackets, port 7946 when absent.
-	// A name stands for all its addresses (a headless service, for example).
+	// Join lists members: host:port, IPv6 in brackets, port 7946 by default. A name stands for all
+	// its addresses (for example a headless service).
 	Join []string
-	// Found returns the addresses of further members, host:port, and what keeps it
-	// from knowing them; Moved says that it has something new to tell. Nil where
-	// nothing but Join names members.
+	// Found returns the addresses (host:port) of further members, or an error if they are unknown.
+	// Moved signals that Found may return new addresses. Both are nil if only Join lists members.
 	Found func(context.Context) ([]string, error)
 	Moved <-chan struct{}
-	// Rejoin is how often names are resolved anew and unknown addresses
-	// joined (15 s); while alone, every second.
+	// Rejoin is how often names are resolved and unknown addresses joined (15 s). A single member
+	// does so every second.
 	Rejoin time.Duration
-	// TCPOnly uses no UDP, for networks that do not let it through.
+	// TCPOnly disables UDP, for networks that block it.
 	TCPOnly bool
 
-	// CertFile and KeyFile hold a certificate for streams instead of one made
-	// at start, CAFile those who must have signed the others'; all PEM. They
-	// are read anew when they change, looked at every CertCheck (5 s).
+	// CertFile and KeyFile hold a certificate for streams that replaces the generated one. CAFile
+	// holds the CAs that must have signed the other members' certificates. All are PEM. They are
+	// checked for changes every CertCheck (5 s) and reloaded.
 	CertFile, KeyFile, CAFile string
 	CertCheck                 time.Duration
 	QueueBytes                int
 	// Limit bounds the connections of the listener for streams; nil means no bound.
 	Limit func(net.Listener) net.Listener
 
-	Resolver Resolver // nil means the system's
+	Resolver Resolver // nil means the system resolver
 	Logger   *slog.Logger
 }
 
-// Resolver finds the addresses of a name. *net.Resolver is one.
+// Resolver resolves a name to addresses. *net.Resolver implements it.
 type Resolver interface {
 	LookupHost(ctx context.Context, host string) ([]string, error)
 }
@@ -104,13 +102,13 @@ func (o Options) withDefaults() (Options, error) {
 func checkKeys(keys [][]byte) error {
 	for _, k := range keys {
 		if n := len(k); n != 16 && n != 24 && n != 32 {
-			return fmt.Errorf("gossip: a key has %d bytes, not 16, 24 or 32", n)
+			return fmt.Errorf("gossip: key has %d bytes, want 16, 24 or 32", n)
 		}
 	}
 	return nil
 }
 
-// hostPort splits an address whose port may be absent.
+// hostPort splits an address. port is the default.
 func hostPort(addr string, port int) (string, int, error) {
 	host, p, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -9,21 +9,20 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/stream"
 )
 
-// proofWait is how long gossip may name a process with which no stream was made before
-// it counts as a member all the same, one that cannot be reached. Who does not live does
-// not answer memberlist's probes, and is not named for so long.
+// proofWait is how long a process may be in gossip without a stream before it counts as a member
+// that is unreachable. A dead process does not answer memberlist's probes and is removed earlier.
 const proofWait = 5 * time.Second
 
-// proofs holds which processes have shown that they live, by ID: a stream to or from each
-// was made with the key of the certificate that gossip says is its own. What gossip
-// brings may have been recorded. Safe for concurrent use.
+// proofs records which processes are proven alive, by ID. A process proves it by a stream, in
+// either direction, with the certificate key that gossip lists for it. Gossip messages alone may be
+// replayed. Safe for concurrent use.
 type proofs struct {
 	mu    sync.Mutex
 	of    map[string]bool
-	named map[string]time.Time // since when gossip names those that have not
+	named map[string]time.Time // since when gossip has listed the unproven ones
 }
 
-// give notes that a process lives, and reports whether that was not known.
+// give records that a process is alive and reports whether that is new.
 func (p *proofs) give(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,9 +36,8 @@ func (p *proofs) give(id string) bool {
 	return true
 }
 
-// sift returns which of the processes that gossip names are members, and when to look
-// again if some of the others may become some; zero when not. Who is not named any more
-// has to prove itself anew.
+// sift returns the processes in names that are members. again is when others may become members, or
+// zero. A process that gossip no longer lists must prove itself again.
 func (p *proofs) sift(names []string, now time.Time) (members map[string]bool, again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +63,7 @@ func (p *proofs) sift(names []string, now time.Time) (members map[string]bool, a
 	return members, again
 }
 
-// prover is told of streams, before the handler of the Bus is.
+// prover receives stream events before the Bus's handler does.
 type prover struct{ b *Bus }
 
 // Link implements stream.Handler.
@@ -88,8 +86,8 @@ func (p prover) prove(id string) {
 	}
 }
 
-// tell hands on who is a member, one call at a time so that the latest word is the
-// last, and returns whom to dial and when to look again.
+// tell passes the members to the handler, one call at a time so that the latest view comes last. It
+// returns the peers to dial and when to call again.
 func (b *Bus) tell() (peers []stream.Peer, again time.Duration) {
 	b.telling.Lock()
 	defer b.telling.Unlock()
@@ -109,7 +107,7 @@ func (b *Bus) tell() (peers []stream.Peer, again time.Duration) {
 	return peers, again
 }
 
-// follow hands membership on when it changed.
+// follow passes membership changes to the handler.
 func (b *Bus) follow(ctx context.Context) {
 	later := time.NewTimer(time.Hour)
 	defer later.Stop()

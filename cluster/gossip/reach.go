@@ -12,17 +12,16 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 )
 
-// reachWait is how long Open waits for others to say whether they reach us.
-// That they do not must be so for reachSure: in the first moments they may
-// dial before we know them, and where packets are lost, one attempt and the next may
-// each take longer than the two seconds that are waited for an answer.
+// reachWait is how long Open waits for reports about whether peers reach this member. Negative
+// reports must last for reachSure. A peer may dial before it knows this member. With packet loss,
+// an attempt and the next may each exceed the two seconds that a dial waits for an answer.
 const (
 	reachWait = 9 * time.Second
 	reachSure = 6 * time.Second
 )
 
-// checkReach fails when every other member goes on saying that the advertised
-// address does not lead here.
+// checkReach returns an error if every peer keeps reporting that it cannot reach the advertised
+// address.
 func (b *Bus) checkReach(ctx context.Context) error {
 	deadline := time.After(reachWait)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -43,14 +42,14 @@ func (b *Bus) checkReach(ctx context.Context) error {
 			if len(why) > 0 && len(why) >= others {
 				bad = time.Now()
 			}
-		case time.Since(bad) > reachSure: // alone by then, it may be: probes do not reach this member either
+		case time.Since(bad) > reachSure: // even if alone by then: if probes fail too, the peers may have removed this member
 			return fmt.Errorf("%w: %s: %s", ErrUnreachable, b.advertised(), said)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline:
-			return nil // nobody can say; Status will when somebody can
+			return nil // no peer reported; Status will report it later
 		case <-tick.C:
 		}
 	}
@@ -61,7 +60,7 @@ func firstOf(why map[string]string) string {
 	return fmt.Sprintf("%s says: %s", id, why[id])
 }
 
-// advertised names both addresses.
+// advertised returns both addresses, for display.
 func (b *Bus) advertised() string {
 	n := b.nodes.own()
 	m := b.meta.Load()
@@ -72,7 +71,7 @@ func (b *Bus) advertised() string {
 	return fmt.Sprintf("%s (gossip), %s (streams)", n.Address(), net.JoinHostPort(host, fmt.Sprint(m.StreamPort)))
 }
 
-// Status says how the bus is.
+// Status returns the state of the bus.
 func (b *Bus) Status() cluster.BusStatus {
 	s := cluster.BusStatus{Kind: "gossip", Encrypted: len(b.opt.Keys) > 0, Joining: len(b.opt.Join) > 0 || b.opt.Found != nil}
 	if b.list == nil {
@@ -102,7 +101,8 @@ func (b *Bus) Status() cluster.BusStatus {
 	return s
 }
 
-// loopbackAdvertised reports a loopback address in a group that has others.
+// loopbackAdvertised reports whether this member advertises a loopback address although other
+// members have non-loopback addresses.
 func (b *Bus) loopbackAdvertised() bool {
 	return b.nodes.own().Addr.IsLoopback() && b.nodes.elsewhere()
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// roster holds copies of the nodes that memberlist does not hold for dead.
-// The nodes that memberlist's own Members returns change under its lock while
-// a caller reads them. Safe for concurrent use.
+// roster holds copies of the nodes that memberlist does not consider dead. memberlist modifies the
+// nodes returned by Members under its own lock, so they are not safe to read. Safe for concurrent
+// use.
 type roster struct {
 	mu    sync.Mutex
 	nodes map[string]memberlist.Node
 	self  memberlist.Node
 }
 
-// set notes a node that came or changed; self is kept after it left, too.
+// set stores a node that joined or changed. self is kept after it left, too.
 func (r *roster) set(n *memberlist.Node, self bool) {
 	c := *n
 	c.Addr, c.Meta = slices.Clone(n.Addr), slices.Clone(n.Meta)
@@ -38,7 +38,7 @@ func (r *roster) remove(name string) {
 	delete(r.nodes, name)
 }
 
-// all returns the nodes by name, this member's among them.
+// all returns all nodes by name, including this member.
 func (r *roster) all() []memberlist.Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,14 +50,14 @@ func (r *roster) all() []memberlist.Node {
 	return out
 }
 
-// own returns this member's node: its address as the others are told it.
+// own returns this member's node, with the address that other members see.
 func (r *roster) own() memberlist.Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.self
 }
 
-// elsewhere reports whether a node has an address that is not a loopback one.
+// elsewhere reports whether any node has a non-loopback address.
 func (r *roster) elsewhere() bool {
 	return slices.ContainsFunc(r.all(), func(n memberlist.Node) bool { return !n.Addr.IsLoopback() })
 }

@@ -15,16 +15,15 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// tcpTransport is a memberlist.Transport without UDP: packets travel on
-// connections of their own, which begin with a byte that tells them from
-// streams, each packet preceded by its length in two bytes. Like UDP it loses
+// tcpTransport is a memberlist.Transport without UDP. Packets travel on separate connections, which
+// start with a marker byte. Each packet is preceded by its length in two bytes. Like UDP, it drops
 // packets rather than wait.
 type tcpTransport struct {
 	lis     net.Listener
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	done    chan struct{}
-	refused func() // counts connections that were one too many
+	refused func() // counts connections above the limit
 	wg      sync.WaitGroup
 
 	mu     sync.Mutex
@@ -33,8 +32,7 @@ type tcpTransport struct {
 	closed bool
 }
 
-// packetConns bounds what is accepted at a time: a connection for packets from each
-// member, and streams.
+// packetConns limits the accepted connections: a packet connection from each member, plus streams.
 const packetConns = 512
 
 const (
@@ -64,7 +62,7 @@ func newTCPTransport(bind string, refused func()) (*tcpTransport, error) {
 
 func (t *tcpTransport) port() int { return t.lis.Addr().(*net.TCPAddr).Port }
 
-// FinalAdvertiseAddr returns the configured address, or one of this machine.
+// FinalAdvertiseAddr returns the configured address, or a private address of this machine.
 func (t *tcpTransport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	if ip != "" {
 		parsed := net.ParseIP(ip)
@@ -86,13 +84,13 @@ func (t *tcpTransport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, err
 			return n.IP, own.Port, nil
 		}
 	}
-	return nil, 0, errors.New("gossip: this machine has no private address; advertise one")
+	return nil, 0, errors.New("gossip: this machine has no private address; set an advertised address")
 }
 
-// WriteTo sends a packet, or loses it.
+// WriteTo sends or drops a packet.
 func (t *tcpTransport) WriteTo(b []byte, addr string) (time.Time, error) {
 	if len(b) > maxPacket {
-		return time.Time{}, fmt.Errorf("gossip: packet of %d bytes", len(b))
+		return time.Time{}, fmt.Errorf("gossip: packet of %d bytes is too large", len(b))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,12 +106,12 @@ func (t *tcpTransport) WriteTo(b []byte, addr string) (time.Time, error) {
 	p := binary.BigEndian.AppendUint16(make([]byte, 0, len(b)+2), uint16(len(b)))
 	select {
 	case out.queue <- append(p, b...):
-	default: // lost, as UDP would
+	default: // dropped, as with UDP
 	}
 	return time.Now(), nil
 }
 
-// send owns the connection to an address until it fails or idles.
+// send owns the connection to an address until it fails or is idle for too long.
 func (t *tcpTransport) send(addr string, out *packetConn) {
 	defer func() {
 		t.mu.Lock()
@@ -164,8 +162,8 @@ func (t *tcpTransport) accept() {
 	}
 }
 
-// track notes an incoming connection, so that Shutdown can end it. One too many is
-// closed.
+// track registers an incoming connection, so that Shutdown can close it. It closes connections
+// above the limit.
 func (t *tcpTransport) track(conn net.Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,7 +184,7 @@ func (t *tcpTransport) untrack(conn net.Conn) {
 	delete(t.ins, conn)
 }
 
-// serve reads packets from an incoming connection, or hands it on as a stream.
+// serve reads packets from an incoming connection, or passes it on as a stream.
 func (t *tcpTransport) serve(conn net.Conn) {
 	handed := false
 	defer func() {
@@ -216,7 +214,7 @@ func (t *tcpTransport) serve(conn net.Conn) {
 	}
 }
 
-// receive takes packets from a connection until it ends or falls silent.
+// receive reads packets from a connection until it ends or is silent for too long.
 func (t *tcpTransport) receive(conn net.Conn) {
 	defer conn.Close()
 	_ = readPackets(conn, func() { _ = conn.SetReadDeadline(time.Now().Add(2 * packetIdle)) }, func(b []byte) bool {
@@ -229,8 +227,8 @@ func (t *tcpTransport) receive(conn net.Conn) {
 	})
 }
 
-// readPackets hands the packets of a connection to take until it says false or the
-// connection ends. before is called before each.
+// readPackets passes the packets of a connection to take, until take returns false or the
+// connection ends. It calls before ahead of each packet.
 func readPackets(conn io.Reader, before func(), take func([]byte) bool) error {
 	r := bufio.NewReader(conn)
 	var size [2]byte
@@ -269,7 +267,7 @@ func (t *tcpTransport) DialTimeout(addr string, timeout time.Duration) (net.Conn
 	return conn, conn.SetWriteDeadline(time.Time{})
 }
 
-// Shutdown ends every connection and waits.
+// Shutdown closes every connection and waits.
 func (t *tcpTransport) Shutdown() error {
 	t.mu.Lock()
 	if t.closed {
@@ -277,7 +275,7 @@ func (t *tcpTransport) Shutdown() error {
 		return nil
 	}
 	t.closed = true
-	for conn := range t.ins { // those of memberlist, too
+	for conn := range t.ins { // including memberlist's
 		_ = conn.Close()
 	}
 	t.mu.Unlock()
