@@ -21,7 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// serve starts a nats-server with options that the embedded one has not.
+// serve starts a nats-server with options that the embedded server lacks.
 func serve(t testing.TB, opt server.Options) *server.Server {
 	t.Helper()
 	opt.NoLog, opt.NoSigs = true, true
@@ -35,12 +35,12 @@ func serve(t testing.TB, opt server.Options) *server.Server {
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("nats-server takes no clients")
+		t.Fatal("nats-server accepts no clients")
 	}
 	return s
 }
 
-// file writes a file of the test's and returns its path.
+// file writes a temporary file and returns its path.
 func file(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -50,7 +50,7 @@ func file(t testing.TB, name string, content []byte) string {
 	return path
 }
 
-// must takes the error out of a pair.
+// must returns v and panics on an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -61,7 +61,7 @@ func must[T any](v T, err error) T {
 // tenancy is a NATS operator with one account.
 type tenancy struct {
 	operator *jwt.OperatorClaims
-	signer   nkeys.KeyPair // of the operator
+	signer   nkeys.KeyPair // the operator's key
 	account  nkeys.KeyPair
 	resolver *server.MemAccResolver
 }
@@ -82,8 +82,8 @@ func (n *tenancy) use(o *server.Options) {
 	o.TrustedOperators, o.AccountResolver = []*jwt.OperatorClaims{n.operator}, n.resolver
 }
 
-// creds returns a file with credentials of a new user of the account, who may
-// use the group's subjects and no other.
+// creds returns a credentials file for a new user of the account, who may use only the group's
+// subjects.
 func (n *tenancy) creds(t testing.TB) string {
 	user := must(nkeys.CreateUser())
 	uc := jwt.NewUserClaims(must(user.PublicKey()))
@@ -92,7 +92,7 @@ func (n *tenancy) creds(t testing.TB) string {
 	return file(t, "grapevine.creds", must(jwt.FormatUserConfig(must(uc.Encode(n.account)), must(user.Seed()))))
 }
 
-// revoke takes credentials back, of those who are connected too.
+// revoke revokes credentials, including those of connected users.
 func (n *tenancy) revoke(t testing.TB, s *server.Server, creds string) {
 	t.Helper()
 	user := must(jwt.DecodeUserClaims(must(jwt.ParseDecoratedJWT(must(os.ReadFile(creds))))))
@@ -106,8 +106,8 @@ func (n *tenancy) revoke(t testing.TB, s *server.Server, creds string) {
 	s.UpdateAccountClaims(must(s.LookupAccount(account)), ac)
 }
 
-// TestAuth shares by each way to be let in, and is refused at the start, in one
-// line that says why and by whom, by what would let nobody in.
+// TestAuth: replicas share state with each method of authentication. Credentials that the server
+// rejects fail at startup, with a one-line error that names the reason and the server.
 func TestAuth(t *testing.T) {
 	cert, pool := certificate(t)
 	ca := file(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}))
@@ -120,7 +120,7 @@ func TestAuth(t *testing.T) {
 		name   string
 		server func(*server.Options)
 		good   change
-		bad    map[string]change // by what the error says
+		bad    map[string]change // by the text of the error
 	}{
 		{
 			"user and password", func(o *server.Options) { o.Username, o.Password = "u", "p" },
@@ -147,8 +147,8 @@ func TestAuth(t *testing.T) {
 			},
 		}, {
 			"TLS both ways", func(o *server.Options) {
-				// With TLS 1.3 the refusal can be lost behind a reset, and the
-				// replica goes on trying; with 1.2 it is part of the handshake.
+				// With TLS 1.3 a reset can hide the rejection, and the replica keeps trying. With
+				// 1.2 it is part of the handshake.
 				o.TLSConfig = &tls.Config{
 					Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MaxVersion: tls.VersionTLS12,
 				}
@@ -173,7 +173,7 @@ func TestAuth(t *testing.T) {
 			for says, bad := range tc.bad {
 				n := newNode(t, "x", []string{url}, bad)
 				err := n.Open(t.Context())
-				if err == nil { // a server that was slow to say no says so later
+				if err == nil { // a server that rejected late shows in Status
 					testkit.Eventually(t, func() string {
 						if h := n.Status().Health; h.OK || !strings.Contains(strings.ToLower(h.Line), says) {
 							return says + ": " + h.Line
@@ -184,15 +184,15 @@ func TestAuth(t *testing.T) {
 				}
 				line := strings.ToLower(err.Error())
 				if !strings.Contains(line, says) || strings.Contains(line, "\n") || strings.Contains(line, "guessed") {
-					t.Errorf("want one line that says %q: %v", says, err)
+					t.Errorf("error is %[2]v, want one line with %[1]q", says, err)
 				}
 			}
 		})
 	}
 }
 
-// TestRevoked takes a replica's credentials back while it is connected: it says why it is
-// alone, all the time, and joins again with those that are put into its file.
+// TestRevoked revokes a connected replica's credentials. The replica keeps reporting why it is
+// alone, and rejoins with the new credentials in its file.
 func TestRevoked(t *testing.T) {
 	ours := newTenancy()
 	var opt server.Options
@@ -211,7 +211,7 @@ func TestRevoked(t *testing.T) {
 		}
 		return ""
 	})
-	for range 100 { // some tries
+	for range 100 { // a few attempts
 		if h := a.Status().Health; h.OK || !refusal(h.Line) {
 			t.Fatalf("%+v", h)
 		}
@@ -229,13 +229,13 @@ func TestRevoked(t *testing.T) {
 	testkit.Eventually(t, func() string { return joined(a, b) })
 }
 
-// refusal tells whether a line says that credentials are refused.
+// refusal reports whether a log line says that credentials were rejected.
 func refusal(line string) bool {
 	line = strings.ToLower(line)
 	return strings.Contains(line, "revoked") || strings.Contains(line, "authorization violation")
 }
 
-// TestSmallPayload says what is wrong with servers that take small messages only.
+// TestSmallPayload: servers with a small message limit are reported.
 func TestSmallPayload(t *testing.T) {
 	n := newNode(t, "a", []string{serve(t, server.Options{MaxPayload: 64 << 10}).ClientURL()}, nil)
 	n.Start(t, "e1")
@@ -247,7 +247,7 @@ func TestSmallPayload(t *testing.T) {
 	})
 }
 
-// TestNoPassword: a password in a URL, with or without a scheme, is told nobody.
+// TestNoPassword: a password in a URL, with or without a scheme, is never printed.
 func TestNoPassword(t *testing.T) {
 	for _, url := range []string{"nats://u:hidden@127.0.0.1:1", "u:hidden@127.0.0.1:1"} {
 		var log bytes.Buffer
@@ -261,7 +261,7 @@ func TestNoPassword(t *testing.T) {
 			t.Errorf("%+v; log: %s", h, &log)
 		}
 		if strings.Contains(h.Line+log.String(), "hidden") {
-			t.Errorf("it tells the password: %s; log: %s", h.Line, &log)
+			t.Errorf("password is printed in status: %s; log: %s", h.Line, &log)
 		}
 	}
 }

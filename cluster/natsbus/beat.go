@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
-// beat publishes heartbeats and removes who is silent.
+// beat publishes heartbeats and removes silent members.
 func (b *Bus) beat(ctx context.Context) {
 	t := time.NewTicker(b.opt.Heartbeat)
 	defer t.Stop()
@@ -24,7 +24,7 @@ func (b *Bus) beat(ctx context.Context) {
 		case <-b.beatNow:
 		}
 		if !b.conn.IsConnected() {
-			continue // nobody can be heard, which says nothing about them
+			continue // disconnected: silence proves nothing
 		}
 		b.mu.Lock()
 		changed := b.roster.expire(time.Now().Add(-silent * b.opt.Heartbeat))
@@ -48,7 +48,7 @@ func (b *Bus) sendBeat(bye bool) {
 	b.publishOne(b.subject(subjectBeat), h.append(nil))
 }
 
-// heartbeat is what this member says of itself. b.mu is held.
+// heartbeat returns this member's heartbeat. The caller holds b.mu.
 func (b *Bus) heartbeat() heartbeat {
 	return heartbeat{
 		Seq: b.seq, Bye: b.leaving, Answers: true,
@@ -69,7 +69,7 @@ func (b *Bus) onBeat(msg *nats.Msg) {
 	switch {
 	case !m.Unproven:
 		b.hear(m, h)
-	case h.Bye: // of somebody who was never there
+	case h.Bye: // of a process that was never a member
 		b.count(refusedUnproven)
 	case !h.Answers:
 		b.count(refusedRelease)
@@ -80,12 +80,12 @@ func (b *Bus) onBeat(msg *nats.Msg) {
 	}
 }
 
-// patience is for how long messages of somebody who has not answered yet are nothing
-// special: those of a newcomer are under way already.
+// patience is how long messages of an unproven process are not counted as refusals: a new member's
+// messages may be in transit before its answer.
 const patience = 2 * time.Second
 
-// unproven counts a message of somebody who has not shown that he lives, or had not when
-// he sealed it.
+// unproven counts a message of a process that is not proven alive, or was not when it sealed the
+// message.
 func (b *Bus) unproven(who process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,7 @@ func (b *Bus) unproven(who process) {
 	}
 }
 
-// hear takes the heartbeat of a member that lives.
+// hear handles the heartbeat of a proven process.
 func (b *Bus) hear(m message, h heartbeat) {
 	b.mu.Lock()
 	_, known := b.roster.members[m.From]
@@ -112,7 +112,7 @@ func (b *Bus) hear(m message, h heartbeat) {
 		return
 	}
 	b.announce(b.conn)
-	if !known { // let a newcomer see us at once
+	if !known { // so that the new member sees this one immediately
 		select {
 		case b.beatNow <- struct{}{}:
 		default:
@@ -120,19 +120,19 @@ func (b *Bus) hear(m message, h heartbeat) {
 	}
 }
 
-// Reasons for refusals that only this bus knows.
+// Refusal reasons specific to this bus.
 const (
-	refusedUnproven = "unproven" // a sender that has not answered yet whether it lives
-	refusedRelease  = "release"  // a sender of a release that cannot answer that
-	refusedRepeated = "repeated" // a message that was taken before
+	refusedUnproven = "unproven" // sender has not proven that it is alive
+	refusedRelease  = "release"  // sender's release cannot prove it
+	refusedRepeated = "repeated" // duplicate message
 )
 
-// oldRelease warns of members of a release before, at most once a minute.
+// oldRelease warns about members of an older release, at most once a minute.
 type oldRelease struct{ last atomic.Int64 }
 
 func (o *oldRelease) say(log *slog.Logger, id, version string) {
 	now := steady.Now().UnixNano()
 	if last := o.last.Load(); now-last >= int64(time.Minute) && o.last.CompareAndSwap(last, now) {
-		log.Warn("a member of an older release cannot prove that it is alive: nothing is shared with it", "member", id, "version", version)
+		log.Warn("member of an older release cannot prove that it is alive, so no state is shared with it", "member", id, "version", version)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// needPayload is what a server has to take: all of a gauge, and what is put around it. NATS
-// takes 1 MiB by default, which is just as much.
+// needPayload is the message size that a server must accept: a full gauge plus overhead. It equals
+// the NATS default of 1 MiB.
 const needPayload = group.MaxGauge + 64<<10
 
-// connect connects once; when no server can be reached, in the background.
+// connect connects once. If no server is reachable, it keeps trying in the background.
 func (b *Bus) connect() (*nats.Conn, error) {
 	urls := strings.Join(b.opt.URLs, ",")
 	conn, err := nats.Connect(urls, b.connOptions()...)
@@ -28,7 +28,7 @@ func (b *Bus) connect() (*nats.Conn, error) {
 	if !outOfReach(err) {
 		return nil, fmt.Errorf("natsbus: %s: %w", redacted(b.opt.URLs), err)
 	}
-	b.opt.Logger.Warn("nats is unreachable, still trying", "urls", redacted(b.opt.URLs), "error", err)
+	b.opt.Logger.Warn("nats is unreachable, retrying", "urls", redacted(b.opt.URLs), "error", err)
 	conn, err = nats.Connect(urls, append(b.connOptions(), nats.RetryOnFailedConnect(true))...)
 	if err != nil {
 		return nil, fmt.Errorf("natsbus: %s: %w", redacted(b.opt.URLs), err)
@@ -36,12 +36,11 @@ func (b *Bus) connect() (*nats.Conn, error) {
 	return conn, nil
 }
 
-// outOfReach reports whether a failed connection may succeed later with the
-// same configuration.
+// outOfReach reports whether a failed connection may succeed later with the same configuration.
 func outOfReach(err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "remote error" {
-		return false // a TLS alert: the server does not take our certificate
+		return false // a TLS alert: the server rejects our certificate
 	}
 	var netErr net.Error
 	if errors.As(err, &netErr) {
@@ -58,12 +57,12 @@ func outOfReach(err error) bool {
 	return false
 }
 
-// redacted joins URLs without the passwords in them.
+// redacted joins URLs without their passwords.
 func redacted(urls []string) string {
 	var out []string
 	for _, u := range urls {
 		scheme, rest, ok := strings.Cut(u, "://")
-		if !ok { // the client takes nats:// for granted
+		if !ok { // the client assumes nats://
 			scheme, rest = "nats", u
 		}
 		if at := strings.LastIndexByte(rest, '@'); at >= 0 {
@@ -79,7 +78,7 @@ func (b *Bus) connOptions() []nats.Option {
 		nats.Name("grapevine " + b.opt.Self.ID), nats.NoEcho(),
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 100*time.Millisecond),
-		nats.ReconnectBufSize(-1), // what could not be sent is stale later
+		nats.ReconnectBufSize(-1), // unsent messages would be stale later
 		nats.Timeout(2 * time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(b.disconnected),
 		nats.ReconnectHandler(b.reconnected),
@@ -115,22 +114,22 @@ func (b *Bus) connOptions() []nats.Option {
 	return opts
 }
 
-// disconnected takes every link down: nothing can be sent, to anybody. Like
-// reconnected it may be called before connect has returned.
+// disconnected marks every link down. Like reconnected, it may be called before connect has
+// returned.
 func (b *Bus) disconnected(conn *nats.Conn, err error) {
 	b.mu.Lock()
 	if err != nil {
 		b.lastErr = err
 	}
 	b.mu.Unlock()
-	if !conn.IsClosed() { // else by Close
+	if !conn.IsClosed() { // otherwise Close caused it
 		b.opt.Logger.Warn("connection to nats lost", "error", err)
 	}
 	b.announce(conn)
 }
 
-// announce hands the members on, and whether they can be reached. One call at
-// a time, so that the latest word is the last.
+// announce passes the members and the state of their links to the handler. Calls are serialized, so
+// that the latest state comes last.
 func (b *Bus) announce(conn *nats.Conn) {
 	b.view.Lock()
 	defer b.view.Unlock()

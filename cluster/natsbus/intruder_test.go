@@ -17,8 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// intruder has valid credentials of the NATS account, and not the group's key.
-// It records all that the group sends.
+// intruder has valid credentials for the NATS account but not the group's key. It records all
+// messages of the group.
 type intruder struct {
 	conn *nats.Conn
 	mu   sync.Mutex
@@ -43,14 +43,14 @@ func intrude(t *testing.T, url string, opts ...nats.Option) *intruder {
 	return in
 }
 
-// heard returns what was recorded so far.
+// heard returns the messages recorded so far.
 func (in *intruder) heard() []*nats.Msg {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return append([]*nats.Msg(nil), in.msgs...)
 }
 
-// say publishes what change makes of each message.
+// say publishes each message as modified by change.
 func (in *intruder) say(msgs []*nats.Msg, change func(subject string, data []byte) (string, []byte)) {
 	for _, m := range msgs {
 		subject, data := change(m.Subject, bytes.Clone(m.Data))
@@ -59,9 +59,8 @@ func (in *intruder) say(msgs []*nats.Msg, change func(subject string, data []byt
 	_ = in.conn.Flush()
 }
 
-// TestIntruder lets somebody try who may publish on all of the group's
-// subjects: everything is refused and counted, and no replica's members,
-// content or gauges change.
+// TestIntruder: messages of a client that may publish on all of the group's subjects are rejected
+// and counted. No replica's members, content or gauges change.
 func TestIntruder(t *testing.T) {
 	ours := newTenancy()
 	opt := server.Options{MaxPayload: 4 << 20}
@@ -135,7 +134,7 @@ func TestIntruder(t *testing.T) {
 				forger.Write(5000)
 				_ = forger.Load.Set("k", []byte("666"))
 				time.Sleep(400 * time.Millisecond)
-				_ = forger.Drain(t.Context()) // says goodbye in a's name
+				_ = forger.Drain(t.Context()) // publishes a goodbye in a's name
 				_ = forger.End()
 			}
 		},

@@ -6,8 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestWorkOfMessages: no message that NATS brings takes more than in proportion to its
-// length, sealed or not.
+// TestWorkOfMessages: the work for a message from NATS is proportional to its length, sealed or
+// not.
 func TestWorkOfMessages(t *testing.T) {
 	sealed, plain := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 7)
 	for name, head := range map[string]string{
@@ -19,7 +19,7 @@ func TestWorkOfMessages(t *testing.T) {
 	} {
 		testkit.Linear(t, name, func(n int) func() {
 			b := testkit.Repeated(n, head, "\x01", "")
-			return func() { // read or refused
+			return func() { // accepted or rejected
 				_, _ = sealed.open("s", b, maxUnheard)
 				_, _ = plain.open("s", b, maxUnheard)
 				_, _ = parseHeartbeat(b)

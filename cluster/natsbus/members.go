@@ -10,18 +10,18 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 )
 
-// heartbeat is what a member says of itself. Fields are only added at the end.
+// heartbeat is a member's self-description. Fields are only added at the end.
 type heartbeat struct {
 	Seq           uint64
 	Bye           bool
 	Name, Version string
-	Addr          string // the server that it is connected to
-	Answers       bool   // it answers when asked whether it lives
+	Addr          string // the server it is connected to
+	Answers       bool   // it answers proof requests
 	Zone          string
 }
 
 const (
-	flagBye     = 1 << iota // it goes
+	flagBye     = 1 << iota // it is leaving
 	flagAnswers             // Answers
 )
 
@@ -58,21 +58,21 @@ func parseHeartbeat(b []byte) (h heartbeat, err error) {
 		n := 1 + int(b[0])
 		*s, b = string(b[1:n]), b[n:]
 	}
-	if len(b) > 0 && len(b) >= 1+int(b[0]) { // older members do not say
+	if len(b) > 0 && len(b) >= 1+int(b[0]) { // older members omit it
 		h.Zone = string(b[1 : 1+int(b[0])])
 	}
 	return h, nil
 }
 
-// silent is how many heartbeats may be missed.
+// silent is how many missed heartbeats remove a member.
 const silent = 4
 
-// roster is who is heard. It is not safe for concurrent use.
+// roster is the list of members with recent heartbeats. Not safe for concurrent use.
 type roster struct {
 	self    string
 	members map[string]*seen
-	// past holds the last heartbeat of processes that are gone, so that a
-	// replayed one brings nobody back.
+	// past holds the last heartbeat of departed processes, so that a replayed one does not add them
+	// again.
 	past map[process]seen
 }
 
@@ -93,7 +93,7 @@ func newRoster(self string) *roster {
 	return &roster{self: self, members: map[string]*seen{}, past: map[process]seen{}}
 }
 
-// hear takes a heartbeat, and reports whether the roster changed.
+// hear handles a heartbeat and reports whether the roster changed.
 func (r *roster) hear(from string, boot uint64, h heartbeat, now time.Time) (changed bool) {
 	if from == r.self {
 		return false
@@ -133,7 +133,7 @@ func (r *roster) remove(id string, seq uint64) bool {
 	return true
 }
 
-// expire removes who was not heard since before.
+// expire removes members without a heartbeat since before.
 func (r *roster) expire(before time.Time) (changed bool) {
 	for id, m := range r.members {
 		if m.at.Before(before) {
@@ -143,7 +143,7 @@ func (r *roster) expire(before time.Time) (changed bool) {
 	return changed
 }
 
-// refresh gives everybody another lease.
+// refresh renews the lease of all members.
 func (r *roster) refresh(now time.Time) {
 	for _, m := range r.members {
 		m.at = now

@@ -27,32 +27,32 @@ type Bus struct {
 	wg      sync.WaitGroup
 	beatNow chan struct{}
 
-	// gate is held for reading by deliveries, for writing by Close.
+	// Deliveries hold gate for reading, Close for writing.
 	gate   sync.RWMutex
 	closed bool
-	view   sync.Mutex // one announcement at a time; guards linked
-	linked []string   // members of the last one, by ID
-	order  sync.Mutex // one message at a time
+	view   sync.Mutex // serializes announcements; guards linked
+	linked []string   // members in the last announcement, by ID
+	order  sync.Mutex // serializes publishing
 
 	mu      sync.Mutex
 	seq     uint64
 	roster  *roster
 	refused map[string]uint64
 	lastErr error
-	slow    uint64 // messages that the client dropped because we were slow
-	unsent  uint64 // messages that the client did not take
+	slow    uint64 // messages dropped by the client because this member was slow
+	unsent  uint64 // messages that the client did not accept
 	leaving bool
-	waiting map[process]time.Time // since when those who have not answered yet are heard
+	waiting map[process]time.Time // unproven processes, and since when they have been heard
 	old     oldRelease
 }
 
-// outgoing is a message to be published.
+// outgoing is a message to publish.
 type outgoing struct {
 	subject string
 	frame   []byte
 }
 
-// New checks the options.
+// New validates the options.
 func New(opt Options) (*Bus, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -88,9 +88,8 @@ func (b *Bus) proofSubject(id string) string {
 	return b.subject(subjectAsk, base64.RawURLEncoding.EncodeToString([]byte(id)))
 }
 
-// Open connects and joins. A server that cannot be reached is tried for as
-// long as the Bus is open, which shows in Status. It fails when a server can be
-// reached and refuses this member, or is not to be trusted.
+// Open connects and joins. It retries an unreachable server for as long as the Bus is open, which
+// Status shows. It fails if a server is reachable but rejects this member or cannot be verified.
 func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	b.handler = h
 	conn, err := b.connect()
@@ -138,11 +137,11 @@ func (b *Bus) Send(e cluster.Envelope) {
 		b.queue.Push(e.Class, outgoing{b.inbox(e.To[0]), e.Frame}, len(e.Frame))
 		return
 	}
-	// Who is not meant by a frame for several ignores what it knows.
+	// Receivers that an envelope for several members does not name get the frame too and ignore it.
 	b.queue.Push(e.Class, outgoing{b.subject(subjectAll), e.Frame}, len(e.Frame))
 }
 
-// publish sends what waits.
+// publish sends queued messages.
 func (b *Bus) publish(ctx context.Context) {
 	for {
 		var next outgoing
@@ -158,7 +157,7 @@ func (b *Bus) publish(ctx context.Context) {
 	}
 }
 
-// publishOne publishes in the order of the messages' numbers.
+// publishOne publishes a message. Messages are published in the order of their numbers.
 func (b *Bus) publishOne(subject string, content []byte) {
 	b.order.Lock()
 	defer b.order.Unlock()
@@ -185,11 +184,11 @@ func (b *Bus) onFrame(msg *nats.Msg) {
 	b.deliver(func() { b.handler.Receive(m.From, m.Content) })
 }
 
-// maxUnheard bounds the heartbeats and proofs of those who have not shown that they live.
+// maxUnheard limits the size of heartbeats and proofs of unproven processes.
 const maxUnheard = 4 << 10
 
-// opened opens a message, or counts why it could not; of those who have not shown that
-// they live, one of at most unheard bytes.
+// opened opens a message, or counts the reason why it could not. A message of an unproven process
+// may have at most unheard bytes.
 func (b *Bus) opened(msg *nats.Msg, unheard int) (message, bool) {
 	m, err := b.sealer.open(msg.Subject, msg.Data, unheard)
 	switch {
@@ -203,7 +202,7 @@ func (b *Bus) opened(msg *nats.Msg, unheard int) (message, bool) {
 		b.count("replay")
 	case errors.Is(err, errAgain):
 		b.count(refusedRepeated)
-	case errors.Is(err, errEarly), errors.Is(err, errUnheard): // on its way meanwhile, or recorded
+	case errors.Is(err, errEarly), errors.Is(err, errUnheard): // in transit before the proof, or replayed
 		b.unproven(process{m.From, m.Boot})
 	default:
 		b.count("key")
@@ -217,8 +216,8 @@ func (b *Bus) count(reason string) {
 	b.refused[reason]++
 }
 
-// SetKeys changes the keys while the member runs. To replace a key, give every
-// member {old, new}, then {new, old}, then {new}.
+// SetKeys changes the keys while the member runs. To rotate a key, give every member {old, new},
+// then {new, old}, then {new}.
 func (b *Bus) SetKeys(keys [][]byte) error {
 	if (len(keys) == 0) != (len(b.opt.Keys) == 0) {
 		return errors.New("natsbus: sealing cannot be turned on or off while running")
@@ -226,7 +225,7 @@ func (b *Bus) SetKeys(keys [][]byte) error {
 	return b.sealer.setKeys(keys)
 }
 
-// Leave says goodbye.
+// Leave publishes a goodbye.
 func (b *Bus) Leave(ctx context.Context) error {
 	b.sendBeat(true)
 	if _, ok := ctx.Deadline(); !ok {
@@ -240,7 +239,7 @@ func (b *Bus) Leave(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (b *Bus) Close() error {
 	b.gate.Lock()
 	was := b.closed
@@ -255,7 +254,7 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// Status says how the bus is.
+// Status returns the state of the bus.
 func (b *Bus) Status() cluster.BusStatus {
 	s := cluster.BusStatus{Kind: "nats", Encrypted: len(b.opt.Keys) > 0, Joining: true}
 	if b.conn == nil {

@@ -65,7 +65,7 @@ func replicas(nodes []*node) (rs []*clustertest.Replica) {
 
 func joined(nodes ...*node) string { return clustertest.Joined(replicas(nodes)...) }
 
-// believes returns what keeps every other from believing n's load to be v.
+// believes returns why other replicas do not see n's load as v, or "".
 func believes(n *node, v string, others ...*node) string { return n.Believe(v, replicas(others)...) }
 
 func three(t *testing.T, urls ...[]string) []*node {
@@ -80,8 +80,8 @@ func three(t *testing.T, urls ...[]string) []*node {
 	return nodes
 }
 
-// readAll lets the readers of all sources append numbers up to seq and waits
-// until everybody has them.
+// readAll makes the readers of all sources append numbers up to seq and waits until every replica
+// has them.
 func readAll(t *testing.T, seq uint64, nodes ...*node) time.Duration {
 	t.Helper()
 	return testkit.Eventually(t, func() string { return clustertest.ReadAll([]string{"e1", "e2", "e3"}, seq, replicas(nodes)...) })
@@ -117,8 +117,8 @@ func TestShare(t *testing.T) {
 	readAll(t, 1999, nodes[:2]...)
 }
 
-// TestServerGone loses the only server: replicas say so, go on alone, and join
-// again when it is back.
+// TestServerGone stops the only server. Replicas report it, continue alone, and rejoin when it is
+// back.
 func TestServerGone(t *testing.T) {
 	bind := parts.FreeAddress(t)
 	s := startServer(t, embedded.Options{Bind: bind})
@@ -144,8 +144,8 @@ func TestServerGone(t *testing.T) {
 	readAll(t, 19, nodes...)
 }
 
-// TestRefusedForAWhile starts replicas before their server, and has the server
-// refuse their password for a while: they say so, and join when they can.
+// TestRefusedForAWhile starts replicas before their server, which then rejects their password for a
+// while. They report it and join once they can.
 func TestRefusedForAWhile(t *testing.T) {
 	bind := parts.FreeAddress(t)
 	login := func(o *natsbus.Options) { o.User, o.Password = "u", "p" }
@@ -167,7 +167,7 @@ func TestRefusedForAWhile(t *testing.T) {
 	s.Stop()
 	s = startServer(t, embedded.Options{Bind: bind, User: "u", Password: "another"})
 	says("authorization")
-	time.Sleep(500 * time.Millisecond) // some more tries
+	time.Sleep(500 * time.Millisecond) // a few more attempts
 	s.Stop()
 	startServer(t, embedded.Options{Bind: bind, User: "u", Password: "p"})
 	testkit.Eventually(t, func() string { return joined(a, b) })
@@ -181,16 +181,16 @@ func TestLeave(t *testing.T) {
 	}
 	took := testkit.Eventually(t, func() string { return joined(nodes[:2]...) })
 	t.Logf("gone %v after leaving", took)
-	for _, n := range nodes[:2] { // it was not given up: it said so
+	for _, n := range nodes[:2] { // it was not lost: it announced the restart
 		if s := n.Status(); slices.ContainsFunc(s.Lost, func(l cluster.Lost) bool { return l.Name == nodes[2].Self().Name }) {
-			t.Errorf("%s takes it for dead: %+v", n.Self().Name, s.Lost)
+			t.Errorf("%s counts it as crashed: %+v", n.Self().Name, s.Lost)
 		}
 	}
 	time.Sleep(400 * time.Millisecond)
 	testkit.Eventually(t, func() string { return joined(nodes[:2]...) })
 }
 
-// TestStrangers lets those publish who do not know the key.
+// TestStrangers: messages from clients without the key are rejected.
 func TestStrangers(t *testing.T) {
 	s := startServer(t, embedded.Options{})
 	nodes := three(t, []string{s.URL()})
@@ -238,7 +238,7 @@ func TestKeyRotation(t *testing.T) {
 	testkit.Eventually(t, func() string { return joined(nodes...) })
 	for _, n := range nodes {
 		if r := n.Status().Bus.Refused; r["key"] > 0 {
-			t.Errorf("refused on the way: %v", r)
+			t.Errorf("refusals: %v", r)
 		}
 	}
 }

@@ -16,15 +16,13 @@ type Options struct {
 	Self   cluster.Member
 	URLs   []string // of NATS servers, nats:// or tls://
 	Prefix string   // of all subjects (grapevine)
-	Group  string   // members of other groups are not seen (default)
-	// Keys seal messages, 16, 24 or 32 bytes each: the first is used to seal,
-	// all to open.
+	Group  string   // members of other groups are ignored (default)
+	// Keys seal messages, 16, 24 or 32 bytes each. The first seals, all open.
 	Keys [][]byte
 
-	TLS *tls.Config // nil: as the URL says
-	// CAFile, CertFile and KeyFile are paths of PEM files: who signed the
-	// servers' certificates, and what this member shows them. They are read
-	// anew for each connection, like the two below.
+	TLS *tls.Config // nil: determined by the URL
+	// CAFile, CertFile and KeyFile are PEM files: the CAs of the servers' certificates, and this
+	// member's client certificate. They are read for each connection, like the two below.
 	CAFile, CertFile, KeyFile string
 
 	Credentials string // path of a .creds file
@@ -33,10 +31,9 @@ type Options struct {
 	Password    string
 	Token       string
 
-	// Heartbeat is the time between heartbeats (250 ms). A member that is
-	// silent for four of them is gone.
+	// Heartbeat is the time between heartbeats (250 ms). A member that misses four is removed.
 	Heartbeat time.Duration
-	// QueueBytes bounds what waits to be published, of each class (16 MiB).
+	// QueueBytes limits the messages queued for publishing, per class (16 MiB).
 	QueueBytes int
 	Logger     *slog.Logger
 }
@@ -46,7 +43,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Self.ID == "" || len(o.Self.ID) > maxField:
 		return o, errors.New("natsbus: Self.ID is empty or too long")
 	case len(o.URLs) == 0:
-		return o, errors.New("natsbus: no server is named")
+		return o, errors.New("natsbus: URLs is empty")
 	}
 	if o.Prefix == "" {
 		o.Prefix = "grapevine"
@@ -61,7 +58,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	for _, k := range o.Keys {
 		if n := len(k); n != 16 && n != 24 && n != 32 {
-			return o, fmt.Errorf("natsbus: a key has %d bytes, not 16, 24 or 32", n)
+			return o, fmt.Errorf("natsbus: key has %d bytes, want 16, 24 or 32", n)
 		}
 	}
 	if o.Heartbeat <= 0 {

@@ -16,8 +16,8 @@ const nonceLen = 16
 
 type challenge [nonceLen]byte
 
-// proofs makes the nonces that other processes have to seal. A nonce is of one process,
-// and is nothing to be kept.
+// proofs generates the nonces that other processes must seal. A nonce is derived from the process,
+// so none is stored.
 type proofs [32]byte
 
 func newProofs() (p proofs) {
@@ -33,7 +33,7 @@ func (p *proofs) of(who process) (c challenge) {
 	return c
 }
 
-// ask returns the nonce that a process has to answer with, ok only while it has not.
+// ask returns the nonce that a process must answer. ok is false if it has already answered.
 func (s *sealer) ask(who process) (c challenge, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *sealer) ask(who process) (c challenge, ok bool) {
 	return s.proofs.of(who), true
 }
 
-// prove takes m for a proof that its sender lives if answer is the nonce for it. It
-// reports whether that was not known before.
+// prove checks whether answer is the nonce for m's sender, which proves that the sender is alive.
+// It reports whether that is new.
 func (s *sealer) prove(m message, answer challenge) bool {
 	who := process{m.From, m.Boot}
 	s.mu.Lock()
@@ -53,15 +53,15 @@ func (s *sealer) prove(m message, answer challenge) bool {
 		return false
 	}
 	if len(s.others) >= maxOthers {
-		clear(s.others) // and answers that were recorded are worth nothing any more
+		clear(s.others) // and recorded answers become invalid
 		s.proofs = newProofs()
 	}
 	s.others[who] = &sender{aeads: map[[4]byte]cipher.AEAD{}, floor: m.Number, taken: map[string]*window.Window{}}
 	return true
 }
 
-// proof is what two members say to each other before they believe each other's
-// heartbeats: a nonce to be answered, an answer, or both. Zero is none.
+// proof is exchanged by two members before they accept each other's heartbeats. It has a nonce to
+// answer, an answer, or both. Zero means none.
 type proof struct {
 	Ask, Answer challenge
 	Beat        heartbeat // of the sender
@@ -83,7 +83,7 @@ func parseProof(b []byte) (p proof, err error) {
 	return p, err
 }
 
-// challenge asks a process whether it lives, and answers its own question.
+// challenge sends a process a proof request if one is needed, and answer to its own request.
 func (b *Bus) challenge(who process, answer challenge) {
 	p := proof{Answer: answer}
 	var asks bool
@@ -102,7 +102,7 @@ func (b *Bus) challenge(who process, answer challenge) {
 	}
 }
 
-// onProof takes what another member asks or answers.
+// onProof handles another member's proof request or answer.
 func (b *Bus) onProof(msg *nats.Msg) {
 	m, ok := b.opened(msg, maxUnheard)
 	if !ok {

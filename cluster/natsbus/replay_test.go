@@ -11,9 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestReplayToNewcomer plays what a group sealed to a replica that was not there: it
-// remembers nobody. Who is dead becomes no member, nothing that he said counts, and who
-// lives is a member all the same.
+// TestReplayToNewcomer replays a group's sealed messages to a new replica. Dead processes do not
+// become members and their messages have no effect. Live processes become members all the same.
 func TestReplayToNewcomer(t *testing.T) {
 	url, sources := startServer(t, embedded.Options{}).URL(), clustertest.Sources(4)
 	in := intrude(t, url)
@@ -52,11 +51,11 @@ func TestReplayToNewcomer(t *testing.T) {
 			s := r.Status()
 			for _, p := range s.Peers {
 				if p.Name == "b" {
-					t.Fatalf("%s takes the dead for a member: %+v", r.Self().Name, p)
+					t.Fatalf("%s lists a dead process as a member: %+v", r.Self().Name, p)
 				}
 			}
 			if r.Loads.Get(b.Self().ID, "k") != "" {
-				t.Fatalf("%s believes what the dead said", r.Self().Name)
+				t.Fatalf("%s accepted data from a dead process", r.Self().Name)
 			}
 			if r == a && s.Bus.Refused["repeated"] == 0 || r == c && s.Bus.Refused["unproven"] == 0 || len(s.Peers) != 1 || s.Peers[0].State != "up" {
 				return fmt.Sprintf("%s: %s, refused %v", r.Self().Name, s.Health.Line, s.Bus.Refused)

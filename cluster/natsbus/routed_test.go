@@ -52,7 +52,7 @@ func threeNodes(t *testing.T) *nodes {
 	return n
 }
 
-// routed waits until servers have routes to each other.
+// routed waits until the given servers have routes to each other.
 func (n *nodes) routed(servers ...int) {
 	n.t.Helper()
 	testkit.Eventually(n.t, func() string {
@@ -65,7 +65,7 @@ func (n *nodes) routed(servers ...int) {
 	})
 }
 
-// kill ends the server that most replicas are connected to, and returns which.
+// kill stops the server with the most connected replicas and returns its index.
 func (n *nodes) kill() int {
 	n.t.Helper()
 	i := 0
@@ -80,7 +80,7 @@ func (n *nodes) kill() int {
 	return i
 }
 
-// reader opens a replica that knows all servers.
+// reader opens a replica that is configured with all servers.
 func (n *nodes) reader(name string, sources []string) *clustertest.Reader {
 	n.t.Helper()
 	self := cluster.NewMember(name, "test")
@@ -99,8 +99,8 @@ func (n *nodes) reader(name string, sources []string) *clustertest.Reader {
 	return r
 }
 
-// same returns what keeps readers from having joined each other, knowing n
-// batches of every source exactly, and each other's load.
+// same returns why the readers do not all list each other, have exactly n batches of every source,
+// and have each other's load; or "".
 func same(n uint64, load string, readers ...*clustertest.Reader) string {
 	for _, r := range readers {
 		if s := r.Status(); !s.Health.OK || len(s.Peers) != len(readers)-1 {
@@ -118,9 +118,9 @@ func same(n uint64, load string, readers ...*clustertest.Reader) string {
 	return ""
 }
 
-// TestChurn shares an index of many sources over three routed servers while
-// engines write. Servers are killed and started again, replicas come; all know
-// the same in the end, and nothing was lost.
+// TestChurn shares an index of many sources over three routed servers while engines write. Servers
+// are killed and restarted, and replicas join. All replicas end up with the same content and
+// without losses.
 func TestChurn(t *testing.T) {
 	n, sources := threeNodes(t), clustertest.Sources(40)
 	readers := []*clustertest.Reader{n.reader("a", sources), n.reader("b", sources), n.reader("c", sources)}
@@ -150,7 +150,7 @@ func TestChurn(t *testing.T) {
 	settle("a newcomer that has read nothing", "1")
 	d := readers[3].Status().Stats
 	if d.SnapshotsLoaded < 10 || d.SnapshotBytes/d.SnapshotsLoaded <= 128<<10 {
-		t.Errorf("the newcomer loaded %d snapshots of %d bytes: this was to go over pages", d.SnapshotsLoaded, d.SnapshotBytes)
+		t.Errorf("new replica loaded %d snapshots of %d bytes, want several pages", d.SnapshotsLoaded, d.SnapshotBytes)
 	}
 	churn(50, "2", func() {})
 	settle("with the newcomer", "2")
@@ -165,7 +165,7 @@ func TestChurn(t *testing.T) {
 	settle("it is back, another killed", "4")
 	for _, r := range readers {
 		for reason, count := range r.Status().Bus.Refused {
-			// Of a newcomer that was not heard of yet; and what came by two ways (TestTwoWays).
+			// From a new member not heard of yet; and duplicates over two routes (TestTwoWays).
 			if reason != "identity" && reason != "repeated" {
 				t.Errorf("%s refused %d messages: %s", r.Self().Name, count, reason)
 			}

@@ -15,10 +15,9 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/window"
 )
 
-// Wire of a message: version, key ID (4 bytes; zeros: not sealed), the sender
-// (length, ID), its boot (8 bytes), the message's number in that process (8
-// bytes), then the content. Numbers are little endian. Sealed content is
-// AES-GCM with the number as nonce; the subject and everything before the
+// Message format: version, key ID (4 bytes; zeros: not sealed), sender (length, ID), its boot (8
+// bytes), the message's number in that process (8 bytes), then the content. Numbers are little
+// endian. Sealed content is AES-GCM with the number as nonce. The subject and all bytes before the
 // content are authenticated too.
 const (
 	sealVersion = 1
@@ -37,9 +36,9 @@ var (
 	errEarly   = errors.New("natsbus: message was sealed before its sender showed that it lives")
 )
 
-// Whether a sender lives is asked of it, once: what it sealed may have been recorded.
-// The proof is the answer to a nonce of the one who asks, sealed. What the sender said
-// before that answer is refused from then on, and every number of a subject twice.
+// Every sender is asked once to prove that it is alive, because its sealed messages may be
+// recordings. The proof is a sealed answer to the receiver's nonce. Earlier messages of the sender
+// are rejected from then on, and so are duplicate numbers on a subject.
 
 // message is an opened message.
 type message struct {
@@ -47,12 +46,11 @@ type message struct {
 	Boot    uint64
 	Number  uint64
 	Content []byte
-	// Unproven says that the sender has not shown yet that it lives: the message may be
-	// a recorded one.
+	// Unproven means that the sender is not proven alive yet. The message may be a recording.
 	Unproven bool
 }
 
-// sealer seals what this member sends and opens what others sent.
+// sealer seals this member's messages and opens those of others.
 type sealer struct {
 	id   string
 	boot uint64
@@ -61,18 +59,17 @@ type sealer struct {
 	number uint64
 	keys   []groupKey
 	own    cipher.AEAD         // nil without keys
-	proofs proofs              // nonces for others
-	others map[process]*sender // those that have shown that they live
+	proofs proofs              // nonces for other processes
+	others map[process]*sender // processes proven alive
 }
 
-// sender is a process that lives, or did when it was asked. What it publishes on one
-// subject comes in order while the way stays the same. A route of the NATS servers that
-// dies may hold back what is overtaken by what goes another way, and a message may come
-// by two ways (TestRouteDies).
+// sender is a process that is alive, or was when it was asked. Its messages on a subject arrive in
+// order on an unchanged route. When a route between NATS servers breaks, its delayed messages may
+// arrive after later ones, and a message may arrive twice (TestRouteDies).
 type sender struct {
 	aeads map[[4]byte]cipher.AEAD   // by key
-	floor uint64                    // number of the message that was the proof
-	taken map[string]*window.Window // numbers of messages, by subject
+	floor uint64                    // number of the message with the proof
+	taken map[string]*window.Window // numbers received, by subject
 }
 
 type groupKey struct {
@@ -80,8 +77,7 @@ type groupKey struct {
 	key []byte
 }
 
-// maxOthers bounds the senders that are remembered; when there are more, all are asked
-// again.
+// maxOthers is how many senders are remembered. Above it, all are asked again.
 const maxOthers = 1024
 
 func newSealer(id string, boot uint64, keys [][]byte) (*sealer, error) {
@@ -114,8 +110,8 @@ func (s *sealer) setKeys(keys [][]byte) error {
 	return nil
 }
 
-// derive makes the key of one sender's process, so that counting is enough to
-// never use a nonce twice.
+// derive makes the key of one sender process. With its own key per process, a counter never repeats
+// a nonce.
 func derive(key []byte, id string, boot uint64) (cipher.AEAD, error) {
 	info := binary.LittleEndian.AppendUint64([]byte("grapevine nats "+id), boot)
 	sub, err := hkdf.Key(sha256.New, key, nil, string(info), 32)
@@ -158,12 +154,12 @@ func additional(subject string, head []byte) []byte {
 	return append([]byte(subject), head...)
 }
 
-// open reads a message that came on subject. The content is a new slice when
-// it was sealed, else part of b. Of a sender that has not shown that it lives, messages
-// with more than unheard bytes of content are refused unopened.
+// open decodes a message received on subject. The content is a new slice if it was sealed, else a
+// part of b. If the sender is not proven alive, a message with more than unheard bytes of content
+// is rejected unopened.
 //
-// What can be refused without opening it is, and messages are opened outside of the lock:
-// whoever may publish can send any number of them that cannot be opened.
+// Messages are rejected without opening them where possible, and opened outside of the lock,
+// because any client that may publish can send any number of messages that cannot be opened.
 func (s *sealer) open(subject string, b []byte, unheard int) (m message, err error) {
 	if len(b) < fixedLen || b[0] != sealVersion {
 		return m, errMessage
@@ -194,8 +190,8 @@ func (s *sealer) open(subject string, b []byte, unheard int) (m message, err err
 	return m, s.opened(&m, keyID, aead, subject)
 }
 
-// opener returns what m is to be opened with, or the key to derive that from; neither
-// where nothing is sealed.
+// opener returns the cipher for m, or the key to derive it from. It returns neither if messages are
+// not sealed.
 func (s *sealer) opener(m *message, keyID [4]byte, subject string, unheard int) (cipher.AEAD, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +217,7 @@ func (s *sealer) opener(m *message, keyID [4]byte, subject string, unheard int) 
 	return from.aeads[keyID], s.keys[i].key, from.new(m.Number, subject)
 }
 
-// opened takes a message that could be opened with aead, unless it was taken meanwhile.
+// opened accepts a message that aead opened, unless a duplicate was accepted in the meantime.
 func (s *sealer) opened(m *message, keyID [4]byte, aead cipher.AEAD, subject string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +240,7 @@ func (s *sealer) opened(m *message, keyID [4]byte, aead cipher.AEAD, subject str
 	return nil
 }
 
-// new returns why a message with that number is not to be taken.
+// new returns an error if a message with that number must be rejected.
 func (f *sender) new(number uint64, subject string) error {
 	if w := f.taken[subject]; w != nil {
 		switch w.Look(number) {

@@ -40,8 +40,8 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// TestTLS shares over a server that speaks TLS and wants a token; who does not
-// trust it, or has no token, says so.
+// TestTLS shares state over a server with TLS and a token. Replicas that do not trust the server or
+// have no token report it.
 func TestTLS(t *testing.T) {
 	cert, pool := certificate(t)
 	s := startServer(t, embedded.Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Token: "secret"})

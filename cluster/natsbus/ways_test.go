@@ -20,8 +20,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// line carries connections to an address. What comes from the dialling end can be held
-// back: it is read, and so is its end, and passed on later.
+// line proxies connections to an address. It can hold back data from the dialing end: it reads the
+// data, including the end of the connection, and forwards it later.
 type line struct {
 	addr string
 	mu   sync.Mutex
@@ -79,11 +79,11 @@ func (l *line) hold(held bool) {
 	l.wake.Broadcast()
 }
 
-// routed is the head of a message that one server passes on to another, with its size.
+// routed matches the header of a message that one server routes to another, with its size.
 var routed = regexp.MustCompile(`(?m)^RMSG [^\r\n]* (\d+)\r\n`)
 
-// keeps returns how many messages of the commonest size were held back so far: those that
-// carry numbers all have one size, and heartbeats another.
+// keeps returns the number of held messages of the most common size. Messages with numbers all have
+// one size, and heartbeats another.
 func (l *line) keeps() (most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *line) keeps() (most int) {
 	return most
 }
 
-// pass carries what from says, in order, while nothing is held back.
+// pass forwards data in order while nothing is held back.
 func (l *line) pass(to, from net.Conn) {
 	var queue [][]byte
 	ended := false
@@ -141,13 +141,13 @@ func (l *line) back(to, from net.Conn) {
 			_, _ = to.Write(b[:n])
 		}
 		if err != nil {
-			return // from's other way is ended by pass
+			return // pass ends the other direction of from
 		}
 	}
 }
 
-// lined is three servers whose routes go over lines: lines[i][k] from server i to server
-// k, which is smaller.
+// lined is three servers whose routes run through lines: lines[i][k] from server i to server k,
+// where k < i.
 type lined struct {
 	servers [3]*server.Server
 	lines   [3][3]*line
@@ -162,7 +162,7 @@ func linedNodes(t *testing.T) *lined {
 		o := server.Options{ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT}
 		at := netip.MustParseAddrPort(ports[i])
 		o.Cluster.Name, o.Cluster.Host, o.Cluster.Port = "test", "127.0.0.1", int(at.Port())
-		o.Cluster.Advertise, o.Cluster.NoAdvertise = "127.0.0.1:1", true // no way but the lines, and no server but those named
+		o.Cluster.Advertise, o.Cluster.NoAdvertise = "127.0.0.1:1", true // no routes except the lines, and no servers except the configured ones
 		for k := range i {
 			n.lines[i][k] = newLine(t, ports[k])
 			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: n.lines[i][k].addr})
@@ -180,13 +180,13 @@ func linedNodes(t *testing.T) *lined {
 	return n
 }
 
-// numbers is the handler of a bus whose frames are numbers.
+// numbers is the handler of a bus whose frames contain numbers.
 type numbers struct {
 	mu      sync.Mutex
 	members map[string]bool
 	got     map[uint64]int
 	last    uint64
-	late    int // came behind a larger one
+	late    int // arrived after a larger one
 }
 
 func (h *numbers) Members(ms []cluster.Member) {
@@ -211,7 +211,7 @@ func (h *numbers) Receive(_ string, frame []byte) {
 	h.last = max(h.last, n)
 }
 
-// has returns what is missing of the numbers up to n, each once.
+// has returns which of the numbers up to n are missing or duplicated, or "".
 func (h *numbers) has(n uint64) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -223,7 +223,7 @@ func (h *numbers) has(n uint64) string {
 	return ""
 }
 
-// way is a bus that says numbers to another.
+// way is a bus that sends numbers to another.
 type way struct {
 	*natsbus.Bus
 	numbers
@@ -249,7 +249,7 @@ func newWay(t *testing.T, name string, servers ...*server.Server) *way {
 	return w
 }
 
-// say sends the next numbers to those who are named.
+// say sends the next numbers to the given members.
 func (w *way) say(numbers int, to ...string) {
 	for range numbers {
 		w.said++
@@ -257,7 +257,7 @@ func (w *way) say(numbers int, to ...string) {
 	}
 }
 
-// at returns which of the servers a bus is connected to.
+// at returns the server that a bus is connected to.
 func (n *lined) at(w *way) int {
 	for i, s := range n.servers {
 		if w.Status().Advertised == s.ClientURL() {
@@ -267,7 +267,7 @@ func (n *lined) at(w *way) int {
 	return -1
 }
 
-// know waits until ways see each other.
+// know waits until the buses list each other.
 func know(t *testing.T, ways ...*way) {
 	t.Helper()
 	testkit.Eventually(t, func() string {
@@ -285,16 +285,15 @@ func know(t *testing.T, ways ...*way) {
 	})
 }
 
-// refusals returns what a bus refused, but for what newcomers say before they have answered.
+// refusals returns the refusals of a bus, except those of new members before their proof.
 func (w *way) refusals() map[string]uint64 {
 	r := w.Status().Refused
 	maps.DeleteFunc(r, func(reason string, _ uint64) bool { return reason == "unproven" })
 	return r
 }
 
-// TestRouteDies: a server is lost while what it had to pass on is still on its way. What
-// is overtaken by what its client then sends another way is taken all the same, once, and
-// nobody is suspected.
+// TestRouteDies: a server is lost while messages that it should route are in transit. Messages
+// overtaken by later ones on another route are still accepted, once, and raise no suspicion.
 func TestRouteDies(t *testing.T) {
 	n := linedNodes(t)
 	a, d := newWay(t, "a", n.servers[1], n.servers[2]), newWay(t, "d", n.servers[0])
@@ -333,17 +332,17 @@ func TestRouteDies(t *testing.T) {
 		return ""
 	})
 	if d.has(400) == "" {
-		t.Fatal("nothing was held back")
+		t.Fatal("no message was held back")
 	}
 	route.hold(false)
 	testkit.Eventually(t, func() string { return d.has(a.said) })
 	if d.late == 0 || len(d.refusals()) > 0 {
-		t.Errorf("%d came late; refused: %v", d.late, d.refusals())
+		t.Errorf("%d arrived late; refusals: %v", d.late, d.refusals())
 	}
 }
 
-// TestTwoWays: a client moves to a server that what it has heard is still on its way to.
-// What then comes again is refused, counted, and nothing else.
+// TestTwoWays: a client reconnects to a server to which messages it has already received are still
+// in transit. The duplicates are rejected and counted; no other message is.
 func TestTwoWays(t *testing.T) {
 	n := linedNodes(t)
 	a, d := newWay(t, "a", n.servers[2]), newWay(t, "d", n.servers[0], n.servers[1])
@@ -358,7 +357,7 @@ func TestTwoWays(t *testing.T) {
 	n.servers[first].Shutdown()
 	n.servers[first].WaitForShutdown()
 	b.said = 1 << 20
-	testkit.Eventually(t, func() string { // until d is subscribed where b is
+	testkit.Eventually(t, func() string { // until d is subscribed at b's server
 		b.say(1)
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -368,7 +367,7 @@ func TestTwoWays(t *testing.T) {
 		return ""
 	})
 	if b.has(100) == "" {
-		t.Fatal("nothing was held back")
+		t.Fatal("no message was held back")
 	}
 	route.hold(false)
 	testkit.Eventually(t, func() string { return b.has(100) })

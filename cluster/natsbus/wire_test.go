@@ -37,7 +37,7 @@ func TestSeal(t *testing.T) {
 		bad := bytes.Clone(sealed)
 		bad[i] ^= 1
 		if _, err := b.open("s", bad, maxUnheard); err == nil {
-			t.Errorf("took a message with byte %d changed", i)
+			t.Errorf("accepted a message with byte %d changed", i)
 		}
 	}
 	if _, err := b.open("elsewhere", sealed, maxUnheard); !errors.Is(err, errSeal) {
@@ -66,7 +66,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = s.open("s", b, maxUnheard)
 		if m, err := plain.open("s", b, maxUnheard); err == nil && m.From == "" {
-			t.Error("opened a message of nobody")
+			t.Error("opened a message without a sender")
 		}
 	})
 }
@@ -79,17 +79,17 @@ func FuzzHeartbeat(f *testing.F) {
 			return
 		}
 		if again, err := parseHeartbeat(append(h.append(nil), "added later"...)); err != nil || again != h {
-			t.Errorf("%+v reads as %+v (%v)", h, again, err)
+			t.Errorf("%+v decodes as %+v (%v)", h, again, err)
 		}
 	})
 }
 
-// A member whose release knows of no zones is in none.
+// A member of a release without zones has no zone.
 func TestHeartbeatWithoutZone(t *testing.T) {
 	h := heartbeat{Seq: 1, Name: "n", Version: "v", Addr: "a", Answers: true}
 	b := h.append(nil)
 	if got, err := parseHeartbeat(b[:len(b)-1]); err != nil || got != h {
-		t.Errorf("%+v reads as %+v (%v)", h, got, err)
+		t.Errorf("%+v decodes as %+v (%v)", h, got, err)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestRoster(t *testing.T) {
 	check := func(what string, changed, want bool, members ...cluster.Member) {
 		t.Helper()
 		if changed != want {
-			t.Errorf("%s: changed %v", what, changed)
+			t.Errorf("%s: changed = %v", what, changed)
 		}
 		list := r.list()
 		if len(list) != len(members) {
@@ -138,13 +138,13 @@ func TestOptions(t *testing.T) {
 		{Self: self, URLs: []string{"x"}, Keys: [][]byte{{1}}},
 	} {
 		if _, err := New(o); err == nil {
-			t.Errorf("took %+v", o)
+			t.Errorf("accepted %+v", o)
 		}
 	}
 }
 
-// TestProof: a sender's messages count once it has answered a nonce, from that answer on;
-// an answer is worth nothing to another process, and nothing after all were forgotten.
+// TestProof: a sender's messages are accepted from its answer to a nonce on. An answer is invalid
+// for another process, and after all proofs were dropped.
 func TestProof(t *testing.T) {
 	a, b, late := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 8, key1), newTestSealer(t, "b", 9, key1)
 	who := process{"a", 7}
@@ -159,21 +159,21 @@ func TestProof(t *testing.T) {
 	}
 	ask, ok := b.ask(who)
 	if m := open(b, before); !ok || !m.Unproven {
-		t.Fatalf("%v: %+v is believed", ok, m)
+		t.Fatalf("%v: %+v counts as proven", ok, m)
 	}
 	answer := a.seal("s", ask[:])
 	if open(late, answer); late.prove(open(late, answer), ask) {
-		t.Error("an answer to another process counts")
+		t.Error("answer for another process was accepted")
 	}
 	if m := open(b, answer); b.prove(m, challenge{}) || b.prove(m, challenge{1}) || !b.prove(m, ask) || b.prove(m, ask) {
-		t.Error("an answer is not taken as it should be")
+		t.Error("prove() returned a wrong result")
 	}
 	if _, err := b.open("elsewhere", a.seal("elsewhere", nil), 0); err != nil {
 		t.Error(err)
 	}
 	for _, old := range [][]byte{before, answer} {
 		if _, err := b.open("s", old, 0); !errors.Is(err, errEarly) {
-			t.Errorf("what came before the proof: %v", err)
+			t.Errorf("message from before the proof: %v", err)
 		}
 	}
 	if err := a.setKeys([][]byte{key2}); err != nil {
@@ -183,7 +183,7 @@ func TestProof(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m := open(b, a.seal("s", nil)); m.Unproven {
-		t.Error("another key needs another proof")
+		t.Error("sender is proven after a change of keys")
 	}
 	if _, err := b.open("s", before, 0); !errors.Is(err, errEarly) {
 		t.Errorf("after a change of keys: %v", err)
@@ -191,11 +191,11 @@ func TestProof(t *testing.T) {
 	for i := range uint64(maxOthers) {
 		other := process{"x", i}
 		if c, ok := b.ask(other); !ok || !b.prove(message{From: other.id, Boot: i, Number: 1}, c) {
-			t.Fatal("not proven")
+			t.Fatal("sender is not proven")
 		}
 	}
 	if m := open(b, answer); !m.Unproven || b.prove(m, ask) {
-		t.Error("a recorded answer counts after all were forgotten")
+		t.Error("recorded answer was accepted after all proofs were dropped")
 	}
 }
 
@@ -207,13 +207,13 @@ func FuzzProof(f *testing.F) {
 			return
 		}
 		if again, err := parseProof(p.append(nil)); err != nil || again != p {
-			t.Errorf("%+v reads as %+v (%v)", p, again, err)
+			t.Errorf("%+v decodes as %+v (%v)", p, again, err)
 		}
 	})
 }
 
-// TestOrder: messages of one subject are taken in any order, each once; those too far
-// behind are refused, and none is opened to find that out.
+// TestOrder: messages of a subject are accepted in any order, each once. Messages too far behind
+// are rejected without opening them.
 func TestOrder(t *testing.T) {
 	a, b := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 8, key1)
 	ask, _ := b.ask(process{"a", 7})
@@ -233,10 +233,10 @@ func TestOrder(t *testing.T) {
 	take("s", 20, nil)
 	take("s", 0, nil)
 	take("s", 10, nil)
-	take("other", 1, nil) // the subjects have nothing to do with each other
+	take("other", 1, nil) // subjects are independent
 	for _, i := range []int{10, 20, 0} {
 		take("s", i, errAgain)
-		sealed[i][len(sealed[i])-1] ^= 1 // nor can it be opened any more
+		sealed[i][len(sealed[i])-1] ^= 1 // so that it cannot be opened
 		take("s", i, errAgain)
 	}
 	take("s", 4, nil)
@@ -248,10 +248,10 @@ func TestOrder(t *testing.T) {
 	sealed[8][len(sealed[8])-1] ^= 1
 	take("s", 8, errSeal)
 	sealed[8][len(sealed[8])-1] ^= 1
-	take("s", 8, nil) // what could not be opened does not count
+	take("s", 8, nil) // a message that could not be opened does not count
 }
 
-// TestStrangers: of somebody who has not shown that he lives, nothing large is opened.
+// TestStrangers: large messages of unproven senders are not opened.
 func TestStrangers(t *testing.T) {
 	a, b := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 8, key1)
 	for size, want := range map[int]error{100: nil, maxUnheard: errUnheard, 1 << 20: errUnheard} {
@@ -260,11 +260,11 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	if _, err := b.open("s", a.seal("s", nil), 0); !errors.Is(err, errUnheard) {
-		t.Errorf("a frame of a stranger: %v", err)
+		t.Errorf("frame of an unproven sender: %v", err)
 	}
 }
 
-// BenchmarkRefuse is what messages cost that an intruder can send without the key.
+// BenchmarkRefuse measures the cost of messages that an attacker without the key can send.
 func BenchmarkRefuse(b *testing.B) {
 	a, us := newTestSealer(b, "a", 7, key1), newTestSealer(b, "b", 8, key1)
 	ask, _ := us.ask(process{"a", 7})
@@ -296,14 +296,15 @@ func BenchmarkRefuse(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := us.open("s", c.message, c.unheard); err == nil {
-					b.Fatal("taken")
+					b.Fatal("message was accepted")
 				}
 			}
 		})
 	}
 }
 
-// TestOldRelease: who cannot show that it lives is no member, and that is counted.
+// TestOldRelease: a process whose release cannot prove that it is alive is not a member and is
+// counted.
 func TestOldRelease(t *testing.T) {
 	b, err := New(Options{Self: cluster.NewMember("a", "v"), URLs: []string{"x"}, Keys: [][]byte{key2}})
 	if err != nil {
