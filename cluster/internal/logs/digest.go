@@ -295,7 +295,7 @@ func (l *Log) knowsBetter(s *source, than Position) bool {
 	return s.pos.Lost < than.Lost || (s.pos.Next > than.Next && l.g.Now-s.moved > l.g.Opt.Digest)
 }
 
-// lack is what a peer's claim says is missing or wrong here.
+// lack is what a peer's claim shows to be missing or wrong here.
 type lack uint8
 
 const (
