@@ -48,7 +48,7 @@ func findMissing(s *Status) missing {
 		m.names = append(m.names, fmt.Sprintf("%s (%s)", l.Name, l.fate()))
 		m.dead = append(m.dead, l.Name)
 		m.last = min(m.last, l.For)
-		m.cut = m.cut || l.Heard
+		m.cut = m.cut || l.Responsive
 	}
 	m.cut = m.cut || 2*len(m.names) > membership(s)
 	return m

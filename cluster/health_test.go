@@ -20,7 +20,7 @@ func TestPartitionOrDeath(t *testing.T) {
 	never := down("d", "down", 3*time.Second)
 	never.Met = false
 	heard := lost("d", time.Minute)
-	heard.Heard = true
+	heard.Responsive = true
 	for what, c := range map[string]struct {
 		peers []Peer
 		lost  []Lost

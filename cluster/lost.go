@@ -32,11 +32,11 @@ type Lost struct {
 	Member
 	For time.Duration `json:"for"`
 	// Heard says that something came from it a moment ago: it lives.
-	Heard bool `json:"heard"`
+	Responsive bool `json:"heard"`
 }
 
 func (l *Lost) fate() string {
-	if l.Heard {
+	if l.Responsive {
 		return fmt.Sprintf("given up %s ago and still heard: cut off", l.For.Round(time.Second))
 	}
 	return fmt.Sprintf("vanished %s ago without leaving: dead or cut off", l.For.Round(time.Second))

@@ -86,7 +86,7 @@ func (n *Node) Drain(ctx context.Context) error {
 	defer t.Stop()
 	handed := false
 	for !handed {
-		n.do(func() { handed = n.core.HandedOver() })
+		n.do(func() { handed = n.core.SourcesTransferred() })
 		if handed {
 			break
 		}

@@ -16,9 +16,9 @@ type Options struct {
 	// Trouble names a member whose setup does not fit this replica's and says what
 	// follows from it; "" when all fit. It is called with the Node's lock held, as
 	// sinks are; nil means that none is looked for.
-	Trouble func() (id, what string)
+	ConfigMismatch func() (id, what string)
 	// Aside names what is not shared, and why; "" when all is. It is called as Trouble is.
-	Aside func() string
+	NotShared func() string
 	// Tuning holds the state machine's periods and limits. Its Self, Share
 	// and Alone are ignored.
 	Tuning Tuning
@@ -31,11 +31,11 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Trouble == nil {
-		o.Trouble = func() (string, string) { return "", "" }
+	if o.ConfigMismatch == nil {
+		o.ConfigMismatch = func() (string, string) { return "", "" }
 	}
-	if o.Aside == nil {
-		o.Aside = func() string { return "" }
+	if o.NotShared == nil {
+		o.NotShared = func() string { return "" }
 	}
 	if o.Now == nil {
 		start := time.Now()

@@ -92,7 +92,7 @@ func (n *Node) Status() Status {
 		s.Peers = append(s.Peers, out)
 	}
 	noteNamesakes(s.Peers)
-	s.trouble, s.aside = n.trouble(), n.opt.Aside()
+	s.trouble, s.aside = n.trouble(), n.opt.NotShared()
 	s.Health = health(&s)
 	return s
 }
@@ -112,7 +112,7 @@ func (n *Node) Peers() (peers []Peer, leaving bool) {
 
 // trouble says which member's setup does not fit, and what follows. n.mu is held.
 func (n *Node) trouble() string {
-	id, what := n.opt.Trouble()
+	id, what := n.opt.ConfigMismatch()
 	for _, p := range n.core.Peers() {
 		if p.Member.ID == id {
 			return p.Member.Name + " " + what

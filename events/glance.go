@@ -37,12 +37,12 @@ type glances struct {
 // glance is the last one at a stream.
 type glance struct {
 	began time.Time
-	found *Astray // nil: nothing, or that all is as it should be
+	found *TopicMismatch // nil: nothing, or that all is as it should be
 }
 
 // Astray says that all batches of a publisher came under one topic, and that this is not
 // the one that is read.
-type Astray struct {
+type TopicMismatch struct {
 	Topic string // "": none
 	At    int64  // when that was seen, Unix ns
 }
@@ -50,7 +50,7 @@ type Astray struct {
 // Glance has somebody look, for a moment and on a connection of its own, at all that the
 // publishers of streams send, unless that was done a moment ago or too many are being
 // looked at. It does not wait; Astray says what was found.
-func (m *Manager) Glance(streams []Stream) {
+func (m *Manager) ProbeTopics(streams []Stream) {
 	for _, s := range streams {
 		if _, inbound := s.dialsIn(); inbound || s.Topic == "" || !m.glances.begin(s, m.opt.Now()) {
 			continue
@@ -68,7 +68,7 @@ func (m *Manager) Glance(streams []Stream) {
 
 // Astray returns what was seen of the first of streams whose publisher sends under another
 // topic alone than the one that is read; nil for none.
-func (m *Manager) Astray(streams []Stream) *Astray {
+func (m *Manager) TopicMismatch(streams []Stream) *TopicMismatch {
 	g := &m.glances
 	if g.found.Load() == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (g *glances) drop(now time.Time) {
 	}
 }
 
-func (g *glances) end(s Stream, found *Astray) {
+func (g *glances) end(s Stream, found *TopicMismatch) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy--
@@ -127,7 +127,7 @@ func (g *glances) end(s Stream, found *Astray) {
 }
 
 // keep notes what was found; mu is held.
-func (g *glances) keep(l *glance, found *Astray) {
+func (g *glances) keep(l *glance, found *TopicMismatch) {
 	if l.found != nil {
 		g.found.Add(-1)
 	}
@@ -146,7 +146,7 @@ func (g *glances) close() {
 
 // glance looks at what the publisher of s sends. It finds nothing if some of it comes as
 // it should, if it comes under several topics, as through a forwarder, or if nothing does.
-func (m *Manager) glance(s Stream) *Astray {
+func (m *Manager) glance(s Stream) *TopicMismatch {
 	ctx, cancel := context.WithTimeout(m.ctx, glanceTime)
 	defer cancel()
 	conn, err := zmtp.Dial(ctx, s.Events, zmtp.Options{
@@ -176,7 +176,7 @@ func (m *Manager) glance(s Stream) *Astray {
 			return nil
 		}
 		if other, batches = topic, batches+1; batches == glanceEnough {
-			return &Astray{other, m.opt.Now().UnixNano()}
+			return &TopicMismatch{other, m.opt.Now().UnixNano()}
 		}
 	}
 	return nil

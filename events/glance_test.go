@@ -42,16 +42,16 @@ func TestGlance(t *testing.T) {
 			}
 			defer pub.Close()
 			at := []Stream{{Events: "tcp://" + pub.Addr().String(), Topic: c.read}}
-			r.Glance(at)
+			r.ProbeTopics(at)
 			testkit.Await(t, "somebody looks", func() bool { return pub.Subscribers() == 1 })
 			for i := 0; r.looking() > 0; i++ {
 				_ = pub.Send([]byte(c.sends[i%len(c.sends)]), binary.BigEndian.AppendUint64(nil, uint64(i)), batch)
 			}
-			got := r.Astray(at)
+			got := r.TopicMismatch(at)
 			if found := got != nil; found != (c.want != "-") || found && (got.Topic != c.want || got.At == 0) {
 				t.Errorf("found %+v, want %q", got, c.want)
 			}
-			r.Glance(at)
+			r.ProbeTopics(at)
 			if r.looking() > 0 {
 				t.Error("it is looked at again at once")
 			}
@@ -68,12 +68,12 @@ func TestGlanceTakesBatchesOnly(t *testing.T) {
 	}
 	defer pub.Close()
 	at := []Stream{{Events: "tcp://" + pub.Addr().String(), Topic: "kv@"}}
-	r.Glance(at)
+	r.ProbeTopics(at)
 	testkit.Await(t, "somebody looks", func() bool { return pub.Subscribers() == 1 })
 	for i := 0; r.looking() > 0; i++ { // until it has seen as many messages as it takes
 		_ = pub.Send([]byte("load"), binary.BigEndian.AppendUint64(nil, uint64(i)), []byte("\x01nothing"))
 	}
-	if got := r.Astray(at); got != nil {
+	if got := r.TopicMismatch(at); got != nil {
 		t.Errorf("found %+v", got)
 	}
 }
@@ -82,7 +82,7 @@ func TestGlanceTakesBatchesOnly(t *testing.T) {
 // the manager; and no more are looked at than may be.
 func TestGlanceIsBounded(t *testing.T) {
 	r := openReader(t, testOptions())
-	r.Glance([]Stream{{Events: "tcp://" + parts.FreeAddress(t)}, {Events: InboundFrom("10.0.0.1"), Topic: "kv@"}})
+	r.ProbeTopics([]Stream{{Events: "tcp://" + parts.FreeAddress(t)}, {Events: InboundFrom("10.0.0.1"), Topic: "kv@"}})
 	if n := r.looking(); n != 0 {
 		t.Errorf("%d are looked at", n)
 	}
@@ -92,7 +92,7 @@ func TestGlanceIsBounded(t *testing.T) {
 	}
 	defer pub.Close()
 	for i := range 3 * glanceAtOnce {
-		r.Glance([]Stream{{Rank: uint16(i), Events: "tcp://" + pub.Addr().String(), Topic: "kv@"}})
+		r.ProbeTopics([]Stream{{Rank: uint16(i), Events: "tcp://" + pub.Addr().String(), Topic: "kv@"}})
 	}
 	if n := r.looking(); n != glanceAtOnce {
 		t.Errorf("%d are looked at, want %d", n, glanceAtOnce)
@@ -103,7 +103,7 @@ func TestGlanceIsBounded(t *testing.T) {
 	if n := r.looking(); n != 0 {
 		t.Errorf("%d are looked at after the end", n)
 	}
-	r.Glance([]Stream{{Events: "tcp://" + pub.Addr().String(), Topic: "late"}})
+	r.ProbeTopics([]Stream{{Events: "tcp://" + pub.Addr().String(), Topic: "late"}})
 	if n := r.looking(); n != 0 {
 		t.Errorf("%d are looked at after the end", n)
 	}

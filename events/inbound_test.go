@@ -67,7 +67,7 @@ func (r *reader) refused(t *testing.T, reason string, n float64) {
 // dialIn connects to a listening SUB as a publisher, from an address of this machine.
 func dialIn(t *testing.T, to string) *zmtp.Conn {
 	t.Helper()
-	c, err := zmtp.Dial(t.Context(), to, zmtp.Options{Socket: zmtp.PUB, Handshake: testkit.Patience})
+	c, err := zmtp.Dial(t.Context(), to, zmtp.Options{Socket: zmtp.PUB, Handshake: testkit.HangTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func seqOf(n byte) []byte { return []byte{0, 0, 0, 0, 0, 0, 0, n} }
 func TestDialIn(t *testing.T) {
 	replay := "tcp://" + parts.FreeAddress(t)
 	r, at := openInbound(t, Inbound{Topic: "kv@"}, replay)
-	if why := r.Trouble(testSource.Endpoint); !strings.Contains(why, "dialled in") {
+	if why := r.Problem(testSource.Endpoint); !strings.Contains(why, "dialled in") {
 		t.Errorf("before anybody dialled in: %q", why)
 	}
 	if s := r.Knowledge(testSource.Endpoint).State; s != knowledge.Approximate {
@@ -97,7 +97,7 @@ func TestDialIn(t *testing.T) {
 	v.truth(r)
 	v.do("slow", 300)
 	v.truth(r)
-	if why := r.Trouble(testSource.Endpoint); why != "" {
+	if why := r.Problem(testSource.Endpoint); why != "" {
 		t.Errorf("trouble: %s", why)
 	}
 	if s := r.Knowledge(testSource.Endpoint + 1).State; s != knowledge.Approximate {
@@ -165,7 +165,7 @@ func TestDialInBelievesNobody(t *testing.T) {
 	for range inboundPerHost - 1 {
 		dialIn(t, at)
 	}
-	if _, err := zmtp.Dial(t.Context(), at, zmtp.Options{Socket: zmtp.PUB, Handshake: testkit.Patience}); err == nil {
+	if _, err := zmtp.Dial(t.Context(), at, zmtp.Options{Socket: zmtp.PUB, Handshake: testkit.HangTimeout}); err == nil {
 		t.Error("one connection too many was taken")
 	}
 	r.refused(t, refusedCrowded, 1)
@@ -183,7 +183,7 @@ func TestDialInBeforeTheEndpointIsKnown(t *testing.T) {
 	}
 	r.refused(t, refusedTopic, before+1)
 	r.Set(dialling(""))
-	testkit.Await(t, "it is listened to", func() bool { return !strings.Contains(r.Trouble(testSource.Endpoint), "dialled in") })
+	testkit.Await(t, "it is listened to", func() bool { return !strings.Contains(r.Problem(testSource.Endpoint), "dialled in") })
 }
 
 // TestDialInNewestSpeaks: of two connections for one endpoint the newer is listened to,
@@ -216,11 +216,11 @@ func TestDialInNewestSpeaks(t *testing.T) {
 	send(two, 2)
 	position(3)
 	_ = two.Close()
-	testkit.Await(t, "its publisher hung up", func() bool { return strings.Contains(r.Trouble(testSource.Endpoint), "hung up") })
+	testkit.Await(t, "its publisher hung up", func() bool { return strings.Contains(r.Problem(testSource.Endpoint), "hung up") })
 	send(one, 3) // there is nobody else
 	position(4)
 	_ = one.Close()
-	testkit.Await(t, "its publisher hung up", func() bool { return strings.Contains(r.Trouble(testSource.Endpoint), "hung up") })
+	testkit.Await(t, "its publisher hung up", func() bool { return strings.Contains(r.Problem(testSource.Endpoint), "hung up") })
 	if !slices.Contains([]knowledge.State{knowledge.CatchingUp, knowledge.Approximate}, r.Knowledge(testSource.Endpoint).State) {
 		t.Errorf("%+v", r.Knowledge(testSource.Endpoint))
 	}

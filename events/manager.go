@@ -175,7 +175,7 @@ func (m *Manager) Knowledge(id block.EndpointID) Knowledge {
 
 // LastHeard is when something last came of an endpoint's streams, in Unix nanoseconds, of the
 // one that has been silent for longest; 0: never. It takes no lock.
-func (m *Manager) LastHeard(id block.EndpointID) (at int64) {
+func (m *Manager) LastEvent(id block.EndpointID) (at int64) {
 	for i, s := range m.of(id) {
 		if v := s.view.heardAt.Load(); i == 0 || v < at {
 			at = v
@@ -223,10 +223,10 @@ func (m *Manager) SetIncarnation(src block.Source, incarnation uint64) {
 
 // Vouch ends the doubt about an endpoint's entries: others have found that
 // what the index says of it is right, such as an audit of cached tokens.
-func (m *Manager) Vouch(id block.EndpointID) {
+func (m *Manager) Confirm(id block.EndpointID) {
 	for _, s := range m.of(id) {
 		s.mu.Lock()
-		s.order.Vouch()
+		s.order.Confirm()
 		s.show()
 		s.mu.Unlock()
 	}
@@ -234,7 +234,7 @@ func (m *Manager) Vouch(id block.EndpointID) {
 
 // Heard returns when the last message of a source's stream came, in Unix
 // nanoseconds; 0: none yet. It takes no lock.
-func (m *Manager) Heard(src block.Source) uint64 {
+func (m *Manager) LastMessage(src block.Source) uint64 {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
 			return uint64(s.view.heardAt.Load())
@@ -254,7 +254,7 @@ func (m *Manager) Renew(src block.Source) {
 			s.mu.Unlock()
 			if conn != nil {
 				_ = conn.Close() // the session ends, and the next one begins
-				m.Glance([]Stream{s.at})
+				m.ProbeTopics([]Stream{s.at})
 			}
 		}
 	}
@@ -298,10 +298,10 @@ func (m *Manager) Answered(id block.EndpointID) (n uint64) {
 
 // Distrust says that the index was found wrong about an endpoint: it becomes
 // approximate, and is rebuilt where a replay can be had.
-func (m *Manager) Distrust(id block.EndpointID) {
+func (m *Manager) Invalidate(id block.EndpointID) {
 	for _, s := range m.of(id) {
 		s.mu.Lock()
-		s.order.Distrust(s.order.Next())
+		s.order.MarkUnreadable(s.order.Next())
 		s.do(nil)
 		s.mu.Unlock()
 	}

@@ -126,8 +126,8 @@ func (s *subscriber) replayed(attempt uint32, seq uint64, payload []byte) {
 // A replay that ends without a doubt makes the next failure the first.
 func (s *subscriber) schedule() {
 	o := s.order
-	if !o.Wants() {
-		if o.Follows() && !o.InDoubt() {
+	if !o.NeedsTimeout() {
+		if o.Follows() && !o.Suspect() {
 			s.failed = 0
 		}
 		return

@@ -280,7 +280,7 @@ func (s *subscriber) do(actions []order.Action) {
 	}
 	if (s.link == LinkUp || s.link == LinkBlind) && s.order.Follows() {
 		link := LinkCaught
-		if s.order.InDoubt() {
+		if s.order.Suspect() {
 			link = LinkBlind
 		}
 		s.linked(link)
@@ -314,7 +314,7 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 		}
 	}
 	if err != nil || w.batch.Malformed > 0 {
-		s.order.Distrust(seq)
+		s.order.MarkUnreadable(seq)
 	}
 	if !s.replaying { // those are old, and what is known is not
 		s.batchTime, s.fresh = w.batch.Time, true
@@ -362,7 +362,7 @@ func (s *subscriber) show() {
 	if state.Followed() {
 		s.trouble.replay.Store(nil) // nothing is missing
 	}
-	s.trouble.history.Store(!s.order.Replays() && s.order.Follows() && s.order.InDoubt())
+	s.trouble.history.Store(!s.order.Replays() && s.order.Follows() && s.order.Suspect())
 	switch {
 	case !s.order.Down():
 		v.downAt.Store(0)

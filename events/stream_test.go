@@ -32,7 +32,7 @@ type reader struct {
 
 // patience is how long a test waits for what must come, on a machine that has
 // other things to do.
-const patience = testkit.Patience
+const patience = testkit.HangTimeout
 
 func testOptions() Options {
 	return Options{
@@ -211,7 +211,7 @@ func TestWithoutReplay(t *testing.T) {
 	if n := testutil.ToFloat64(r.metrics.trouble.WithLabelValues("lost_batch")); n != 3 {
 		t.Errorf("%v lost batches counted", n)
 	}
-	r.Vouch(testSource.Endpoint)
+	r.Confirm(testSource.Endpoint)
 	if k := r.Knowledge(testSource.Endpoint); k.State != knowledge.Exact || r.State(testSource.Endpoint) != k.State {
 		t.Errorf("%+v after somebody has vouched", k)
 	}

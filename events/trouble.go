@@ -47,7 +47,7 @@ func note(at *atomic.Pointer[string], what string, err error) {
 // Trouble says why an endpoint's streams cannot be followed as they should be:
 // no connection, no replay. It is "" when nothing is wrong or there are no
 // streams, and takes no lock.
-func (m *Manager) Trouble(id block.EndpointID) string {
+func (m *Manager) Problem(id block.EndpointID) string {
 	for _, s := range m.of(id) {
 		if text := s.trouble.text(); text != "" {
 			return text

@@ -21,7 +21,7 @@ func TestTroubleIsSaid(t *testing.T) {
 	r := openReader(t, o)
 	trouble := func(parts ...string) func() bool {
 		return func() bool {
-			text := r.Trouble(testSource.Endpoint)
+			text := r.Problem(testSource.Endpoint)
 			for _, p := range parts {
 				if !strings.Contains(text, p) {
 					return false
@@ -69,14 +69,14 @@ func TestTroubleEndsWithWhatWasMissing(t *testing.T) {
 	r.follow(at)
 	testkit.Await(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(20)
-	testkit.Await(t, "the trouble", func() bool { return strings.Contains(r.Trouble(testSource.Endpoint), "replay from") })
+	testkit.Await(t, "the trouble", func() bool { return strings.Contains(r.Problem(testSource.Endpoint), "replay from") })
 	seq, emptied := uint64(20), encodeEvents([]decode.Event{{Kind: decode.AllBlocksCleared}})
 	testkit.Await(t, "exact knowledge", func() bool {
 		_ = e.pub.Send(nil, binary.BigEndian.AppendUint64(nil, seq), emptied)
 		seq++
 		return r.Knowledge(testSource.Endpoint).State.Followed()
 	})
-	testkit.Await(t, "no trouble", func() bool { return r.Trouble(testSource.Endpoint) == "" })
+	testkit.Await(t, "no trouble", func() bool { return r.Problem(testSource.Endpoint) == "" })
 }
 
 // connects counts the attempts to connect.

@@ -32,7 +32,7 @@ func startVLLM(tb testing.TB, at Stream, form string, before, seed int) *vllm {
 
 func (v *vllm) do(command string, args ...any) string {
 	v.tb.Helper()
-	v.Tell(strings.TrimSuffix(fmt.Sprintln(append([]any{command}, args...)...), "\n"))
+	v.Send(strings.TrimSuffix(fmt.Sprintln(append([]any{command}, args...)...), "\n"))
 	return v.Line()
 }
 

@@ -27,7 +27,7 @@ type Processor struct {
 	opts     Options
 	metrics  *metrics
 	kits     sync.Pool
-	served   follow.Tally
+	served   follow.Counter
 	guards   *wire.Guards
 	holders  *budget.Holders // of bodies
 	verified atomic.Bool     // proxies show certificates, which were verified
@@ -56,7 +56,7 @@ func New(opts Options) (*Processor, error) {
 	p.kits.New = func() any {
 		k := &kit{route: wire.RouteWriter{Fallback: opts.FallbackMetadata}}
 		k.evict = func() { k.owner.evict() }
-		k.starve = func() { k.owner.guard.Starve() }
+		k.starve = func() { k.owner.guard.Evict() }
 		return k
 	}
 	return p, nil

@@ -27,7 +27,7 @@ func (st *stream) responseHeaders(m *wire.Inbound) error {
 	if faults := view.Get(request.HeaderFaults); faults != "" {
 		report.Faults, st.back.faults = handover.ParseFaults(faults), true
 	}
-	st.observe(request.Event{Kind: request.EventHeaders, Status: st.back.status, Served: st.back.served, RetryAfter: view.retryAfter(st.p.opts.Now()), HandOver: report})
+	st.observe(request.Event{Kind: request.EventHeaders, Status: st.back.status, Served: st.back.served, RetryAfter: view.retryAfter(st.p.opts.Now()), KVTransfer: report})
 	if m.End {
 		st.back.bare = st.modes.Response != BodyNone || view.Get(wire.HeaderContentLength) == "0"
 		st.endResponse()

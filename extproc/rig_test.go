@@ -242,7 +242,7 @@ func (r *rig) startEnvoy(p envoyconf.Params) {
 		r.t.Fatal(err)
 	}
 	if patient {
-		config = testkit.PatientEnvoy(r.t, config)
+		config = testkit.LongTimeoutEnvoy(r.t, config)
 	}
 	r.envoy = testkit.StartEnvoy(r.t, config)
 }

@@ -3,10 +3,10 @@ package extproc
 // ServedStatus compares the endpoints that have answered with those that were
 // chosen, over all requests since the start.
 type ServedStatus struct {
-	Chosen    uint64 `json:"chosen"`
-	Next      uint64 `json:"next"`      // a further destination that was named
-	Elsewhere uint64 `json:"elsewhere"` // not named by the picker
-	Unknown   uint64 `json:"unknown"`   // the proxy does not report it
+	Chosen  uint64 `json:"chosen"`
+	Next    uint64 `json:"next"`      // a further destination that was named
+	Unnamed uint64 `json:"elsewhere"` // not named by the picker
+	Unknown uint64 `json:"unknown"`   // the proxy does not report it
 	// Problem is the likely cause while the proxy mostly goes elsewhere.
 	Problem string `json:"problem,omitempty"`
 }
@@ -14,7 +14,7 @@ type ServedStatus struct {
 // Served returns how well the proxies follow the picker.
 func (p *Processor) Served() ServedStatus {
 	s := ServedStatus{Problem: p.served.Problem()}
-	s.Chosen, s.Next, s.Elsewhere, s.Unknown = p.served.Counts()
+	s.Chosen, s.Next, s.Unnamed, s.Unknown = p.served.Counts()
 	return s
 }
 

@@ -98,7 +98,7 @@ func TestHealthWatch(t *testing.T) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.HangTimeout)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil || ctx.Err() != nil {
 		t.Errorf("a watch held up the stop: %v, %v", err, ctx.Err())

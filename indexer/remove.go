@@ -75,7 +75,7 @@ func (x *Index) removeAll(s *source, h block.EngineHash, kind uint32, st *ApplyS
 	if !spent {
 		return
 	}
-	for e := s.names.Spent(uint64(h)); e != nil; e = s.names.Spent(uint64(h)) {
+	for e := s.names.Unreferenced(uint64(h)); e != nil; e = s.names.Unreferenced(uint64(h)) {
 		gone := *e
 		s.names.Remove(gone)
 		x.letGo(s, &gone)

@@ -100,7 +100,7 @@ func (v *View) thaw() {
 		return
 	}
 	v.x.mu.Lock()
-	v.names.Thaw()
+	v.names.Unfreeze()
 	v.x.mu.Unlock()
 	v.names, v.slots, v.rules = nil, nil, nil
 }

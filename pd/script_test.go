@@ -229,8 +229,8 @@ func (w *world) answer() string {
 			e.Served = address
 		}
 	}
-	e.HandOver = handover.ParseReport(w.text("report"))
-	e.HandOver.Faults = handover.ParseFaults(strings.NewReplacer("+", ",", ":", "=").Replace(w.text("faults")))
+	e.KVTransfer = handover.ParseReport(w.text("report"))
+	e.KVTransfer.Faults = handover.ParseFaults(strings.NewReplacer("+", ",", ":", "=").Replace(w.text("faults")))
 	w.decisions[w.text("id")].Observe(e)
 	return w.health()
 }

@@ -12,7 +12,7 @@ import (
 // fillAvoided keeps who was left out, and what says why the others were never looked at.
 func (rec *record) fillAvoided(c *cycle.Cycle) {
 	rec.avoided = append(rec.avoided[:0], c.Avoided()[:min(len(c.Avoided()), maxRecorded)]...)
-	rec.pinned, rec.allowed = c.Kept(), append(rec.allowed[:0], c.Allowed()...)
+	rec.pinned, rec.allowed = c.Pinned(), append(rec.allowed[:0], c.Allowed()...)
 }
 
 // explainAvoided lists the endpoints that were no candidates, in the order of the pool.

@@ -48,7 +48,7 @@ func TestExplainAvoided(t *testing.T) {
 		if ep == eps[2] {
 			seen.Good, seen.Bad[health.Failed] = 0, 8
 		}
-		set.Hear("", int(ep.ID), seen, t0)
+		set.Receive("", int(ep.ID), seen, t0)
 	}
 	set.Step(t0)
 	pool.SetHealth(set.Snapshot())
@@ -159,7 +159,7 @@ func TestLongModels(t *testing.T) {
 		if len(found) != 1 || found[0].Model != endpoint.ModelKey(bad) {
 			t.Errorf("%d bytes: %v fail, want one model", n, found)
 		}
-		if got := ep.Shunned(nil, t0); len(got) != 1 || got[0] != bad {
+		if got := ep.AvoidedModels(nil, t0); len(got) != 1 || got[0] != bad {
 			t.Errorf("%d bytes: %d names are shunned", n, len(got))
 		}
 	}

@@ -15,7 +15,7 @@ func (f *flight) keeps(response string, at time.Time) {
 	if response != "" && f.request.Kind == request.KindResponses && f.kept != f.ep {
 		f.kept = f.ep
 		id := f.ep.ID
-		if f.ep.Far() {
+		if f.ep.IsRemote() {
 			id = sessions.Cluster(f.ep.Cluster)
 		}
 		f.s.opts.Sessions.Bind(sessions.Binding{Session: sessions.ResponseKey(response), Endpoint: id, At: at})
@@ -28,7 +28,7 @@ const keeperWait = 250 * time.Millisecond
 
 // awaitKeeper returns when it is known who keeps what the request goes on with, or will not be.
 func (s *Scheduler) awaitKeeper(ctx context.Context, r *request.Request) {
-	bound, end := s.opts.Sessions.Coming(sessions.ResponseKey(r.Previous))
+	bound, end := s.opts.Sessions.WaitBinding(sessions.ResponseKey(r.Previous))
 	if bound == nil {
 		return
 	}

@@ -51,7 +51,7 @@ func TestConversations(t *testing.T) {
 	for i := range 20 {
 		e := health.Evidence{Answered: health.Never, Moved: health.Never}
 		e.Bad[health.Failed] = uint64(i)
-		sick.Hear("", int(ep.ID), e, t0)
+		sick.Receive("", int(ep.ID), e, t0)
 		sick.Step(t0)
 	}
 	s.opts.Pool.SetHealth(sick.Snapshot())

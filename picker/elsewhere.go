@@ -15,7 +15,7 @@ import (
 // Elsewhere knows the other clusters that requests can be sent to. An endpoint of
 // another cluster is one with Spec.Cluster set: its gateway, or an engine there. It is in
 // no Pool of this cluster. The functions but Ask are all set, and safe for concurrent use.
-type Elsewhere struct {
+type RemoteClusters struct {
 	// Offer is asked once this cluster's endpoints are ranked: it may add candidates
 	// (Cycle.Add) and put one of them first in the plan (Cycle.Prefer). refused says why
 	// this cluster cannot serve the request, nil when it can; what Offer returns stands
@@ -50,18 +50,18 @@ type FarEnd struct {
 
 // offer lets other clusters make their offers. err says why this one cannot serve.
 func (s *Scheduler) offer(c *cycle.Cycle, err error) error {
-	if s.opts.Elsewhere == nil {
+	if s.opts.RemoteClusters == nil {
 		return err
 	}
-	return s.opts.Elsewhere.Offer(c, err)
+	return s.opts.RemoteClusters.Offer(c, err)
 }
 
 // askFar has the other cluster's picker choose the endpoint there, where it may be asked.
 // ended is as Elsewhere.Ask returns it.
 func (s *Scheduler) askFar(ctx context.Context, c *cycle.Cycle) (ended func(status int)) {
-	if ep := c.First().Endpoint; ep.Far() && s.opts.Elsewhere.Ask != nil {
+	if ep := c.First().Endpoint; ep.IsRemote() && s.opts.RemoteClusters.Ask != nil {
 		var better *endpoint.Endpoint
-		if better, ended = s.opts.Elsewhere.Ask(ctx, c.Request, ep, c.Plan().Headers, c.Now); better != nil {
+		if better, ended = s.opts.RemoteClusters.Ask(ctx, c.Request, ep, c.Plan().Headers, c.Now); better != nil {
 			c.Replace(c.Best(), better)
 		}
 	}
@@ -80,7 +80,7 @@ func (f *flight) endAsked(status int) {
 // sentFar tells that the request goes to another cluster.
 func (f *flight) sentFar(now time.Time) {
 	f.learns = lessons{}
-	f.s.opts.Elsewhere.Sent(f.request, f.ep, f.queued.Own, now)
+	f.s.opts.RemoteClusters.Sent(f.request, f.ep, f.queued.Own, now)
 }
 
 // endFar tells how the request ended in another cluster.
@@ -95,7 +95,7 @@ func (f *flight) endFar(now time.Time, cause health.Cause, full, complete bool) 
 	if f.request.Stream && !f.firstAt.IsZero() {
 		e.First = f.firstAt.Sub(f.queued.At)
 	}
-	f.s.opts.Elsewhere.Ended(f.ep, e)
+	f.s.opts.RemoteClusters.Ended(f.ep, e)
 }
 
 func explainClusters(terms []cycle.FarTerms) (out []explained.Cluster) {

@@ -23,7 +23,7 @@ func TestExplainSick(t *testing.T) {
 		if ep == eps[0] {
 			seen.Good, seen.Bad[health.Failed] = 0, 8
 		}
-		set.Hear("", int(ep.ID), seen, t0)
+		set.Receive("", int(ep.ID), seen, t0)
 	}
 	set.Step(t0)
 	pool.SetHealth(set.Snapshot())

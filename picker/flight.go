@@ -85,7 +85,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 
 	f.serving = &f.own
 	f.serving.Fed = plan.Leader() != nil
-	if ep.Far() {
+	if ep.IsRemote() {
 		f.ended = ended
 		s.farBook.Open(f.serving, ep, work, c.Now)
 		f.sentFar(c.Now)
@@ -111,12 +111,12 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 // settle notes everywhere that the request is served here.
 func (f *flight) settle(c *cycle.Cycle) {
 	f.enlist(c)
-	if f.s.opts.Elsewhere != nil {
-		f.s.opts.Elsewhere.Stayed(f.request)
+	if f.s.opts.RemoteClusters != nil {
+		f.s.opts.RemoteClusters.Stayed(f.request)
 	}
 	f.s.opts.Sessions.Bind(sessions.Binding{Session: c.Session, Endpoint: f.ep.ID, At: c.Now})
 	f.tellChosen()
-	c.TellChosen()
+	c.NotifyChosen()
 }
 
 // enlist books the parts of the plan at the endpoints that help.
@@ -157,7 +157,7 @@ func (f *flight) tellChosen() {
 // tellFinished tells the matcher how the request ended, wherever its prompt is.
 func (f *flight) tellFinished(o request.Outcome) {
 	m := f.s.opts.Matcher
-	if m == nil || f.ep.Far() {
+	if m == nil || f.ep.IsRemote() {
 		return
 	}
 	bare := o
@@ -201,8 +201,8 @@ func (f *flight) observe(e request.Event) {
 		if e.Status >= 400 {
 			f.learns = lessons{}
 		}
-		if e.Status == 404 && f.s.opts.Lists != nil && !f.ep.Far() && f.request.Kind != request.KindOther {
-			f.s.opts.Lists.Doubt(f.ep.ID)
+		if e.Status == 404 && f.s.opts.Lists != nil && !f.ep.IsRemote() && f.request.Kind != request.KindOther {
+			f.s.opts.Lists.Recheck(f.ep.ID)
 		}
 		if !f.request.Stream {
 			f.firstToken(e.At)
@@ -263,7 +263,7 @@ func (f *flight) firstToken(at time.Time) {
 	if !f.request.Stream || !f.learns.prefill && f.learns.helper == nil {
 		return
 	}
-	f.s.unseen.Saw(f.WantBody)
+	f.s.unseen.ObserveFirstToken(f.WantBody)
 	ttft := at.Sub(f.queued.At)
 	f.patience().first.Observe(f.vitals.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)

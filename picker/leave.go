@@ -26,12 +26,12 @@ var errStays = errors.New("picker: the request stays in the queue")
 // when it is refused. That returns where it has gone, nil when it has not; who has gone
 // holds no place.
 func (s *Scheduler) mayLeave(ctx context.Context, rules *Rules, r *request.Request, seed uint64) (gone func(refused error) *flight) {
-	if s.opts.Elsewhere == nil {
+	if s.opts.RemoteClusters == nil {
 		return nobodyLeaves
 	}
 	var away *flight
 	leave := func(st standing) bool {
-		if s.opts.Elsewhere.Would(r, cmp.Or(st.wait, never), s.opts.Now()) {
+		if s.opts.RemoteClusters.Would(r, cmp.Or(st.wait, never), s.opts.Now()) {
 			away, _ = s.place(ctx, rules, r, seed, st)
 		}
 		return away != nil

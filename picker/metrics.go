@@ -25,7 +25,7 @@ type metrics struct {
 	moved      prometheus.Counter
 	goesOn     [cycle.NumConversationUses]prometheus.Counter
 	ended      [3]prometheus.Counter // failed, complete, nobody knows
-	tally      *tally.Tally
+	tally      *tally.Counter
 	ttft       prometheus.Histogram
 	ttftError  prometheus.Histogram
 	predictedT prometheus.Counter

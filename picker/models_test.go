@@ -44,7 +44,7 @@ func (f *fakeLists) Confirm(context.Context, string) {
 	}
 }
 
-func (f *fakeLists) Doubt(block.EndpointID) { f.doubted++ }
+func (f *fakeLists) Recheck(block.EndpointID) { f.doubted++ }
 
 func TestPlacedByModel(t *testing.T) {
 	llama, qwen := []string{"llama", "poet"}, []string{"qwen"}
@@ -279,7 +279,7 @@ func TestManyModels(t *testing.T) {
 			if i%7 == 0 || i%models == 1 { // all of the second model
 				seen.Good, seen.Bad[health.Failed] = 0, 8
 			}
-			set.Hear("", int(ep.ID), seen, t0)
+			set.Receive("", int(ep.ID), seen, t0)
 		}
 		set.Step(t0)
 		pool.SetHealth(set.Snapshot())

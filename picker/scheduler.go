@@ -59,7 +59,7 @@ type Options struct {
 	// Gate is where requests wait for capacity; nil admits all at once.
 	Gate Gate
 	// Elsewhere knows other clusters; nil: there are none.
-	Elsewhere *Elsewhere
+	RemoteClusters *RemoteClusters
 	// WorkTimeout bounds the work of a decision, waits for the Gate apart: after it,
 	// load alone decides. It must be shorter than the proxy's timer. 0 means
 	// DefaultWorkTimeout.
@@ -128,8 +128,8 @@ type Lists interface {
 	// Confirm returns when the pool's lists are recent enough to prove that
 	// nobody serves the model, or when that cannot be had in time.
 	Confirm(ctx context.Context, model string)
-	// Doubt is told that an endpoint refused a model that it was known to serve.
-	Doubt(id block.EndpointID)
+	// Recheck is told that an endpoint refused a model that it was known to serve.
+	Recheck(id block.EndpointID)
 }
 
 // DefaultWorkTimeout bounds the work of a decision.
@@ -296,10 +296,10 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 		return nil, err
 	}
 	f := s.launch(c, s.askFar(ctx, c))
-	if rules.Answer != nil && !f.ep.Far() {
+	if rules.Answer != nil && !f.ep.IsRemote() {
 		f.AnswerHeaders = rules.Answer(c, c.Best())
 	}
-	if rules.Urgency != nil && !f.ep.Far() {
+	if rules.Urgency != nil && !f.ep.IsRemote() {
 		f.Priority, f.Prioritised = rules.Urgency(c, f.Endpoints, f.predicted.Own)
 	}
 	s.warmUp(c, f)
@@ -379,7 +379,7 @@ func (s *Scheduler) decide(c *cycle.Cycle, rules *Rules, st standing) error {
 		err = s.decideHere(c, rules)
 	}
 	c.SetQueueWait(st.wait)
-	if err = s.offer(c, err); err == nil && st.wait > 0 && !c.First().Far() {
+	if err = s.offer(c, err); err == nil && st.wait > 0 && !c.First().IsRemote() {
 		return errStays
 	}
 	return err

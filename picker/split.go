@@ -33,12 +33,12 @@ var faultCauses = map[handover.Fault]health.Cause{
 // reported takes, once, what the proxy beside the decode engine says of the prefill legs. It
 // is believed about the endpoints that this request named to it, and about each once.
 func (f *flight) reported(e *request.Event) {
-	if f.report != (handover.Report{}) || e.Local || f.ep.Far() {
+	if f.report != (handover.Report{}) || e.Local || f.ep.IsRemote() {
 		return
 	}
-	f.report = e.HandOver
+	f.report = e.KVTransfer
 	if f.split() && e.Status < 400 {
-		f.s.metrics.computed[e.HandOver.By()].Inc()
+		f.s.metrics.computed[e.KVTransfer.By()].Inc()
 	}
 	if !f.split() || f.report == (handover.Report{}) {
 		return
@@ -51,7 +51,7 @@ func (f *flight) reported(e *request.Event) {
 	}
 	if r := &f.report; r.Known && r.Target >= 0 && e.Status < 400 {
 		if ep := f.named(r.Target); ep != nil {
-			ep.Tracker().Told(e.At, health.None)
+			ep.Tracker().CountRemote(e.At, health.None)
 		}
 	}
 	if f.report.Faults[0].Fault != handover.NoFault && e.Status < 400 { // the answer is late for it
@@ -84,7 +84,7 @@ func (f *flight) helperFailed(leg handover.Leg, now time.Time) {
 			return
 		}
 	}
-	ep.Tracker().Told(now, faultCauses[leg.Fault])
+	ep.Tracker().CountRemote(now, faultCauses[leg.Fault])
 }
 
 // named returns the endpoint at a place in the list of those that may compute the prompt,

@@ -103,7 +103,7 @@ func (f *flight) answered(e *request.Event) {
 // that has no room then is not full, but sick.
 func (f *flight) idles(now time.Time) bool {
 	const fresh, ours = 10 * time.Second, 2
-	if f.ep.Far() {
+	if f.ep.IsRemote() {
 		return false
 	}
 	r := f.ep.Reading(now.UnixNano())
@@ -139,7 +139,7 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 	switch c {
 	case health.Failed, health.Broken, health.Cut:
 		id := int(f.ep.ID)
-		if f.ep.Far() {
+		if f.ep.IsRemote() {
 			id = ^id // numbers of other clusters' endpoints are of their own
 		}
 		if f.s.prompts.Failed(v.prompt, id, now) {
@@ -154,7 +154,7 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 	}
 	v.cause = c
 	v.watch.End(now, c)
-	if f.ep.Far() {
+	if f.ep.IsRemote() {
 		f.endFar(now, c, v.full, c == health.None)
 	}
 }
@@ -209,7 +209,7 @@ func (f *flight) waits(now time.Time) bool {
 func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) {
 	v := &f.vitals
 	cause := health.Broken
-	if attempts == 1 && !f.ep.Far() { // it never tried: the proxy does not know the endpoint
+	if attempts == 1 && !f.ep.IsRemote() { // it never tried: the proxy does not know the endpoint
 		cause = health.Left
 	}
 	f.endVitals(now, cause)

@@ -216,7 +216,7 @@ func ReadAll(sources []string, seq uint64, rs ...*Replica) string {
 }
 
 // Believe returns what keeps every other replica from believing that the load of r is v.
-func (r *Replica) Believe(v string, others ...*Replica) string {
+func (r *Replica) LoadMismatch(v string, others ...*Replica) string {
 	for _, o := range others {
 		if got := o.Loads.Get(r.Self().ID, "k"); o != r && got != v {
 			return fmt.Sprintf("%s believes %q of %s, not %q", o.Self().Name, got, r.Self().Name, v)

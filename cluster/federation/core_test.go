@@ -392,7 +392,7 @@ func TestDoubted(t *testing.T) {
 		if now {
 			a.Prove("b", link)
 		} else {
-			a.Doubt("b", link)
+			a.MarkUnproven("b", link)
 		}
 		r.now = r.now.Add(time.Millisecond)
 		return n
@@ -419,8 +419,8 @@ func TestDoubted(t *testing.T) {
 	if a.Refusals()[RefusedSessions] != 10 {
 		t.Errorf("refused: %v", a.Refusals())
 	}
-	a.Doubt("b", "live 0")
-	a.Doubt("b", "nobody")
+	a.MarkUnproven("b", "live 0")
+	a.MarkUnproven("b", "nobody")
 	a.Prove("stranger", "nobody")
 	if a.peers[0].sessions[0].proof != proven {
 		t.Error("who was asked now is doubted again")

@@ -49,13 +49,13 @@ func (r *mutual) deliver(from string, out []Send) {
 	}
 }
 
-func (r *mutual) told(t *testing.T) Told {
+func (r *mutual) told(t *testing.T) ExportAck {
 	t.Helper()
 	own := r.core["a"].View(r.now).Exports
-	if len(own) != 1 || len(own[0].Told) != 1 {
+	if len(own) != 1 || len(own[0].Acks) != 1 {
 		t.Fatalf("own exports: %+v", own)
 	}
-	return own[0].Told[0]
+	return own[0].Acks[0]
 }
 
 // TestShown: an exporter learns whether the other cluster has an object for its pool.
@@ -65,7 +65,7 @@ func TestShown(t *testing.T) {
 	want := func(shown Shown, reason string) {
 		t.Helper()
 		r.run(simLease)
-		if got := r.told(t); got != (Told{Cluster: "b", State: Live, Shown: shown, ShownReason: reason}) {
+		if got := r.told(t); got != (ExportAck{Cluster: "b", State: Live, Shown: shown, ShownReason: reason}) {
 			t.Errorf("a is told %+v", got)
 		}
 	}

@@ -332,7 +332,7 @@ func (s *sim) converged() (wrong []string) {
 				}
 			}
 			for _, e := range v.Exports {
-				for _, told := range e.Told {
+				for _, told := range e.Acks {
 					if want := e.Pool != secretPool; (told.State == Live) != want {
 						say("%s: %s is told of %s: %s %s", r.name, told.Cluster, e.Pool, told.State, told.Reason)
 					}

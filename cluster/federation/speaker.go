@@ -44,7 +44,7 @@ const (
 
 // Doubt says that the last question on a link came by a way on which recordings come, too.
 // Such a session gives its place to any other when there are many, until Prove.
-func (c *Core) Doubt(cluster, link string) {
+func (c *Core) MarkUnproven(cluster, link string) {
 	if s := c.sessionOf(cluster, link); s != nil && s.proof == assumed {
 		s.proof = doubted
 	}

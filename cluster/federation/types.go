@@ -118,12 +118,12 @@ func (s State) String() string {
 // Remote is one pool of another cluster, as known here.
 type Remote struct {
 	*Export
-	Cluster string
-	State   State
-	Reason  string        // of every state but Live
-	RTT     time.Duration // to the replica that is heard, smoothed; 0: not measured
-	Heard   time.Time     // when the reading arrived, by the clock here
-	Until   time.Time     // end of the lease, by the clock here
+	Cluster    string
+	State      State
+	Reason     string        // of every state but Live
+	RTT        time.Duration // to the replica that is heard, smoothed; 0: not measured
+	ReceivedAt time.Time     // when the reading arrived, by the clock here
+	Until      time.Time     // end of the lease, by the clock here
 	// Filter knows the hot prefixes there; nil when nothing is known of them. It goes on
 	// changing, and may be asked concurrently.
 	Filter     *filter.Filter
@@ -138,19 +138,19 @@ func (r *Remote) Usable(now time.Time) bool { return r.State == Live && now.Befo
 
 // Cluster is another cluster as seen from here.
 type Cluster struct {
-	Name    string
-	State   State
-	Reason  string // of every state but Live
-	Several bool   // groups of replicas go by this name
-	Replica string // of it, that is heard
-	RTT     time.Duration
-	Heard   time.Time // last message; zero: none
-	Until   time.Time // end of the lease
-	Pools   []*Remote // by namespace and name
+	Name        string
+	State       State
+	Reason      string // of every state but Live
+	Several     bool   // groups of replicas go by this name
+	Replica     string // of it, that is heard
+	RTT         time.Duration
+	LastMessage time.Time // last message; zero: none
+	Until       time.Time // end of the lease
+	Pools       []*Remote // by namespace and name
 }
 
 // Told is how far another cluster knows of an own export.
-type Told struct {
+type ExportAck struct {
 	Cluster string
 	State   State // Live: it has heard it within its lease and has accepted it
 	Reason  string
@@ -183,8 +183,8 @@ type Import struct {
 type Own struct {
 	Pool     PoolKey
 	Draining bool
-	Told     []Told // all clusters of the federation but this one, by name
-	Untold   string // what of it no message has room for; "": all is told
+	Acks     []ExportAck // all clusters of the federation but this one, by name
+	Untold   string      // what of it no message has room for; "": all is told
 }
 
 // View is what one process knows of the other clusters at one moment. It is

@@ -25,7 +25,7 @@ func (c *Core) View(now time.Time) *View {
 	for _, o := range c.exports {
 		e := Own{Pool: o.Pool, Draining: o.Draining, Untold: o.untold()}
 		for _, p := range c.peers {
-			e.Told = append(e.Told, p.toldOf(o.Pool, now))
+			e.Acks = append(e.Acks, p.toldOf(o.Pool, now))
 		}
 		v.Exports = append(v.Exports, e)
 	}
@@ -51,10 +51,10 @@ func (p *peer) state(now time.Time) (State, string) {
 func (c *Core) viewOf(p *peer, now time.Time) *Cluster {
 	l := &p.listener
 	state, reason := p.state(now)
-	out := &Cluster{Name: p.Name, State: state, Reason: reason, Several: p.several, Replica: l.replica, RTT: l.rtt, Heard: l.last, Until: l.until}
+	out := &Cluster{Name: p.Name, State: state, Reason: reason, Several: p.several, Replica: l.replica, RTT: l.rtt, LastMessage: l.last, Until: l.until}
 	for _, i := range l.pools {
 		export := i.Export
-		r := &Remote{Export: &export, Cluster: p.Name, State: state, Reason: reason, RTT: l.rtt, Heard: l.last, Until: l.until, FilterHead: i.head}
+		r := &Remote{Export: &export, Cluster: p.Name, State: state, Reason: reason, RTT: l.rtt, ReceivedAt: l.last, Until: l.until, FilterHead: i.head}
 		r.FilterNote = i.loading(now, c.o.Lease)
 		r.Filter, r.Secret = i.filter()
 		if state == Live {
@@ -146,8 +146,8 @@ func (c *Core) shown(cluster string, pool PoolKey) (Shown, string) {
 }
 
 // toldOf says how far the peer knows of an own export.
-func (p *peer) toldOf(pool PoolKey, now time.Time) Told {
-	t := Told{Cluster: p.Name}
+func (p *peer) toldOf(pool PoolKey, now time.Time) ExportAck {
+	t := ExportAck{Cluster: p.Name}
 	if !matches(p.Export, pool) {
 		t.State, t.Reason = Refused, "not exported to it"
 		return t
@@ -169,7 +169,7 @@ func (p *peer) toldOf(pool PoolKey, now time.Time) Told {
 type Traffic struct {
 	Cluster                     string
 	Asked, Answered             uint64 // bytes that came and went for questions of the peer's
-	Heard, Sent                 uint64 // bytes that came and went for own questions
+	Received, Sent              uint64 // bytes that came and went for own questions
 	Sessions                    int    // replicas of the peer that ask here
 	Faults                      uint64 // messages of the peer that were refused
 	SourceBlocks, SourceOmitted int    // of filters made for it
@@ -181,7 +181,7 @@ func (c *Core) Traffic() []Traffic {
 	var list []Traffic
 	for _, p := range c.peers {
 		t := Traffic{
-			Cluster: p.Name, Asked: p.speaker.in, Answered: p.speaker.out, Heard: p.listener.in, Sent: p.listener.out,
+			Cluster: p.Name, Asked: p.speaker.in, Answered: p.speaker.out, Received: p.listener.in, Sent: p.listener.out,
 			Sessions: len(p.sessions), Faults: p.faults,
 		}
 		for _, s := range p.sources {

@@ -84,7 +84,7 @@ func TestBounds(t *testing.T) {
 				dial()
 			}
 			over := dial()
-			_ = over.SetReadDeadline(time.Now().Add(testkit.Patience))
+			_ = over.SetReadDeadline(time.Now().Add(testkit.HangTimeout))
 			if _, err := over.Read(make([]byte, 1)); err == nil || refused.Load() != 1 {
 				t.Errorf("connection above the limit: %v, %d refused", err, refused.Load())
 			}

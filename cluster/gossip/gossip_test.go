@@ -73,7 +73,9 @@ func replicas(nodes []*node) (rs []*clustertest.Replica) {
 func joined(nodes ...*node) string { return clustertest.Joined(replicas(nodes)...) }
 
 // believes returns why other replicas do not see n's load as v, or "".
-func believes(n *node, v string, others ...*node) string { return n.Believe(v, replicas(others)...) }
+func believes(n *node, v string, others ...*node) string {
+	return n.LoadMismatch(v, replicas(others)...)
+}
 
 // readAll makes the readers of all sources append numbers up to seq and waits until every replica
 // has them.
@@ -178,7 +180,7 @@ func TestLeave(t *testing.T) {
 	nodes := three(t, nil)
 	readAll(t, 9, nodes...)
 	a, b, c := nodes[0], nodes[1], nodes[2]
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.HangTimeout)
 	defer cancel()
 	go func() { // the other members start to read when assigned
 		for ctx.Err() == nil {

@@ -66,7 +66,9 @@ func replicas(nodes []*node) (rs []*clustertest.Replica) {
 func joined(nodes ...*node) string { return clustertest.Joined(replicas(nodes)...) }
 
 // believes returns why other replicas do not see n's load as v, or "".
-func believes(n *node, v string, others ...*node) string { return n.Believe(v, replicas(others)...) }
+func believes(n *node, v string, others ...*node) string {
+	return n.LoadMismatch(v, replicas(others)...)
+}
 
 func three(t *testing.T, urls ...[]string) []*node {
 	t.Helper()

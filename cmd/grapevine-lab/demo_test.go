@@ -64,7 +64,7 @@ func (d *demoRun) processes() (list []string) {
 // says waits for a text in the output.
 func (d *demoRun) says(text string) {
 	d.t.Helper()
-	if !testkit.Comes(func() bool { return strings.Contains(d.out.String(), text) }) {
+	if !testkit.PollUntil(func() bool { return strings.Contains(d.out.String(), text) }) {
 		d.t.Fatalf("the demo does not say %q:\n%s", text, d.out.String())
 	}
 }
@@ -75,8 +75,8 @@ func (d *demoRun) ended() error {
 	select {
 	case err := <-d.done:
 		return err
-	case <-time.After(testkit.Patience):
-		d.t.Fatalf("the demo runs %v on:\n%s", testkit.Patience, d.out.String())
+	case <-time.After(testkit.HangTimeout):
+		d.t.Fatalf("the demo runs %v on:\n%s", testkit.HangTimeout, d.out.String())
 		return nil
 	}
 }
@@ -85,7 +85,7 @@ func (d *demoRun) ended() error {
 func (d *demoRun) nothingLeft(files bool) {
 	d.t.Helper()
 	var list []string
-	if !testkit.Comes(func() bool { list = d.processes(); return len(list) == 0 }) {
+	if !testkit.PollUntil(func() bool { list = d.processes(); return len(list) == 0 }) {
 		d.t.Errorf("still running:\n%s", strings.Join(list, "\n"))
 	}
 	for _, entry := range d.cmd.Env {
@@ -109,7 +109,7 @@ func TestDemo(t *testing.T) {
 	// The demo, an Envoy and three replicas, until one is killed and when it is
 	// back.
 	var list []string
-	if !testkit.Comes(func() bool { list = d.processes(); return len(list) == 5 }) {
+	if !testkit.PollUntil(func() bool { list = d.processes(); return len(list) == 5 }) {
 		t.Errorf("%d processes run:\n%s", len(list), strings.Join(list, "\n"))
 	}
 	if err := d.ended(); err != nil {

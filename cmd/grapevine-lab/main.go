@@ -28,7 +28,7 @@ other policies. Subcommands that run replicas start the program grapevine, which
 beside this one, then on the PATH.
 
 Exit codes: 0 success, 1 failure, 2 wrong command line.`,
-		Args: cli.Elsewhere("grapevine", "serve", "check", "explain", "envoy-config", "status", "members"),
+		Args: cli.SubcommandsOf("grapevine", "serve", "check", "explain", "envoy-config", "status", "members"),
 	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newConformance(), newNATS(), cli.NewVersion("grapevine-lab", version))
 }
 

@@ -70,7 +70,7 @@ func openSite(t *testing.T, flags ...string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.client = workload.NewClient("http://"+testkit.StartEnvoy(t, testkit.PatientEnvoy(t, conf)).Addr("inference"), 64)
+	s.client = workload.NewClient("http://"+testkit.StartEnvoy(t, testkit.LongTimeoutEnvoy(t, conf)).Addr("inference"), 64)
 	s.client.SessionHeader = "x-session-id"
 	t.Cleanup(s.client.Close)
 	return s
@@ -97,7 +97,7 @@ func (s *site) start(program string, args ...string) (*exec.Cmd, *parts.Output) 
 
 // recorded plays conversations while a recording runs, and returns the trace's
 // file, what record said at its end, and what the clients saw.
-func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen workload.Tally) {
+func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen workload.Totals) {
 	s.t.Helper()
 	path = filepath.Join(s.t.TempDir(), "yesterday.jsonl")
 	cmd, out := s.start("grapevine-lab", append([]string{"record", "--admin", s.admin, "--output", path}, flags...)...)
@@ -110,7 +110,7 @@ func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen w
 		s.t.Fatal(err)
 	}
 	run.Wait()
-	if seen = run.Tally(); seen.Errors+seen.Wrong > 0 {
+	if seen = run.Totals(); seen.Errors+seen.Wrong > 0 {
 		s.t.Errorf("%d of %d requests failed: %v", seen.Errors+seen.Wrong, seen.Requests, run.LastError())
 	}
 	// The replica hears of ends after the clients, and the recording from it.

@@ -42,10 +42,10 @@ code is 1 when there is no federation.`,
 					*link.Status
 					Objects *objects.Status    `json:"objects,omitempty"`
 					Use     []elsewhere.Status `json:"elsewhere,omitempty"`
-				}{st.Federation, st.Objects, st.Elsewhere})
+				}{st.Federation, st.Objects, st.RemoteClusters})
 			}
 			writeFederation(cmd.OutOrStdout(), st.Federation)
-			writeUse(cmd.OutOrStdout(), st.Elsewhere)
+			writeUse(cmd.OutOrStdout(), st.RemoteClusters)
 			if st.Objects != nil {
 				writeObjects(cmd.OutOrStdout(), st.Objects)
 			}
@@ -135,7 +135,7 @@ func writeUse(w io.Writer, list []elsewhere.Status) {
 	fmt.Fprintln(tab, "CLUSTER\tREQUESTS\tGATEWAYS\tENDPOINTS\tLATE\tDOUBT")
 	for i := range list {
 		s := &list[i]
-		fmt.Fprintf(tab, "%s\t%s\t%d\t%d\t%.0f ms\t%.0f%%\n", s.Cluster, usedAs(s), s.Gateways, s.Endpoints, s.Late, 100*s.Doubt)
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%d\t%.0f ms\t%.0f%%\n", s.Cluster, usedAs(s), s.Gateways, s.Endpoints, s.Late, 100*s.MissRate)
 	}
 	tab.Flush()
 }
@@ -185,7 +185,7 @@ func toldLine(e *link.OwnStatus) string {
 	if e.Untold != "" {
 		parts = append(parts, "no cluster is told of "+e.Untold)
 	}
-	for _, t := range e.Told {
+	for _, t := range e.Acknowledged {
 		s := t.Cluster + ": " + t.State
 		if t.Reason != "" {
 			s += " (" + t.Reason + ")"

@@ -15,7 +15,7 @@ func TestWriteUse(t *testing.T) {
 	var out strings.Builder
 	writeUse(&out, nil)
 	writeUse(&out, []elsewhere.Status{
-		{Cluster: "tokyo", Result: "candidate", Gateways: 1, Sending: true, Doubt: .25},
+		{Cluster: "tokyo", Result: "candidate", Gateways: 1, Sending: true, MissRate: .25},
 		{Cluster: "oslo", Result: "failed of late", Gateways: 2, Endpoints: 3, Late: 120},
 		{Cluster: "rome", Result: "candidate", Gateways: 1, Trial: true},
 	})

@@ -56,6 +56,6 @@ events and share one prefix index and one book of in-flight load.
 Simulated engines, demos, benchmarks and the replay of traces are in grapevine-lab.
 
 Exit codes: 0 success, 1 failure, 2 wrong command line.`,
-		Args: cli.Elsewhere("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
+		Args: cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
 	}, newServe(), newUp(), newEPP(), command.New(), newMigrate(), newCheck(), newExplain(), newEnvoyConfig(), newStatus(), newFlow(), newMembers(), newFederation(), cli.NewVersion("grapevine", version))
 }

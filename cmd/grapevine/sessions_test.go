@@ -68,7 +68,7 @@ func TestSessions(t *testing.T) {
 				return text(at)
 			}
 			got := ""
-			testkit.Comes(func() bool { got = text(at); return got == d.Expected })
+			testkit.PollUntil(func() bool { got = text(at); return got == d.Expected })
 			return got
 		})
 	})

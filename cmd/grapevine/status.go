@@ -111,7 +111,7 @@ func configLine(c *server.ConfigStatus) string {
 
 // servedLine says whether the proxies go where the picker says.
 func servedLine(s *extproc.ServedStatus) string {
-	line := fmt.Sprintf("answers: %d by the endpoint chosen, %d by a further one named, %d from elsewhere, %d not reported", s.Chosen, s.Next, s.Elsewhere, s.Unknown)
+	line := fmt.Sprintf("answers: %d by the endpoint chosen, %d by a further one named, %d from elsewhere, %d not reported", s.Chosen, s.Next, s.Unnamed, s.Unknown)
 	if s.Problem != "" {
 		line += "; " + s.Problem
 	}
@@ -149,8 +149,8 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	if st.Federation != nil {
 		fmt.Fprintf(w, "federation: %s\n", st.Federation.Line)
 	}
-	for i := range st.Elsewhere {
-		fmt.Fprintf(w, "elsewhere: %s %s\n", st.Elsewhere[i].Cluster, usedAs(&st.Elsewhere[i]))
+	for i := range st.RemoteClusters {
+		fmt.Fprintf(w, "elsewhere: %s %s\n", st.RemoteClusters[i].Cluster, usedAs(&st.RemoteClusters[i]))
 	}
 	fmt.Fprintln(w, servedLine(&st.Served))
 	if st.Cluster.Fallback != "" {

@@ -86,8 +86,8 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 		if e.Health.FullS > 0 {
 			say(e, "full", fmt.Sprintf("its engine refused a request for want of room, passed over for %.1f s more", e.Health.FullS))
 		}
-		if len(e.Health.Shunned) > 0 {
-			say(e, "fails models", strings.Join(e.Health.Shunned, ", ")+": their requests go elsewhere, since they fail here and others are answered")
+		if len(e.Health.AvoidedModels) > 0 {
+			say(e, "fails models", strings.Join(e.Health.AvoidedModels, ", ")+": their requests go elsewhere, since they fail here and others are answered")
 		}
 		if e.Reason != "" {
 			say(e, e.Knowledge, e.Reason)

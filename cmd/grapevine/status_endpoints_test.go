@@ -19,7 +19,7 @@ func TestEndpointsAsPrinted(t *testing.T) {
 	doubted := server.HealthStatus{
 		State: "suspect", SinceS: 2, Share: 0.01, Cause: "failed", Evidence: "3 answers with status 500 or above, or with an error in them", Overruled: true,
 	}
-	partly := server.HealthStatus{State: "healthy", Share: 1, FullS: 2.25, Shunned: []string{"poet", "sql"}}
+	partly := server.HealthStatus{State: "healthy", Share: 1, FullS: 2.25, AvoidedModels: []string{"poet", "sql"}}
 	read := []server.StreamStatus{{Events: "tcp://10.0.0.1:5557"}}
 	no404 := "scrape: answer 404"
 	eps := []server.EndpointStatus{

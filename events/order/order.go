@@ -166,10 +166,10 @@ func (o *Order) Disconnected() {
 
 // Distrust is called when the batch seq could not be read: it may have held
 // anything.
-func (o *Order) Distrust(seq uint64) { o.suspect(seq + 1) }
+func (o *Order) MarkUnreadable(seq uint64) { o.suspect(seq + 1) }
 
 // Vouch is called when somebody has verified the entries by other means.
-func (o *Order) Vouch() {
+func (o *Order) Confirm() {
 	if o.phase == phaseLive {
 		o.doubt = false
 	}

@@ -87,9 +87,9 @@ func orderStep(t *testing.T, o *Order, words []string) (out []string) {
 	case "cleared":
 		o.Cleared(seq())
 	case "distrust":
-		o.Distrust(seq())
+		o.MarkUnreadable(seq())
 	case "vouch":
-		o.Vouch()
+		o.Confirm()
 	case "resume":
 		each(func(s uint64, payload []byte) []Action { o.Resume(s, Sum(payload)); return nil })
 	default:

@@ -7,7 +7,7 @@ func (o *Order) Down() bool { return o.phase == phaseDown }
 func (o *Order) Follows() bool { return o.phase == phaseLive }
 
 // InDoubt reports whether a batch was lost, or may have been.
-func (o *Order) InDoubt() bool { return o.doubt }
+func (o *Order) Suspect() bool { return o.doubt }
 
 // Complete reports whether everything was applied from the engine's first batch on, or
 // since its cache was last empty.
@@ -17,7 +17,7 @@ func (o *Order) Complete() bool { return o.base == 0 }
 func (o *Order) Replays() bool { return o.hasReplay }
 
 // Wants reports whether Timeout is to be called after a while.
-func (o *Order) Wants() bool {
+func (o *Order) NeedsTimeout() bool {
 	return o.hasReplay && !o.pending && (o.phase == phaseReplay || o.phase == phaseLive && o.doubt)
 }
 

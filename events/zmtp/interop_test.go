@@ -41,7 +41,7 @@ func TestSubFromLibzmqPub(t *testing.T) {
 		}
 	}
 	next() // a probe: the subscription is in force
-	p.Tell("go")
+	p.Send("go")
 	for next(); m.Len() == 2; next() {
 	}
 	for i := uint64(0); i < n; i += 2 {

@@ -19,7 +19,7 @@ import (
 
 // patience is how long a test waits for what must come, on a machine that has
 // other things to do.
-const patience = testkit.Patience
+const patience = testkit.HangTimeout
 
 // dial connects to addr for the length of the test.
 func dial(tb testing.TB, addr string, opt Options) *Conn {

@@ -164,7 +164,7 @@ func (a *asker) pick(ctx context.Context, q *elsewhere.Question) (destination st
 	default:
 		return "", nil, errAsks
 	}
-	ctx, cancel := context.WithTimeout(ctx, q.Patience)
+	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
 	defer cancel()
 	h := c.client(q.EPP.SNI)
 	p, err := ask(ctx, h, c.token, q)

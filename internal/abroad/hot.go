@@ -21,7 +21,7 @@ const Feed = "federation-hot"
 const refreshEvery = 8
 
 // Remembers reports whether prompts that are served here are remembered.
-func (p *Part) Remembers() bool { return p != nil && p.o.Hot != nil }
+func (p *Part) TracksHotPrompts() bool { return p != nil && p.o.Hot != nil }
 
 // Share has the other replicas of the group told of them, through what returns false
 // when it could not. What they tell is taken by Deliver. It is called before Run.
@@ -101,7 +101,7 @@ func (p *Part) partial(now time.Time) string {
 }
 
 // Remember enters prompts that are served here into the hot sets, until ctx ends.
-func (p *Part) Remember(ctx context.Context) {
+func (p *Part) TrackHotPrompts(ctx context.Context) {
 	var last prompt // whose set is known
 	var set *filter.Hot
 	touch := func(m prompt) (known int) {

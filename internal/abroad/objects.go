@@ -39,7 +39,7 @@ func (p *Part) openObjects(o *Options) (err error) {
 	k := *o.Objects
 	k.Serves = func() map[kube.Name]string { return map[kube.Name]string{name: why} }
 	k.View = b.viewOf
-	k.Tell = func(local kube.Local) {
+	k.Publish = func(local kube.Local) {
 		b.local.Store(&local)
 		p.link.SetImports(local.Imports())
 	}
@@ -77,7 +77,7 @@ func settled(v *federation.View, local *kube.Local) bool {
 		if exported, _ := local.Exported(own.Pool); exported {
 			told++
 		}
-		for _, t := range own.Told {
+		for _, t := range own.Acks {
 			if t.State == federation.Silent {
 				return false
 			}

@@ -14,7 +14,7 @@ func TestSettled(t *testing.T) {
 	view := func(cluster, told federation.State, owns int) *federation.View {
 		v := &federation.View{Clusters: []*federation.Cluster{{Name: "b", State: cluster}}}
 		for range owns {
-			v.Exports = append(v.Exports, federation.Own{Pool: key, Told: []federation.Told{{Cluster: "b", State: told}}})
+			v.Exports = append(v.Exports, federation.Own{Pool: key, Acks: []federation.ExportAck{{Cluster: "b", State: told}}})
 		}
 		return v
 	}

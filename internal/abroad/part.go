@@ -156,11 +156,11 @@ func (p *Part) open(o *Options) error {
 }
 
 // Elsewhere is what the scheduler asks for endpoints of other clusters.
-func (p *Part) Elsewhere() *picker.Elsewhere {
+func (p *Part) RemoteClusters() *picker.RemoteClusters {
 	if p == nil {
 		return nil
 	}
-	e := p.fleet.Elsewhere()
+	e := p.fleet.RemoteClusters()
 	e.Ask = func(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (*endpoint.Endpoint, func(status int)) {
 		return p.fleet.Ask(r, ep, headers, now, func(q *elsewhere.Question) (string, func(int), error) { return p.asker.pick(ctx, q) })
 	}
@@ -205,7 +205,7 @@ type Status struct {
 	// Objects is what Kubernetes shows of it, nil where none are kept.
 	Objects *kube.Status `json:"federation_objects,omitempty"`
 	// Elsewhere are the other clusters that export the pool, as decisions see them.
-	Elsewhere []elsewhere.Status `json:"elsewhere,omitempty"`
+	RemoteClusters []elsewhere.Status `json:"elsewhere,omitempty"`
 }
 
 // Status returns what there is of it; nil fields have nothing to show.
@@ -229,7 +229,7 @@ func (p *Part) Status(now time.Time) (st Status) {
 		o := p.objects.Status()
 		st.Objects = &o
 	}
-	st.Elsewhere = p.fleet.Status(now)
+	st.RemoteClusters = p.fleet.Status(now)
 	return st
 }
 

@@ -73,7 +73,7 @@ func TestPickEnds(t *testing.T) {
 			}
 		}
 		conn.Close()
-		for deadline := time.Now().Add(testkit.Patience); len(c.ended()) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(testkit.HangTimeout); len(c.ended()) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		}
 		if got := c.ended(); len(got) != 1 || got[0].Status != 200 || !got[0].Complete || got[0].Served != "10.0.0.2:80" {
 			t.Errorf("%s: ended %+v", bind, got)

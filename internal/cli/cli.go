@@ -100,7 +100,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 
 // Elsewhere refuses the subcommands of another command of this module by saying
 // where they are, and every other positional argument.
-func Elsewhere(other string, names ...string) cobra.PositionalArgs {
+func SubcommandsOf(other string, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			for _, name := range names {

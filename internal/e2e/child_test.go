@@ -64,7 +64,7 @@ func replica(o childOptions) error {
 	if err != nil {
 		return err
 	}
-	testkit.Comes(func() bool { return s.Status().State == "ready" })
+	testkit.PollUntil(func() bool { return s.Status().State == "ready" })
 	fmt.Println(s.ExtProcAddr())
 	<-ctx.Done()
 	end, cancel := context.WithTimeout(context.Background(), patience)

@@ -46,7 +46,7 @@ func TestClusters(t *testing.T) {
 	knows := func(what string) {
 		t.Helper()
 		testkit.Await(t, "A sees B as "+what, func() bool {
-			for _, s := range a.servers[0].Status().Elsewhere {
+			for _, s := range a.servers[0].Status().RemoteClusters {
 				if s.Cluster == "b" && s.Result == what {
 					return true
 				}

@@ -119,7 +119,7 @@ func (p *party) status(i int) (*server.Status, error) {
 func (p *party) joined() {
 	p.t.Helper()
 	last := ""
-	ok := testkit.Comes(func() bool {
+	ok := testkit.PollUntil(func() bool {
 		for i := range p.with {
 			st, err := p.status(i)
 			if err != nil {

@@ -79,12 +79,12 @@ func TestFullDuplexKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Await(t, "requests are under way", func() bool { return w.Tally().Requests > 2*users })
-	before := w.Tally()
+	testkit.Await(t, "requests are under way", func() bool { return w.Totals().Requests > 2*users })
+	before := w.Totals()
 	p.childs[0].kill()
-	testkit.Await(t, "requests go on", func() bool { return w.Tally().Requests > before.Requests+3*users })
+	testkit.Await(t, "requests go on", func() bool { return w.Totals().Requests > before.Requests+3*users })
 	w.Stop(t.Context())
-	tally := w.Tally()
+	tally := w.Totals()
 	if tally.Errors > users || tally.Wrong+tally.Aborted > 0 || before.Errors > 0 {
 		t.Errorf("%d failed before, %d with the kill of one replica, %d wrong, %d unanswered; at most %d were inside it, the last: %v",
 			before.Errors, tally.Errors, tally.Wrong, tally.Aborted, users, w.LastError())
@@ -151,7 +151,7 @@ func TestHitsApart(t *testing.T) {
 	p.warm()
 	for i := range p.childs {
 		last := ""
-		if !testkit.Comes(func() bool {
+		if !testkit.PollUntil(func() bool {
 			st, err := p.status(i)
 			if err != nil {
 				last = err.Error()

@@ -15,7 +15,7 @@ import (
 
 // steady plays short sessions until during is over, which may wait for so many
 // more answers, and returns what came of them.
-func (r *rig) steady(during func(more func(n uint64))) workload.Tally {
+func (r *rig) steady(during func(more func(n uint64))) workload.Totals {
 	r.t.Helper()
 	kind := talk
 	kind.SharedTokens = 500
@@ -26,15 +26,15 @@ func (r *rig) steady(during func(more func(n uint64))) workload.Tally {
 		r.t.Fatal(err)
 	}
 	during(func(n uint64) {
-		for until := w.Tally().Requests + n; w.Tally().Requests < until; {
-			before := w.Tally().Requests
-			testkit.Await(r.t, "an answer", func() bool { return w.Tally().Requests > before })
+		for until := w.Totals().Requests + n; w.Totals().Requests < until; {
+			before := w.Totals().Requests
+			testkit.Await(r.t, "an answer", func() bool { return w.Totals().Requests > before })
 		}
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	w.Stop(ctx)
-	t := w.Tally()
+	t := w.Totals()
 	if t.Errors+t.Wrong+t.Aborted > 0 {
 		r.t.Errorf("%d requests, %d failed, %d wrong, %d unanswered, the last: %v", t.Requests, t.Errors, t.Wrong, t.Aborted, w.LastError())
 	}
@@ -84,7 +84,7 @@ func TestEndpointsReload(t *testing.T) {
 		testkit.Await(t, "the file is read", func() bool { return len(s.Status().Endpoints) == len(want) && s.Status().State == "ready" })
 		seed++ // nothing of it is cached anywhere
 		r.hang(ill.HangEngine)
-		done := make(chan workload.Tally)
+		done := make(chan workload.Totals)
 		go func() {
 			done <- r.run(workload.Options{Source: workload.NewSource(talk, seed, vocab.Name, .5), Users: 8, Requests: 80})
 		}()

@@ -28,7 +28,7 @@ func TestMixedLoad(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			r := open(t, rigOptions{kind: kind})
 			big := int(largeShare * float64(n))
-			done := make(chan workload.Tally)
+			done := make(chan workload.Totals)
 			go func() { done <- r.run(mixed(large, big, 2, uint64(i))) }()
 			a := r.run(mixed(small, n-big, 14, uint64(i)))
 			b := <-done

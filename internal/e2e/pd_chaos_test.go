@@ -103,7 +103,7 @@ func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 func (r *pdRig) openSidecar(e *sim.Engine, allowed sidecar.Listed) string {
 	r.t.Helper()
 	h, err := sidecar.New(sidecar.Options{
-		Engine: "http://" + e.Addr(), Targets: allowed, HandOver: handover.Policy{Action: handover.Strip},
+		Engine: "http://" + e.Addr(), Targets: allowed, KVTransfer: handover.Policy{Action: handover.Strip},
 		Lease: pdLease, Prefill: r.leg, Head: patience,
 		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"engine": e.Name()}, r.counts),
 	})
@@ -157,7 +157,7 @@ func TestPDChaos(t *testing.T) {
 		rng := rand.New(rand.NewPCG(*pdSeed, uint64(w)+2))
 		clients.Go(func() {
 			begun := time.Now()
-			for n := next.Add(1); n <= int64(*pdRequests) || !r.sawAll() && time.Since(begun) < testkit.Patience; n = next.Add(1) {
+			for n := next.Add(1); n <= int64(*pdRequests) || !r.sawAll() && time.Since(begun) < testkit.HangTimeout; n = next.Add(1) {
 				c.send(rng, int(n))
 			}
 		})

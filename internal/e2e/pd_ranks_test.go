@@ -71,7 +71,7 @@ func openRanks(t *testing.T, more func(port int) string) *ranksRig {
 		ranks := sidecar.Ranks{Port: r.port}
 		for k := range numRanks {
 			n := numRanks*(1+h) + k
-			s, err := sidecar.New(sidecar.Options{Engine: "http://" + all[n].Addr(), Targets: allowed, HandOver: handover.Policy{Action: handover.Strip}, BasePort: r.port, Ranks: numRanks})
+			s, err := sidecar.New(sidecar.Options{Engine: "http://" + all[n].Addr(), Targets: allowed, KVTransfer: handover.Policy{Action: handover.Strip}, BasePort: r.port, Ranks: numRanks})
 			if err != nil {
 				t.Fatal(err)
 			}

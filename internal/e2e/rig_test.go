@@ -130,7 +130,7 @@ func (r *rig) openEnvoy(o rigOptions) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	conf = testkit.PatientEnvoy(r.t, conf)
+	conf = testkit.LongTimeoutEnvoy(r.t, conf)
 	if o.config != nil {
 		conf = []byte(o.config(string(conf)))
 	}
@@ -150,7 +150,7 @@ func (r *rig) addrs() (list []string) {
 }
 
 // run plays a workload to its end.
-func (r *rig) run(o workload.Options) workload.Tally {
+func (r *rig) run(o workload.Options) workload.Totals {
 	r.t.Helper()
 	o.Client = r.client
 	if o.Timeout == 0 {
@@ -162,7 +162,7 @@ func (r *rig) run(o workload.Options) workload.Tally {
 	}
 	w.Wait()
 	w.Stop(context.Background())
-	t := w.Tally()
+	t := w.Totals()
 	if t.Errors+t.Wrong > 0 {
 		r.t.Errorf("%d requests failed, %d were answered wrong of %d, the last: %v", t.Errors, t.Wrong, t.Requests, w.LastError())
 	}
@@ -238,7 +238,7 @@ func (r *rig) close() {
 	if err := r.fleet.Close(); err != nil {
 		r.t.Errorf("engines: %v", err)
 	}
-	ok := testkit.Comes(func() bool { return runtime.NumGoroutine() <= r.begin })
+	ok := testkit.PollUntil(func() bool { return runtime.NumGoroutine() <= r.begin })
 	if !ok && !r.t.Failed() {
 		buf := make([]byte, 1<<20)
 		r.t.Errorf("%d goroutines, %d at the start:\n%s", runtime.NumGoroutine(), r.begin, buf[:runtime.Stack(buf, true)])

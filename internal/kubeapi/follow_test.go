@@ -101,12 +101,12 @@ func begin(t *testing.T, v View, steps ...step) (*Follower[thing], chan struct{}
 // until waits for changes that bring a condition about.
 func until(t *testing.T, changed <-chan struct{}, what string, ok func() bool) {
 	t.Helper()
-	end := time.After(testkit.Patience)
+	end := time.After(testkit.HangTimeout)
 	for !ok() {
 		select {
 		case <-changed:
 		case <-end:
-			t.Fatalf("not within %v: %s", testkit.Patience, what)
+			t.Fatalf("not within %v: %s", testkit.HangTimeout, what)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (s *Script) Line() string {
 }
 
 // Tell sends one line to the program.
-func (s *Script) Tell(line string) {
+func (s *Script) Send(line string) {
 	s.tb.Helper()
 	if _, err := io.WriteString(s.in, line+"\n"); err != nil {
 		s.tb.Fatalf("%s: %v", s.name, err)
@@ -80,7 +80,7 @@ func (s *Script) Ask(request, answer any) {
 	if err != nil {
 		s.tb.Fatalf("%s: %v", s.name, err)
 	}
-	s.Tell(string(data))
+	s.Send(string(data))
 	line := s.Line()
 	if err := json.Unmarshal([]byte(line), answer); err != nil {
 		s.tb.Fatalf("%s: %v: %.1000s", s.name, err, line)

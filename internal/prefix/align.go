@@ -41,7 +41,7 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 		}
 		at := slices.IndexFunc(s.checked, func(c checkedEnd) bool { return c.at == run.Bytes })
 		if at < 0 {
-			doubtful := run.Cut || !p.AtWord(q.Bytes, int(run.Bytes))
+			doubtful := run.Cut || !p.IsTokenBoundary(q.Bytes, int(run.Bytes))
 			if len(s.checked) >= alignEnds && !doubtful {
 				continue
 			}

@@ -68,8 +68,8 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Held,
 	if c.precise > u.CachedTokens { // of one of several ranks: the best may hold more
 		c.precise = max(u.CachedTokens, c.precise-int(h.Run.Worst))
 	}
-	told := m.o.Told(ep.ID)
-	c.abreast, c.astray = h.Told > 0 && told > h.Told, told == 0 && m.o.Seen(ep).Astray != nil
+	told := m.o.LastEvent(ep.ID)
+	c.abreast, c.astray = h.LastEvent > 0 && told > h.LastEvent, told == 0 && m.o.StreamInfo(ep).TopicMismatch != nil
 	if h.Approximate >= 0 {
 		c.guess = min(int(h.Approximate), u.PromptTokens-1)
 	}
@@ -93,10 +93,10 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Held,
 	})
 	m.follow(ep, out)
 	if out.outcome == under && !c.abreast {
-		m.o.Glance(ep)
+		m.o.ProbeTopics(ep)
 	}
 	if out.changed || part {
-		m.o.Doubted(ep)
+		m.o.VerdictChanged(ep)
 	}
 	switch {
 	case out.changed && said.Reason != "":
@@ -131,7 +131,7 @@ type guess struct {
 // and forgets records of what was not there.
 func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h cycle.Held, u request.Usage, g guess) {
 	kind, block := "approximate", g.block
-	if h.Precise >= 0 && m.Believed(ep.ID) && g.flags&flagGuess == 0 {
+	if h.Precise >= 0 && m.IndexAccepted(ep.ID) && g.flags&flagGuess == 0 {
 		kind = "exact"
 	}
 	want := min(int(h.Run.Total()), u.PromptTokens-1)
@@ -155,8 +155,8 @@ func (m *Matcher) follow(ep *endpoint.Endpoint, out consequence) {
 	switch {
 	case out.distrust:
 		m.o.Log.Warn("engine had less cached than its events said", "endpoint", ep.Address)
-		m.o.Distrust(ep)
+		m.o.Invalidate(ep)
 	case out.vouch:
-		m.o.Vouch(ep)
+		m.o.Confirm(ep)
 	}
 }

@@ -14,7 +14,7 @@ func (m *Matcher) Basis(ep *endpoint.Endpoint, state knowledge.State) string {
 		return ""
 	}
 	var b strings.Builder
-	switch seen := m.o.Seen(ep); {
+	switch seen := m.o.StreamInfo(ep); {
 	case state == knowledge.Mismatched:
 		b.WriteString("its events or what was sent there, whichever has been nearer to its answers")
 	case seen.Blocks > 0:

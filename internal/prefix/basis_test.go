@@ -18,7 +18,7 @@ func TestBasis(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := New(Options{
 		Index: indexer.New(indexer.Options{Hasher: h}), Approx: approx.New(approx.Options{Hasher: h}), Now: func() time.Time { return now },
-		Seen: func(*endpoint.Endpoint) Seen { return Seen{Blocks: blocks} },
+		StreamInfo: func(*endpoint.Endpoint) StreamInfo { return StreamInfo{Blocks: blocks} },
 	})
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	pool.Set(fleetOf(1))

@@ -213,7 +213,7 @@ func TestCutsAreNamed(t *testing.T) {
 				}})
 			}
 		}
-		state, reason := c.m.Standing(c.eps[0], c.m.o.Read(0))
+		state, reason := c.m.State(c.eps[0], c.m.o.Read(0))
 		if fmt.Sprint(state) != "exact" || !strings.HasPrefix(reason, "completions of token ids: what follows tokens that are not the usual ones") {
 			t.Errorf("beside texts: %v: %v %q", beside, state, reason)
 		}
@@ -241,7 +241,7 @@ func TestOtherModelIsNamed(t *testing.T) {
 			Seen: true, CachedSeen: true, PromptTokens: len(ids), CachedTokens: engine.Hit(ids) * pool.Block,
 		}})
 	}
-	state, reason := c.m.Standing(c.eps[0], c.m.o.Read(0))
+	state, reason := c.m.State(c.eps[0], c.m.o.Read(0))
 	if fmt.Sprint(state) != "mismatched" || !strings.HasPrefix(reason, `its events are read as those of model "m", and requests ask for "n": set the endpoint's model`) {
 		t.Errorf("%v %q", state, reason)
 	}

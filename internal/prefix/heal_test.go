@@ -60,8 +60,8 @@ func newLate(t *testing.T, n int, deaf, ask bool) *lateFleet {
 		Streams: func(*endpoint.Endpoint) []events.Stream {
 			return []events.Stream{{Events: "tcp://10.0.0.1:5557"}}
 		},
-		Seen: func(ep *endpoint.Endpoint) Seen {
-			return Seen{Blocks: 1, Heard: true, Reports: l.readers[ep.ID].Stats().Answered}
+		StreamInfo: func(ep *endpoint.Endpoint) StreamInfo {
+			return StreamInfo{Blocks: 1, HasMessages: true, Reports: l.readers[ep.ID].Stats().Answered}
 		},
 		Expect: func(ep *endpoint.Endpoint, q block.Query) bool {
 			l.readers[ep.ID].Expect(q, true)
@@ -226,7 +226,7 @@ func TestLatecomerHeals(t *testing.T) {
 		if b.asked.Load() > b.sent.Load()/reportShare+reportAhead || b.asked.Load() == 0 {
 			t.Errorf("%d of %d requests asked", b.asked.Load(), b.sent.Load())
 		}
-		state, reason := l.matcher.Standing(l.eps[0], knowledge.Partial)
+		state, reason := l.matcher.State(l.eps[0], knowledge.Partial)
 		if state != knowledge.Partial || !strings.Contains(reason, "were right") {
 			t.Errorf("%v: %s", state, reason)
 		}
@@ -245,7 +245,7 @@ func TestLatecomerStaysPartial(t *testing.T) {
 		l := newLate(t, 2, c.deaf, c.ask)
 		l.warm(600)
 		_, all := l.serve(600)
-		state, reason := l.matcher.Standing(l.eps[0], knowledge.Partial)
+		state, reason := l.matcher.State(l.eps[0], knowledge.Partial)
 		if state != knowledge.Partial || !strings.Contains(reason, c.says) || all.over > 0 {
 			t.Errorf("%v: %q, without %q; %d predictions of more than there was", state, reason, c.says, all.over)
 		}

@@ -69,14 +69,14 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	}
 	for i, ep := range eps {
 		since, f := int64(always), records.of(ep.ID)
-		if len(r.Exact) > 0 && f&flagGuess == 0 && m.Believed(ep.ID) {
+		if len(r.Exact) > 0 && f&flagGuess == 0 && m.IndexAccepted(ep.ID) {
 			since = m.young(ep, now)
 		}
 		s.ids, s.runs, s.since = append(s.ids, ep.ID), append(s.runs, block.Run{}), append(s.since, since)
 		s.all, s.flags = append(s.all, block.Run{}), append(s.flags, f)
 		held[i] = cycle.Held{Precise: none, Approximate: -1, Looked: true}
 		if f&flagWatch != 0 && len(r.Exact) > 0 {
-			held[i].WantUsage, held[i].Told = true, m.toldLately(ep.ID, now)
+			held[i].WantUsage, held[i].LastEvent = true, m.toldLately(ep.ID, now)
 		}
 	}
 	m.matchPrecise(r, s, eps, held)
@@ -151,7 +151,7 @@ func lengthOf(r *request.Request, h *cycle.Held) float64 {
 // toldLately is when events of an endpoint were last taken in, 0 where that is so long ago
 // that what is known of it may be behind.
 func (m *Matcher) toldLately(id block.EndpointID, now time.Time) int64 {
-	if at := m.o.Told(id); at > now.Add(-abreast).UnixNano() {
+	if at := m.o.LastEvent(id); at > now.Add(-abreast).UnixNano() {
 		return at
 	}
 	return 0
@@ -168,7 +168,7 @@ func (m *Matcher) young(ep *endpoint.Endpoint, now time.Time) int64 {
 
 // Believed reports whether the precise index is believed about an endpoint.
 // Every decision asks this for each endpoint.
-func (m *Matcher) Believed(id block.EndpointID) bool {
+func (m *Matcher) IndexAccepted(id block.EndpointID) bool {
 	return m.o.Read(id).Followed() && !m.o.Index.Overflowed(id)
 }
 
@@ -223,7 +223,7 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.He
 	if h.Looked && r.Kind != request.KindOther {
 		m.auditsOf(r).with(ep.ID, func(rec *record) { rec.ended(h.Precise < 0) })
 	}
-	if h.Looked && h.Approximate >= 0 && !o.Usage.Transferred && !r.SkipsCache() && (h.Precise < 0 || !m.Believed(ep.ID)) {
+	if h.Looked && h.Approximate >= 0 && !o.Usage.Transferred && !r.SkipsCache() && (h.Precise < 0 || !m.IndexAccepted(ep.ID)) {
 		m.reuses.make(ep.ID).ended(int(h.Approximate), max(blockOf(ep.BlockSize()), usualSlack))
 	}
 	switch {

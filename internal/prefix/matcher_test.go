@@ -135,7 +135,7 @@ func TestMatchTellsBelievedFromSeen(t *testing.T) {
 		}
 	}
 	for ep, want := range []bool{false, false, true, false} {
-		if got := m.Believed(block.EndpointID(ep)); got != want {
+		if got := m.IndexAccepted(block.EndpointID(ep)); got != want {
 			t.Errorf("endpoint %d believed: %v", ep, got)
 		}
 	}

@@ -41,21 +41,21 @@ type Options struct {
 	// Streams lists where an endpoint publishes its events; nil: nowhere known.
 	Streams func(*endpoint.Endpoint) []events.Stream
 	// Seen says what else is known of an endpoint's stream; nil: that blocks have come.
-	Seen func(*endpoint.Endpoint) Seen
+	StreamInfo func(*endpoint.Endpoint) StreamInfo
 	// Told is when events of an endpoint were last taken in, in Unix nanoseconds; nil: not
 	// known. It takes no lock.
-	Told func(block.EndpointID) int64
+	LastEvent func(block.EndpointID) int64
 	// Glance is told that an engine had more than is known, and that no event has come of it
 	// lately: somebody may look at what else its publisher sends. It may be nil.
-	Glance func(*endpoint.Endpoint)
+	ProbeTopics func(*endpoint.Endpoint)
 	// Distrust is told that an endpoint's events do not describe its cache, Vouch
 	// that they do. Either may be nil.
-	Distrust func(*endpoint.Endpoint)
-	Vouch    func(*endpoint.Endpoint)
+	Invalidate func(*endpoint.Endpoint)
+	Confirm    func(*endpoint.Endpoint)
 
 	// Doubted is told that the verdict on an endpoint's predictions has changed. It may be
 	// nil.
-	Doubted func(*endpoint.Endpoint)
+	VerdictChanged func(*endpoint.Endpoint)
 
 	// Speculate is how long a decision counts as cached before events confirm it.
 	Speculate time.Duration
@@ -92,23 +92,23 @@ func (o *Options) complete() {
 	if o.Expect == nil {
 		o.Expect = func(*endpoint.Endpoint, block.Query) bool { return false }
 	}
-	if o.Told == nil {
-		o.Told = func(block.EndpointID) int64 { return 0 }
+	if o.LastEvent == nil {
+		o.LastEvent = func(block.EndpointID) int64 { return 0 }
 	}
-	if o.Seen == nil {
-		o.Seen = func(*endpoint.Endpoint) Seen { return Seen{Blocks: 1, Heard: true} }
+	if o.StreamInfo == nil {
+		o.StreamInfo = func(*endpoint.Endpoint) StreamInfo { return StreamInfo{Blocks: 1, HasMessages: true} }
 	}
-	if o.Glance == nil {
-		o.Glance = func(*endpoint.Endpoint) {}
+	if o.ProbeTopics == nil {
+		o.ProbeTopics = func(*endpoint.Endpoint) {}
 	}
-	if o.Distrust == nil {
-		o.Distrust = func(*endpoint.Endpoint) {}
+	if o.Invalidate == nil {
+		o.Invalidate = func(*endpoint.Endpoint) {}
 	}
-	if o.Doubted == nil {
-		o.Doubted = func(*endpoint.Endpoint) {}
+	if o.VerdictChanged == nil {
+		o.VerdictChanged = func(*endpoint.Endpoint) {}
 	}
-	if o.Vouch == nil {
-		o.Vouch = func(*endpoint.Endpoint) {}
+	if o.Confirm == nil {
+		o.Confirm = func(*endpoint.Endpoint) {}
 	}
 	if o.Wait == nil {
 		o.Wait = func(*endpoint.Endpoint, time.Time) time.Duration { return 0 }

@@ -144,7 +144,7 @@ func (m *Matcher) Report(r *request.Request, ep *endpoint.Endpoint) string {
 	if !m.lacks(r, ep) || !m.budget.affords() || r.SkipsCache() || bytes.Contains(r.Body, []byte(`"vllm_xargs"`)) {
 		return ""
 	}
-	come := m.o.Seen(ep).Reports
+	come := m.o.StreamInfo(ep).Reports
 	if _, ok := m.expect(r, ep, func(known int) (ask bool) {
 		if r.InputTokens-known < m.budget.least() {
 			return false

@@ -72,7 +72,7 @@ func TestReuseIsCounted(t *testing.T) {
 	if got := s.serve(40, 0); got > wholePrompt/20 {
 		t.Errorf("%d tokens are expected of an engine that has had none of 40 prompts", got)
 	}
-	if state, reason := s.Standing(s.eps[0], knowledge.Approximate); state != knowledge.Approximate || !strings.Contains(reason, "counts 2%") {
+	if state, reason := s.State(s.eps[0], knowledge.Approximate); state != knowledge.Approximate || !strings.Contains(reason, "counts 2%") {
 		t.Errorf("it is %v: %q", state, reason)
 	}
 	if got := s.serve(40, wholePrompt/4); got < wholePrompt/5 || got > wholePrompt/3 {
@@ -81,7 +81,7 @@ func TestReuseIsCounted(t *testing.T) {
 	if got := s.serve(60, wholePrompt); got != wholePrompt {
 		t.Errorf("%d tokens are expected of an engine that has come to keep all", got)
 	}
-	if _, reason := s.Standing(s.eps[0], knowledge.Approximate); reason != "" {
+	if _, reason := s.State(s.eps[0], knowledge.Approximate); reason != "" {
 		t.Errorf("still: %q", reason)
 	}
 }
@@ -119,7 +119,7 @@ func TestCachingIsOff(t *testing.T) {
 	if got := s.serve(1, 0); got != 0 {
 		t.Errorf("%d tokens are expected", got)
 	}
-	if _, reason := s.Standing(s.eps[0], knowledge.Approximate); !strings.Contains(reason, "caches no prefixes") {
+	if _, reason := s.State(s.eps[0], knowledge.Approximate); !strings.Contains(reason, "caches no prefixes") {
 		t.Errorf("reason %q", reason)
 	}
 	s.page = Reused{Counts: true}

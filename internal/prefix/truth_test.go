@@ -101,9 +101,9 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	}
 	f.matcher = New(Options{
 		Index: f.index, Approx: approx, Models: f.models, Streams: streams,
-		Read:     func(ep block.EndpointID) knowledge.State { return f.events.State(ep) },
-		Distrust: func(ep *endpoint.Endpoint) { f.events.Distrust(ep.ID) },
-		Vouch:    func(ep *endpoint.Endpoint) { f.events.Vouch(ep.ID) },
+		Read:       func(ep block.EndpointID) knowledge.State { return f.events.State(ep) },
+		Invalidate: func(ep *endpoint.Endpoint) { f.events.Invalidate(ep.ID) },
+		Confirm:    func(ep *endpoint.Endpoint) { f.events.Confirm(ep.ID) },
 	})
 	var src []events.EndpointSource
 	for _, ep := range f.eps {

@@ -27,7 +27,7 @@ func TestUnlike(t *testing.T) {
 		for _, v := range m.Verdicts(ep) {
 			out = append(out, strings.TrimSpace(fmt.Sprintln(v.Prompts, v.State, v.Uses, v.Reason)))
 		}
-		s, _ := m.Standing(ep, knowledge.Exact)
+		s, _ := m.State(ep, knowledge.Exact)
 		return strings.Join(append(out, s.String()), "; ")
 	}
 	expect := func(what, want string) {

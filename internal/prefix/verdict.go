@@ -47,20 +47,20 @@ const (
 )
 
 // Seen is what is known of an endpoint's stream besides its state.
-type Seen struct {
-	Blocks int  // of its cache
-	Heard  bool // some message has come
-	Sparse bool // some cache groups are of kinds that are not followed
-	Narrow bool // none has full attention
+type StreamInfo struct {
+	Blocks      int  // of its cache
+	HasMessages bool // some message has come
+	Sparse      bool // some cache groups are of kinds that are not followed
+	Narrow      bool // none has full attention
 	// Astray says that its publisher sends under another topic alone than the one that is
 	// read; nil: it was not seen to.
-	Astray *events.Astray
+	TopicMismatch *events.TopicMismatch
 	// Reports is how many full reports have come that were asked for.
 	Reports uint64
 }
 
 // lacking says what is not certain of the endpoint by its events, "" if all is.
-func (s *Seen) lacking() string {
+func (s *StreamInfo) lacking() string {
 	switch {
 	case s.Sparse:
 		return notFollowed
@@ -200,10 +200,10 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 // Standing is how far what is known of an endpoint can be trusted, where its stream
 // alone says read: what is followed and does not match is not exact. reason is "" where
 // the stream's state stands.
-func (m *Matcher) Standing(ep *endpoint.Endpoint, read knowledge.State) (state knowledge.State, reason string) {
+func (m *Matcher) State(ep *endpoint.Endpoint, read knowledge.State) (state knowledge.State, reason string) {
 	state = read
-	seen := m.o.Seen(ep)
-	if a := seen.Astray; a != nil {
+	seen := m.o.StreamInfo(ep)
+	if a := seen.TopicMismatch; a != nil {
 		if read >= knowledge.CatchingUp {
 			state = knowledge.Mismatched
 		}
@@ -244,10 +244,10 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 		Model: model, Right: r.total[right], Over: r.total[over], Under: r.total[under], Skipped: r.skipped, Uses: usesEvents,
 		Since: r.since, state: m.o.Read(ep.ID),
 	}
-	if r.guessing() || !m.Believed(ep.ID) {
+	if r.guessing() || !m.IndexAccepted(ep.ID) {
 		v.Uses = usesSent
 	}
-	seen := m.o.Seen(ep)
+	seen := m.o.StreamInfo(ep)
 	lacking := seen.lacking()
 	if lacking != "" {
 		v.Note = lacking + ": little is certain of it by its events"
@@ -314,7 +314,7 @@ func (m *Matcher) unrendered(model string) (reason, do string) {
 }
 
 // astray says under which topic a publisher sends, where that is not the one that is read.
-func astray(a *events.Astray) (reason, do string) {
+func astray(a *events.TopicMismatch) (reason, do string) {
 	if a.Topic == "" {
 		return "its publisher sends events without a topic, and those of a topic are read", "name no topic for its events"
 	}
@@ -324,7 +324,7 @@ func astray(a *events.Astray) (reason, do string) {
 
 // missing says why an engine may hold more of prompts than its events tell.
 func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reason, do string) {
-	seen := m.o.Seen(ep)
+	seen := m.o.StreamInfo(ep)
 	named := model
 	if m.o.Models != nil {
 		named = m.o.Models.EventModel(ep.Models).Name
@@ -333,9 +333,9 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 	case named != model:
 		return fmt.Sprintf("its events are read as those of model %q, and requests ask for %q", named, model),
 			"set the endpoint's model, or add the name as an alias of the model"
-	case seen.Astray != nil:
-		return astray(seen.Astray)
-	case seen.Blocks == 0 && !seen.Heard:
+	case seen.TopicMismatch != nil:
+		return astray(seen.TopicMismatch)
+	case seen.Blocks == 0 && !seen.HasMessages:
 		return "no event has come, while its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
 	case seen.lacking() != "":
 		return seen.lacking(), "nothing: it is known by what was sent there"

@@ -174,19 +174,19 @@ func play(t *testing.T, f fault, n int) (out played) {
 	m := New(Options{
 		Index: e.index, Approx: guess, Now: func() time.Time { return clock }, Speculate: time.Second,
 		Read: func(block.EndpointID) knowledge.State { return read },
-		Seen: func(ep *endpoint.Endpoint) Seen {
+		StreamInfo: func(ep *endpoint.Endpoint) StreamInfo {
 			n := e.index.Blocks(block.Source{Endpoint: ep.ID})
-			s := Seen{Blocks: n, Heard: n > 0 || f.sparse, Sparse: f.sparse, Narrow: f.window > 0}
+			s := StreamInfo{Blocks: n, HasMessages: n > 0 || f.sparse, Sparse: f.sparse, Narrow: f.window > 0}
 			if f.astray && e.glanced[ep.ID] > 2 {
-				s.Astray = &events.Astray{Topic: "kv-events"}
+				s.TopicMismatch = &events.TopicMismatch{Topic: "kv-events"}
 			}
 			return s
 		},
-		Glance:   func(ep *endpoint.Endpoint) { e.glanced[ep.ID] = max(e.glanced[ep.ID], 1) },
-		Told:     func(id block.EndpointID) int64 { return e.told[id] },
-		Distrust: func(*endpoint.Endpoint) { out.distrusts++ },
-		Doubted:  func(*endpoint.Endpoint) { out.doubts++ },
-		Streams:  nil,
+		ProbeTopics:    func(ep *endpoint.Endpoint) { e.glanced[ep.ID] = max(e.glanced[ep.ID], 1) },
+		LastEvent:      func(id block.EndpointID) int64 { return e.told[id] },
+		Invalidate:     func(*endpoint.Endpoint) { out.distrusts++ },
+		VerdictChanged: func(*endpoint.Endpoint) { out.doubts++ },
+		Streams:        nil,
 	})
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	pool.Set(fleetOf(2))
@@ -254,7 +254,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 			Seen: seen, CachedSeen: seen && !f.mute && (cached > 0 || !f.unsaid), PromptTokens: prompt, CachedTokens: cached,
 		}})
 		for _, ep := range eps {
-			if state, reason := m.Standing(ep, read); reason != "" {
+			if state, reason := m.State(ep, read); reason != "" {
 				if out.state, out.reason = state, reason; out.named == 0 {
 					out.named = i + 1
 				}
@@ -262,7 +262,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		}
 	}
 	if out.named == 0 {
-		out.state, out.reason = m.Standing(eps[0], read)
+		out.state, out.reason = m.State(eps[0], read)
 	}
 	out.verdicts = m.Verdicts(eps[0])
 	return out

@@ -2,7 +2,9 @@ package prompt
 
 // AtWord tells that a token ends at byte pos of a rendered prompt whatever
 // surrounds it.
-func (m *Model) AtWord(rendered []byte, pos int) bool { return m.vocab.AtWord(rendered, pos) }
+func (m *Model) IsTokenBoundary(rendered []byte, pos int) bool {
+	return m.vocab.IsTokenBoundary(rendered, pos)
+}
 
 // Aligned returns how many of the blocks between ends hold size tokens of the
 // rendered prompt each, counted from the first. See vocab.Vocab.Aligned.

@@ -69,7 +69,7 @@ func (c *converter) message(m *value.Dict) (*value.Dict, bool) {
 		c.bad = "a message has no role"
 		return nil, false
 	}
-	if !c.dec.Spend(messageSize) {
+	if !c.dec.Charge(messageSize) {
 		c.bounds = true
 		return nil, false
 	}

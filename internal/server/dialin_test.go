@@ -74,7 +74,7 @@ func dialledIn(t *testing.T, set func(o *Options, at string, endpoint map[string
 func dialIn(t *testing.T, e *sim.Engine, to string) {
 	t.Helper()
 	bound, _ := e.EventAddrs()
-	in, err := zmtp.Dial(t.Context(), "tcp://"+bound[0], zmtp.Options{Handshake: testkit.Patience})
+	in, err := zmtp.Dial(t.Context(), "tcp://"+bound[0], zmtp.Options{Handshake: testkit.HangTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func dialIn(t *testing.T, e *sim.Engine, to string) {
 	testkit.Await(t, "subscribed", func() bool { return e.Stats()[0].Events.Subscribers > 0 })
 	var out *zmtp.Conn
 	testkit.Await(t, "the replica takes its endpoint's connection", func() bool {
-		out, err = zmtp.Dial(t.Context(), to, zmtp.Options{Socket: zmtp.PUB, Handshake: testkit.Patience})
+		out, err = zmtp.Dial(t.Context(), to, zmtp.Options{Socket: zmtp.PUB, Handshake: testkit.HangTimeout})
 		return err == nil
 	})
 	t.Cleanup(func() { _ = out.Close() })

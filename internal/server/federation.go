@@ -31,7 +31,7 @@ func (s *Server) openFederation() (err error) {
 			return "this replica is not ready"
 		},
 	})
-	if err == nil && grouped && s.abroad.Remembers() {
+	if err == nil && grouped && s.abroad.TracksHotPrompts() {
 		s.abroad.Share(facts.Of(s.node).Feed(abroad.Feed, facts.StateVersion, s.abroad))
 	}
 	return err

@@ -52,12 +52,12 @@ func TestRemotePickerIsAsked(t *testing.T) {
 	near.Name = "a-0"
 	federated(t, &near, server.URL(), "a", "b")
 	near.Federation.Link.Peers[0].PickTokenFile, near.Federation.Link.Lease = token, time.Minute
-	near.Federation.Use.Patience, near.WorkTimeout = time.Minute, time.Minute // the machine may be slow
+	near.Federation.Use.Timeout, near.WorkTimeout = time.Minute, time.Minute // the machine may be slow
 	near.Federation.Use.Use, near.Federation.Use.Mode = elsewhere.UseAlways, elsewhere.ModeEndpoint
 	near.Federation.Use.Rules = elsewhere.Rules{Default: []string{"b"}} // nothing is served here
 	a := open(t, near)
 	testkit.Await(t, "b is a candidate", func() bool {
-		st := a.Status().Elsewhere
+		st := a.Status().RemoteClusters
 		return len(st) == 1 && st[0].Result == "candidate" && st[0].Endpoints == 2
 	})
 
@@ -147,12 +147,12 @@ func TestRemotePickerOverTLS(t *testing.T) {
 			federated(t, &near, server.URL(), "a", "b")
 			near.Federation.Link.CAFile = filepath.Join(dir, wan.CAFile)
 			near.Federation.Link.Peers[0].PickTokenFile, near.Federation.Link.Lease = token, time.Minute
-			near.Federation.Use.Patience, near.WorkTimeout = time.Minute, time.Minute // the machine may be slow
+			near.Federation.Use.Timeout, near.WorkTimeout = time.Minute, time.Minute // the machine may be slow
 			near.Federation.Use.Use, near.Federation.Use.Mode = elsewhere.UseAlways, elsewhere.ModeEndpoint
 			near.Federation.Use.Rules = elsewhere.Rules{Default: []string{"b"}}
 			a := open(t, near)
 			testkit.Await(t, "b is a candidate", func() bool {
-				st := a.Status().Elsewhere
+				st := a.Status().RemoteClusters
 				return len(st) == 1 && st[0].Result == "candidate" && st[0].Endpoints == 2
 			})
 			r := &request.Request{ID: "r", Headers: http.Header{}, Path: "/v1/completions", Body: []byte(`{"model":"` + vocab.Name + `","prompt":"` + strings.Repeat("asked over tls ", 60) + `"}`)}

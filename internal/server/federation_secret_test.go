@@ -156,7 +156,7 @@ func (m *moved) learn(not string) {
 // to be made with.
 func (m *moved) unknown(not string) string {
 	st := m.a.Status().Federation
-	if len(st.Clusters[0].Pools) != 1 || len(m.a.Status().Elsewhere) != 1 {
+	if len(st.Clusters[0].Pools) != 1 || len(m.a.Status().RemoteClusters) != 1 {
 		return "no pool of b: " + st.Clusters[0].Reason
 	}
 	if rtt := st.Clusters[0].RTTMS; rtt <= 0 || rtt > 20 { // what is not measured is taken for long, and the price keeps prompts here

@@ -69,7 +69,7 @@ func benchWaits(b *testing.B, config string, clients int) {
 		defer conn.Close()
 		links = append(links, extprocv3.NewExternalProcessorClient(conn))
 	}
-	if !testkit.Comes(func() bool { err = playOne(links[0]); return err == nil }) { // the list of models is read
+	if !testkit.PollUntil(func() bool { err = playOne(links[0]); return err == nil }) { // the list of models is read
 		b.Fatal(err)
 	}
 	var left atomic.Int64

@@ -27,7 +27,7 @@ func (s *Server) openHealth(group facts.Group) (err error) {
 	if s.o.Cluster.enabled() {
 		line := &probeLine{s: s}
 		o.Turn = line.turn
-		o.Tell = func(address string, value []byte) error { return tell(address, value) }
+		o.Publish = func(address string, value []byte) error { return tell(address, value) }
 	}
 	if s.health, err = monitor.Open(o); err != nil {
 		return err
@@ -84,15 +84,15 @@ func (l *probeLine) ask() {
 
 // HealthStatus is how far an endpoint is trusted, and why.
 type HealthStatus struct {
-	State     string   `json:"state"` // healthy, suspect, out, probing, returning
-	SinceS    float64  `json:"since_s"`
-	Share     float64  `json:"share"` // of decisions in which it may be a candidate, 0..1
-	Cause     string   `json:"cause,omitempty"`
-	Evidence  string   `json:"evidence,omitempty"`
-	BackBy    string   `json:"back_by,omitempty"`
-	FullS     float64  `json:"full_s,omitempty"`    // for how long it is passed over, since its engine refused a request for want of room
-	Shunned   []string `json:"shunned,omitempty"`   // models whose requests go elsewhere: they fail here, and others are answered
-	Overruled bool     `json:"overruled,omitempty"` // soft evidence is ignored: it speaks against most of the pool
+	State         string   `json:"state"` // healthy, suspect, out, probing, returning
+	SinceS        float64  `json:"since_s"`
+	Share         float64  `json:"share"` // of decisions in which it may be a candidate, 0..1
+	Cause         string   `json:"cause,omitempty"`
+	Evidence      string   `json:"evidence,omitempty"`
+	BackBy        string   `json:"back_by,omitempty"`
+	FullS         float64  `json:"full_s,omitempty"`    // for how long it is passed over, since its engine refused a request for want of room
+	AvoidedModels []string `json:"shunned,omitempty"`   // models whose requests go elsewhere: they fail here, and others are answered
+	Overruled     bool     `json:"overruled,omitempty"` // soft evidence is ignored: it speaks against most of the pool
 }
 
 func healthStatus(v health.View, now time.Time) HealthStatus {
@@ -109,11 +109,11 @@ func healthStatus(v health.View, now time.Time) HealthStatus {
 // sick returns why the pool as a whole is not well, "" when it is.
 func (s *Server) sick() string {
 	snap := s.pool.Health()
-	if snap == nil || len(snap.Troubles) == 0 {
+	if snap == nil || len(snap.GroupProblems) == 0 {
 		return ""
 	}
-	t := snap.Troubles[0]
-	for _, o := range snap.Troubles { // the worst
+	t := snap.GroupProblems[0]
+	for _, o := range snap.GroupProblems { // the worst
 		if o.Failing > t.Failing || o.Failing == t.Failing && o.Away*t.Endpoints > t.Away*o.Endpoints {
 			t = o
 		}
@@ -122,14 +122,14 @@ func (s *Server) sick() string {
 	if n := len(s.pool.Snapshot().Endpoints); t.Endpoints < n && t.Group != "" {
 		words = t.Group + ": " + words
 	}
-	if n := len(snap.Troubles) - 1; n > 0 {
+	if n := len(snap.GroupProblems) - 1; n > 0 {
 		words += fmt.Sprintf("; %d other models or roles are in trouble", n)
 	}
 	return words
 }
 
 // trouble says in words what is wrong with a group as a whole.
-func trouble(t health.Trouble, example string) string {
+func trouble(t health.GroupProblem, example string) string {
 	switch {
 	case t.Failing > 0:
 		return fmt.Sprintf("engines fail %.0f%% of the requests, most of them alike, so they are used as they are", 100*t.Failing)
@@ -142,7 +142,7 @@ func trouble(t health.Trouble, example string) string {
 }
 
 // example returns what speaks against an endpoint of a group that is in trouble.
-func (s *Server) example(t health.Trouble, snap *health.Snapshot) string {
+func (s *Server) example(t health.GroupProblem, snap *health.Snapshot) string {
 	ep := s.pool.Snapshot().ByID(t.Example)
 	if t.Away == 0 || ep == nil {
 		return ""

@@ -129,7 +129,7 @@ func openOracle(t *testing.T) *oracle {
 		o.listen()
 	}()
 	t.Cleanup(func() {
-		o.script.Tell("end")
+		o.script.Send("end")
 		<-heard
 	})
 	for range oracleReplicas {
@@ -386,11 +386,11 @@ func TestOracle(t *testing.T) {
 	show("another comes", soon, o.ask(3*time.Second))
 	for range *restarts {
 		for e := range o.engines[:2] {
-			o.script.Tell(fmt.Sprint("restart ", e))
+			o.script.Send(fmt.Sprint("restart ", e))
 		}
 		show("two engines start again", silent, o.ask(5*time.Second))
 	}
-	o.script.Tell("rest")
+	o.script.Send("rest")
 	time.Sleep(2 * time.Second)
 	at := o.ask(2 * time.Second)
 	show("at rest", 0, at)

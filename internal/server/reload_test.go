@@ -144,7 +144,7 @@ func TestReloadMovesPorts(t *testing.T) {
 	}
 	say(5556, 9400)
 	s := open(t, o)
-	src.sink.Tell(discovery.Found{Specs: []endpoint.Spec{{Addr: at}}})
+	src.sink.Update(discovery.Found{Specs: []endpoint.Spec{{Addr: at}}})
 	f := func(events int, metrics string) {
 		t.Helper()
 		if ep := s.pool.Snapshot().Endpoints[0]; ep.Events.Port != events || ep.Metrics != metrics {

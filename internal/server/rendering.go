@@ -34,7 +34,7 @@ func (s *Server) unlike(ep *endpoint.Endpoint, model string, found []remote.Find
 }
 
 // doubted has an engine asked for its rendering anew.
-func (s *Server) doubted(ep *endpoint.Endpoint) { s.rendering.Doubt(ep) }
+func (s *Server) doubted(ep *endpoint.Endpoint) { s.rendering.Recheck(ep) }
 
 // findings are what an endpoint's engine made of fixed chats, by model.
 func (s *Server) findings(ep *endpoint.Endpoint) map[string][]remote.Finding {

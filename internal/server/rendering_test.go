@@ -79,7 +79,7 @@ func TestUpgradeInPlace(t *testing.T) {
 	testkit.Await(t, "the engine's version", is("0.28.0"))
 	before := s.pool.Snapshot().Endpoints[0]
 	fleet.Engines()[0].SetVersion("0.33.0")
-	s.served.Doubt(before.ID) // else in half a minute
+	s.served.Recheck(before.ID) // else in half a minute
 	testkit.Await(t, "another life", func() bool { return s.pool.Snapshot().Endpoints[0] != before })
 	testkit.Await(t, "the version after the upgrade, and its rendering", is("0.33.0"))
 }

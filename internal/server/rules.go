@@ -119,7 +119,7 @@ func (s *Server) Reload(context.Context) error {
 	}
 	if s.o.EngineKeyFile != "" {
 		for _, ep := range s.pool.Snapshot().Endpoints {
-			s.served.Doubt(ep.ID)
+			s.served.Recheck(ep.ID)
 		}
 	}
 	if err := s.reloadConfig(false); err != nil {
@@ -132,7 +132,7 @@ func (s *Server) Reload(context.Context) error {
 // discover opens what finds the endpoints: the source or the file of the
 // options, or else the file that the configuration names.
 func (s *Server) discover(c *config.Config) (discovery.Source, error) {
-	sink := discovery.Sink{Tell: s.onFound, Registerer: s.registry, Log: s.o.Log}
+	sink := discovery.Sink{Update: s.onFound, Registerer: s.registry, Log: s.o.Log}
 	if s.o.Source != nil {
 		return s.o.Source(sink)
 	}

@@ -226,7 +226,7 @@ func (s *Server) keepOn(ctx context.Context) {
 	s.wg.Go(func() { s.gate.Run(queue) })
 	if s.abroad != nil {
 		s.wg.Go(func() { s.abroad.Run(ctx) })
-		s.wg.Go(func() { s.abroad.Remember(ctx) })
+		s.wg.Go(func() { s.abroad.TrackHotPrompts(ctx) })
 	}
 }
 
@@ -235,17 +235,17 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	o := prefix.Options{
 		Index: s.index, Approx: s.approx, Models: s.models, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
 		Read: s.share.State, Streams: s.finder.Streams,
-		Seen: func(ep *endpoint.Endpoint) prefix.Seen {
-			return prefix.Seen{
-				Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0, Reports: s.share.Answered(ep.ID),
+		StreamInfo: func(ep *endpoint.Endpoint) prefix.StreamInfo {
+			return prefix.StreamInfo{
+				Blocks: s.blocks(ep), HasMessages: s.share.Knowledge(ep.ID).Silent > 0, Reports: s.share.Answered(ep.ID),
 				Sparse: s.share.Sparse(ep.ID), Narrow: s.share.Narrow(ep.ID),
-				Astray: s.share.Astray(ep.ID, s.finder.Streams(ep)),
+				TopicMismatch: s.share.TopicMismatch(ep.ID, s.finder.Streams(ep)),
 			}
 		},
-		Told: s.share.Told, Doubted: s.doubted, Glance: func(ep *endpoint.Endpoint) { s.share.Glance(s.finder.Streams(ep)) },
-		Expect:   func(ep *endpoint.Endpoint, q block.Query) bool { return s.share.Expect(ep.ID, q) },
-		Distrust: func(ep *endpoint.Endpoint) { s.share.Distrust(ep.ID) },
-		Vouch:    func(ep *endpoint.Endpoint) { s.share.Vouch(ep.ID) },
+		LastEvent: s.share.LastEvent, VerdictChanged: s.doubted, ProbeTopics: func(ep *endpoint.Endpoint) { s.share.ProbeTopics(s.finder.Streams(ep)) },
+		Expect:     func(ep *endpoint.Endpoint, q block.Query) bool { return s.share.Expect(ep.ID, q) },
+		Invalidate: func(ep *endpoint.Endpoint) { s.share.Invalidate(ep.ID) },
+		Confirm:    func(ep *endpoint.Endpoint) { s.share.Confirm(ep.ID) },
 		Wait: func(ep *endpoint.Endpoint, now time.Time) time.Duration {
 			l := s.pool.Book().Load(ep, now)
 			return time.Duration(ep.Cost().Wait(&l, now) * float64(time.Second))
@@ -271,8 +271,8 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 		return err
 	}
 	s.scheduler, err = picker.New(picker.Options{
-		Elsewhere: s.abroad.Elsewhere(),
-		Pool:      s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
+		RemoteClusters: s.abroad.RemoteClusters(),
+		Pool:           s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
 		SampleBodies: s.o.SampleBodies, Gate: s.gate, WorkTimeout: s.o.WorkTimeout, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
@@ -399,14 +399,14 @@ func (s *Server) onChange(c endpoint.Change) {
 	s.load.Joined(slices.Concat(c.Added, c.Reborn))
 	s.costs.Joined(c.Added)
 	if s.o.Cluster.enabled() { // alone, nobody would ever take note of them
-		s.load.Forgotten(slices.Concat(c.Forgotten, c.Reborn))
+		s.load.Withdraw(slices.Concat(c.Dropped, c.Reborn))
 	}
-	for _, ep := range c.Forgotten {
+	for _, ep := range c.Dropped {
 		s.index.RemoveEndpoint(ep.ID)
 	}
-	s.rendering.Forget(slices.Concat(c.Forgotten, c.Reborn)) // before Left: nothing is told of them from then on
-	s.prefixes.Left(slices.Concat(c.Forgotten, c.Reborn))
-	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Forgotten), "reborn", len(c.Reborn))
+	s.rendering.Reset(slices.Concat(c.Dropped, c.Reborn)) // before Left: nothing is told of them from then on
+	s.prefixes.Left(slices.Concat(c.Dropped, c.Reborn))
+	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Dropped), "reborn", len(c.Reborn))
 }
 
 // renderers are the engines that may be asked to render a prompt of a model.

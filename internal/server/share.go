@@ -116,12 +116,12 @@ func (s *Server) openNode(setup *facts.Setup) (err error) {
 	tuning := share.Tuning()
 	tuning.Relay = c.Mode == "gossip" // NATS has servers that spread a message behind a border
 	s.node = cluster.New(cluster.Options{
-		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Tuning: tuning, Trouble: setup.Trouble,
-		Aside: func() string {
+		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Tuning: tuning, ConfigMismatch: setup.Mismatch,
+		NotShared: func() string {
 			if s.share == nil {
 				return ""
 			}
-			return s.share.Aside()
+			return s.share.NotShared()
 		},
 	})
 	return s.registry.Register(s.node)
@@ -150,7 +150,7 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 		return err
 	}
 	s.queues = facts.NewQueues(group, facts.Queue{
-		Changes: s.gate.Changes, Hear: s.gate.Hear, Gone: s.gate.Gone, Answers: s.gate.Answers, Answered: s.gate.Answered,
+		Changes: s.gate.Changes, Receive: s.gate.Receive, PeerLeft: s.gate.PeerLeft, Answers: s.gate.Answers, Answered: s.gate.Answered,
 	}, s.o.Log)
 	s.costs = facts.NewCosts(facts.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
 	s.hints = facts.NewHints(facts.HintOptions{
@@ -171,7 +171,7 @@ func (s *Server) joinGroup(ctx context.Context, sessions *sessions.Table) error 
 		return fmt.Errorf("server: cluster: %w", err)
 	}
 	if s.o.Cluster.enabled() {
-		s.setup.Tell()
+		s.setup.Publish()
 		if s.seeds != nil {
 			s.wg.Go(func() { s.seeds.Run(ctx) })
 		}

@@ -213,7 +213,7 @@ func (g *group) agree(all ...*Server) {
 			got := contents(s)
 			for _, ep := range s.pool.Snapshot().Endpoints {
 				k := s.share.Knowledge(ep.ID)
-				if got[ep.Address] != want[ep.Address] || k.State != knowledge.Exact || !s.prefixes.Believed(ep.ID) {
+				if got[ep.Address] != want[ep.Address] || k.State != knowledge.Exact || !s.prefixes.IndexAccepted(ep.ID) {
 					return fmt.Sprintf("%s: %s is %v with %v, want %v; %s", s.o.Name, ep.Address, k.State, got[ep.Address], want[ep.Address], describe(s))
 				}
 			}
@@ -366,7 +366,7 @@ func TestDistrusted(t *testing.T) {
 				before[src.Name] = src.Log.Position.Inc
 			}
 			for _, ep := range s.pool.Snapshot().Endpoints {
-				s.share.Distrust(ep.ID)
+				s.share.Invalidate(ep.ID)
 			}
 			testkit.Eventually(g.t, func() string {
 				for _, s := range g.replicas {

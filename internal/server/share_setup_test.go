@@ -89,7 +89,7 @@ func TestSetupUnknown(t *testing.T) {
 	g := newGroup(t, 2, 10000, "mesh")
 	s := g.replicas[0]
 	s.setup.Drop(g.replicas[1].node.Self().ID)
-	if id, what := s.setup.Trouble(); id != "" {
+	if id, what := s.setup.Mismatch(); id != "" {
 		t.Errorf("%s %s", id, what)
 	}
 	g.says(s, "joined", "")

@@ -50,7 +50,7 @@ func TestSourceOfEndpoints(t *testing.T) {
 		t.Errorf("before the source knows: %s, %s", st.State, st.Reason)
 	}
 	src.status.Read = time.Now()
-	src.sink.Tell(discovery.Found{Specs: specs, Names: request.Names{
+	src.sink.Update(discovery.Found{Specs: specs, Names: request.Names{
 		Objectives: map[string]int{"gold": 1, "batch": -1},
 		Rewrites:   map[string]request.Rewrite{"chat": {{Model: "a", Weight: 1}}},
 	}})

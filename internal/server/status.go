@@ -147,7 +147,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		Blocks: s.blocks(ep), Facts: saved.FactsOf(s.pool, ep, now),
 	}
 	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
-	e.Health.Shunned = ep.Shunned(nil, now)
+	e.Health.AvoidedModels = ep.AvoidedModels(nil, now)
 	e.Health.FullS = ep.Tracker().FullFor(now).Seconds()
 	e.Models = ep.Models
 	for _, st := range s.finder.Streams(ep) {
@@ -157,7 +157,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		e.Reason = s.share.Reason(ep.ID)
 	}
 	e.Audit, e.Rendering, e.EngineVersion = s.prefixes.Verdicts(ep), s.findings(ep), s.served.Version(ep.ID)
-	state, reason := s.prefixes.Standing(ep, k.State)
+	state, reason := s.prefixes.State(ep, k.State)
 	if reason != "" {
 		e.Knowledge, e.Reason = state.String(), reason
 	}
@@ -206,7 +206,7 @@ func (s *Server) untrue() string {
 	n, first := 0, ""
 	eps := s.pool.Snapshot().Endpoints
 	for _, ep := range eps {
-		if state, reason := s.prefixes.Standing(ep, s.share.State(ep.ID)); state == knowledge.Mismatched {
+		if state, reason := s.prefixes.State(ep, s.share.State(ep.ID)); state == knowledge.Mismatched {
 			if n++; first == "" {
 				first = reason
 			}
@@ -303,7 +303,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 			s.share.Set()
 		}
 		if s.o.Cluster.enabled() {
-			s.setup.Tell()
+			s.setup.Publish()
 		}
 		if !s.settled.Load() {
 			over := time.Since(s.started) > s.o.ReadyTimeout
@@ -382,7 +382,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	now := steady.Now()
 	for _, ep := range c.s.pool.Snapshot().Endpoints {
 		k := c.s.share.Knowledge(ep.ID)
-		state, _ := c.s.prefixes.Standing(ep, k.State)
+		state, _ := c.s.prefixes.State(ep, k.State)
 		gauge(c.state, 1, ep.Address, state.String())
 		gauge(c.lag, k.Lag.Seconds(), ep.Address)
 		gauge(c.behind, float64(k.Behind), ep.Address)

@@ -33,7 +33,7 @@ func TestMetricsAgreeWithStatus(t *testing.T) {
 		t.Error(err)
 	}
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		if !s.prefixes.Believed(ep.ID) {
+		if !s.prefixes.IndexAccepted(ep.ID) {
 			t.Errorf("%s is not exact for decisions", ep.Address)
 		}
 	}

@@ -70,7 +70,7 @@ func inOrder(all map[string]*source) []*source {
 // followed are the endpoints whose streams are followed: those of the list, and those
 // that may come back to it.
 func followed(p *endpoint.Snapshot) []*endpoint.Endpoint {
-	return append(slices.Clip(p.Endpoints), p.Kept...)
+	return append(slices.Clip(p.Endpoints), p.Absent...)
 }
 
 // Reborn says that the engines of endpoints have started again. What their streams have
@@ -253,7 +253,7 @@ func (x *Index) at(s *source) cluster.Position {
 	v, _ := s.logged()
 	at := v.Position
 	if x.log == nil || s.plan.Mode() == plan.Direct {
-		at.Next = x.events.Heard(s.src)
+		at.Next = x.events.LastMessage(s.src)
 	}
 	return at
 }
@@ -264,7 +264,7 @@ func (x *Index) facts(f plan.Facts, s *source) plan.Facts {
 		role := cluster.Role(s.role.Load())
 		f.Log = plan.Log{
 			Inc: v.Position.Inc, Next: v.Position.Next, Unclaimed: v.Unclaimed,
-			Reader: role == cluster.RoleReader, Standby: role == cluster.RoleStandby, Kept: v.Kept,
+			Reader: role == cluster.RoleReader, Standby: role == cluster.RoleStandby, HasStayingReader: v.HasStayingReader,
 		}
 	}
 	f.Conflict = f.Ready && x.log != nil && x.o.Conflict(s.ep) != ""

@@ -129,7 +129,7 @@ func (s *source) tell(now time.Duration, f plan.Facts) (another bool) {
 		s.plan.Restarted(r.wiped)
 	}
 	if r.distrusted {
-		s.plan.Distrusted(now, f.Log)
+		s.plan.Invalidated(now, f.Log)
 	}
 	if r.connected {
 		s.plan.Connected()

@@ -80,7 +80,7 @@ func (f *Finder) Publishes(ep *endpoint.Endpoint) bool { return len(f.Streams(ep
 // Changed follows the pool.
 func (f *Finder) Changed(c endpoint.Change) {
 	f.mu.Lock()
-	for _, ep := range c.Forgotten {
+	for _, ep := range c.Dropped {
 		delete(f.at, ep.ID)
 	}
 	f.mu.Unlock()

@@ -38,8 +38,8 @@ func (x *Index) Age(id block.EndpointID) (age time.Duration) {
 
 // Told is when events of an endpoint were last taken in, read here or by others, in Unix
 // nanoseconds; 0: never. It takes no lock.
-func (x *Index) Told(id block.EndpointID) int64 {
-	at := x.events.LastHeard(id)
+func (x *Index) LastEvent(id block.EndpointID) int64 {
+	at := x.events.LastEvent(id)
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		at = max(at, s.shown.told.Load())
 	}
@@ -47,12 +47,12 @@ func (x *Index) Told(id block.EndpointID) int64 {
 }
 
 // Glance has somebody look at what else the publishers of an endpoint's streams send.
-func (x *Index) Glance(streams []events.Stream) { x.events.Glance(streams) }
+func (x *Index) ProbeTopics(streams []events.Stream) { x.events.ProbeTopics(streams) }
 
 // Astray says that the publisher of an endpoint was seen to send under another topic alone
 // than the one that is read, since events of it were last taken in; nil: it was not.
-func (x *Index) Astray(id block.EndpointID, streams []events.Stream) *events.Astray {
-	if a := x.events.Astray(streams); a != nil && x.Told(id) < a.At {
+func (x *Index) TopicMismatch(id block.EndpointID, streams []events.Stream) *events.TopicMismatch {
+	if a := x.events.TopicMismatch(streams); a != nil && x.LastEvent(id) < a.At {
 		return a
 	}
 	return nil
@@ -73,7 +73,7 @@ func (x *Index) Reason(id block.EndpointID) string {
 			return whySilent
 		}
 	}
-	if why := x.events.Trouble(id); why != "" || x.State(id) != knowledge.Partial {
+	if why := x.events.Problem(id); why != "" || x.State(id) != knowledge.Partial {
 		return why
 	}
 	return whyLost
@@ -164,7 +164,7 @@ func (x *Index) Readers(id block.EndpointID) (names []string) {
 
 // Distrust says that the index was found wrong about an endpoint: it is read again
 // from the beginning, for the whole group where the stream is shared.
-func (x *Index) Distrust(id block.EndpointID) {
+func (x *Index) Invalidate(id block.EndpointID) {
 	alone := false
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		if s.isMode() == plan.Direct {
@@ -174,7 +174,7 @@ func (x *Index) Distrust(id block.EndpointID) {
 		s.in.note(func(r *reports) { r.distrusted = true })
 	}
 	if alone {
-		x.events.Distrust(id)
+		x.events.Invalidate(id)
 	}
 	x.poke()
 }
@@ -204,7 +204,7 @@ func (x *Index) Inbound() []net.Addr { return x.events.Inbound() }
 
 // Vouch ends the doubt about an endpoint's entries: what the index says of it was
 // found right.
-func (x *Index) Vouch(id block.EndpointID) { x.events.Vouch(id) }
+func (x *Index) Confirm(id block.EndpointID) { x.events.Confirm(id) }
 
 // State is the State of Knowledge, at a fraction of its cost: every decision asks
 // for that of each endpoint.
@@ -237,7 +237,7 @@ func (x *Index) State(id block.EndpointID) knowledge.State {
 
 // Aside says which event streams are not shared with the group, and why, and which stand
 // still while their engines work; "" when none does.
-func (x *Index) Aside() string {
+func (x *Index) NotShared() string {
 	apart, still := x.apart(), x.still()
 	if apart != "" && still != "" {
 		return apart + "; " + still

@@ -7,13 +7,13 @@ import (
 
 // Patience is when what a test waits for counts as hung. It is no limit of what is
 // tested: a slow machine with other work stays far below it.
-const Patience = 3 * time.Minute
+const HangTimeout = 3 * time.Minute
 
 // Await polls until ok holds; the test fails where it does not come to that.
 func Await(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	if !Comes(ok) {
-		tb.Fatalf("not within %v: %s", Patience, what)
+	if !PollUntil(ok) {
+		tb.Fatalf("not within %v: %s", HangTimeout, what)
 	}
 }
 
@@ -22,18 +22,18 @@ func Await(tb testing.TB, what string, ok func() bool) {
 func Eventually(tb testing.TB, amiss func() string) time.Duration {
 	tb.Helper()
 	begun, why := time.Now(), ""
-	if !Comes(func() bool { why = amiss(); return why == "" }) {
-		tb.Fatalf("not within %v: %s", Patience, why)
+	if !PollUntil(func() bool { why = amiss(); return why == "" }) {
+		tb.Fatalf("not within %v: %s", HangTimeout, why)
 	}
 	return time.Since(begun)
 }
 
 // Comes polls until ok holds and says whether it does in the end, the more rarely the
 // longer it takes.
-func Comes(ok func() bool) bool {
+func PollUntil(ok func() bool) bool {
 	for begun := time.Now(); !ok(); {
 		waited := time.Since(begun)
-		if waited > Patience {
+		if waited > HangTimeout {
 			return false
 		}
 		time.Sleep(min(max(waited/20, time.Millisecond), 50*time.Millisecond))

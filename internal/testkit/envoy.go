@@ -75,7 +75,7 @@ func StartEnvoy(tb testing.TB, config []byte, args ...string) *Envoy {
 // have half a minute where it gives them a second: on a busy machine one that is
 // slow must not be taken for one that is dead. Those that refuse connections, or
 // say that they are not well, are noticed as soon as ever.
-func PatientEnvoy(tb testing.TB, config []byte) []byte {
+func LongTimeoutEnvoy(tb testing.TB, config []byte) []byte {
 	tb.Helper()
 	out := strings.NewReplacer(
 		"connect_timeout: 0.5s", "connect_timeout: 30s", "connect_timeout: 1s", "connect_timeout: 30s",

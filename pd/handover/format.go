@@ -194,7 +194,7 @@ func (a *Format) AsStream(answer *Object, choice []byte, usage bool) []byte {
 	}
 	chunk := func(choices []byte, more ...Edit) []byte {
 		edits := append([]Edit{{Key: "object", Value: []byte(object)}, {Key: "choices", Value: choices}, {Key: "prompt_token_ids"}}, more...)
-		text := bytes.ReplaceAll(a.WithoutHandOver(answer.With(edits...), false), []byte{'\n'}, []byte{' '})
+		text := bytes.ReplaceAll(a.StripTransfer(answer.With(edits...), false), []byte{'\n'}, []byte{' '})
 		return append(append([]byte("data: "), text...), "\n\n"...)
 	}
 	out := chunk(append(append([]byte{'['}, c.Text()...), ']'), Edit{Key: "usage"})
@@ -222,7 +222,7 @@ var handed = []string{"kv_transfer_params", "ec_transfer_params", "disaggregated
 
 // WithoutHandOver removes hand-over members that are not null from an answer or an
 // event.
-func (a *Format) WithoutHandOver(text []byte, event bool) []byte {
+func (a *Format) StripTransfer(text []byte, event bool) []byte {
 	if event && a.event != "" {
 		text = inside(text, a.event, removeHanded)
 	}

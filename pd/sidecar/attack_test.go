@@ -248,7 +248,7 @@ func TestRawRequests(t *testing.T) {
 	})}}
 	prefill.Start()
 	defer prefill.Close()
-	s, err := New(Options{Engine: engine.URL, HandOver: handover.Policy{Action: handover.Strip}, Targets: Listed{six.Addr().String(): endpoint.RolePrefill}})
+	s, err := New(Options{Engine: engine.URL, KVTransfer: handover.Policy{Action: handover.Strip}, Targets: Listed{six.Addr().String(): endpoint.RolePrefill}})
 	if err != nil {
 		t.Fatal(err)
 	}

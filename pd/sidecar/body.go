@@ -72,7 +72,7 @@ func (s *Server) object(in *bodies.Intake, text []byte) (o handover.Object, ok b
 	if err != nil {
 		return refuse(http.StatusBadRequest, "the request body is not a JSON object")
 	}
-	body, removed, err := s.o.HandOver.Apply(&o)
+	body, removed, err := s.o.KVTransfer.Apply(&o)
 	if err != nil {
 		return refuse(http.StatusBadRequest, err.Error())
 	}

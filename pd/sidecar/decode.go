@@ -205,7 +205,7 @@ func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
 	}
 	if bytes.Contains(text, wordHandOver) {
 		x.noteKept(text)
-		text = x.api.WithoutHandOver(text, false)
+		text = x.api.StripTransfer(text, false)
 	}
 	x.begin(resp, d, int64(len(text)))
 	_, err = x.w.Write(text)

@@ -45,7 +45,7 @@ func TestPassedBodies(t *testing.T) {
 		}
 	}))
 	defer engine.Close()
-	s, err := New(Options{Engine: engine.URL, HandOver: handover.Policy{Action: handover.Strip}, MaxBody: 1 << 10})
+	s, err := New(Options{Engine: engine.URL, KVTransfer: handover.Policy{Action: handover.Strip}, MaxBody: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

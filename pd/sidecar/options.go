@@ -41,7 +41,7 @@ type Options struct {
 	// Targets decides which addresses may be called; nil allows all.
 	Targets Targets
 	// HandOver says what is done about hand-over members in clients' bodies.
-	HandOver handover.Policy
+	KVTransfer handover.Policy
 	// WebSockets are passed on to the engine, which is to take no hand-over members from
 	// them: nobody looks into them.
 	WebSockets bool

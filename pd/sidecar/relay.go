@@ -146,7 +146,7 @@ func (x *exchange) rewrite(data []byte, d *leg, usage bool) []byte {
 		out = x.api.SetCached(out, d.cached, true)
 	}
 	x.noteKept(data)
-	return x.api.WithoutHandOver(out, true)
+	return x.api.StripTransfer(out, true)
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

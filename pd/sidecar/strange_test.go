@@ -101,7 +101,7 @@ func TestPassedOnIdleConnections(t *testing.T) {
 			asked.Store(int64(nth))
 			return nth != 2 && reply(c, `{"data":[]}`) // the 2nd finds it closed
 		})
-		s, err := New(Options{Engine: "http://" + engine, Transport: NewTransport(1), HandOver: handover.Policy{Action: handover.Strip}})
+		s, err := New(Options{Engine: "http://" + engine, Transport: NewTransport(1), KVTransfer: handover.Policy{Action: handover.Strip}})
 		if err != nil {
 			t.Fatal(err)
 		}

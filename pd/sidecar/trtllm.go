@@ -63,7 +63,7 @@ func (x *exchange) byTRTLLM() {
 // answered passes on an answer that ended with the context leg: its first token was the
 // last. A client that asked for a stream gets it as one.
 func (x *exchange) answered(p *prefilled, choice []byte) {
-	kind, body := "application/json", x.api.WithoutHandOver(p.answer.With(handover.Edit{Key: "prompt_token_ids"}), false)
+	kind, body := "application/json", x.api.StripTransfer(p.answer.With(handover.Edit{Key: "prompt_token_ids"}), false)
 	if string(x.body.Get("stream")) == "true" {
 		kind, body = "text/event-stream", x.api.AsStream(&p.answer, choice, string(handover.Find(x.body.Get("stream_options"), "include_usage")) == "true")
 	}

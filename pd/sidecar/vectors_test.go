@@ -188,7 +188,7 @@ func TestExchanges(t *testing.T) {
 
 func (c *exchangeCase) options(e *engines) Options {
 	o := Options{
-		Engine: "http://127.0.0.1:8200", Transport: e, Prefill: 300 * time.Millisecond, HandOver: handover.Policy{Action: handover.Strip},
+		Engine: "http://127.0.0.1:8200", Transport: e, Prefill: 300 * time.Millisecond, KVTransfer: handover.Policy{Action: handover.Strip},
 		Targets: Listed{"10.0.1.5:8000": AnyRole, "10.0.1.6:8000": AnyRole, "10.0.1.7:8000": AnyRole, "10.0.2.7:8000": AnyRole, "10.0.2.8:8000": AnyRole},
 	}
 	switch {
@@ -197,7 +197,7 @@ func (c *exchangeCase) options(e *engines) Options {
 	case strings.HasPrefix(c.Connector, "trtllm"):
 		o.Connector = TRTLLM
 	case c.Connector == "shared-storage":
-		o.Connector, o.CacheHitThreshold, o.HandOver.Allow = Storage, true, []string{"cache_hit_threshold"}
+		o.Connector, o.CacheHitThreshold, o.KVTransfer.Allow = Storage, true, []string{"cache_hit_threshold"}
 	case strings.Contains(c.Connector, "without cache_hit_threshold"):
 		o.Connector = Storage
 	case c.Connector == "mooncake":

@@ -72,7 +72,7 @@ func TestNoOtherWay(t *testing.T) {
 	behind := httptest.NewServer(engine)
 	defer behind.Close()
 	open := func(webSockets bool) string {
-		s, err := New(Options{Engine: behind.URL, HandOver: handover.Policy{Action: handover.Strip}, WebSockets: webSockets})
+		s, err := New(Options{Engine: behind.URL, KVTransfer: handover.Policy{Action: handover.Strip}, WebSockets: webSockets})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -246,7 +246,7 @@ func (b *builder) config() *Config {
 		c.Flow.nameBy(c.Producer.FlowHeaders)
 	}
 	if h := c.Producer.TokenHeader; h != "" {
-		c.Rules.Answer = plugins.HandOut(h)
+		c.Rules.Answer = plugins.SessionHeader(h)
 	}
 	for _, p := range b.plugins {
 		c.ReportServed = c.ReportServed || p.typ.Name == "header-based-testing-filter" || p.typ.Name == "destination-endpoint-served-verifier"

@@ -27,7 +27,7 @@ func (c *Cycle) leave(why string) {
 		case explained.AvoidedFull:
 			a.More = ep.Tracker().FullFor(c.Now)
 		case explained.AvoidedModelFails:
-			a.More = ep.Tracker().ShunsFor(ModelKey(c.Request), c.Now)
+			a.More = ep.Tracker().AvoidsFor(ModelKey(c.Request), c.Now)
 		}
 		c.avoided = append(c.avoided, a)
 	}

@@ -108,7 +108,7 @@ func (c *Cycle) Best() int32 {
 }
 
 // Kept reports whether the request goes on with what one engine here keeps.
-func (c *Cycle) Kept() bool { return c.pinned }
+func (c *Cycle) Pinned() bool { return c.pinned }
 
 // Consider notes the terms of a cluster, for the record.
 func (c *Cycle) Consider(t FarTerms) { c.far.terms = append(c.far.terms, t) }
@@ -131,9 +131,9 @@ type farScratch struct {
 
 // KeptIn reports whether a cluster keeps what the request goes on with, as far as this
 // replica has seen.
-func (c *Cycle) KeptIn(cluster string) bool {
+func (c *Cycle) PinnedTo(cluster string) bool {
 	return c.far.keeper != 0 && c.far.keeper == sessions.Cluster(cluster)
 }
 
 // KeptFar reports whether any cluster does.
-func (c *Cycle) KeptFar() bool { return c.far.keeper != 0 }
+func (c *Cycle) PinnedRemote() bool { return c.far.keeper != 0 }

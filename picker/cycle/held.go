@@ -24,7 +24,7 @@ type Held struct {
 	WantUsage bool
 	// Told is for the Matcher: when the endpoint's events had last told something, where
 	// that was a moment before; else 0.
-	Told int64
+	LastEvent int64
 }
 
 // Match fills held[i] with what eps[i] holds of r's prompt. held is zeroed and as long as

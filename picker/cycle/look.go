@@ -62,7 +62,7 @@ func (c *Cycle) Replace(i int32, ep *endpoint.Endpoint) {
 }
 
 // TellChosen tells the observers among the plugins who was first in their profiles.
-func (c *Cycle) TellChosen() {
+func (c *Cycle) NotifyChosen() {
 	for _, r := range c.Rankings() {
 		if i := r.Best(); i >= 0 {
 			r.Profile.observed(c, c.endpoints[i])

@@ -42,7 +42,7 @@ func (c *Cycle) WarmUp(k int) { c.plan.WarmUp = c.live[k] }
 // another one is to be warmed up.
 func (c *Cycle) WarmingUp() int32 {
 	p := &c.plan
-	if p.WarmUp < 0 || len(p.Also) > 0 || p.New >= 0 || p.Port != 0 || p.WarmUp == p.Order[0] || c.First().Far() {
+	if p.WarmUp < 0 || len(p.Also) > 0 || p.New >= 0 || p.Port != 0 || p.WarmUp == p.Order[0] || c.First().IsRemote() {
 		return -1
 	}
 	return p.WarmUp

@@ -15,7 +15,7 @@ import (
 func (c *Cycle) withhold() {
 	now, restricted := c.Now.UnixNano(), false
 	for _, ep := range c.endpoints {
-		restricted = restricted || ep.Share() < health.Full || ep.Tracker().FullAt(now) || ep.Tracker().Shunned() > 0
+		restricted = restricted || ep.Share() < health.Full || ep.Tracker().FullAt(now) || ep.Tracker().AvoidedCount() > 0
 	}
 	if !restricted {
 		return
@@ -46,12 +46,12 @@ func (c *Cycle) withhold() {
 func (c *Cycle) shun(model uint64) {
 	fail := 0
 	for _, ep := range c.endpoints {
-		if ep.Tracker().Shuns(model, c.Now) {
+		if ep.Tracker().Avoids(model, c.Now) {
 			fail++
 		}
 	}
 	if fail > 0 && 2*fail <= len(c.endpoints) {
-		c.spare(explained.AvoidedModelFails, func(ep *endpoint.Endpoint) bool { return ep.Tracker().Shuns(model, c.Now) })
+		c.spare(explained.AvoidedModelFails, func(ep *endpoint.Endpoint) bool { return ep.Tracker().Avoids(model, c.Now) })
 	}
 }
 
@@ -74,7 +74,7 @@ func (c *Cycle) spare(why string, bad func(*endpoint.Endpoint) bool) {
 // fails. A profile that filters might have left them out too, so that it gets none.
 func (c *Cycle) appendReserve(list []string) []string {
 	const enough = 2
-	if len(c.reserve) == 0 || len(list) != 1 || c.ranked == 0 || len(c.rankings[0].Profile.Filters) > 0 || c.First().Far() {
+	if len(c.reserve) == 0 || len(list) != 1 || c.ranked == 0 || len(c.rankings[0].Profile.Filters) > 0 || c.First().IsRemote() {
 		return list
 	}
 	for _, ep := range c.reserve {
@@ -170,7 +170,7 @@ func (v *View) full() bool {
 // Well reports whether nothing speaks against the endpoint at a place of the plan.
 func (c *Cycle) Well(place int) bool {
 	ep := c.endpoints[c.plan.Order[place]]
-	return !ep.Far() && ep.Share() == health.Full && !ep.Down() && !ep.Tracker().FullAt(c.Now.UnixNano())
+	return !ep.IsRemote() && ep.Share() == health.Full && !ep.Down() && !ep.Tracker().FullAt(c.Now.UnixNano())
 }
 
 // ModelKey names the model that a request is for, 0 when it names none.

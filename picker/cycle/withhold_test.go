@@ -101,7 +101,7 @@ func TestFailsAtMost(t *testing.T) {
 			end(eps[i], "m", health.Failed)
 			end(eps[i], "other", health.None)
 		}
-		if !eps[i].Tracker().Shuns(endpoint.ModelKey("m"), t0) {
+		if !eps[i].Tracker().Avoids(endpoint.ModelKey("m"), t0) {
 			t.Fatal("it does not fail the model")
 		}
 		c := New(Options{Pool: pool, Now: t0}, chatRequest("r", 10))

@@ -213,6 +213,6 @@ func (s *File) tell() bool {
 		return false
 	}
 	s.opts.Sink.Log.Info("endpoints changed", "path", s.opts.Path, "endpoints", len(specs), "entries", len(s.list), "doubled", doubled)
-	s.opts.Sink.Tell(Found{Specs: slices.Clone(specs)})
+	s.opts.Sink.Update(Found{Specs: slices.Clone(specs)})
 	return true
 }

@@ -40,7 +40,7 @@ func (l lists) want(t *testing.T, want ...string) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("endpoints (-want +got):\n%s", diff)
 		}
-	case <-time.After(testkit.Patience):
+	case <-time.After(testkit.HangTimeout):
 		t.Fatalf("no change was told, want %v", want)
 	}
 }
@@ -79,7 +79,7 @@ func rename(t *testing.T, from, to string) {
 func open(t *testing.T, o FileOptions) (*File, lists) {
 	t.Helper()
 	told := make(lists, 100)
-	o.Sink.Tell = told.change
+	o.Sink.Update = told.change
 	if o.Settle == 0 {
 		o.Settle = 10 * time.Millisecond
 	}
@@ -180,16 +180,16 @@ func TestPollAndReload(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	told := make(lists, 1)
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
-	_, err := OpenFile(FileOptions{Path: path, Sink: Sink{Tell: told.change}})
+	_, err := OpenFile(FileOptions{Path: path, Sink: Sink{Update: told.change}})
 	var problems strict.Problems
 	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].File != path {
 		t.Errorf("absent file: %v", err)
 	}
 	write(t, path, "endpoints:\n- {address: 10.0.0.1, prot: 1}\n")
-	if _, err = OpenFile(FileOptions{Path: path, Sink: Sink{Tell: told.change}}); !errors.As(err, &problems) || len(problems) != 2 {
+	if _, err = OpenFile(FileOptions{Path: path, Sink: Sink{Update: told.change}}); !errors.As(err, &problems) || len(problems) != 2 {
 		t.Errorf("bad file: %v", err)
 	}
-	if _, err = OpenFile(FileOptions{Sink: Sink{Tell: told.change}}); !errors.Is(err, errNoPath) {
+	if _, err = OpenFile(FileOptions{Sink: Sink{Update: told.change}}); !errors.Is(err, errNoPath) {
 		t.Errorf("no path: %v", err)
 	}
 	if _, err = OpenFile(FileOptions{Path: path}); !errors.Is(err, errNoTell) {

@@ -50,7 +50,7 @@ func (o *FileOptions) complete() error {
 	if o.Path == "" {
 		return errNoPath
 	}
-	if o.Sink.Tell == nil {
+	if o.Sink.Update == nil {
 		return errNoTell
 	}
 	set := func(d *time.Duration, v time.Duration) {

@@ -28,7 +28,7 @@ type Opener func(sink Sink) (Source, error)
 // Sink is what a source works for. Only Tell is required.
 type Sink struct {
 	// Tell is given all that there is. The callee owns it.
-	Tell       func(Found)
+	Update     func(Found)
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
 }

@@ -63,7 +63,7 @@ func newWorld(t testing.TB, change func(*Options), others ...*federation.Remote)
 // open makes a new scheduler, with a gate or without.
 func (w *world) open(g picker.Gate) {
 	w.t.Helper()
-	scorer, far := predicted.New(predicted.Defaults, nil), w.fleet.Elsewhere()
+	scorer, far := predicted.New(predicted.Defaults, nil), w.fleet.RemoteClusters()
 	if w.asks != nil {
 		far.Ask = func(_ context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (*endpoint.Endpoint, func(int)) {
 			return w.fleet.Ask(r, ep, headers, now, w.asks)
@@ -71,7 +71,7 @@ func (w *world) open(g picker.Gate) {
 	}
 	var err error
 	w.s, err = picker.New(picker.Options{
-		Pool: w.pool, Gate: g, Elsewhere: far, Now: func() time.Time { return w.now }, Seed: 1, SampleBodies: -1,
+		Pool: w.pool, Gate: g, RemoteClusters: far, Now: func() time.Time { return w.now }, Seed: 1, SampleBodies: -1,
 		Rules: &picker.Rules{Handler: single{&cycle.Profile{
 			Name: "default", Scorers: []cycle.ProfileScorer{{Name: "predicted", Weight: 1, Scorer: scorer}}, Picker: best{},
 		}}},
@@ -114,7 +114,7 @@ func (w *world) tell(others ...*federation.Remote) {
 // other is an idle cluster of four engines, 20 ms away.
 func other(name string, change func(*federation.Remote)) *federation.Remote {
 	r := &federation.Remote{
-		Cluster: name, State: federation.Live, RTT: 20 * time.Millisecond, Heard: t0, Until: t0.Add(5 * time.Second),
+		Cluster: name, State: federation.Live, RTT: 20 * time.Millisecond, ReceivedAt: t0, Until: t0.Add(5 * time.Second),
 		Export: &federation.Export{
 			Pool: poolKey, Region: "us", Gateways: []federation.Address{{HostPort: "192.0.2." + fmt.Sprint(int(name[0])) + ":80"}},
 			Ready: []federation.Ready{{Model: "m", Count: 4}},
@@ -323,7 +323,7 @@ func TestHeld(t *testing.T) {
 		b := w.view.Clusters[0].Pools[0]
 		w.fleet.Sent(prompt(c.words, "hot"), &endpoint.Endpoint{Spec: endpoint.Spec{Cluster: "b"}}, endpoint.Work{}, t0)
 		w.now = t0.Add(4 * time.Second) // what was sent is in what it told since
-		b.Heard, b.Until = w.now, w.now.Add(time.Minute)
+		b.ReceivedAt, b.Until = w.now, w.now.Add(time.Minute)
 		w.expect(prompt(c.words, "hot"), "b", c.want)
 		w.expect(prompt(c.words, "hot hot"), "b", c.want) // the next turn: longer
 		w.expect(prompt(c.words, "cold"), "b", "dearer")
@@ -339,7 +339,7 @@ func TestNoFlapping(t *testing.T) {
 	for step := range 400 {
 		w.now = w.now.Add(50 * time.Millisecond)
 		w.tell(other("b", func(r *federation.Remote) {
-			r.Heard, r.Until = w.now, w.now.Add(time.Second)
+			r.ReceivedAt, r.Until = w.now, w.now.Add(time.Second)
 			r.Load.Wait = time.Duration(900+40*swing[step%len(swing)]) * time.Millisecond
 		}))
 		load := int64(0)
@@ -416,7 +416,7 @@ func TestFalseFilter(t *testing.T) {
 		w := newWorld(t, nil)
 		for i := range tries {
 			w.now = w.now.Add(4 * time.Second)
-			w.tell(other("b", func(r *federation.Remote) { r.Heard, r.Until = w.now, w.now.Add(time.Minute) }))
+			w.tell(other("b", func(r *federation.Remote) { r.ReceivedAt, r.Until = w.now, w.now.Add(time.Minute) }))
 			r := prompt(8000, fmt.Sprint("claimed", i))
 			w.fleet.Sent(r, &endpoint.Endpoint{Spec: endpoint.Spec{Cluster: "b"}}, endpoint.Work{}, w.now.Add(-4*time.Second))
 			d, _, err := w.place(r)

@@ -133,8 +133,8 @@ func (f *Fleet) egress(class string) float64 {
 }
 
 // Elsewhere returns what a scheduler asks, but for Ask, which takes time.
-func (f *Fleet) Elsewhere() *picker.Elsewhere {
-	return &picker.Elsewhere{Offer: f.Offer, Would: f.Would, Stayed: f.Stayed, Sent: f.Sent, Ended: f.Ended}
+func (f *Fleet) RemoteClusters() *picker.RemoteClusters {
+	return &picker.RemoteClusters{Offer: f.Offer, Would: f.Would, Stayed: f.Stayed, Sent: f.Sent, Ended: f.Ended}
 }
 
 // Sent notes that r goes to ep of another cluster: picker.Elsewhere.Sent.
@@ -182,7 +182,7 @@ func (f *Fleet) Decide(a *Ask, here *cycle.FarTerms, lot uint64, now time.Time) 
 	sc.quotes, sc.open = sc.quotes[:0], sc.open[:0]
 	for _, s := range t.sides {
 		sc.quotes = append(sc.quotes, f.quote(s, a, now))
-		sc.open = append(sc.open, s.state(now, s.Heard, f.o.Margin.Hold).open)
+		sc.open = append(sc.open, s.state(now, s.ReceivedAt, f.o.Margin.Hold).open)
 	}
 	i := f.cheapest(here, sc.quotes, sc.open, lot)
 	if i < 0 || !t.sides[i].trial(now) && here != nil {

@@ -68,7 +68,7 @@ func TestThreeClusters(t *testing.T) {
 				w := worlds[at]
 				w.now = t0.Add(skew)
 				for _, c := range w.view.Clusters {
-					c.Pools[0].Heard, c.Pools[0].Until = w.now, w.now.Add(time.Second)
+					c.Pools[0].ReceivedAt, c.Pools[0].Until = w.now, w.now.Add(time.Second)
 				}
 				w.busy(20)
 				r := prompt(500, "round")

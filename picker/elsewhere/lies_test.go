@@ -94,7 +94,7 @@ func TestLies(t *testing.T) {
 		for i := range 40 {
 			w.now = w.now.Add(100 * time.Millisecond)
 			w.tell(other("b", func(r *federation.Remote) {
-				r.Heard, r.Until = w.now, w.now.Add(time.Second)
+				r.ReceivedAt, r.Until = w.now, w.now.Add(time.Second)
 				lie(r)
 			}))
 			w.busy(5)

@@ -98,7 +98,7 @@ func (f *Fleet) Would(r *request.Request, wait float64, now time.Time) bool {
 	sc.quotes, sc.open = sc.quotes[:0], sc.open[:0]
 	for _, s := range t.sides {
 		sc.quotes = append(sc.quotes, f.quote(s, &ask, now))
-		sc.open = append(sc.open, s.state(now, s.Heard, f.o.Margin.Hold).open)
+		sc.open = append(sc.open, s.state(now, s.ReceivedAt, f.o.Margin.Hold).open)
 	}
 	here := &cycle.FarTerms{Cluster: f.o.Self, Here: true, Prediction: cycle.Prediction{Wait: wait}}
 	return f.cheapest(here, sc.quotes, sc.open, 0) >= 0
@@ -175,13 +175,13 @@ func (f *Fleet) quotes(t *table, c *cycle.Cycle, sc *scratch, a *Ask) {
 			}
 		}
 		sc.quotes = append(sc.quotes, q)
-		sc.open = append(sc.open, s.state(c.Now, s.Heard, f.o.Margin.Hold).open)
+		sc.open = append(sc.open, s.state(c.Now, s.ReceivedAt, f.o.Margin.Hold).open)
 	}
 }
 
 // reaches looks for the address that the request would go to.
 func (f *Fleet) reaches(c *cycle.Cycle, s *side, q *cycle.FarTerms) cycle.FarWhy {
-	if c.Kept() || c.KeptFar() && !c.KeptIn(s.Cluster) {
+	if c.Pinned() || c.PinnedRemote() && !c.PinnedTo(s.Cluster) {
 		return cycle.FarKept
 	}
 	ep := f.address(c, s)
@@ -239,7 +239,7 @@ func (f *Fleet) here(c *cycle.Cycle, best int32, answer float64) cycle.FarTerms 
 // pick returns the cluster that has the request, -1 when it stays.
 func (f *Fleet) pick(t *table, c *cycle.Cycle, sc *scratch, here *cycle.FarTerms) int {
 	for k, s := range t.sides { // what goes on with something goes where that is
-		if c.KeptIn(s.Cluster) && sc.quotes[k].Why == cycle.FarDearer {
+		if c.PinnedTo(s.Cluster) && sc.quotes[k].Why == cycle.FarDearer {
 			sc.quotes[k].Why = cycle.FarChosen
 			return k
 		}

@@ -18,7 +18,7 @@ type Question struct {
 	Request *request.Request
 	Token   string // of the hop; it keeps the picker from sending the request on
 	// Patience is how long the answer may take.
-	Patience time.Duration
+	Timeout time.Duration
 }
 
 // Refused is the error of a picker that answers, and not with an endpoint.
@@ -78,9 +78,9 @@ func (f *Fleet) Ask(r *request.Request, ep *endpoint.Endpoint, headers []request
 
 // askOne asks one picker.
 func (f *Fleet) askOne(s *side, q *Question, now time.Time, pick Pick) (*endpoint.Endpoint, func(status int)) {
-	q.Patience = min(time.Duration(askTrips*s.roundTrip()*float64(time.Second))+askWork, askMost)
-	if f.o.Patience > 0 {
-		q.Patience = f.o.Patience
+	q.Timeout = min(time.Duration(askTrips*s.roundTrip()*float64(time.Second))+askWork, askMost)
+	if f.o.Timeout > 0 {
+		q.Timeout = f.o.Timeout
 	}
 	to, ended, err := pick(q)
 	s.answered(err, now)

@@ -23,8 +23,8 @@ type desk struct {
 
 func (k *desk) pick(q *Question) (string, func(int), error) {
 	k.asked = append(k.asked, q.EPP.HostPort)
-	if q.Patience <= askWork || q.Patience > askMost {
-		k.t.Errorf("asked with a patience of %s", q.Patience)
+	if q.Timeout <= askWork || q.Timeout > askMost {
+		k.t.Errorf("asked with a patience of %s", q.Timeout)
 	}
 	if q.Cluster != "b" || len(q.Request.Body) == 0 || q.Token == "" {
 		k.t.Errorf("asked %q with token %q and %d bytes", q.Cluster, q.Token, len(q.Request.Body))
@@ -85,7 +85,7 @@ func TestPick(t *testing.T) {
 		d.Done(request.Outcome{At: w.now, Status: status, Complete: status > 0})
 		w.now = w.now.Add(time.Minute) // whatever failed is forgotten
 		for _, c := range w.view.Clusters {
-			c.Pools[0].Heard = w.now
+			c.Pools[0].ReceivedAt = w.now
 		}
 	}
 	d := w.goes(prompt(500, "moved"), secondOfB) // cannot be connected to: one here takes it

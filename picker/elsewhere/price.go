@@ -98,14 +98,14 @@ func (f *Fleet) why(s *side, a *Ask, now time.Time) cycle.FarWhy {
 
 // quote prices the request there. Why it is no candidate stands in the terms.
 func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.FarTerms {
-	t := cycle.FarTerms{Cluster: s.Cluster, Why: f.why(s, a, now), RoundTrip: s.roundTrip(), Age: now.Sub(s.Heard)}
+	t := cycle.FarTerms{Cluster: s.Cluster, Why: f.why(s, a, now), RoundTrip: s.roundTrip(), Age: now.Sub(s.ReceivedAt)}
 	if t.Why != cycle.FarDearer {
 		return t
 	}
 	if f.asks(s) {
 		t.RoundTrip *= 2 // its picker is asked first
 	}
-	st := s.state(now, s.Heard, f.o.Margin.Hold)
+	st := s.state(now, s.ReceivedAt, f.o.Margin.Hold)
 	switch {
 	case st.out:
 		t.Why = cycle.FarOut

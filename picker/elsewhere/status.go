@@ -20,7 +20,7 @@ type Status struct {
 	Endpoints int     `json:"direct_endpoints,omitempty"`
 	RoundTrip float64 `json:"round_trip_ms"`
 	Late      float64 `json:"late_ms,omitempty"`
-	Doubt     float64 `json:"doubt,omitempty"`    // share of what it is said to hold that was not there of late
+	MissRate  float64 `json:"doubt,omitempty"`    // share of what it is said to hold that was not there of late
 	Sending   bool    `json:"sending"`            // something went there of late
 	Trial     bool    `json:"on_trial,omitempty"` // of a candidate: the last request failed there, and the next one tries it
 }
@@ -30,8 +30,8 @@ func (f *Fleet) Status(now time.Time) (out []Status) {
 	ask := Ask{Named: true}
 	for _, s := range f.table.Load().sides {
 		q := f.quote(s, &ask, now)
-		st := s.state(now, s.Heard, f.o.Margin.Hold)
-		row := Status{Cluster: s.Cluster, Result: q.Why.String(), Gateways: len(s.gateways), Endpoints: len(s.direct), RoundTrip: 1e3 * s.roundTrip(), Late: 1e3 * st.late, Doubt: st.doubt, Sending: st.open}
+		st := s.state(now, s.ReceivedAt, f.o.Margin.Hold)
+		row := Status{Cluster: s.Cluster, Result: q.Why.String(), Gateways: len(s.gateways), Endpoints: len(s.direct), RoundTrip: 1e3 * s.roundTrip(), Late: 1e3 * st.late, MissRate: st.doubt, Sending: st.open}
 		switch {
 		case q.Why == cycle.FarDearer && len(s.gateways)+len(s.direct) == 0:
 			row.Result = "no address"

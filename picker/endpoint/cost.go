@@ -30,7 +30,7 @@ type Cost struct {
 	DecodeSeen  float64 `json:"decode_samples"`
 	// Doubt is the standard error of a prefill by this replica's constants
 	// against that of an equal endpoint, as a share of it.
-	Doubt float64 `json:"doubt"`
+	Uncertainty float64 `json:"doubt"`
 }
 
 // PriorCost is what is assumed of an endpoint of which nothing is known: a
@@ -228,7 +228,7 @@ func (c *costCell) publish() {
 	a, d := c.lean(0, c.prior.prefill(c.prefill.A)), c.lean(1, c.prior.decode(c.decode.A))
 	local := Cost{
 		Base: a[0], PerToken: a[1], PerPair: a[2], PrefillSeen: c.prefill.N,
-		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.N, Doubt: c.doubt,
+		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.N, Uncertainty: c.doubt,
 		Idle: cmp.Or(c.idle, 1),
 	}
 	c.local.Store(&local)

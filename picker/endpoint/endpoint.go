@@ -101,7 +101,7 @@ type Spec struct {
 	Metrics   string   // metrics URL; "" means http://ip:port/metrics
 	// Life tells one engine behind the address from the next, such as a pod's UID and
 	// restart count; "" when discovery does not know. Another life starts with nothing.
-	Life string
+	Instance string
 }
 
 // Events say where an endpoint publishes its KV-cache events. The zero value
@@ -116,12 +116,12 @@ type Events struct {
 }
 
 // Far reports whether the endpoint is in another cluster.
-func (s *Spec) Far() bool { return s.Cluster != "" }
+func (s *Spec) IsRemote() bool { return s.Cluster != "" }
 
 // Equal reports whether two specs say the same.
 func (s Spec) Equal(o Spec) bool {
 	if s.Name != o.Name || s.Namespace != o.Namespace || s.Cluster != o.Cluster || s.Host != o.Host || s.Addr != o.Addr ||
-		s.Rank != o.Rank || s.Life != o.Life || s.Events != o.Events || s.Metrics != o.Metrics || len(s.Labels) != len(o.Labels) {
+		s.Rank != o.Rank || s.Instance != o.Instance || s.Events != o.Events || s.Metrics != o.Metrics || len(s.Labels) != len(o.Labels) {
 		return false
 	}
 	for k, v := range s.Labels {

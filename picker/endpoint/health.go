@@ -49,10 +49,10 @@ func ModelKey(name string) uint64 {
 
 // Shunned appends the models whose requests go elsewhere, as far as the endpoint is known to
 // serve them.
-func (e *Endpoint) Shunned(list []string, now time.Time) []string {
-	if e.Tracker().Shunned() > 0 {
+func (e *Endpoint) AvoidedModels(list []string, now time.Time) []string {
+	if e.Tracker().AvoidedCount() > 0 {
 		e.served(func(m Model) {
-			if e.Tracker().Shuns(ModelKey(m.Name), now) {
+			if e.Tracker().Avoids(ModelKey(m.Name), now) {
 				list = append(list, m.Name)
 			}
 		})

@@ -22,7 +22,7 @@ func (s *Snapshot) Known(address string) *Endpoint {
 	if err != nil {
 		return nil
 	}
-	for _, ep := range s.Kept {
+	for _, ep := range s.Absent {
 		if canonical(ep.Addr) == canonical(addr) {
 			return ep
 		}
@@ -39,9 +39,9 @@ func (p *Pool) Expire() {
 		return
 	}
 	old := p.current.Load()
-	c := Change{Forgotten: p.expired()}
+	c := Change{Dropped: p.expired()}
 	c.Snapshot = newSnapshot(old.Endpoints, old.Version+1)
-	c.Snapshot.Kept = p.stillKept()
+	c.Snapshot.Absent = p.stillKept()
 	p.publish(c)
 }
 
@@ -61,7 +61,7 @@ func (p *Pool) keep(left, added []*Endpoint) (forgotten []*Endpoint) {
 
 // another reports whether spec describes another life than ep's at the same address.
 func (e *Endpoint) another(spec Spec) bool {
-	return e.Life != "" && spec.Life != "" && e.Life != spec.Life
+	return e.Instance != "" && spec.Instance != "" && e.Instance != spec.Instance
 }
 
 // expired takes out those whose time is over, and sets their ids free.

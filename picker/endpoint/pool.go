@@ -63,7 +63,7 @@ type Change struct {
 	Changed  []*Endpoint
 	Removed  []*Endpoint
 
-	Forgotten []*Endpoint
+	Dropped []*Endpoint
 
 	// Reborn are those among Changed whose engine has started again.
 	Reborn []*Endpoint
@@ -134,7 +134,7 @@ func (p *Pool) Set(specs []Spec) Change {
 		switch {
 		case !known || old.Endpoints[i].another(spec):
 			ep, gone := p.back(spec)
-			c.Forgotten = append(c.Forgotten, gone...)
+			c.Dropped = append(c.Dropped, gone...)
 			if ep == nil {
 				ep = p.makeEndpoint(spec, p.takeID(), new(counters), new(life))
 			}
@@ -152,11 +152,11 @@ func (p *Pool) Set(specs []Spec) Change {
 			c.Removed = append(c.Removed, ep)
 		}
 	}
-	c.Forgotten = append(c.Forgotten, p.keep(c.Removed, c.Added)...)
+	c.Dropped = append(c.Dropped, p.keep(c.Removed, c.Added)...)
 	c.Snapshot = old
-	if len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Forgotten) > 0 {
+	if len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Dropped) > 0 {
 		c.Snapshot = newSnapshot(list, old.Version+1)
-		c.Snapshot.Kept = p.stillKept()
+		c.Snapshot.Absent = p.stillKept()
 		p.publish(c)
 		p.prune()
 	}
@@ -187,7 +187,7 @@ func (p *Pool) renew(ep *Endpoint) {
 	list := slices.Clone(old.Endpoints)
 	list[old.byID[ep.ID]-1] = next
 	c := Change{Snapshot: newSnapshot(list, old.Version+1), Changed: []*Endpoint{next}}
-	c.Reborn, c.Snapshot.Kept = c.Changed, old.Kept
+	c.Reborn, c.Snapshot.Absent = c.Changed, old.Absent
 	p.publish(c)
 }
 

@@ -158,32 +158,32 @@ func TestPoolKeeps(t *testing.T) {
 		}
 	}
 	left := p.Set([]Spec{c})
-	forgets(left.Forgotten)
-	if s := left.Snapshot; len(left.Removed) != 2 || s.Lookup("10.0.0.1:80") != nil || s.Known("10.0.0.1:80") != first[0] || len(s.Kept) != 2 {
+	forgets(left.Dropped)
+	if s := left.Snapshot; len(left.Removed) != 2 || s.Lookup("10.0.0.1:80") != nil || s.Known("10.0.0.1:80") != first[0] || len(s.Absent) != 2 {
 		t.Errorf("%+v", left)
 	}
 	now = now.Add(59 * time.Second)
 	back := p.Set([]Spec{a, spec("other", 2), c})
-	forgets(back.Forgotten, first[1])
-	if len(back.Added) != 2 || back.Added[0] != first[0] || back.Added[1].ID == first[1].ID || len(back.Snapshot.Kept) != 0 {
+	forgets(back.Dropped, first[1])
+	if len(back.Added) != 2 || back.Added[0] != first[0] || back.Added[1].ID == first[1].ID || len(back.Snapshot.Absent) != 0 {
 		t.Errorf("%+v", back)
 	}
-	c.Life = "1"
-	forgets(p.Set([]Spec{a, c}).Forgotten)
+	c.Instance = "1"
+	forgets(p.Set([]Spec{a, c}).Dropped)
 	d := c
-	d.Life = "2"
+	d.Instance = "2"
 	again := p.Set([]Spec{a, d})
-	if len(again.Forgotten) != 1 || again.Forgotten[0].ID != first[2].ID || again.Added[0].ID == first[2].ID {
+	if len(again.Dropped) != 1 || again.Dropped[0].ID != first[2].ID || again.Added[0].ID == first[2].ID {
 		t.Errorf("%+v", again)
 	}
 	var told []*Endpoint
-	p.Subscribe(func(c Change) { told = append(told, c.Forgotten...) })
+	p.Subscribe(func(c Change) { told = append(told, c.Dropped...) })
 	p.Expire()
 	forgets(told)
 	now = now.Add(time.Hour)
 	p.Expire()
 	p.Expire()
-	if len(told) != 1 || told[0].Name != "other" || len(p.Snapshot().Kept) != 0 {
+	if len(told) != 1 || told[0].Name != "other" || len(p.Snapshot().Absent) != 0 {
 		t.Errorf("forgotten: %v", told)
 	}
 }

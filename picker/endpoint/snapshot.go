@@ -8,7 +8,7 @@ import (
 // address, so that every replica with the same pool has the same order.
 type Snapshot struct {
 	Endpoints []*Endpoint
-	Kept      []*Endpoint // left the list and may come back: no candidates
+	Absent    []*Endpoint // left the list and may come back: no candidates
 	Version   uint64      // grows with every change
 
 	byAddr map[netip.AddrPort]int32

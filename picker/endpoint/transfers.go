@@ -110,7 +110,7 @@ func (t *Transfers) Learn(from, to *Endpoint, tokens int, seconds, trust float64
 }
 
 // Seen returns the samples behind a level, faded.
-func (t *Transfers) Seen(level Level) float64 {
+func (t *Transfers) Samples(level Level) float64 {
 	if l := t.levels[level].Load(); l != nil {
 		return l.seen
 	}

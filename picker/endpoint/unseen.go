@@ -63,7 +63,7 @@ func (b *Unseen) of(asked bool) *visibility {
 
 // Saw notes a first token that was seen when it came, of a streamed answer whose body was
 // asked for or not.
-func (b *Unseen) Saw(asked bool) { b.of(asked).move(-1) }
+func (b *Unseen) ObserveFirstToken(asked bool) { b.of(asked).move(-1) }
 
 // Ended notes a complete streamed answer, and whether its first token was seen.
 func (b *Unseen) Ended(asked, seen bool) {

@@ -33,12 +33,12 @@ func TestUnseenUnasked(t *testing.T) {
 		f("at first", false, asked, false)
 	}
 	for range unseenLimit {
-		u.Saw(true)
+		u.ObserveFirstToken(true)
 	}
 	f("seen where asked for", true, false, false)
 	f("seen where asked for", true, true, true)
 	for range unseenFrom + 1 { // a proxy that shows all bodies
-		u.Saw(false)
+		u.ObserveFirstToken(false)
 	}
 	f("seen always", true, false, true)
 	for range unseenLimit + unseenFrom {

@@ -13,17 +13,17 @@ func pair(waiting int) (cores [2]*Core, now int64) {
 	for i := range cores {
 		c := New(tenants)
 		c.SetCapacity(1, rules.Capacity{Places: 40, Endpoints: 1})
-		c.Hear(1, "other", nil)
+		c.ReceiveShares(1, "other", nil)
 		other := []rules.Gauge{{Flow: fmt.Sprint("f", 1-i), InFlight: 20, Waiting: int64(waiting), Requests: int64(waiting)}}
 		now = 1 + 2*learning
-		c.Hear(now, "other", other)
-		c.Witness(now, 20)
+		c.ReceiveShares(now, "other", other)
+		c.ObserveRunning(now, 20)
 		for range 20 + waiting {
 			c.Offer(now, rules.Ask{Flow: fmt.Sprint("f", i)})
 		}
 		for range 20 {
 			now += 20 * ms
-			c.Hear(now, "other", other)
+			c.ReceiveShares(now, "other", other)
 		}
 		cores[i] = c
 	}
@@ -31,7 +31,7 @@ func pair(waiting int) (cores [2]*Core, now int64) {
 }
 
 // hear tells b what a holds and waits for.
-func hear(now int64, a, b *Core) { b.Hear(now, "other", a.Gauges(nil)) }
+func hear(now int64, a, b *Core) { b.ReceiveShares(now, "other", a.Gauges(nil)) }
 
 // What comes free at once is free to both of two replicas. Neither takes more of it than
 // its part, however often it hears what the other told before it knew of it.
@@ -44,7 +44,7 @@ func TestFreePlacesAreTakenOnce(t *testing.T) {
 	for i, c := range cores {
 		c.SetCapacity(now, rules.Capacity{Places: 60, Endpoints: 1})
 		for n := range int64(10) {
-			c.Hear(now+n*ms, "other", old[1-i])
+			c.ReceiveShares(now+n*ms, "other", old[1-i])
 		}
 	}
 	if n := cores[0].own + cores[1].own; n < 58 || n > 62 {
@@ -75,13 +75,13 @@ func TestFreePlacesAreNotKept(t *testing.T) {
 func TestFirstReadingIsExplained(t *testing.T) {
 	c := New(tenants)
 	c.SetCapacity(1, rules.Capacity{Places: 60, Endpoints: 1})
-	c.Hear(1, "other", nil)
+	c.ReceiveShares(1, "other", nil)
 	now := 1 + 400*ms
-	c.Witness(now, 30)
+	c.ObserveRunning(now, 30)
 	if got := c.fleet.stray; got != 30 {
 		t.Fatalf("%g places are nobody's, want 30", got)
 	}
-	c.Hear(now+20*ms, "other", []rules.Gauge{{Flow: "f", InFlight: 30}})
+	c.ReceiveShares(now+20*ms, "other", []rules.Gauge{{Flow: "f", InFlight: 30}})
 	if got := c.fleet.stray; got != 0 {
 		t.Errorf("%g places are nobody's after the other has told of them", got)
 	}
@@ -93,13 +93,13 @@ func TestReturnedIsCountedOnce(t *testing.T) {
 	for told, want := range map[int64]int64{20: 20, 5: 20, 0: 20, 25: 25} {
 		c := New(tenants)
 		c.SetCapacity(1, rules.Capacity{Places: 60, Endpoints: 1})
-		c.Hear(1, "other", []rules.Gauge{{Flow: "f", InFlight: 20}})
-		c.Witness(2, 20)
+		c.ReceiveShares(1, "other", []rules.Gauge{{Flow: "f", InFlight: 20}})
+		c.ObserveRunning(2, 20)
 		c.Advance(3 + silentAfter)
 		if c.fleet.ghost != 20 {
 			t.Fatalf("%g places are those of a silent member, want 20", c.fleet.ghost)
 		}
-		c.Hear(4+silentAfter, "other", []rules.Gauge{{Flow: "f", InFlight: told}})
+		c.ReceiveShares(4+silentAfter, "other", []rules.Gauge{{Flow: "f", InFlight: told}})
 		if got := c.inFlight(); got != want {
 			t.Errorf("%d places are in flight when it tells of %d, want %d", got, told, want)
 		}

@@ -516,7 +516,7 @@ func TestBacklog(t *testing.T) {
 	holder := offer(t, c, 1, rules.Ask{Places: 4}, rules.Dispatched)
 	offer(t, c, 2, rules.Ask{}, rules.Queued)
 	f(-1)
-	c.Hear(2, "other", []rules.Gauge{{Flow: "", Requests: 3, Waiting: 3}})
+	c.ReceiveShares(2, "other", []rules.Gauge{{Flow: "", Requests: 3, Waiting: 3}})
 	offer(t, c, 2, rules.Ask{Places: 4}, rules.Queued)
 	c.Release(2+2*s, holder, -1) // it took 2 s; one place is taken by who waited first
 	f(2 * (3. + 4.) / 4)
@@ -554,6 +554,6 @@ func TestExpected(t *testing.T) {
 	f(offer(t, c, 5*s, rules.Ask{Flow: "b"}, rules.Queued), 4*2./2)              // it shares with the other flow
 	f(offer(t, c, 5*s, rules.Ask{Flow: "x", Priority: 5}, rules.Queued), 4*1./2) // it passes all
 	f(offer(t, c, 5*s, rules.Ask{Flow: "c"}, rules.Queued), 4*(1+3.)/2)          // behind the high one, with three flows
-	c.Hear(5*s, "other", []rules.Gauge{{Flow: "c", Requests: 9, Waiting: 9}})
+	c.ReceiveShares(5*s, "other", []rules.Gauge{{Flow: "c", Requests: 9, Waiting: 9}})
 	f(offer(t, c, 5*s, rules.Ask{Flow: "c"}, rules.Queued), 4*(1+15.)/2) // never longer than for all that wait
 }

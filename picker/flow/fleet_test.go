@@ -140,7 +140,7 @@ func (w *world) start(r *replica, o rules.Options) {
 			return
 		}
 		if !w.sick {
-			r.core.Witness(w.now, w.running)
+			r.core.ObserveRunning(w.now, w.running)
 			w.drain(r)
 		}
 		w.after(500*ms, witness)
@@ -162,7 +162,7 @@ func (w *world) tell(r *replica) {
 		w.after(w.delay/2+w.rng.Int64N(w.delay+1), func() {
 			if p.alive && p.cut == r.cut && number > p.heard[name] {
 				p.heard[name] = number // what was overtaken is ignored, as in the group
-				p.core.Hear(w.now, name, g)
+				p.core.ReceiveShares(w.now, name, g)
 				if mark > 0 {
 					p.marks[name] = mark
 				}
@@ -276,7 +276,7 @@ func (w *world) kill(r *replica) {
 	w.after(int64(time.Second), func() {
 		for _, p := range w.replicas {
 			if p.alive {
-				p.core.Gone(w.now, gone)
+				p.core.PeerLeft(w.now, gone)
 				w.drain(p)
 			}
 		}

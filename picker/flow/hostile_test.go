@@ -37,11 +37,11 @@ func TestForeignLoad(t *testing.T) {
 	c := New(tenants)
 	c.SetCapacity(1, rules.Capacity{Places: 8, Endpoints: 2})
 	for now := int64(2); now < 5; now++ {
-		c.Witness(now, 1000)
+		c.ObserveRunning(now, 1000)
 	}
 	first := offer(t, c, 5, rules.Ask{}, rules.Dispatched)
 	offer(t, c, 6, rules.Ask{}, rules.Queued)
-	c.Witness(7, 1001)
+	c.ObserveRunning(7, 1001)
 	if n := len(dispatched(c)); n != 0 {
 		t.Errorf("%d more go where engines are full", n)
 	}
@@ -49,7 +49,7 @@ func TestForeignLoad(t *testing.T) {
 	if n := len(dispatched(c)); n != 1 {
 		t.Errorf("%d go when the group holds nothing", n)
 	}
-	c.Witness(9, 1)
+	c.ObserveRunning(9, 1)
 	offer(t, c, 10, rules.Ask{}, rules.Dispatched)
 }
 

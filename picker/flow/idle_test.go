@@ -13,10 +13,10 @@ func TestIdleReplicasLeaveThePool(t *testing.T) {
 	c.SetCapacity(1, rules.Capacity{Places: 90, Endpoints: 9})
 	now := int64(2)
 	for _, peer := range []string{"b", "c"} {
-		c.Hear(now, peer, []rules.Gauge{{InFlight: 1}})
-		c.Hear(now+1, peer, nil)
+		c.ReceiveShares(now, peer, []rules.Gauge{{InFlight: 1}})
+		c.ReceiveShares(now+1, peer, nil)
 	}
-	c.Witness(now+2, 0)
+	c.ObserveRunning(now+2, 0)
 	now += 10 * int64(1e9)
 	c.Advance(now)
 	let := 0

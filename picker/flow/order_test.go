@@ -40,7 +40,7 @@ func TestHeapOfFlowsIsAScan(t *testing.T) {
 					open[at] = open[len(open)-1]
 					open = open[:len(open)-1]
 				case n == 18 && seed%2 == 0:
-					c.Hear(now, "other", []rules.Gauge{{Flow: fmt.Sprint("f", rng.IntN(50)), InFlight: rng.Int64N(20), Waiting: rng.Int64N(9), Requests: 1}})
+					c.ReceiveShares(now, "other", []rules.Gauge{{Flow: fmt.Sprint("f", rng.IntN(50)), InFlight: rng.Int64N(20), Waiting: rng.Int64N(9), Requests: 1}})
 				default:
 					c.Advance(now)
 				}

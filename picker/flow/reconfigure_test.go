@@ -151,7 +151,7 @@ func TestReconfigureLimits(t *testing.T) {
 	}
 	// Three replicas give up their parts of what is over a limit that they share.
 	c, list := wait()
-	c.Hear(11*s, "other", []rules.Gauge{{Requests: 20, Waiting: 20}})
+	c.ReceiveShares(11*s, "other", []rules.Gauge{{Requests: 20, Waiting: 20}})
 	c.Reconfigure(11*s, rules.Options{MaxRequests: 15}, nil)
 	if got := len(ended(c)); got != 5 {
 		t.Errorf("%d of %d make way, want this replica's half", got, len(list))

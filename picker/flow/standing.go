@@ -8,7 +8,7 @@ import (
 
 // Standing describes a request that waits; false when it does not. It looks at all that wait
 // of its flow.
-func (c *Core) Standing(now int64, h rules.Handle) (s rules.Standing, waits bool) {
+func (c *Core) Position(now int64, h rules.Handle) (s rules.QueuePosition, waits bool) {
 	c.now = now
 	i := c.slot(h)
 	if i == none || c.slab[i].state != rules.Queued {
@@ -16,7 +16,7 @@ func (c *Core) Standing(now int64, h rules.Handle) (s rules.Standing, waits bool
 	}
 	w := &c.slab[i]
 	f := w.flow
-	s = rules.Standing{
+	s = rules.QueuePosition{
 		Tenant:   rules.Tenant{Flow: f.id, Waiting: f.queued(), InFlight: f.held(), Share: f.fair},
 		Priority: f.band.Priority, WaitedS: float64(now-w.arrival) / 1e9,
 	}

@@ -84,13 +84,13 @@ func TestEvictForOthers(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			c, list := held(t)
 			for origin, g := range tc.told {
-				c.Hear(10, origin, g)
+				c.ReceiveShares(10, origin, g)
 			}
 			if c.Advance(11); len(c.Events(nil)) > 0 {
 				t.Error("somebody is ended before what others tell is known to last")
 			}
 			for origin, g := range tc.told {
-				c.Hear(80*ms, origin, g)
+				c.ReceiveShares(80*ms, origin, g)
 			}
 			c.Advance(80 * ms)
 			var want []rules.Event

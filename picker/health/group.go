@@ -97,7 +97,7 @@ func (g *group) pardons(k *member) bool {
 const alike = 2
 
 // Trouble is what is wrong with a group as a whole. It is a plain value.
-type Trouble struct {
+type GroupProblem struct {
 	Group     string
 	Endpoints int
 	Away      int     // left out, or would be
@@ -107,8 +107,8 @@ type Trouble struct {
 }
 
 // trouble returns what is wrong with the group, nothing unless most of it suffers.
-func (g *group) trouble(threshold float64) Trouble {
-	t := Trouble{Group: g.name, Endpoints: len(g.members)}
+func (g *group) trouble(threshold float64) GroupProblem {
+	t := GroupProblem{Group: g.name, Endpoints: len(g.members)}
 	var used tally
 	for _, k := range g.members {
 		if k.m.away() {
@@ -127,7 +127,7 @@ func (g *group) trouble(threshold float64) Trouble {
 		t.Failing = share
 	}
 	if t.Ignored == 0 && t.Failing == 0 && float64(t.Away) <= threshold*float64(t.Endpoints) {
-		return Trouble{}
+		return GroupProblem{}
 	}
 	return t
 }

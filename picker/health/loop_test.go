@@ -114,7 +114,7 @@ func TestAnswersBreakOff(t *testing.T) {
 			w.tick()
 			for _, r := range w.replicas {
 				if r.set.View(0).State != Healthy {
-					r.trackers[0].Beware(w.now)
+					r.trackers[0].WatchClosely(w.now)
 				}
 			}
 		}

@@ -71,7 +71,7 @@ func (s *script) step() (lines []string) {
 				e.Denied++
 			}
 		}
-		s.set.Hear("", id, *e, s.now)
+		s.set.Receive("", id, *e, s.now)
 	}
 	for _, c := range s.set.Step(s.now) {
 		lines = append(lines, fmt.Sprintf("%5.1fs  %d: %s -> %s (%s)", s.now.Sub(time.Unix(1000, 0)).Seconds(), c.ID, c.From, c.To.State, c.To.Cause))
@@ -188,7 +188,7 @@ func (s *script) show() string {
 		}
 		b.WriteByte('\n')
 	}
-	for _, t := range snap.Troubles {
+	for _, t := range snap.GroupProblems {
 		fmt.Fprintf(&b, "group %s is in trouble: %d of %d away, evidence against %d ignored, %.0f%% fail\n", t.Group, t.Away, t.Endpoints, t.Ignored, 100*t.Failing)
 	}
 	return b.String()

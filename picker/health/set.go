@@ -131,7 +131,7 @@ func (s *Set) member(id int) *member {
 
 // Hear takes what a replica says of an endpoint; "" is this replica. The first
 // word of another replica is where its counts begin.
-func (s *Set) Hear(origin string, id int, e Evidence, now time.Time) {
+func (s *Set) Receive(origin string, id int, e Evidence, now time.Time) {
 	k := s.member(id)
 	if k == nil {
 		return
@@ -180,7 +180,7 @@ func (s *Set) Step(now time.Time) []Change {
 
 // Blind reports whether this replica stood still less than a second ago, or does not get to
 // its steps in time: what it missed speaks against nobody.
-func (s *Set) Blind(now time.Time) bool {
+func (s *Set) Stalled(now time.Time) bool {
 	return now.Before(s.paused) || s.lateBy(now) > pauseAt-stepFree
 }
 
@@ -289,7 +289,7 @@ const (
 )
 
 // Doubted reports whether requests speak against an endpoint that is healthy yet.
-func (s *Set) Doubted(id int) bool {
+func (s *Set) Suspected(id int) bool {
 	k := s.member(id)
 	return k != nil && !k.m.doubtedAt.IsZero()
 }
@@ -356,10 +356,10 @@ func (s *Set) Check(id, turn int, quiet time.Duration, now time.Time) bool {
 // Snapshot is the health of a pool at one moment, by id. It is immutable. Many are kept,
 // each with a decision, so that healthy endpoints take little of it.
 type Snapshot struct {
-	At       time.Time
-	Troubles []Trouble // by group
-	known    []known   // by id
-	views    []View    // of those that are not healthy
+	At            time.Time
+	GroupProblems []GroupProblem // by group
+	known         []known        // by id
+	views         []View         // of those that are not healthy
 }
 
 // known is an endpoint in a Snapshot.
@@ -370,9 +370,9 @@ type known struct {
 }
 
 // Troubles returns the groups that are in trouble as a whole, by name.
-func (s *Set) Troubles() (list []Trouble) {
+func (s *Set) GroupProblems() (list []GroupProblem) {
 	for _, g := range s.sorted() {
-		if t := g.trouble(s.opts.Threshold); t != (Trouble{}) {
+		if t := g.trouble(s.opts.Threshold); t != (GroupProblem{}) {
 			list = append(list, t)
 		}
 	}
@@ -381,7 +381,7 @@ func (s *Set) Troubles() (list []Trouble) {
 
 // Snapshot returns the state of all endpoints as of the last Step.
 func (s *Set) Snapshot() *Snapshot {
-	snap := &Snapshot{At: s.last, Troubles: s.Troubles()}
+	snap := &Snapshot{At: s.last, GroupProblems: s.GroupProblems()}
 	for _, g := range s.groups {
 		for _, k := range g.members {
 			if k.view.State == Healthy {

@@ -136,7 +136,7 @@ func (s *shuns) has(model uint64, now time.Time) bool {
 // Shuns reports whether requests of a model are to be sent elsewhere, since they fail here
 // while those of other models are answered. After ten seconds one is let through, and when
 // that fails too, the next after twice as long, up to 160 s.
-func (t *Tracker) Shuns(model uint64, now time.Time) bool {
+func (t *Tracker) Avoids(model uint64, now time.Time) bool {
 	if t.shuns.open.Load() == 0 {
 		return false
 	}
@@ -147,7 +147,7 @@ func (t *Tracker) Shuns(model uint64, now time.Time) bool {
 
 // ShunsFor returns for how long requests of a model are sent elsewhere from now on, unless one
 // that is let through then fails too; 0 when they are not.
-func (t *Tracker) ShunsFor(model uint64, now time.Time) time.Duration {
+func (t *Tracker) AvoidsFor(model uint64, now time.Time) time.Duration {
 	if t.shuns.open.Load() == 0 {
 		return 0
 	}
@@ -160,7 +160,7 @@ func (t *Tracker) ShunsFor(model uint64, now time.Time) time.Duration {
 }
 
 // Shun is a model that is passed over at an endpoint, as replicas tell each other.
-type Shun struct {
+type ModelAvoidance struct {
 	Model uint64
 	For   time.Duration // from now on; 0: the next request is a trial
 	Times int           // that it has been passed over
@@ -168,12 +168,12 @@ type Shun struct {
 
 // Found appends the models that this replica found to fail, which are passed over, and returns
 // a number that is another one whenever these have changed.
-func (t *Tracker) Found(list []Shun, now time.Time) ([]Shun, uint64) {
+func (t *Tracker) Found(list []ModelAvoidance, now time.Time) ([]ModelAvoidance, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.shuns.list {
 		if e := &t.shuns.list[i]; e.times > 0 && e.from == "" {
-			list = append(list, Shun{e.model, max(e.until.Sub(now), 0), min(e.times, mostTimes)})
+			list = append(list, ModelAvoidance{e.model, max(e.until.Sub(now), 0), min(e.times, mostTimes)})
 		}
 	}
 	return list, t.shuns.news
@@ -181,12 +181,12 @@ func (t *Tracker) Found(list []Shun, now time.Time) ([]Shun, uint64) {
 
 // HearFound takes all that another replica has found of the endpoint. Its models are passed over
 // here too until it says otherwise, or until a request that is let through here is answered.
-func (t *Tracker) HearFound(origin string, list []Shun, now time.Time) {
+func (t *Tracker) ReceiveAvoidances(origin string, list []ModelAvoidance, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.shuns.list {
 		e := &t.shuns.list[i]
-		if e.times > 0 && e.from == origin && !slices.ContainsFunc(list, func(o Shun) bool { return o.Model == e.model }) {
+		if e.times > 0 && e.from == origin && !slices.ContainsFunc(list, func(o ModelAvoidance) bool { return o.Model == e.model }) {
 			t.shuns.end(e)
 		}
 	}
@@ -196,7 +196,7 @@ func (t *Tracker) HearFound(origin string, list []Shun, now time.Time) {
 }
 
 // adopt takes what another replica found of a model, unless this one knows better.
-func (s *shuns) adopt(origin string, o Shun, now time.Time) {
+func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 	if o.Model == 0 || o.Times <= 0 {
 		return
 	}
@@ -224,7 +224,7 @@ func (s *shuns) adopt(origin string, o Shun, now time.Time) {
 
 // Forgive forgets what speaks against single models, as when the endpoint is out for all of
 // them, or its engine has started again.
-func (t *Tracker) Forgive() {
+func (t *Tracker) ClearModels() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.shuns.list[:])
@@ -233,4 +233,4 @@ func (t *Tracker) Forgive() {
 }
 
 // Shunned returns how many models are passed over.
-func (t *Tracker) Shunned() int { return int(t.shuns.open.Load()) }
+func (t *Tracker) AvoidedCount() int { return int(t.shuns.open.Load()) }

@@ -21,38 +21,38 @@ func TestShuns(t *testing.T) {
 		ask(adapter, Failed)
 		ask(base, Failed)
 	}
-	if tr.Shuns(adapter, now) || tr.Shuns(base, now) {
+	if tr.Avoids(adapter, now) || tr.Avoids(base, now) {
 		t.Fatal("a model is passed over at an endpoint that fails all")
 	}
-	tr.Forgive()
+	tr.ClearModels()
 	for range 2 {
 		ask(adapter, Failed)
 		ask(base, None)
 		ask(base, None)
 	}
-	if tr.Shuns(adapter, now) {
+	if tr.Avoids(adapter, now) {
 		t.Error("passed over after two failures")
 	}
 	ask(adapter, Failed)
 	for _, wait := range []int{10, 20, 40, 80, 160, 160} {
 		wait := time.Duration(wait) * time.Second
-		if !tr.Shuns(adapter, now.Add(wait-1)) || tr.Shuns(base, now) || tr.Shunned() != 1 {
+		if !tr.Avoids(adapter, now.Add(wait-1)) || tr.Avoids(base, now) || tr.AvoidedCount() != 1 {
 			t.Fatalf("not passed over for %v", wait)
 		}
 		now = now.Add(wait)
-		if tr.Shuns(adapter, now) {
+		if tr.Avoids(adapter, now) {
 			t.Fatalf("still passed over after %v", wait)
 		}
 		w := Watch{Model: adapter}
 		tr.Begin(&w, now, now.Add(time.Second))
-		if !tr.Shuns(adapter, now.Add(4*time.Second)) || tr.Shuns(adapter, now.Add(6*time.Second)) {
+		if !tr.Avoids(adapter, now.Add(4*time.Second)) || tr.Avoids(adapter, now.Add(6*time.Second)) {
 			t.Error("a second request goes there before the first has ended, or none ever does")
 		}
 		w.End(now, Broken)
 	}
 	now = now.Add(160 * time.Second)
 	ask(adapter, None)
-	if tr.Shuns(adapter, now) || tr.Shunned() != 0 {
+	if tr.Avoids(adapter, now) || tr.AvoidedCount() != 0 {
 		t.Error("still passed over after an answer")
 	}
 }
@@ -81,13 +81,13 @@ func TestShunsFew(t *testing.T) {
 			end(1, None)
 		}
 	}
-	if n := tr.Shunned(); n > maxShuns {
+	if n := tr.AvoidedCount(); n > maxShuns {
 		t.Errorf("%d models are passed over", n)
 	}
-	if !tr.Shuns(7, now) {
+	if !tr.Avoids(7, now) {
 		t.Error("one that fails again and again is not passed over, for others that failed once each")
 	}
-	if tr.Shuns(1, now) || tr.Shuns(0, now) {
+	if tr.Avoids(1, now) || tr.Avoids(0, now) {
 		t.Error("one that is answered is passed over")
 	}
 }
@@ -108,7 +108,7 @@ func TestShunsNoneAlike(t *testing.T) {
 			w := Watch{Model: model + 1}
 			tr.Begin(&w, now, now.Add(time.Second))
 			w.End(now, c)
-			seen = seen || tr.Shunned() > 0
+			seen = seen || tr.AvoidedCount() > 0
 		}
 		if seen != want {
 			t.Errorf("of two models %v of a hundred fail: passed over: %v", share, seen)

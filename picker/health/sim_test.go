@@ -199,13 +199,13 @@ func (w *world) look(i int, r *simReplica) {
 		e := r.trackers[id].Evidence(w.now)
 		e.Answered, e.Passed, e.Missed, e.Denied = w.now.Sub(r.page[id]), r.probes[id][0], r.probes[id][1], r.probes[id][2]
 		e.Refused = fault == "refuse" || r.blind == id
-		r.set.Hear("", id, e, w.now)
+		r.set.Receive("", id, e, w.now)
 		if w.cut {
 			continue
 		}
 		for _, o := range w.replicas {
 			if o != r && w.rng.IntN(3) > 0 { // not every word arrives at once
-				o.set.Hear(r.name, id, e, w.now)
+				o.set.Receive(r.name, id, e, w.now)
 			}
 		}
 	}

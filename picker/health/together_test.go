@@ -87,10 +87,10 @@ func (w *together) wrong() string {
 			}
 		}
 		switch {
-		case at > w.begun+togetherGrace && at < togetherEnd && len(snap.Troubles) == 0 && w.allFail():
+		case at > w.begun+togetherGrace && at < togetherEnd && len(snap.GroupProblems) == 0 && w.allFail():
 			return fmt.Sprintf("replica %s: nothing says that all endpoints are in trouble", r.name)
-		case at > w.over+togetherBack+calmFor && len(snap.Troubles) > 0:
-			return fmt.Sprintf("replica %s: %v after the end it is still said that %+v", r.name, at-w.over, snap.Troubles)
+		case at > w.over+togetherBack+calmFor && len(snap.GroupProblems) > 0:
+			return fmt.Sprintf("replica %s: %v after the end it is still said that %+v", r.name, at-w.over, snap.GroupProblems)
 		}
 	}
 	return ""

@@ -44,7 +44,7 @@ func (t *Tracker) Look(now time.Time) bool {
 }
 
 // Beware has all answers seen for a while, as where another replica saw one break off.
-func (t *Tracker) Beware(now time.Time) { t.wary.Store(now.Add(wariness).UnixNano()) }
+func (t *Tracker) WatchClosely(now time.Time) { t.wary.Store(now.Add(wariness).UnixNano()) }
 
 // Watch is one request in flight. It is not safe for concurrent use, except that
 // its Tracker may look at it at any time. Begin it once.
@@ -86,7 +86,7 @@ func (w *Watch) Moved(now, due time.Time) {
 }
 
 // Told counts a request whose end somebody else saw: None says that it ended well.
-func (t *Tracker) Told(now time.Time, c Cause) {
+func (t *Tracker) CountRemote(now time.Time, c Cause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -140,7 +140,7 @@ func (w *Watch) End(now time.Time, c Cause) {
 		w.judge(c, now)
 	}
 	if c < NumCauses && c != None {
-		t.Beware(now)
+		t.WatchClosely(now)
 	}
 	if c == None || c == Late || c == Failed || c == Void { // somebody answered
 		t.moved = now

@@ -149,7 +149,7 @@ func TestHear(t *testing.T) {
 		e := unknown()
 		e.Bad[Failed] = failed
 		now = now.Add(tick)
-		s.Hear("peer", 0, e, now)
+		s.Receive("peer", 0, e, now)
 		s.Step(now)
 		return s.View(0).State
 	}
@@ -166,7 +166,7 @@ func TestHear(t *testing.T) {
 	}
 	e := unknown()
 	e.Refused = true
-	s.Hear("peer", 1, e, now)
+	s.Receive("peer", 1, e, now)
 	s.Drop("peer")
 	s.Step(now.Add(tick))
 	if got := s.View(1).State; got != Healthy {

@@ -226,7 +226,7 @@ func openFaultWorld(t *testing.T, replicas int, cut bool, seed uint64) *faultWor
 				}
 				return (int(address[len(address)-1]) + i) % replicas
 			},
-			Tell: func(address string, value []byte) error {
+			Publish: func(address string, value []byte) error {
 				for k, o := range w.replicas {
 					if k != i && !cut {
 						_ = o.monitor.Merge(name, 1, address, value)

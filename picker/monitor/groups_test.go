@@ -35,7 +35,7 @@ func TestModelsApart(t *testing.T) {
 			t.Errorf("endpoint %d of %s: %s with share %d, overruled %v", i, ep.Base(), v.State, v.Share, v.Overruled)
 		}
 	}
-	if got := p.pool.Health().Troubles; len(got) != 1 || got[0].Group != "few" || got[0].Endpoints != 2 || got[0].Failing < .9 {
+	if got := p.pool.Health().GroupProblems; len(got) != 1 || got[0].Group != "few" || got[0].Endpoints != 2 || got[0].Failing < .9 {
 		t.Errorf("what is said of the pool: %+v", got)
 	}
 }

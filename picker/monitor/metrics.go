@@ -75,7 +75,7 @@ func (x *metrics) Collect(ch chan<- prometheus.Metric) {
 			full = 1
 		}
 		ch <- prometheus.MustNewConstMetric(x.full, prometheus.GaugeValue, full, ep.Address)
-		ch <- prometheus.MustNewConstMetric(x.shunned, prometheus.GaugeValue, float64(ep.Tracker().Shunned()), ep.Address)
+		ch <- prometheus.MustNewConstMetric(x.shunned, prometheus.GaugeValue, float64(ep.Tracker().AvoidedCount()), ep.Address)
 		ch <- prometheus.MustNewConstMetric(x.good, prometheus.CounterValue, float64(e.Good), ep.Address)
 		for c, n := range e.Bad {
 			if cause := health.Cause(c); n > 0 || cause.Counted() {
@@ -85,7 +85,7 @@ func (x *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	ignored := 0
 	if snap != nil {
-		for _, t := range snap.Troubles {
+		for _, t := range snap.GroupProblems {
 			if t.Ignored > 0 || t.Failing > 0 {
 				ignored++
 			}

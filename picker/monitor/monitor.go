@@ -29,7 +29,7 @@ type Options struct {
 	Turn func(address string) int
 	// Tell shares this replica's evidence about an endpoint, nil takes it back;
 	// nil shares nothing.
-	Tell func(address string, value []byte) error
+	Publish func(address string, value []byte) error
 	// Refresh has an endpoint's metrics page read soon; nil: it is read in its turn.
 	Refresh func(*endpoint.Endpoint)
 
@@ -140,7 +140,7 @@ func (m *Monitor) apply(c endpoint.Change) {
 	}
 	for _, ep := range c.Reborn {
 		if s := m.sights[ep.Address]; s != nil {
-			ep.Tracker().Forgive()
+			ep.Tracker().ClearModels()
 			*s = sight{ep: s.ep, base: s.base, answered: s.answered, probing: s.probing}
 			m.set.Renew(int(ep.ID), now)
 		}
@@ -246,7 +246,7 @@ func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
 // Tick takes the evidence of this moment and moves all states on.
 func (m *Monitor) Tick() {
 	for _, w := range m.step() {
-		if err := m.opts.Tell(w.address, w.value); err != nil {
+		if err := m.opts.Publish(w.address, w.value); err != nil {
 			m.opts.Log.Warn("endpoint health not shared", "endpoint", w.address, "error", err)
 		}
 	}
@@ -261,7 +261,7 @@ func (m *Monitor) step() []word {
 	m.regroup(now)
 	for _, s := range m.sights {
 		e := s.evidence(now)
-		m.set.Hear("", int(s.ep.ID), e, now)
+		m.set.Receive("", int(s.ep.ID), e, now)
 		m.followUp(s, &e, now)
 	}
 	changes := m.set.Step(now)
@@ -283,9 +283,9 @@ func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 	sick := m.set.View(id).State != health.Healthy
 	s.mayShare(m, e, sick, now)
 	if sick || now.Sub(s.alarm) < tickEvery*2 {
-		s.ep.Tracker().Beware(now)
+		s.ep.Tracker().WatchClosely(now)
 	}
-	doubted := m.set.Doubted(id)
+	doubted := m.set.Suspected(id)
 	if !sick && !doubted && e.Overdue == 0 && !e.Refused {
 		m.check(s, e, now)
 		return
@@ -318,11 +318,11 @@ func (m *Monitor) publish(changes []health.Change) {
 		v := m.set.View(int(s.ep.ID))
 		busy = busy || v.State != health.Healthy || s.ep.Share() != v.Share
 	}
-	var was []health.Trouble
+	var was []health.GroupProblem
 	if old := m.opts.Pool.Health(); old != nil {
-		was = old.Troubles
+		was = old.GroupProblems
 	}
-	troubles := m.set.Troubles()
+	troubles := m.set.GroupProblems()
 	if busy || !slices.Equal(troubles, was) {
 		m.told = true
 		m.opts.Pool.SetHealth(m.set.Snapshot())
@@ -332,9 +332,9 @@ func (m *Monitor) publish(changes []health.Change) {
 
 // logTroubles says of which groups most endpoints have got into trouble, and of which no
 // longer.
-func (m *Monitor) logTroubles(was, is []health.Trouble) {
-	in := func(list []health.Trouble, group string) bool {
-		return slices.ContainsFunc(list, func(t health.Trouble) bool { return t.Group == group })
+func (m *Monitor) logTroubles(was, is []health.GroupProblem) {
+	in := func(list []health.GroupProblem, group string) bool {
+		return slices.ContainsFunc(list, func(t health.GroupProblem) bool { return t.Group == group })
 	}
 	for _, t := range is {
 		if !in(was, t.Group) {
@@ -354,7 +354,7 @@ func (m *Monitor) log(c health.Change) {
 	if ep := m.opts.Pool.Snapshot().ByID(c.ID); ep != nil {
 		address = ep.Address
 		if c.To.State == health.Out && c.From != health.Probing { // for all models
-			ep.Tracker().Forgive()
+			ep.Tracker().ClearModels()
 		}
 	}
 	level := slog.LevelInfo
@@ -368,10 +368,10 @@ func (m *Monitor) log(c health.Change) {
 
 // logShunned says when an endpoint begins and ceases to fail single models.
 func (m *Monitor) logShunned(s *sight, now time.Time) {
-	n := s.ep.Tracker().Shunned()
+	n := s.ep.Tracker().AvoidedCount()
 	switch {
 	case n > s.shunned:
-		m.opts.Log.Warn("an endpoint fails single models; their requests go elsewhere", "endpoint", s.ep.Address, "models", s.ep.Shunned(nil, now), "count", n)
+		m.opts.Log.Warn("an endpoint fails single models; their requests go elsewhere", "endpoint", s.ep.Address, "models", s.ep.AvoidedModels(nil, now), "count", n)
 	case n < s.shunned:
 		m.opts.Log.Info("an endpoint no longer fails single models", "endpoint", s.ep.Address, "left", n)
 	}
@@ -455,14 +455,14 @@ func (m *Monitor) take(l *letter) {
 // each of them may say.
 type saying struct {
 	health.Evidence
-	found []health.Shun
+	found []health.ModelAvoidance
 	at    time.Time
 }
 
 func (m *Monitor) hear(s *sight, origin string, w saying) {
 	s.heard(origin, &w.Evidence, w.at)
-	m.set.Hear(origin, int(s.ep.ID), w.Evidence, w.at)
-	s.ep.Tracker().HearFound(origin, w.found, w.at)
+	m.set.Receive(origin, int(s.ep.ID), w.Evidence, w.at)
+	s.ep.Tracker().ReceiveAvoidances(origin, w.found, w.at)
 }
 
 func (m *Monitor) unsay(address, origin string) {

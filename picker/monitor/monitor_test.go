@@ -41,7 +41,7 @@ func newRig(t *testing.T, replicas, endpoints int, more ...func(replica int, o *
 		var err error
 		o := Options{
 			Pool: p.pool, Now: clock, Registerer: p.reg,
-			Tell: func(address string, value []byte) error {
+			Publish: func(address string, value []byte) error {
 				for k, o := range r.replicas {
 					if k != i && !r.cut {
 						if err := o.Merge(name, 1, address, value); err != nil {
@@ -219,7 +219,7 @@ func TestTakenFromTheList(t *testing.T) {
 	sick := func() *endpoint.Endpoint { return p.pool.Snapshot().Endpoints[1] }
 	view := func() health.View { return p.pool.Health().View(int(sick().ID)) }
 	life := func(n int) {
-		specs[1].Life = fmt.Sprint(n)
+		specs[1].Instance = fmt.Sprint(n)
 		p.pool.Set(specs)
 		r.pass(time.Second, nil, nil)
 	}
@@ -355,7 +355,7 @@ grapevine_health_state{cause="refused",endpoint="10.0.0.1:8001",state="out"} 1
 // FuzzEvidence: malformed words are refused, and what is written is read back.
 func FuzzEvidence(f *testing.F) {
 	f.Add(appendEvidence(nil, &health.Evidence{Good: 3, Refused: true, Answered: health.Never, Moved: time.Second, Overdue: 2}, nil))
-	f.Add(appendEvidence(nil, &health.Evidence{Good: 3}, []health.Shun{{Model: 1<<63 | 5, For: 3 * time.Second, Times: 2}}))
+	f.Add(appendEvidence(nil, &health.Evidence{Good: 3}, []health.ModelAvoidance{{Model: 1<<63 | 5, For: 3 * time.Second, Times: 2}}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, found, err := readEvidence(b)

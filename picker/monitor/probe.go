@@ -53,7 +53,7 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 		if r == Hung && (!idle || !m.idles(ep, now)) {
 			r = Missed
 		}
-		m.post(letter{own: func() { s.probed(r, ep, now, m.set.Blind(now)) }})
+		m.post(letter{own: func() { s.probed(r, ep, now, m.set.Stalled(now)) }})
 	}
 }
 

@@ -124,15 +124,15 @@ func TestAdapterFails(t *testing.T) {
 			w.play(100 * time.Second)
 			t.Logf("%d requests for the adapter failed until it was passed over, then %d of 500; %d of 11,400 for the base went there", found, w.failed, w.there)
 			ep := w.p.pool.Snapshot().Endpoints[1]
-			if v := w.p.pool.Health().View(int(ep.ID)); v.State != health.Healthy || len(ep.Shunned(nil, w.now)) != 1 {
-				t.Errorf("the engine is %s (%s) and shuns %v", v.State, v.Cause, ep.Shunned(nil, w.now))
+			if v := w.p.pool.Health().View(int(ep.ID)); v.State != health.Healthy || len(ep.AvoidedModels(nil, w.now)) != 1 {
+				t.Errorf("the engine is %s (%s) and shuns %v", v.State, v.Cause, ep.AvoidedModels(nil, w.now))
 			}
 			if found > 60 || w.failed > 10 || w.there < 2000 {
 				t.Error("more is lost than may be")
 			}
 			w.kind = ""
 			w.play(3 * time.Minute)
-			if n := ep.Tracker().Shunned(); n != 0 {
+			if n := ep.Tracker().AvoidedCount(); n != 0 {
 				t.Errorf("it is well, and %d models are passed over", n)
 			}
 		})
@@ -155,7 +155,7 @@ func TestFailsSharedModels(t *testing.T) {
 		t.Helper()
 		r.pass(500*time.Millisecond, nil, nil)
 		for i := range r.replicas {
-			if got := at(i).Shuns(adapter, r.now); got != want[i] || at(i).Shuns(base, r.now) {
+			if got := at(i).Avoids(adapter, r.now); got != want[i] || at(i).Avoids(base, r.now) {
 				t.Errorf("%s: replica %d passes it over: %v", what, i, got)
 			}
 		}
@@ -179,12 +179,12 @@ func TestFailsSharedModels(t *testing.T) {
 	r.pass(20*time.Second, nil, nil)
 	ask(1, adapter, health.None)
 	r.pass(time.Second, nil, nil)
-	if n := at(2).Shunned(); n != 0 {
+	if n := at(2).AvoidedCount(); n != 0 {
 		t.Errorf("it is well, as the second has found: the third passes %d models over", n)
 	}
 	f("it is well", false, false, false)
 	for i := range r.replicas {
-		if n := at(i).Shunned(); n != 0 {
+		if n := at(i).AvoidedCount(); n != 0 {
 			t.Errorf("it is well, and replica %d passes %d models over", i, n)
 		}
 	}

@@ -144,7 +144,7 @@ const (
 // mayShare tells the other replicas what is seen while something is wrong, here
 // or there, and once more when that is over.
 func (s *sight) mayShare(m *Monitor, e *health.Evidence, sick bool, now time.Time) {
-	if m.opts.Tell == nil || now.Sub(s.sharedAt) < shareEvery {
+	if m.opts.Publish == nil || now.Sub(s.sharedAt) < shareEvery {
 		return
 	}
 	probed := e.Passed != s.shared.Passed || e.Missed != s.shared.Missed || e.Denied != s.shared.Denied
@@ -164,7 +164,7 @@ func (s *sight) share(m *Monitor, e health.Evidence, now time.Time) {
 
 // tell notes what the other replicas are to hear. m.mu is held.
 func (m *Monitor) tell(address string, value []byte) {
-	if m.opts.Tell != nil {
+	if m.opts.Publish != nil {
 		m.out = append(m.out, word{address, value})
 	}
 }

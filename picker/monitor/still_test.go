@@ -32,7 +32,7 @@ func TestStandsStill(t *testing.T) {
 					t.Fatalf("engine %d is %v", k, got)
 				}
 				for i, p := range r.replicas {
-					if ep := p.pool.Snapshot().Endpoints[k]; ep.Tracker().Shunned() > 0 {
+					if ep := p.pool.Snapshot().Endpoints[k]; ep.Tracker().AvoidedCount() > 0 {
 						t.Fatalf("replica %d passes a model of engine %d over", i, k)
 					}
 				}

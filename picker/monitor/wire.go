@@ -28,7 +28,7 @@ const (
 
 // appendEvidence appends what a replica has seen of an endpoint, and the models that it found
 // to fail there.
-func appendEvidence(b []byte, e *health.Evidence, found []health.Shun) []byte {
+func appendEvidence(b []byte, e *health.Evidence, found []health.ModelAvoidance) []byte {
 	b = binary.AppendUvarint(b, e.Good)
 	b = binary.AppendUvarint(b, uint64(len(e.Bad)))
 	for _, n := range e.Bad {
@@ -83,7 +83,7 @@ func (c *cursor) age() time.Duration {
 	return time.Duration(min(v-1, uint64(maxAge/time.Millisecond))) * time.Millisecond
 }
 
-func readEvidence(b []byte) (health.Evidence, []health.Shun, error) {
+func readEvidence(b []byte) (health.Evidence, []health.ModelAvoidance, error) {
 	c := cursor{b: b}
 	e := health.Evidence{Good: c.next()}
 	n := c.next()
@@ -115,7 +115,7 @@ func readEvidence(b []byte) (health.Evidence, []health.Shun, error) {
 const maxFound = 64
 
 // found reads the models that fail, of a version that tells them.
-func (c *cursor) found() (found []health.Shun) {
+func (c *cursor) found() (found []health.ModelAvoidance) {
 	if len(c.b) == 0 {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (c *cursor) found() (found []health.Shun) {
 		}
 		high, low := c.next(), c.next()
 		c.bad = c.bad || high|low > math.MaxUint32
-		f := health.Shun{Model: high<<32 | low}
+		f := health.ModelAvoidance{Model: high<<32 | low}
 		f.For = time.Duration(min(c.next(), uint64(maxAge/time.Millisecond))) * time.Millisecond
 		f.Times = int(min(c.next(), 1<<24))
 		found = append(found, f)

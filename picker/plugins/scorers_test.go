@@ -234,7 +234,7 @@ func TestHandOut(t *testing.T) {
 	r := ask(100)
 	c := f.cycle(r)
 	defer c.Free()
-	hand := HandOut("x-session-token")
+	hand := SessionHeader("x-session-token")
 	token := func(name string) []request.HeaderSet {
 		return []request.HeaderSet{{Name: "x-session-token", Value: base64.StdEncoding.EncodeToString([]byte(name))}}
 	}

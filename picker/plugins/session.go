@@ -165,7 +165,7 @@ func isObject(b []byte) bool {
 // picker.Rules: to requests that name no session of their own the namespace and
 // name of their endpoint in base64, as other pickers do. A client that sends it
 // back goes there again, whichever replica it asks.
-func HandOut(header string) func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
+func SessionHeader(header string) func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
 	return func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
 		if _, isToken := named(c); c.Request.Session != "" && !isToken {
 			return nil

@@ -75,7 +75,7 @@ type Event struct {
 	RetryAfter time.Duration
 
 	// HandOver is what a proxy beside a decode engine tells of how the answer was made.
-	HandOver handover.Report
+	KVTransfer handover.Report
 }
 
 // Outcome is how a request ended.

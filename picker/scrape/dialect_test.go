@@ -157,7 +157,7 @@ func TestPollDialect(t *testing.T) {
 	ep := pool.Snapshot().Endpoints[0]
 	sees := func(want int) {
 		t.Helper()
-		for end := time.Now().Add(testkit.Patience); ep.Gauges().Waiting != want; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testkit.HangTimeout); ep.Gauges().Waiting != want; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("gauges %+v, want %d waiting", ep.Gauges(), want)
 			}

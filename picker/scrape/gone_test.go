@@ -30,7 +30,7 @@ func TestNothingStaysOfTheGone(t *testing.T) {
 	}
 	kept := weakTransport(t, p)
 	pool.Set(nil)
-	for end := time.Now().Add(testkit.Patience); kept.Value() != nil; runtime.GC() {
+	for end := time.Now().Add(testkit.HangTimeout); kept.Value() != nil; runtime.GC() {
 		if time.Now().After(end) {
 			t.Fatal("the transport of an endpoint that is gone is still held")
 		}

@@ -83,7 +83,7 @@ func (r *Reader) Changed(c endpoint.Change) {
 
 // Doubt has the endpoint's list read again soon: it refused a model that it was
 // known to serve.
-func (r *Reader) Doubt(id block.EndpointID) {
+func (r *Reader) Recheck(id block.EndpointID) {
 	r.mu.Lock()
 	if e := r.engines[id]; e != nil {
 		e.next = e.tried.Add(pause)

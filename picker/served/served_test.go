@@ -202,7 +202,7 @@ func TestDoubt(t *testing.T) {
 		time.Sleep(time.Second)
 		e.set(addrs[0], vllm("llama"))
 		for range 50 {
-			r.Doubt(pool.Snapshot().Endpoints[0].ID)
+			r.Recheck(pool.Snapshot().Endpoints[0].ID)
 		}
 		synctest.Wait()
 		if pool.Snapshot().MayServe("adapter") || e.count(addrs[0]) != 2 {
@@ -314,7 +314,7 @@ func TestReadSoon(t *testing.T) {
 			pool.Renew(pool.Snapshot().Lookup(addrs[1]))
 		})
 		e.set(addrs[0], "")
-		r.Doubt(pool.Snapshot().Lookup(addrs[0]).ID)
+		r.Recheck(pool.Snapshot().Lookup(addrs[0]).ID)
 		time.Sleep(5 * time.Minute)
 		before := e.count(addrs[0])
 		time.Sleep(5 * time.Minute)

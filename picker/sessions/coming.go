@@ -19,7 +19,7 @@ type coming struct {
 // Coming returns what is closed when a session is bound that is not known yet, and a
 // function that ends the wait for it. It returns nil when the session is known, when
 // no other replica could tell of it, and when too many are waited for.
-func (s *Table) Coming(k Key) (bound <-chan struct{}, end func()) {
+func (s *Table) WaitBinding(k Key) (bound <-chan struct{}, end func()) {
 	if _, known := s.Lookup(k); k == 0 || known || s.hook.Load() == nil {
 		return nil, nil
 	}

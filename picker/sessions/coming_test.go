@@ -10,12 +10,12 @@ import (
 // waits where no other replica could tell, and no more than so many are waited for.
 func TestComing(t *testing.T) {
 	s, a := New(1<<15), KeyOf("a")
-	if bound, _ := s.Coming(a); bound != nil {
+	if bound, _ := s.WaitBinding(a); bound != nil {
 		t.Error("one waits for a table that nobody else fills")
 	}
 	s.OnBind(func(Binding) {})
-	first, endFirst := s.Coming(a)
-	second, endSecond := s.Coming(a)
+	first, endFirst := s.WaitBinding(a)
+	second, endSecond := s.WaitBinding(a)
 	s.Merge(Binding{KeyOf("b"), 1, t0})
 	select {
 	case <-first:
@@ -26,12 +26,12 @@ func TestComing(t *testing.T) {
 	s.Merge(Binding{a, 1, t0})
 	<-second
 	endSecond()
-	if bound, _ := s.Coming(a); bound != nil {
+	if bound, _ := s.WaitBinding(a); bound != nil {
 		t.Error("one waits for what is known")
 	}
 	var ends []func()
 	for i := range 2 * maxComing {
-		if _, end := s.Coming(KeyOf(fmt.Sprint("x", i))); end != nil {
+		if _, end := s.WaitBinding(KeyOf(fmt.Sprint("x", i))); end != nil {
 			ends = append(ends, end)
 		}
 	}
@@ -49,7 +49,7 @@ func TestComing(t *testing.T) {
 		k := KeyOf(fmt.Sprint("y", i))
 		all.Go(func() { s.Merge(Binding{k, 1, t0}) })
 		all.Go(func() {
-			if bound, end := s.Coming(k); bound != nil {
+			if bound, end := s.WaitBinding(k); bound != nil {
 				<-bound
 				end()
 			}

@@ -53,14 +53,14 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (t *Tally) Describe(ch chan<- *prometheus.Desc) {
+func (t *Counter) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descRequests, descFirst, descWhole, descUsers, descErrors, descUnfinished, descSaturation} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (t *Tally) Collect(ch chan<- prometheus.Metric) {
+func (t *Counter) Collect(ch chan<- prometheus.Metric) {
 	s := t.pool.Snapshot()
 	for _, ep := range s.Endpoints {
 		t.mu.Lock()

@@ -53,7 +53,7 @@ type End struct {
 // and at most so many have; all others are "other". Series of an endpoint are
 // there as long as it is in the pool, those of a model as long as somebody serves it.
 // A Tally is safe for concurrent use.
-type Tally struct {
+type Counter struct {
 	pool *endpoint.Pool
 
 	mu    sync.Mutex // guards the fields below, and what users holds
@@ -84,8 +84,8 @@ type tallyUser struct {
 
 // New returns a tally of the pool's endpoints, registered with reg unless that is
 // nil.
-func New(pool *endpoint.Pool, reg prometheus.Registerer) (*Tally, error) {
-	t := &Tally{pool: pool, rows: map[block.EndpointID]*tallyRow{}, users: map[string]*tallyUser{}}
+func New(pool *endpoint.Pool, reg prometheus.Registerer) (*Counter, error) {
+	t := &Counter{pool: pool, rows: map[block.EndpointID]*tallyRow{}, users: map[string]*tallyUser{}}
 	pool.Subscribe(t.changed)
 	if reg == nil {
 		return t, nil
@@ -94,16 +94,16 @@ func New(pool *endpoint.Pool, reg prometheus.Registerer) (*Tally, error) {
 }
 
 // changed drops what is known of endpoints that will not come back.
-func (t *Tally) changed(c endpoint.Change) {
+func (t *Counter) changed(c endpoint.Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, ep := range c.Forgotten {
+	for _, ep := range c.Dropped {
 		delete(t.rows, ep.ID)
 	}
 }
 
 // Ended counts a request that was placed.
-func (t *Tally) Ended(e *End) {
+func (t *Counter) Ended(e *End) {
 	name := t.label(e.Model)
 	if r := t.row(e.Endpoint); r != nil {
 		r.ended(t.pool.Snapshot(), name, e)
@@ -137,7 +137,7 @@ func (e *End) users() string {
 
 // Refused counts a request that was not placed. Those that their client did wrong,
 // or gave up, are no errors.
-func (t *Tally) Refused(model string, ofClient bool) {
+func (t *Counter) Refused(model string, ofClient bool) {
 	name := t.label(model)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +150,7 @@ func (t *Tally) Refused(model string, ofClient bool) {
 
 // row returns the counts of an endpoint that is in the pool, or was a moment ago;
 // nil for all others.
-func (t *Tally) row(ep *endpoint.Endpoint) *tallyRow {
+func (t *Counter) row(ep *endpoint.Endpoint) *tallyRow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.rows[ep.ID]
@@ -206,7 +206,7 @@ func (r *tallyRow) dropUnserved(s *endpoint.Snapshot) {
 }
 
 // label returns the name of a model that some endpoint is known to serve.
-func (t *Tally) label(model string) string {
+func (t *Counter) label(model string) string {
 	if len(t.pool.Snapshot().Serving(model)) == 0 {
 		return otherModels
 	}
@@ -214,7 +214,7 @@ func (t *Tally) label(model string) string {
 }
 
 // user returns what users of a model saw. The caller holds mu.
-func (t *Tally) user(model string) *tallyUser {
+func (t *Counter) user(model string) *tallyUser {
 	u := t.users[model]
 	if u == nil && len(t.users) >= maxModels {
 		t.dropUnserved()
@@ -231,7 +231,7 @@ func (t *Tally) user(model string) *tallyUser {
 }
 
 // dropUnserved makes room for other models. The caller holds mu.
-func (t *Tally) dropUnserved() {
+func (t *Counter) dropUnserved() {
 	s := t.pool.Snapshot()
 	for name := range t.users {
 		if name != otherModels && len(s.Serving(name)) == 0 {

@@ -21,7 +21,7 @@ func tallySpecs(models []string, ports ...uint16) (list []endpoint.Spec) {
 	return list
 }
 
-func tallyRig(t *testing.T, models []string, ports ...uint16) (*endpoint.Pool, *Tally, *prometheus.Registry) {
+func tallyRig(t *testing.T, models []string, ports ...uint16) (*endpoint.Pool, *Counter, *prometheus.Registry) {
 	t.Helper()
 	pool, reg := endpoint.NewPool(endpoint.PoolOptions{}), prometheus.NewRegistry()
 	x, err := New(pool, reg)

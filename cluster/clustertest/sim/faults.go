@@ -53,7 +53,7 @@ func (w *World) Drain(i int, limit time.Duration) {
 	end := w.now + limit
 	var poll func()
 	poll = func() {
-		if m.core.HandedOver() || w.now >= end {
+		if m.core.SourcesTransferred() || w.now >= end {
 			w.after(0, func() { w.Kill(i) })
 			return
 		}

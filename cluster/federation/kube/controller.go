@@ -122,7 +122,7 @@ func (c *Controller) round(ctx context.Context) time.Time {
 	p := desired(f)
 	if c.told == nil || !c.told.Equal(p.local) {
 		c.told = &p.local
-		c.o.Tell(p.local)
+		c.o.Publish(p.local)
 	}
 	due := rounds{c: c, ctx: ctx, f: f, later: p.later, turn: c.o.Turn()}
 	for n, want := range p.parents {
@@ -148,7 +148,7 @@ func (c *Controller) facts(now time.Time) *facts {
 		c.show(&facts{View: v}, &plan{}, rounds{})
 		return nil
 	}
-	f := &facts{View: v, controller: c.o.Controller, now: now, drain: c.o.Drain, forget: c.o.Forget, serves: c.o.Serves(),
+	f := &facts{View: v, controller: c.o.Controller, now: now, drain: c.o.Drain, forget: c.o.DropAfter, serves: c.o.Serves(),
 		pools: map[Name]*pool{}, imports: map[Name]*import_{}, lost: c.lost, failed: c.failed,
 		outside: func(n Name) bool { return c.o.Namespace != "" && n.Namespace != c.o.Namespace }}
 	for _, p := range c.pools.Items() {

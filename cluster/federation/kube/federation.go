@@ -21,9 +21,9 @@ func ViewOf(v *federation.View, settled bool) View {
 			}
 		}
 		for _, own := range v.Exports {
-			i := slices.IndexFunc(own.Told, func(t federation.Told) bool { return t.Cluster == c.Name })
+			i := slices.IndexFunc(own.Acks, func(t federation.ExportAck) bool { return t.Cluster == c.Name })
 			if i >= 0 {
-				m.Holds = append(m.Holds, heldOf(v.Self, own.Pool, own.Told[i]))
+				m.Holds = append(m.Holds, heldOf(v.Self, own.Pool, own.Acks[i]))
 			}
 		}
 		out.Members = append(out.Members, m)
@@ -33,7 +33,7 @@ func ViewOf(v *federation.View, settled bool) View {
 
 // heldOf is what another cluster makes of an export of ours. One that keeps no
 // objects has it once it has accepted it.
-func heldOf(self string, pool federation.PoolKey, t federation.Told) Held {
+func heldOf(self string, pool federation.PoolKey, t federation.ExportAck) Held {
 	h := Held{Name: nameOf(pool)}
 	switch {
 	case t.State == federation.Refused:

@@ -22,7 +22,7 @@ func TestViewOf(t *testing.T) {
 			{Name: "e", State: federation.Silent, Pools: remote(federation.Silent)},
 			{Name: "f", State: federation.Refused},
 		},
-		Exports: []federation.Own{{Pool: key, Told: []federation.Told{
+		Exports: []federation.Own{{Pool: key, Acks: []federation.ExportAck{
 			{Cluster: "b", State: federation.Live, Shown: federation.IsShown, ShownReason: "of others"},
 			{Cluster: "c", State: federation.Live, Shown: federation.NotShown, ShownReason: "no room"},
 			{Cluster: "d", State: federation.Refused, Reason: "not accepted here"},

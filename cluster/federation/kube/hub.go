@@ -18,10 +18,10 @@ type HubOptions struct {
 	Namespace string                    // that is looked after; "": all
 	// Patience is how long an API server may not answer before its cluster is silent, and
 	// how long one may not have been read before the others do without; 0: 10 s.
-	Patience time.Duration
-	Drain    time.Duration // as of Options
-	Agent    string
-	Log      *slog.Logger
+	APITimeout time.Duration
+	Drain      time.Duration // as of Options
+	Agent      string
+	Log        *slog.Logger
 }
 
 // Hub keeps the objects of several clusters from one process: a Controller for each of
@@ -55,7 +55,7 @@ func OpenHub(o HubOptions) (*Hub, error) {
 	if len(o.Members) < 2 || len(o.Pools) == 0 {
 		return nil, errHub
 	}
-	o.Patience = cmp.Or(o.Patience, 10*time.Second)
+	o.APITimeout = cmp.Or(o.APITimeout, 10*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -87,7 +87,7 @@ func (h *Hub) options(m *hubMember) Options {
 		Config: h.o.Members[m.name], Namespace: h.o.Namespace, Drain: h.o.Drain, Agent: h.o.Agent, Log: h.o.Log.With("cluster", m.name),
 		Serves: func() map[Name]string { return serves },
 		View:   func() View { return h.view(m) },
-		Tell: func(l Local) {
+		Publish: func(l Local) {
 			h.mu.Lock()
 			m.local = &l
 			h.mu.Unlock()
@@ -126,9 +126,9 @@ func (h *Hub) view(of *hubMember) View {
 		if m == of {
 			continue
 		}
-		out := Member{Cluster: m.name, Why: m.silent(now, h.o.Patience)}
+		out := Member{Cluster: m.name, Why: m.silent(now, h.o.APITimeout)}
 		out.Silent = out.Why != ""
-		if m.local == nil && now.Sub(h.began) < h.o.Patience {
+		if m.local == nil && now.Sub(h.began) < h.o.APITimeout {
 			v.Settled = false
 		}
 		if m.local != nil {
@@ -175,12 +175,12 @@ func (h *Hub) watch() {
 			is := ""
 			h.mu.Lock()
 			for _, m := range h.members {
-				if why := m.silent(now, h.o.Patience); why != "" {
+				if why := m.silent(now, h.o.APITimeout); why != "" {
 					is += m.name + ": " + why + "; "
 				}
 			}
 			h.mu.Unlock()
-			if now.Sub(h.began) < 2*h.o.Patience || is != was {
+			if now.Sub(h.began) < 2*h.o.APITimeout || is != was {
 				h.wake()
 			}
 			if is != was {

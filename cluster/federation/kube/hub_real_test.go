@@ -24,7 +24,7 @@ func testHub(m *mesh) {
 		m.t.Helper()
 		var err error
 		hub, err = OpenHub(HubOptions{
-			Members: configs, Pools: []Name{{m.ns, "p"}}, Namespace: m.ns, Drain: m.drain, Patience: time.Second, Log: slog.New(slog.NewTextHandler(m.t.Output(), nil)),
+			Members: configs, Pools: []Name{{m.ns, "p"}}, Namespace: m.ns, Drain: m.drain, APITimeout: time.Second, Log: slog.New(slog.NewTextHandler(m.t.Output(), nil)),
 		})
 		if err != nil {
 			m.t.Fatal(err)

@@ -77,7 +77,7 @@ func (s *site) start(o Options) *Controller {
 		return out
 	}
 	o.View = s.view
-	o.Tell = func(l Local) {
+	o.Publish = func(l Local) {
 		s.m.mu.Lock()
 		s.local = l
 		s.m.mu.Unlock()

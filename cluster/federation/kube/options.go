@@ -31,14 +31,14 @@ type Options struct {
 	// View returns what the federation knows; Controller.Wake says that it changed.
 	View func() View
 	// Tell takes what this cluster is to tell the others, when that changed.
-	Tell func(Local)
+	Publish func(Local)
 	// Turn is this replica's place among those of its group that live, from 0 on;
 	// nil: it is alone.
 	Turn func() int
 
 	Controller string        // names our entries; "": DefaultController. Federations that share a cluster want different ones
 	Drain      time.Duration // for which a withdrawn export is kept in imports; 0: a minute
-	Forget     time.Duration // after which a silent cluster is dropped from imports; 0: an hour
+	DropAfter  time.Duration // after which a silent cluster is dropped from imports; 0: an hour
 	Pace       time.Duration // before an entry that somebody overwrote is written again, at first; 0: 10 s
 	Stagger    time.Duration // between the turns of replicas; 0: 3 s
 	Settle     time.Duration // between a change and what is made of it; 0: 50 ms
@@ -51,7 +51,7 @@ type Options struct {
 var errSeams = errors.New("kube: options: Serves, View and Tell are required")
 
 func (o *Options) complete() error {
-	if o.Serves == nil || o.View == nil || o.Tell == nil {
+	if o.Serves == nil || o.View == nil || o.Publish == nil {
 		return errSeams
 	}
 	if o.Turn == nil {
@@ -59,7 +59,7 @@ func (o *Options) complete() error {
 	}
 	o.Controller = cmp.Or(o.Controller, DefaultController)
 	o.Drain = cmp.Or(o.Drain, defaultDrain)
-	o.Forget = cmp.Or(o.Forget, defaultForget)
+	o.DropAfter = cmp.Or(o.DropAfter, defaultForget)
 	o.Pace = cmp.Or(o.Pace, defaultPace)
 	o.Stagger = cmp.Or(o.Stagger, defaultStagger)
 	o.Settle = cmp.Or(o.Settle, defaultSettle)

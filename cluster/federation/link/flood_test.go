@@ -127,7 +127,7 @@ func TestHostileCluster(t *testing.T) {
 			t.Errorf("garbage is believed: %+v", c)
 		}
 	}
-	if !testkit.Comes(func() bool { return runtime.NumGoroutine() < before+20 }) {
+	if !testkit.PollUntil(func() bool { return runtime.NumGoroutine() < before+20 }) {
 		t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 	}
 }

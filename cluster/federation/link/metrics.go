@@ -35,7 +35,7 @@ func (m *meter) measure(list []federation.Traffic, now time.Time) {
 		next[t.Cluster] = t
 		if was, ok := m.last[t.Cluster]; ok {
 			rates[t.Cluster] = Rates{
-				In:  float64(t.Asked+t.Heard-was.Asked-was.Heard) / d.Seconds(),
+				In:  float64(t.Asked+t.Received-was.Asked-was.Received) / d.Seconds(),
 				Out: float64(t.Answered+t.Sent-was.Answered-was.Sent) / d.Seconds(),
 			}
 		}
@@ -117,7 +117,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.l.mu.Lock()
 	defer m.l.mu.Unlock()
 	for _, t := range m.l.core.Traffic() {
-		count(descBytes, t.Asked+t.Heard, t.Cluster, "in")
+		count(descBytes, t.Asked+t.Received, t.Cluster, "in")
 		count(descBytes, t.Answered+t.Sent, t.Cluster, "out")
 		gauge(descSessions, float64(t.Sessions), t.Cluster)
 		gauge(descMade, float64(t.SourceBlocks), t.Cluster)

@@ -281,7 +281,7 @@ func (n *natsLink) receive(m *nats.Msg) {
 	n.l.do(func(now time.Time) []federation.Send {
 		out := n.l.core.Receive(e.cluster, link, frame, now, nil)
 		if doubt {
-			n.l.core.Doubt(e.cluster, link)
+			n.l.core.MarkUnproven(e.cluster, link)
 		} else {
 			n.l.core.Prove(e.cluster, link)
 		}

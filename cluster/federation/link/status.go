@@ -59,16 +59,16 @@ type PoolStatus struct {
 
 // OwnStatus is a pool of this cluster.
 type OwnStatus struct {
-	Pool     string       `json:"pool"`
-	Draining bool         `json:"draining,omitempty"`
-	Hot      int          `json:"hot_blocks"`
-	HotNote  string       `json:"hot_note,omitempty"` // why that is not all
-	Told     []ToldStatus `json:"told"`
-	Untold   string       `json:"untold,omitempty"` // what of it has no room in messages
+	Pool         string      `json:"pool"`
+	Draining     bool        `json:"draining,omitempty"`
+	Hot          int         `json:"hot_blocks"`
+	HotNote      string      `json:"hot_note,omitempty"` // why that is not all
+	Acknowledged []AckStatus `json:"told"`
+	Untold       string      `json:"untold,omitempty"` // what of it has no room in messages
 }
 
 // ToldStatus is how far another cluster knows of it.
-type ToldStatus struct {
+type AckStatus struct {
 	Cluster string `json:"cluster"`
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
@@ -76,7 +76,7 @@ type ToldStatus struct {
 }
 
 // importOf words whether a cluster shows an export in an object.
-func importOf(t *federation.Told) string {
+func importOf(t *federation.ExportAck) string {
 	switch {
 	case t.State == federation.Silent || t.State == federation.Refused || t.Shown == federation.NoObjects:
 		return ""
@@ -123,8 +123,8 @@ func (l *Link) StatusOf(v *federation.View) *Status {
 			Name: c.Name, Replica: c.Replica, AgeS: -1, LeaseS: max(c.Until.Sub(now).Seconds(), 0), RTTMS: c.RTT.Seconds() * 1e3,
 			Rates: rates[c.Name], Sessions: t.Sessions, Made: t.SourceBytes,
 		}
-		if !c.Heard.IsZero() {
-			one.AgeS = now.Sub(c.Heard).Seconds()
+		if !c.LastMessage.IsZero() {
+			one.AgeS = now.Sub(c.LastMessage).Seconds()
 		}
 		one.State, one.Reason = shown(c.State, c.Reason, c.Until, now)
 		if c.Several {
@@ -172,8 +172,8 @@ func ownStatus(o *federation.Own, hot *filter.Hot) OwnStatus {
 	if hot != nil {
 		s.Hot = hot.Len()
 	}
-	for _, t := range o.Told {
-		s.Told = append(s.Told, ToldStatus{t.Cluster, t.State.String(), t.Reason, importOf(&t)})
+	for _, t := range o.Acks {
+		s.Acknowledged = append(s.Acknowledged, AckStatus{t.Cluster, t.State.String(), t.Reason, importOf(&t)})
 	}
 	return s
 }
@@ -214,7 +214,7 @@ func line(v *federation.View, now time.Time) string {
 // untold counts exports that some cluster does not know, of those that it may see.
 func untold(v *federation.View) (n int) {
 	for i := range v.Exports {
-		if slices.ContainsFunc(v.Exports[i].Told, func(t federation.Told) bool { return t.State == federation.Silent }) {
+		if slices.ContainsFunc(v.Exports[i].Acks, func(t federation.ExportAck) bool { return t.State == federation.Silent }) {
 			n++
 		}
 	}

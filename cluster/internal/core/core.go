@@ -121,7 +121,7 @@ func (c *Core) Leave() {
 // sources, and every reachable peer has acknowledged the announcement, so that no peer takes the
 // stop for a crash. Peers that do not acknowledge within four leases are not waited for. It returns
 // true if no peer is reachable.
-func (c *Core) HandedOver() bool {
+func (c *Core) SourcesTransferred() bool {
 	if up, _ := c.g.Reachable(); up == 0 {
 		return true
 	}
@@ -130,7 +130,7 @@ func (c *Core) HandedOver() bool {
 		return false
 	}
 	for _, l := range c.logs.List {
-		if !l.HandedOver() {
+		if !l.SourcesTransferred() {
 			return false
 		}
 	}
@@ -193,7 +193,7 @@ func (c *Core) add(m group.Member) {
 }
 
 func (c *Core) remove(p *peer) {
-	p.Link, p.Heard = false, 0
+	p.Link, p.LastReceived = false, 0
 	c.watch(p)
 	delete(c.byID, p.ID)
 	c.peers = slices.DeleteFunc(c.peers, func(q *peer) bool { return q == p })
@@ -226,7 +226,7 @@ func (c *Core) link(p *peer, up bool) {
 	if up {
 		c.sendBeat(p)
 	} else {
-		p.Heard = 0
+		p.LastReceived = 0
 	}
 	c.watch(p)
 }
@@ -301,8 +301,8 @@ func (c *Core) receive(p *peer, frame []byte, m *Deltas) {
 		c.g.Refuse(group.RefusedMalformed)
 		return
 	}
-	c.g.Came(p.Peer, state, frame)
-	p.Heard, p.Minor = max(c.g.Now, 1), frame[1]
+	c.g.Received(p.Peer, state, frame)
+	p.LastReceived, p.Minor = max(c.g.Now, 1), frame[1]
 	c.watch(p)
 }
 

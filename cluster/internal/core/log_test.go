@@ -294,7 +294,7 @@ func TestClaimsBeforeTheLink(t *testing.T) {
 		tb.run(100 * time.Millisecond)
 		tb.hold = nil
 		a.SetLink("b", false)
-		b.log.TellAll(b.byID["a"].Peer)
+		b.log.SendFullDigest(b.byID["a"].Peer)
 		tb.run(100 * time.Millisecond) // b's digest arrives
 		tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDigest }
 		a.SetLink("b", true)

@@ -145,20 +145,20 @@ func TestLeaving(t *testing.T) {
 	tb.hold = func(_, to string, f []byte) bool { return to == r[0].id && f[2] == group.KindBeat }
 	r[0].Leave()
 	tb.run(50 * time.Millisecond)
-	if r[0].HandedOver() || r[0].role() != logs.RoleReader || r[1].role() != logs.RoleReader {
-		t.Errorf("handed over %v; roles %v %v", r[0].HandedOver(), r[0].role(), r[1].role())
+	if r[0].SourcesTransferred() || r[0].role() != logs.RoleReader || r[1].role() != logs.RoleReader {
+		t.Errorf("handed over %v; roles %v %v", r[0].SourcesTransferred(), r[0].role(), r[1].role())
 	}
 	r[1].log.Reading("s1", true)
 	tb.run(50 * time.Millisecond)
-	if r[0].HandedOver() {
+	if r[0].SourcesTransferred() {
 		t.Error("handed over before a peer acknowledged the announcement")
 	}
 	tb.hold = nil
 	tb.run(300 * time.Millisecond)
-	if !r[0].HandedOver() || r[0].role() != logs.RoleNone {
-		t.Errorf("handed over %v; role %v", r[0].HandedOver(), r[0].role())
+	if !r[0].SourcesTransferred() || r[0].role() != logs.RoleNone {
+		t.Errorf("handed over %v; role %v", r[0].SourcesTransferred(), r[0].role())
 	}
-	if newTable(t, partitioned, "z").cores[0].HandedOver() != true {
+	if newTable(t, partitioned, "z").cores[0].SourcesTransferred() != true {
 		t.Error("HandedOver is false for a member without peers")
 	}
 }

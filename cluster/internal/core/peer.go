@@ -52,7 +52,7 @@ func (c *Core) remember(p *peer) {
 
 // watch updates whether p is alive and up, and drops the state that depends on it.
 func (c *Core) watch(p *peer) {
-	alive := p.Heard > 0 && c.g.Now-p.Heard <= c.lease(p)
+	alive := p.LastReceived > 0 && c.g.Now-p.LastReceived <= c.lease(p)
 	if p.Alive && !alive {
 		c.dropGauges(p)
 	}
@@ -169,7 +169,7 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 	}
 	if m.Flags&group.FlagWantDigest != 0 {
 		for _, l := range c.logs.List {
-			l.TellAll(p.Peer)
+			l.SendFullDigest(p.Peer)
 		}
 	}
 	c.compareStates(p, m.States)

@@ -218,7 +218,7 @@ func TestRelayedLies(t *testing.T) {
 		}
 		take(relayed("c", 3, 1))
 		c.expect(t, "s1", logs.Position{Inc: 9, Next: 2}, content(9, 2))
-		if p := c.byID["c"]; p.Alive || p.Up || p.Heard > 0 {
+		if p := c.byID["c"]; p.Alive || p.Up || p.LastReceived > 0 {
 			t.Errorf("a frame forwarded by another member marked the writer alive: %+v", p.Peer)
 		}
 	}

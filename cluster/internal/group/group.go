@@ -30,15 +30,15 @@ type Group struct {
 // Peer is this member's view of another member.
 type Peer struct {
 	Member
-	Slot  int           // small number, unique among present peers
-	To    []string      // its ID, in the form that Envelope.To takes
-	Hash  uint64        // of its name, for ownership
-	Link  bool          // frames can be sent to it
-	Minor byte          // of its last frame; 0 before the first frame
-	Alive bool          // a frame arrived within the lease
-	Up    bool          // Link and Alive
-	Heard time.Duration // 0 when no frame arrived, or none since the link broke
-	Since time.Duration // when Up last changed
+	Slot         int           // small number, unique among present peers
+	To           []string      // its ID, in the form that Envelope.To takes
+	Hash         uint64        // of its name, for ownership
+	Link         bool          // frames can be sent to it
+	Minor        byte          // of its last frame; 0 before the first frame
+	Alive        bool          // a frame arrived within the lease
+	Up           bool          // Link and Alive
+	LastReceived time.Duration // 0 when no frame arrived, or none since the link broke
+	Since        time.Duration // when Up last changed
 
 	RTT     time.Duration // smoothed; 0 until known
 	Leaving bool
@@ -152,7 +152,7 @@ func (g *Group) SendTo(peers []*Peer, class Class, state int, frame []byte) {
 }
 
 // Abroad reports whether p is known to be in another zone.
-func (g *Group) Abroad(p *Peer) bool {
+func (g *Group) InRemoteZone(p *Peer) bool {
 	return g.Opt.Self.Zone != "" && p.Zone != "" && p.Zone != g.Opt.Self.Zone
 }
 
@@ -176,16 +176,16 @@ func (g *Group) UnknownState() int {
 func (g *Group) count(p *Peer, state int, frame []byte) {
 	p.Traffic[state].FramesOut++
 	p.Traffic[state].BytesOut += uint64(len(frame))
-	if g.Abroad(p) {
+	if g.InRemoteZone(p) {
 		g.Stats.BorderOut += uint64(len(frame))
 	}
 }
 
 // Came counts a frame from p.
-func (g *Group) Came(p *Peer, state int, frame []byte) {
+func (g *Group) Received(p *Peer, state int, frame []byte) {
 	p.Traffic[state].FramesIn++
 	p.Traffic[state].BytesIn += uint64(len(frame))
-	if g.Abroad(p) {
+	if g.InRemoteZone(p) {
 		g.Stats.BorderIn += uint64(len(frame))
 	}
 }

@@ -82,13 +82,13 @@ type Queue struct {
 }
 
 // Tally accumulates delta counters until AddTo adds them to Stats.
-type Tally struct {
+type DeltaCounts struct {
 	Appended, Merged                                            [6]uint64
 	StaleDeltas, Straddled, PendingDropped, PushDropped, Broken uint64
 }
 
 // AddTo adds the counters to s and resets them.
-func (t *Tally) AddTo(s *Stats) {
+func (t *DeltaCounts) AddTo(s *Stats) {
 	for v := range t.Appended {
 		s.Appended[v] += t.Appended[v]
 		s.Merged[v] += t.Merged[v]
@@ -98,5 +98,5 @@ func (t *Tally) AddTo(s *Stats) {
 	s.PendingDropped += t.PendingDropped
 	s.PushDropped += t.PushDropped
 	s.Broken += t.Broken
-	*t = Tally{}
+	*t = DeltaCounts{}
 }

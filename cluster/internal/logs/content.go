@@ -19,7 +19,7 @@ type content struct {
 	push    []group.Entry // applied, not yet sent to peers
 	pushInc uint64
 	pushLen int
-	tally   group.Tally
+	tally   group.DeltaCounts
 	todo    todo
 	isFresh bool // in the list that collect processes
 	gone    bool // no longer shared

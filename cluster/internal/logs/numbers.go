@@ -14,7 +14,7 @@ import (
 
 // numbers reports whether p supports frame numbers. It returns true before p's first frame.
 func numbers(p *group.Peer) bool {
-	return p.Minor >= group.MinorNumbers || p.Heard == 0 && p.Minor == 0
+	return p.Minor >= group.MinorNumbers || p.LastReceived == 0 && p.Minor == 0
 }
 
 // number returns the number of the next frame to p, or of the next broadcast if p is nil. named are
@@ -42,9 +42,9 @@ func (pl *peerLog) came(n group.Number) {
 		return
 	}
 	if n.One {
-		pl.one.Came(n.N)
+		pl.one.MarkReceived(n.N)
 	} else {
-		pl.all.Came(n.N)
+		pl.all.MarkReceived(n.N)
 	}
 }
 

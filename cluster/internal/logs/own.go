@@ -236,7 +236,7 @@ func (l *Log) publishes(s *source) bool {
 }
 
 // HandedOver reports whether a peer reads each source that this member reads, or no peer can.
-func (l *Log) HandedOver() bool {
+func (l *Log) SourcesTransferred() bool {
 	if !l.opt.Owned {
 		return true
 	}

@@ -185,7 +185,7 @@ func (l *Log) WantsDigest(p *group.Peer) bool {
 }
 
 // TellAll schedules a full digest for p.
-func (l *Log) TellAll(p *group.Peer) { l.of(p).wantsFull = true }
+func (l *Log) SendFullDigest(p *group.Peer) { l.of(p).wantsFull = true }
 
 // Named reports whether SetSources was called.
 func (l *Log) Named() bool { return l.named }

@@ -12,7 +12,7 @@ import "github.com/grapevine-epp/grapevine/cluster/internal/group"
 // unable to read all payloads of this member are not.
 func (l *Log) relayed(p *group.Peer) bool {
 	pl := l.of(p)
-	return l.g.Abroad(p) && p.Up && p.Minor >= group.MinorRelay && pl.version >= l.version && !pl.direct.On(l.g.Now)
+	return l.g.InRemoteZone(p) && p.Up && p.Minor >= group.MinorRelay && pl.version >= l.version && !pl.direct.On(l.g.Now)
 }
 
 // relay returns the member of a zone that forwards frames, or nil. It is the heaviest one for this

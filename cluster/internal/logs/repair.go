@@ -123,7 +123,7 @@ func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 			continue
 		}
 		score := [4]uint64{priority(k, pl.lacksDeltas(s)), ^h.pos.Lost, 1, group.Mix(s.hash ^ uint64(i+1) ^ l.g.SelfHash)}
-		if l.g.Abroad(p) { // prefer the own zone
+		if l.g.InRemoteZone(p) { // prefer the own zone
 			score[2] = 0
 		}
 		if best == nil || slices.Compare(bestScore[:], score[:]) < 0 {

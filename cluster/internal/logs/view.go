@@ -7,18 +7,18 @@ import (
 
 // SourceView is this member's view of a source.
 type SourceView struct {
-	Name      string
-	Position  Position
-	Knowledge knowledge.State
-	Lag       uint64 // sequence numbers by which the furthest peer is ahead
-	Role      Role
-	Reading   bool   // this member reads the stream
-	Reader    string // ID of the first reader; "" if none is known
-	Followed  bool   // another member reads it
-	Kept      bool   // at least one of those is not leaving
-	Reason    string // why the state is Approximate
-	Digest    Digest
-	Unclaimed bool // there are peers, each sent a full digest, and none of them named this source
+	Name             string
+	Position         Position
+	Knowledge        knowledge.State
+	Lag              uint64 // sequence numbers by which the furthest peer is ahead
+	Role             Role
+	Reading          bool   // this member reads the stream
+	Reader           string // ID of the first reader; "" if none is known
+	Followed         bool   // another member reads it
+	HasStayingReader bool   // at least one of those is not leaving
+	Reason           string // why the state is Approximate
+	Digest           Digest
+	Unclaimed        bool // there are peers, each sent a full digest, and none of them named this source
 }
 
 // manyDenied is the number of consecutive refusals of snapshots that indicates a real problem.
@@ -52,7 +52,7 @@ func (l *Log) Look(h *group.Held, f func(*SourceView)) {
 	var v SourceView
 	for _, s := range l.order {
 		s.lock()
-		if s.tally != (group.Tally{}) {
+		if s.tally != (group.DeltaCounts{}) {
 			s.tally.AddTo(&l.g.Stats)
 		}
 		h.Rings += s.ring.bytes
@@ -77,7 +77,7 @@ func (l *Log) view(s *source) SourceView {
 	w := l.wordOf(s)
 	v := SourceView{
 		Name: s.name, Position: s.pos, Role: s.role, Reading: s.reading, Reader: w.reader, Digest: s.digest,
-		Followed: w.followed, Kept: w.kept, Unclaimed: w.unclaimed,
+		Followed: w.followed, HasStayingReader: w.kept, Unclaimed: w.unclaimed,
 	}
 	if w.far > s.pos.Next {
 		v.Lag = w.far - s.pos.Next

@@ -23,7 +23,7 @@ func fleet(members, sources int) (*Log, []string) {
 	for i := 1; i < members; i++ {
 		p := g.Add(group.Member{ID: fmt.Sprintf("m%02d", i), Boot: 2})
 		l.AddPeer(p)
-		p.Up, p.Minor, p.Heard = true, group.MinorChecks, 1
+		p.Up, p.Minor, p.LastReceived = true, group.MinorChecks, 1
 		l.SetStated(p, 1)
 		l.PeerUp(p)
 	}

@@ -176,7 +176,7 @@ func dialAs(t *testing.T, s *end, cert *tls.Certificate, h []byte) (grpc.ClientS
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.HangTimeout)
 	t.Cleanup(cancel)
 	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, fullMethod, grpc.ForceCodecV2(rawCodec{}))
 	if err != nil {

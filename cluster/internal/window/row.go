@@ -9,7 +9,7 @@ type Row struct {
 }
 
 // Came records that frame n was received.
-func (r *Row) Came(n uint64) {
+func (r *Row) MarkReceived(n uint64) {
 	r.last = max(r.last, n)
 	switch d := n - r.have; {
 	case n <= r.have:

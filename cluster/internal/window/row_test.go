@@ -22,7 +22,7 @@ func TestRow(t *testing.T) {
 				r.Covered(n)
 			} else {
 				got[n] = true
-				r.Came(n)
+				r.MarkReceived(n)
 			}
 			want := uint64(0)
 			for got[want+1] {

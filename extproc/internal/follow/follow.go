@@ -18,7 +18,7 @@ const (
 
 // Tally counts who answered and notices when the proxy does not follow
 // the picker. It is safe for concurrent use.
-type Tally struct {
+type Counter struct {
 	chosen, next, elsewhere, unknown atomic.Uint64
 
 	// The span holds answers since it was opened, elsewhere of them in the
@@ -37,7 +37,7 @@ const (
 
 // Add counts one answer. sent are the addresses that the proxy was told. The
 // result is the label of the metric; warn asks for a warning.
-func (t *Tally) Add(sent []string, served string, now time.Time) (by string, warn bool) {
+func (t *Counter) Add(sent []string, served string, now time.Time) (by string, warn bool) {
 	if served == "" || len(sent) == 0 {
 		t.unknown.Add(1)
 		return Unknown, false
@@ -62,7 +62,7 @@ func (t *Tally) Add(sent []string, served string, now time.Time) (by string, war
 }
 
 // judge looks at the span and reports whether a warning is due.
-func (t *Tally) judge(span uint64, now time.Time) bool {
+func (t *Counter) judge(span uint64, now time.Time) bool {
 	told, elsewhere := span>>32, span&(1<<32-1)
 	if told < least {
 		return false
@@ -81,7 +81,7 @@ func (t *Tally) judge(span uint64, now time.Time) bool {
 
 // Problem returns the likely cause of answers from elsewhere, "" when the proxy
 // follows the picker.
-func (t *Tally) Problem() string {
+func (t *Counter) Problem() string {
 	switch {
 	case !t.ignored.Load():
 		return ""
@@ -95,6 +95,6 @@ func (t *Tally) Problem() string {
 }
 
 // Counts returns how many answers came from whom since the start.
-func (t *Tally) Counts() (chosen, next, elsewhere, unknown uint64) {
+func (t *Counter) Counts() (chosen, next, elsewhere, unknown uint64) {
 	return t.chosen.Load(), t.next.Load(), t.elsewhere.Load(), t.unknown.Load()
 }

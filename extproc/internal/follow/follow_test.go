@@ -9,7 +9,7 @@ import (
 func TestTally(t *testing.T) {
 	now := time.Unix(1000, 0)
 	one, list := []string{"10.0.0.1:80"}, []string{"10.0.0.1:80", "10.0.0.2:80"}
-	var tally Tally
+	var tally Counter
 	warnings := func(n int, sent []string, served, label string) (count int) {
 		t.Helper()
 		for range n {

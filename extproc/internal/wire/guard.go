@@ -159,7 +159,7 @@ func (g *Guard) push() {
 }
 
 // Starve ends the stream: what it holds is needed. It may be called by any goroutine.
-func (g *Guard) Starve() { g.cancel(ErrStarved) }
+func (g *Guard) Evict() { g.cancel(ErrStarved) }
 
 // starve ends a stream that waits too long. One that has not run by then never will.
 func (g *Guard) starve() {

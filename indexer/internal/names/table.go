@@ -64,7 +64,7 @@ func (a *Table) Freeze() [][]Entry {
 }
 
 // Thaw ends what one freeze began.
-func (a *Table) Thaw() { a.frozen-- }
+func (a *Table) Unfreeze() { a.frozen-- }
 
 // own has s changed where nobody else looks. Whoever writes to slots that may be
 // frozen calls it before it searches them.
@@ -298,7 +298,7 @@ func (a *Table) Raise(h uint64, node, kind uint32, again bool) bool {
 }
 
 // Spent returns an entry of hash whose count is zero, or nil.
-func (a *Table) Spent(h uint64) *Entry {
+func (a *Table) Unreferenced(h uint64) *Entry {
 	s, i := a.Find(h)
 	for e, i := s.Next(h, i); e != nil; e, i = s.Next(h, i) {
 		if e.Count() == 0 {

@@ -32,7 +32,7 @@ func removeBoth(a *Table, m aliasModel, h uint64, kind uint32) bool {
 	var found bool
 	if a.Repeats {
 		found, _ = a.Lower(h, kind)
-		for e := a.Spent(h); e != nil; e = a.Spent(h) {
+		for e := a.Unreferenced(h); e != nil; e = a.Unreferenced(h) {
 			a.Remove(*e)
 		}
 	} else {

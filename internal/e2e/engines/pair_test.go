@@ -170,7 +170,7 @@ func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *ato
 	prefill.ready(t)
 	decode.ready(t)
 	h, err := sidecar.New(sidecar.Options{
-		Engine: decode.url, Targets: sidecar.Listed{prefill.front.Listener.Addr().String(): sidecar.AnyRole}, HandOver: handover.Policy{Action: handover.Strip},
+		Engine: decode.url, Targets: sidecar.Listed{prefill.front.Listener.Addr().String(): sidecar.AnyRole}, KVTransfer: handover.Policy{Action: handover.Strip},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestRealPair(t *testing.T) {
 		prompt := strings.Join(said, " ")
 		before := decode.pulled(t)
 		got := ask(r.url, prompt, "pair")
-		if want := before.after(got.Usage.Prompt); !testkit.Comes(func() bool { return decode.pulled(t) == want }) {
+		if want := before.after(got.Usage.Prompt); !testkit.PollUntil(func() bool { return decode.pulled(t) == want }) {
 			t.Errorf("prompt %d: %+v were pulled, want %+v", i, decode.pulled(t), want)
 		}
 		alone := ask(prefill.url, prompt, "alone") // computed anew

@@ -282,7 +282,7 @@ func (r *realRig) open(list []fleet.Endpoint, config string, addrs []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	envoy := testkit.StartEnvoy(t, testkit.PatientEnvoy(t, conf))
+	envoy := testkit.StartEnvoy(t, testkit.LongTimeoutEnvoy(t, conf))
 	r.url = "http://" + envoy.Addr("inference")
 }
 

@@ -322,7 +322,7 @@ func (r *rig) silent() string {
 		held = append(held, c)
 	}
 	lines := strings.Count(r.cage.log.String(), "\n")
-	if !testkit.Comes(func() bool { return r.cage.files() < 1000 }) {
+	if !testkit.PollUntil(func() bool { return r.cage.files() < 1000 }) {
 		return fmt.Sprintf("%d files are open a minute later", r.cage.files())
 	}
 	if n := strings.Count(r.cage.log.String(), "\n") - lines; n > 50 {

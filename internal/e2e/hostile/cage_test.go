@@ -51,7 +51,7 @@ func newGroup(t *testing.T) string {
 		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
-		t.Cleanup(func() { testkit.Comes(func() bool { return os.Remove(dir) == nil }) })
+		t.Cleanup(func() { testkit.PollUntil(func() bool { return os.Remove(dir) == nil }) })
 		if os.WriteFile(filepath.Join(dir, c.limit), []byte(strconv.Itoa(limit)), 0o600) == nil {
 			_ = os.WriteFile(filepath.Join(dir, socketsV1+".limit_in_bytes"), []byte(strconv.Itoa(limit)), 0o600) // they are counted from then on
 			return dir
@@ -92,7 +92,7 @@ func (c *cage) start(t *testing.T, program string, args []string, more ...string
 	}()
 	t.Cleanup(func() { c.end(t) })
 	go c.sample()
-	if !testkit.Comes(func() bool { return c.get("/readyz") == http.StatusOK }) {
+	if !testkit.PollUntil(func() bool { return c.get("/readyz") == http.StatusOK }) {
 		t.Fatalf("not ready; log:\n%s", c.log.String())
 	}
 }

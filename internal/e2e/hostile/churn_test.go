@@ -70,7 +70,7 @@ func TestChurn(t *testing.T) {
 	if grown := live[churnLooks] - live[churnLooks-1]; grown > churnLeft {
 		t.Errorf("%.2f MiB are held for the last %d addresses, which are gone", grown/(1<<20), churnRounds/churnLooks*churnEach)
 	}
-	if !testkit.Comes(func() bool { return c.files() < files+50 }) {
+	if !testkit.PollUntil(func() bool { return c.files() < files+50 }) {
 		t.Errorf("%d files are open, %d at first", c.files(), files)
 	}
 }

@@ -149,7 +149,7 @@ func (r *rig) startEnvoy(picker string) *testkit.Envoy {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return testkit.StartEnvoy(r.t, testkit.PatientEnvoy(r.t, conf))
+	return testkit.StartEnvoy(r.t, testkit.LongTimeoutEnvoy(r.t, conf))
 }
 
 // post sends a body through Envoy and returns the status, 0 without an answer.

@@ -115,7 +115,7 @@ func TestSidecar(t *testing.T) {
 		if !strings.Contains(grown, f.counted) {
 			t.Errorf("%s: nothing counts it:%s, want %s", f.name, grown, f.counted)
 		}
-		if !testkit.Comes(func() bool { return c.files() < files+50 }) {
+		if !testkit.PollUntil(func() bool { return c.files() < files+50 }) {
 			t.Errorf("%s: %d files are open, %d before", f.name, c.files(), files)
 		}
 	}

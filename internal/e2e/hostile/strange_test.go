@@ -340,7 +340,7 @@ func (r *rig) randomBlocks() string {
 		fmt.Fprintf(w, `[{"dp_rank":0,"endpoint":"tcp://%s","replay_endpoint":"tcp://%s","topic":""}]`, p.Addr(), p.ReplayAddr())
 	})
 	r.stir()
-	if !testkit.Comes(func() bool { return p.Stats().Subscribers > 0 }) {
+	if !testkit.PollUntil(func() bool { return p.Stats().Subscribers > 0 }) {
 		return "nobody reads the stream"
 	}
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -72,7 +72,7 @@ func TestRolling(t *testing.T) {
 	} else {
 		t.Logf("hits after all replicas were replaced: %.4f", now)
 	}
-	replicas := load.Tally()
+	replicas := load.Totals()
 	for i := 1; i <= 3; i++ {
 		r.startEngine(i + 3)
 		r.drainEngine(i)
@@ -86,7 +86,7 @@ func TestRolling(t *testing.T) {
 	}
 	load.Stop(context.Background())
 	r.audit()
-	all := load.Tally()
+	all := load.Totals()
 	t.Logf("%d requests while replicas were replaced, %d in all; %d failed, %d answered wrong", replicas.Requests, all.Requests, all.Errors, all.Wrong)
 	if all.Errors+all.Wrong > 0 || replicas.Requests < 20 {
 		t.Errorf("%d of %d requests failed (%d while replicas were replaced), %d were answered wrong, the last: %v", all.Errors, all.Requests, replicas.Errors, all.Wrong, load.LastError())
@@ -392,7 +392,7 @@ func (r *rollout) counts() (c counts) {
 }
 
 // ask asks 30 prompts.
-func (r *rollout) ask() workload.Tally {
+func (r *rollout) ask() workload.Totals {
 	r.t.Helper()
 	w, err := workload.Start(workload.Options{Source: workload.NewSource(prompts, 5, vocab.Name, .5), Client: r.client, Users: 2, Sessions: 30, Timeout: time.Minute})
 	if err != nil {
@@ -400,7 +400,7 @@ func (r *rollout) ask() workload.Tally {
 	}
 	w.Wait()
 	w.Stop(context.Background())
-	tally := w.Tally()
+	tally := w.Totals()
 	if tally.Errors+tally.Wrong > 0 {
 		r.t.Errorf("%d of %d prompts failed, %d were answered wrong: %v", tally.Errors, tally.Requests, tally.Wrong, w.LastError())
 	}

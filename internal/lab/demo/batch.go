@@ -140,14 +140,14 @@ func (g *group) beside(ctx context.Context, row *BatchRow, users int) error {
 	mu.Lock()
 	counts = true
 	mu.Unlock()
-	before, work := talk.Tally(), jobs.Tally()
+	before, work := talk.Totals(), jobs.Totals()
 	watch := watchPlaces(g)
 	err = pause(g.o.Step)(ctx)
 	held := watch.end()
 	if err != nil {
 		return err
 	}
-	done := jobs.Tally()
+	done := jobs.Totals()
 	if users > 0 {
 		all := done.Minus(&work)
 		row.BatchFailed, row.BatchError = Failures(&all), jobs.LastError()
@@ -155,7 +155,7 @@ func (g *group) beside(ctx context.Context, row *BatchRow, users int) error {
 	}
 	// Those under way count too: the slow ones among them.
 	StopLoad(ctx, talk)
-	now := talk.Tally()
+	now := talk.Totals()
 	d := now.Minus(&before)
 	row.Requests, row.Failed, row.LastError, row.EnginesWaiting = d.Requests, Failures(&d), talk.LastError(), held.waiting
 	slices.Sort(row.First)

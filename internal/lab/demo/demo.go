@@ -83,7 +83,7 @@ func StopLoad(ctx context.Context, w *workload.Runner) {
 var ErrEnded = errors.New("ended before its time")
 
 // Failures counts the requests that were not answered, or wrongly.
-func Failures(t *workload.Tally) uint64 { return t.Errors + t.Wrong }
+func Failures(t *workload.Totals) uint64 { return t.Errors + t.Wrong }
 
 // Short prints a time in few characters.
 func Short(d time.Duration) string {

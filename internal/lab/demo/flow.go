@@ -170,9 +170,9 @@ func (f *tenantsRun) stop() {
 
 // step performs one action and measures meanwhile.
 func (f *tenantsRun) step(ctx context.Context, a haAction) error {
-	before := make([]workload.Tally, len(f.runners))
+	before := make([]workload.Totals, len(f.runners))
 	for i, w := range f.runners {
-		before[i] = w.Tally()
+		before[i] = w.Totals()
 	}
 	watch := watchPlaces(f.group)
 	begun := time.Now()
@@ -183,7 +183,7 @@ func (f *tenantsRun) step(ctx context.Context, a haAction) error {
 	}
 	s := FlowStep{Name: a.name, Most: held.most, Idle: 1 - held.mean/float64(f.out.Places)}
 	for i, w := range f.runners {
-		now := w.Tally()
+		now := w.Totals()
 		d := now.Minus(&before[i])
 		failed := Failures(&d)
 		s.Answered, s.Failed = append(s.Answered, d.Requests-failed), s.Failed+failed

@@ -161,11 +161,11 @@ func pause(d time.Duration) func(context.Context) error {
 
 // step performs one action and notes what clients noticed.
 func (h *haRun) step(ctx context.Context, name string, do func(context.Context) error) error {
-	cohort, before, begun := h.load.NextCohort(), h.load.Tally(), time.Now()
+	cohort, before, begun := h.load.NextCohort(), h.load.Totals(), time.Now()
 	if err := do(ctx); err != nil {
 		return err
 	}
-	now := h.load.Tally()
+	now := h.load.Totals()
 	d := now.Minus(&before)
 	s := HAStep{cohort: cohort, Name: name, Took: time.Since(begun), Requests: d.Requests, Failed: Failures(&d), HitRatio: d.HitRatio(), Members: "nobody"}
 	for _, p := range h.replicas {
@@ -283,11 +283,11 @@ func (h *haRun) killAll(ctx context.Context) error {
 	for _, p := range h.replicas {
 		p.Kill()
 	}
-	before := h.load.Tally()
+	before := h.load.Totals()
 	if err := pause(h.o.Step)(ctx); err != nil {
 		return err
 	}
-	now := h.load.Tally()
+	now := h.load.Totals()
 	d := now.Minus(&before)
 	h.out.FallbackRequests = d.Requests - Failures(&d)
 	return nil

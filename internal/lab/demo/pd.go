@@ -259,9 +259,9 @@ func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url 
 	if err := pause(r.o.Phase / 4)(ctx); err != nil {
 		return nil, err
 	}
-	before := make([]workload.Tally, len(runners))
+	before := make([]workload.Totals, len(runners))
 	for i, w := range runners {
-		before[i] = w.Tally()
+		before[i] = w.Totals()
 		counters[i].all.Store(0)
 		counters[i].remote.Store(0)
 	}
@@ -279,7 +279,7 @@ func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url 
 	var rows []PDRow
 	for i, w := range runners {
 		StopLoad(ctx, w)
-		t := w.Tally().Minus(&before[i])
+		t := w.Totals().Minus(&before[i])
 		row := PDRow{Name: pdClasses[i].name, Requests: t.Requests, Failed: Failures(&t)}
 		row.TTFT = [2]time.Duration{t.TTFT.Quantile(.5), t.TTFT.Quantile(.9)}
 		row.TPOT = [2]time.Duration{t.TPOT.Quantile(.5), t.TPOT.Quantile(.9)}

@@ -203,7 +203,7 @@ func (g *group) judge(ctx context.Context, c QualityCase) (*QualityRow, error) {
 	if err := pause(g.o.Warm / 2)(ctx); err != nil {
 		return nil, err
 	}
-	warm, used := w.Tally(), cpuOf(g.List)
+	warm, used := w.Totals(), cpuOf(g.List)
 	if err := g.last(ctx, g.o.Step, w); err != nil {
 		return nil, err
 	}
@@ -221,8 +221,8 @@ func (g *group) judge(ctx context.Context, c QualityCase) (*QualityRow, error) {
 }
 
 // read takes over what was tallied since the caches were warm.
-func (q *QualityRow) read(w *workload.Runner, warm *workload.Tally) {
-	now := w.Tally()
+func (q *QualityRow) read(w *workload.Runner, warm *workload.Totals) {
+	now := w.Totals()
 	t := now.Minus(warm)
 	q.Result = Result{
 		Requests: t.Requests, Failed: Failures(&now), HitRatio: t.HitRatio(), Ideal: t.IdealRatio(),

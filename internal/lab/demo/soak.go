@@ -130,7 +130,7 @@ func (g *group) soaking(ctx context.Context, w *workload.Runner) (*SoakSummary, 
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-end.C:
-			t := w.Tally()
+			t := w.Totals()
 			s.Requests, s.Failed, s.Stored = t.Requests, Failures(&t), (t.PromptTokens-t.CachedTokens+t.OutputTokens)/rig.BlockSize
 			return s, nil
 		case <-restart.C:

@@ -37,7 +37,7 @@ func (g *group) last(ctx context.Context, d time.Duration, runners ...*workload.
 	}
 	answered := func() (n uint64) {
 		for _, w := range runners {
-			t := w.Tally()
+			t := w.Totals()
 			n += t.Requests - Failures(&t)
 		}
 		return n

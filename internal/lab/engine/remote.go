@@ -14,7 +14,7 @@ func (e *Engine) hold(s *seq) {
 
 // Kept returns the physical blocks that are kept for an ended request, nil when none
 // are.
-func (e *Engine) Kept(id uint64) []int32 {
+func (e *Engine) HeldBlocks(id uint64) []int32 {
 	if s := e.kept[id]; s != nil {
 		return s.blocks
 	}

@@ -18,8 +18,8 @@ func TestHold(t *testing.T) {
 	for !e.Idle() {
 		e.Step()
 	}
-	if got := e.Stats(); got.UsedBlocks != 10 || got.Finished != 1 || len(e.Kept(1)) != 10 {
-		t.Fatalf("after the request: %+v, %d kept", got, len(e.Kept(1)))
+	if got := e.Stats(); got.UsedBlocks != 10 || got.Finished != 1 || len(e.HeldBlocks(1)) != 10 {
+		t.Fatalf("after the request: %+v, %d kept", got, len(e.HeldBlocks(1)))
 	}
 	if !e.Release(1) || e.Release(1) || e.Stats().UsedBlocks != 0 {
 		t.Errorf("after the release: %+v", e.Stats())

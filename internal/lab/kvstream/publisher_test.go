@@ -36,12 +36,12 @@ func open(t *testing.T, opt Options) *Publisher {
 
 func dial(t *testing.T, addr string, kind zmtp.SocketType) *zmtp.Conn {
 	t.Helper()
-	c, err := zmtp.Dial(context.Background(), "tcp://"+addr, zmtp.Options{Socket: kind, Handshake: testkit.Patience})
+	c, err := zmtp.Dial(context.Background(), "tcp://"+addr, zmtp.Options{Socket: kind, Handshake: testkit.HangTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	c.SetRecvDeadline(time.Now().Add(testkit.Patience))
+	c.SetRecvDeadline(time.Now().Add(testkit.HangTimeout))
 	return c
 }
 
@@ -52,7 +52,7 @@ func subscribe(t *testing.T, p *Publisher) *zmtp.Conn {
 	if err := c.Subscribe(""); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(testkit.Patience); p.Stats().Subscribers == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.HangTimeout); p.Stats().Subscribers == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the subscription never arrived")
 		}
@@ -203,7 +203,7 @@ func TestLibzmq(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(testkit.Patience); p.Stats().Subscribers == 0 && time.Now().Before(end); {
+			for end := time.Now().Add(testkit.HangTimeout); p.Stats().Subscribers == 0 && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
 			events := []engine.Event{

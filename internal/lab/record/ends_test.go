@@ -46,7 +46,7 @@ func TestFailureEndsAll(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", what, err, want)
 			}
-		case <-time.After(testkit.Patience):
+		case <-time.After(testkit.HangTimeout):
 			t.Errorf("%s: the recording does not end", what)
 		}
 	}

@@ -163,5 +163,5 @@ func (s *simulation) tellHandOver(j *journey) {
 		return
 	}
 	j.report.Decode = s.now - j.sent
-	j.decision.Observe(request.Event{Kind: request.EventHeaders, At: s.clock(), Status: 200, Served: j.decision.Endpoints[0], HandOver: j.report})
+	j.decision.Observe(request.Event{Kind: request.EventHeaders, At: s.clock(), Status: 200, Served: j.decision.Endpoints[0], KVTransfer: j.report})
 }

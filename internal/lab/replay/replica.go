@@ -232,7 +232,7 @@ func (r *replica) hear(m *message) {
 	case saidSession:
 		r.sessions.Merge(m.session)
 	case saidQueue:
-		r.queue.Hear(strconv.Itoa(m.from), m.model, m.gauges)
+		r.queue.Receive(strconv.Itoa(m.from), m.model, m.gauges)
 	case saidCost:
 		i := r.station(m.endpoint)
 		r.costs[i][m.from] = m.cost

@@ -41,7 +41,7 @@ func ints(v any) (out []uint64) {
 func stores(t *testing.T, e *Engine, of int, provoke func(), n int) (list []stored, rank any) {
 	t.Helper()
 	pubs, _ := e.EventAddrs()
-	c, err := zmtp.Dial(context.Background(), "tcp://"+pubs[of], zmtp.Options{Handshake: testkit.Patience})
+	c, err := zmtp.Dial(context.Background(), "tcp://"+pubs[of], zmtp.Options{Handshake: testkit.HangTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func stores(t *testing.T, e *Engine, of int, provoke func(), n int) (list []stor
 	}
 	testkit.Await(t, "subscribed", func() bool { return e.Stats()[of].Events.Subscribers > 0 })
 	provoke()
-	c.SetRecvDeadline(time.Now().Add(testkit.Patience))
+	c.SetRecvDeadline(time.Now().Add(testkit.HangTimeout))
 	var m zmtp.Message
 	for len(list) < n {
 		if err := c.Recv(&m); err != nil {

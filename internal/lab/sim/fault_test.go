@@ -57,7 +57,7 @@ func TestHang(t *testing.T) {
 	answers := func(method, path string, want bool) error {
 		wait := 50 * time.Millisecond // for what will not come
 		if want {
-			wait = testkit.Patience
+			wait = testkit.HangTimeout
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
@@ -193,7 +193,7 @@ func TestSlow(t *testing.T) {
 func live(t *testing.T, e *Engine) (next func() (seq uint64, err error)) {
 	t.Helper()
 	pub, _ := e.EventAddrs()
-	c, err := zmtp.Dial(context.Background(), "tcp://"+pub[0], zmtp.Options{Handshake: testkit.Patience})
+	c, err := zmtp.Dial(context.Background(), "tcp://"+pub[0], zmtp.Options{Handshake: testkit.HangTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func live(t *testing.T, e *Engine) (next func() (seq uint64, err error)) {
 	if err := c.Subscribe(""); err != nil {
 		t.Fatal(err)
 	}
-	c.SetRecvDeadline(time.Now().Add(testkit.Patience))
+	c.SetRecvDeadline(time.Now().Add(testkit.HangTimeout))
 	testkit.Await(t, "subscribed", func() bool { return e.Stats()[0].Events.Subscribers > 0 })
 	var m zmtp.Message
 	return func() (uint64, error) {

@@ -48,7 +48,7 @@ func FuzzRequest(f *testing.F) {
 			for over := false; !over; {
 				select {
 				case <-s.job.Notify:
-				case <-time.After(testkit.Patience):
+				case <-time.After(testkit.HangTimeout):
 					t.Fatalf("no end of %q", body)
 				}
 				if _, _, over, err = s.job.State(); err != nil {

@@ -72,7 +72,7 @@ func (h *handOver) pulls() bool    { return h != nil && h.DoRemotePrefill }
 // offer returns the hand-over of a prompt that was computed here.
 func (c *call) offer() *handOver {
 	s := c.seqs[0]
-	blocks := c.core.Kept(s.job.Lease)
+	blocks := c.core.LeasedBlocks(s.job.Lease)
 	if blocks == nil {
 		return nil
 	}

@@ -19,7 +19,7 @@ type Source struct {
 	Saturation float64
 	// Kept is the share of requests that a transform keeps: what Make returns
 	// has so much of the rate. 0 means all.
-	Kept float64
+	KeepShare float64
 	// Own is the rate of a trace that plays as it is, whatever the load. 0:
 	// loads decide.
 	Own  float64
@@ -51,7 +51,7 @@ func TraceSource(t *trace.Trace, saturation float64, capped int, o trace.ScaleOp
 			return from.Scale(o)
 		}
 	}
-	return Source{Name: t.Name, Saturation: saturation, Kept: kept, Make: maker(o)}
+	return Source{Name: t.Name, Saturation: saturation, KeepShare: kept, Make: maker(o)}
 }
 
 // OwnSource plays a trace as it is: every request once, at its own time.
@@ -80,10 +80,10 @@ func WorkloadSource(w trace.Workload, capped int, o trace.GenerateOptions) Sourc
 	if short.Requests == 0 || short.Requests > sampleRequests {
 		short.Length, short.Requests = 0, sampleRequests
 	}
-	s := Source{Name: w.Name, Kept: 1, Make: maker(o), Sample: maker(short)}
+	s := Source{Name: w.Name, KeepShare: 1, Make: maker(o), Sample: maker(short)}
 	if capped > 0 {
 		sample := w.Generate(trace.GenerateOptions{Rate: 4, Speed: o.Speed, BlockSize: o.BlockSize})
-		s.Kept = float64(len(sample.Capped(capped).Requests)) / float64(len(sample.Requests))
+		s.KeepShare = float64(len(sample.Capped(capped).Requests)) / float64(len(sample.Requests))
 	}
 	return s
 }
@@ -185,7 +185,7 @@ func (c *Cell) offer(s *Source, capacity float64) {
 		return
 	}
 	c.full = c.Load * cmp.Or(s.Saturation, 1) * capacity
-	c.Rate = c.full * cmp.Or(s.Kept, 1)
+	c.Rate = c.full * cmp.Or(s.KeepShare, 1)
 }
 
 // fleets lists the combinations of fleet sizes. One replica has nobody to

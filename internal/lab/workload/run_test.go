@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Wait()
-			got := r.Tally()
+			got := r.Totals()
 			if got.Requests != 60 || got.Errors+got.Wrong+got.Aborted > 0 || got.Active != 0 {
 				t.Fatalf("%+v, last error %v", got, r.LastError())
 			}
@@ -97,10 +97,10 @@ func TestOpenLoopWithAborts(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Wait()
-	if got := r.Tally(); got.Errors+got.Wrong > 0 || got.Aborted == 0 || got.Requests == 0 || got.Active != 0 {
+	if got := r.Totals(); got.Errors+got.Wrong > 0 || got.Aborted == 0 || got.Requests == 0 || got.Active != 0 {
 		t.Errorf("%d requests, %d aborted, %d errors, %d wrong: %v", got.Requests, got.Aborted, got.Errors, got.Wrong, r.LastError())
 	}
-	for end := time.Now().Add(testkit.Patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.HangTimeout); ; time.Sleep(time.Millisecond) {
 		s := f.Engines()[0].Stats()[0].Engine
 		if s.Running+s.Waiting == 0 {
 			break
@@ -118,13 +118,13 @@ func TestStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for r.Tally().Active < 3 {
+	for r.Totals().Active < 3 {
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	r.Stop(ctx)
-	if got := r.Tally(); got.Aborted != 3 || got.Active != 0 {
+	if got := r.Totals(); got.Aborted != 3 || got.Active != 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Tally adds up outcomes.
-type Tally struct {
+type Totals struct {
 	At time.Time // when the Tally was taken
 
 	Requests uint64 // ended, whatever the outcome but aborts
@@ -30,10 +30,10 @@ type EngineTally struct {
 }
 
 // HitRatio is the share of prompt tokens that engines found cached.
-func (t *Tally) HitRatio() float64 { return ratio(t.CachedTokens, t.PromptTokens) }
+func (t *Totals) HitRatio() float64 { return ratio(t.CachedTokens, t.PromptTokens) }
 
 // IdealRatio is the share that an infinite cache would have found.
-func (t *Tally) IdealRatio() float64 { return ratio(t.IdealHits, t.IdealAsked) }
+func (t *Totals) IdealRatio() float64 { return ratio(t.IdealHits, t.IdealAsked) }
 
 // HitRatio is the share of prompt tokens that the engine found cached.
 func (t EngineTally) HitRatio() float64 { return ratio(t.CachedTokens, t.PromptTokens) }
@@ -47,7 +47,7 @@ func ratio(a, b uint64) float64 {
 
 // Minus returns what happened between old, an earlier Tally of the same
 // Recorder, and t. At and Active are t's.
-func (t Tally) Minus(old *Tally) Tally {
+func (t Totals) Minus(old *Totals) Totals {
 	t.Requests -= old.Requests
 	t.Errors -= old.Errors
 	t.Wrong -= old.Wrong
@@ -70,7 +70,7 @@ func (t Tally) Minus(old *Tally) Tally {
 // Recorder collects outcomes.
 type Recorder struct {
 	mu      sync.Mutex
-	tally   Tally
+	tally   Totals
 	last    error         // of the latest error or wrong answer
 	cohorts []EngineTally // by when requests were sent; none until NextCohort
 }
@@ -92,7 +92,7 @@ func (r *Recorder) Cohort(n int) EngineTally {
 }
 
 // Tally returns the sums so far.
-func (r *Recorder) Tally() Tally {
+func (r *Recorder) Totals() Totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tally

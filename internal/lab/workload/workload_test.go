@@ -151,10 +151,10 @@ func TestTallyMinus(t *testing.T) {
 		r.end(&Outcome{Engine: engine, PromptTokens: 100, CachedTokens: cached, TTFT: time.Second}, r.begin(), 100, 80)
 	}
 	record("a", 0)
-	old := r.Tally()
+	old := r.Totals()
 	record("a", 60)
 	record("b", 40)
-	now := r.Tally()
+	now := r.Totals()
 	got := now.Minus(&old)
 	if got.Requests != 2 || got.HitRatio() != .5 || got.IdealRatio() != .8 || got.TTFT.Count() != 2 || got.Engines["a"].HitRatio() != .6 || got.Engines["b"].Requests != 1 {
 		t.Errorf("%+v", got)

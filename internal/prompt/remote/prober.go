@@ -124,7 +124,7 @@ func (p *Prober) Findings(id block.EndpointID, model string) []Finding {
 }
 
 // Forget has the engines of endpoints asked anew: they are others.
-func (p *Prober) Forget(eps []*endpoint.Endpoint) {
+func (p *Prober) Reset(eps []*endpoint.Endpoint) {
 	if p == nil || len(eps) == 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func (p *Prober) Forget(eps []*endpoint.Endpoint) {
 
 // Doubt has the engine of an endpoint asked anew, unless it was asked a moment ago: its
 // answers are not as its prompts should make them.
-func (p *Prober) Doubt(ep *endpoint.Endpoint) {
+func (p *Prober) Recheck(ep *endpoint.Endpoint) {
 	if p == nil {
 		return
 	}

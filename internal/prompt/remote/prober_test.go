@@ -271,7 +271,7 @@ func TestProber(t *testing.T) {
 		t.Errorf("an engine that agrees was asked again: %s", paths)
 	}
 	bad.use(t, plainTemplate+"?")
-	p.Doubt(named(t, engines, "e1"))
+	p.Recheck(named(t, engines, "e1"))
 	expect("one that was just asked is not doubted", steps(3))
 	now = now.Add(61 * time.Second)
 	expect("but a minute later", steps(3), "e1 m[false false false]")
@@ -280,7 +280,7 @@ func TestProber(t *testing.T) {
 	now = now.Add(9 * time.Minute)
 	expect("what agreed ten minutes ago is asked anew, though nothing shows that it changed", steps(3), "e0 m[false false false]", "e1 m[true true true]")
 	good.use(t, plainTemplate)
-	p.Forget([]*endpoint.Endpoint{named(t, engines, "e0")})
+	p.Reset([]*endpoint.Endpoint{named(t, engines, "e0")})
 	if f := p.Findings(named(t, engines, "e0").ID, "m"); f != nil {
 		t.Errorf("still known: %+v", f)
 	}

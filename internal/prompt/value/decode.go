@@ -82,13 +82,13 @@ func (d *Decoder) reset(doc []byte) {
 
 // Spend takes n bytes of the memory that the current document's values may take,
 // for a value that is made of them. It returns false when there is not so much.
-func (d *Decoder) Spend(n int) bool {
+func (d *Decoder) Charge(n int) bool {
 	d.left -= n
 	return d.left >= 0
 }
 
 func (d *Decoder) spend(n int) {
-	if !d.Spend(n) {
+	if !d.Charge(n) {
 		RaiseAs(ErrBounds, "JSON of %d bytes holds too many values", len(d.s))
 	}
 }

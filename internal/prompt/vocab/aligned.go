@@ -6,7 +6,7 @@ const maxAhead = 8
 
 // AtWord tells that a token ends at byte pos of text, which is in text space,
 // whatever the words around it are: a word or an added token ends there.
-func (v *Vocab) AtWord(text []byte, pos int) bool {
+func (v *Vocab) IsTokenBoundary(text []byte, pos int) bool {
 	if pos <= 0 || pos >= len(text) || !v.CanEncode() {
 		return true
 	}

@@ -50,13 +50,13 @@ func (c *Costs) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		c.Tell()
+		c.Publish()
 	}
 }
 
 // Tell sends constants that differ from those sent last, and withdraws those of
 // endpoints that are gone, because a gauge has room for so many keys only.
-func (c *Costs) Tell() {
+func (c *Costs) Publish() {
 	pool := c.o.Pool.Snapshot()
 	set := func(address string, value []byte) {
 		if err := c.set(address, value); err != nil {

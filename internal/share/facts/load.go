@@ -226,7 +226,7 @@ func (l *Load) Joined(eps []*endpoint.Endpoint) {
 }
 
 // Forgotten withdraws what this replica said of endpoints that the pool has let go.
-func (l *Load) Forgotten(eps []*endpoint.Endpoint) {
+func (l *Load) Withdraw(eps []*endpoint.Endpoint) {
 	addresses := make([]string, len(eps))
 	for i, ep := range eps {
 		addresses[i] = ep.Address

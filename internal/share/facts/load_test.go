@@ -98,7 +98,7 @@ func TestLoadOfTheOthers(t *testing.T) {
 	l.Drop("c")
 	believed(e0, 0)
 	believed(e1, 0)
-	l.Forgotten([]*endpoint.Endpoint{p.Snapshot().Known(e0)})
+	l.Withdraw([]*endpoint.Endpoint{p.Snapshot().Known(e0)})
 	l.Flush()
 	if _, ok := said[e0]; !ok {
 		t.Error("nothing is said of an endpoint that changed")

@@ -27,9 +27,9 @@ const (
 // Queue is what Queues asks and tells of requests that wait: methods of
 // picker/flow/gate.Gate.
 type Queue struct {
-	Changes func(all bool, tell func(model string, gauges []rules.Gauge))
-	Hear    func(origin, model string, gauges []rules.Gauge)
-	Gone    func(origin string)
+	Changes  func(all bool, tell func(model string, gauges []rules.Gauge))
+	Receive  func(origin, model string, gauges []rules.Gauge)
+	PeerLeft func(origin string)
 
 	// Which gauges of each other replicas have heard.
 	Answers  func(tell func(model string, a rules.Answer))
@@ -102,8 +102,8 @@ func (t answers) Merge(origin string, _ uint64, model string, value []byte) erro
 func (t answers) Drop(string) {}
 
 func appendAnswer(b []byte, a rules.Answer) []byte {
-	for _, h := range append([]rules.Heard{a.Heard}, a.Marks...) {
-		b = binary.AppendUvarint(b, h.Life)
+	for _, h := range append([]rules.PeerMark{a.PeerMark}, a.Marks...) {
+		b = binary.AppendUvarint(b, h.Incarnation)
 		b = binary.AppendVarint(b, h.Mark)
 	}
 	return b
@@ -112,9 +112,9 @@ func appendAnswer(b []byte, a rules.Answer) []byte {
 func readAnswer(b []byte) (a rules.Answer, err error) {
 	c := varint.Reader{B: b}
 	for n := 0; len(c.B) > 0 && c.Err == nil && n <= maxAnswers; n++ {
-		h := rules.Heard{Life: c.Uint(), Mark: c.Natural()}
+		h := rules.PeerMark{Incarnation: c.Uint(), Mark: c.Natural()}
 		if n == 0 {
-			a.Heard = h
+			a.PeerMark = h
 		} else {
 			a.Marks = append(a.Marks, h)
 		}
@@ -131,12 +131,12 @@ func (s *Queues) Merge(origin string, _ uint64, model string, value []byte) erro
 	if err != nil {
 		return err
 	}
-	s.queue.Hear(origin, model, gauges)
+	s.queue.Receive(origin, model, gauges)
 	return nil
 }
 
 // Drop implements cluster.GaugeSink.
-func (s *Queues) Drop(origin string) { s.queue.Gone(origin) }
+func (s *Queues) Drop(origin string) { s.queue.PeerLeft(origin) }
 
 func appendGauges(b []byte, gauges []rules.Gauge) []byte {
 	if len(gauges) > maxQueueFlows {

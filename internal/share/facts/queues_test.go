@@ -47,7 +47,7 @@ func (q *queue) methods() Queue { return Queue{q.Changes, q.Hear, q.Gone, q.Answ
 
 // TestAnswers: what one replica asks and answers, another one hears as it is, or not at all.
 func TestAnswers(t *testing.T) {
-	want := rules.Answer{Heard: rules.Heard{Life: 1 << 63, Mark: 7}, Marks: []rules.Heard{{Life: 5, Mark: 1 << 60}, {Life: 6}}}
+	want := rules.Answer{PeerMark: rules.PeerMark{Incarnation: 1 << 63, Mark: 7}, Marks: []rules.PeerMark{{Incarnation: 5, Mark: 1 << 60}, {Incarnation: 6}}}
 	a, b := &queue{answer: &want}, &queue{}
 	receiver := answers{&Queues{queue: b.methods()}}
 	set := func(_ string, _ uint64, sink cluster.GaugeSink) SetFunc {
@@ -140,7 +140,7 @@ func TestQueuesAreRepeated(t *testing.T) {
 	}
 	a, b := &queue{own: map[string][]rules.Gauge{"still": {{Flow: "long", InFlight: 1}}}}, &hearing{}
 	sender := node("a", a.methods())
-	node("b", Queue{Changes: a.Changes, Hear: b.hear, Gone: func(string) {}, Answers: a.Answers})
+	node("b", Queue{Changes: a.Changes, Receive: b.hear, PeerLeft: func(string) {}, Answers: a.Answers})
 	for round := range int64(4) {
 		a.own["moving"] = []rules.Gauge{{InFlight: round + 1}}
 		was := b.moving.Load()

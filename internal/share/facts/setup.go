@@ -76,7 +76,7 @@ func NewSetup(o SetupOptions) *Setup {
 func (x *Setup) Join(g Group) { x.set = g.Gauge(stateSetup, StateVersion, x) }
 
 // Tell sends this replica's setup when it is another than last time.
-func (x *Setup) Tell() {
+func (x *Setup) Publish() {
 	models := x.look()
 	x.mu.Lock()
 	x.own.models = models
@@ -155,7 +155,7 @@ func (u *setup) of(names []string) uint64 {
 }
 
 // Trouble names a member of another setup and says what follows; "" when there is none.
-func (x *Setup) Trouble() (member, what string) {
+func (x *Setup) Mismatch() (member, what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, s := range x.theirs.Of(keySetup) {

@@ -129,7 +129,7 @@ func (p *Plan) wanted(now time.Duration, f Facts) bool {
 	if !f.Log.Reader && now >= p.own {
 		return false
 	}
-	if p.paged && !p.reads && f.Log.Kept && now >= p.own {
+	if p.paged && !p.reads && f.Log.HasStayingReader && now >= p.own {
 		return false
 	}
 	// A stream that is opened goes on from what peers know.

@@ -54,11 +54,11 @@ type Answer struct {
 
 // Log is what the group's log knows of the source.
 type Log struct {
-	Inc, Next uint64
-	Unclaimed bool // all other members have said that they know nothing of it
-	Reader    bool // the log wants this replica to read the stream
-	Standby   bool // it is the next in line
-	Kept      bool // another member reads it, and goes on doing so
+	Inc, Next        uint64
+	Unclaimed        bool // all other members have said that they know nothing of it
+	Reader           bool // the log wants this replica to read the stream
+	Standby          bool // it is the next in line
+	HasStayingReader bool // another member reads it, and goes on doing so
 }
 
 // Facts hold at the moment of an Advance.
@@ -193,7 +193,7 @@ func (p *Plan) Overtaken(inc uint64) {
 
 // Distrusted says that the content was found wrong: it is read again from the
 // stream's beginning, under a greater incarnation that the other members follow.
-func (p *Plan) Distrusted(now time.Duration, log Log) {
+func (p *Plan) Invalidated(now time.Duration, log Log) {
 	if p.mode == Shared {
 		p.anew(now, max(p.inc, log.Inc)+1, true)
 		p.own = now + ownPause

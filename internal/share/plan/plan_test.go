@@ -51,7 +51,7 @@ func (s *session) step(t *testing.T, cmd string, words map[string]string, td *da
 		s.facts = Facts{
 			Ready: has("ready"), Settled: has("settled"), Conflict: has("conflict"), Wall: number(t, words["wall"]),
 			Log: Log{
-				Reader: has("reader"), Standby: has("standby"), Unclaimed: has("unclaimed"), Kept: has("kept"),
+				Reader: has("reader"), Standby: has("standby"), Unclaimed: has("unclaimed"), HasStayingReader: has("kept"),
 				Inc: number(t, words["inc"]), Next: number(t, words["next"]),
 			},
 		}
@@ -72,7 +72,7 @@ func (s *session) step(t *testing.T, cmd string, words map[string]string, td *da
 	case "overtaken":
 		s.plan.Overtaken(number(t, words["inc"]))
 	case "distrusted":
-		s.plan.Distrusted(s.now, s.facts.Log)
+		s.plan.Invalidated(s.now, s.facts.Log)
 	default:
 		t.Fatalf("unknown command %q", cmd)
 	}

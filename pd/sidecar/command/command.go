@@ -137,15 +137,15 @@ func (f *flags) complete() (err error) {
 	}
 	switch f.handOver {
 	case "strip":
-		f.o.HandOver.Action = handover.Strip
+		f.o.KVTransfer.Action = handover.Strip
 	case "refuse":
-		f.o.HandOver.Action = handover.Refuse
+		f.o.KVTransfer.Action = handover.Refuse
 	default:
 		return cli.UsageError{Err: fmt.Errorf("--hand-over %q: want strip or refuse", f.handOver)}
 	}
-	f.o.HandOver.Allow = f.allowMembers
+	f.o.KVTransfer.Allow = f.allowMembers
 	if f.o.CacheHitThreshold {
-		f.o.HandOver.Allow = append(f.o.HandOver.Allow, "cache_hit_threshold")
+		f.o.KVTransfer.Allow = append(f.o.KVTransfer.Allow, "cache_hit_threshold")
 	}
 	if f.ranks < 1 || f.ranks > 64 {
 		return cli.UsageError{Err: fmt.Errorf("--data-parallel-size %d: want 1 to 64", f.ranks)}

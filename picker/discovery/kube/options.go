@@ -56,7 +56,7 @@ var (
 
 func (o *Options) complete() error {
 	switch {
-	case o.Sink.Tell == nil:
+	case o.Sink.Update == nil:
 		return errNoTell
 	case (o.Pool == "") == (o.Selector == ""):
 		return errPool

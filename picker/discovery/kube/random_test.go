@@ -155,8 +155,8 @@ func specsOfFile(t *testing.T, content string) (out []endpoint.Spec) {
 // sameSpecs compares with what a file says: it knows nothing of lives and ranks.
 func sameSpecs(got, want []endpoint.Spec) bool {
 	return slices.EqualFunc(got, want, func(a, b endpoint.Spec) bool {
-		known := a.Life != ""
-		a.Life, a.Rank = "", 0
+		known := a.Instance != ""
+		a.Instance, a.Rank = "", 0
 		return known && a.Equal(b)
 	})
 }

@@ -60,7 +60,7 @@ func open(t *testing.T, c *kubekit.Cluster, o Options) *view {
 		o.Config = c.Config()
 	}
 	o.Settle = cmp.Or(o.Settle, time.Millisecond)
-	o.Sink = discovery.Sink{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Tell: func(f discovery.Found) {
+	o.Sink = discovery.Sink{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Update: func(f discovery.Found) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.last, v.times = f, v.times+1
@@ -201,7 +201,7 @@ func testLives(t *testing.T, c *kubekit.Cluster) {
 	v := open(t, c, Options{Pool: "p", Namespace: "lives"})
 	life := func() string {
 		if s := v.found().Specs; len(s) == 1 {
-			return s[0].Life
+			return s[0].Instance
 		}
 		return ""
 	}

@@ -306,7 +306,7 @@ func (s *Source) tell(f found, names request.Names) {
 	s.o.Sink.Log.Info("endpoints changed", "from", s.o.from(), "endpoints", len(f.specs), "pods", f.ready, "pods_not_ready", f.unready,
 		"objectives", len(names.Objectives), "rewrites", len(names.Rewrites))
 	now.Specs = slices.Clone(now.Specs)
-	s.o.Sink.Tell(now)
+	s.o.Sink.Update(now)
 }
 
 func sameFound(a, b *discovery.Found) bool {

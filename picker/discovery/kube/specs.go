@@ -89,7 +89,7 @@ func (f *found) add(p *pod, ports []uint16, events endpoint.Events, taken map[ne
 		}
 		taken[at] = true
 		s := base
-		s.Name, s.Addr, s.Rank, s.Life, s.Events = p.name, at, rank, p.life(port), events
+		s.Name, s.Addr, s.Rank, s.Instance, s.Events = p.name, at, rank, p.life(port), events
 		if len(ports) > 1 {
 			s.Name += "-rank-" + strconv.Itoa(rank)
 		}

@@ -49,7 +49,7 @@ func TestSpecs(t *testing.T) {
 	at := netip.MustParseAddrPort
 	spec := func(name, addr, life string) endpoint.Spec {
 		a := at(addr)
-		return endpoint.Spec{Name: name, Namespace: "prod", Host: a.Addr().String(), Addr: a, Life: life}
+		return endpoint.Spec{Name: name, Namespace: "prod", Host: a.Addr().String(), Addr: a, Instance: life}
 	}
 	with := func(s endpoint.Spec, change func(*endpoint.Spec)) endpoint.Spec { change(&s); return s }
 	for _, c := range []struct {

@@ -133,7 +133,7 @@ const maxLeaving = 1 << 12
 
 // left returns the places that are held at endpoints that are listed no more.
 func (g *Gate) left(grp *group, snap *endpoint.Snapshot, now time.Time) (places int64) {
-	for _, ep := range snap.Kept {
+	for _, ep := range snap.Absent {
 		if grp.serves(ep) && len(grp.leaving) < maxLeaving && g.stays(grp, ep, now) > 0 && !slices.ContainsFunc(grp.leaving, same(ep)) {
 			grp.leaving = append(grp.leaving, ep)
 		}

@@ -133,10 +133,10 @@ func distrust(t *testing.T) *health.Snapshot {
 	for i := range uint64(20) {
 		now = now.Add(100 * time.Millisecond)
 		e := health.Evidence{Good: 20 * i}
-		s.Hear("r", 1, e, now)
+		s.Receive("r", 1, e, now)
 		e = health.Evidence{}
 		e.Bad[health.Failed] = i
-		s.Hear("r", 0, e, now)
+		s.Receive("r", 0, e, now)
 		s.Step(now)
 		if v := s.View(0); v.State == health.Suspect {
 			return s.Snapshot()

@@ -71,7 +71,7 @@ func (g *Gate) waiting(grp *group, id string) (e explained.Explanation, ok bool)
 			continue
 		}
 		r := w.request
-		s, waits := grp.core.Standing(g.now(), w.h)
+		s, waits := grp.core.Position(g.now(), w.h)
 		if !waits {
 			continue
 		}

@@ -70,11 +70,11 @@ type group struct {
 	of      *endpoint.Snapshot
 	leaving []*endpoint.Endpoint // that left the list, and still answer
 	events  []rules.Event
-	changed bool                   // gauges differ from those told last
-	heard   map[string]rules.Heard // the last marks of others, by origin
-	asked   bool                   // one of them has come since Changes
-	answer  *rules.Answer          // what Answers is to tell
-	active  bool                   // something waits or is in flight
+	changed bool                      // gauges differ from those told last
+	heard   map[string]rules.PeerMark // the last marks of others, by origin
+	asked   bool                      // one of them has come since Changes
+	answer  *rules.Answer             // what Answers is to tell
+	active  bool                      // something waits or is in flight
 }
 
 // waiter is a goroutine that waits, or who is told instead.
@@ -332,9 +332,9 @@ func (g *Gate) groupOf(model string) *group {
 		if len(g.groups) >= maxGroups {
 			return g.groups[0]
 		}
-		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, heard: map[string]rules.Heard{}, changed: true}
+		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, heard: map[string]rules.PeerMark{}, changed: true}
 		for origin := range g.peers {
-			grp.core.Hear(g.now(), origin, nil)
+			grp.core.ReceiveShares(g.now(), origin, nil)
 		}
 		g.resize(grp)
 		g.groups = append(g.groups, grp)

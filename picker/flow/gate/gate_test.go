@@ -214,7 +214,7 @@ func TestEmptyPool(t *testing.T) {
 			if err != nil {
 				t.Errorf("the first endpoint came, of %v: %v", models, err)
 			}
-		case <-time.After(testkit.Patience):
+		case <-time.After(testkit.HangTimeout):
 			t.Fatalf("the first endpoint came, of %v, and who waited for it waits on", models)
 		}
 		p.Set(nil)

@@ -31,7 +31,7 @@ func TestFirstBurst(t *testing.T) {
 				g.Changes(false, func(model string, gauges []rules.Gauge) {
 					for other, h := range gates {
 						if other != name {
-							h.Hear(name, model, gauges)
+							h.Receive(name, model, gauges)
 						}
 					}
 				})
@@ -85,7 +85,7 @@ func TestAnswers(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			g := gates[name]
 			g.Look()
-			g.Changes(false, func(model string, gauges []rules.Gauge) { other[name].Hear(name, model, gauges) })
+			g.Changes(false, func(model string, gauges []rules.Gauge) { other[name].Receive(name, model, gauges) })
 			g.Answers(func(model string, a rules.Answer) { other[name].Answered(name, model, a) })
 		}
 		now = now.Add(time.Millisecond) // what is not answered is not believed within this time

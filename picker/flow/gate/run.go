@@ -83,19 +83,19 @@ func (g *Gate) resize(grp *group) {
 	c, running, known := g.measure(grp, g.o.Pool.Snapshot(), g.o.Now())
 	grp.core.SetCapacity(now, c)
 	if known {
-		grp.core.Witness(now, running)
+		grp.core.ObserveRunning(now, running)
 	}
 	grp.core.Advance(now)
 }
 
 // Gone is told that a replica has left the group.
-func (g *Gate) Gone(origin string) {
+func (g *Gate) PeerLeft(origin string) {
 	g.mu.Lock()
 	delete(g.peers, origin)
 	g.mu.Unlock()
 	for _, grp := range g.all() {
 		grp.mu.Lock()
-		grp.core.Gone(g.now(), origin)
+		grp.core.PeerLeft(g.now(), origin)
 		delete(grp.heard, origin)
 		grp.deliver()
 		grp.mu.Unlock()
@@ -103,7 +103,7 @@ func (g *Gate) Gone(origin string) {
 }
 
 // Hear takes what another replica tells of a model's pool.
-func (g *Gate) Hear(origin, model string, gauges []rules.Gauge) {
+func (g *Gate) Receive(origin, model string, gauges []rules.Gauge) {
 	g.mu.RLock()
 	known := g.peers[origin]
 	g.mu.RUnlock()
@@ -117,7 +117,7 @@ func (g *Gate) Hear(origin, model string, gauges []rules.Gauge) {
 		return
 	}
 	grp.mu.Lock()
-	grp.core.Hear(g.now(), origin, gauges)
+	grp.core.ReceiveShares(g.now(), origin, gauges)
 	grp.changed = grp.changed || !known // whether it answers is asked once
 	grp.deliver()
 	grp.mu.Unlock()
@@ -137,7 +137,7 @@ func (g *Gate) Changes(all bool, tell func(model string, gauges []rules.Gauge)) 
 			mark = grp.core.Mark(g.now())
 		}
 		if mark != 0 || grp.asked {
-			grp.answer, grp.asked = &rules.Answer{Heard: rules.Heard{Life: g.life, Mark: mark}, Marks: slices.Collect(maps.Values(grp.heard))}, false
+			grp.answer, grp.asked = &rules.Answer{PeerMark: rules.PeerMark{Incarnation: g.life, Mark: mark}, Marks: slices.Collect(maps.Values(grp.heard))}, false
 		}
 		grp.mu.Unlock()
 		if due {
@@ -169,10 +169,10 @@ func (g *Gate) Answered(origin, model string, a rules.Answer) {
 	grp.mu.Lock()
 	defer grp.mu.Unlock()
 	if a.Mark != 0 {
-		grp.heard[origin], grp.asked = a.Heard, true
+		grp.heard[origin], grp.asked = a.PeerMark, true
 	}
 	for _, h := range a.Marks {
-		if h.Life == g.life {
+		if h.Incarnation == g.life {
 			grp.core.Echo(g.now(), origin, h.Mark)
 		}
 	}

@@ -127,14 +127,14 @@ type Gauge struct {
 // Answer is what replicas tell beside their gauges, so that nobody must guess what others know:
 // the Mark of those told just before, and which marks of others had been heard then.
 type Answer struct {
-	Heard // its own: 0 where no answer is wanted
-	Marks []Heard
+	PeerMark // its own: 0 where no answer is wanted
+	Marks    []PeerMark
 }
 
 // Heard is a mark of a replica, which is named by a number of its own.
-type Heard struct {
-	Life uint64
-	Mark int64
+type PeerMark struct {
+	Incarnation uint64
+	Mark        int64
 }
 
 // Waits reports whether the flow waits there.

@@ -37,7 +37,7 @@ type Tenant struct {
 }
 
 // Standing is how a request that waits stands.
-type Standing struct {
+type QueuePosition struct {
 	Tenant
 	Priority  int
 	WaitedS   float64

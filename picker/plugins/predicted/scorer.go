@@ -234,7 +234,7 @@ func (s *scorer) speeds(d *decision, w endpoint.Work) (quickest, sum, unlike flo
 	for k := range d.scores {
 		c := d.At(k).Cost
 		own := c.Prefill(w)
-		quickest, slowest, doubt = min(quickest, own), max(slowest, own), max(doubt, c.Doubt)
+		quickest, slowest, doubt = min(quickest, own), max(slowest, own), max(doubt, c.Uncertainty)
 	}
 	unlike = min(max((slowest/quickest-1-doubtfully*doubt-hardlyUnlike)/(surelyUnlike-hardlyUnlike), 0), 1)
 	for k := range d.scores {
@@ -280,9 +280,9 @@ func (s *scorer) even(d *decision) {
 	scores := d.scores
 	best := greatest(scores)
 	top, missing, v := scores[best], d.Work(best).New, d.At(best)
-	doubt, step := v.Cost.Doubt, v.Cost.Step
+	doubt, step := v.Cost.Uncertainty, v.Cost.Step
 	for k, x := range scores {
-		slack := max(-top*max(s.Alike, doubt, d.At(k).Cost.Doubt), step)
+		slack := max(-top*max(s.Alike, doubt, d.At(k).Cost.Uncertainty), step)
 		if x > top-slack && d.Work(k).New == missing {
 			scores[k] = top - evenRequest*float64(max(d.At(k).Load.Requests, 0))
 			if s.zoneCost(d.At(k)) > 0 {

@@ -50,7 +50,7 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	victim := replicas[len(replicas)-1]
 	victim.Kill()
 	victim.Killed, s.Killed = true, victim.Name
-	before := w.Tally()
+	before := w.Totals()
 	watch.note = fmt.Sprintf("%s was killed (kill -9): Envoy asks the others", victim.Name)
 	if _, err := watch.until(ctx, phase/4); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	if s.Grapevine, err = watch.until(ctx, time.Until(end)); err != nil {
 		return err
 	}
-	now := w.Tally()
+	now := w.Totals()
 	s.Grapevine.FailedDuringOutage = demo.Failures(&now) - demo.Failures(&before)
 	return nil
 }

@@ -23,16 +23,16 @@ type watch struct {
 	note     string
 
 	begun  time.Time
-	warm   *workload.Tally // where counting begins
-	last   workload.Tally  // one second ago
-	recent []workload.Tally
+	warm   *workload.Totals // where counting begins
+	last   workload.Totals  // one second ago
+	recent []workload.Totals
 }
 
 // until shows the phase for d and returns what was measured since its
 // caches were warm.
 func (w *watch) until(ctx context.Context, d time.Duration) (demo.Result, error) {
 	if w.begun.IsZero() {
-		w.begun, w.last = time.Now(), w.runner.Tally()
+		w.begun, w.last = time.Now(), w.runner.Totals()
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -51,7 +51,7 @@ func (w *watch) until(ctx context.Context, d time.Duration) (demo.Result, error)
 			default:
 			}
 		}
-		t := w.runner.Tally()
+		t := w.runner.Totals()
 		if w.warm == nil && time.Since(w.begun) >= warmUp {
 			w.warm = &t
 		}
@@ -61,7 +61,7 @@ func (w *watch) until(ctx context.Context, d time.Duration) (demo.Result, error)
 }
 
 func (w *watch) result() demo.Result {
-	now := w.runner.Tally()
+	now := w.runner.Totals()
 	t := now
 	if w.warm != nil {
 		t = now.Minus(w.warm)
@@ -77,7 +77,7 @@ func (w *watch) result() demo.Result {
 }
 
 // view describes the last five seconds.
-func (w *watch) view(now *workload.Tally) View {
+func (w *watch) view(now *workload.Totals) View {
 	w.recent = append(w.recent, *now)
 	if len(w.recent) > 6 {
 		w.recent = w.recent[1:]

@@ -281,7 +281,7 @@ func (c *Core) deliver(r *engine.Result) {
 		if j == nil {
 			continue
 		}
-		c.meter.Token(&j.Life, m, now)
+		c.meter.Token(&j.RequestTimes, m, now)
 		last := m.Generated >= j.Req.Output
 		j.progress(m, last || m.Generated == 1 || m.Generated%c.every == 0)
 		if last {
@@ -289,7 +289,7 @@ func (c *Core) deliver(r *engine.Result) {
 				c.hold(j)
 				c.meter.Gauges(c.eng.Stats())
 			}
-			c.meter.Done(&j.Life, now)
+			c.meter.Done(&j.RequestTimes, now)
 			c.finish(j, nil)
 		}
 	}

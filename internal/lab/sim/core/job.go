@@ -17,7 +17,7 @@ var (
 
 // Job is one sequence on its way through a core.
 type Job struct {
-	page.Life
+	page.RequestTimes
 	Req   engine.Request
 	Lease string // name of the lease of its blocks, with Req.Hold
 	Stamp uint64 // of its prompt
@@ -33,7 +33,7 @@ type Job struct {
 
 // NewJob returns a job of a request, which ends with a stop or by its length.
 func NewJob(r engine.Request, stop bool) *Job {
-	return &Job{Life: page.Life{Prompt: r.Prompt, Output: r.Output, Stop: stop, Arrived: time.Now()}, Req: r, Notify: make(chan struct{}, 1)}
+	return &Job{RequestTimes: page.RequestTimes{Prompt: r.Prompt, Output: r.Output, Stop: stop, Arrived: time.Now()}, Req: r, Notify: make(chan struct{}, 1)}
 }
 
 func (j *Job) progress(m engine.Mark, tell bool) {

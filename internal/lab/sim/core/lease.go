@@ -72,13 +72,13 @@ func hashes(names []uint64) []engine.Hash {
 }
 
 // Kept returns the blocks of a lease, nil when there is none.
-func (c *Core) Kept(id string) []int32 {
+func (c *Core) LeasedBlocks(id string) []int32 {
 	blocks, _ := ask(c, func() []int32 {
 		l := c.leases[id]
 		if l == nil {
 			return nil
 		}
-		return append([]int32{}, c.eng.Kept(l.request)...)
+		return append([]int32{}, c.eng.HeldBlocks(l.request)...)
 	})
 	return blocks
 }

@@ -85,7 +85,7 @@ const (
 )
 
 // Life is what a meter notes of one request. The engine's goroutine owns First and Latest.
-type Life struct {
+type RequestTimes struct {
 	Prompt, Output int  // tokens
 	Stop           bool // the answer ends by itself, not by a limit
 
@@ -178,7 +178,7 @@ func (m *Meter) Step(r *engine.Result) {
 }
 
 // Token records a token of a request, and notes its time there.
-func (m *Meter) Token(j *Life, k engine.Mark, now time.Time) {
+func (m *Meter) Token(j *RequestTimes, k engine.Mark, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k.Generated == 1 {
@@ -192,7 +192,7 @@ func (m *Meter) Token(j *Life, k engine.Mark, now time.Time) {
 }
 
 // Done records a request that ran to its end.
-func (m *Meter) Done(j *Life, now time.Time) {
+func (m *Meter) Done(j *RequestTimes, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	reason := FinishLength
