@@ -28,7 +28,7 @@ BENCHTIME ?= 1s
 SOAK ?= 10m
 # Folders whose packages start goroutines; replay runs policies in virtual time, which the race
 # detector slows down ten times.
-CONCURRENT := cluster events extproc indexer picker pd internal/abroad internal/admin internal/budget internal/kubeapi internal/listen internal/share internal/lab/bench internal/lab/conformance internal/lab/demo internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/server
+CONCURRENT := cluster events extproc indexer picker pd internal/multicluster internal/admin internal/budget internal/kubeapi internal/listen internal/share internal/lab/bench internal/lab/conformance internal/lab/demo internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/server
 RACE_PACKAGES ?= $(patsubst %,./%/...,$(wildcard $(CONCURRENT)))
 
 .PHONY: help

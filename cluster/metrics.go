@@ -154,8 +154,8 @@ func (c collector) stats(s *Status) {
 		c.count(descLost, v, what)
 	}
 	for what, v := range map[string]int{
-		"rings": s.Held.Rings, "pending": s.Held.Pending, "pushes": s.Held.Pushes,
-		"snapshots": s.Held.Snapshots, "loads": s.Held.Loads,
+		"rings": s.Memory.Rings, "pending": s.Memory.Pending, "pushes": s.Memory.Pushes,
+		"snapshots": s.Memory.Snapshots, "loads": s.Memory.Loads,
 	} {
 		c.gauge(descHeld, float64(v), what)
 	}

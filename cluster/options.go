@@ -42,6 +42,6 @@ func (o Options) withDefaults() Options {
 		o.Now = func() time.Duration { return time.Since(start) }
 	}
 	o.Tuning.Self, o.Tuning.Share = o.Self, o.Share
-	_, o.Tuning.Alone = o.Bus.(None)
+	_, o.Tuning.Standalone = o.Bus.(None)
 	return o
 }

@@ -108,8 +108,8 @@ func (l *Log) Append(d Delta) (v Verdict) {
 }
 
 // Lose says that what is before next cannot be had from source's stream.
-func (l *Log) Lose(source string, inc, next uint64) (v Verdict) {
-	l.n.do(func() { v = l.l.Lose(source, inc, next) })
+func (l *Log) MarkLost(source string, inc, next uint64) (v Verdict) {
+	l.n.do(func() { v = l.l.MarkLost(source, inc, next) })
 	return v
 }
 

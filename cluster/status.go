@@ -12,15 +12,15 @@ import (
 
 // Status is the group as this replica sees it.
 type Status struct {
-	Self    Member      `json:"self"`
-	Phase   string      `json:"phase"`
-	Health  Health      `json:"health"`
-	Bus     BusStatus   `json:"bus"`
-	Peers   []Peer      `json:"peers"`
-	Lost    []Lost      `json:"lost"` // members that vanished without leaving
-	Logs    []LogState  `json:"logs"`
-	Stats   group.Stats `json:"-"`
-	Held    group.Held  `json:"held"`
+	Self    Member          `json:"self"`
+	Phase   string          `json:"phase"`
+	Health  Health          `json:"health"`
+	Bus     BusStatus       `json:"bus"`
+	Peers   []Peer          `json:"peers"`
+	Lost    []Lost          `json:"lost"` // members that vanished without leaving
+	Logs    []LogState      `json:"logs"`
+	Stats   group.Stats     `json:"-"`
+	Memory  group.MemoryUse `json:"held"`
 	Uptime  time.Duration
 	Leaving bool   `json:"leaving"`
 	trouble string // what does not fit between members
@@ -85,7 +85,7 @@ func (n *Node) Status() Status {
 	for _, l := range n.core.Logs() {
 		s.Logs = append(s.Logs, logState(l))
 	}
-	s.Stats, s.Held = n.core.Look(func(log int, v *logs.SourceView) { s.Logs[log].add(v) })
+	s.Stats, s.Memory = n.core.Look(func(log int, v *logs.SourceView) { s.Logs[log].add(v) })
 	for _, p := range n.core.Peers() {
 		out := n.peer(p, bus.Queues)
 		out.Logs = n.core.Compare(p.Member.ID)

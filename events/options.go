@@ -10,7 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 )
 
 // Link says how far a connection to a source's stream has come.
@@ -69,7 +69,7 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	o.Replays = defaultInt(o.Replays, 8)
 	for _, d := range []struct {

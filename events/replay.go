@@ -127,7 +127,7 @@ func (s *subscriber) replayed(attempt uint32, seq uint64, payload []byte) {
 func (s *subscriber) schedule() {
 	o := s.order
 	if !o.NeedsTimeout() {
-		if o.Follows() && !o.Suspect() {
+		if o.IsLive() && !o.Suspect() {
 			s.failed = 0
 		}
 		return
@@ -136,7 +136,7 @@ func (s *subscriber) schedule() {
 		return
 	}
 	pause := s.m.opt.CoolDown << min(max(s.failed, 1)-1, maxCoolDowns)
-	if o.Follows() {
+	if o.IsLive() {
 		s.failed++ // knowledge in doubt that a replay has just left so
 	}
 	s.wg.Add(1)

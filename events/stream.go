@@ -278,7 +278,7 @@ func (s *subscriber) do(actions []order.Action) {
 			s.startReplay(a.Attempt, a.Seq)
 		}
 	}
-	if (s.link == LinkUp || s.link == LinkBlind) && s.order.Follows() {
+	if (s.link == LinkUp || s.link == LinkBlind) && s.order.IsLive() {
 		link := LinkCaught
 		if s.order.Suspect() {
 			link = LinkBlind
@@ -362,7 +362,7 @@ func (s *subscriber) show() {
 	if state.Followed() {
 		s.trouble.replay.Store(nil) // nothing is missing
 	}
-	s.trouble.history.Store(!s.order.Replays() && s.order.Follows() && s.order.Suspect())
+	s.trouble.history.Store(!s.order.Replays() && s.order.IsLive() && s.order.Suspect())
 	switch {
 	case !s.order.Down():
 		v.downAt.Store(0)

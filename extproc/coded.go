@@ -48,7 +48,7 @@ func (st *stream) decode(extent bodyExtent) (bodyExtent, error) {
 	if len(list) == 0 {
 		return extent, nil
 	}
-	end, ok := st.p.opts.Budget.Turn(st.ctx, usualRatio*len(r.Body))
+	end, ok := st.p.opts.Budget.AcquireCPU(st.ctx, usualRatio*len(r.Body))
 	if !ok {
 		return extent, request.Errorf(request.ReasonCancelled, "the client went away")
 	}
@@ -81,5 +81,5 @@ func (p *Processor) warnUndecoded(result, codings string) {
 	if _, logged := p.undecoded.LoadOrStore(result, true); logged {
 		return
 	}
-	p.opts.Log.Warn("compressed request body cannot be decoded: the request is placed without its prompt and forwarded unchanged", "reason", result, "coding", budget.ShownName(codings))
+	p.opts.Log.Warn("compressed request body cannot be decoded: the request is placed without its prompt and forwarded unchanged", "reason", result, "coding", budget.PrintableName(codings))
 }

@@ -1,7 +1,7 @@
 package extproc
 
 import (
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -13,10 +13,10 @@ func (st *stream) withoutHandover(extent bodyExtent) (changed bool, err error) {
 	if !r.Handover {
 		return false, nil
 	}
-	if extent != bodyWhole || r.Members > handover.MaxMembers {
+	if extent != bodyWhole || r.Members > kvtransfer.MaxMembers {
 		return false, request.Errorf(request.ReasonBadRequest, "request body may hold members that only proxies may set, and cannot be looked through")
 	}
-	o, err := handover.Parse(r.Body)
+	o, err := kvtransfer.Parse(r.Body)
 	if err != nil {
 		return false, request.Errorf(request.ReasonBadRequest, "request body is not a valid JSON object")
 	}

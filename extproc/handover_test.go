@@ -11,7 +11,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestLargeBodyWithHandoverMembersTakesOneTurn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	l := &ledger{decision: request.Decision{Endpoints: []string{"10.0.0.1:80"}}}
-	p, err := New(Options{Chooser: l, Parse: request.Parse, Handover: handover.Policy{Action: handover.Strip}, Budget: budget.New(1 << 30)})
+	p, err := New(Options{Chooser: l, Parse: request.Parse, Handover: kvtransfer.Policy{Action: kvtransfer.Strip}, Budget: budget.New(1 << 30)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/internal/steady"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -91,7 +91,7 @@ type Options struct {
 
 	// Handover is what happens to members of bodies by which proxies hand caches
 	// from engine to engine. The zero value refuses requests that have some.
-	Handover handover.Policy
+	Handover kvtransfer.Policy
 
 	// Assume is what body modes to expect from a proxy that does not announce
 	// them; nil means full duplex both ways, as conformant gateways configure.
@@ -181,7 +181,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	return o, nil
 }

@@ -95,7 +95,7 @@ func (st *stream) destinations() int {
 // parse reads the request and looks for members that hand caches over, when it is the turn
 // of so large a body.
 func (st *stream) parse(extent bodyExtent) error {
-	end, ok := st.p.opts.Budget.Turn(st.ctx, len(st.request.Body))
+	end, ok := st.p.opts.Budget.AcquireCPU(st.ctx, len(st.request.Body))
 	if !ok {
 		return request.Errorf(request.ReasonCancelled, "the client went away")
 	}
@@ -159,7 +159,7 @@ func (st *stream) refuse(e *request.Error) error {
 		e = request.Errorf(request.ReasonCancelled, "the client went away")
 	}
 	st.p.metrics.requests.WithLabelValues(e.Reason.String()).Inc()
-	st.p.opts.Log.Debug("request refused", "request_id", budget.ShownName(st.request.ID), "reason", e.Reason.String())
+	st.p.opts.Log.Debug("request refused", "request_id", budget.PrintableName(st.request.ID), "reason", e.Reason.String())
 	if err := st.send(immediate(e)); err != nil {
 		return err
 	}

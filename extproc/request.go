@@ -283,7 +283,7 @@ func (st *stream) hold(m *wire.Inbound) error {
 	st.in.body.add(m)
 	if !m.End {
 		st.in.memory.Wait()
-		st.guard.Hold(st.p.opts.BodyTimeout, max(st.in.body.expect, len(st.in.body.data)))
+		st.guard.ShortenTimeout(st.p.opts.BodyTimeout, max(st.in.body.expect, len(st.in.body.data)))
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -23,9 +23,9 @@ func (st *stream) responseHeaders(m *wire.Inbound) error {
 	st.noteServed()
 	st.back.local, st.back.attempts = view.local(), view.attempts()
 	st.kit.scan.Open(view.Get(wire.HeaderContentType), view.Get(wire.HeaderContentEncoding))
-	report := handover.ParseReport(view.Get(request.HeaderHandOver))
+	report := kvtransfer.ParseReport(view.Get(request.HeaderHandOver))
 	if faults := view.Get(request.HeaderFaults); faults != "" {
-		report.Faults, st.back.faults = handover.ParseFaults(faults), true
+		report.Faults, st.back.faults = kvtransfer.ParseFaults(faults), true
 	}
 	st.observe(request.Event{Kind: request.EventHeaders, Status: st.back.status, Served: st.back.served, RetryAfter: view.retryAfter(st.p.opts.Now()), KVTransfer: report})
 	if m.End {

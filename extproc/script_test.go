@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -153,7 +153,7 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 		switch value {
 		case "refuse":
 		case "strip":
-			opts.Handover.Action = handover.Strip
+			opts.Handover.Action = kvtransfer.Strip
 		default:
 			opts.Handover.Allow = a.Vals
 		}

@@ -55,7 +55,7 @@ func (x *Index) successor(s *source) (next *source) {
 
 // Tidy goes on releasing what has gone. Call it now and then where nothing may be written for
 // long.
-func (x *Index) Tidy() {
+func (x *Index) Reclaim() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.stock = min(x.stock+buryTidy, buryFirst)

@@ -30,7 +30,7 @@ func TestManySourcesGoAtOnce(t *testing.T) {
 		t.Errorf("%d of %d blocks are released, %d entries are left", released, before.Nodes, after.Entries)
 	}
 	held := len(x.dying)
-	if x.Tidy(); len(x.dying) >= held {
+	if x.Reclaim(); len(x.dying) >= held {
 		t.Error("nothing is released while nobody writes")
 	}
 	writes := 0

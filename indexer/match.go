@@ -345,7 +345,7 @@ func (r *ranks) add(tokens int32) {
 // Ends appends to dst the byte positions at which the blocks of q end that
 // Match walks, up to limit bytes. Runs end at such positions. A block within an image has
 // no text: it ends where the one before it does.
-func (x *Index) Ends(q block.Query, limit int32, dst []int32) []int32 {
+func (x *Index) BlockEnds(q block.Query, limit int32, dst []int32) []int32 {
 	w := x.scratch.Get().(*walk)
 	c := x.epoch.Enter(w.shard)
 	defer func() {

@@ -105,7 +105,7 @@ func (x *Index) child(p *node, key uint64, apart bool) uint32 {
 // branchChild finds a block below a branch point, or returns 0.
 func (x *Index) branchChild(p *node, key uint64, apart bool) uint32 {
 	s := x.table.Segment(key)
-	if !s.May(key) {
+	if !s.MayContain(key) {
 		return 0
 	}
 	for id, i := s.Next(key, key); id != 0; id, i = s.Next(key, i) {
@@ -157,7 +157,7 @@ func (x *Index) alloc(s *source, parent uint32, b *block.StoredBlock, kind, next
 	n.meta.init(min(b.Tokens, 1<<24-1)<<8 | uint32(b.Flags&block.FlagNonCanonical))
 	n.next.init(next)
 	if b.Flags&FlagHole == 0 {
-		set := x.sets.Flip(0, s.slotOfKind(kind), names.TierOf(kind))
+		set := x.sets.ToggleTier(0, s.slotOfKind(kind), names.TierOf(kind))
 		x.sets.Retain(set)
 		n.set.init(set)
 	}
@@ -210,7 +210,7 @@ func (x *Index) holds(set, slot uint32, tier block.Tier) bool {
 }
 
 func (x *Index) flip(n *node, old, slot uint32, tier block.Tier) {
-	set := x.sets.Flip(old, slot, uint8(tier))
+	set := x.sets.ToggleTier(old, slot, uint8(tier))
 	x.sets.Retain(set)
 	n.set.Store(set)
 	if old != 0 {
@@ -252,7 +252,7 @@ func (x *Index) drop(slot uint32, n *node, id uint32, tier block.Tier) {
 		}
 	}
 	old := n.set.Load()
-	if set := x.sets.Flip(old, slot, uint8(tier)); set == 0 && n.first.Load() == 0 {
+	if set := x.sets.ToggleTier(old, slot, uint8(tier)); set == 0 && n.first.Load() == 0 {
 		// Readers that are there may still see the holder; none comes any more.
 		x.sets.Release(&x.epoch, old)
 		x.prune(x.retire(id))

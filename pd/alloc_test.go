@@ -45,7 +45,7 @@ func TestAllocations(t *testing.T) {
 	dear, cheap := predictedDefaults(), predictedDefaults()
 	cheap.OwnWeight, cheap.HandOverSeconds = 0, 0
 	for _, ep := range pool.Snapshot().Endpoints[:1] {
-		pool.Book().SetRemote(ep, endpoint.Load{Requests: 50})
+		pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: 50})
 	}
 	f("little is missing", Missing(2000, 0), 0)
 	f("split", Missing(500, 0), 3)
@@ -75,7 +75,7 @@ func BenchmarkPrice(b *testing.B) {
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	pool.Set(specs)
 	for i, ep := range pool.Snapshot().Endpoints {
-		pool.Book().SetRemote(ep, endpoint.Load{Requests: int64(i % 7)})
+		pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: int64(i % 7)})
 	}
 	j := judge(b, predictedDefaults())
 	r := &request.Request{Kind: request.KindChat, InputTokens: 8000}

@@ -232,7 +232,7 @@ func (j *prices) demand(c *cycle.Cycle, i int32) demand {
 	d.wait = max(v.Wait(c.Now, float64(c.Request.InputTokens), c.Answer()), room)
 	d.price = d.step + j.stay(c, i) + j.memory(c, i, 0, room)
 	for level := range d.level {
-		d.level[level] = c.Transfers().OfLevel(&j.model, endpoint.Level(level), d.lacks)
+		d.level[level] = c.Transfers().LevelSeconds(&j.model, endpoint.Level(level), d.lacks)
 		d.token[level] = c.Transfers().PerToken(&j.model, endpoint.Level(level))
 	}
 	return d
@@ -241,7 +241,7 @@ func (j *prices) demand(c *cycle.Cycle, i int32) demand {
 // handOver returns the seconds from the end of a prefill until d has what it lacks, and
 // what that costs those who wait for the same engine to send.
 func (j *prices) handOver(c *cycle.Cycle, o *offer, d *demand) (seconds, others float64) {
-	level, pair, v := endpoint.Shared(o.ep, d.ep), c.Transfers().OfPair(o.ep, d.ep), c.All(o.at).Rank()
+	level, pair, v := endpoint.Shared(o.ep, d.ep), c.Transfers().PairFactor(o.ep, d.ep), c.All(o.at).Rank()
 	begins := max(o.seconds, float64(max(v.Load.Moving, 0))*d.token[level]*pair)
 	sending := float64(d.lacks) * d.token[level] * pair
 	others = max(sending-o.own, 0) * (j.QueueWeight*waiting(v) + j.ArrivalWeight*v.Load.Rate*(begins+sending/2))

@@ -44,7 +44,7 @@ func newMarket(list ...candidate) *market {
 	}
 	m.pool.Set(specs)
 	for i, ep := range m.pool.Snapshot().Endpoints {
-		m.pool.Book().SetRemote(ep, list[i].load)
+		m.pool.LoadTracker().SetRemote(ep, list[i].load)
 		cost := even1ms
 		if list[i].slow > 0 {
 			cost.PerToken *= list[i].slow
@@ -54,13 +54,13 @@ func newMarket(list ...candidate) *market {
 	return m
 }
 
-func (m *market) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (m *market) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for k, ep := range eps {
 		held[k].Run.Tokens[block.TierGPU] = m.list[ep.ID].held
 	}
 }
-func (m *market) Chosen(*request.Request, *endpoint.Endpoint)                                {}
-func (m *market) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
+func (m *market) Chosen(*request.Request, *endpoint.Endpoint)                                       {}
+func (m *market) Finished(*request.Request, *endpoint.Endpoint, cycle.PrefixMatch, request.Outcome) {}
 
 func (m *market) place(tb testing.TB, r *request.Request, options ...func(*Options)) (string, *cycle.Plan) {
 	tb.Helper()

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -115,7 +115,7 @@ func (w *world) fleet() string {
 	}
 	w.pool.Set(specs)
 	for _, ep := range w.pool.Snapshot().Endpoints {
-		w.pool.Book().SetRemote(ep, endpoint.Load{Requests: busy[ep.Address]})
+		w.pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: busy[ep.Address]})
 		ep.SetDown(down[ep.Address])
 	}
 	return ""
@@ -229,8 +229,8 @@ func (w *world) answer() string {
 			e.Served = address
 		}
 	}
-	e.KVTransfer = handover.ParseReport(w.text("report"))
-	e.KVTransfer.Faults = handover.ParseFaults(strings.NewReplacer("+", ",", ":", "=").Replace(w.text("faults")))
+	e.KVTransfer = kvtransfer.ParseReport(w.text("report"))
+	e.KVTransfer.Faults = kvtransfer.ParseFaults(strings.NewReplacer("+", ",", ":", "=").Replace(w.text("faults")))
 	w.decisions[w.text("id")].Observe(e)
 	return w.health()
 }
@@ -268,7 +268,7 @@ func (w *world) done() string {
 func (w *world) book() string {
 	var out []string
 	for _, ep := range w.pool.Snapshot().Endpoints {
-		l := w.pool.Book().Local(ep, w.now)
+		l := w.pool.LoadTracker().Local(ep, w.now)
 		if l.Requests+l.Waiting+l.Prefill+l.Tokens+l.Context+int64(l.Pairs) != 0 {
 			out = append(out, fmt.Sprintf("%s: %d requests, %d waiting, %d to prefill, %d tokens, %d decoding",
 				ep.Name, l.Requests, l.Waiting, l.Prefill, l.Tokens, l.Context))
@@ -329,7 +329,7 @@ func (w *world) count() string {
 }
 
 // Match, Chosen and Finished make the world a picker.Matcher.
-func (w *world) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (w *world) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for k, ep := range eps {
 		held[k].Run.Tokens[block.TierGPU] = w.held[ep.Address]
 	}
@@ -339,7 +339,7 @@ func (w *world) Chosen(_ *request.Request, ep *endpoint.Endpoint) {
 	w.log = append(w.log, ep.Address+" will hold it")
 }
 
-func (w *world) Finished(_ *request.Request, ep *endpoint.Endpoint, h cycle.Held, o request.Outcome) {
+func (w *world) Finished(_ *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, o request.Outcome) {
 	w.log = append(w.log, fmt.Sprintf("%s ended with %d, held %d, usage counts %v", ep.Address, o.Status, h.Run.Total(), o.Usage.CachedSeen))
 }
 

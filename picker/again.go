@@ -19,7 +19,7 @@ func (s *Scheduler) tries(c *cycle.Cycle, f *flight) request.Tries {
 	case !within, r.Kind != request.KindChat && r.Kind != request.KindCompletions, s.prompts.Failing(prompt, c.Now):
 		return request.TriesSafe
 	}
-	if len(f.Endpoints) < 2 || len(c.Plan().Order) < 2 || len(c.Plan().Also) > 0 || !c.Well(0) || !c.Well(1) {
+	if len(f.Endpoints) < 2 || len(c.Plan().Order) < 2 || len(c.Plan().Also) > 0 || !c.Healthy(0) || !c.Healthy(1) {
 		return request.TriesSafe
 	}
 	return request.TriesOnce

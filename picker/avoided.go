@@ -5,7 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -16,7 +16,7 @@ func (rec *record) fillAvoided(c *cycle.Cycle) {
 }
 
 // explainAvoided lists the endpoints that were no candidates, in the order of the pool.
-func (rec *record) explainAvoided() (out []explained.Avoided) {
+func (rec *record) explainAvoided() (out []explanation.Avoided) {
 	if rec.pool == nil {
 		return nil
 	}
@@ -24,11 +24,11 @@ func (rec *record) explainAvoided() (out []explained.Avoided) {
 		if slices.ContainsFunc(rec.rows, func(row recordRow) bool { return row.view.Endpoint == ep }) {
 			continue
 		}
-		a := explained.Avoided{Endpoint: ep.Address, Why: rec.never(i, ep)}
+		a := explanation.Avoided{Endpoint: ep.Address, Reason: rec.never(i, ep)}
 		if k := slices.IndexFunc(rec.avoided, func(a cycle.Avoided) bool { return a.Endpoint == ep }); k >= 0 {
-			a.Why, a.More = rec.avoided[k].Why, rec.avoided[k].More.Seconds()
+			a.Reason, a.More = rec.avoided[k].Reason, rec.avoided[k].More.Seconds()
 		}
-		if a.Why != "" && len(out) < maxRecorded {
+		if a.Reason != "" && len(out) < maxRecorded {
 			out = append(out, a)
 		}
 	}
@@ -42,13 +42,13 @@ func (rec *record) never(i int, ep *endpoint.Endpoint) string {
 	case rec.total > len(rec.rows): // it may be one of those that were not kept
 		return ""
 	case len(rec.allowed) > i && !rec.allowed[i]:
-		return explained.AvoidedSubset
+		return explanation.AvoidedSubset
 	case rec.pinned:
-		return explained.AvoidedConversation
+		return explanation.AvoidedConversation
 	case rec.kind == request.KindOther && ep.Role&endpoint.RoleDecode == 0:
-		return explained.AvoidedRole
+		return explanation.AvoidedRole
 	case len(rec.target) > 0:
-		return explained.AvoidedModel
+		return explanation.AvoidedModel
 	}
 	return ""
 }

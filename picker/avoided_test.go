@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -52,18 +52,18 @@ func TestExplainAvoided(t *testing.T) {
 	}
 	set.Step(t0)
 	pool.SetHealth(set.Snapshot())
-	eps[3].SetPlaces(1)
+	eps[3].SetPermits(1)
 	var ticket endpoint.Ticket
-	pool.Book().Open(&ticket, eps[3], endpoint.Work{}, t0)
+	pool.LoadTracker().Open(&ticket, eps[3], endpoint.Work{}, t0)
 	s := newScheduler(t, Options{Pool: pool})
 
-	f := func(r *request.Request, candidates string, want map[int]explained.Avoided) {
+	f := func(r *request.Request, candidates string, want map[int]explanation.Avoided) {
 		t.Helper()
 		if d, err := s.Choose(context.Background(), r); err == nil {
 			defer d.Done(request.Outcome{At: t0})
 		}
 		e, _ := s.Records().Explain(r.ID)
-		got, are := map[int]explained.Avoided{}, ""
+		got, are := map[int]explanation.Avoided{}, ""
 		for _, c := range e.Candidates {
 			are += fmt.Sprint(pool.Snapshot().Index(c.Endpoint))
 		}
@@ -76,25 +76,25 @@ func TestExplainAvoided(t *testing.T) {
 			t.Errorf("%s: candidates %s, want %s; avoided: %s", r.ID, are, candidates, d)
 		}
 	}
-	usual := map[int]explained.Avoided{
-		0: {Why: explained.AvoidedFull, More: 3}, 1: {Why: explained.AvoidedModelFails, More: 10}, 2: {Why: explained.AvoidedHealth},
-		3: {Why: explained.AvoidedPlaces}, 5: {Why: explained.AvoidedModel},
+	usual := map[int]explanation.Avoided{
+		0: {Reason: explanation.AvoidedFull, More: 3}, 1: {Reason: explanation.AvoidedModelFails, More: 10}, 2: {Reason: explanation.AvoidedHealth},
+		3: {Reason: explanation.AvoidedPlaces}, 5: {Reason: explanation.AvoidedModel},
 	}
 	f(chatRequest("chat", 10), "467", usual)
 	some := chatRequest("subset", 10)
 	some.HasSubset, some.Subset = true, []string{eps[0].Address, eps[4].Address, eps[5].Address}
-	f(some, "4", map[int]explained.Avoided{
-		0: usual[0], 1: {Why: explained.AvoidedSubset}, 2: {Why: explained.AvoidedSubset}, 3: {Why: explained.AvoidedSubset}, 5: usual[5],
-		6: {Why: explained.AvoidedSubset}, 7: {Why: explained.AvoidedSubset},
+	f(some, "4", map[int]explanation.Avoided{
+		0: usual[0], 1: {Reason: explanation.AvoidedSubset}, 2: {Reason: explanation.AvoidedSubset}, 3: {Reason: explanation.AvoidedSubset}, 5: usual[5],
+		6: {Reason: explanation.AvoidedSubset}, 7: {Reason: explanation.AvoidedSubset},
 	})
 	other := chatRequest("files", 10)
 	other.Kind = request.KindOther
-	f(other, "46", map[int]explained.Avoided{0: usual[0], 1: usual[1], 2: usual[2], 3: usual[3], 5: usual[5], 7: {Why: explained.AvoidedRole}})
+	f(other, "46", map[int]explanation.Avoided{0: usual[0], 1: usual[1], 2: usual[2], 3: usual[3], 5: usual[5], 7: {Reason: explanation.AvoidedRole}})
 	none := chatRequest("nobody serves it", 10)
 	none.Model, none.Target = "nobody", "nobody"
-	all := map[int]explained.Avoided{}
+	all := map[int]explanation.Avoided{}
 	for i := range eps {
-		all[i] = explained.Avoided{Why: explained.AvoidedModel}
+		all[i] = explanation.Avoided{Reason: explanation.AvoidedModel}
 	}
 	f(none, "", all)
 
@@ -102,8 +102,8 @@ func TestExplainAvoided(t *testing.T) {
 	killer.Body = []byte("poison")
 	s.prompts.Failed(killer.PromptKey(), 4, t0)
 	s.prompts.Failed(killer.PromptKey(), 6, t0)
-	pool.Book().Open(new(endpoint.Ticket), eps[6], endpoint.Work{}, t0)
-	usual[6] = explained.Avoided{Why: explained.AvoidedPrompt}
+	pool.LoadTracker().Open(new(endpoint.Ticket), eps[6], endpoint.Work{}, t0)
+	usual[6] = explanation.Avoided{Reason: explanation.AvoidedPrompt}
 	f(killer, "47", usual)
 }
 
@@ -126,7 +126,7 @@ func TestExplainPinned(t *testing.T) {
 	}
 	d.Done(request.Outcome{At: t0})
 	e, _ := s.Records().Explain("next")
-	if e.Choice != at || len(e.Avoided) != 2 || e.Avoided[0].Why != explained.AvoidedConversation {
+	if e.Choice != at || len(e.Avoided) != 2 || e.Avoided[0].Reason != explanation.AvoidedConversation {
 		t.Errorf("chosen %s, kept by %s, avoided %+v", e.Choice, at, e.Avoided)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -23,21 +23,21 @@ type RemoteClusters struct {
 	Offer func(c *cycle.Cycle, refused error) error
 	// Would says whether a request that waits here for a place, and is expected to go on
 	// for so many seconds, would be offered less elsewhere: then it is worth an Offer.
-	Would func(r *request.Request, wait float64, now time.Time) bool
+	WouldTake func(r *request.Request, wait float64, now time.Time) bool
 	// Ask may ask the cluster of ep, to which r is about to go with these headers, for a
 	// better endpoint there; nil: ep stays. ended, where it is not nil, is called once when
 	// the request has ended, with the status of its answer or 0. nil: nobody is asked.
-	Ask func(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (better *endpoint.Endpoint, ended func(status int))
+	ResolveEndpoint func(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (better *endpoint.Endpoint, ended func(status int))
 	// Stayed tells that r is served here.
-	Stayed func(r *request.Request)
+	ServedLocally func(r *request.Request)
 	// Sent tells that r goes to ep of another cluster.
 	Sent func(r *request.Request, ep *endpoint.Endpoint, w endpoint.Work, now time.Time)
 	// Ended tells how it ended there.
-	Ended func(ep *endpoint.Endpoint, e FarEnd)
+	Ended func(ep *endpoint.Endpoint, e RemoteOutcome)
 }
 
 // FarEnd is how a request ended that was sent to another cluster.
-type FarEnd struct {
+type RemoteOutcome struct {
 	Sent, At  time.Time
 	Cause     health.Cause     // what speaks against the endpoint; None, Void: nothing
 	Full      bool             // it refused the request for want of room
@@ -59,9 +59,9 @@ func (s *Scheduler) offer(c *cycle.Cycle, err error) error {
 // askFar has the other cluster's picker choose the endpoint there, where it may be asked.
 // ended is as Elsewhere.Ask returns it.
 func (s *Scheduler) askFar(ctx context.Context, c *cycle.Cycle) (ended func(status int)) {
-	if ep := c.First().Endpoint; ep.IsRemote() && s.opts.RemoteClusters.Ask != nil {
+	if ep := c.First().Endpoint; ep.IsRemote() && s.opts.RemoteClusters.ResolveEndpoint != nil {
 		var better *endpoint.Endpoint
-		if better, ended = s.opts.RemoteClusters.Ask(ctx, c.Request, ep, c.Plan().Headers, c.Now); better != nil {
+		if better, ended = s.opts.RemoteClusters.ResolveEndpoint(ctx, c.Request, ep, c.Plan().Headers, c.Now); better != nil {
 			c.Replace(c.Best(), better)
 		}
 	}
@@ -85,7 +85,7 @@ func (f *flight) sentFar(now time.Time) {
 
 // endFar tells how the request ended in another cluster.
 func (f *flight) endFar(now time.Time, cause health.Cause, full, complete bool) {
-	e := FarEnd{
+	e := RemoteOutcome{
 		Sent: f.queued.At, At: now, Cause: cause, Full: full, Complete: complete, Predicted: f.predicted,
 		Held: int(f.held.Run.Tokens[block.TierGPU]), Cached: -1,
 	}
@@ -98,11 +98,11 @@ func (f *flight) endFar(now time.Time, cause health.Cause, full, complete bool) 
 	f.s.opts.RemoteClusters.Ended(f.ep, e)
 }
 
-func explainClusters(terms []cycle.FarTerms) (out []explained.Cluster) {
+func explainClusters(terms []cycle.RemoteTerms) (out []explanation.Cluster) {
 	for i := range terms {
 		t := &terms[i]
-		out = append(out, explained.Cluster{
-			Cluster: t.Cluster, Gateway: t.Gateway, Result: t.Why.String(), Price: millis(t.Price()), RoundTrip: millis(t.RoundTrip),
+		out = append(out, explanation.Cluster{
+			Cluster: t.Cluster, Gateway: t.Gateway, Result: t.Reason.String(), Price: millis(t.Price()), RoundTrip: millis(t.RoundTrip),
 			Egress: millis(t.Egress), Late: millis(t.Late), Held: t.Held, Age: millis(t.Age.Seconds()), Predicted: explainTime(t.Prediction),
 		})
 		if t.Here {

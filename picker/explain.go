@@ -8,37 +8,37 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-func explainPrompt(r *request.Request) explained.Prompt {
+func explainPrompt(r *request.Request) explanation.Prompt {
 	switch {
 	case len(r.Exact) > 0:
-		return explained.Prompt{Space: "text", Bytes: r.PromptBytes}
+		return explanation.Prompt{Space: "text", Bytes: r.PromptBytes}
 	case len(r.ChunkKeys) > 0:
-		return explained.Prompt{Space: "chunks", Bytes: r.ChunkBytes()}
+		return explanation.Prompt{Space: "chunks", Bytes: r.ChunkBytes()}
 	}
-	return explained.Prompt{Space: "none"}
+	return explanation.Prompt{Space: "none"}
 }
 
 // Explain returns the kept decision about a request, the latest one if there
 // are several.
-func (rs *Records) Explain(requestID string) (explained.Explanation, bool) {
+func (rs *Records) Explain(requestID string) (explanation.Explanation, bool) {
 	for _, e := range rs.last(len(rs.slots), requestID, 1) {
 		return e, true
 	}
-	return explained.Explanation{}, false
+	return explanation.Explanation{}, false
 }
 
 // Last returns up to n kept decisions, latest first.
-func (rs *Records) Last(n int) []explained.Explanation { return rs.last(len(rs.slots), "", n) }
+func (rs *Records) Last(n int) []explanation.Explanation { return rs.last(len(rs.slots), "", n) }
 
-func (rs *Records) last(slots int, id string, n int) []explained.Explanation {
+func (rs *Records) last(slots int, id string, n int) []explanation.Explanation {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	var out []explained.Explanation
-	shown := budget.ShownName(id) // people may ask by what they were shown, too
+	var out []explanation.Explanation
+	shown := budget.PrintableName(id) // people may ask by what they were shown, too
 	for k := range min(uint64(slots), rs.next) {
 		rec := &rs.slots[(rs.next-1-k)%uint64(slots)]
 		if id != "" && string(rec.id) != shown && string(rec.id) != id {
@@ -53,7 +53,7 @@ func (rs *Records) last(slots int, id string, n int) []explained.Explanation {
 
 // Explain returns the decision of a cycle after its handler ran, as Records
 // would keep it, with every candidate. It is for dry runs.
-func (s *Scheduler) explainCycle(c *cycle.Cycle) explained.Explanation {
+func (s *Scheduler) explainCycle(c *cycle.Cycle) explanation.Explanation {
 	var rec record
 	p := cycle.Prediction{}
 	if c.Best() >= 0 {
@@ -65,7 +65,7 @@ func (s *Scheduler) explainCycle(c *cycle.Cycle) explained.Explanation {
 
 // Explain decides about r without placing it: nothing is booked, recorded or
 // remembered.
-func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (explained.Explanation, error) {
+func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (explanation.Explanation, error) {
 	rules := s.rules.Load()
 	defer s.release(r)
 	s.resolve(rules, r, s.opts.Seed)
@@ -75,8 +75,8 @@ func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (explained.
 	return s.explainCycle(c), err
 }
 
-func (rec *record) explain() explained.Explanation {
-	e := explained.Explanation{
+func (rec *record) explain() explanation.Explanation {
+	e := explanation.Explanation{
 		RequestID: string(rec.id), At: rec.at, Model: string(rec.model), Target: string(rec.target), InputTokens: rec.input,
 		Priority: rec.priority, Prompt: rec.prompt, Predicted: explainTime(rec.predicted), Omitted: rec.total - len(rec.rows),
 	}
@@ -107,7 +107,7 @@ func (rec *record) explain() explained.Explanation {
 	}
 	rec.explainMargin(&e)
 	if o := rec.outcome; o.done {
-		e.Outcome = &explained.Outcome{
+		e.Outcome = &explanation.Outcome{
 			Status: o.status, Served: o.served, TTFT: millis(o.ttft.Seconds()), Took: millis(o.took.Seconds()),
 			Failed: o.failed, Against: against(o.cause),
 			PromptTokens: o.usage.PromptTokens, CachedTokens: o.usage.CachedTokens, OutputTokens: o.usage.OutputTokens,
@@ -127,7 +127,7 @@ func (rec *record) address(i int32) string {
 
 // explainMargin finds the best candidate that was not chosen, in the profile
 // that made the choice.
-func (rec *record) explainMargin(e *explained.Explanation) {
+func (rec *record) explainMargin(e *explanation.Explanation) {
 	for k := range rec.rankings {
 		rr := &rec.rankings[k]
 		if len(rr.order) == 0 || len(rec.plan) == 0 || rr.order[0] != rec.plan[0] {
@@ -161,8 +161,8 @@ func (rec *record) next(rr *recordRanking) int {
 	return slices.IndexFunc(rec.rows, func(row recordRow) bool { return row.index == rr.order[1] })
 }
 
-func (rec *record) explainRanking(rr *recordRanking) explained.Profile {
-	p := explained.Profile{Profile: rr.profile.Name}
+func (rec *record) explainRanking(rr *recordRanking) explanation.Profile {
+	p := explanation.Profile{Profile: rr.profile.Name}
 	for _, i := range rr.order {
 		p.Picked = append(p.Picked, rec.address(i))
 	}
@@ -171,7 +171,7 @@ func (rec *record) explainRanking(rr *recordRanking) explained.Profile {
 		if rr.verdict[k] == cycle.VerdictFar {
 			continue
 		}
-		row := explained.Row{Endpoint: rec.rows[k].view.Address, Total: finite(rr.total[k])}
+		row := explanation.Row{Endpoint: rec.rows[k].view.Address, Total: finite(rr.total[k])}
 		if f := rr.verdict[k]; f == cycle.VerdictUnable || f > 0 && int(f) <= len(rr.profile.Filters) {
 			row.Dropped = "role"
 			if f != cycle.VerdictUnable {
@@ -182,18 +182,18 @@ func (rec *record) explainRanking(rr *recordRanking) explained.Profile {
 		}
 		for s := range scorers {
 			raw := finite(rr.raw[k*len(scorers)+s])
-			row.Scores = append(row.Scores, explained.Score{Scorer: scorers[s].Name, Raw: raw, Weight: scorers[s].Weight})
+			row.Scores = append(row.Scores, explanation.Score{Scorer: scorers[s].Name, Raw: raw, Weight: scorers[s].Weight})
 		}
 		p.Rows = append(p.Rows, row)
 	}
 	return p
 }
 
-func (row *recordRow) explain() explained.Candidate {
+func (row *recordRow) explain() explanation.Candidate {
 	v := &row.view
-	c := explained.Candidate{
+	c := explanation.Candidate{
 		Endpoint: v.Address, Name: v.Name, Matched: map[string]int{}, Held: finite(row.held), Blocks: int(row.run.Blocks),
-		Load: explained.Load{
+		Load: explanation.Load{
 			Requests: v.Load.Requests, Waiting: v.Load.Waiting, PrefillTokens: v.Load.Prefill, Tokens: v.Load.Tokens,
 			Rate: v.Load.Rate, GaugeAge: -1,
 		},
@@ -217,8 +217,8 @@ func (row *recordRow) explain() explained.Candidate {
 	return c
 }
 
-func explainTime(p cycle.Prediction) explained.Time {
-	return explained.Time{
+func explainTime(p cycle.Prediction) explanation.Time {
+	return explanation.Time{
 		TTFT: millis(p.TTFT()), Wait: millis(p.Wait), Own: millis(p.Own), Base: millis(p.Base), Fetch: millis(p.Fetch), Others: millis(p.Others),
 	}
 }
@@ -237,10 +237,10 @@ func finite(v float64) float64 {
 	}
 }
 
-func (rec *record) explainStages() []explained.Stage {
-	var out []explained.Stage
+func (rec *record) explainStages() []explanation.Stage {
+	var out []explanation.Stage
 	for _, s := range rec.stages {
-		e := explained.Stage{Stage: s.Kind.String(), Outcome: s.Outcome.String(), Missing: s.Missing, Whole: millis(s.Whole), Split: millis(s.Split)}
+		e := explanation.Stage{Stage: s.Kind.String(), Outcome: s.Outcome.String(), Missing: s.Missing, Whole: millis(s.Whole), Split: millis(s.Split)}
 		if s.Chosen >= 0 {
 			e.Endpoint = rec.address(s.Chosen)
 		}

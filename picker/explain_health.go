@@ -3,12 +3,12 @@ package picker
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
 // explainHealth lists the endpoints that were not healthy at the decision.
-func (rec *record) explainHealth() (out []explained.Health) {
+func (rec *record) explainHealth() (out []explanation.Health) {
 	if rec.pool == nil || rec.health == nil {
 		return nil
 	}
@@ -18,7 +18,7 @@ func (rec *record) explainHealth() (out []explained.Health) {
 			continue
 		}
 		used := slices.ContainsFunc(rec.rows, func(row recordRow) bool { return row.view.Endpoint == ep })
-		out = append(out, explained.Health{
+		out = append(out, explanation.Health{
 			Endpoint: ep.Address, State: v.State.String(), Since: rec.at.Sub(v.Since).Seconds(), Evidence: v.Evidence(),
 			BackBy: v.Remedy(), Used: used,
 		})

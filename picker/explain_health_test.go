@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -53,7 +53,7 @@ func TestExplainSick(t *testing.T) {
 	if !strings.Contains(refused.Refused, "failed at several engines") {
 		t.Errorf("the one that was refused: %q", refused.Refused)
 	}
-	for _, e := range []explained.Explanation{moved, refused} {
+	for _, e := range []explanation.Explanation{moved, refused} {
 		h := e.Health
 		if len(h) != 1 || h[0].Endpoint != eps[0].Address || h[0].State != "out" || h[0].Used || !strings.Contains(h[0].Evidence, "8 answers with status 500") || h[0].BackBy == "" {
 			t.Errorf("%s: %+v", e.RequestID, h)

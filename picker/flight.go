@@ -3,12 +3,12 @@ package picker
 import (
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/outcomes"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
-	"github.com/grapevine-epp/grapevine/picker/tally"
 )
 
 // flight is one placed request until its end. One allocation holds the
@@ -27,15 +27,15 @@ type flight struct {
 
 	queued    endpoint.Queued
 	predicted cycle.Prediction
-	held      cycle.Held // by ep
+	held      cycle.PrefixMatch // by ep
 	record    recordRef
 
-	place   Place
+	place   Permit
 	firstAt time.Time
 	lastAt  time.Time
 	tokens  int
 	learns  lessons
-	report  handover.Report
+	report  kvtransfer.Report
 	vitals  vitals
 	fetched int32            // tokens of blocks that come from elsewhere
 	ended   func(status int) // tells the other cluster's picker; nil: it was not asked
@@ -45,7 +45,7 @@ type flight struct {
 type helper struct {
 	endpoint.Ticket
 	queued endpoint.Queued
-	held   cycle.Held
+	held   cycle.PrefixMatch
 	cycle.Part
 }
 
@@ -79,18 +79,18 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	if rank.WaitsForSlot() { // what passes until the first token is the wait for a slot
 		f.learns.prefill = false
 	}
-	f.held, f.queued = c.HeldAt(best), endpoint.Queued{Ahead: rank.Load, Own: work, At: c.Now}
+	f.held, f.queued = c.MatchAt(best), endpoint.Queued{Ahead: rank.Load, Own: work, At: c.Now}
 	f.predicted = c.Expected()
 	f.WantBody = s.wantBody(c)
 
 	f.serving = &f.own
-	f.serving.Fed = plan.Leader() != nil
+	f.serving.RemotePrefill = plan.Leader() != nil
 	if ep.IsRemote() {
 		f.ended = ended
 		s.farBook.Open(f.serving, ep, work, c.Now)
 		f.sentFar(c.Now)
 	} else {
-		s.opts.Pool.Book().Open(f.serving, ep, work, c.Now)
+		s.opts.Pool.LoadTracker().Open(f.serving, ep, work, c.Now)
 		f.settle(c)
 	}
 	first := c.Now.Add(seconds(f.predicted.TTFT()))
@@ -112,7 +112,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 func (f *flight) settle(c *cycle.Cycle) {
 	f.enlist(c)
 	if f.s.opts.RemoteClusters != nil {
-		f.s.opts.RemoteClusters.Stayed(f.request)
+		f.s.opts.RemoteClusters.ServedLocally(f.request)
 	}
 	f.s.opts.Sessions.Bind(sessions.Binding{Session: c.Session, Endpoint: f.ep.ID, At: c.Now})
 	f.tellChosen()
@@ -129,8 +129,8 @@ func (f *flight) enlist(c *cycle.Cycle) {
 	for k, p := range parts {
 		h, v := &f.helpers[k], c.All(p.Index)
 		h.Part, h.queued, h.Helps = p, endpoint.Queued{Ahead: v.Rank().Load, Own: p.Work, At: c.Now}, true
-		h.held, h.Ticket.Sends, h.OnlySends = c.HeldAt(p.Index), p.Moves, p.SendsOnly
-		f.s.opts.Pool.Book().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
+		h.held, h.Ticket.Sends, h.OnlySends = c.MatchAt(p.Index), p.Moves, p.SendsOnly
+		f.s.opts.Pool.LoadTracker().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
 		// An endpoint that serves whole requests too learns from those: here a
 		// transfer is in the time.
 		if p.Leads && v.Role&endpoint.RoleDecode == 0 {
@@ -187,8 +187,8 @@ func (s *Scheduler) wantBody(c *cycle.Cycle) bool {
 			seen = min(seen, v.Cost.PrefillSeen)
 		}
 	}
-	return c.Request.Kind == request.KindResponses || seen < enoughSamples || c.HeldAt(c.Best()).WantUsage || c.Float64() < s.opts.SampleBodies ||
-		first.Tracker().Look(c.Now)
+	return c.Request.Kind == request.KindResponses || seen < enoughSamples || c.MatchAt(c.Best()).WantUsage || c.Float64() < s.opts.SampleBodies ||
+		first.Tracker().SampleAnswer(c.Now)
 }
 
 // observe takes a moment of the response path. One goroutine calls it.
@@ -236,8 +236,8 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.endAsked(0)
 	f.AnswerHeaders = nil // they speak of the first choice
 	f.serving.Release()
-	f.ep, f.held, f.learns, f.serving = ep, cycle.Held{}, lessons{}, &endpoint.Ticket{Fed: f.split()}
-	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
+	f.ep, f.held, f.learns, f.serving = ep, cycle.PrefixMatch{}, lessons{}, &endpoint.Ticket{RemotePrefill: f.split()}
+	f.s.opts.Pool.LoadTracker().Open(f.serving, ep, f.queued.Own, f.queued.At)
 	f.s.opts.Sessions.Bind(sessions.Binding{Session: sessions.KeyIn(f.request.Tenant, f.request.Session), Endpoint: ep.ID, At: now})
 	f.s.unseen.Watch(f.serving, f.request.Stream, f.WantBody, f.queued.At.Add(seconds(f.predicted.TTFT())))
 	if f.s.opts.Matcher != nil {
@@ -300,8 +300,8 @@ func (f *flight) release(o request.Outcome) {
 }
 
 // end sums up the request for those who count.
-func (f *flight) end(o *request.Outcome) *tally.End {
-	e := &tally.End{
+func (f *flight) end(o *request.Outcome) *outcomes.End {
+	e := &outcomes.End{
 		Endpoint: f.ep, Model: f.request.Target, Status: o.Status, Complete: o.Complete, Broken: o.Broken,
 		Cause: f.vitals.cause, Whole: o.At.Sub(f.queued.At),
 	}
@@ -345,7 +345,7 @@ func (f *flight) learnStep() {
 	if f.tokens < enough || !f.lastAt.After(f.firstAt) || !f.learns.step {
 		return
 	}
-	l := f.s.opts.Pool.Book().RankLoad(f.ep, f.lastAt)
+	l := f.s.opts.Pool.LoadTracker().RankLoad(f.ep, f.lastAt)
 	step := f.lastAt.Sub(f.firstAt).Seconds() / float64(f.tokens)
 	f.s.opts.Pool.LearnStep(f.ep, float64(l.Requests-l.Waiting)+1, float64(l.Context+int64(f.queued.Own.Input)), step, f.lastAt)
 }

@@ -31,7 +31,7 @@ func (s *Scheduler) mayLeave(ctx context.Context, rules *Rules, r *request.Reque
 	}
 	var away *flight
 	leave := func(st standing) bool {
-		if s.opts.RemoteClusters.Would(r, cmp.Or(st.wait, never), s.opts.Now()) {
+		if s.opts.RemoteClusters.WouldTake(r, cmp.Or(st.wait, never), s.opts.Now()) {
 			away, _ = s.place(ctx, rules, r, seed, st)
 		}
 		return away != nil

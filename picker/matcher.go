@@ -24,10 +24,10 @@ type Prompts interface {
 // concurrent use.
 type Matcher interface {
 	// Match is as cycle.Match says.
-	Match(ctx context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.Held)
+	Match(ctx context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch)
 	// Chosen tells that r goes to ep, so that its blocks will be there soon.
 	Chosen(r *request.Request, ep *endpoint.Endpoint)
 	// Finished tells how r ended at ep, where h is what Match had found there;
 	// zero when the request moved to an endpoint that nobody was asked about.
-	Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.Held, o request.Outcome)
+	Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, o request.Outcome)
 }

@@ -6,26 +6,26 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/internal/steady"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/outcomes"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"github.com/grapevine-epp/grapevine/picker/tally"
 )
 
 // metrics are what a scheduler counts. No label takes values from requests.
 type metrics struct {
 	decisions  prometheus.Counter
 	refusals   []prometheus.Counter // by reason
-	computed   [len(handover.Computers)]prometheus.Counter
+	computed   [len(kvtransfer.Computers)]prometheus.Counter
 	stages     [cycle.NumStages][cycle.NumStageOutcomes]prometheus.Counter
 	took       prometheus.Histogram
 	candidates prometheus.Histogram
 	moved      prometheus.Counter
 	goesOn     [cycle.NumConversationUses]prometheus.Counter
 	ended      [3]prometheus.Counter // failed, complete, nobody knows
-	tally      *tally.Counter
+	tally      *outcomes.Counter
 	ttft       prometheus.Histogram
 	ttftError  prometheus.Histogram
 	predictedT prometheus.Counter
@@ -60,7 +60,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		}
 	}
 	computed := counterVec("prompts_computed_total", "Answered requests whose prompt was to be computed elsewhere, by who computed it as the proxy beside the decode engine says.", "by")
-	for by, name := range handover.Computers {
+	for by, name := range kvtransfer.Computers {
 		m.computed[by] = computed.WithLabelValues(name)
 	}
 	goesOn := counterVec("conversations_total", "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.", "result")
@@ -78,15 +78,19 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			return 0
 		}),
 		poolGauge(pool, "inflight_requests", "Requests of this replica in flight.",
-			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, steady.Now()).Requests) }),
+			func(ep *endpoint.Endpoint) float64 {
+				return float64(pool.LoadTracker().Local(ep, monotime.Now()).Requests)
+			}),
 		poolGauge(pool, "inflight_prefill_tokens", "Uncached prompt tokens of this replica's requests without a first token.",
-			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, steady.Now()).Prefill) }),
+			func(ep *endpoint.Endpoint) float64 {
+				return float64(pool.LoadTracker().Local(ep, monotime.Now()).Prefill)
+			}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "grapevine_picker_fullest_endpoint_share",
 			Help: "Share of the requests in flight, of all replicas, that are at the endpoint with the most: what its loss would cost. 0 while none are.",
-		}, func() float64 { return fullestShare(pool, steady.Now()) }))
+		}, func() float64 { return fullestShare(pool, monotime.Now()) }))
 	var err error
-	if m.tally, err = tally.New(pool, reg); err != nil || reg == nil {
+	if m.tally, err = outcomes.New(pool, reg); err != nil || reg == nil {
 		return m, err
 	}
 	for _, c := range all {
@@ -114,7 +118,7 @@ func histogram(name, help string, buckets []float64) prometheus.Histogram {
 func fullestShare(pool *endpoint.Pool, now time.Time) float64 {
 	all, most := int64(0), int64(0)
 	for _, ep := range pool.Snapshot().Endpoints {
-		n := max(pool.Book().Load(ep, now).Requests, 0)
+		n := max(pool.LoadTracker().Load(ep, now).Requests, 0)
 		all, most = all+n, max(most, n)
 	}
 	return float64(most) / float64(max(all, 1))
@@ -134,7 +138,7 @@ func poolGauge(pool *endpoint.Pool, name, help string, f func(*endpoint.Endpoint
 func (m *metrics) refused(r *request.Request, err error) {
 	why := request.ReasonOf(err)
 	m.refusals[why].Inc()
-	m.tally.Refused(r.Target, why.OfClient())
+	m.tally.Refused(r.Target, why.IsClientError())
 }
 
 func (m *metrics) placed(took time.Duration, c *cycle.Cycle) {

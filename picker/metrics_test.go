@@ -15,7 +15,7 @@ func TestFullestShare(t *testing.T) {
 	f := func(want float64, requests ...int64) {
 		t.Helper()
 		for i, ep := range pool.Snapshot().Endpoints {
-			pool.Book().SetRemote(ep, endpoint.Load{Requests: requests[i]})
+			pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: requests[i]})
 		}
 		if got := fullestShare(pool, time.Unix(1, 0)); got != want {
 			t.Errorf("%v in flight: %v, want %v", requests, got, want)

@@ -228,11 +228,11 @@ func (prompts) Release(*request.Request)                 {}
 
 type gateFunc func(context.Context, *request.Request) error
 
-func (f gateFunc) Wait(ctx context.Context, r *request.Request) (Place, error) {
-	return Place{}, f(ctx, r)
+func (f gateFunc) Wait(ctx context.Context, r *request.Request) (Permit, error) {
+	return Permit{}, f(ctx, r)
 }
 
-func (gateFunc) Leave(Place, float64) {}
+func (gateFunc) Leave(Permit, float64) {}
 
 // BenchmarkModels places requests, for one model after the other, in a pool of 400 endpoints
 // that serve one model all, or several models that have as many endpoints each; and as a

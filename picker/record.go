@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
@@ -42,7 +42,7 @@ type record struct {
 	session   sessions.Key
 	input     int
 	priority  int
-	prompt    explained.Prompt
+	prompt    explanation.Prompt
 	stream    bool
 	plan      []int32
 	headers   []request.HeaderSet
@@ -55,11 +55,11 @@ type record struct {
 	pool      *endpoint.Snapshot
 	health    *health.Snapshot // nil while nobody tells
 	refused   string           // why it was not placed
-	clusters  []cycle.FarTerms
+	clusters  []cycle.RemoteTerms
 	avoided   []cycle.Avoided
 	allowed   []bool // by position in pool; empty: all are
 	pinned    bool   // to the engine that keeps what the request goes on with
-	warmUp    explained.WarmUp
+	warmUp    explanation.WarmUp
 }
 
 type recordRow struct {
@@ -120,8 +120,8 @@ func (rs *Records) add(c *cycle.Cycle, p cycle.Prediction) recordRef {
 
 func (rec *record) fill(c *cycle.Cycle, p cycle.Prediction) {
 	r, plan := c.Request, c.Plan()
-	rec.id, rec.kind = append(rec.id[:0], budget.ShownName(r.ID)...), r.Kind
-	rec.model, rec.target = append(rec.model[:0], budget.ShownName(r.Model)...), append(rec.target[:0], budget.ShownName(r.Target)...)
+	rec.id, rec.kind = append(rec.id[:0], budget.PrintableName(r.ID)...), r.Kind
+	rec.model, rec.target = append(rec.model[:0], budget.PrintableName(r.Model)...), append(rec.target[:0], budget.PrintableName(r.Target)...)
 	rec.at, rec.session, rec.input, rec.priority = c.Now, c.Session, r.InputTokens, r.Priority
 	rec.prompt, rec.stream = explainPrompt(r), r.Stream
 	rec.plan = append(rec.plan[:0], plan.Order...)
@@ -129,7 +129,7 @@ func (rec *record) fill(c *cycle.Cycle, p cycle.Prediction) {
 	rec.stages = append(rec.stages[:0], plan.Stages...)
 	rec.predicted, rec.total = p, c.Candidates()
 	rec.pool, rec.health, rec.refused = c.Pool, c.Health, ""
-	rec.outcome, rec.warmUp = recordOutcome{}, explained.WarmUp{}
+	rec.outcome, rec.warmUp = recordOutcome{}, explanation.WarmUp{}
 	rec.clusters = append(rec.clusters[:0], c.Considered()...)
 	rec.fillAvoided(c)
 	rec.fillRows(c)
@@ -189,7 +189,7 @@ func (rs *Records) warmed(ref recordRef, ep *endpoint.Endpoint, w endpoint.Work)
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rec := &rs.slots[(ref.number-1)%uint64(len(rs.slots))]; rec.number == ref.number {
-		rec.warmUp = explained.WarmUp{Endpoint: ep.Address, Missing: w.New}
+		rec.warmUp = explanation.WarmUp{Endpoint: ep.Address, Missing: w.New}
 	}
 }
 

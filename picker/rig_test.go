@@ -38,7 +38,7 @@ type fakeMatcher struct {
 	finished []string
 }
 
-func (m *fakeMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (m *fakeMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for k, ep := range eps {
 		if int(ep.ID) < len(m.tokens) {
 			held[k].Run.Tokens[block.TierGPU] = m.tokens[ep.ID]
@@ -49,7 +49,7 @@ func (m *fakeMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoi
 func (m *fakeMatcher) Chosen(_ *request.Request, ep *endpoint.Endpoint) {
 	m.chosen = append(m.chosen, ep.Address)
 }
-func (m *fakeMatcher) Finished(_ *request.Request, ep *endpoint.Endpoint, h cycle.Held, o request.Outcome) {
+func (m *fakeMatcher) Finished(_ *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, o request.Outcome) {
 	m.finished = append(m.finished, fmt.Sprintf("%s %d %d", ep.Address, h.Run.Total(), o.Status))
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -102,14 +102,14 @@ type Gate interface {
 	// Wait returns when the request may go on; the place that it then holds is due
 	// to Leave, exactly once. The error is a *request.Error that says why it may
 	// not. It is called on the request's goroutine and returns soon after ctx ends.
-	Wait(ctx context.Context, r *request.Request) (Place, error)
+	Wait(ctx context.Context, r *request.Request) (Permit, error)
 	// Leave gives a place back: the answer has ended, or none was tried. service is
 	// the seconds that an engine worked for it, below 0 when that is unknown.
-	Leave(p Place, service float64)
+	Leave(p Permit, service float64)
 }
 
 // Place names what a request holds of a pool's capacity. The zero Place is none.
-type Place struct {
+type Permit struct {
 	Queue  uint32
 	Handle uint64
 }
@@ -118,10 +118,10 @@ type Place struct {
 type openGate struct{}
 
 // Wait implements Gate.
-func (openGate) Wait(context.Context, *request.Request) (Place, error) { return Place{}, nil }
+func (openGate) Wait(context.Context, *request.Request) (Permit, error) { return Permit{}, nil }
 
 // Leave implements Gate.
-func (openGate) Leave(Place, float64) {}
+func (openGate) Leave(Permit, float64) {}
 
 // Lists keeps the pool informed of which models engines serve.
 type Lists interface {
@@ -151,7 +151,7 @@ type Scheduler struct {
 	match   cycle.Match // of the Matcher; nil when there is none
 	turn    atomic.Uint64
 	unseen  endpoint.Unseen
-	farBook endpoint.Book // of requests sent to other clusters
+	farBook endpoint.LoadTracker // of requests sent to other clusters
 
 	patience [patiences]patience // by model
 	again    health.Again
@@ -188,7 +188,7 @@ func New(o Options) (*Scheduler, error) {
 		o.WorkTimeout = DefaultWorkTimeout
 	}
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	if o.Seed == 0 {
 		o.Seed = uint64(o.Now().UnixNano())
@@ -248,7 +248,7 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*request.De
 	}
 	s.awaitKeeper(ctx, r)
 	gone := s.mayLeave(ctx, rules, r, seed)
-	var place Place
+	var place Permit
 	var err error
 	if !s.inVain(r) {
 		place, err = s.opts.Gate.Wait(ctx, r)
@@ -389,9 +389,9 @@ func (s *Scheduler) decide(c *cycle.Cycle, rules *Rules, st standing) error {
 func (s *Scheduler) decideHere(c *cycle.Cycle, rules *Rules) error {
 	if c.Unserved() {
 		if !s.opts.PlaceUnknown {
-			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", budget.ShownName(c.Request.Model))
+			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", budget.PrintableName(c.Request.Model))
 		}
-		c.PlaceAnywhere()
+		c.AllowAll()
 	}
 	if c.Candidates() == 0 {
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready")

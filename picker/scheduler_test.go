@@ -33,12 +33,12 @@ func (*stuckPrompts) Release(*request.Request) {}
 // slowGate lets requests in a minute later.
 type slowGate struct{}
 
-func (slowGate) Wait(context.Context, *request.Request) (Place, error) {
+func (slowGate) Wait(context.Context, *request.Request) (Permit, error) {
 	time.Sleep(time.Minute)
-	return Place{}, nil
+	return Permit{}, nil
 }
 
-func (slowGate) Leave(Place, float64) {}
+func (slowGate) Leave(Permit, float64) {}
 
 // TestWorkTimeout: the work of a decision ends in time, and then load decides; waiting for
 // capacity is no work.
@@ -80,19 +80,19 @@ func TestChoose(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	ep := pool.Snapshot().Lookup(d.Endpoints[0])
-	if l := pool.Book().Local(ep, t0); l.Requests != 1 || l.Prefill != 40 || l.Tokens != 1000 {
+	if l := pool.LoadTracker().Local(ep, t0); l.Requests != 1 || l.Prefill != 40 || l.Tokens != 1000 {
 		t.Errorf("booked %+v", l)
 	}
 	d.Observe(request.Event{Kind: request.EventHeaders, At: t0.Add(time.Millisecond), Status: 200, Served: d.Endpoints[0]})
 	d.Observe(request.Event{Kind: request.EventFirstToken, At: t0.Add(100 * time.Millisecond)})
 	d.Observe(request.Event{Kind: request.EventTokens, At: t0.Add(200 * time.Millisecond), Tokens: 9})
-	if l := pool.Book().Local(ep, t0); l.Prefill != 0 || l.Context != 1009 {
+	if l := pool.LoadTracker().Local(ep, t0); l.Prefill != 0 || l.Context != 1009 {
 		t.Errorf("after tokens %+v", l)
 	}
 	o := request.Outcome{At: t0.Add(time.Second), Status: 200, Complete: true, Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: 900}}
 	d.Done(o)
 	d.Done(o)
-	if l := pool.Book().Local(ep, t0); l.Requests != 0 || l.Tokens != 0 {
+	if l := pool.LoadTracker().Local(ep, t0); l.Requests != 0 || l.Tokens != 0 {
 		t.Errorf("after done %+v", l)
 	}
 	if diff := cmp.Diff([]string{"10.0.0.1:8000"}, m.chosen); diff != "" {
@@ -242,14 +242,14 @@ func TestMoved(t *testing.T) {
 		t.Errorf("answer headers %v of another endpoint", d.AnswerHeaders)
 	}
 	a, b := pool.Snapshot().Endpoints[0], pool.Snapshot().Endpoints[1]
-	if x, y := pool.Book().Local(a, t0), pool.Book().Local(b, t0); x.Requests != 0 || y.Requests != 1 {
+	if x, y := pool.LoadTracker().Local(a, t0), pool.LoadTracker().Local(b, t0); x.Requests != 0 || y.Requests != 1 {
 		t.Errorf("book %+v %+v", x, y)
 	}
 	if at, ok := s.opts.Sessions.Lookup(sessions.KeyOf("s")); !ok || at != b.ID {
 		t.Errorf("the session is at %v, want %v, which served it", at, b.ID)
 	}
 	d.Done(request.Outcome{Status: 200, Complete: true})
-	if y := pool.Book().Local(b, t0); y.Requests != 0 || b.Cost().PrefillSeen != 0 {
+	if y := pool.LoadTracker().Local(b, t0); y.Requests != 0 || b.Cost().PrefillSeen != 0 {
 		t.Errorf("after done %+v", y)
 	}
 	if diff := cmp.Diff([]string{"10.0.0.0:8000", "10.0.0.1:8000"}, m.chosen); diff != "" {
@@ -277,12 +277,12 @@ func TestPlanParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := pool.Snapshot().Endpoints[0], pool.Snapshot().Endpoints[1]
-	x, y := pool.Book().Local(a, t0), pool.Book().Local(b, t0)
+	x, y := pool.LoadTracker().Local(a, t0), pool.LoadTracker().Local(b, t0)
 	if x.Prefill != 0 || y.Prefill != 600 || d.SetHeaders[0].Value != b.Address {
 		t.Errorf("booked %+v %+v, headers %v", x, y, d.SetHeaders)
 	}
 	d.Observe(request.Event{Kind: request.EventFirstToken, At: t0})
-	if y := pool.Book().Local(b, t0); y.Requests != 0 {
+	if y := pool.LoadTracker().Local(b, t0); y.Requests != 0 {
 		t.Errorf("the prefill part stays after the first token: %+v", y)
 	}
 	d.Done(request.Outcome{})
@@ -308,7 +308,7 @@ func TestBlind(t *testing.T) {
 	streamed := choose(true)
 	now = now.Add(10 * time.Second)
 	choose(true).Done(request.Outcome{Status: 200, Complete: true})
-	if l := pool.Book().Local(ep, now); l.Waiting != 1 || l.Requests != 2 {
+	if l := pool.LoadTracker().Local(ep, now); l.Waiting != 1 || l.Requests != 2 {
 		t.Errorf("the streamed one waits: %+v", l)
 	}
 	plain.Done(request.Outcome{})
@@ -319,7 +319,7 @@ func TestBlind(t *testing.T) {
 	unseen := choose(true)
 	now = now.Add(10 * time.Second)
 	s.unseen.Expire(now)
-	if l := pool.Book().Local(ep, now); l.Waiting != 0 || l.Requests != 1 {
+	if l := pool.LoadTracker().Local(ep, now); l.Waiting != 0 || l.Requests != 1 {
 		t.Errorf("the unseen one waits for ever: %+v", l)
 	}
 	unseen.Done(request.Outcome{})
@@ -347,7 +347,7 @@ func TestBlindMoved(t *testing.T) {
 	}
 	d.Observe(request.Event{Kind: request.EventHeaders, At: t0, Status: 200, Served: second.Address})
 	s.unseen.Expire(t0.Add(time.Minute))
-	if a, b := pool.Book().Local(first, t0), pool.Book().Local(second, t0); a.Requests != 0 || b.Requests != 1 || b.Waiting != 0 {
+	if a, b := pool.LoadTracker().Local(first, t0), pool.LoadTracker().Local(second, t0); a.Requests != 0 || b.Requests != 1 || b.Waiting != 0 {
 		t.Errorf("%+v where it was meant to go, %+v where it went", a, b)
 	}
 	d.Done(request.Outcome{})
@@ -389,7 +389,7 @@ func TestExplain(t *testing.T) {
 	if err != nil || dry.Choice != e.Choice || len(s.Records().Last(10)) != 1 {
 		t.Errorf("dry run: %v %s, %d records", err, dry.Choice, len(s.Records().Last(10)))
 	}
-	if l := pool.Book().Local(pool.Snapshot().Endpoints[1], t0); l.Requests != 0 {
+	if l := pool.LoadTracker().Local(pool.Snapshot().Endpoints[1], t0); l.Requests != 0 {
 		t.Errorf("a dry run was booked: %+v", l)
 	}
 }
@@ -450,7 +450,7 @@ func TestChooseConcurrent(t *testing.T) {
 	})
 	wg.Wait()
 	for _, ep := range pool.Snapshot().Endpoints {
-		if n := pool.Book().Local(ep, t0).Requests; n != 0 {
+		if n := pool.LoadTracker().Local(ep, t0).Requests; n != 0 {
 			t.Errorf("%s: %d requests left", ep.Address, n)
 		}
 	}

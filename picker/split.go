@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -25,26 +25,26 @@ func (f *flight) leads() *helper {
 }
 
 // faultCauses are what prefill legs that were asked in vain say of their endpoints.
-var faultCauses = map[handover.Fault]health.Cause{
-	handover.Refused: health.Broken, handover.Broken: health.Broken, handover.Timeout: health.Late,
-	handover.Failed: health.Failed, handover.Garbage: health.Failed,
+var faultCauses = map[kvtransfer.Fault]health.Cause{
+	kvtransfer.Refused: health.Broken, kvtransfer.Broken: health.Broken, kvtransfer.Timeout: health.Late,
+	kvtransfer.Failed: health.Failed, kvtransfer.Garbage: health.Failed,
 }
 
 // reported takes, once, what the proxy beside the decode engine says of the prefill legs. It
 // is believed about the endpoints that this request named to it, and about each once.
 func (f *flight) reported(e *request.Event) {
-	if f.report != (handover.Report{}) || e.Local || f.ep.IsRemote() {
+	if f.report != (kvtransfer.Report{}) || e.Local || f.ep.IsRemote() {
 		return
 	}
 	f.report = e.KVTransfer
 	if f.split() && e.Status < 400 {
 		f.s.metrics.computed[e.KVTransfer.By()].Inc()
 	}
-	if !f.split() || f.report == (handover.Report{}) {
+	if !f.split() || f.report == (kvtransfer.Report{}) {
 		return
 	}
 	for _, leg := range f.report.Faults {
-		if leg.Fault == handover.NoFault {
+		if leg.Fault == kvtransfer.NoFault {
 			break
 		}
 		f.helperFailed(leg, e.At)
@@ -54,7 +54,7 @@ func (f *flight) reported(e *request.Event) {
 			ep.Tracker().CountRemote(e.At, health.None)
 		}
 	}
-	if f.report.Faults[0].Fault != handover.NoFault && e.Status < 400 { // the answer is late for it
+	if f.report.Faults[0].Fault != kvtransfer.NoFault && e.Status < 400 { // the answer is late for it
 		f.learns = lessons{}
 		f.vitals.watch.Moved(e.At, e.At.Add(f.patient()))
 	}
@@ -62,12 +62,12 @@ func (f *flight) reported(e *request.Event) {
 
 // helperFailed counts a prefill leg that was asked in vain against its endpoint, unless the
 // same prompt failed elsewhere too.
-func (f *flight) helperFailed(leg handover.Leg, now time.Time) {
+func (f *flight) helperFailed(leg kvtransfer.Leg, now time.Time) {
 	ep := f.named(leg.Target)
 	switch {
 	case ep == nil:
 		return
-	case leg.Fault == handover.Busy:
+	case leg.Fault == kvtransfer.Busy:
 		ep.Tracker().SetFull(now, fullFor)
 		return
 	}
@@ -75,11 +75,11 @@ func (f *flight) helperFailed(leg handover.Leg, now time.Time) {
 	// with errors, the prompt is not under suspicion, since decode goes on to answer it.
 	prompts, prompt := f.s.prompts, f.vitals.prompt
 	switch leg.Fault {
-	case handover.Broken:
+	case kvtransfer.Broken:
 		if prompts.Failed(prompt, int(ep.ID), now) {
 			return
 		}
-	case handover.Failed, handover.Garbage:
+	case kvtransfer.Failed, kvtransfer.Garbage:
 		if prompts.Suspected(prompt, now) {
 			return
 		}
@@ -127,6 +127,6 @@ func (f *flight) learnSplit(at time.Time) {
 
 // stepAt returns the length of a step at the endpoint that serves.
 func (f *flight) stepAt(at time.Time) float64 {
-	l := f.s.opts.Pool.Book().RankLoad(f.ep, at)
+	l := f.s.opts.Pool.LoadTracker().RankLoad(f.ep, at)
 	return f.ep.Cost().StepOf(float64(max(l.Requests-l.Waiting, 1)), float64(l.Context))
 }

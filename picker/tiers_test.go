@@ -19,7 +19,7 @@ type tierMatcher struct {
 	held [][block.NumTiers]int32
 }
 
-func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for k, ep := range eps {
 		held[k].Run.Tokens = m.held[ep.ID]
 	}

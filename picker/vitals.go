@@ -107,7 +107,7 @@ func (f *flight) idles(now time.Time) bool {
 		return false
 	}
 	r := f.ep.Reading(now.UnixNano())
-	return r.Sampled && r.Age < fresh && r.Waiting+r.Running == 0 && f.s.opts.Pool.Book().Load(f.ep, now).Requests <= ours
+	return r.Sampled && r.Age < fresh && r.Waiting+r.Running == 0 && f.s.opts.Pool.LoadTracker().Load(f.ep, now).Requests <= ours
 }
 
 // fullFor is how long an endpoint that refused a request for want of room is passed over
@@ -231,7 +231,7 @@ func (f *flight) learnWhole(o *request.Outcome) {
 		return
 	}
 	took, n := o.At.Sub(f.queued.At).Seconds(), float64(o.Usage.OutputTokens)
-	l := f.s.opts.Pool.Book().RankLoad(f.ep, o.At)
+	l := f.s.opts.Pool.LoadTracker().RankLoad(f.ep, o.At)
 	sequences, context := float64(max(l.Requests-l.Waiting, 0))+1, float64(l.Context+int64(f.queued.Own.Input))
 	switch {
 	case o.Usage.OutputTokens >= long && f.learns.step:

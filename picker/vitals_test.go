@@ -106,12 +106,12 @@ func TestPoisonIsBlamed(t *testing.T) {
 	idle := s.opts.Pool.Snapshot().Endpoints[3]
 	for _, ep := range s.opts.Pool.Snapshot().Endpoints {
 		var tickets [2]endpoint.Ticket
-		s.opts.Pool.Book().Open(&tickets[0], ep, endpoint.Work{Input: 10, New: 10}, t0)
+		s.opts.Pool.LoadTracker().Open(&tickets[0], ep, endpoint.Work{Input: 10, New: 10}, t0)
 		if ep != idle { // which has more in flight, and no answer that has begun
 			tickets[0].FirstToken(t0)
 			continue
 		}
-		s.opts.Pool.Book().Open(&tickets[1], ep, endpoint.Work{Input: 10, New: 10}, t0)
+		s.opts.Pool.LoadTracker().Open(&tickets[1], ep, endpoint.Work{Input: 10, New: 10}, t0)
 	}
 	for range 3 { // which is given back each time
 		d, err := s.Choose(context.Background(), r)
@@ -176,7 +176,7 @@ func TestNoRoomAndNothingToDo(t *testing.T) {
 		ep := s.opts.Pool.Snapshot().Endpoints[0]
 		ep.SetGauges(c.gauges)
 		for range c.placed {
-			s.opts.Pool.Book().Open(new(endpoint.Ticket), ep, endpoint.Work{Input: 10, New: 10}, t0)
+			s.opts.Pool.LoadTracker().Open(new(endpoint.Ticket), ep, endpoint.Work{Input: 10, New: 10}, t0)
 		}
 		e := course(t, s, c.name, []request.Event{{Kind: request.EventHeaders, Status: 503}}, request.Outcome{Status: 503, Complete: true}).Tracker().Evidence(t0)
 		if e.Bad[health.Failed] != c.failed {

@@ -40,8 +40,8 @@ func (s *Scheduler) warmUp(c *cycle.Cycle, f *flight) {
 		return
 	}
 	w := WarmUp{Request: c.Request, Decision: &f.Decision, Endpoint: c.All(at).Endpoint, Work: c.WorkAt(at)}
-	under := &warming{s: s, request: lasting(c.Request), held: c.HeldAt(at)}
-	s.opts.Pool.Book().Open(&under.ticket, w.Endpoint, w.Work, c.Now)
+	under := &warming{s: s, request: lasting(c.Request), held: c.MatchAt(at)}
+	s.opts.Pool.LoadTracker().Open(&under.ticket, w.Endpoint, w.Work, c.Now)
 	if !s.opts.WarmUps.Send(&w, under.ended) {
 		under.ticket.Release()
 		return
@@ -57,7 +57,7 @@ type warming struct {
 	s       *Scheduler
 	ticket  endpoint.Ticket
 	request request.Request
-	held    cycle.Held
+	held    cycle.PrefixMatch
 }
 
 // lasting returns what of a request may be kept when it has ended.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -55,7 +55,7 @@ func TestWarmUps(t *testing.T) {
 	}
 	look := func(what string, load endpoint.Load, chosen, finished []string) {
 		t.Helper()
-		got := pool.Book().Load(ep, t0)
+		got := pool.LoadTracker().Load(ep, t0)
 		got = endpoint.Load{Requests: got.Requests, Waiting: got.Waiting, Prefill: got.Prefill, Tokens: got.Tokens}
 		if got != load || !cmp.Equal(match.chosen, chosen) || !cmp.Equal(match.finished, finished) {
 			t.Errorf("%s: book %+v, chosen %v, finished %v", what, got, match.chosen, match.finished)
@@ -65,7 +65,7 @@ func TestWarmUps(t *testing.T) {
 	const first, second = "10.0.0.0:8000", "10.0.0.1:8000"
 	d := place("a")
 	look("under way", endpoint.Load{Requests: 1, Waiting: 1, Prefill: 900, Tokens: 1000}, []string{first, second}, nil)
-	if e, _ := s.Records().Explain("a"); !cmp.Equal(e.WarmUp, &explained.WarmUp{Endpoint: second, Missing: 900}) {
+	if e, _ := s.Records().Explain("a"); !cmp.Equal(e.WarmUp, &explanation.WarmUp{Endpoint: second, Missing: 900}) {
 		t.Errorf("explained as %+v", e.WarmUp)
 	}
 	d.Done(request.Outcome{At: t0, Status: 200, Complete: true})

@@ -103,7 +103,7 @@ func (r *rig) launch(name string, host int) *handle {
 	defer ours.Close()
 	defer theirs.Close()
 	var out io.ReadCloser
-	h.cmd, err = testkit.Apart(func() *exec.Cmd {
+	h.cmd, err = testkit.InNamespace(func() *exec.Cmd {
 		c := exec.Command(os.Args[0])
 		c.Env = append(os.Environ(), memberEnv+"="+h.addr.String())
 		c.ExtraFiles, c.Stderr = []*os.File{theirs}, os.Stderr
@@ -197,7 +197,7 @@ func (r *rig) knows(members ...*handle) string {
 	for _, h := range members {
 		s := h.state(r.t)
 		for _, n := range r.sources {
-			if why := s.Known[n].Lacks(n, r.written); why != "" {
+			if why := s.Known[n].Missing(n, r.written); why != "" {
 				return h.name + ": " + why
 			}
 		}

@@ -105,10 +105,10 @@ type Known struct {
 
 // Lacks returns what keeps this replica from knowing n batches of every source
 // exactly, and from having no more.
-func (r *Reader) Lacks(n uint64) string {
+func (r *Reader) Missing(n uint64) string {
 	for _, s := range r.sources {
 		k := Known{r.Index.Position(s), r.Blocks.Digest(s)}
-		if why := k.Lacks(s, n); why != "" {
+		if why := k.Missing(s, n); why != "" {
 			return r.Self().Name + ": " + why
 		}
 	}
@@ -116,7 +116,7 @@ func (r *Reader) Lacks(n uint64) string {
 }
 
 // Lacks returns what keeps k from being n batches of source, exactly.
-func (k Known) Lacks(source string, n uint64) string {
+func (k Known) Missing(source string, n uint64) string {
 	if k.At.Next != n || k.At.Lost != 0 {
 		return fmt.Sprintf("%s is at %+v, not %d", source, k.At, n)
 	}

@@ -390,7 +390,7 @@ func TestDoubted(t *testing.T) {
 		m := ask{session: 1 << sessionBits, beat: true}
 		n := len(a.Receive("b", link, m.append(nil), r.now, nil))
 		if now {
-			a.Prove("b", link)
+			a.MarkProven("b", link)
 		} else {
 			a.MarkUnproven("b", link)
 		}
@@ -421,7 +421,7 @@ func TestDoubted(t *testing.T) {
 	}
 	a.MarkUnproven("b", "live 0")
 	a.MarkUnproven("b", "nobody")
-	a.Prove("stranger", "nobody")
+	a.MarkProven("stranger", "nobody")
 	if a.peers[0].sessions[0].proof != proven {
 		t.Error("who was asked now is doubted again")
 	}

@@ -313,13 +313,13 @@ func (i *imported) needs() int {
 // being used until it is whole.
 func (i *imported) follow(c *Core, p *peer, s *filter.Secret, now time.Time) {
 	if i.sink != nil && i.secret == s {
-		if _, whole := i.sink.Whole(); whole {
+		if _, whole := i.sink.Complete(); whole {
 			i.before = nil
 		}
 		return
 	}
 	if i.sink != nil {
-		if _, whole := i.sink.Whole(); whole {
+		if _, whole := i.sink.Complete(); whole {
 			i.before, i.beforeSecret = i.sink, i.secret
 		}
 	}

@@ -51,7 +51,7 @@ func (c *Core) MarkUnproven(cluster, link string) {
 }
 
 // Prove says that the last question on a link was made for this process.
-func (c *Core) Prove(cluster, link string) {
+func (c *Core) MarkProven(cluster, link string) {
 	if s := c.sessionOf(cluster, link); s != nil {
 		s.proof = proven
 	}

@@ -180,7 +180,7 @@ type Import struct {
 }
 
 // Own is a pool that this cluster exports.
-type Own struct {
+type ExportView struct {
 	Pool     PoolKey
 	Draining bool
 	Acks     []ExportAck // all clusters of the federation but this one, by name
@@ -193,7 +193,7 @@ type View struct {
 	Self     string         // name of this cluster; "": there is no federation
 	Version  uint64         // rises with each change
 	Clusters []*Cluster     // all that are configured, by name
-	Exports  []Own          // of this cluster
+	Exports  []ExportView   // of this cluster
 	Secret   *filter.Secret // in use: makes the keys for filters; nil: filters are not used
 	Also     *filter.Secret // another one that is good, while the secret is exchanged; nil: none
 }

@@ -23,7 +23,7 @@ func (c *Core) View(now time.Time) *View {
 		v.Clusters = append(v.Clusters, c.viewOf(p, now))
 	}
 	for _, o := range c.exports {
-		e := Own{Pool: o.Pool, Draining: o.Draining, Untold: o.untold()}
+		e := ExportView{Pool: o.Pool, Draining: o.Draining, Untold: o.untold()}
 		for _, p := range c.peers {
 			e.Acks = append(e.Acks, p.toldOf(o.Pool, now))
 		}
@@ -82,7 +82,7 @@ func (i *imported) filter() (*filter.Filter, *filter.Secret) {
 	if i.sink == nil {
 		return nil, nil
 	}
-	if _, whole := i.sink.Whole(); !whole && i.before != nil {
+	if _, whole := i.sink.Complete(); !whole && i.before != nil {
 		return i.before.Filter(), i.beforeSecret
 	}
 	return i.sink.Filter(), i.secret
@@ -101,7 +101,7 @@ func (i *imported) loading(now time.Time, lease time.Duration) string {
 	if fault != "" {
 		fault = ": " + fault
 	}
-	if _, whole := i.sink.Whole(); whole {
+	if _, whole := i.sink.Complete(); whole {
 		if late := now.Sub(i.moved); late > lease && i.sink.Behind(i.head) {
 			return fmt.Sprintf("not brought up to date for %v%s", late.Round(time.Second), fault)
 		}

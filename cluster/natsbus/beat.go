@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 )
 
 // beat publishes heartbeats and removes silent members.
@@ -131,7 +131,7 @@ const (
 type oldRelease struct{ last atomic.Int64 }
 
 func (o *oldRelease) say(log *slog.Logger, id, version string) {
-	now := steady.Now().UnixNano()
+	now := monotime.Now().UnixNano()
 	if last := o.last.Load(); now-last >= int64(time.Minute) && o.last.CompareAndSwap(last, now) {
 		log.Warn("member of an older release cannot prove that it is alive, so no state is shared with it", "member", id, "version", version)
 	}

@@ -106,7 +106,7 @@ func same(n uint64, load string, readers ...*clustertest.Reader) string {
 		if s := r.Status(); !s.Health.OK || len(s.Peers) != len(readers)-1 {
 			return fmt.Sprintf("%s says %q", r.Self().Name, s.Health.Line)
 		}
-		if why := r.Lacks(n); why != "" {
+		if why := r.Missing(n); why != "" {
 			return why
 		}
 		for _, o := range readers {

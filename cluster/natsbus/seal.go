@@ -243,7 +243,7 @@ func (s *sealer) opened(m *message, keyID [4]byte, aead cipher.AEAD, subject str
 // new returns an error if a message with that number must be rejected.
 func (f *sender) new(number uint64, subject string) error {
 	if w := f.taken[subject]; w != nil {
-		switch w.Look(number) {
+		switch w.Classify(number) {
 		case window.Repeated:
 			return errAgain
 		case window.Old:

@@ -45,10 +45,10 @@ func TestCorpusQueues(t *testing.T) {
 func queueAsSaid(t *testing.T, name string, g *gate.Config) {
 	t.Helper()
 	o := g.Queue()
-	each := g.Sizing.Places(1000)
+	each := g.Sizing.Permits(1000)
 	c := flow.New(o)
 	now := int64(1)
-	c.SetCapacity(now, rules.Capacity{Places: 10 * each, Endpoints: 2})
+	c.SetCapacity(now, rules.Capacity{Permits: 10 * each, Endpoints: 2})
 	rng := rand.New(rand.NewPCG(1, 1))
 	var held []rules.Handle
 	waiting, refused, offered := 0, 0, 12_000
@@ -66,7 +66,7 @@ func queueAsSaid(t *testing.T, name string, g *gate.Config) {
 	}
 	for i := range offered {
 		now += int64(time.Microsecond)
-		a := rules.Ask{Flow: fmt.Sprint(i % 3), Priority: rng.IntN(3) - 1, Bytes: 1000, Places: each, Work: rng.Float64(), Target: time.Duration(rng.IntN(1000)) * time.Millisecond}
+		a := rules.Request{Flow: fmt.Sprint(i % 3), Priority: rng.IntN(3) - 1, Bytes: 1000, Permits: each, Work: rng.Float64(), Target: time.Duration(rng.IntN(1000)) * time.Millisecond}
 		switch h, out := c.Offer(now, a); out {
 		case rules.Dispatched:
 			held = append(held, h)
@@ -184,9 +184,9 @@ func orderAsSaid(t *testing.T, name string, o rules.Options) {
 	listed := append(slices.Clone(o.Bands), o.Default, o.Negative)
 	listed[len(listed)-2].Priority, listed[len(listed)-1].Priority = 77, -77 // not listed
 	slices.SortFunc(listed, func(a, b rules.Band) int { return a.Priority - b.Priority })
-	var lowToHigh []rules.Ask
+	var lowToHigh []rules.Request
 	for _, b := range listed {
-		inOneFlow := []rules.Ask{
+		inOneFlow := []rules.Request{
 			{TTL: 900 * time.Millisecond, Target: 900 * time.Millisecond, Work: 1},
 			{TTL: 300 * time.Millisecond, Work: 3},
 			{TTL: 600 * time.Millisecond, Target: 100 * time.Millisecond, Work: .5},
@@ -200,9 +200,9 @@ func orderAsSaid(t *testing.T, name string, o rules.Options) {
 		if b.Fairness == rules.Strict {
 			work = 1
 		}
-		var ofTwo []rules.Ask
+		var ofTwo []rules.Request
 		for i := range 12 { // first six of a, then six of b
-			ofTwo = append(ofTwo, rules.Ask{Flow: string(rune('a' + i/6)), Work: []float64{work, 1}[i/6]})
+			ofTwo = append(ofTwo, rules.Request{Flow: string(rune('a' + i/6)), Work: []float64{work, 1}[i/6]})
 		}
 		first, ofA := goes(t, name, o, b.Priority, 0, ofTwo)[:5], 0
 		for _, i := range first {
@@ -214,7 +214,7 @@ func orderAsSaid(t *testing.T, name string, o rules.Options) {
 		if !slices.Contains(served[b.Fairness], ofA) {
 			t.Errorf("%s, band %d, fairness %d: of the first five %d are of a, whose requests are longer and came first", name, b.Priority, b.Fairness, ofA)
 		}
-		lowToHigh = append(lowToHigh, rules.Ask{Priority: b.Priority})
+		lowToHigh = append(lowToHigh, rules.Request{Priority: b.Priority})
 	}
 	got := goes(t, name, o, 0, 0, lowToHigh)
 	for i, k := range got {
@@ -227,13 +227,13 @@ func orderAsSaid(t *testing.T, name string, o rules.Options) {
 
 // goes returns in which order requests go that wait for one place, which came so long after
 // one another. Those without a priority are of one band.
-func goes(t *testing.T, name string, o rules.Options, priority int, apart time.Duration, asks []rules.Ask) (order []int) {
+func goes(t *testing.T, name string, o rules.Options, priority int, apart time.Duration, asks []rules.Request) (order []int) {
 	t.Helper()
 	o.Limit, o.Evict = nil, false // the place is held by who is not of their bands
 	c := flow.New(o)
 	now := int64(time.Second)
-	c.SetCapacity(now, rules.Capacity{Places: 1, Endpoints: 1})
-	held, _ := c.Offer(now, rules.Ask{Flow: "holder", Priority: 99})
+	c.SetCapacity(now, rules.Capacity{Permits: 1, Endpoints: 1})
+	held, _ := c.Offer(now, rules.Request{Flow: "holder", Priority: 99})
 	number := map[rules.Handle]int{}
 	for i, a := range asks {
 		now += int64(apart)

@@ -70,7 +70,7 @@ endpoint picker do, and every difference as a comment. A container's args can be
 			if t.Help || len(rest) == 0 {
 				return cmd.Help()
 			}
-			t.Print(cmd.OutOrStdout())
+			t.Write(cmd.OutOrStdout())
 			return nil
 		},
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
 func newFederation() *cobra.Command {
@@ -40,8 +40,8 @@ code is 1 when there is no federation.`,
 			if f.output == "json" {
 				return cli.WriteJSON(cmd.OutOrStdout(), struct {
 					*link.Status
-					Objects *objects.Status    `json:"objects,omitempty"`
-					Use     []elsewhere.Status `json:"elsewhere,omitempty"`
+					Objects *objects.Status        `json:"objects,omitempty"`
+					Use     []remotecluster.Status `json:"elsewhere,omitempty"`
 				}{st.Federation, st.Objects, st.RemoteClusters})
 			}
 			writeFederation(cmd.OutOrStdout(), st.Federation)
@@ -126,7 +126,7 @@ func filtersBy(st *link.Status) string {
 
 // writeUse prints what a request would find in the other clusters: a link may be live where
 // a gateway is not.
-func writeUse(w io.Writer, list []elsewhere.Status) {
+func writeUse(w io.Writer, list []remotecluster.Status) {
 	if len(list) == 0 {
 		return
 	}
@@ -141,7 +141,7 @@ func writeUse(w io.Writer, list []elsewhere.Status) {
 }
 
 // usedAs says what becomes of a request that another cluster could take.
-func usedAs(s *elsewhere.Status) string {
+func usedAs(s *remotecluster.Status) string {
 	used := s.Result
 	if s.Trial {
 		used += ", on trial"

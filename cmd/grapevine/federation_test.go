@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
 // TestWriteUse: a cluster whose link is live and whose gateway is not is shown as that.
 func TestWriteUse(t *testing.T) {
 	var out strings.Builder
 	writeUse(&out, nil)
-	writeUse(&out, []elsewhere.Status{
+	writeUse(&out, []remotecluster.Status{
 		{Cluster: "tokyo", Result: "candidate", Gateways: 1, Sending: true, MissRate: .25},
 		{Cluster: "oslo", Result: "failed of late", Gateways: 2, Endpoints: 3, Late: 120},
 		{Cluster: "rome", Result: "candidate", Gateways: 1, Trial: true},

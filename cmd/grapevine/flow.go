@@ -60,7 +60,7 @@ func writeQueues(w io.Writer, queues []rules.Status) {
 				if name == "" {
 					name = "(one queue for all)"
 				} else if !budget.Shows(name) { // of a replica that tells names as they are
-					name = budget.ShownName(name)
+					name = budget.PrintableName(name)
 				}
 				fmt.Fprintf(tab, "\t%s\t%d\t%.0f\t%.1f\t\n", name, fl.Waiting, fl.InFlight, fl.Share)
 			}
@@ -80,7 +80,7 @@ func queueLine(q *rules.Status) string {
 	if model == "" {
 		model = "(model not known)"
 	}
-	line := fmt.Sprintf("queue %s: %d of %d places of %d endpoints held, %d requests wait here", model, q.InFlight, q.Places, q.Endpoints, q.Waiting)
+	line := fmt.Sprintf("queue %s: %d of %d places of %d endpoints held, %d requests wait here", model, q.InFlight, q.Permits, q.Endpoints, q.Waiting)
 	if q.Backlog != nil && *q.Backlog > 0 {
 		line += fmt.Sprintf("; what waits at all replicas is %.1f s of the pool", *q.Backlog)
 	}

@@ -55,7 +55,7 @@ func (f *checkFlags) look(cmd *cobra.Command) error {
 	for i, t := range targets {
 		wg.Go(func() {
 			slots <- struct{}{}
-			found[i] = engines.Look(ctx, t, models)
+			found[i] = engines.Examine(ctx, t, models)
 			<-slots
 		})
 	}
@@ -144,7 +144,7 @@ func writeLive(w io.Writer, found []*engines.Live) {
 			for _, r := range l.Rendering[model] {
 				if r.Equal {
 					fmt.Fprintf(w, "  %s: %s: equal (%s)\n", model, r.Chat, r.Route)
-				} else if !r.Compared() {
+				} else if !r.Complete() {
 					fmt.Fprintf(w, "  %s: %s\n", model, r.String())
 				}
 			}

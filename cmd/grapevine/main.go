@@ -33,7 +33,7 @@ func newScreen(out, errOut io.Writer) *cobra.Command {
 // those of other endpoint pickers do, and dashes that those of other sidecars leave out.
 func implied(args []string) []string {
 	if len(args) > 1 && args[1] == "sidecar" {
-		return append(slices.Clone(args[:2]), command.TwoDashes(args[2:])...)
+		return append(slices.Clone(args[:2]), command.NormalizeDashes(args[2:])...)
 	}
 	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {
 		return args

@@ -22,7 +22,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
@@ -273,7 +273,7 @@ func (f *serveFlags) complete() error {
 	switch f.handover {
 	case "refuse":
 	case "strip":
-		f.o.Handover.Action = handover.Strip
+		f.o.Handover.Action = kvtransfer.Strip
 	default:
 		return cli.UsageError{Err: fmt.Errorf("--handover-members %q: want refuse or strip", f.handover)}
 	}

@@ -9,9 +9,9 @@ import (
 
 	objects "github.com/grapevine-epp/grapevine/cluster/federation/kube"
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
-	"github.com/grapevine-epp/grapevine/internal/abroad"
+	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/picker/discovery/kube"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
 // federationFlags are the flags of serve that make it part of a federation.
@@ -26,7 +26,7 @@ func (f *federationFlags) add(fl *pflag.FlagSet) {
 }
 
 // complete fills the options of the federation, if there is one.
-func (f *federationFlags) complete(o *abroad.Options, k *kubeFlags) error {
+func (f *federationFlags) complete(o *multicluster.Options, k *kubeFlags) error {
 	if f.config == "" {
 		if f.pool != "" || f.objects != "" {
 			return errors.New("--federation-pool and --federation-objects want --federation-config")
@@ -44,7 +44,7 @@ func (f *federationFlags) complete(o *abroad.Options, k *kubeFlags) error {
 		name = cmp.Or(k.o.Namespace, k.o.Config.Namespace, "default") + "/" + k.o.Pool
 	case len(c.Exports) == 1:
 		name = c.Exports[0].Pool
-	case c.Alone():
+	case c.Standalone():
 		name = "default/pool" // of which nobody is told
 	default:
 		return fmt.Errorf("--federation-pool: %s exports %d pools, and it has to be known which one is this replica's", f.config, len(c.Exports))
@@ -55,16 +55,16 @@ func (f *federationFlags) complete(o *abroad.Options, k *kubeFlags) error {
 	}
 	o.Link = c
 	o.Use.Self, o.Use.Region, o.Use.Pool = c.Cluster, c.Region, pool
-	o.Use.Use, o.Use.Mode = elsewhere.Use(c.Use.Requests), elsewhere.Mode(c.Use.Mode)
-	o.Use.Rules = elsewhere.Rules{Default: c.Use.Allow, Objectives: c.Use.Objectives}
+	o.Use.Use, o.Use.Mode = remotecluster.Use(c.Use.Requests), remotecluster.Mode(c.Use.Mode)
+	o.Use.Rules = remotecluster.Rules{Default: c.Use.Allow, Objectives: c.Use.Objectives}
 	o.Use.Egress, o.Use.Regions = c.Use.Egress, c.Regions()
 	return f.keep(o, k)
 }
 
 // keep has the federation's objects in Kubernetes kept.
-func (f *federationFlags) keep(o *abroad.Options, k *kubeFlags) error {
+func (f *federationFlags) keep(o *multicluster.Options, k *kubeFlags) error {
 	scope := f.objects
-	if scope == "" && k.o.Pool != "" && !o.Link.Alone() {
+	if scope == "" && k.o.Pool != "" && !o.Link.Standalone() {
 		scope = "namespace"
 	}
 	switch {

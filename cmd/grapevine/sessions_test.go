@@ -19,8 +19,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
@@ -82,13 +82,13 @@ type session struct {
 	replicas []*server.Server
 	join     []string
 	prompts  int
-	faults   map[int]ill.Faults
+	faults   map[int]faults.Faults
 	working  map[int]context.CancelFunc
 	options  func(*server.Options) // changes those of the next replica; nil: nothing
 }
 
 func openSession(t *testing.T) *session {
-	s := &session{t: t, dir: t.TempDir(), faults: map[int]ill.Faults{}, working: map[int]context.CancelFunc{}}
+	s := &session{t: t, dir: t.TempDir(), faults: map[int]faults.Faults{}, working: map[int]context.CancelFunc{}}
 	var err error
 	if s.fleet, err = fleet.Open(fleet.Options{
 		Engines: 2, EndpointsFile: filepath.Join(s.dir, "endpoints.yaml"),
@@ -148,15 +148,15 @@ func (s *session) do(cmd string, words []string) {
 	case "work":
 		ctx, cancel := context.WithCancel(context.Background())
 		s.working[number(0)] = cancel
-		s.fault(number(0), func(f *ill.Faults) { f.Slow = 50_000 })
+		s.fault(number(0), func(f *faults.Faults) { f.Slow = 50_000 })
 		go s.ask(ctx, number(0), 1000)
 	case "heal":
 		s.working[number(0)]()
-		s.fault(number(0), func(f *ill.Faults) { f.Slow, f.Events = 0, kvstream.Faults{} })
+		s.fault(number(0), func(f *faults.Faults) { f.Slow, f.Events = 0, kvstream.Faults{} })
 	case "silence":
-		s.fault(number(0), func(f *ill.Faults) { f.Events = kvstream.Faults{Drop: 1, ReplayOff: true} })
+		s.fault(number(0), func(f *faults.Faults) { f.Events = kvstream.Faults{Drop: 1, ReplayOff: true} })
 	case "speak":
-		s.fault(number(0), func(f *ill.Faults) { f.Events = kvstream.Faults{} })
+		s.fault(number(0), func(f *faults.Faults) { f.Events = kvstream.Faults{} })
 	case "restart":
 		if err := s.fleet.Engines()[number(0)].Restart(sim.RestartOptions{}); err != nil {
 			s.t.Error(err)
@@ -169,7 +169,7 @@ func (s *session) do(cmd string, words []string) {
 	}
 }
 
-func (s *session) fault(i int, change func(*ill.Faults)) {
+func (s *session) fault(i int, change func(*faults.Faults)) {
 	f := s.faults[i]
 	change(&f)
 	s.faults[i] = f

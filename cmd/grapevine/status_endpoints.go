@@ -92,8 +92,8 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 		if e.Reason != "" {
 			say(e, e.Knowledge, e.Reason)
 		}
-		if e.RestsOn != "" && e.Knowledge != knowledge.CatchingUp.String() { // that passes
-			say(e, "rests on", e.RestsOn)
+		if e.Source != "" && e.Knowledge != knowledge.CatchingUp.String() { // that passes
+			say(e, "rests on", e.Source)
 		}
 		if e.GaugesError != "" {
 			say(e, "no gauges", e.GaugesError)

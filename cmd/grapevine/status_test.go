@@ -84,9 +84,9 @@ func TestReasonsArePrinted(t *testing.T) {
 	var b strings.Builder
 	writeTroubles(&b, []server.EndpointStatus{
 		{Address: "a:1", Knowledge: "exact", Reason: "chats with tools: R", Health: server.HealthStatus{State: "healthy"}},
-		{Address: "b:1", Knowledge: "approximate", RestsOn: "S", Health: server.HealthStatus{State: "healthy"}},
-		{Address: "c:1", Knowledge: "approximate", RestsOn: "S", Health: server.HealthStatus{State: "healthy"}},
-		{Address: "d:1", Knowledge: "catching-up", RestsOn: "S", Health: server.HealthStatus{State: "healthy"}},
+		{Address: "b:1", Knowledge: "approximate", Source: "S", Health: server.HealthStatus{State: "healthy"}},
+		{Address: "c:1", Knowledge: "approximate", Source: "S", Health: server.HealthStatus{State: "healthy"}},
+		{Address: "d:1", Knowledge: "catching-up", Source: "S", Health: server.HealthStatus{State: "healthy"}},
 	})
 	if want := "a:1 (exact): chats with tools: R\nb:1, c:1 (rests on): S\n"; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)

@@ -4,7 +4,7 @@ package order
 func (o *Order) Down() bool { return o.phase == phaseDown }
 
 // Follows reports whether live batches are applied as they come.
-func (o *Order) Follows() bool { return o.phase == phaseLive }
+func (o *Order) IsLive() bool { return o.phase == phaseLive }
 
 // InDoubt reports whether a batch was lost, or may have been.
 func (o *Order) Suspect() bool { return o.doubt }

@@ -95,7 +95,7 @@ type values struct {
 // of returns v as it may be shown, or "other" when there are too many. A label that is no
 // UTF-8 would be a panic.
 func (l *values) of(v string) string {
-	v = budget.ShownName(v)
+	v = budget.PrintableName(v)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.seen[v]; ok {

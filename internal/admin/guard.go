@@ -182,7 +182,7 @@ func (m *metrics) charged(b *budget.Budget, h http.Handler) http.Handler {
 			http.Error(w, "no memory left for the request's body", http.StatusServiceUnavailable)
 			return
 		}
-		defer b.Give(budget.Admin, int(n))
+		defer b.Release(budget.Admin, int(n))
 		h.ServeHTTP(w, r)
 	})
 }

@@ -22,8 +22,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/internal/steady"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -43,7 +43,7 @@ type PickOptions struct {
 	Chooser    request.Chooser
 	Token      string                // callers show it as a bearer token; "" asks for none
 	Trust      func() *request.Trust // whose intent headers count; nil: everybody's
-	Handover   handover.Policy       // members of bodies that only proxies may set; none can be removed here
+	Handover   kvtransfer.Policy     // members of bodies that only proxies may set; none can be removed here
 	Control    bool                  // calls that control engines are placed too
 	MaxBody    int                   // bytes that are looked at; 0: 1 MiB
 	MaxOpen    int                   // picks of one caller that have not ended; 0: 4096
@@ -128,7 +128,7 @@ func newPick(o PickOptions) (*Pick, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	p := &Pick{o: o, open: map[string]*openPick{}, each: map[netip.Addr]int{}}
 	p.picks = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -251,7 +251,7 @@ func (p *Pick) choose(r *http.Request) (*request.Decision, error) {
 	if !p.o.Budget.Take(budget.Bodies, most) {
 		return nil, request.Errorf(request.ReasonOverloaded, "no memory left for the request's body")
 	}
-	defer p.o.Budget.Give(budget.Bodies, most)
+	defer p.o.Budget.Release(budget.Bodies, most)
 	body, err := readBody(r, most)
 	if err != nil {
 		return nil, request.Errorf(request.ReasonBadRequest, "the request's body did not come")
@@ -293,7 +293,7 @@ func readBody(r *http.Request, most int) ([]byte, error) {
 // the body on as it is.
 func (p *Pick) handedOver(body []byte, whole bool) error {
 	wrong := request.Errorf(request.ReasonBadRequest, "request body may hold members that only proxies may set")
-	o, err := handover.Parse(body)
+	o, err := kvtransfer.Parse(body)
 	if !whole || err != nil {
 		return wrong
 	}

@@ -68,13 +68,13 @@ var Rows = Table{
 	{"internal/prompt/vocab/split", 1, Product, 0},
 	{"internal/share/plan", 1, Product, Pure},
 	{"internal/strict", 1, Product, 0},
-	{"internal/steady", 1, Product, 0},
+	{"internal/monotime", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
-	{"pd/handover", 1, Product, 0},
+	{"pd/kvtransfer", 1, Product, 0},
 	{"pd/sidecar/internal/retry", 1, Product, 0},
 	{"pd/sidecar/internal/sse", 1, Product, 0},
 	{"picker/endpoint/fit", 1, Product, Pure | Locks | Hot},
-	{"picker/explained", 1, Product, Pure},
+	{"picker/explanation", 1, Product, Pure},
 	{"picker/flow/internal/room", 1, Product, Pure},
 	{"picker/flow/rules", 1, Product, Pure},
 	{"picker/health", 1, Product, Pure | Locks | Hot},
@@ -112,7 +112,7 @@ var Rows = Table{
 	{"picker/endpoint/saved", 3, Product, 0},
 	{"picker/scrape", 3, Product, 0},
 	{"picker/served", 3, Product, 0},
-	{"picker/tally", 3, Product, 0},
+	{"picker/outcomes", 3, Product, 0},
 
 	// The product, level 4.
 	{"cluster/federation/kube", 4, Product, 0},
@@ -139,7 +139,7 @@ var Rows = Table{
 	{"extproc", 5, Product, Hot},
 	{"internal/prompt", 5, Product, 0},
 	{"picker/flow/gate", 5, Product, 0},
-	{"picker/elsewhere", 5, Product, Pure | Locks | Hot},
+	{"picker/remotecluster", 5, Product, Pure | Locks | Hot},
 	{"picker/warmup", 5, Product, 0},
 	{"pd/sidecar/command", 5, Product, 0},
 	{"picker/plugins", 5, Product, Hot},
@@ -147,7 +147,7 @@ var Rows = Table{
 	// The product, level 6.
 	{"cluster/gossip", 6, Product, 0},
 	{"cluster/natsbus", 6, Product, 0},
-	{"internal/abroad", 6, Product, 0},
+	{"internal/multicluster", 6, Product, 0},
 	{"internal/admin", 6, Product, 0},
 	{"internal/prefix", 6, Product, Hot},
 	{"internal/prompt/remote", 6, Product, 0},
@@ -182,7 +182,7 @@ var Rows = Table{
 
 	// The laboratory, level 3.
 	{"internal/lab/sim/core", 3, Lab, 0},
-	{"internal/lab/sim/ill", 3, Lab, 0},
+	{"internal/lab/sim/faults", 3, Lab, 0},
 	{"internal/lab/sim/model", 3, Lab, 0},
 
 	// The laboratory, level 4.

@@ -115,7 +115,7 @@ func (b *Budget) Take(u Use, n int) bool {
 }
 
 // Give gives back n bytes that Take took.
-func (b *Budget) Give(u Use, n int) {
+func (b *Budget) Release(u Use, n int) {
 	if b != nil && n > 0 {
 		b.uses[u].used.Add(-int64(n))
 	}

@@ -24,7 +24,7 @@ func TestTakeAndGive(t *testing.T) {
 	if !b.Take(Bodies, share) || b.Take(Bodies, 1) || !b.Take(Work, 1) {
 		t.Error("a use takes from another, or more than its share")
 	}
-	b.Give(Bodies, share)
+	b.Release(Bodies, share)
 	if b.Used(Bodies) != 0 || !b.Take(Bodies, 1) {
 		t.Error("what was given back cannot be taken")
 	}
@@ -32,10 +32,10 @@ func TestTakeAndGive(t *testing.T) {
 		t.Errorf("%d metrics", n)
 	}
 	var none *Budget
-	if !none.Take(Bodies, 1<<40) || none.Pressed() || none.Limit() != 0 || New(0) != nil {
+	if !none.Take(Bodies, 1<<40) || none.UnderPressure() || none.Limit() != 0 || New(0) != nil {
 		t.Error("no budget refuses")
 	}
-	none.Give(Bodies, 1)
+	none.Release(Bodies, 1)
 	none.Apply()
 	prometheus.NewRegistry().MustRegister(b)
 }
@@ -64,7 +64,7 @@ func TestTakeTogether(t *testing.T) {
 					if used := b.Used(Records); used > share+8*4<<10 {
 						t.Errorf("%d bytes taken of %d", used, share)
 					}
-					b.Give(Records, 4<<10)
+					b.Release(Records, 4<<10)
 				}
 			}
 		})
@@ -76,11 +76,11 @@ func TestTakeTogether(t *testing.T) {
 }
 
 func TestPressure(t *testing.T) {
-	if New(1 << 40).Pressed() {
+	if New(1 << 40).UnderPressure() {
 		t.Error("a small heap presses on a large limit")
 	}
 	runtime.GC() // live memory is known after the first collection
-	if b := New(1 << 10); !b.Pressed() {
+	if b := New(1 << 10); !b.UnderPressure() {
 		t.Error("a limit of 1 KiB is not exceeded")
 	}
 }

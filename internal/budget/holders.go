@@ -109,11 +109,11 @@ func (h *Holder) End() {
 		delete(h.of.ending, h)
 		h.of.mu.Unlock()
 	}
-	h.of.b.Give(h.of.use, int(h.held.Swap(0)))
+	h.of.b.Release(h.of.use, int(h.held.Swap(0)))
 }
 
 // Held returns how many bytes h holds.
-func (h *Holder) Held() int64 { return h.held.Load() }
+func (h *Holder) Bytes() int64 { return h.held.Load() }
 
 // remove takes h out of the list. The shard is locked.
 func (s *holderShard) remove(h *Holder) {

@@ -63,7 +63,7 @@ func TestHolders(t *testing.T) {
 	}
 	var none Holder
 	none.Wait()
-	if none.End(); !none.Take(1<<40) || none.Held() != 0 {
+	if none.End(); !none.Take(1<<40) || none.Bytes() != 0 {
 		t.Error("a holder of nothing is refused")
 	}
 	free := claimOf(NewHolders(nil, Bodies))

@@ -34,7 +34,7 @@ func hashOf(name string) string { return "#" + strconv.FormatUint(xxhash.Sum64St
 // written as an escape of Go. Where that is so, and where a name could be taken for another
 // one (marks, blanks at an end, letters of Latin among those that look like them), the last
 // bytes are a hash of the whole. Names that are all of one alphabet stay as they are.
-func ShownName(name string) string {
+func PrintableName(name string) string {
 	if len(name) <= MaxName && plain(name) {
 		return name
 	}

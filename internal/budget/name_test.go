@@ -31,7 +31,7 @@ func TestShortName(t *testing.T) {
 // a hash and does nothing to a screen.
 func TestShownName(t *testing.T) {
 	for _, name := range []string{"", "gold", "meta-llama/Llama-3.1-8B", "a b", "café 7", "日本", "通义 qwen", "модель", strings.Repeat("x", MaxName)} {
-		if got := ShownName(name); got != name {
+		if got := PrintableName(name); got != name {
 			t.Errorf("%q is shown as %q", name, got)
 		}
 	}
@@ -40,19 +40,19 @@ func TestShownName(t *testing.T) {
 		{"gold\u202e", `gold\u202e#`}, {"go\u200bld", `go\u200bld#`}, {"gold\u3164", `gold\u3164#`}, {"gold\ufe0f", `gold\ufe0f#`},
 		{"gold ", "gold #"}, {" gold", " gold#"}, {"g\u043eld", "g\u043eld#"}, {"cafe\u0301", "cafe\u0301#"}, {"\uff47old", "\uff47old#"}, {"\U000e0001", `\U000e0001#`},
 	} {
-		if got := ShownName(c.name); !strings.HasPrefix(got, c.begins) || len(got) < len(c.begins)+8 {
+		if got := PrintableName(c.name); !strings.HasPrefix(got, c.begins) || len(got) < len(c.begins)+8 {
 			t.Errorf("%q is shown as %q, want %s and a hash", c.name, got, c.begins)
 		}
 	}
 	for _, unit := range []string{"x", "é", "\x1b", "\xff", "\u202e", "e\u0301"} {
 		long := strings.Repeat(unit, 1<<20)
-		a, b := ShownName(long+"a"), ShownName(long+"b")
+		a, b := PrintableName(long+"a"), PrintableName(long+"b")
 		if len(a) > MaxName || a == b || !utf8.ValidString(a) || strings.ContainsFunc(a, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q a million times is shown as %q and %q", unit, a, b)
 		}
 	}
 	name := "meta-llama/Llama-3.1-8B"
-	if n := testing.AllocsPerRun(100, func() { _ = ShownName(name) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _ = PrintableName(name) }); n != 0 {
 		t.Errorf("%g allocations for a harmless name", n)
 	}
 }

@@ -27,7 +27,7 @@ type pressure struct {
 
 // Pressed reports whether live memory is so high that the process must let go of
 // what it can. It is cheap enough for every message.
-func (b *Budget) Pressed() bool {
+func (b *Budget) UnderPressure() bool {
 	if b == nil {
 		return false
 	}

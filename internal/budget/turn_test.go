@@ -12,25 +12,25 @@ func TestTurn(t *testing.T) {
 	b := New(1 << 30)
 	var ends []func()
 	for range cap(b.turns) {
-		end, ok := b.Turn(t.Context(), heavy)
+		end, ok := b.AcquireCPU(t.Context(), heavy)
 		if !ok {
 			t.Fatal("no turn though nobody has one")
 		}
 		ends = append(ends, end)
 	}
-	if end, ok := b.Turn(t.Context(), heavy-1); !ok {
+	if end, ok := b.AcquireCPU(t.Context(), heavy-1); !ok {
 		t.Error("a small input waits")
 	} else {
 		end()
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the client went away"))
-	if _, ok := b.Turn(ctx, heavy); ok {
+	if _, ok := b.AcquireCPU(ctx, heavy); ok {
 		t.Error("more turns than there are")
 	}
 	next := make(chan func())
 	go func() {
-		end, _ := b.Turn(t.Context(), heavy)
+		end, _ := b.AcquireCPU(t.Context(), heavy)
 		next <- end
 	}()
 	ends[0]()
@@ -42,7 +42,7 @@ func TestTurn(t *testing.T) {
 		t.Errorf("%d turns do not end", len(b.turns))
 	}
 	var none *Budget
-	if end, ok := none.Turn(ctx, heavy); !ok {
+	if end, ok := none.AcquireCPU(ctx, heavy); !ok {
 		t.Error("no budget waits")
 	} else {
 		end()

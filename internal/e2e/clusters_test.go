@@ -21,13 +21,13 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/abroad"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/wan"
+	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
 // TestClusters: two clusters, each with engines, a replica and an Envoy, joined by mutual
@@ -149,8 +149,8 @@ func openSite(t *testing.T, dir, name string, peers []link.PeerConfig, gateways 
 	s.openFleet(rigOptions{engines: 2, engine: sim.Options{Speed: 1}})
 	s.openReplica(func(o *server.Options) {
 		o.Name = name + "-1"
-		o.Federation = abroad.Options{
-			Use: elsewhere.Options{Self: name, Pool: pool, Use: elsewhere.UseAlways}, Read: s.link.View, Secret: s.link.View().Secret, Hot: func(by *filter.Secret) *filter.Hot { return s.link.HotOf(pool, by) },
+		o.Federation = multicluster.Options{
+			Use: remotecluster.Options{Self: name, Pool: pool, Use: remotecluster.UseAlways}, Read: s.link.View, Secret: s.link.View().Secret, Hot: func(by *filter.Secret) *filter.Hot { return s.link.HotSet(pool, by) },
 			Base: federation.Export{Pool: pool},
 			Write: func(e federation.Export) {
 				if g := s.gateway.Load(); g != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -111,12 +111,12 @@ func TestConversations(t *testing.T) {
 	}
 
 	// What is under way can be cancelled.
-	w.hang(ill.HangEngine)
+	w.hang(faults.HangEngine)
 	r := w.respond(base(0), "", `,"background":true`)
 	if c := w.read(http.MethodPost, "/v1/responses/"+r.id+"/cancel", ""); c.status != http.StatusOK || c.state != "cancelled" || c.engine != r.engine {
 		t.Errorf("cancelled: %+v, begun: %+v", c, r)
 	}
-	w.hang(ill.HangNone)
+	w.hang(faults.HangNone)
 
 	// What nobody keeps is for an engine to refuse.
 	for _, path := range []string{"/v1/responses/resp_nobody", "/v1/responses/resp_nobody/cancel"} {

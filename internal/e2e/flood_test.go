@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -44,7 +44,7 @@ func TestFlood(t *testing.T) {
 				o.MessageTimeout = time.Minute
 			}})
 			e := r.fleet.Engines()[0]
-			e.Hang(ill.HangEngine)
+			e.Hang(faults.HangEngine)
 			body := fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":4}`, vocab.Name, strings.Repeat("some words ", size/11))
 			var served, refused, other, next atomic.Int64
 			var wg sync.WaitGroup
@@ -84,7 +84,7 @@ func TestFlood(t *testing.T) {
 			if most > limit || most < limit-2*size {
 				t.Errorf("%d bytes waited at most, want nearly %d", most, limit)
 			}
-			e.Hang(ill.HangNone)
+			e.Hang(faults.HangNone)
 			wg.Wait()
 			if served.Load() != int64(waiting+2) || served.Load()+refused.Load() != int64(*floodRequests) {
 				t.Errorf("%d served, %d refused of %d; %d waited", served.Load(), refused.Load(), *floodRequests, waiting)

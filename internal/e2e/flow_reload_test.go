@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -19,7 +19,7 @@ func TestReloadWhileWaiting(t *testing.T) {
 	r := open(t, rigOptions{engines: 1, server: func(o *server.Options) {
 		o.Config, o.MessageTimeout = file, patience
 	}})
-	r.fleet.Engines()[0].Hang(ill.HangEngine)
+	r.fleet.Engines()[0].Hang(faults.HangEngine)
 	var wg sync.WaitGroup
 	ask := func(tenant, objective string, n int) {
 		for range n {
@@ -87,7 +87,7 @@ func TestReloadWhileWaiting(t *testing.T) {
 	await("urgent ones went first", "silver", 5, 2, 8)
 	await("and one of the others", "", 0, 9, 8)
 
-	r.fleet.Engines()[0].Hang(ill.HangNone)
+	r.fleet.Engines()[0].Hang(faults.HangNone)
 	wg.Wait()
 	r.settle()
 	if q := r.servers[0].Status().Queues[0]; q.Waiting != 0 || q.InFlight != 0 || q.Outcomes["dispatched"] != 19 {

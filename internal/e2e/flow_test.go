@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -39,7 +39,7 @@ func TestRequestsWait(t *testing.T) {
 		},
 	})
 	for _, e := range r.fleet.Engines() {
-		e.Hang(ill.HangEngine)
+		e.Hang(faults.HangEngine)
 	}
 	var wg sync.WaitGroup
 	ask := func(objective string, n int) {
@@ -69,7 +69,7 @@ func TestRequestsWait(t *testing.T) {
 		t.Errorf("%d requests wait and %d are in flight, want 5 and 4: the proxy did not prolong its timer", n, r.inFlight(0))
 	}
 	for _, e := range r.fleet.Engines() {
-		e.Hang(ill.HangNone)
+		e.Hang(faults.HangNone)
 	}
 	wg.Wait()
 	r.settle()
@@ -86,7 +86,7 @@ func TestDrainGoesOn(t *testing.T) {
 		o.MessageTimeout = time.Minute
 	}})
 	e := r.fleet.Engines()[0]
-	e.Hang(ill.HangEngine)
+	e.Hang(faults.HangEngine)
 	has := func() (n int) {
 		for _, s := range e.Stats() {
 			n += s.Engine.Running + s.Engine.Waiting
@@ -122,7 +122,7 @@ func TestDrainGoesOn(t *testing.T) {
 	if took := time.Since(begun); most > 2 || took < 5*time.Second {
 		t.Errorf("%d requests were at the engine while it drained, which has 2 places; all went after %v", most, took)
 	}
-	e.Hang(ill.HangNone)
+	e.Hang(faults.HangNone)
 	wg.Wait()
 	if err := <-stopped; err != nil {
 		t.Errorf("stop: %v", err)

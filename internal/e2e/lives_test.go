@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -83,13 +83,13 @@ func TestEndpointsReload(t *testing.T) {
 		r.listOnly(want)
 		testkit.Await(t, "the file is read", func() bool { return len(s.Status().Endpoints) == len(want) && s.Status().State == "ready" })
 		seed++ // nothing of it is cached anywhere
-		r.hang(ill.HangEngine)
+		r.hang(faults.HangEngine)
 		done := make(chan workload.Totals)
 		go func() {
 			done <- r.run(workload.Options{Source: workload.NewSource(talk, seed, vocab.Name, .5), Users: 8, Requests: 80})
 		}()
 		testkit.Await(t, "every user waits for an engine", func() bool { return r.inFlight(0) == 8 })
-		r.hang(ill.HangNone)
+		r.hang(faults.HangNone)
 		tally := <-done
 		var got []string
 		for name := range tally.Engines {

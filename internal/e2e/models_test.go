@@ -16,7 +16,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -235,8 +235,8 @@ func TestModels(t *testing.T) {
 				}
 				w.more(int64(len(w.names)))
 
-				first.SetFaults(ill.Faults{ListStatus: http.StatusInternalServerError})
-				engines[1].SetFaults(ill.Faults{ListDelay: time.Hour})
+				first.SetFaults(faults.Faults{ListStatus: http.StatusInternalServerError})
+				engines[1].SetFaults(faults.Faults{ListDelay: time.Hour})
 				for i := range 3 {
 					if out := w.ask(fmt.Sprint("nobody-", i), false); out.status != http.StatusNotFound {
 						t.Errorf("a model that nobody serves: %+v", out)
@@ -276,12 +276,12 @@ func TestModelRefused(t *testing.T) {
 		t.Errorf("asked for by name: %+v", out)
 	}
 	sick := w.fleet.Engines()[1]
-	sick.SetFaults(ill.Faults{ListStatus: http.StatusInternalServerError})
+	sick.SetFaults(faults.Faults{ListStatus: http.StatusInternalServerError})
 	testkit.Await(t, "the list of one engine proves nothing any more", func() bool { return w.ask("nobody", false).engine == sick.Name() })
 	if took := time.Since(begun); took < endpoint.ModelsFresh {
 		t.Errorf("a list stopped to be proof within %v of being read", took)
 	}
-	sick.SetFaults(ill.Faults{})
+	sick.SetFaults(faults.Faults{})
 	testkit.Await(t, "it is proof again", func() bool { return notFound("nobody") })
 }
 

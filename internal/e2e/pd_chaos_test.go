@@ -24,10 +24,10 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/answer"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -103,7 +103,7 @@ func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 func (r *pdRig) openSidecar(e *sim.Engine, allowed sidecar.Listed) string {
 	r.t.Helper()
 	h, err := sidecar.New(sidecar.Options{
-		Engine: "http://" + e.Addr(), Targets: allowed, KVTransfer: handover.Policy{Action: handover.Strip},
+		Engine: "http://" + e.Addr(), Targets: allowed, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip},
 		Lease: pdLease, Prefill: r.leg, Head: patience,
 		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"engine": e.Name()}, r.counts),
 	})
@@ -259,15 +259,15 @@ func (r *pdRig) trouble(rng *rand.Rand, c *chaosClient, stop chan struct{}) {
 		e, length := r.prefill[rng.IntN(len(r.prefill))], time.Duration(50+rng.IntN(250))*time.Millisecond
 		switch rng.IntN(7) {
 		case 0:
-			e.SetFaults(ill.Faults{Hang: ill.HangAll})
+			e.SetFaults(faults.Faults{Hang: faults.HangAll})
 		case 1:
-			e.SetFaults(ill.Faults{ErrorShare: 1, ErrorStatus: 500 + rng.IntN(4)})
+			e.SetFaults(faults.Faults{ErrorShare: 1, ErrorStatus: 500 + rng.IntN(4)})
 		case 2:
-			e.SetFaults(ill.Faults{Garbage: true})
+			e.SetFaults(faults.Faults{Garbage: true})
 		case 3:
-			e.SetFaults(ill.Faults{Slow: 1000})
+			e.SetFaults(faults.Faults{Slow: 1000})
 		case 4:
-			e.SetFaults(ill.Faults{ResetShare: .5})
+			e.SetFaults(faults.Faults{ResetShare: .5})
 		case 5:
 			r.restart(e, length)
 		case 6:
@@ -276,7 +276,7 @@ func (r *pdRig) trouble(rng *rand.Rand, c *chaosClient, stop chan struct{}) {
 			c.shaken.Add(1)
 		}
 		rest(length)
-		e.SetFaults(ill.Faults{})
+		e.SetFaults(faults.Faults{})
 	}
 }
 

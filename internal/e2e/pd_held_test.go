@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -92,8 +92,8 @@ func TestIfAvailable(t *testing.T) {
 func TestAlternates(t *testing.T) {
 	r := openPD(t, 2, 2, patience)
 	sick, dead := r.prefill[0], r.decode[0]
-	sick.SetFaults(ill.Faults{ErrorShare: 1, ErrorStatus: 500})
-	dead.SetFaults(ill.Faults{ErrorShare: 1, ErrorStatus: 503})
+	sick.SetFaults(faults.Faults{ErrorShare: 1, ErrorStatus: 500})
+	dead.SetFaults(faults.Faults{ErrorShare: 1, ErrorStatus: 503})
 	const requests = 12
 	for i := range requests {
 		if got := r.chat(strings.Repeat(string(rune('a'+i))+" prompt of its own ", 100)); got.status != http.StatusOK || got.engine != r.decode[1].Name() {
@@ -112,7 +112,7 @@ func TestAlternates(t *testing.T) {
 	if alternate := r.computed("alternate"); sum != requests || alternate == 0 || alternate > legs["status_5xx"] || r.computed("first") != requests-alternate {
 		t.Errorf("%d prompts were computed, %d by the endpoint named first, %d by an alternate; prefill legs %v", sum, r.computed("first"), alternate, legs)
 	}
-	r.prefill[1].SetFaults(ill.Faults{ErrorShare: 1, ErrorStatus: 500})
+	r.prefill[1].SetFaults(faults.Faults{ErrorShare: 1, ErrorStatus: 500})
 	if got := r.chat(strings.Repeat("nobody to prefill ", 100)); got.status != http.StatusOK || r.computed("decode")+r.computed("untold") != 1 {
 		t.Errorf("without a prefill engine: %+v, %d prompts computed by decode", got, r.computed("decode"))
 	}

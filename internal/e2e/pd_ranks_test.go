@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -71,7 +71,7 @@ func openRanks(t *testing.T, more func(port int) string) *ranksRig {
 		ranks := sidecar.Ranks{Port: r.port}
 		for k := range numRanks {
 			n := numRanks*(1+h) + k
-			s, err := sidecar.New(sidecar.Options{Engine: "http://" + all[n].Addr(), Targets: allowed, KVTransfer: handover.Policy{Action: handover.Strip}, BasePort: r.port, Ranks: numRanks})
+			s, err := sidecar.New(sidecar.Options{Engine: "http://" + all[n].Addr(), Targets: allowed, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip}, BasePort: r.port, Ranks: numRanks})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -170,7 +170,7 @@ func TestPrefillApart(t *testing.T) {
 func (r *rig) bookWhileHanging(t *testing.T) {
 	t.Helper()
 	for _, e := range r.fleet.Engines() {
-		e.Hang(ill.HangEngine)
+		e.Hang(faults.HangEngine)
 	}
 	var wg sync.WaitGroup
 	for _, name := range []string{"bob", "cid"} {
@@ -195,7 +195,7 @@ func (r *rig) bookWhileHanging(t *testing.T) {
 		t.Errorf("decode endpoints have %+v, prefill endpoints %+v", decode, prefill)
 	}
 	for _, e := range r.fleet.Engines() {
-		e.Hang(ill.HangNone)
+		e.Hang(faults.HangNone)
 	}
 	wg.Wait()
 }
@@ -238,7 +238,7 @@ func TestEngineDialect(t *testing.T) {
 	list[1].Labels[endpoint.LabelEngine] = "odd"
 	r.write(list)
 	for _, e := range r.fleet.Engines() {
-		e.Hang(ill.HangEngine)
+		e.Hang(faults.HangEngine)
 	}
 	var wg sync.WaitGroup
 	for range 16 { // at one engine alone they are never
@@ -252,7 +252,7 @@ func TestEngineDialect(t *testing.T) {
 		return seen["engine-0"] == "true false" && seen["engine-1"] == "false true"
 	})
 	for _, e := range r.fleet.Engines() {
-		e.Hang(ill.HangNone)
+		e.Hang(faults.HangNone)
 	}
 	wg.Wait()
 	r.settle()

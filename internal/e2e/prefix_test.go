@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -30,13 +30,13 @@ func TestSessionsStay(t *testing.T) {
 			r := open(t, rigOptions{kind: kind, engine: slow()})
 			src := workload.NewSource(talk, 7, vocab.Name, .5)
 			sessions := []*conversation{{s: src.Session(4)}, {s: src.Session(5)}}
-			r.hang(ill.HangEngine)
+			r.hang(faults.HangEngine)
 			var wg sync.WaitGroup
 			for i, c := range sessions { // the second begins while the first is under way
 				wg.Go(func() { c.ask(t, r.client) })
 				testkit.Await(t, "the first turn is placed", func() bool { return r.inFlight(0) == int64(i+1) })
 			}
-			r.hang(ill.HangNone)
+			r.hang(faults.HangNone)
 			wg.Wait()
 			for range 3 {
 				for _, c := range sessions {
@@ -53,7 +53,7 @@ func TestSessionsStay(t *testing.T) {
 }
 
 // hang has every engine hang, or go on.
-func (r *rig) hang(how ill.Hang) {
+func (r *rig) hang(how faults.Hang) {
 	for _, e := range r.fleet.Engines() {
 		e.Hang(how)
 	}

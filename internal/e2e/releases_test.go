@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
@@ -283,7 +283,7 @@ func (b *blend) counted() {
 		})
 	}
 	total(0)
-	b.hang(ill.HangEngine)
+	b.hang(faults.HangEngine)
 	var answers sync.WaitGroup
 	before, err := b.all()
 	if err != nil {
@@ -306,7 +306,7 @@ func (b *blend) counted() {
 			b.t.Errorf("replica-%d placed none of %d requests", i+1, waiting)
 		}
 	}
-	b.hang(ill.HangNone)
+	b.hang(faults.HangNone)
 	answers.Wait()
 	total(0)
 }

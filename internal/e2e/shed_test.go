@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -77,7 +77,7 @@ func (r *rig) askAs(tenant, objective string) (status int, drop string) {
 func TestShed(t *testing.T) {
 	r := open(t, rigOptions{engines: 2, server: config(t, twoEach)})
 	for _, e := range r.fleet.Engines() {
-		e.Hang(ill.HangEngine)
+		e.Hang(faults.HangEngine)
 	}
 	var wg sync.WaitGroup
 	for range 5 {
@@ -92,7 +92,7 @@ func TestShed(t *testing.T) {
 		t.Errorf("status %d %q, want 429 and rejected-saturated", status, drop)
 	}
 	for _, e := range r.fleet.Engines() {
-		e.Hang(ill.HangNone)
+		e.Hang(faults.HangNone)
 	}
 	wg.Wait()
 	r.settle()

@@ -68,7 +68,7 @@ const (
 
 // Look asks an engine who it is, compares its rendering of fixed chats with models', and
 // sends it two completions to see what its event streams and its answers tell of them.
-func Look(ctx context.Context, t Target, models *prompt.Models) *Live {
+func Examine(ctx context.Context, t Target, models *prompt.Models) *Live {
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
 	l := &looker{t: t, url: "http://" + t.Address, client: events.Keyed(events.Client(liveTime), func() string { return t.Key }), out: &Live{Name: t.Name, Address: t.Address, Cached: -1}}
@@ -153,7 +153,7 @@ func (l *looker) render(ctx context.Context, name string, models *prompt.Models)
 			l.out.Rendering = map[string][]remote.Finding{}
 		}
 		l.out.Rendering[name] = append(l.out.Rendering[name], f)
-		if f.Compared() && !f.Equal {
+		if f.Complete() && !f.Equal {
 			l.problem("model %s: %s", name, f.String())
 		}
 	}

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
 // TestAvoided: endpoints that were no candidates are named with the reason, many of them by
 // their number; of those that were not healthy the lines on health say it.
 func TestAvoided(t *testing.T) {
-	e := explained.Explanation{RequestID: "r", Choice: "c", Avoided: []explained.Avoided{
-		{Endpoint: "a", Why: explained.AvoidedFull, More: 2.25}, {Endpoint: "b", Why: explained.AvoidedHealth}, {Endpoint: "d", Why: explained.AvoidedFull},
+	e := explanation.Explanation{RequestID: "r", Choice: "c", Avoided: []explanation.Avoided{
+		{Endpoint: "a", Reason: explanation.AvoidedFull, More: 2.25}, {Endpoint: "b", Reason: explanation.AvoidedHealth}, {Endpoint: "d", Reason: explanation.AvoidedFull},
 	}}
 	for i := range 20 {
-		e.Avoided = append(e.Avoided, explained.Avoided{Endpoint: fmt.Sprint("m", i), Why: explained.AvoidedModel})
+		e.Avoided = append(e.Avoided, explanation.Avoided{Endpoint: fmt.Sprint("m", i), Reason: explanation.AvoidedModel})
 	}
 	var b bytes.Buffer
 	if err := WriteText(&b, &Decision{Explanation: e}); err != nil {
@@ -39,11 +39,11 @@ func TestAvoided(t *testing.T) {
 // TestAvoidedReasons: there are words for every reason.
 func TestAvoidedReasons(t *testing.T) {
 	for _, why := range []string{
-		explained.AvoidedFull, explained.AvoidedModelFails, explained.AvoidedPlaces, explained.AvoidedPrompt, explained.AvoidedSubset,
-		explained.AvoidedConversation, explained.AvoidedRole, explained.AvoidedModel,
+		explanation.AvoidedFull, explanation.AvoidedModelFails, explanation.AvoidedPlaces, explanation.AvoidedPrompt, explanation.AvoidedSubset,
+		explanation.AvoidedConversation, explanation.AvoidedRole, explanation.AvoidedModel,
 	} {
 		var b bytes.Buffer
-		writeAvoided(&b, &Decision{Explanation: explained.Explanation{Avoided: []explained.Avoided{{Endpoint: "a", Why: why}}}})
+		writeAvoided(&b, &Decision{Explanation: explanation.Explanation{Avoided: []explanation.Avoided{{Endpoint: "a", Reason: why}}}})
 		if b.Len() == 0 {
 			t.Errorf("no words for %s", why)
 		}

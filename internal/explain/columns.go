@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
 func candidateColumns(e *Decision) []column {
@@ -61,7 +61,7 @@ func knownText(e *Decision, address string) string {
 
 // heldText lists the matched tokens by tier, best tier first, and what they
 // count for where tiers are weighed.
-func heldText(c *explained.Candidate) string {
+func heldText(c *explanation.Candidate) string {
 	var parts []string
 	sum := 0
 	for t := range block.NumTiers {
@@ -107,7 +107,7 @@ func predictionColumns(e *Decision) []column {
 	return []column{endpoint, first, wait, own, base, others}
 }
 
-func profileColumns(p *explained.Profile) []column {
+func profileColumns(p *explanation.Profile) []column {
 	endpoint, verdict, total := column{head: "ENDPOINT", left: true}, column{head: "VERDICT", left: true}, column{head: "TOTAL"}
 	var scores []column
 	for i := range p.Rows {
@@ -139,7 +139,7 @@ func profileColumns(p *explained.Profile) []column {
 
 func blank(n int) []string { return make([]string, n) }
 
-func verdictOf(p *explained.Profile, r *explained.Row) string {
+func verdictOf(p *explanation.Profile, r *explanation.Row) string {
 	if r.Dropped != "" {
 		return "out: " + r.Dropped
 	}

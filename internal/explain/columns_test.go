@@ -4,13 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
 func TestHeldText(t *testing.T) {
 	f := func(want string, held float64, matched map[string]int) {
 		t.Helper()
-		if got := heldText(&explained.Candidate{Matched: matched, Held: held}); got != want {
+		if got := heldText(&explanation.Candidate{Matched: matched, Held: held}); got != want {
 			t.Errorf("%v: %q, want %q", matched, got, want)
 		}
 	}
@@ -24,7 +24,7 @@ func TestHeldText(t *testing.T) {
 func TestRanksColumn(t *testing.T) {
 	for ranks, want := range map[int]bool{0: false, 4: true} {
 		e := &Decision{}
-		e.Candidates = []explained.Candidate{{Load: explained.Load{Ranks: ranks}}, {}}
+		e.Candidates = []explanation.Candidate{{Load: explanation.Load{Ranks: ranks}}, {}}
 		got := slices.ContainsFunc(candidateColumns(e), func(c column) bool { return c.head == "RANKS" })
 		if got != want {
 			t.Errorf("%d ranks: a column %v", ranks, got)

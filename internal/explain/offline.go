@@ -194,7 +194,7 @@ func (o *Offline) holders(p *endpoint.Pool) (holders, error) {
 }
 
 // Match implements picker.Matcher.
-func (h holders) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (h holders) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for i, ep := range eps {
 		held[i].Run.Tokens[block.TierGPU] = int32(min(h[ep.ID], r.InputTokens))
 	}
@@ -204,4 +204,4 @@ func (h holders) Match(_ context.Context, r *request.Request, eps []*endpoint.En
 func (holders) Chosen(*request.Request, *endpoint.Endpoint) {}
 
 // Finished implements picker.Matcher.
-func (holders) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
+func (holders) Finished(*request.Request, *endpoint.Endpoint, cycle.PrefixMatch, request.Outcome) {}

@@ -5,20 +5,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
 // TestQueue: a request that waits, and one that got no place, are told from one that was placed.
 func TestQueue(t *testing.T) {
-	text := func(e explained.Explanation) string {
+	text := func(e explanation.Explanation) string {
 		var b bytes.Buffer
 		if err := WriteText(&b, &Decision{Explanation: e}); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Join(strings.Fields(b.String()), " ")
 	}
-	waits := explained.Queue{Outcome: "queued", Flow: "t", Waited: 1500, Expected: 4000, Reason: "another flow is next", Ahead: 2, FlowWaiting: 9, FlowInFlight: 3, FlowShare: 4, InFlight: 7, Places: 8}
-	got := text(explained.Explanation{RequestID: "r", Queue: &waits})
+	waits := explanation.Queue{Outcome: "queued", Flow: "t", Waited: 1500, Expected: 4000, Reason: "another flow is next", Ahead: 2, FlowWaiting: 9, FlowInFlight: 3, FlowShare: 4, InFlight: 7, Permits: 8}
+	got := text(explanation.Explanation{RequestID: "r", Queue: &waits})
 	for _, want := range []string{"waits another flow is next", `flow "t" · waited 1500 ms of about 4000 · 2 of its flow before it here`, "holds 3.0 places of 4.0", "7 of 8 places are held"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %q", want, got)
@@ -27,7 +27,7 @@ func TestQueue(t *testing.T) {
 	if strings.Contains(got, "choice") {
 		t.Errorf("it has no choice yet: %q", got)
 	}
-	got = text(explained.Explanation{RequestID: "r", Refused: "as many wait as may", Queue: &explained.Queue{Outcome: "refused_full", Flow: "t"}})
+	got = text(explanation.Explanation{RequestID: "r", Refused: "as many wait as may", Queue: &explanation.Queue{Outcome: "refused_full", Flow: "t"}})
 	for _, want := range []string{"refused as many wait as may", `flow "t" · waited 0 ms · refused_full`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %q", want, got)

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
 // Decision is one decision, with what has to be said about how it was made.
 type Decision struct {
-	explained.Explanation
+	explanation.Explanation
 	// Knowledge is how far each endpoint's cache is known; see knowledge.State.
 	Knowledge map[string]string `json:"knowledge"`
 	// AgeMS is how far that may be behind.
@@ -110,7 +110,7 @@ func writeDecision(w io.Writer, e *Decision) {
 }
 
 // queueText says how a request waits, or how its wait ended.
-func queueText(q *explained.Queue) string {
+func queueText(q *explanation.Queue) string {
 	s := fmt.Sprintf("flow %q · waited %.0f ms", q.Flow, q.Waited)
 	if q.Reason == "" {
 		return s + " · " + q.Outcome
@@ -119,11 +119,11 @@ func queueText(q *explained.Queue) string {
 		s += fmt.Sprintf(" of about %.0f", q.Expected)
 	}
 	return s + fmt.Sprintf(" · %d of its flow before it here · its flow holds %.1f places of %.1f that are its share, and %d of its requests wait · %d of %d places are held",
-		q.Ahead, q.FlowInFlight, q.FlowShare, q.FlowWaiting, q.InFlight, q.Places)
+		q.Ahead, q.FlowInFlight, q.FlowShare, q.FlowWaiting, q.InFlight, q.Permits)
 }
 
 // healthText says how an endpoint that was not healthy stood at the decision.
-func healthText(h *explained.Health) string {
+func healthText(h *explanation.Health) string {
 	s := fmt.Sprintf("%s was %s for %.1f s: %s", h.Endpoint, h.State, h.Since, h.Evidence)
 	if h.BackBy != "" {
 		s += " · back by " + h.BackBy
@@ -136,14 +136,14 @@ func healthText(h *explained.Health) string {
 
 // avoidedWords say why endpoints were no candidates.
 var avoidedWords = [...]struct{ why, words string }{
-	{explained.AvoidedFull, "its engine refused a request for want of room"},
-	{explained.AvoidedModelFails, "it fails the requests of this model, and answers others"},
-	{explained.AvoidedPlaces, "it has as many requests as it is to have"},
-	{explained.AvoidedPrompt, "the prompt failed at several engines, and more would be lost there"},
-	{explained.AvoidedConversation, "another engine keeps what the request goes on with"},
-	{explained.AvoidedSubset, "the proxy does not allow it"},
-	{explained.AvoidedRole, "it answers no requests by itself"},
-	{explained.AvoidedModel, "it does not serve the model"},
+	{explanation.AvoidedFull, "its engine refused a request for want of room"},
+	{explanation.AvoidedModelFails, "it fails the requests of this model, and answers others"},
+	{explanation.AvoidedPlaces, "it has as many requests as it is to have"},
+	{explanation.AvoidedPrompt, "the prompt failed at several engines, and more would be lost there"},
+	{explanation.AvoidedConversation, "another engine keeps what the request goes on with"},
+	{explanation.AvoidedSubset, "the proxy does not allow it"},
+	{explanation.AvoidedRole, "it answers no requests by itself"},
+	{explanation.AvoidedModel, "it does not serve the model"},
 }
 
 // mostAvoided is how many endpoints are named for one reason.
@@ -156,7 +156,7 @@ func writeAvoided(w io.Writer, e *Decision) {
 		var names []string
 		n := 0
 		for _, a := range e.Avoided {
-			if a.Why != reason.why {
+			if a.Reason != reason.why {
 				continue
 			}
 			if n++; n > mostAvoided {
@@ -178,7 +178,7 @@ func writeAvoided(w io.Writer, e *Decision) {
 }
 
 // stageText says what was decided about a stage, and why.
-func stageText(e *Decision, s explained.Stage) string {
+func stageText(e *Decision, s explanation.Stage) string {
 	if s.Stage == "fetch" {
 		from := "a store"
 		if s.Endpoint != "" {
@@ -224,7 +224,7 @@ func matchedAs(e *Decision) string {
 	return ""
 }
 
-func outcome(o *explained.Outcome) string {
+func outcome(o *explanation.Outcome) string {
 	s := fmt.Sprintf("status %d from %s", o.Status, o.Served)
 	if o.TTFT > 0 {
 		s += fmt.Sprintf(" · first token after %.1f ms", o.TTFT)

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
 // TestWarmUp: the endpoint to which the prompt was sent as well is named.
 func TestWarmUp(t *testing.T) {
 	var b bytes.Buffer
-	e := explained.Explanation{RequestID: "r", Choice: "c", WarmUp: &explained.WarmUp{Endpoint: "10.0.0.2:8000", Missing: 900}}
+	e := explanation.Explanation{RequestID: "r", Choice: "c", WarmUp: &explanation.WarmUp{Endpoint: "10.0.0.2:8000", Missing: 900}}
 	if err := WriteText(&b, &Decision{Explanation: e}); err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func doubleDashes(fl *pflag.FlagSet, args []string) []string {
 }
 
 // Print writes the command line, and the notes as comments.
-func (t *Translation) Print(w io.Writer) {
+func (t *Translation) Write(w io.Writer) {
 	fmt.Fprint(w, "grapevine serve")
 	for _, a := range t.Args {
 		fmt.Fprintf(w, " \\\n  %s", quoted(a))

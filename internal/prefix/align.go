@@ -63,7 +63,7 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q block.Query, run *block.Run) int32 {
 	n := int(run.Blocks)
 	if len(s.ends) < n+1 {
-		s.ends = m.o.Index.Ends(q, run.Bytes, append(s.ends[:0], 0))
+		s.ends = m.o.Index.BlockEnds(q, run.Bytes, append(s.ends[:0], 0))
 	}
 	if n >= len(s.ends) {
 		return 0

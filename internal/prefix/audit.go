@@ -47,7 +47,7 @@ func newAudit(reg prometheus.Registerer) *audit {
 
 // check compares what was predicted with the cached tokens that an engine
 // reports, and forgets what was not there.
-func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Held, u request.Usage) {
+func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, u request.Usage) {
 	records := m.trialsOf(r)
 	if r.SkipsCache() {
 		records.all.with(ep.ID, func(rec *record) { rec.skipped++ })
@@ -110,7 +110,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Held,
 
 // told reports whether an answer says how many tokens were cached, in words or by leaving
 // them out.
-func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h cycle.Held, u request.Usage) bool {
+func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h cycle.PrefixMatch, u request.Usage) bool {
 	if u.Transferred {
 		return false
 	}
@@ -129,7 +129,7 @@ type guess struct {
 
 // checkGuess counts how the run that the decision went by compares with the report,
 // and forgets records of what was not there.
-func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h cycle.Held, u request.Usage, g guess) {
+func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, u request.Usage, g guess) {
 	kind, block := "approximate", g.block
 	if h.Precise >= 0 && m.IndexAccepted(ep.ID) && g.flags&flagGuess == 0 {
 		kind = "exact"

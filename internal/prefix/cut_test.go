@@ -86,13 +86,13 @@ func (c *cutRig) read(events ...decode.Event) {
 }
 
 // predicts is what the replica says of a prompt: of token ids, or a text.
-func (c *cutRig) predicts(prompt any) (*request.Request, cycle.Held) {
+func (c *cutRig) predicts(prompt any) (*request.Request, cycle.PrefixMatch) {
 	c.t.Helper()
 	return c.predictsOf("m", prompt)
 }
 
 // predictsOf is predicts for a request that asks for a model.
-func (c *cutRig) predictsOf(model string, prompt any) (*request.Request, cycle.Held) {
+func (c *cutRig) predictsOf(model string, prompt any) (*request.Request, cycle.PrefixMatch) {
 	c.t.Helper()
 	body, err := json.Marshal(map[string]any{"model": model, "prompt": prompt})
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *cutRig) predictsOf(model string, prompt any) (*request.Request, cycle.H
 	}
 	r.Target = model
 	c.models.Fill(c.t.Context(), r)
-	held := make([]cycle.Held, 1)
+	held := make([]cycle.PrefixMatch, 1)
 	c.m.Match(c.t.Context(), r, c.eps, held)
 	c.models.Release(r)
 	return r, held[0]

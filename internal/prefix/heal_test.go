@@ -141,7 +141,7 @@ func (l *lateFleet) serve(n int) (chosen, all compared) {
 		chat, prompt := l.next()
 		q := block.Query{Root: l.root, Bytes: bytesOf(prompt)}
 		r := &request.Request{Kind: request.KindChat, InputTokens: len(prompt), Target: "m", ModelSpan: [2]int{1, 2}, Exact: []block.Query{q}}
-		held := make([]cycle.Held, len(l.eps))
+		held := make([]cycle.PrefixMatch, len(l.eps))
 		l.matcher.Match(l.t.Context(), r, l.eps, held)
 		e := l.rng.IntN(len(l.eps)) // by load, where little is held
 		for k := range held {

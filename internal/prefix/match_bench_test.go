@@ -60,7 +60,7 @@ func benchRenderAndMatch(b *testing.B, size int) {
 	ms.Fill(b.Context(), r)
 	storeAll(b, index, h, ms.Model("m"), r.Exact[0], eps)
 	ms.Release(r)
-	held := make([]cycle.Held, len(eps))
+	held := make([]cycle.PrefixMatch, len(eps))
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := request.Parse(r); err != nil {

@@ -59,7 +59,7 @@ func (s *scratch) reset() {
 const always = -1 << 63
 
 // Match implements picker.Matcher.
-func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	s := m.scratch.Get().(*scratch)
 	defer m.scratch.Put(s)
 	s.reset()
@@ -74,7 +74,7 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 		}
 		s.ids, s.runs, s.since = append(s.ids, ep.ID), append(s.runs, block.Run{}), append(s.since, since)
 		s.all, s.flags = append(s.all, block.Run{}), append(s.flags, f)
-		held[i] = cycle.Held{Precise: none, Approximate: -1, Looked: true}
+		held[i] = cycle.PrefixMatch{Precise: none, Approximate: -1, Looked: true}
 		if f&flagWatch != 0 && len(r.Exact) > 0 {
 			held[i].WantUsage, held[i].LastEvent = true, m.toldLately(ep.ID, now)
 		}
@@ -85,7 +85,7 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 
 // matchPrecise fills held with the runs that the precise index sees. Of a prompt that is
 // held whole an engine reuses a block less: it computes the last token anew, to answer it.
-func (m *Matcher) matchPrecise(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (m *Matcher) matchPrecise(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	if len(r.Exact) == 0 {
 		return
 	}
@@ -108,7 +108,7 @@ func (m *Matcher) matchPrecise(r *request.Request, s *scratch, eps []*endpoint.E
 
 // matchChunks replaces the runs for which the approximate index sees more, or which
 // have been wrong where it was right.
-func (m *Matcher) matchChunks(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (m *Matcher) matchChunks(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	if len(r.ChunkKeys) == 0 {
 		return
 	}
@@ -141,7 +141,7 @@ func inTokens(run *block.Run, bytes int, tokens float64, size int32) int32 {
 // lengthOf is the length of the prompt in tokens. Where the precise index sees most of it,
 // that says how many bytes a token of this prompt has, which is an estimate otherwise: on a
 // long prompt it is wrong by several blocks.
-func lengthOf(r *request.Request, h *cycle.Held) float64 {
+func lengthOf(r *request.Request, h *cycle.PrefixMatch) float64 {
 	if seen := int(h.Run.Bytes); seen > 0 && 2*seen >= r.PromptBytes && r.PromptBytes > 0 {
 		return math.Round(float64(h.Precise) * float64(r.PromptBytes) / float64(seen))
 	}
@@ -209,7 +209,7 @@ func (m *Matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 }
 
 // Finished implements picker.Matcher.
-func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.Held, o request.Outcome) {
+func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, o request.Outcome) {
 	if o.Status >= 400 || (o.Status == 0 && !o.Complete) {
 		// The engine failed or refused it, so that nothing was computed: the endpoint
 		// holds what it held before.

@@ -34,7 +34,7 @@ func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
 		approx.Match(second.ChunkKeys, []block.EndpointID{ep.ID}, nil, dst)
 		return dst[0].Blocks
 	}
-	var before cycle.Held
+	var before cycle.PrefixMatch
 	before.Run.Tokens[block.TierGPU] = int32(first.InputTokens)
 	for _, o := range []request.Outcome{{Status: 503}, {Status: 400}, {Status: 422, Complete: true}, {}} {
 		approx.Record(ep.ID, second.ChunkKeys, time.Now().UnixNano())
@@ -72,7 +72,7 @@ func TestGuessKnowsBlocks(t *testing.T) {
 	eps[0].SetGauges(endpoint.Gauges{At: now, Engine: endpoint.EngineVLLM, BlockSize: 16})
 	sent.Record(eps[0].ID, ask(250).ChunkKeys, now.UnixNano())
 	total := func(tokens int) int32 {
-		held := make([]cycle.Held, 1)
+		held := make([]cycle.PrefixMatch, 1)
 		m.Match(t.Context(), ask(tokens), eps, held)
 		return held[0].Run.Total()
 	}
@@ -126,7 +126,7 @@ func TestMatchTellsBelievedFromSeen(t *testing.T) {
 	}
 	r := &request.Request{InputTokens: 32, Exact: []block.Query{{Root: root, Bytes: text}}}
 	for range 2 { // a request may be matched again
-		held := make([]cycle.Held, len(eps))
+		held := make([]cycle.PrefixMatch, len(eps))
 		m.Match(t.Context(), r, eps, held)
 		for ep, want := range []int32{4, 8, 12, 16} {
 			if h := held[ep]; h.Precise != want || h.Run.Total() != want || h.Approximate != -1 || !h.Looked {

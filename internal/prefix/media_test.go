@@ -143,7 +143,7 @@ func TestMediaChats(t *testing.T) {
 		chats[i] = append(chats[i], turn("user", true))
 		ids := a.rendered(chats[i], rgb)
 		r := mediaRequest(t, ms, chats[i])
-		var held [1]cycle.Held
+		var held [1]cycle.PrefixMatch
 		m.Match(t.Context(), r, eps, held[:])
 		got, want := int(held[0].Run.Total()), a.pool.Hit(ids)*pool.Block
 		if got != want {

@@ -110,7 +110,7 @@ func (m *Models) eventModelOf(p *prompt.Model) *events.Model {
 		m.source[p.Name()] = p
 		next := &events.Model{Name: p.Name(), Vocabulary: p, Canonical: canonical(p)}
 		if names := m.media[p.Name()]; names != nil {
-			next.Medium = names.Announced
+			next.Medium = names.Add
 		}
 		m.events[p.Name()] = next
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
-	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -22,7 +22,7 @@ type Index interface {
 	// Match fills dst with the leading run of q that each endpoint holds.
 	Match(q block.Query, endpoints []block.EndpointID, dst []block.Run)
 	// Ends appends where the blocks of the first n bytes of q end.
-	Ends(q block.Query, n int32, dst []int32) []int32
+	BlockEnds(q block.Query, n int32, dst []int32) []int32
 	// Overflowed reports whether blocks of an endpoint were left out for want of room.
 	Overflowed(id block.EndpointID) bool
 }
@@ -80,7 +80,7 @@ type Options struct {
 
 func (o *Options) complete() {
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Read == nil {

@@ -42,8 +42,8 @@ func TestRanksAreExpected(t *testing.T) {
 	store(0, text[:80*bytesOfBlock])
 	store(1, text[:20*bytesOfBlock])
 	r := &request.Request{Kind: request.KindChat, InputTokens: len(text) / 4, Target: "m", Exact: []block.Query{{Root: root, Bytes: []byte(text)}}}
-	ended := func(cached int) cycle.Held {
-		held := make([]cycle.Held, 1)
+	ended := func(cached int) cycle.PrefixMatch {
+		held := make([]cycle.PrefixMatch, 1)
 		m.Match(t.Context(), r, eps, held)
 		m.Finished(r, eps[0], held[0], request.Outcome{Status: 200, Complete: true, Usage: request.Usage{
 			Seen: true, CachedSeen: true, PromptTokens: len(text) / 4, CachedTokens: cached,

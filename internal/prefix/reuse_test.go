@@ -46,7 +46,7 @@ func newSilent() *silent {
 // serve has requests answered, of each of which the engine reuses so many tokens, one in
 // a second, and its page read after each. It returns what is predicted for the next.
 func (s *silent) serve(n int, reused float64) int32 {
-	held := make([]cycle.Held, 1)
+	held := make([]cycle.PrefixMatch, 1)
 	for range n {
 		s.Match(context.Background(), s.ask, s.eps, held)
 		s.Chosen(s.ask, s.eps[0])

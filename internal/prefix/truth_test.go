@@ -157,7 +157,7 @@ func (f *follower) predict(q asked) []int {
 		}
 		f.t.Fatalf("rendered otherwise than by the reference:\n%q\nwant\n%q", got, q.Text)
 	}
-	held := make([]cycle.Held, len(f.eps))
+	held := make([]cycle.PrefixMatch, len(f.eps))
 	f.matcher.Match(f.t.Context(), r, f.eps, held)
 	f.models.Release(r)
 	out := make([]int, len(held))
@@ -436,7 +436,7 @@ func (f *follower) audited(n int, rng *rand.Rand, s *score) {
 			f.t.Fatal(err)
 		}
 		f.models.Fill(f.t.Context(), r)
-		held := make([]cycle.Held, len(f.eps))
+		held := make([]cycle.PrefixMatch, len(f.eps))
 		f.matcher.Match(f.t.Context(), r, f.eps, held)
 		e := rng.IntN(len(f.eps))
 		f.models.Release(r) // the decision is made

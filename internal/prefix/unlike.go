@@ -25,7 +25,7 @@ const doUnlike = "compare the chat template, its arguments, the model's folder a
 // Unlike notes what an engine has made of fixed chats, before requests show it: how its
 // chats differ from those rendered here, and those with tools; "" where they do not. Until
 // enough answers were compared, decisions about such prompts go by what was sent there.
-func (m *Matcher) Unlike(ep *endpoint.Endpoint, model, chats, tools string) {
+func (m *Matcher) NoteRenderingDiffs(ep *endpoint.Endpoint, model, chats, tools string) {
 	key := unlikeKey{model, ep.ID}
 	if chats+tools == "" {
 		if _, was := m.unlike.LoadAndDelete(key); !was {

@@ -44,28 +44,28 @@ func TestUnlike(t *testing.T) {
 		return m.trialsOf(r).of(ep.ID)&flagGuess != 0
 	}
 	expect("nothing known", "exact")
-	m.Unlike(ep, "", "", "with tools they differ")
+	m.NoteRenderingDiffs(ep, "", "", "with tools they differ")
 	expect("tools", "chats with tools mismatched sent with tools they differ; exact events; mismatched")
 	if guess(request.KindChat, false) || !guess(request.KindChat, true) || !guess(request.KindMessages, true) || guess(request.KindCompletions, false) {
 		t.Error("chats with tools, and they alone, go by what was sent")
 	}
-	m.Unlike(ep, "", "they differ", "")
+	m.NoteRenderingDiffs(ep, "", "they differ", "")
 	expect("chats", "mismatched sent they differ; mismatched")
 	if !guess(request.KindChat, false) || !guess(request.KindResponses, true) || guess(request.KindCompletions, false) {
 		t.Error("all that a template builds, and it alone, goes by what was sent")
 	}
-	m.Unlike(ep, "", "", "")
+	m.NoteRenderingDiffs(ep, "", "", "")
 	expect("mended", "exact")
 	if guess(request.KindChat, false) {
 		t.Error("chats still go by what was sent")
 	}
 
 	// Answers have the last word.
-	m.Unlike(ep, "", "they differ", "")
+	m.NoteRenderingDiffs(ep, "", "they differ", "")
 	chat := &request.Request{Kind: request.KindChat, InputTokens: 1000}
 	for i := range enough {
 		n := 512 + 16*i
-		m.Finished(chat, ep, cycle.Held{Looked: true, Precise: int32(n), Approximate: int32(n)}, request.Outcome{
+		m.Finished(chat, ep, cycle.PrefixMatch{Looked: true, Precise: int32(n), Approximate: int32(n)}, request.Outcome{
 			Status: 200, Complete: true, Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: n},
 		})
 	}

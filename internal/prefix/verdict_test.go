@@ -225,7 +225,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		if !f.plain {
 			r.Exact, r.PromptBytes = []block.Query{{Root: root, Bytes: text}}, len(text)
 		}
-		held := make([]cycle.Held, len(eps))
+		held := make([]cycle.PrefixMatch, len(eps))
 		m.Match(t.Context(), r, eps, held)
 		best := c % 2
 		for k := range held {

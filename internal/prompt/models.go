@@ -270,7 +270,7 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 	if !ok {
 		m.miss[ReasonNoModel].Add(1)
 		if !m.said.Swap(true) {
-			m.opts.Log.Warn("requests name a model of which no tokenizer is configured: where endpoints serve it, its prompts are matched approximately", "model", budget.ShownName(name))
+			m.opts.Log.Warn("requests name a model of which no tokenizer is configured: where endpoints serve it, its prompts are matched approximately", "model", budget.PrintableName(name))
 		}
 		return dst, Info{}, &Error{Reason: ReasonNoModel}
 	}
@@ -280,7 +280,7 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 		m.count(t.entry, ReasonMemory, err)
 		return dst, Info{}, err
 	}
-	defer func() { m.opts.Budget.Give(budget.Work, cost) }()
+	defer func() { m.opts.Budget.Release(budget.Work, cost) }()
 	more := func(n int) bool {
 		ok := m.opts.Budget.Take(budget.Work, n)
 		if ok {
@@ -289,7 +289,7 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 		return ok
 	}
 	here := func(model *Model) ([]byte, Info, error) {
-		end, ok := m.opts.Budget.Turn(ctx, len(body))
+		end, ok := m.opts.Budget.AcquireCPU(ctx, len(body))
 		switch {
 		case ok:
 		case errors.Is(ctx.Err(), context.Canceled):

@@ -10,14 +10,14 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Explained is the answer of a dry run: the decision that a request would get
 // at this moment.
 type Explained struct {
-	explained.Explanation
+	explanation.Explanation
 	// Knowledge is how far each endpoint's cache is known (a knowledge.State). Only
 	// exact and partial ones are matched in the prompt's own space.
 	Knowledge map[string]string `json:"knowledge"`

@@ -4,7 +4,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/internal/abroad"
+	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 )
 
@@ -12,7 +12,7 @@ import (
 // they do.
 func (s *Server) openFederation() (err error) {
 	grouped := s.o.Cluster.enabled()
-	s.abroad, err = abroad.Open(s.o.Federation, abroad.Replica{
+	s.abroad, err = multicluster.Open(s.o.Federation, multicluster.Replica{
 		Name: s.o.Name, Pool: s.pool, Registerer: s.registry, Log: s.o.Log,
 		Connections: s.listeners.Part(8),
 		Group: func() (others, turn int) {
@@ -20,7 +20,7 @@ func (s *Server) openFederation() (err error) {
 				return 0, 0
 			}
 			peers, _ := s.node.Peers()
-			return len(peers), s.Turn()
+			return len(peers), s.Rank()
 		},
 		Print:  s.groupPrint,
 		Queued: s.queued,
@@ -32,7 +32,7 @@ func (s *Server) openFederation() (err error) {
 		},
 	})
 	if err == nil && grouped && s.abroad.TracksHotPrompts() {
-		s.abroad.Share(facts.Of(s.node).Feed(abroad.Feed, facts.StateVersion, s.abroad))
+		s.abroad.Share(facts.Of(s.node).Feed(multicluster.Feed, facts.StateVersion, s.abroad))
 	}
 	return err
 }

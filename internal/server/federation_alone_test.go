@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -39,7 +39,7 @@ func TestResidencyAlone(t *testing.T) {
 		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		if c.named {
 			o.Federation.Link = config
-			o.Federation.Use = elsewhere.Options{Self: "paris", Region: "eu", Pool: fedPool}
+			o.Federation.Use = remotecluster.Options{Self: "paris", Region: "eu", Pool: fedPool}
 		}
 		s := open(t, o)
 		for range 2 {

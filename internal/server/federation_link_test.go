@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -37,7 +37,7 @@ func federated(t *testing.T, o *Options, url, cluster, peer string) {
 		Exports: []link.ExportConfig{{Pool: fedPool.String(), Gateways: []link.AddressConfig{{Address: "127.0.0.1:1"}}}},
 		Peers:   []link.PeerConfig{{Name: peer, KeyFile: key, Export: all, Accept: all}},
 	}
-	o.Federation.Use = elsewhere.Options{Self: cluster, Pool: fedPool}
+	o.Federation.Use = remotecluster.Options{Self: cluster, Pool: fedPool}
 }
 
 // TestFederation: what one replica of a cluster serves is known to be hot there by the

@@ -23,7 +23,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/wan"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -53,8 +53,8 @@ func TestRemotePickerIsAsked(t *testing.T) {
 	federated(t, &near, server.URL(), "a", "b")
 	near.Federation.Link.Peers[0].PickTokenFile, near.Federation.Link.Lease = token, time.Minute
 	near.Federation.Use.Timeout, near.WorkTimeout = time.Minute, time.Minute // the machine may be slow
-	near.Federation.Use.Use, near.Federation.Use.Mode = elsewhere.UseAlways, elsewhere.ModeEndpoint
-	near.Federation.Use.Rules = elsewhere.Rules{Default: []string{"b"}} // nothing is served here
+	near.Federation.Use.Use, near.Federation.Use.Mode = remotecluster.UseAlways, remotecluster.ModeEndpoint
+	near.Federation.Use.Rules = remotecluster.Rules{Default: []string{"b"}} // nothing is served here
 	a := open(t, near)
 	testkit.Await(t, "b is a candidate", func() bool {
 		st := a.Status().RemoteClusters
@@ -148,8 +148,8 @@ func TestRemotePickerOverTLS(t *testing.T) {
 			near.Federation.Link.CAFile = filepath.Join(dir, wan.CAFile)
 			near.Federation.Link.Peers[0].PickTokenFile, near.Federation.Link.Lease = token, time.Minute
 			near.Federation.Use.Timeout, near.WorkTimeout = time.Minute, time.Minute // the machine may be slow
-			near.Federation.Use.Use, near.Federation.Use.Mode = elsewhere.UseAlways, elsewhere.ModeEndpoint
-			near.Federation.Use.Rules = elsewhere.Rules{Default: []string{"b"}}
+			near.Federation.Use.Use, near.Federation.Use.Mode = remotecluster.UseAlways, remotecluster.ModeEndpoint
+			near.Federation.Use.Rules = remotecluster.Rules{Default: []string{"b"}}
 			a := open(t, near)
 			testkit.Await(t, "b is a candidate", func() bool {
 				st := a.Status().RemoteClusters

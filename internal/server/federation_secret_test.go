@@ -18,8 +18,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/wan"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -38,7 +38,7 @@ func TestFederationSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	join := func(self, other string, use elsewhere.Use, addresses ...string) *Server {
+	join := func(self, other string, use remotecluster.Use, addresses ...string) *Server {
 		t.Helper()
 		put(self, before)
 		at := func(file string) string { return filepath.Join(dir, file) }
@@ -50,11 +50,11 @@ func TestFederationSecret(t *testing.T) {
 			Lease: 20 * time.Second, Exports: []link.ExportConfig{{Pool: fedPool.String(), Gateways: []link.AddressConfig{{Address: gatewayOf[self]}}}},
 			Peers: []link.PeerConfig{{Name: other, Addresses: addresses, Export: all, Accept: all}},
 		}
-		o.Federation.Use = elsewhere.Options{Self: self, Pool: fedPool, Use: use}
+		o.Federation.Use = remotecluster.Options{Self: self, Pool: fedPool, Use: use}
 		return open(t, o)
 	}
-	b := join("b", "a", elsewhere.UseNever)
-	a := join("a", "b", elsewhere.UseAlways, b.o.Federation.Link.Listen)
+	b := join("b", "a", remotecluster.UseNever)
+	a := join("a", "b", remotecluster.UseAlways, b.o.Federation.Link.Listen)
 	m := &moved{t: t, a: a, b: b}
 	m.learn("")
 	first := a.Status().Federation.Secrets[0]
@@ -175,7 +175,7 @@ func (m *moved) unknown(not string) string {
 	}
 	for i := m.next; i < movedPrompts; i++ { // decisions take in what is told a moment later
 		e, err := m.a.scheduler.Explain(m.t.Context(), m.request(i))
-		if err != nil || !slices.ContainsFunc(e.Clusters, func(c explained.Cluster) bool { return c.Cluster == "b" && c.Held > 0 }) {
+		if err != nil || !slices.ContainsFunc(e.Clusters, func(c explanation.Cluster) bool { return c.Cluster == "b" && c.Held > 0 }) {
 			return fmt.Sprintf("decisions about prompt %d do not know that b holds it: %v, %+v", i, err, e.Clusters)
 		}
 	}

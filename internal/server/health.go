@@ -26,7 +26,7 @@ func (s *Server) openHealth(group facts.Group) (err error) {
 	}
 	if s.o.Cluster.enabled() {
 		line := &probeLine{s: s}
-		o.Turn = line.turn
+		o.Rank = line.turn
 		o.Publish = func(address string, value []byte) error { return tell(address, value) }
 	}
 	if s.health, err = monitor.Open(o); err != nil {
@@ -114,7 +114,7 @@ func (s *Server) sick() string {
 	}
 	t := snap.GroupProblems[0]
 	for _, o := range snap.GroupProblems { // the worst
-		if o.Failing > t.Failing || o.Failing == t.Failing && o.Away*t.Endpoints > t.Away*o.Endpoints {
+		if o.Failing > t.Failing || o.Failing == t.Failing && o.Unhealthy*t.Endpoints > t.Unhealthy*o.Endpoints {
 			t = o
 		}
 	}
@@ -133,18 +133,18 @@ func trouble(t health.GroupProblem, example string) string {
 	switch {
 	case t.Failing > 0:
 		return fmt.Sprintf("engines fail %.0f%% of the requests, most of them alike, so they are used as they are", 100*t.Failing)
-	case t.Ignored > 0 && t.Away == 0:
+	case t.Ignored > 0 && t.Unhealthy == 0:
 		return "most endpoints are suspect, so all are used"
 	case t.Ignored > 0:
 		return "most endpoints look sick, so those that are no worse than the others are used as they are (" + example + ")"
 	}
-	return fmt.Sprintf("%d of %d endpoints are out (%s)", t.Away, t.Endpoints, example)
+	return fmt.Sprintf("%d of %d endpoints are out (%s)", t.Unhealthy, t.Endpoints, example)
 }
 
 // example returns what speaks against an endpoint of a group that is in trouble.
 func (s *Server) example(t health.GroupProblem, snap *health.Snapshot) string {
 	ep := s.pool.Snapshot().ByID(t.Example)
-	if t.Away == 0 || ep == nil {
+	if t.Unhealthy == 0 || ep == nil {
 		return ""
 	}
 	v := snap.View(t.Example)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -24,7 +24,7 @@ func failing(t *testing.T, engines, sick int) (*Server, *fleet.Fleet, func() str
 	fleet, o := options(t, fleet.Options{Engines: engines})
 	bad := map[string]*sim.Engine{}
 	for _, e := range fleet.Engines()[:sick] {
-		e.SetFaults(ill.Faults{ErrorShare: 1})
+		e.SetFaults(faults.Faults{ErrorShare: 1})
 		bad[e.Addr()] = e
 	}
 	s := open(t, o)
@@ -85,7 +85,7 @@ func TestSickEngine(t *testing.T) {
 	if !ok || len(ex.Health) != 1 || ex.Health[0].Endpoint != sick || ex.Health[0].State != "out" || ex.Health[0].Used {
 		t.Errorf("what explain says: %+v", ex)
 	}
-	fleet.Engines()[0].SetFaults(ill.Faults{})
+	fleet.Engines()[0].SetFaults(faults.Faults{})
 	testkit.Await(t, "the engine back", func() bool { place(); return shown().State == "healthy" })
 }
 
@@ -102,7 +102,7 @@ func TestAllSick(t *testing.T) {
 	used := map[string]bool{}
 	testkit.Await(t, "every engine used", func() bool { used[place()] = true; return len(used) == 4 })
 	for _, e := range fleet.Engines() {
-		e.SetFaults(ill.Faults{})
+		e.SetFaults(faults.Faults{})
 	}
 	testkit.Await(t, "ready again", func() bool {
 		place()

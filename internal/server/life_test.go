@@ -25,13 +25,13 @@ func TestAnotherLife(t *testing.T) {
 			at := func(s *Server) *endpoint.Endpoint { return s.pool.Snapshot().Lookup(e.Addr()) }
 			tickets := make([]endpoint.Ticket, len(g.replicas))
 			for i, s := range g.replicas {
-				s.pool.Book().Open(&tickets[i], at(s), endpoint.Work{Input: 100, New: 100}, now)
+				s.pool.LoadTracker().Open(&tickets[i], at(s), endpoint.Work{Input: 100, New: 100}, now)
 			}
 			loads := func(want int64) {
 				t.Helper()
 				testkit.Eventually(g.t, func() string {
 					for _, s := range g.replicas {
-						if l := s.pool.Book().Load(at(s), time.Now()); l.Requests != want {
+						if l := s.pool.LoadTracker().Load(at(s), time.Now()); l.Requests != want {
 							return fmt.Sprintf("%s: %+v", s.o.Name, l)
 						}
 					}
@@ -48,7 +48,7 @@ func TestAnotherLife(t *testing.T) {
 				t.Errorf("id %d, was %d", ep.ID, id)
 			}
 			var fresh endpoint.Ticket
-			g.replicas[0].pool.Book().Open(&fresh, at(g.replicas[0]), endpoint.Work{Input: 10, New: 10}, time.Now())
+			g.replicas[0].pool.LoadTracker().Open(&fresh, at(g.replicas[0]), endpoint.Work{Input: 10, New: 10}, time.Now())
 			loads(1)
 			for i := range tickets {
 				tickets[i].Release()

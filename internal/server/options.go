@@ -8,11 +8,11 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
-	"github.com/grapevine-epp/grapevine/internal/abroad"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/listen"
+	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
@@ -41,12 +41,12 @@ type Options struct {
 	Secret     string // of the replica group: seeds block keys
 	TargetsKey []byte // 32 bytes; signs prefill and encode targets for sidecars; nil: unsigned
 	Cluster    ClusterOptions
-	Federation abroad.Options
+	Federation multicluster.Options
 
 	Memory      int64         // bytes that the process may use; 0: what cgroup or machine allow, negative: without limit
 	MaxBody     int           // bytes; default 64 MiB, at most a tenth of Memory
 	BodyTimeout time.Duration // for the rest of a body that is held; default 1 min
-	Handover    handover.Policy
+	Handover    kvtransfer.Policy
 	PassControl bool         // pass on calls that control engines
 	Trust       events.Trust // of engines
 	// EventsListen is where publishers of events dial in, tcp://host:port, the r-th for

@@ -204,7 +204,7 @@ func TestFactsRestore(t *testing.T) {
 	ep.SetGauges(endpoint.Gauges{At: now, Waiting: 3, Running: 4, KVUse: .5, BlockSize: 16, Blocks: 100, LoRA: &endpoint.LoRA{Max: 2, Running: []string{"a"}}})
 	ep.SetPriorCost(endpoint.Cost{Base: 1, PerToken: 2, PerPair: 3, Step: 4, PerSeq: 5, PerContext: 6})
 	want := endpoint.Load{Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, Busy: .25, LastFirst: now.Add(-time.Second).UnixNano()}
-	s.pool.Book().SetRemote(ep, want)
+	s.pool.LoadTracker().SetRemote(ep, want)
 
 	b, err := json.Marshal(s.endpointStatus(ep, now))
 	if err != nil {
@@ -224,7 +224,7 @@ func TestFactsRestore(t *testing.T) {
 	later := now.Add(time.Hour)
 	e.Restore(p, got, later)
 	want.LastFirst = later.Add(-time.Second).UnixNano()
-	if l := p.Book().Load(got, later); l != want {
+	if l := p.LoadTracker().Load(got, later); l != want {
 		t.Errorf("load %+v, want %+v", l, want)
 	}
 	g := got.Gauges()

@@ -23,14 +23,14 @@ func (s *Server) unlike(ep *endpoint.Endpoint, model string, found []remote.Find
 	chats, tools := "", ""
 	for i := range found {
 		switch f := &found[i]; {
-		case !f.Compared() || f.Equal:
+		case !f.Complete() || f.Equal:
 		case f.Tools() && tools == "":
 			tools = f.String()
 		case !f.Tools() && chats == "":
 			chats = f.String()
 		}
 	}
-	s.prefixes.Unlike(ep, model, chats, tools)
+	s.prefixes.NoteRenderingDiffs(ep, model, chats, tools)
 }
 
 // doubted has an engine asked for its rendering anew.

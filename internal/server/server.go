@@ -20,17 +20,17 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/internal/abroad"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/listen"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
 	"github.com/grapevine-epp/grapevine/internal/server/recording"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
-	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
@@ -89,8 +89,8 @@ type Server struct {
 	seeds     *facts.Seeds // nil: the seed is of a secret, or nobody else's
 	health    *monitor.Monitor
 	xds       *xdsShare
-	abroad    *abroad.Part // nil: there is no federation
-	nameless  sync.Once    // nothing is known of clusters, and a request names some
+	abroad    *multicluster.Part // nil: there is no federation
+	nameless  sync.Once          // nothing is known of clusters, and a request names some
 	readiness *listen.Readiness
 	processor *extproc.Processor
 	compat    *admin.Compat // nil: none are served
@@ -247,7 +247,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 		Invalidate: func(ep *endpoint.Endpoint) { s.share.Invalidate(ep.ID) },
 		Confirm:    func(ep *endpoint.Endpoint) { s.share.Confirm(ep.ID) },
 		Wait: func(ep *endpoint.Endpoint, now time.Time) time.Duration {
-			l := s.pool.Book().Load(ep, now)
+			l := s.pool.LoadTracker().Load(ep, now)
 			return time.Duration(ep.Cost().Wait(&l, now) * float64(time.Second))
 		},
 		Registerer: s.registry, Log: s.o.Log,
@@ -322,7 +322,7 @@ func (s *Server) gatherer() prometheus.Gatherer {
 	}
 	reg := prometheus.NewRegistry()
 	var err error
-	s.compat, err = admin.NewCompat(admin.CompatOptions{Pool: s.pool, PoolName: s.o.MetricsPool, Version: s.o.Version, Own: s.registry, Now: steady.Now}, reg)
+	s.compat, err = admin.NewCompat(admin.CompatOptions{Pool: s.pool, PoolName: s.o.MetricsPool, Version: s.o.Version, Own: s.registry, Now: monotime.Now}, reg)
 	if err != nil {
 		s.o.Log.Error("metrics of other pickers are not served", "error", err)
 		s.compat = nil
@@ -395,18 +395,18 @@ func (s *Server) onChange(c endpoint.Change) {
 	s.served.Changed(c)
 	s.finder.Changed(c)
 	s.share.Set()
-	s.share.Reborn(c.Reborn)
-	s.load.Joined(slices.Concat(c.Added, c.Reborn))
+	s.share.EngineRestarted(c.Restarted)
+	s.load.Joined(slices.Concat(c.Added, c.Restarted))
 	s.costs.Joined(c.Added)
 	if s.o.Cluster.enabled() { // alone, nobody would ever take note of them
-		s.load.Withdraw(slices.Concat(c.Dropped, c.Reborn))
+		s.load.Withdraw(slices.Concat(c.Dropped, c.Restarted))
 	}
 	for _, ep := range c.Dropped {
 		s.index.RemoveEndpoint(ep.ID)
 	}
-	s.rendering.Reset(slices.Concat(c.Dropped, c.Reborn)) // before Left: nothing is told of them from then on
-	s.prefixes.Left(slices.Concat(c.Dropped, c.Reborn))
-	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Dropped), "reborn", len(c.Reborn))
+	s.rendering.Reset(slices.Concat(c.Dropped, c.Restarted)) // before Left: nothing is told of them from then on
+	s.prefixes.Left(slices.Concat(c.Dropped, c.Restarted))
+	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Dropped), "reborn", len(c.Restarted))
 }
 
 // renderers are the engines that may be asked to render a prompt of a model.

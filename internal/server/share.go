@@ -8,7 +8,7 @@ import (
 	"net"
 
 	"github.com/grapevine-epp/grapevine/events"
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/picker/config"
 
 	"github.com/grapevine-epp/grapevine/cluster"
@@ -142,10 +142,10 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	}
 	s.share = share.OpenIndex(ctx, share.IndexOptions{
 		Node: s.node, Grouped: s.o.Cluster.enabled(), Secret: s.seeds == nil, Seeded: func() bool { return s.seeds == nil || s.seeds.Has() }, Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
-		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, Reborn: s.pool.Renew, Log: s.o.Log, Registry: s.registry,
+		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, EngineRestarted: s.pool.Renew, Log: s.o.Log, Registry: s.registry,
 	})
 	s.xds = newXDSShare(s, group)
-	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: steady.Now, Log: s.o.Log})
+	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: monotime.Now, Log: s.o.Log})
 	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	}, s.o.Log)
 	s.costs = facts.NewCosts(facts.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
 	s.hints = facts.NewHints(facts.HintOptions{
-		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Blame: &s.blame, Now: steady.Now, Registry: s.registry,
+		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Blame: &s.blame, Now: monotime.Now, Registry: s.registry,
 	})
 	return nil
 }
@@ -164,8 +164,8 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 func (s *Server) joinGroup(ctx context.Context, sessions *sessions.Table) error {
 	if s.o.Cluster.enabled() { // alone, no request need wake what would tell the others
 		sessions.OnBind(s.hints.Bound)
-		s.blame.OnVerdict(s.hints.Judged)
-		s.pool.Book().OnChange(s.load.Changed)
+		s.blame.OnVerdict(s.hints.VerdictReached)
+		s.pool.LoadTracker().OnChange(s.load.Changed)
 	}
 	if err := s.node.Open(ctx); err != nil {
 		return fmt.Errorf("server: cluster: %w", err)

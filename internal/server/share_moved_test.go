@@ -114,7 +114,7 @@ func TestEngineMoves(t *testing.T) {
 	}
 	tickets := make([]endpoint.Ticket, len(g.replicas))
 	for i, s := range g.replicas {
-		s.pool.Book().Open(&tickets[i], s.pool.Snapshot().Lookup(old), endpoint.Work{Input: 100, New: 100}, time.Now())
+		s.pool.LoadTracker().Open(&tickets[i], s.pool.Snapshot().Lookup(old), endpoint.Work{Input: 100, New: 100}, time.Now())
 	}
 	_, port, _ := net.SplitHostPort(old)
 	number, _ := strconv.Atoi(port)
@@ -139,7 +139,7 @@ func TestEngineMoves(t *testing.T) {
 	nothing := func(when string) {
 		t.Helper()
 		for _, s := range g.replicas {
-			if l := s.pool.Book().Load(s.pool.Snapshot().Lookup(at), time.Now()); l.Requests != 0 {
+			if l := s.pool.LoadTracker().Load(s.pool.Snapshot().Lookup(at), time.Now()); l.Requests != 0 {
 				t.Errorf("%s, %s: %+v", s.o.Name, when, l)
 			}
 			if c := contents(s)[at]; c.count > 0 {

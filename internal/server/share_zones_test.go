@@ -82,8 +82,8 @@ func TestZonesDivideReading(t *testing.T) {
 	})
 	for _, s := range g.replicas {
 		for _, ep := range s.pool.Snapshot().Endpoints {
-			if ep.Away != (ep.Zone() != s.o.Zone) {
-				t.Errorf("%s: %s in %s is away: %v", s.o.Name, ep.Address, ep.Zone(), ep.Away)
+			if ep.InRemoteZone != (ep.Zone() != s.o.Zone) {
+				t.Errorf("%s: %s in %s is away: %v", s.o.Name, ep.Address, ep.Zone(), ep.InRemoteZone)
 			}
 		}
 		for _, m := range s.Status().Members {

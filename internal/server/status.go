@@ -10,17 +10,17 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/internal/abroad"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
-	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
@@ -43,7 +43,7 @@ type Status struct {
 
 	Queues []rules.Status `json:"queues,omitempty"` // where requests wait for capacity
 
-	abroad.Status // of other clusters
+	multicluster.Status // of other clusters
 
 	Served extproc.ServedStatus `json:"served"` // whether the proxies go where the picker says
 }
@@ -64,7 +64,7 @@ type EndpointStatus struct {
 	Up        bool     `json:"up"`
 	Knowledge string   `json:"knowledge"`          // a knowledge.State
 	Reason    string   `json:"reason,omitempty"`   // why it is not known better, where that lasts
-	RestsOn   string   `json:"rests_on,omitempty"` // what predictions rest on where events are not believed
+	Source    string   `json:"rests_on,omitempty"` // what predictions rest on where events are not believed
 	Complete  bool     `json:"complete"`           // followed since the cache was empty
 	LagMS     float64  `json:"lag_ms"`
 	AgeMS     float64  `json:"age_ms,omitempty"` // it works, and nothing has come of it for so long
@@ -106,7 +106,7 @@ type StreamStatus struct {
 
 // Status returns the state of the replica.
 func (s *Server) Status() Status {
-	now := steady.Now()
+	now := monotime.Now()
 	st := Status{
 		Name: s.o.Name, Version: s.o.Version, UptimeS: now.Sub(s.started).Seconds(),
 		Decisions: s.decided.Load(), Models: s.models.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
@@ -142,7 +142,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 	k, g := s.share.Knowledge(ep.ID), ep.Gauges()
 	e := EndpointStatus{
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
-		LagMS: millis(k.Lag), AgeMS: millis(s.share.Age(ep.ID)), Behind: k.Behind, InFlight: s.pool.Book().Load(ep, now).Requests,
+		LagMS: millis(k.Lag), AgeMS: millis(s.share.Age(ep.ID)), Behind: k.Behind, InFlight: s.pool.LoadTracker().Load(ep, now).Requests,
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
 		Blocks: s.blocks(ep), Facts: saved.FactsOf(s.pool, ep, now),
 	}
@@ -161,7 +161,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 	if reason != "" {
 		e.Knowledge, e.Reason = state.String(), reason
 	}
-	e.RestsOn = s.prefixes.Basis(ep, state)
+	e.Source = s.prefixes.Basis(ep, state)
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
 	}
@@ -337,9 +337,9 @@ func (s *Server) decisions(id string, n int) any {
 		e, ok = placed, true
 	}
 	if !ok {
-		return []explained.Explanation{}
+		return []explanation.Explanation{}
 	}
-	return []explained.Explanation{e}
+	return []explanation.Explanation{e}
 }
 
 // collector exports what is known of endpoints and the size of the index.
@@ -379,7 +379,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	now := steady.Now()
+	now := monotime.Now()
 	for _, ep := range c.s.pool.Snapshot().Endpoints {
 		k := c.s.share.Knowledge(ep.ID)
 		state, _ := c.s.prefixes.State(ep, k.State)
@@ -388,7 +388,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.behind, float64(k.Behind), ep.Address)
 		gauge(c.blocks, float64(c.s.blocks(ep)), ep.Address)
 		if g := ep.Gauges(); !g.At.IsZero() {
-			gauge(c.drift, float64(c.s.pool.Book().Load(ep, now).Requests)-float64(g.Running+g.Waiting), ep.Address)
+			gauge(c.drift, float64(c.s.pool.LoadTracker().Load(ep, now).Requests)-float64(g.Running+g.Waiting), ep.Address)
 		}
 	}
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {

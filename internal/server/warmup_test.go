@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -35,7 +35,7 @@ func (h *hot) body() string {
 }
 
 // choose places a request, which stays in flight with its first token seen.
-func (h *hot) choose() (*request.Decision, explained.Explanation) {
+func (h *hot) choose() (*request.Decision, explanation.Explanation) {
 	h.t.Helper()
 	r := &request.Request{ID: fmt.Sprint("hot-", h.asked), Path: "/v1/completions", Headers: noHeaders{}, Body: []byte(h.body()), Copyable: true}
 	if err := request.Parse(r); err != nil {
@@ -45,9 +45,9 @@ func (h *hot) choose() (*request.Decision, explained.Explanation) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	d.Observe(request.Event{Kind: request.EventFirstToken, At: steady.Now()})
+	d.Observe(request.Event{Kind: request.EventFirstToken, At: monotime.Now()})
 	r.Drop()
-	h.t.Cleanup(func() { d.Done(request.Outcome{Status: 200, Complete: true, At: steady.Now()}) })
+	h.t.Cleanup(func() { d.Done(request.Outcome{Status: 200, Complete: true, At: monotime.Now()}) })
 	e, found := h.s.scheduler.Records().Explain(r.ID)
 	if !found {
 		h.t.Fatal("no record of the decision")
@@ -132,7 +132,7 @@ func TestWarmUp(t *testing.T) {
 				second = engines.Engines()[1]
 			}
 			if c.fails {
-				second.SetFaults(ill.Faults{ErrorNext: 1})
+				second.SetFaults(faults.Faults{ErrorNext: 1})
 			}
 			at := h.heat()
 			if c.result == "" {
@@ -146,8 +146,8 @@ func TestWarmUp(t *testing.T) {
 			}
 			testkit.Await(t, "the warm-up has ended", func() bool { return h.ended(c.result) == 1 })
 			ep := h.s.pool.Snapshot().Lookup(at)
-			testkit.Await(t, "it is in the book no more", func() bool { return h.s.pool.Book().Load(ep, steady.Now()).Requests == 0 })
-			if e := ep.Tracker().Evidence(steady.Now()); e.Good+e.Bad[0] != 0 || ep.Down() {
+			testkit.Await(t, "it is in the book no more", func() bool { return h.s.pool.LoadTracker().Load(ep, monotime.Now()).Requests == 0 })
+			if e := ep.Tracker().Evidence(monotime.Now()); e.Good+e.Bad[0] != 0 || ep.Down() {
 				t.Errorf("it is judged by the warm-up: %+v", e)
 			}
 			if cached := h.cached(at); (cached > 1000) != (c.result == "answered") {

@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
-	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -75,7 +75,7 @@ func followed(p *endpoint.Snapshot) []*endpoint.Endpoint {
 
 // Reborn says that the engines of endpoints have started again. What their streams have
 // brought is given up once their pages have said so too.
-func (x *Index) Reborn(eps []*endpoint.Endpoint) {
+func (x *Index) EngineRestarted(eps []*endpoint.Endpoint) {
 	for _, ep := range eps {
 		for _, s := range (*x.byEndpoint.Load())[ep.ID] {
 			s.in.note(func(r *reports) { r.connected = true })
@@ -89,7 +89,7 @@ func (x *Index) Reborn(eps []*endpoint.Endpoint) {
 func (x *Index) newSource(name string, src block.Source, at events.Stream, of *events.Model) *source {
 	s := &source{name: name + x.suffix, src: src, of: of, at: at, x: x.o.Index, plan: plan.New(at.Replay != "")}
 	if x.log == nil {
-		s.plan = plan.NewAlone()
+		s.plan = plan.NewStandalone()
 		s.mode = plan.Direct
 		s.shown.mode.Store(uint32(plan.Direct))
 	}
@@ -197,20 +197,20 @@ func (x *Index) step() time.Duration {
 	if x.ctx.Err() != nil {
 		return lookLater
 	}
-	now, at := time.Since(x.began), steady.Now()
+	now, at := time.Since(x.began), monotime.Now()
 	x.look()
 	f := plan.Facts{Wall: uint64(time.Now().UnixMilli()), Ready: x.o.Ready(), Settled: x.log == nil || x.o.Node.Phase() != cluster.Settling}
 	c := change{become: map[*source]plan.Action{}, name: map[*source]uint64{}}
 	due, asking := now+lookLater, false
 	for _, s := range x.order {
-		s.stall.look(at, x.at(s), workOf(x.o.Pool.Book(), s.ep, at))
+		s.stall.look(at, x.at(s), workOf(x.o.Pool.LoadTracker(), s.ep, at))
 	}
 	acts := false
 	for _, s := range x.order {
 		f := x.facts(f, s)
-		if s.tell(now, f) && x.o.Reborn != nil && s.ep.Gauges().Started.IsZero() {
+		if s.tell(now, f) && x.o.EngineRestarted != nil && s.ep.Gauges().Started.IsZero() {
 			ep := s.ep
-			x.waiting.Go(func() { x.o.Reborn(ep) }) // it changes the pool, which sets the sources
+			x.waiting.Go(func() { x.o.EngineRestarted(ep) }) // it changes the pool, which sets the sources
 		}
 		do, next := s.plan.Advance(now, f)
 		due = min(due, next)
@@ -219,7 +219,7 @@ func (x *Index) step() time.Duration {
 		acts = acts || len(do) > 0
 	}
 	x.perform(&c, *x.byName.Load(), asking)
-	x.o.Index.Tidy()
+	x.o.Index.Reclaim()
 	if acts {
 		x.look()
 	}
@@ -317,7 +317,7 @@ func (x *Index) perform(c *change, all map[string]*source, asking bool) {
 		s.held.Store(false)
 		if a.Mode == plan.Direct && x.log != nil {
 			x.log.Reading(s.name, false)
-			x.o.Log.Info("event stream is not shared", "source", s.name, "reason", a.Why)
+			x.o.Log.Info("event stream is not shared", "source", s.name, "reason", a.Reason)
 		}
 		if x.log != nil || a.Mode != plan.Direct {
 			s.become(a.Mode, a.Inc)

@@ -58,10 +58,10 @@ type IndexOptions struct {
 	Ready    func() bool                     // models have been read
 	// Reborn is told, on a goroutine of its own, that a stream shows another engine than
 	// before where the page does not say when it started; nil: nobody wants to know.
-	Reborn   func(*endpoint.Endpoint)
-	Log      *slog.Logger
-	Registry *prometheus.Registry
-	Events   events.Options // periods and limits of reading; the rest of it is set by OpenIndex
+	EngineRestarted func(*endpoint.Endpoint)
+	Log             *slog.Logger
+	Registry        *prometheus.Registry
+	Events          events.Options // periods and limits of reading; the rest of it is set by OpenIndex
 }
 
 // Index shares the precise index. Each event stream is a source of a log
@@ -225,7 +225,7 @@ func (x *Index) another(s *source) {
 // that leaves blocks out; later it may leave blocks in that are gone.
 func (x *Index) lose(s *source, inc, next uint64) {
 	before := x.log.Position(s.name)
-	if x.log.Lose(s.name, inc, next) != cluster.Applied || before.Inc != inc || before.Next == 0 {
+	if x.log.MarkLost(s.name, inc, next) != cluster.Applied || before.Inc != inc || before.Next == 0 {
 		return
 	}
 	x.losses.Inc()
@@ -265,7 +265,7 @@ func (x *Index) onLink(src block.Source, link events.Link) {
 	}
 	reads := link >= events.LinkBlind && mode == plan.Shared && !s.held.Load()
 	if reads {
-		x.log.Lose(s.name, inc, 0) // an empty cache is known exactly
+		x.log.MarkLost(s.name, inc, 0) // an empty cache is known exactly
 	}
 	x.log.Reading(s.name, reads)
 	if link == events.LinkUp {

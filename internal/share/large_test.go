@@ -43,7 +43,7 @@ func BenchmarkLargeSource(b *testing.B) {
 					b.ReportMetric(group, what+"-group-ms")
 					b.ReportMetric(index, what+"-index-ms")
 				}
-				for a.node.Status().Held.Snapshots > 0 {
+				for a.node.Status().Memory.Snapshots > 0 {
 					time.Sleep(50 * time.Millisecond)
 				}
 				runtime.GC()
@@ -80,7 +80,7 @@ func TestLargeSourceIsLoadedWhileWritten(t *testing.T) {
 	testkit.Eventually(t, equal(b))
 	n := newBenchMember(t, "n", sources, a.at, b.at)
 	testkit.Eventually(t, func() string {
-		if st := n.node.Status(); st.Held.Loads == 0 && st.Stats.SnapshotsLoaded == 0 {
+		if st := n.node.Status(); st.Memory.Loads == 0 && st.Stats.SnapshotsLoaded == 0 {
 			return "no page came"
 		}
 		return ""
@@ -95,7 +95,7 @@ func TestLargeSourceIsLoadedWhileWritten(t *testing.T) {
 		t.Errorf("at %+v", p)
 	}
 	testkit.Eventually(t, func() string {
-		if h := n.node.Status().Held; h.Loads+h.Pending > 0 {
+		if h := n.node.Status().Memory; h.Loads+h.Pending > 0 {
 			return fmt.Sprintf("%+v", h)
 		}
 		return ""

@@ -23,7 +23,7 @@ func (x *Index) show() (moves bool) {
 		suspect := s.plan.Suspect() > 0
 		s.shown.doubt.Store(suspect)
 		s.age((*x.byEndpoint.Load())[s.src.Endpoint])
-		setText(&s.shown.aside, s.plan.Why())
+		setText(&s.shown.aside, s.plan.Reason())
 		if x.log == nil || s.isMode() == plan.Direct {
 			continue
 		}

@@ -120,7 +120,7 @@ func (b *inbox) take() (r reports) {
 func (s *source) tell(now time.Duration, f plan.Facts) (another bool) {
 	r := s.in.take()
 	if r.overtaken > 0 {
-		s.plan.Overtaken(r.overtaken)
+		s.plan.Superseded(r.overtaken)
 	}
 	if r.paged {
 		s.plan.Paged()

@@ -26,7 +26,7 @@ type work struct {
 
 // workOf returns what an engine's gauges say of its work. Of one whose gauges cannot be
 // read the replicas know which of their requests have had a first token.
-func workOf(book *endpoint.Book, ep *endpoint.Endpoint, now time.Time) work {
+func workOf(book *endpoint.LoadTracker, ep *endpoint.Endpoint, now time.Time) work {
 	g := ep.Gauges()
 	w := work{at: g.At, runs: g.Running > 0, block: g.BlockSize, count: g.Running, done: g.Progress}
 	if now.Sub(g.At) > gaugesOld {

@@ -24,7 +24,7 @@ func lookAt(ranks int) *watched {
 	r := &watched{index: &Index{}, began: time.Now().Add(-time.Minute), at: make([]uint64, ranks)}
 	all := map[string]*source{}
 	for i := range ranks {
-		s := &source{name: SourceName("e", uint16(i)), src: block.Source{Rank: uint16(i)}, plan: plan.NewAlone()}
+		s := &source{name: SourceName("e", uint16(i)), src: block.Source{Rank: uint16(i)}, plan: plan.NewStandalone()}
 		s.shown.mode.Store(uint32(plan.Direct))
 		r.ranks, all[s.name] = append(r.ranks, s), s
 	}
@@ -143,7 +143,7 @@ func TestWorkWithoutGauges(t *testing.T) {
 	ep, now := pool.Snapshot().Endpoints[0], time.Now()
 	f := func(what string, want work) {
 		t.Helper()
-		if got := workOf(pool.Book(), ep, now); !got.at.Equal(want.at) || got.runs != want.runs || got.block != want.block {
+		if got := workOf(pool.LoadTracker(), ep, now); !got.at.Equal(want.at) || got.runs != want.runs || got.block != want.block {
 			t.Errorf("%s: %+v, want %+v", what, got, want)
 		}
 	}
@@ -152,9 +152,9 @@ func TestWorkWithoutGauges(t *testing.T) {
 	f("read a second ago", work{at: now.Add(-time.Second), runs: true, block: 64})
 	ep.SetGauges(endpoint.Gauges{At: now.Add(-5 * time.Second), Running: 2, BlockSize: 64})
 	f("nothing is under way", work{at: now, block: 64})
-	pool.Book().SetRemote(ep, endpoint.Load{Requests: 3, Waiting: 3})
+	pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: 3, Waiting: 3})
 	f("all wait for their first token", work{at: now, block: 64})
-	pool.Book().SetRemote(ep, endpoint.Load{Requests: 3, Waiting: 2})
+	pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: 3, Waiting: 2})
 	f("one is being answered", work{at: now, runs: true, block: 64})
 }
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
-	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
 var (
@@ -86,7 +86,7 @@ func (s *source) apply(d *block.Delta) {
 	if len(d.Ops) > 0 {
 		s.x.Apply(s.src, d)
 		s.tails.Note(d)
-		s.shown.told.Store(steady.Now().UnixNano())
+		s.shown.told.Store(monotime.Now().UnixNano())
 	}
 }
 

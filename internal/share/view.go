@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
-	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
 // Knowledge returns how far the index can be trusted about an endpoint, from
@@ -29,7 +29,7 @@ func (x *Index) Knowledge(id block.EndpointID) events.Knowledge {
 // Age is how far what is known of an endpoint may be behind an engine that works and of which
 // nothing has come for longer than usual; 0: no more than Knowledge says. It takes no lock.
 func (x *Index) Age(id block.EndpointID) (age time.Duration) {
-	now := steady.Now()
+	now := monotime.Now()
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		age = max(age, s.shown.behindBy(now))
 	}
@@ -247,7 +247,7 @@ func (x *Index) NotShared() string {
 
 // still names the event streams that bring nothing while their engines work.
 func (x *Index) still() string {
-	n, longest, which, now := 0, time.Duration(0), "", steady.Now()
+	n, longest, which, now := 0, time.Duration(0), "", monotime.Now()
 	for name, s := range *x.byName.Load() {
 		if age := s.shown.behindBy(now); age > 0 && s.shown.doubt.Load() {
 			n++

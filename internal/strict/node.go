@@ -61,7 +61,7 @@ func (n Node) Problem(hint, format string, a ...any) {
 }
 
 // Blamed reports whether a problem was found at the value's place already.
-func (n Node) Blamed() bool {
+func (n Node) HasProblem() bool {
 	return n.at != nil && n.report.at(n.at.Line, n.at.Column)
 }
 

@@ -123,10 +123,10 @@ func TestAtElement(t *testing.T) {
 		}
 	}
 	at := n.At("a[1].b")
-	if at.Blamed() {
+	if at.HasProblem() {
 		t.Error("blamed for nothing")
 	}
-	if at.Problem("", "seen"); !at.Blamed() || n.At("a[0].b").Blamed() || r.Len() != 1 {
+	if at.Problem("", "seen"); !at.HasProblem() || n.At("a[0].b").HasProblem() || r.Len() != 1 {
 		t.Error("blamed otherwise than at the place of the problem")
 	}
 }

@@ -17,7 +17,7 @@ import (
 // Apart starts a command in a network namespace of its own: as root of a user
 // namespace of its own where the kernel lets everybody have one, else as root. It calls
 // cmd once or twice.
-func Apart(cmd func() *exec.Cmd) (*exec.Cmd, error) {
+func InNamespace(cmd func() *exec.Cmd) (*exec.Cmd, error) {
 	c := cmd()
 	c.SysProcAttr = cmp.Or(c.SysProcAttr, &syscall.SysProcAttr{})
 	c.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
@@ -56,7 +56,7 @@ func RunApart(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	child, err := Apart(func() *exec.Cmd {
+	child, err := InNamespace(func() *exec.Cmd {
 		c := exec.Command(self, os.Args[1:]...)
 		c.Env = append(os.Environ(), envApart+"=1")
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -248,7 +248,7 @@ func TestRawRequests(t *testing.T) {
 	})}}
 	prefill.Start()
 	defer prefill.Close()
-	s, err := New(Options{Engine: engine.URL, KVTransfer: handover.Policy{Action: handover.Strip}, Targets: Listed{six.Addr().String(): endpoint.RolePrefill}})
+	s, err := New(Options{Engine: engine.URL, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip}, Targets: Listed{six.Addr().String(): endpoint.RolePrefill}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +352,7 @@ func (m *many) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasPrefix(r.URL.Host, "10.") {
 		return said(soundPrefill, "application/json"), nil
 	}
-	event := `data: {"choices":[{"text":` + string(handover.Find(text, "prompt")) + `}]}` + "\n\n"
+	event := `data: {"choices":[{"text":` + string(kvtransfer.Find(text, "prompt")) + `}]}` + "\n\n"
 	body := &gated{parts: []string{event, doneEvent}, gate: m.gate, here: m.here.Done}
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, ContentLength: -1, Body: io.NopCloser(body)}, nil
 }

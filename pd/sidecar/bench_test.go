@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // repeating yields one event n times, each in a read of its own, as engines send
@@ -36,7 +36,7 @@ func (d discard) Flush()                      {}
 
 // stream passes n streamed events on.
 func stream(tb testing.TB, n int) {
-	x := &exchange{w: discard{http.Header{}}, r: httptest.NewRequest(http.MethodPost, "/", nil), api: handover.Chat}
+	x := &exchange{w: discard{http.Header{}}, r: httptest.NewRequest(http.MethodPost, "/", nil), api: kvtransfer.Chat}
 	resp := &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(&repeating{textEvent, n})}
 	t := newStopped()
 	if f := x.passStream(resp, &leg{cached: 7, again: true}, t); f != nil {
@@ -65,11 +65,11 @@ func BenchmarkPrefillBody(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		o, err := handover.Parse(text)
+		o, err := kvtransfer.Parse(text)
 		if err != nil {
 			b.Fatal(err)
 		}
-		handover.Chat.PrefillBody(&o, handover.Edit{Key: keyHandOver, Value: []byte(askHandOver)})
+		kvtransfer.Chat.PrefillBody(&o, kvtransfer.Edit{Key: keyHandOver, Value: []byte(askHandOver)})
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/coding"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
@@ -21,7 +21,7 @@ func codings(h http.Header) []string {
 
 // readBody reads a body within its limit and takes hand-over members off it. It answers
 // the client and returns false where that cannot be done.
-func (s *Server) readBody(in *bodies.Intake, from io.ReadCloser) (o handover.Object, ok bool) {
+func (s *Server) readBody(in *bodies.Intake, from io.ReadCloser) (o kvtransfer.Object, ok bool) {
 	text, ok := s.receive(in, from)
 	if !ok {
 		return o, false
@@ -63,12 +63,12 @@ func (s *Server) receive(in *bodies.Intake, from io.ReadCloser) (text []byte, ok
 
 // object takes hand-over members off a body that was received. It answers the client and
 // returns false where that cannot be done.
-func (s *Server) object(in *bodies.Intake, text []byte) (o handover.Object, ok bool) {
-	refuse := func(status int, message string) (handover.Object, bool) {
+func (s *Server) object(in *bodies.Intake, text []byte) (o kvtransfer.Object, ok bool) {
+	refuse := func(status int, message string) (kvtransfer.Object, bool) {
 		writeError(in.W, status, message)
 		return o, false
 	}
-	o, err := handover.Parse(text)
+	o, err := kvtransfer.Parse(text)
 	if err != nil {
 		return refuse(http.StatusBadRequest, "the request body is not a JSON object")
 	}
@@ -78,7 +78,7 @@ func (s *Server) object(in *bodies.Intake, text []byte) (o handover.Object, ok b
 	}
 	if removed != nil {
 		s.m.stripped.Inc()
-		if o, err = handover.Parse(body); err != nil {
+		if o, err = kvtransfer.Parse(body); err != nil {
 			return refuse(http.StatusBadRequest, err.Error())
 		}
 	}
@@ -87,7 +87,7 @@ func (s *Server) object(in *bodies.Intake, text []byte) (o handover.Object, ok b
 
 // replaceBody has the request carry text as its body.
 func replaceBody(in *bodies.Intake, text []byte) {
-	whole := handover.Pieces{text}
+	whole := kvtransfer.Pieces{text}
 	in.R.Body, in.R.ContentLength, in.R.TransferEncoding = in.Send(whole), int64(len(text)), nil
 	in.R.GetBody = func() (io.ReadCloser, error) { return in.Send(whole), nil }
 	in.R.Header.Set("Content-Length", strconv.Itoa(len(text)))

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // trouble is what keeps prompts from being computed elsewhere. Clients do not see it, since
@@ -94,8 +94,8 @@ func (s *Server) complainOf(p *prefilled) {
 	case p.rejected && p.status == http.StatusNotFound:
 		s.complain(unknownModel, p.target, nil)
 	default:
-		if t, ok := map[handover.Fault]trouble{
-			handover.Refused: refusedLeg, handover.Timeout: lateLeg, handover.Broken: brokenLeg, handover.Failed: failedLeg, handover.Garbage: garbageLeg,
+		if t, ok := map[kvtransfer.Fault]trouble{
+			kvtransfer.Refused: refusedLeg, kvtransfer.Timeout: lateLeg, kvtransfer.Broken: brokenLeg, kvtransfer.Failed: failedLeg, kvtransfer.Garbage: garbageLeg,
 		}[p.fault]; ok {
 			s.complain(t, p.target, p.err)
 		}

@@ -12,12 +12,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // leg is one request to the decode engine.
 type leg struct {
-	body   handover.Pieces
+	body   kvtransfer.Pieces
 	header http.Header // set in addition
 	cached int         // of the prefill leg, to be reported instead of decode's own; -1 = leave it
 	// again says that a failure before the first content is returned, not passed to
@@ -195,9 +195,9 @@ func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
 	case int64(len(text)) > x.s.o.MaxBody: // a part is never taken for the whole
 		x.fail(http.StatusBadGateway, "the engine's answer is too large")
 		return nil
-	case !handover.Whole(text): // its end was not told by HTTP, or the engine failed
+	case !kvtransfer.Whole(text): // its end was not told by HTTP, or the engine failed
 		return &fault{err: errBroken, before: true}
-	case d.asks && handover.Declines(text):
+	case d.asks && kvtransfer.Declines(text):
 		return &fault{err: errDeclined, before: true}
 	}
 	if n := d.cachedTokens(); n >= 0 {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // Encoder is a way in which encoded images and sound travel.
@@ -25,7 +25,7 @@ const (
 // maxItems bounds the items of one request that are encoded elsewhere.
 const maxItems = 256
 
-var empty, _ = handover.Parse([]byte("{}"))
+var empty, _ = kvtransfer.Parse([]byte("{}"))
 
 const keyEncoded = "ec_transfer_params"
 
@@ -34,18 +34,18 @@ var mediaTypes = map[string]bool{"image_url": true, "audio_url": true, "video_ur
 
 // items returns the parts of a chat's messages that are to be encoded, equal ones
 // once.
-func items(body *handover.Object) (list [][]byte) {
-	messages, _ := handover.Elements(body.Get("messages"))
+func items(body *kvtransfer.Object) (list [][]byte) {
+	messages, _ := kvtransfer.Elements(body.Get("messages"))
 	seen := map[string]bool{}
 	for _, m := range messages {
-		o, err := handover.Parse(m)
+		o, err := kvtransfer.Parse(m)
 		if err != nil {
 			continue
 		}
-		parts, _ := handover.Elements(o.Get("content"))
+		parts, _ := kvtransfer.Elements(o.Get("content"))
 		for _, p := range parts {
-			part, err := handover.Parse(p)
-			if err != nil || !mediaTypes[handover.Text(part.Get("type"))] || seen[string(p)] || len(list) == maxItems {
+			part, err := kvtransfer.Parse(p)
+			if err != nil || !mediaTypes[kvtransfer.Text(part.Get("type"))] || seen[string(p)] || len(list) == maxItems {
 				continue
 			}
 			seen[string(p)] = true
@@ -78,20 +78,20 @@ func (x *exchange) encode() {
 	if x.s.o.Encoder != EncodeNIXL {
 		return
 	}
-	var edits []handover.Edit
+	var edits []kvtransfer.Edit
 	for _, a := range answers {
-		o, err := handover.Parse(handover.Find(a, keyEncoded))
+		o, err := kvtransfer.Parse(kvtransfer.Find(a, keyEncoded))
 		if err != nil {
 			continue
 		}
 		for _, key := range o.Keys() {
-			edits = append(edits, handover.Edit{Key: key, Value: o.Get(key)})
+			edits = append(edits, kvtransfer.Edit{Key: key, Value: o.Get(key)})
 		}
 	}
 	if edits == nil {
 		return
 	}
-	if body, err := handover.Parse(x.body.With(handover.Edit{Key: keyEncoded, Value: empty.With(edits...)})); err == nil {
+	if body, err := kvtransfer.Parse(x.body.With(kvtransfer.Edit{Key: keyEncoded, Value: empty.With(edits...)})); err == nil {
 		x.body = body
 	}
 }
@@ -99,13 +99,13 @@ func (x *exchange) encode() {
 // encodeItem returns an encoder's answer, nil when it failed.
 func (x *exchange) encodeItem(ctx context.Context, target, id string, item []byte) []byte {
 	one := []byte("1")
-	edits := []handover.Edit{
+	edits := []kvtransfer.Edit{
 		{Key: "messages", Value: []byte(`[{"role":"user","content":[` + string(item) + `]}]`)},
 		{Key: "max_tokens", Value: one}, {Key: "stream", Value: []byte("false")}, {Key: "stream_options"},
 	}
 	for _, key := range []string{"max_completion_tokens", "min_tokens"} {
 		if x.body.Get(key) != nil {
-			edits = append(edits, handover.Edit{Key: key, Value: one})
+			edits = append(edits, kvtransfer.Edit{Key: key, Value: one})
 		}
 	}
 	body := x.body.With(edits...)
@@ -130,7 +130,7 @@ func (x *exchange) encodeItem(ctx context.Context, target, id string, item []byt
 	defer resp.Body.Close()
 	answer, err := x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		x.s.m.encodes.WithLabelValues(handover.Failed.String()).Inc()
+		x.s.m.encodes.WithLabelValues(kvtransfer.Failed.String()).Inc()
 		return nil
 	}
 	x.s.m.encodes.WithLabelValues("ok").Inc()

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/sse"
 )
 
@@ -45,7 +45,7 @@ func TestPassedBodies(t *testing.T) {
 		}
 	}))
 	defer engine.Close()
-	s, err := New(Options{Engine: engine.URL, KVTransfer: handover.Policy{Action: handover.Strip}, MaxBody: 1 << 10})
+	s, err := New(Options{Engine: engine.URL, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip}, MaxBody: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

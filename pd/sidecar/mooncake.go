@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // bootstraps remembers what prefill engines told of their ranks, until one of their
@@ -106,14 +106,14 @@ func (x *exchange) byMooncake() {
 		id := quote("xfer-" + x.s.o.UUID())
 		return legs{
 			target: target,
-			prefill: x.api.PrefillBody(&x.body, handover.Edit{Key: keyHandOver, Value: object(
+			prefill: x.api.PrefillBody(&x.body, kvtransfer.Edit{Key: keyHandOver, Value: object(
 				"do_remote_prefill", []byte("false"), "do_remote_decode", []byte("true"), "transfer_id", id)}),
 			prefillHeader: http.Header{"X-Data-Parallel-Rank": {rank}},
 			set: object("do_remote_prefill", []byte("true"), "do_remote_decode", []byte("false"), "transfer_id", id,
 				"remote_bootstrap_addr", quote(bootstrap), "remote_engine_id", quote(ids[rank])),
 			needs: true, reportsCached: true,
 			afterPrefillOf: func(p *prefilled) {
-				if p.fault != handover.NoFault || p.rejected {
+				if p.fault != kvtransfer.NoFault || p.rejected {
 					x.s.boots.forget(target)
 				}
 			},

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // Connector is a way in which KV caches travel between engines.
@@ -61,7 +61,7 @@ func (x *exchange) byNIXL() {
 		x.byWrite()
 		return
 	}
-	p := x.serially(x.api.PrefillBody(&x.body, handover.Edit{Key: keyHandOver, Value: x.askHandOver()}))
+	p := x.serially(x.api.PrefillBody(&x.body, kvtransfer.Edit{Key: keyHandOver, Value: x.askHandOver()}))
 	if p == nil {
 		x.fallBack()
 		return
@@ -75,8 +75,8 @@ func (x *exchange) byNIXL() {
 		x.noHandOver(p)
 		return
 	}
-	d := leg{body: x.body.Pieces(handover.Edit{Key: keyHandOver, Value: object}), cached: x.api.Cached(p.text)}
-	if !handover.IsNull(handover.Find(object, "remote_prefill_cached_tokens")) {
+	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyHandOver, Value: object}), cached: x.api.Cached(p.text)}
+	if !kvtransfer.IsNull(kvtransfer.Find(object, "remote_prefill_cached_tokens")) {
 		d.cached = -1 // decode reports it by itself
 	}
 	x.hand(p, d, func() { x.release(object) })
@@ -87,17 +87,17 @@ func (x *exchange) byNIXL() {
 // end; one that asks for blocks instead, as decode's for a next turn, has them kept and read
 // by nobody.
 func sound(object []byte) bool {
-	o, err := handover.Parse(object)
+	o, err := kvtransfer.Parse(object)
 	if err != nil || string(o.Get("do_remote_prefill")) == "false" || string(o.Get("do_remote_decode")) == "true" {
 		return false
 	}
 	blocks := o.Get("remote_block_ids")
-	groups, ok := handover.Elements(blocks)
+	groups, ok := kvtransfer.Elements(blocks)
 	if string(o.Get("transfer_mode")) == `"push"` { // decode names its own
 		ok = true
 	}
 	grouped := len(groups) > 0 && groups[0][0] == '['
-	return ok && (!grouped || !handover.IsNull(o.Get("remote_request_id")) || !handover.IsNull(o.Get("transfer_id")))
+	return ok && (!grouped || !kvtransfer.IsNull(o.Get("remote_request_id")) || !kvtransfer.IsNull(o.Get("transfer_id")))
 }
 
 // noHandOver has the decode engine serve a request whose prefill handed nothing over.
@@ -153,11 +153,11 @@ func (x *exchange) askHandOver() []byte {
 		return asked
 	}
 	source := x.source(x.targets[0])
-	o, err := handover.Parse(asked)
+	o, err := kvtransfer.Parse(asked)
 	if source == nil || err != nil {
 		return asked
 	}
-	return o.With(handover.Edit{Key: "remote_kv_source", Value: source})
+	return o.With(kvtransfer.Edit{Key: "remote_kv_source", Value: source})
 }
 
 // releaseTime bounds the request that frees blocks.
@@ -170,13 +170,13 @@ func (x *exchange) release(object []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), releaseTime)
 	defer cancel()
 	body := []byte(`{"prompt":".","max_tokens":0}`)
-	o, err := handover.Parse(body)
+	o, err := kvtransfer.Parse(body)
 	if err != nil {
 		return // not with this body
 	}
-	edits := []handover.Edit{{Key: keyHandOver, Value: object}}
+	edits := []kvtransfer.Edit{{Key: keyHandOver, Value: object}}
 	if model := x.body.Get("model"); model != nil {
-		edits = append(edits, handover.Edit{Key: "model", Value: model})
+		edits = append(edits, kvtransfer.Edit{Key: "model", Value: model})
 	}
 	r := x.request(ctx, x.s.engine, o.Pieces(edits...))
 	r.URL.Path, r.URL.RawPath, r.URL.RawQuery = "/v1/completions", "", ""

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
@@ -41,7 +41,7 @@ type Options struct {
 	// Targets decides which addresses may be called; nil allows all.
 	Targets Targets
 	// HandOver says what is done about hand-over members in clients' bodies.
-	KVTransfer handover.Policy
+	KVTransfer kvtransfer.Policy
 	// WebSockets are passed on to the engine, which is to take no hand-over members from
 	// them: nobody looks into them.
 	WebSockets bool

@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
@@ -21,12 +21,12 @@ type prefilled struct {
 	target string
 	status int
 	header http.Header
-	text   []byte          // the answer
-	answer handover.Object // of a status of 2xx
-	at     time.Time       // when the answer began: the lease may run from then on
+	text   []byte            // the answer
+	answer kvtransfer.Object // of a status of 2xx
+	at     time.Time         // when the answer began: the lease may run from then on
 	took   time.Duration
-	fault  handover.Fault // why there is no answer to use
-	err    error          // of the connection, where it is the reason
+	fault  kvtransfer.Fault // why there is no answer to use
+	err    error            // of the connection, where it is the reason
 	// rejected: the engine found the request itself wrong; decode would say the same of it.
 	rejected bool
 	stale    bool // see fault
@@ -34,21 +34,21 @@ type prefilled struct {
 }
 
 // good reports whether there is an answer to use.
-func (p *prefilled) good() bool { return p.fault == handover.NoFault && !p.rejected }
+func (p *prefilled) good() bool { return p.fault == kvtransfer.NoFault && !p.rejected }
 
 // prefill has target compute the prompt of body.
-func (x *exchange) prefill(ctx context.Context, target string, body handover.Pieces, set http.Header) *prefilled {
+func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.Pieces, set http.Header) *prefilled {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, x.s.o.Prefill)
 	defer cancel()
 	p := x.askPrefill(limited, target, body, set)
 	if p.stale && ctx.Err() == nil {
-		if again := x.askPrefill(limited, target, body, set); again.fault == handover.NoFault { // else the first says what happened
+		if again := x.askPrefill(limited, target, body, set); again.fault == kvtransfer.NoFault { // else the first says what happened
 			p = again
 		}
 	}
 	p.target = target
-	p.ours = p.fault != handover.NoFault && ctx.Err() != nil
+	p.ours = p.fault != kvtransfer.NoFault && ctx.Err() != nil
 	label := p.fault.String()
 	switch {
 	case p.good():
@@ -68,7 +68,7 @@ func (x *exchange) prefill(ctx context.Context, target string, body handover.Pie
 	return p
 }
 
-func (x *exchange) askPrefill(ctx context.Context, target string, body handover.Pieces, set http.Header) *prefilled {
+func (x *exchange) askPrefill(ctx context.Context, target string, body kvtransfer.Pieces, set http.Header) *prefilled {
 	var wire wire
 	start, ctx := time.Now(), wire.watch(ctx)
 	base := &url.URL{Scheme: "http", Host: target}
@@ -91,39 +91,39 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body handover.
 	case err != nil:
 		p.fault, p.err = faultOf(err), err
 	case p.status == http.StatusTooManyRequests || p.status == http.StatusRequestTimeout || p.status == http.StatusServiceUnavailable:
-		p.fault = handover.Busy
+		p.fault = kvtransfer.Busy
 	case p.status >= 500:
-		p.fault = handover.Failed
+		p.fault = kvtransfer.Failed
 	case p.status >= 400:
 		p.rejected = true
 	case p.status < 200 || p.status > 299: // redirects are not followed, and say nothing of the request
-		p.fault = handover.Garbage
+		p.fault = kvtransfer.Garbage
 	default:
-		if p.answer, err = handover.Parse(p.text); err != nil {
-			p.fault = handover.Garbage
+		if p.answer, err = kvtransfer.Parse(p.text); err != nil {
+			p.fault = kvtransfer.Garbage
 		}
 	}
 	return p
 }
 
 // faultOf names why a leg broke.
-func faultOf(err error) handover.Fault {
+func faultOf(err error) kvtransfer.Fault {
 	var dial *net.OpError
 	var timeout net.Error
 	switch {
 	case errors.Is(err, bodies.ErrMemory): // here, not there
-		return handover.Busy
+		return kvtransfer.Busy
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return handover.Timeout
+		return kvtransfer.Timeout
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return handover.Refused
+		return kvtransfer.Refused
 	}
-	return handover.Broken
+	return kvtransfer.Broken
 }
 
 // serially tries the targets in order until one answers or finds the request wrong.
 // It returns nil when none does, or the client has left.
-func (x *exchange) serially(body handover.Pieces) *prefilled {
+func (x *exchange) serially(body kvtransfer.Pieces) *prefilled {
 	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
 		if x.r.Context().Err() != nil {
 			return nil
@@ -133,7 +133,7 @@ func (x *exchange) serially(body handover.Pieces) *prefilled {
 			return nil
 		}
 		p := x.prefill(x.r.Context(), target, body, nil)
-		if p.fault == handover.NoFault {
+		if p.fault == kvtransfer.NoFault {
 			x.report.Target, x.report.Prefill = x.place(i), p.took
 			return p
 		}
@@ -145,7 +145,7 @@ func (x *exchange) serially(body handover.Pieces) *prefilled {
 
 // blame notes a leg to the target at a place that was asked in vain, for the picker.
 func (x *exchange) blame(i int, p *prefilled) {
-	if p.fault != handover.NoFault && !p.ours {
+	if p.fault != kvtransfer.NoFault && !p.ours {
 		x.report.Faults.Add(x.place(i), p.fault)
 	}
 }

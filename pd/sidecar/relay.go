@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/sse"
 )
 
@@ -40,11 +40,11 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 		}
 		if event != nil && !open {
 			switch state := x.api.Classify(event); {
-			case state == handover.Faulty && d.again:
+			case state == kvtransfer.Faulty && d.again:
 				return &fault{err: errEngine5, before: true}
-			case state == handover.Declined && d.asks:
+			case state == kvtransfer.Declined && d.asks:
 				return &fault{err: errDeclined, before: true}
-			case state == handover.Pending && held+len(event) < maxHead:
+			case state == kvtransfer.Pending && held+len(event) < maxHead:
 				held += len(event)
 				continue
 			}
@@ -58,7 +58,7 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 			event = e.Take(len(event))
 		}
 		if event != nil {
-			ended = ended || handover.Ends(event)
+			ended = ended || kvtransfer.Ends(event)
 			if err := x.write(event, d); err != nil {
 				return &fault{err: err, before: false}
 			}
@@ -106,14 +106,14 @@ func (x *exchange) write(event []byte, d *leg) error {
 		_, err := x.w.Write(event)
 		return err
 	}
-	data := handover.Field(event, "data")
+	data := kvtransfer.Field(event, "data")
 	out := x.rewrite(data, d, usage)
 	if bytes.Equal(out, data) {
 		_, err := x.w.Write(event)
 		return err
 	}
 	for line := range bytes.Lines(event) {
-		if handover.IsField(line, "data") {
+		if kvtransfer.IsField(line, "data") {
 			if out == nil { // of several lines one is left
 				continue
 			}
@@ -131,7 +131,7 @@ func (x *exchange) write(event []byte, d *leg) error {
 // noteKept says, once, that decode keeps the blocks of answers for a next turn's prefill:
 // nobody fetches them.
 func (x *exchange) noteKept(answer []byte) {
-	if string(handover.Find(answer, keyHandOver, "do_remote_decode")) != "true" {
+	if string(kvtransfer.Find(answer, keyHandOver, "do_remote_decode")) != "true" {
 		return
 	}
 	x.s.kept.Do(func() {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // TestBodiesOfLegs: whatever the lengths, in buffers that are used again and again, each leg
@@ -23,12 +23,12 @@ func TestBodiesOfLegs(t *testing.T) {
 		if err != nil {
 			return nil // the client has left
 		}
-		o, err := handover.Parse(text)
+		o, err := kvtransfer.Parse(text)
 		if err != nil {
 			return fmt.Errorf("%w: %.80s … %d bytes", err, text, len(text))
 		}
-		name := handover.Text(o.Get("model"))
-		if prompt := handover.Text(o.Get("prompt")); prompt != "." && prompt != strings.Repeat(name, len(prompt)/max(len(name), 1)) || name != r.Header.Get("X-Name") {
+		name := kvtransfer.Text(o.Get("model"))
+		if prompt := kvtransfer.Text(o.Get("prompt")); prompt != "." && prompt != strings.Repeat(name, len(prompt)/max(len(name), 1)) || name != r.Header.Get("X-Name") {
 			return fmt.Errorf("request %s has the model %q and %.40q… of %d bytes", r.Header.Get("X-Name"), name, prompt, len(prompt))
 		}
 		return nil

@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/retry"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -79,7 +79,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in := bodies.Begin(s.holders, w, r)
 	defer in.End()
 	w = in.W
-	a := handover.FormatOf(r.URL.Path)
+	a := kvtransfer.FormatOf(r.URL.Path)
 	if a == nil || r.Method != http.MethodPost {
 		if !s.admit(w, r) || !s.inspect(in) {
 			s.m.requests.WithLabelValues("refused").Inc()
@@ -89,12 +89,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.pass.ServeHTTP(w, r)
 		return
 	}
-	x := &exchange{s: s, w: w, r: r, in: in, api: a, report: handover.Report{Target: -1}}
+	x := &exchange{s: s, w: w, r: r, in: in, api: a, report: kvtransfer.Report{Target: -1}}
 	if !x.read() {
 		s.m.requests.WithLabelValues("refused").Inc()
 		return
 	}
-	if s.o.Encoder != NoEncoder && a == handover.Chat {
+	if s.o.Encoder != NoEncoder && a == kvtransfer.Chat {
 		x.encode()
 	}
 	if len(x.targets) == 0 || !x.splits() {
@@ -140,24 +140,24 @@ type exchange struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	in      *bodies.Intake
-	api     *handover.Format
-	body    handover.Object // without members that only proxies set
+	api     *kvtransfer.Format
+	body    kvtransfer.Object // without members that only proxies set
 	targets []string
-	first   int             // where targets begin in the list that the request named
-	report  handover.Report // to the picker
-	decodes int             // legs to the decode engine
-	apart   bool            // it is served in two parts
-	status  int             // of the engine's answer that is passed on, 0 before
+	first   int               // where targets begin in the list that the request named
+	report  kvtransfer.Report // to the picker
+	decodes int               // legs to the decode engine
+	apart   bool              // it is served in two parts
+	status  int               // of the engine's answer that is passed on, 0 before
 }
 
 func (x *exchange) splits() bool {
 	switch x.s.o.Connector {
 	case SGLang:
-		return x.api != handover.Messages && x.api != handover.Generate
+		return x.api != kvtransfer.Messages && x.api != kvtransfer.Generate
 	case TRTLLM:
-		return (x.api == handover.Chat || x.api == handover.Completions) && x.api.Divisible(&x.body)
+		return (x.api == kvtransfer.Chat || x.api == kvtransfer.Completions) && x.api.Divisible(&x.body)
 	}
-	return x.api != handover.GenerateSGLang && x.api.Divisible(&x.body)
+	return x.api != kvtransfer.GenerateSGLang && x.api.Divisible(&x.body)
 }
 
 // read takes body and targets in. It answers the client and returns false where
@@ -195,10 +195,10 @@ func (x *exchange) local() {
 }
 
 // text is the body of a leg that goes out as the request came.
-func (x *exchange) text() handover.Pieces { return handover.Pieces{x.body.Text()} }
+func (x *exchange) text() kvtransfer.Pieces { return kvtransfer.Pieces{x.body.Text()} }
 
 // request makes the request of a leg to base.
-func (x *exchange) request(ctx context.Context, base *url.URL, body handover.Pieces) *http.Request {
+func (x *exchange) request(ctx context.Context, base *url.URL, body kvtransfer.Pieces) *http.Request {
 	u := *x.r.URL
 	u.Scheme, u.Host = base.Scheme, base.Host
 	r := (&http.Request{

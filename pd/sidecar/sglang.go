@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // firstRoom is the lowest room: engines use small numbers themselves.
@@ -72,24 +72,24 @@ func (x *exchange) pair(target string) (*prefilled, *fault) {
 
 // room returns the members by which both engines meet: one room, or one for each
 // prompt of a batch and each sample.
-func (x *exchange) room(target string) []handover.Edit {
+func (x *exchange) room(target string) []kvtransfer.Edit {
 	host, _, err := net.SplitHostPort(target)
 	if err != nil {
 		host = target
 	}
 	h, port := quote(host), []byte(strconv.Itoa(x.s.o.BootstrapPort))
-	n := max(handover.Prompts(x.body.Get("prompt")), handover.Prompts(x.body.Get("text")), handover.Prompts(x.body.Get("input_ids")), handover.Number(x.body.Get("n")), 1)
+	n := max(kvtransfer.Prompts(x.body.Get("prompt")), kvtransfer.Prompts(x.body.Get("text")), kvtransfer.Prompts(x.body.Get("input_ids")), kvtransfer.Number(x.body.Get("n")), 1)
 	draw := func() []byte {
 		return strconv.AppendUint(nil, max(x.s.o.Random()>>1, firstRoom), 10)
 	}
 	if n == 1 {
-		return []handover.Edit{{Key: "bootstrap_host", Value: h}, {Key: "bootstrap_port", Value: port}, {Key: "bootstrap_room", Value: draw()}}
+		return []kvtransfer.Edit{{Key: "bootstrap_host", Value: h}, {Key: "bootstrap_port", Value: port}, {Key: "bootstrap_room", Value: draw()}}
 	}
 	rooms := make([][]byte, n)
 	for i := range rooms {
 		rooms[i] = draw()
 	}
-	return []handover.Edit{
+	return []kvtransfer.Edit{
 		{Key: "bootstrap_host", Value: list(slices.Repeat([][]byte{h}, n))}, {Key: "bootstrap_port", Value: list(slices.Repeat([][]byte{port}, n))},
 		{Key: "bootstrap_room", Value: list(rooms)},
 	}

@@ -3,7 +3,7 @@ package sidecar
 import (
 	"errors"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 const keyThreshold = "cache_hit_threshold"
@@ -12,7 +12,7 @@ const keyThreshold = "cache_hit_threshold"
 // cache_hit_threshold has the decode engine asked first, which declines where it finds
 // less of the prompt than that share.
 func (x *exchange) byStorage() {
-	if x.s.o.CacheHitThreshold && !handover.IsNull(x.body.Get(keyThreshold)) {
+	if x.s.o.CacheHitThreshold && !kvtransfer.IsNull(x.body.Get(keyThreshold)) {
 		f := x.decode(leg{body: x.text(), cached: -1, asks: true})
 		if f == nil || !errors.Is(f, errDeclined) {
 			x.report.Target = -1
@@ -21,13 +21,13 @@ func (x *exchange) byStorage() {
 		}
 		x.decodes = 0 // it has answered nothing, as it was told
 	}
-	var edits []handover.Edit
+	var edits []kvtransfer.Edit
 	if x.s.o.CacheHitThreshold {
-		edits = append(edits, handover.Edit{Key: keyThreshold, Value: []byte("0")})
+		edits = append(edits, kvtransfer.Edit{Key: keyThreshold, Value: []byte("0")})
 	}
 	p := x.serially(x.api.PrefillBody(&x.body, edits...))
 	if edits != nil { // whatever happens, the engine is not to decline again
-		if o, err := handover.Parse(x.body.With(edits...)); err == nil {
+		if o, err := kvtransfer.Parse(x.body.With(edits...)); err == nil {
 			x.body = o
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // TestRefusedHandOvers: a decode engine that finds a request wrong may mean the hand-over, as
@@ -101,7 +101,7 @@ func TestPassedOnIdleConnections(t *testing.T) {
 			asked.Store(int64(nth))
 			return nth != 2 && reply(c, `{"data":[]}`) // the 2nd finds it closed
 		})
-		s, err := New(Options{Engine: "http://" + engine, Transport: NewTransport(1), KVTransfer: handover.Policy{Action: handover.Strip}})
+		s, err := New(Options{Engine: "http://" + engine, Transport: NewTransport(1), KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,14 +5,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // legs are the two legs of a request that are sent at once.
 type legs struct {
 	target         string
-	prefill        handover.Pieces // body of the prefill leg
-	set            []byte          // hand-over of the decode leg
+	prefill        kvtransfer.Pieces // body of the prefill leg
+	set            []byte            // hand-over of the decode leg
 	prefillHeader  http.Header
 	decodeHeader   http.Header
 	needs          bool // decode waits for ever for a prefill that failed: it is dropped then
@@ -39,7 +39,7 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 			close(dropped)
 		}
 	}()
-	d := leg{body: x.body.Pieces(handover.Edit{Key: keyHandOver, Value: l.set}), header: l.decodeHeader, cached: -1, again: true, dropped: dropped}
+	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyHandOver, Value: l.set}), header: l.decodeHeader, cached: -1, again: true, dropped: dropped}
 	if l.waits {
 		d.gate = ended
 	}
@@ -71,8 +71,8 @@ func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 		x.report.Target, x.report.Failed = x.place(i), i
 		l, err := pair(target)
 		if err != nil {
-			x.s.m.prefills.WithLabelValues(handover.Refused.String()).Inc()
-			x.blame(i, &prefilled{fault: handover.Refused, ours: x.r.Context().Err() != nil})
+			x.s.m.prefills.WithLabelValues(kvtransfer.Refused.String()).Inc()
+			x.blame(i, &prefilled{fault: kvtransfer.Refused, ours: x.r.Context().Err() != nil})
 			if x.r.Context().Err() == nil {
 				x.s.complain(noRanks, target, err)
 			}
@@ -83,7 +83,7 @@ func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 			x.finish(f)
 			return
 		}
-		if last = p; p.fault == handover.NoFault {
+		if last = p; p.fault == kvtransfer.NoFault {
 			break // it is not the prefill that failed
 		}
 		x.blame(i, p)

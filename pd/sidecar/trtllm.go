@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 const keyDisagg = "disaggregated_params"
@@ -18,7 +18,7 @@ func (x *exchange) byTRTLLM() {
 	id := strconv.AppendUint(nil, max(x.s.o.Random()>>1, firstRequest), 10)
 	style, null := []byte("0"), []byte("null")
 	asked := object("request_type", quote("context_only"), "disagg_request_id", id, "schedule_style", style, "conversation_id", null)
-	p := x.serially(x.body.Pieces(handover.Edit{Key: keyDisagg, Value: asked}, handover.Edit{Key: "stream", Value: []byte("false")}, handover.Edit{Key: "stream_options"}))
+	p := x.serially(x.body.Pieces(kvtransfer.Edit{Key: keyDisagg, Value: asked}, kvtransfer.Edit{Key: "stream", Value: []byte("false")}, kvtransfer.Edit{Key: "stream_options"}))
 	if p == nil {
 		x.fallBack()
 		return
@@ -27,11 +27,11 @@ func (x *exchange) byTRTLLM() {
 		x.local()
 		return
 	}
-	choices, _ := handover.Elements(p.answer.Get("choices"))
+	choices, _ := kvtransfer.Elements(p.answer.Get("choices"))
 	if len(choices) != 1 {
 		choices = [][]byte{nil}
 	}
-	switch handover.Text(handover.Find(choices[0], "finish_reason")) {
+	switch kvtransfer.Text(kvtransfer.Find(choices[0], "finish_reason")) {
 	case "length", "not_finished":
 	case "":
 		x.noHandOver(p)
@@ -40,22 +40,22 @@ func (x *exchange) byTRTLLM() {
 		x.answered(p, choices[0])
 		return
 	}
-	params, err := handover.Parse(handover.Find(choices[0], keyDisagg))
-	if err != nil || handover.IsNull(params.Get("ctx_request_id")) {
+	params, err := kvtransfer.Parse(kvtransfer.Find(choices[0], keyDisagg))
+	if err != nil || kvtransfer.IsNull(params.Get("ctx_request_id")) {
 		x.noHandOver(p)
 		return
 	}
-	edits := []handover.Edit{{Key: "request_type", Value: quote("generation_only")}, {Key: "schedule_style", Value: style}, {Key: "conversation_id", Value: null}}
+	edits := []kvtransfer.Edit{{Key: "request_type", Value: quote("generation_only")}, {Key: "schedule_style", Value: style}, {Key: "conversation_id", Value: null}}
 	if usage := p.answer.Get("usage"); usage != nil {
-		edits = append(edits, handover.Edit{Key: "ctx_usage", Value: usage})
+		edits = append(edits, kvtransfer.Edit{Key: "ctx_usage", Value: usage})
 	}
-	set := []handover.Edit{{Key: keyDisagg, Value: params.With(edits...)}}
-	if tokens := p.answer.Get("prompt_token_ids"); !handover.IsNull(tokens) {
+	set := []kvtransfer.Edit{{Key: keyDisagg, Value: params.With(edits...)}}
+	if tokens := p.answer.Get("prompt_token_ids"); !kvtransfer.IsNull(tokens) {
 		key := "prompt_token_ids"
-		if x.api == handover.Completions {
+		if x.api == kvtransfer.Completions {
 			key = "prompt"
 		}
-		set = append(set, handover.Edit{Key: key, Value: tokens})
+		set = append(set, kvtransfer.Edit{Key: key, Value: tokens})
 	}
 	x.hand(p, leg{body: x.body.Pieces(set...), cached: -1}, func() {}) // nothing is known that would free its blocks
 }
@@ -63,9 +63,9 @@ func (x *exchange) byTRTLLM() {
 // answered passes on an answer that ended with the context leg: its first token was the
 // last. A client that asked for a stream gets it as one.
 func (x *exchange) answered(p *prefilled, choice []byte) {
-	kind, body := "application/json", x.api.StripTransfer(p.answer.With(handover.Edit{Key: "prompt_token_ids"}), false)
+	kind, body := "application/json", x.api.StripTransfer(p.answer.With(kvtransfer.Edit{Key: "prompt_token_ids"}), false)
 	if string(x.body.Get("stream")) == "true" {
-		kind, body = "text/event-stream", x.api.AsStream(&p.answer, choice, string(handover.Find(x.body.Get("stream_options"), "include_usage")) == "true")
+		kind, body = "text/event-stream", x.api.AsStream(&p.answer, choice, string(kvtransfer.Find(x.body.Get("stream_options"), "include_usage")) == "true")
 	}
 	h := x.w.Header()
 	h.Set("Content-Type", kind)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // exchangeCase is one exchange: what the client sent, the legs that must follow and
@@ -188,7 +188,7 @@ func TestExchanges(t *testing.T) {
 
 func (c *exchangeCase) options(e *engines) Options {
 	o := Options{
-		Engine: "http://127.0.0.1:8200", Transport: e, Prefill: 300 * time.Millisecond, KVTransfer: handover.Policy{Action: handover.Strip},
+		Engine: "http://127.0.0.1:8200", Transport: e, Prefill: 300 * time.Millisecond, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip},
 		Targets: Listed{"10.0.1.5:8000": AnyRole, "10.0.1.6:8000": AnyRole, "10.0.1.7:8000": AnyRole, "10.0.2.7:8000": AnyRole, "10.0.2.8:8000": AnyRole},
 	}
 	switch {
@@ -228,7 +228,7 @@ func (c *exchangeCase) options(e *engines) Options {
 		rooms = append(rooms, json.Number(rank))
 	}
 	if o.Connector == TRTLLM {
-		rooms = append(rooms, json.Number(handover.Find(c.Legs[0].Body, "disaggregated_params", "disagg_request_id")))
+		rooms = append(rooms, json.Number(kvtransfer.Find(c.Legs[0].Body, "disaggregated_params", "disagg_request_id")))
 	}
 	o.Random = func() uint64 {
 		if c.Connector == "mooncake" { // the rank itself

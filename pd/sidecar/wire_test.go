@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
@@ -72,7 +72,7 @@ func TestNoOtherWay(t *testing.T) {
 	behind := httptest.NewServer(engine)
 	defer behind.Close()
 	open := func(webSockets bool) string {
-		s, err := New(Options{Engine: behind.URL, KVTransfer: handover.Policy{Action: handover.Strip}, WebSockets: webSockets})
+		s, err := New(Options{Engine: behind.URL, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip}, WebSockets: webSockets})
 		if err != nil {
 			t.Fatal(err)
 		}

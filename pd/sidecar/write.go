@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // Write is the mode of MoRI-IO in which prefill engines write blocks into the decode
@@ -63,9 +63,9 @@ func (x *exchange) byWrite() {
 		}
 		id := x.s.o.UUID()
 		transfer := quote("tx" + id)
-		edits := []handover.Edit{{Key: "stream", Value: []byte("false")}, {Key: "stream_options"}, {Key: keyHandOver, Value: w.asked(transfer)}}
+		edits := []kvtransfer.Edit{{Key: "stream", Value: []byte("false")}, {Key: "stream_options"}, {Key: keyHandOver, Value: w.asked(transfer)}}
 		for _, key := range allLimits {
-			edits = append(edits, handover.Edit{Key: key, Value: []byte("1")})
+			edits = append(edits, kvtransfer.Edit{Key: key, Value: []byte("1")})
 		}
 		same := http.Header{"X-Request-Id": {id}}
 		return legs{

@@ -81,7 +81,7 @@ func admit(saturation plugin.Detector, wait bool) func(*cycle.Cycle) error {
 		if !wait && saturation(c) >= 1 {
 			return request.Errorf(request.ReasonSaturated, "the pool is saturated, and requests of priority %d may be refused", c.Request.Priority)
 		}
-		if plugins.BeyondTargets(c) {
+		if plugins.MissesTarget(c) {
 			return request.Errorf(request.ReasonSaturated, "no endpoint is expected to meet the latency target, and requests of priority %d may be refused", c.Request.Priority)
 		}
 		return nil

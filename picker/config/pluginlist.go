@@ -89,7 +89,7 @@ func (b *builder) complain(p *instance, err error) {
 		if p.params.Found() {
 			at = p.params.At(bad.Field)
 		}
-		if !at.Blamed() {
+		if !at.HasProblem() {
 			at.Problem("", "plugin %s: %v", p.name, err)
 		}
 	default:

@@ -4,13 +4,13 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
 // Avoided is an endpoint that was left out of the candidates, and why.
 type Avoided struct {
 	Endpoint *endpoint.Endpoint
-	Why      string        // see explained.Avoided
+	Reason   string        // see explained.Avoided
 	More     time.Duration // for how much longer, where that is known
 }
 
@@ -22,11 +22,11 @@ func (c *Cycle) leave(why string) {
 			left = append(left, ep)
 			continue
 		}
-		a := Avoided{Endpoint: ep, Why: why}
+		a := Avoided{Endpoint: ep, Reason: why}
 		switch why {
-		case explained.AvoidedFull:
+		case explanation.AvoidedFull:
 			a.More = ep.Tracker().FullFor(c.Now)
-		case explained.AvoidedModelFails:
+		case explanation.AvoidedModelFails:
 			a.More = ep.Tracker().AvoidsFor(ModelKey(c.Request), c.Now)
 		}
 		c.avoided = append(c.avoided, a)

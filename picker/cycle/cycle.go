@@ -37,9 +37,9 @@ func (v *View) Rank() *View {
 }
 
 // OfRank returns what Rank points to, by itself.
-func (v *View) OfRank() View {
+func (v *View) PerRank() View {
 	r := *v
-	r.Load, r.Reading, r.rank = v.Load.OfRank(v.Ranks), v.Reading.OfRank(), nil
+	r.Load, r.Reading, r.rank = v.Load.PerRank(v.Ranks), v.Reading.PerRank(), nil
 	return r
 }
 
@@ -76,7 +76,7 @@ type Cycle struct {
 	endpoints []*endpoint.Endpoint
 	views     []View
 	ranks     []View // of the views of engines with several
-	held      []Held
+	held      []PrefixMatch
 	predicted []Prediction
 	hasPred   bool
 	matched   bool
@@ -171,7 +171,7 @@ func New(o Options, r *request.Request) *Cycle {
 }
 
 // PlaceAnywhere makes all allowed endpoints candidates, whatever they serve.
-func (c *Cycle) PlaceAnywhere() {
+func (c *Cycle) AllowAll() {
 	c.gatherAll()
 	c.unserved, c.avoided = false, c.avoided[:0]
 	c.withhold()
@@ -257,7 +257,7 @@ func (c *Cycle) observeRanks() {
 	for i := range c.views {
 		if v := &c.views[i]; v.Ranks > 1 {
 			n--
-			c.ranks[n] = v.OfRank()
+			c.ranks[n] = v.PerRank()
 			v.rank = &c.ranks[n]
 		}
 	}
@@ -377,7 +377,7 @@ func (c *Cycle) RunAt(i int32) *block.Run {
 }
 
 // HeldAt returns what the matcher found at a position among all candidates.
-func (c *Cycle) HeldAt(i int32) Held {
+func (c *Cycle) MatchAt(i int32) PrefixMatch {
 	if !c.matched {
 		c.match()
 	}

@@ -33,7 +33,7 @@ func newPool(n int) *endpoint.Pool {
 // tierMatcher holds its tokens of every prompt at every endpoint.
 type tierMatcher struct{ held [][block.NumTiers]int32 }
 
-func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []Held) {
+func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []PrefixMatch) {
 	for k, ep := range eps {
 		held[k].Run.Tokens = m.held[ep.ID]
 	}

@@ -9,24 +9,24 @@ import (
 )
 
 // FarWhy says why a cluster was not chosen; FarChosen that it was.
-type FarWhy uint8
+type RemoteReason uint8
 
 // Reasons, in the order in which they are looked at.
 const (
-	FarChosen   FarWhy = iota
-	FarDearer          // it is a candidate, and costs more
-	FarNearly          // it costs less, but by too little to leave
-	FarNotNamed        // the route does not name the import
-	FarHopped          // the request has come from another cluster already
-	FarForbid          // rules of residency do not allow it there
-	FarSilent          // its lease is over
-	FarDraining        // it withdraws what it exported
-	FarOut             // requests failed there a short time ago
-	FarModel           // it does not serve the model
-	FarEmpty           // nothing is ready there
-	FarFull            // it is saturated
-	FarSubset          // the proxy does not allow its gateway
-	FarKept            // an engine here keeps what the request goes on with
+	FarChosen   RemoteReason = iota
+	FarDearer                // it is a candidate, and costs more
+	FarNearly                // it costs less, but by too little to leave
+	FarNotNamed              // the route does not name the import
+	FarHopped                // the request has come from another cluster already
+	FarForbid                // rules of residency do not allow it there
+	FarSilent                // its lease is over
+	FarDraining              // it withdraws what it exported
+	FarOut                   // requests failed there a short time ago
+	FarModel                 // it does not serve the model
+	FarEmpty                 // nothing is ready there
+	FarFull                  // it is saturated
+	FarSubset                // the proxy does not allow its gateway
+	FarKept                  // an engine here keeps what the request goes on with
 	numFarWhys
 )
 
@@ -36,7 +36,7 @@ var farWhys = [numFarWhys]string{
 }
 
 // String returns the reason in words.
-func (w FarWhy) String() string {
+func (w RemoteReason) String() string {
 	if w >= numFarWhys {
 		return ""
 	}
@@ -44,10 +44,10 @@ func (w FarWhy) String() string {
 }
 
 // FarTerms are the terms of one cluster's price, in seconds.
-type FarTerms struct {
+type RemoteTerms struct {
 	Cluster   string
 	Gateway   string // where it is reached, "" for an endpoint of its own
-	Why       FarWhy
+	Reason    RemoteReason
 	RoundTrip float64
 	Prediction
 	Egress float64       // what the way out costs
@@ -58,7 +58,7 @@ type FarTerms struct {
 }
 
 // Price is what a request costs there, in seconds.
-func (t *FarTerms) Price() float64 {
+func (t *RemoteTerms) Price() float64 {
 	return t.TTFT() + t.Others + t.RoundTrip + t.Egress + t.Late
 }
 
@@ -76,7 +76,7 @@ func (c *Cycle) Add(v View, held int, p Prediction) int32 {
 	c.endpoints = append(c.endpoints, v.Endpoint)
 	c.views = append(c.views, v)
 	c.predicted = append(c.predicted[:len(c.endpoints)-1], p)
-	h := Held{}
+	h := PrefixMatch{}
 	h.Run.Tokens[block.TierGPU] = int32(held)
 	c.held = append(c.held[:len(c.endpoints)-1], h)
 	return int32(len(c.endpoints) - 1)
@@ -96,7 +96,7 @@ func (c *Cycle) Prefer(i int32, stay bool, headers ...request.HeaderSet) {
 }
 
 // StandBy adds candidate i to the end of the plan.
-func (c *Cycle) StandBy(i int32) { c.plan.Order = append(c.plan.Order, i) }
+func (c *Cycle) AddFallback(i int32) { c.plan.Order = append(c.plan.Order, i) }
 
 // Best returns the position of the plan's first choice among all candidates, -1 when there is
 // none.
@@ -111,10 +111,10 @@ func (c *Cycle) Best() int32 {
 func (c *Cycle) Pinned() bool { return c.pinned }
 
 // Consider notes the terms of a cluster, for the record.
-func (c *Cycle) Consider(t FarTerms) { c.far.terms = append(c.far.terms, t) }
+func (c *Cycle) Consider(t RemoteTerms) { c.far.terms = append(c.far.terms, t) }
 
 // Considered returns what Consider noted, until the cycle's end.
-func (c *Cycle) Considered() []FarTerms { return c.far.terms }
+func (c *Cycle) Considered() []RemoteTerms { return c.far.terms }
 
 // QueueWait returns for how many seconds the request is expected to go on waiting for a
 // place here; 0 when it has one. No endpoint here has the request while it waits, but one
@@ -123,7 +123,7 @@ func (c *Cycle) QueueWait() float64 { return c.queued }
 
 // farScratch is what a cycle keeps of other clusters.
 type farScratch struct {
-	terms []FarTerms
+	terms []RemoteTerms
 	order []int32
 
 	keeper block.EndpointID // sessions.Cluster of the cluster that keeps what the request goes on with, 0: none

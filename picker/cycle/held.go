@@ -9,7 +9,7 @@ import (
 )
 
 // Held is what one endpoint is known to hold of a prompt.
-type Held struct {
+type PrefixMatch struct {
 	// Run is what the decision goes by: precise knowledge where it is believed,
 	// else approximate, and speculative entries.
 	Run block.Run
@@ -29,4 +29,4 @@ type Held struct {
 
 // Match fills held[i] with what eps[i] holds of r's prompt. held is zeroed and as long as
 // eps. It does not change requests, and is safe for concurrent use.
-type Match func(ctx context.Context, r *request.Request, eps []*endpoint.Endpoint, held []Held)
+type Match func(ctx context.Context, r *request.Request, eps []*endpoint.Endpoint, held []PrefixMatch)

@@ -108,7 +108,7 @@ func TestRankView(t *testing.T) {
 	pool.Set([]endpoint.Spec{{Name: "four", Addr: netip.MustParseAddrPort("10.0.0.1:8000")}, {Name: "one", Addr: netip.MustParseAddrPort("10.0.0.2:8000")}})
 	eps := pool.Snapshot().Endpoints
 	for i, n := range []int64{4, 1} {
-		pool.Book().SetRemote(eps[i], endpoint.Load{Requests: 12 * n, Waiting: 2 * n, Prefill: 1000 * n, LastFirst: t0.UnixNano()})
+		pool.LoadTracker().SetRemote(eps[i], endpoint.Load{Requests: 12 * n, Waiting: 2 * n, Prefill: 1000 * n, LastFirst: t0.UnixNano()})
 		eps[i].SetGauges(endpoint.Gauges{At: t0, Ranks: int(n), Waiting: int(4 * n), Running: int(10 * n), KVUse: .5, BlockSize: 16, Blocks: int(1000 * n)})
 		eps[i].SetSlots(10*n, t0)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -36,8 +36,8 @@ func (c *Cycle) withhold() {
 			return
 		}
 	}
-	c.leave(explained.AvoidedHealth)
-	c.spare(explained.AvoidedFull, func(ep *endpoint.Endpoint) bool { return ep.Tracker().FullAt(now) })
+	c.leave(explanation.AvoidedHealth)
+	c.spare(explanation.AvoidedFull, func(ep *endpoint.Endpoint) bool { return ep.Tracker().FullAt(now) })
 	c.shun(ModelKey(c.Request))
 }
 
@@ -51,7 +51,7 @@ func (c *Cycle) shun(model uint64) {
 		}
 	}
 	if fail > 0 && 2*fail <= len(c.endpoints) {
-		c.spare(explained.AvoidedModelFails, func(ep *endpoint.Endpoint) bool { return ep.Tracker().Avoids(model, c.Now) })
+		c.spare(explanation.AvoidedModelFails, func(ep *endpoint.Endpoint) bool { return ep.Tracker().Avoids(model, c.Now) })
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *Cycle) seat() {
 			}
 		}
 	}
-	c.keepViews(explained.AvoidedPlaces)
+	c.keepViews(explanation.AvoidedPlaces)
 }
 
 // isolate leaves, of each role, the candidates alone where the least is lost if the engine
@@ -145,7 +145,7 @@ func (c *Cycle) isolate() {
 		v := &c.views[i]
 		c.keep[i] = !slices.ContainsFunc(c.views, func(o View) bool { return o.Role == v.Role && less(&o.Load, &v.Load) })
 	}
-	c.keepViews(explained.AvoidedPrompt)
+	c.keepViews(explanation.AvoidedPrompt)
 }
 
 // keepViews leaves out the candidates, and what was seen of them, that are not kept.
@@ -163,12 +163,12 @@ func (c *Cycle) keepViews(why string) {
 
 // full reports whether the endpoint has as many requests as it is to have.
 func (v *View) full() bool {
-	places := v.Places()
+	places := v.Permits()
 	return places > 0 && v.Load.Requests >= places
 }
 
 // Well reports whether nothing speaks against the endpoint at a place of the plan.
-func (c *Cycle) Well(place int) bool {
+func (c *Cycle) Healthy(place int) bool {
 	ep := c.endpoints[c.plan.Order[place]]
 	return !ep.IsRemote() && ep.Share() == health.Full && !ep.Down() && !ep.Tracker().FullAt(c.Now.UnixNano())
 }

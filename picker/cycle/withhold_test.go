@@ -23,7 +23,7 @@ func TestSeats(t *testing.T) {
 	tickets := make([]endpoint.Ticket, 20)
 	book := func(i, n int) {
 		for range n {
-			p.Book().Open(&tickets[0], eps[i], endpoint.Work{}, t0)
+			p.LoadTracker().Open(&tickets[0], eps[i], endpoint.Work{}, t0)
 			tickets = tickets[1:]
 		}
 	}
@@ -45,7 +45,7 @@ func TestSeats(t *testing.T) {
 	book(0, 3)
 	f("nobody says how many", "e0", "e1", "e2", "e3", "e4")
 	for _, ep := range eps {
-		ep.SetPlaces(3)
+		ep.SetPermits(3)
 	}
 	f("one is full", "e1", "e2", "e3", "e4")
 	book(2, 3)
@@ -53,9 +53,9 @@ func TestSeats(t *testing.T) {
 	f("one of each role has room", "e1", "e4")
 	book(4, 3)
 	f("no prefill endpoint has room", "e1", "e2", "e4")
-	eps[1].SetPlaces(0)
+	eps[1].SetPermits(0)
 	f("one has no limit", "e1", "e2", "e4")
-	eps[4].SetPlaces(9)
+	eps[4].SetPermits(9)
 	f("the limit of one is raised", "e1", "e4")
 }
 

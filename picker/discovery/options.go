@@ -9,7 +9,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 )
 
 // Defaults of FileOptions.
@@ -69,7 +69,7 @@ func (o *FileOptions) complete() error {
 		o.Sink.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	return nil
 }

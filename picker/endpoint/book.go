@@ -65,7 +65,7 @@ func (l *Load) fadeTo(at int64) {
 // sends each request to the rank with the fewest: at that rank. Ranks differ by a request,
 // so that it has the whole part of an equal share, and of those that wait their mean work.
 // Moving stays whole, since ranks may share what sends their blocks, and so does LastFirst.
-func (l Load) OfRank(ranks int) Load {
+func (l Load) PerRank(ranks int) Load {
 	if ranks <= 1 {
 		return l
 	}
@@ -142,7 +142,7 @@ func (c *loadCell) store(l Load) {
 }
 
 // Book is the in-flight book of a pool. It is safe for concurrent use.
-type Book struct {
+type LoadTracker struct {
 	hook  atomic.Pointer[func(*Endpoint)]
 	watch atomic.Pointer[func(*Endpoint)]
 }
@@ -150,7 +150,7 @@ type Book struct {
 // OnChange sets what is called after every change of an endpoint's local
 // part, on the goroutine that made it. f must be quick and must not use the
 // book. Nil unsets it.
-func (b *Book) OnChange(f func(*Endpoint)) {
+func (b *LoadTracker) OnChange(f func(*Endpoint)) {
 	if f == nil {
 		b.hook.Store(nil)
 		return
@@ -159,9 +159,9 @@ func (b *Book) OnChange(f func(*Endpoint)) {
 }
 
 // Watch sets a second one to be called, under the same terms.
-func (b *Book) Watch(f func(*Endpoint)) { b.watch.Store(&f) }
+func (b *LoadTracker) Watch(f func(*Endpoint)) { b.watch.Store(&f) }
 
-func (b *Book) changed(ep *Endpoint) {
+func (b *LoadTracker) changed(ep *Endpoint) {
 	if f := b.hook.Load(); f != nil {
 		(*f)(ep)
 	}
@@ -171,7 +171,7 @@ func (b *Book) changed(ep *Endpoint) {
 }
 
 // Load returns what is in flight at ep over all replicas.
-func (b *Book) Load(ep *Endpoint, now time.Time) Load {
+func (b *LoadTracker) Load(ep *Endpoint, now time.Time) Load {
 	var l Load
 	ep.book.sum(&l, now.UnixNano())
 	return l
@@ -179,8 +179,8 @@ func (b *Book) Load(ep *Endpoint, now time.Time) Load {
 
 // RankLoad returns what is in flight at the rank of ep that has the fewest requests, which is
 // what its constants are of.
-func (b *Book) RankLoad(ep *Endpoint, now time.Time) Load {
-	return b.Load(ep, now).OfRank(int(ep.gauges.ranks.Load()))
+func (b *LoadTracker) RankLoad(ep *Endpoint, now time.Time) Load {
+	return b.Load(ep, now).PerRank(int(ep.gauges.ranks.Load()))
 }
 
 // AddLoad adds what is in flight at the endpoint over all replicas to l. now is
@@ -197,7 +197,7 @@ func (c *bookCell) sum(l *Load, now int64) {
 
 // Local returns what this replica has in flight at ep. Its rates are dated, so
 // that they fade where they are told.
-func (b *Book) Local(ep *Endpoint, now time.Time) Load {
+func (b *LoadTracker) Local(ep *Endpoint, now time.Time) Load {
 	l := Load{RatesAt: now.UnixNano()}
 	ep.book.localRates.addTo(&l, l.RatesAt)
 	ep.book.local.addTo(&l)
@@ -206,7 +206,7 @@ func (b *Book) Local(ep *Endpoint, now time.Time) Load {
 
 // Remote returns what the other replicas have in flight at ep, as they last
 // said.
-func (b *Book) Remote(ep *Endpoint) Load {
+func (b *LoadTracker) Remote(ep *Endpoint) Load {
 	l := Load{RatesAt: ep.book.remoteRates.at.Load()}
 	ep.book.remoteRates.addTo(&l, l.RatesAt)
 	ep.book.remote.addTo(&l)
@@ -215,7 +215,7 @@ func (b *Book) Remote(ep *Endpoint) Load {
 
 // SetRemote replaces what the other replicas, together, have in flight at ep.
 // LastFirst and RatesAt are by this process's clock.
-func (b *Book) SetRemote(ep *Endpoint, l Load) {
+func (b *LoadTracker) SetRemote(ep *Endpoint, l Load) {
 	ep.book.remote.store(l)
 	ep.book.remoteRates.store(&l)
 }

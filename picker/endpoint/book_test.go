@@ -12,7 +12,7 @@ import (
 
 func TestTicket(t *testing.T) {
 	p := newPool(1)
-	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	ep, b := p.Snapshot().Endpoints[0], p.LoadTracker()
 	changes := 0
 	b.OnChange(func(*Endpoint) { changes++ })
 	var k Ticket
@@ -52,7 +52,7 @@ func TestTicket(t *testing.T) {
 // the first token has shown that it came.
 func TestTicketSends(t *testing.T) {
 	p := newPool(1)
-	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	ep, b := p.Snapshot().Endpoints[0], p.LoadTracker()
 	first, second := Ticket{Helps: true, Sends: 70}, Ticket{Helps: true, Sends: 5}
 	b.Open(&first, ep, Work{Input: 100, New: 40}, t0)
 	b.Open(&second, ep, Work{Input: 10, New: 10}, t0)
@@ -78,7 +78,7 @@ func TestRenew(t *testing.T) {
 	p.Set(specs(2))
 	var told []Change
 	p.Subscribe(func(c Change) { told = append(told, c) })
-	ep, b := p.Snapshot().Endpoints[1], p.Book()
+	ep, b := p.Snapshot().Endpoints[1], p.LoadTracker()
 	ep.SetGauges(Gauges{At: t0, Waiting: 3})
 	ep.SetDown(true)
 	var old, fresh Ticket
@@ -89,7 +89,7 @@ func TestRenew(t *testing.T) {
 	if next == ep || next.ID != ep.ID || next.Down() || next.Gauges().Waiting != 3 || next.counters != ep.counters {
 		t.Fatalf("%+v after %+v", next, ep)
 	}
-	if c := told[len(told)-1]; len(c.Reborn) != 1 || c.Reborn[0] != next || c.Changed[0] != next || c.Snapshot != p.Snapshot() || len(c.Removed) > 0 {
+	if c := told[len(told)-1]; len(c.Restarted) != 1 || c.Restarted[0] != next || c.Changed[0] != next || c.Snapshot != p.Snapshot() || len(c.Removed) > 0 {
 		t.Errorf("told %+v", c)
 	}
 	b.Open(&fresh, next, Work{Input: 20, New: 20}, t0)
@@ -116,7 +116,7 @@ func TestRenew(t *testing.T) {
 
 func TestRemoteLoad(t *testing.T) {
 	p := newPool(1)
-	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	ep, b := p.Snapshot().Endpoints[0], p.LoadTracker()
 	var k Ticket
 	b.Open(&k, ep, Work{Input: 10, New: 10}, t0)
 	b.SetRemote(ep, Load{Requests: 3, Waiting: 2, Prefill: 500, Pairs: 9, Tokens: 700, Context: 50, Rate: 2, Busy: .5, LastFirst: t0.Add(time.Second).UnixNano()})
@@ -135,7 +135,7 @@ func TestRemoteLoad(t *testing.T) {
 func TestBookLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPool(2)
-		b := p.Book()
+		b := p.LoadTracker()
 		var open []*Ticket
 		sum := func(ep *Endpoint) (want Load) {
 			for _, k := range open {
@@ -189,7 +189,7 @@ func TestRatesFade(t *testing.T) {
 	ns := func(s float64) int64 { return t0.UnixNano() + int64(s*1e9) }
 	old, young := Load{Rate: 1, Busy: .5, RatesAt: ns(-60)}, Load{Rate: 2, Busy: .25, RatesAt: ns(-30)}
 	p := newPool(1)
-	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	ep, b := p.Snapshot().Endpoints[0], p.LoadTracker()
 	f := func(now, wantRate, wantBusy float64) {
 		t.Helper()
 		got := b.Load(ep, t0.Add(time.Duration(now*1e9)))
@@ -208,7 +208,7 @@ func TestRatesFade(t *testing.T) {
 
 func TestBookConcurrent(t *testing.T) {
 	p := newPool(1)
-	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	ep, b := p.Snapshot().Endpoints[0], p.LoadTracker()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

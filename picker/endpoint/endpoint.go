@@ -139,11 +139,11 @@ func (s Spec) Equal(o Spec) bool {
 // with the same ID and an empty book takes it: see Pool.Renew.
 type Endpoint struct {
 	Spec
-	ID      block.EndpointID
-	Address string // ip:port, IPv6 in brackets
-	Role    Role
-	Engine  EngineType // as labelled; Gauges.Engine has what was seen
-	Away    bool       // in another zone than this replica, as far as both say where they are
+	ID           block.EndpointID
+	Address      string // ip:port, IPv6 in brackets
+	Role         Role
+	Engine       EngineType // as labelled; Gauges.Engine has what was seen
+	InRemoteZone bool       // in another zone than this replica, as far as both say where they are
 
 	labels []label // sorted by name
 	place  uint64  // of the address, for tables
@@ -181,7 +181,7 @@ func (p *Pool) makeEndpoint(spec Spec, id block.EndpointID, c *counters, l *life
 	}
 	slices.SortFunc(ep.labels, func(a, b label) int { return strings.Compare(a.name, b.name) })
 	at := ep.levels[LevelZone]
-	ep.Away = p.zone > noName && at > noName && at != p.zone
+	ep.InRemoteZone = p.zone > noName && at > noName && at != p.zone
 	return ep
 }
 

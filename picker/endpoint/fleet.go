@@ -121,7 +121,7 @@ func (p *Pool) prune() {
 	p.fleets.mu.Lock()
 	defer p.fleets.mu.Unlock()
 	for k := range p.fleets.all {
-		if len(s.OfBase(k.base)) == 0 {
+		if len(s.ByBaseModel(k.base)) == 0 {
 			delete(p.fleets.all, k)
 		}
 	}
@@ -171,7 +171,7 @@ func (p *Pool) learn(f *fleetCost, half int, ep *Endpoint, s sample) {
 	m.Begin()
 	f.differ(half, ep, &s, m.A)
 	m.Observe(s.x, s.y, s.trust)
-	if n := len(p.Snapshot().OfBase(f.key.base)); f.turn[half]%uint64(1+n/teachAlways) == 0 { // big fleets need not hear every word
+	if n := len(p.Snapshot().ByBaseModel(f.key.base)); f.turn[half]%uint64(1+n/teachAlways) == 0 { // big fleets need not hear every word
 		p.teach(f, half, s.at)
 	}
 	f.turn[half]++
@@ -215,7 +215,7 @@ func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 	var n, sum, square, luck float64
 	spread := f.spread[half]
 	s := p.Snapshot()
-	for _, i := range s.OfBase(f.key.base) {
+	for _, i := range s.ByBaseModel(f.key.base) {
 		ep := s.Endpoints[i]
 		if ep.Role&RoleDecode == 0 != f.key.helps {
 			continue

@@ -135,7 +135,7 @@ func (c *counters) Reading(now int64) Reading {
 
 // OfRank returns what the gauges say of one of the engine's ranks. KVUse is their mean: memory
 // is full when it is at all of them.
-func (r Reading) OfRank() Reading {
+func (r Reading) PerRank() Reading {
 	if n := r.Ranks; n > 1 {
 		r.Waiting, r.Running, r.Capacity = r.Waiting/n, r.Running/n, r.Capacity/float64(n)
 		r.Slots, r.Ran = max(r.Slots/int64(n), min(r.Slots, 1)), r.Ran/int64(n)

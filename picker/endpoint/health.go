@@ -76,7 +76,7 @@ func (p *Pool) SetHealth(h *health.Snapshot) {
 
 // SetPlaces says how many requests the engine is to have at once, its own queue included;
 // 0: nobody says.
-func (c *counters) SetPlaces(n int64) { c.places.Store(n) }
+func (c *counters) SetPermits(n int64) { c.places.Store(n) }
 
 // Places returns what SetPlaces said last.
-func (c *counters) Places() int64 { return c.places.Load() }
+func (c *counters) Permits() int64 { return c.places.Load() }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
@@ -34,7 +34,7 @@ type Pool struct {
 	opts    PoolOptions
 	zone    uint64 // as Endpoint.levels; 0: nobody says
 	current atomic.Pointer[Snapshot]
-	book    Book
+	book    LoadTracker
 	fleets  fleets
 	answers fit.Answers
 	loads   fit.Saved // by loading from the host's memory
@@ -66,7 +66,7 @@ type Change struct {
 	Dropped []*Endpoint
 
 	// Reborn are those among Changed whose engine has started again.
-	Reborn []*Endpoint
+	Restarted []*Endpoint
 }
 
 // NewPool returns an empty pool.
@@ -75,7 +75,7 @@ func NewPool(o PoolOptions) *Pool {
 		o.Grace = defaultGrace
 	}
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	if o.Prior == (Cost{}) {
 		o.Prior = PriorCost
@@ -102,7 +102,7 @@ func (p *Pool) Transfers() *Transfers { return &p.moves }
 func (p *Pool) Fetches() *Transfers { return &p.fetches }
 
 // Book returns the in-flight book of the pool's endpoints.
-func (p *Pool) Book() *Book { return &p.book }
+func (p *Pool) LoadTracker() *LoadTracker { return &p.book }
 
 // Subscribe calls f for every later change, in order, on the goroutine that
 // calls Set, after the new snapshot is in place. It calls f at once with the
@@ -187,7 +187,7 @@ func (p *Pool) renew(ep *Endpoint) {
 	list := slices.Clone(old.Endpoints)
 	list[old.byID[ep.ID]-1] = next
 	c := Change{Snapshot: newSnapshot(list, old.Version+1), Changed: []*Endpoint{next}}
-	c.Reborn, c.Snapshot.Absent = c.Changed, old.Absent
+	c.Restarted, c.Snapshot.Absent = c.Changed, old.Absent
 	p.publish(c)
 }
 

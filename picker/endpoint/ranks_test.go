@@ -19,16 +19,16 @@ func TestOfRank(t *testing.T) {
 		Requests: 5, Waiting: 2, Prefill: 2000, Pairs: 200, Tokens: 20_000, Context: 10_000, Moving: 70, Rate: 2, Busy: .5,
 		RatesAt: 3, LastFirst: 5,
 	}
-	if diff := cmp.Diff(want, l.OfRank(4)); diff != "" {
+	if diff := cmp.Diff(want, l.PerRank(4)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	l.Waiting = 3
-	if got := l.OfRank(4); got.Waiting != 0 || got.Prefill != 0 || got.Pairs != 0 {
+	if got := l.PerRank(4); got.Waiting != 0 || got.Prefill != 0 || got.Pairs != 0 {
 		t.Errorf("a rank without a queue has %+v", got)
 	}
 	r := Reading{Sampled: true, Age: time.Second, Ranks: 4, Waiting: 9, Running: 14, KVUse: .5, Capacity: 4000, Slots: 3}
 	alone := Reading{Sampled: true, Age: time.Second, Ranks: 4, Waiting: 2, Running: 3, KVUse: .5, Capacity: 1000, Slots: 1}
-	if diff := cmp.Diff(alone, r.OfRank()); diff != "" {
+	if diff := cmp.Diff(alone, r.PerRank()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -44,7 +44,7 @@ func TestOfRankLaw(t *testing.T) {
 		for range max(n, 1) {
 			all = all.Add(l)
 		}
-		if diff := cmp.Diff(l, all.OfRank(n), cmp.Comparer(func(a, b float64) bool { return max(a-b, b-a) < 1e-6 })); diff != "" {
+		if diff := cmp.Diff(l, all.PerRank(n), cmp.Comparer(func(a, b float64) bool { return max(a-b, b-a) < 1e-6 })); diff != "" {
 			t.Fatalf("-one +of %d:\n%s", n, diff)
 		}
 	})

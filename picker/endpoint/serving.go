@@ -149,7 +149,7 @@ func (s *Snapshot) Models() []Model { return s.models.names }
 
 // OfBase returns the positions, ascending, of the endpoints whose base model is known
 // by the name; "": of those whose base model is not known. The result is read-only.
-func (s *Snapshot) OfBase(name string) []int32 { return s.models.bases[name] }
+func (s *Snapshot) ByBaseModel(name string) []int32 { return s.models.bases[name] }
 
 // Bases returns the base models that are known, in no order.
 func (s *Snapshot) Bases() iter.Seq[string] {
@@ -174,7 +174,7 @@ func (s *Snapshot) OnlyBase() (name string, several bool) {
 		}
 		name = base
 	}
-	if len(s.OfBase("")) > 0 {
+	if len(s.ByBaseModel("")) > 0 {
 		name = ""
 	}
 	return name, false

@@ -81,7 +81,7 @@ func TestAnotherModel(t *testing.T) {
 	p := newPool(1)
 	ep := func() *Endpoint { return p.Snapshot().Endpoints[0] }
 	reborn := 0
-	p.Subscribe(func(c Change) { reborn += len(c.Reborn) })
+	p.Subscribe(func(c Change) { reborn += len(c.Restarted) })
 	serve := func(models ...Model) { p.SetModels(ep().ID, ModelList{Models: models}, t0) }
 	llama, qwen, poet := Model{Name: "llama"}, Model{Name: "qwen"}, Model{Name: "poet", Parent: "llama"}
 	serve(llama)
@@ -97,7 +97,7 @@ func TestAnotherModel(t *testing.T) {
 		t.Fatalf("names came and went: %d new lives, %+v", reborn, *ep().Cost())
 	}
 	serve(qwen)
-	if c := ep().Cost(); reborn != 1 || c.PerToken > 2*PriorCost.PerToken || c.PrefillSeen != 0 || len(p.Snapshot().OfBase("llama")) != 0 {
+	if c := ep().Cost(); reborn != 1 || c.PerToken > 2*PriorCost.PerToken || c.PrefillSeen != 0 || len(p.Snapshot().ByBaseModel("llama")) != 0 {
 		t.Errorf("another model: %d new lives, %+v", reborn, *c)
 	}
 	if n := len(p.fleets.all); n != 0 {
@@ -124,7 +124,7 @@ func TestBase(t *testing.T) {
 		if c.models != nil {
 			p.SetModels(ep.ID, ModelList{Models: c.models}, t0)
 		}
-		if got := ep.Base(); got != c.want || len(p.Snapshot().OfBase(c.want)) != 1 {
+		if got := ep.Base(); got != c.want || len(p.Snapshot().ByBaseModel(c.want)) != 1 {
 			t.Errorf("%v: base %q, want %q", c.models, got, c.want)
 		}
 	}

@@ -21,7 +21,7 @@ func (w Work) Pairs() float64 {
 // Ticket is one entry in the book. Its methods are safe for concurrent use;
 // those that come after Release do nothing, and Release counts once.
 type Ticket struct {
-	book *Book
+	book *LoadTracker
 	ep   *Endpoint
 	work Work
 	// Helps says that the endpoint's work is done when the first token is
@@ -29,7 +29,7 @@ type Ticket struct {
 	Helps bool
 	// Fed says that another endpoint computes the prompt: the request has its place
 	// here, and waits for nothing of this endpoint. It is set before Open.
-	Fed bool
+	RemotePrefill bool
 	// Sends is how many tokens' blocks go from the endpoint to the one that answers, and
 	// OnlySends that it has no other work on the request. They are set before Open.
 	Sends     int
@@ -50,7 +50,7 @@ const (
 )
 
 // Open enters w into the book of ep. t must be new.
-func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
+func (b *LoadTracker) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 	w.Input, w.New = max(w.Input, 0), min(max(w.New, 0), max(w.Input, 0))
 	t.book, t.ep, t.work, t.state = b, ep, w, ticketWaiting
 	c := &ep.book.local
@@ -59,7 +59,7 @@ func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 		b.changed(ep)
 		return
 	}
-	if !t.Fed {
+	if !t.RemotePrefill {
 		if c.waiting.Add(1) == 1 && ep.book.remote.waiting.Load() <= 0 {
 			c.lastFirst.Store(now.UnixNano()) // nobody's request waited there: the queue begins here
 		}
@@ -99,7 +99,7 @@ func (t *Ticket) FirstToken(now time.Time) bool {
 }
 
 func (t *Ticket) leaveQueue(c *loadCell) {
-	if t.Fed {
+	if t.RemotePrefill {
 		return
 	}
 	c.waiting.Add(-1)

@@ -56,11 +56,11 @@ func (t *Transfers) Seconds(m *TransferModel, from, to *Endpoint, tokens int) fl
 	if from == to {
 		return 0
 	}
-	return t.OfLevel(m, Shared(from, to), tokens) * t.OfPair(from, to)
+	return t.LevelSeconds(m, Shared(from, to), tokens) * t.PairFactor(from, to)
 }
 
 // OfLevel is Seconds for a usual pair of a level.
-func (t *Transfers) OfLevel(m *TransferModel, level Level, tokens int) float64 {
+func (t *Transfers) LevelSeconds(m *TransferModel, level Level, tokens int) float64 {
 	seconds := m.Seconds(level, tokens)
 	if l := t.levels[level].Load(); l != nil {
 		share := l.seen / (l.seen + transferTrust)
@@ -81,7 +81,7 @@ func (t *Transfers) PerToken(m *TransferModel, level Level) float64 {
 
 // OfPair returns by what factor the transfers of a pair are longer than those of its
 // level.
-func (t *Transfers) OfPair(from, to *Endpoint) float64 {
+func (t *Transfers) PairFactor(from, to *Endpoint) float64 {
 	mean, weight := t.pairs[pairOf(from, to)].Load()
 	if weight == 0 {
 		return 1
@@ -98,7 +98,7 @@ func (t *Transfers) Learn(from, to *Endpoint, tokens int, seconds, trust float64
 	level := Shared(from, to)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was := t.OfLevel(&DefaultTransfer, level, tokens)
+	was := t.LevelSeconds(&DefaultTransfer, level, tokens)
 	f := &t.fits[level]
 	f.Begin()
 	perToken := DefaultTransfer.BytesPerToken / DefaultTransfer.Speed[level]

@@ -66,9 +66,9 @@ func TestFedTicket(t *testing.T) {
 	p := NewPool(PoolOptions{})
 	p.Set([]Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
 	ep, now := p.Snapshot().Endpoints[0], time.Unix(1_700_000_000, 0)
-	ticket := &Ticket{Fed: true}
-	p.Book().Open(ticket, ep, Work{Input: 1000, New: 1}, now)
-	if l := p.Book().Local(ep, now); l.Requests != 1 || l.Waiting != 0 || l.Prefill != 0 || l.Pairs != 0 || l.Tokens != 1000 {
+	ticket := &Ticket{RemotePrefill: true}
+	p.LoadTracker().Open(ticket, ep, Work{Input: 1000, New: 1}, now)
+	if l := p.LoadTracker().Local(ep, now); l.Requests != 1 || l.Waiting != 0 || l.Prefill != 0 || l.Pairs != 0 || l.Tokens != 1000 {
 		t.Errorf("placed: %+v", l)
 	}
 	if w := ep.Cost().Wait(&Load{Requests: 1, Tokens: 1000}, now); w != 0 {
@@ -76,11 +76,11 @@ func TestFedTicket(t *testing.T) {
 	}
 	ticket.FirstToken(now)
 	ticket.Generated(5)
-	if l := p.Book().Local(ep, now); l.Waiting != 0 || l.Context != 1005 {
+	if l := p.LoadTracker().Local(ep, now); l.Waiting != 0 || l.Context != 1005 {
 		t.Errorf("decoding: %+v", l)
 	}
 	ticket.Release()
-	l := p.Book().Local(ep, now)
+	l := p.LoadTracker().Local(ep, now)
 	if l.Requests+l.Waiting+l.Prefill+l.Tokens+l.Context+int64(l.Pairs) != 0 {
 		t.Errorf("ended: %+v", l)
 	}

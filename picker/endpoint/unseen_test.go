@@ -15,12 +15,12 @@ func TestUnseenUnasked(t *testing.T) {
 	var u Unseen
 	waiting := func(streamed, asked bool) bool {
 		var ticket Ticket
-		pool.Book().Open(&ticket, ep, Work{Input: 100, New: 100}, now)
+		pool.LoadTracker().Open(&ticket, ep, Work{Input: 100, New: 100}, now)
 		defer ticket.Release()
 		u.Watch(&ticket, streamed, asked, now.Add(time.Second))
 		now = now.Add(2 * time.Second)
 		u.Expire(now)
-		return pool.Book().Local(ep, now).Waiting > 0
+		return pool.LoadTracker().Local(ep, now).Waiting > 0
 	}
 	f := func(when string, streamed, asked, want bool) {
 		t.Helper()

@@ -105,10 +105,10 @@ func (c *Core) allow() {
 	t := &c.fleet
 	a := &t.allowance
 	known := t.known(c.now)
-	a.left.Lapse(known)
+	a.left.DropBefore(known)
 	c.turn(t.travel() / (room.Stretches - 1))
 	a.took(c.now, c.own, t.inFlight)
-	free := max(float64(c.capacity.Places)-float64(c.inFlight()), 0)
+	free := max(float64(c.capacity.Permits)-float64(c.inFlight()), 0)
 	theirs, eager := a.left.Sum()
 	hoped := c.part(free, false)
 	ours := hoped
@@ -117,7 +117,7 @@ func (c *Core) allow() {
 	}
 	ours = max(min(ours, free-theirs), 0)
 	heard := a.grownAt == 0 || known >= a.grownAt
-	budget := eagerShare * float64(c.capacity.Places) / float64(t.size())
+	budget := eagerShare * float64(c.capacity.Permits) / float64(t.size())
 	if heard {
 		budget = max(budget, 1)
 	}
@@ -156,9 +156,9 @@ func (c *Core) part(free float64, known bool) (ours float64) {
 func (c *Core) Mark(now int64) int64 {
 	c.now = now
 	t := &c.fleet
-	free := float64(c.capacity.Places - c.inFlight())
+	free := float64(c.capacity.Permits - c.inFlight())
 	short := c.waiting > 0 || t.allowance.most-float64(c.own) < free/float64(2*t.size())
-	grown := 2*free < float64(c.capacity.Places) && t.allowance.grownAt > t.known(now)
+	grown := 2*free < float64(c.capacity.Permits) && t.allowance.grownAt > t.known(now)
 	if len(t.peers) == 0 || !short && !grown && (t.settled(now) || t.answered()) {
 		return 0
 	}

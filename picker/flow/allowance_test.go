@@ -12,14 +12,14 @@ import (
 func pair(waiting int) (cores [2]*Core, now int64) {
 	for i := range cores {
 		c := New(tenants)
-		c.SetCapacity(1, rules.Capacity{Places: 40, Endpoints: 1})
+		c.SetCapacity(1, rules.Capacity{Permits: 40, Endpoints: 1})
 		c.ReceiveShares(1, "other", nil)
 		other := []rules.Gauge{{Flow: fmt.Sprint("f", 1-i), InFlight: 20, Waiting: int64(waiting), Requests: int64(waiting)}}
 		now = 1 + 2*learning
 		c.ReceiveShares(now, "other", other)
 		c.ObserveRunning(now, 20)
 		for range 20 + waiting {
-			c.Offer(now, rules.Ask{Flow: fmt.Sprint("f", i)})
+			c.Offer(now, rules.Request{Flow: fmt.Sprint("f", i)})
 		}
 		for range 20 {
 			now += 20 * ms
@@ -42,7 +42,7 @@ func TestFreePlacesAreTakenOnce(t *testing.T) {
 		t.Fatalf("%d and %d places are held of 40", a, b)
 	}
 	for i, c := range cores {
-		c.SetCapacity(now, rules.Capacity{Places: 60, Endpoints: 1})
+		c.SetCapacity(now, rules.Capacity{Permits: 60, Endpoints: 1})
 		for n := range int64(10) {
 			c.ReceiveShares(now+n*ms, "other", old[1-i])
 		}
@@ -57,9 +57,9 @@ func TestFreePlacesAreNotKept(t *testing.T) {
 	cores, now := pair(0)
 	busy, quiet := cores[0], cores[1]
 	for range 40 {
-		busy.Offer(now, rules.Ask{Flow: "f0"})
+		busy.Offer(now, rules.Request{Flow: "f0"})
 	}
-	busy.SetCapacity(now, rules.Capacity{Places: 60, Endpoints: 1})
+	busy.SetCapacity(now, rules.Capacity{Permits: 60, Endpoints: 1})
 	for range 20 {
 		now += 20 * ms
 		hear(now, quiet, busy)
@@ -74,7 +74,7 @@ func TestFreePlacesAreNotKept(t *testing.T) {
 // what they run.
 func TestFirstReadingIsExplained(t *testing.T) {
 	c := New(tenants)
-	c.SetCapacity(1, rules.Capacity{Places: 60, Endpoints: 1})
+	c.SetCapacity(1, rules.Capacity{Permits: 60, Endpoints: 1})
 	c.ReceiveShares(1, "other", nil)
 	now := 1 + 400*ms
 	c.ObserveRunning(now, 30)
@@ -92,7 +92,7 @@ func TestFirstReadingIsExplained(t *testing.T) {
 func TestReturnedIsCountedOnce(t *testing.T) {
 	for told, want := range map[int64]int64{20: 20, 5: 20, 0: 20, 25: 25} {
 		c := New(tenants)
-		c.SetCapacity(1, rules.Capacity{Places: 60, Endpoints: 1})
+		c.SetCapacity(1, rules.Capacity{Permits: 60, Endpoints: 1})
 		c.ReceiveShares(1, "other", []rules.Gauge{{Flow: "f", InFlight: 20}})
 		c.ObserveRunning(2, 20)
 		c.Advance(3 + silentAfter)

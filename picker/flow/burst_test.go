@@ -47,7 +47,7 @@ func burst(seed uint64, known float64) *world {
 	if known > 0 {
 		w.mean = known * mean
 		for range 5 * replicas {
-			w.offer(w.replicas[rng.IntN(replicas)], rules.Ask{Flow: "a"})
+			w.offer(w.replicas[rng.IntN(replicas)], rules.Request{Flow: "a"})
 			w.until(w.now + s/10)
 		}
 		w.until(w.now + 12*int64(mean*1e9))
@@ -59,7 +59,7 @@ func burst(seed uint64, known float64) *world {
 			continue
 		}
 		for range 2 * capacity {
-			w.after(rng.Int64N(20*ms), func() { w.offer(r, rules.Ask{Flow: "a"}) })
+			w.after(rng.Int64N(20*ms), func() { w.offer(r, rules.Request{Flow: "a"}) })
 		}
 	}
 	w.until(w.now + int64(2*mean*1e9))
@@ -73,7 +73,7 @@ func TestBurstAtOneTakesAll(t *testing.T) {
 		w := newWorld(1, 3, 96, mean, tenants)
 		w.until(3 * int64(time.Second))
 		for range 400 {
-			w.offer(w.replicas[0], rules.Ask{Flow: "a"})
+			w.offer(w.replicas[0], rules.Request{Flow: "a"})
 		}
 		if w.until(w.now + 250*ms); w.running < 90 {
 			t.Errorf("requests of %g s: %d of 96 places are held a quarter of a second after 400 came", mean, w.running)

@@ -77,12 +77,12 @@ func (c *Core) begin(o rules.Options) {
 
 // Offer asks for a place. Dispatched: go. Queued: an Event tells the outcome later.
 // All other rules.NumOutcomes are refusals, and the handle is zero.
-func (c *Core) Offer(now int64, a rules.Ask) (rules.Handle, rules.Outcome) {
+func (c *Core) Offer(now int64, a rules.Request) (rules.Handle, rules.Outcome) {
 	c.now = now
-	a.Places = max(a.Places, 1)
+	a.Permits = max(a.Permits, 1)
 	b := c.band(a.Priority)
 	f := c.flow(b, a.Flow)
-	if !c.aheadOf(b) && c.fits(b, f, a.Places, c.ceiling(b)) {
+	if !c.aheadOf(b) && c.fits(b, f, a.Permits, c.ceiling(b)) {
 		i := c.take(f, a)
 		if f.at < 0 {
 			f.lift()
@@ -111,7 +111,7 @@ func (c *Core) Offer(now int64, a rules.Ask) (rules.Handle, rules.Outcome) {
 func (c *Core) Cancel(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Cancelled) }
 
 // Depart is Cancel for a request that goes to another cluster.
-func (c *Core) Depart(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Departed) }
+func (c *Core) CancelRemote(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Departed) }
 
 func (c *Core) quit(now int64, h rules.Handle, out rules.Outcome) bool {
 	c.now = now
@@ -243,7 +243,7 @@ func (c *Core) end(w *waiter) int64 {
 // admit says whether the request may join the queue. Where the bound of its band is
 // reached, the flow that waits for most makes way; where that of all bands is, lower
 // bands do.
-func (c *Core) admit(b *band, f *flow, a rules.Ask) rules.Outcome {
+func (c *Core) admit(b *band, f *flow, a rules.Request) rules.Outcome {
 	full := c.whenEmpty(rules.RefusedFull, rules.RefusedEmpty)
 	for c.bandFull(b, 1, a.Bytes) {
 		if over := c.makeWay(b, f); over == refuse {
@@ -299,7 +299,7 @@ func (c *Core) aheadOf(b *band) bool {
 }
 
 // take fills a slot.
-func (c *Core) take(f *flow, a rules.Ask) int32 {
+func (c *Core) take(f *flow, a rules.Request) int32 {
 	i := c.free
 	if i == none {
 		i = int32(len(c.slab))
@@ -311,7 +311,7 @@ func (c *Core) take(f *flow, a rules.Ask) int32 {
 	c.seq++
 	*w = waiter{
 		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now, ttl: int64(min(a.TTL, longestTTL)), target: int64(a.Target),
-		bytes: max(a.Bytes, 0), places: a.Places, tokens: a.Tokens, sizes: a.Work, work: c.foretold(f, a.Work), prev: none, next: none,
+		bytes: max(a.Bytes, 0), places: a.Permits, tokens: a.Tokens, sizes: a.Work, work: c.foretold(f, a.Work), prev: none, next: none,
 		endable: a.Endable && f.band.Priority < 0,
 	}
 	return i
@@ -469,7 +469,7 @@ func (c *Core) wanted(w *waiter) int64 {
 	if c.now-w.arrival <= halved {
 		return w.places
 	}
-	return min(w.places, max(c.capacity.Places/int64(max(c.capacity.Endpoints, 2)), 1))
+	return min(w.places, max(c.capacity.Permits/int64(max(c.capacity.Endpoints, 2)), 1))
 }
 
 // choose returns the flow whose head goes next, nil when none may.
@@ -522,8 +522,8 @@ func (c *Core) ceiling(b *band) float64 {
 	}
 	c.ceilings = slices.Grow(c.ceilings[:0], len(c.priorities))[:len(c.priorities)]
 	saturation := 1.0
-	if c.capacity.Places > 0 {
-		saturation = float64(c.inFlight()) / float64(c.capacity.Places)
+	if c.capacity.Permits > 0 {
+		saturation = float64(c.inFlight()) / float64(c.capacity.Permits)
 	}
 	c.o.Limit.Ceilings(saturation, c.priorities, c.ceilings)
 	b.ceiling = c.ceilings[at]

@@ -19,7 +19,7 @@ import (
 const ms = int64(time.Millisecond)
 
 // offer asks and fails the test unless the outcome is as wanted.
-func offer(t *testing.T, c *Core, now int64, a rules.Ask, want rules.Outcome) rules.Handle {
+func offer(t *testing.T, c *Core, now int64, a rules.Request, want rules.Outcome) rules.Handle {
 	t.Helper()
 	h, got := c.Offer(now, a)
 	if got != want {
@@ -39,7 +39,7 @@ func dispatched(c *Core) (list []rules.Handle) {
 }
 
 func TestOrderings(t *testing.T) {
-	asks := []rules.Ask{
+	asks := []rules.Request{
 		{TTL: 5 * time.Second, Target: 900 * time.Millisecond, Work: 3},
 		{TTL: 3 * time.Second, Work: 1},
 		{TTL: 4 * time.Second, Target: 100 * time.Millisecond, Work: 1},
@@ -49,8 +49,8 @@ func TestOrderings(t *testing.T) {
 		rules.Arrival: {0, 1, 2, 3}, rules.Deadline: {1, 2, 0, 3}, rules.LatencyTarget: {2, 0, 1, 3}, rules.ShortestFirst: {3, 1, 2, 0},
 	} {
 		c := New(rules.Options{Default: rules.Band{Ordering: ordering}})
-		c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-		holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
+		c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+		holder := offer(t, c, 2, rules.Request{}, rules.Dispatched)
 		at := map[rules.Handle]int{}
 		for i, a := range asks {
 			at[offer(t, c, 3+int64(i), a, rules.Queued)] = i
@@ -74,11 +74,11 @@ func TestOrderings(t *testing.T) {
 // predicted work later.
 func TestAgeing(t *testing.T) {
 	c := New(rules.Options{Default: rules.Band{Ordering: rules.ShortestFirst}})
-	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-	holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
-	long := offer(t, c, 3, rules.Ask{Work: 2}, rules.Queued)
+	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+	holder := offer(t, c, 2, rules.Request{}, rules.Dispatched)
+	long := offer(t, c, 3, rules.Request{Work: 2}, rules.Queued)
 	for now := int64(time.Second); now < 60*int64(time.Second); now += int64(time.Second) {
-		offer(t, c, now, rules.Ask{Work: .01}, rules.Queued)
+		offer(t, c, now, rules.Request{Work: .01}, rules.Queued)
 		c.Release(now, holder, -1)
 		holder = dispatched(c)[0]
 		if holder == long {
@@ -93,19 +93,19 @@ func TestAgeing(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	c := New(rules.Options{MaxRequests: 4, MaxBytes: 1000, Bands: []rules.Band{{Priority: 1, MaxRequests: 3}, {Priority: -1, MaxBytes: 100}}})
-	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-	holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
-	offer(t, c, 3, rules.Ask{Priority: -1, Bytes: 60}, rules.Queued)
-	offer(t, c, 4, rules.Ask{Priority: -1, Bytes: 60}, rules.RefusedFull)
-	low := offer(t, c, 5, rules.Ask{Priority: -1, Bytes: 40}, rules.Queued)
+	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+	holder := offer(t, c, 2, rules.Request{}, rules.Dispatched)
+	offer(t, c, 3, rules.Request{Priority: -1, Bytes: 60}, rules.Queued)
+	offer(t, c, 4, rules.Request{Priority: -1, Bytes: 60}, rules.RefusedFull)
+	low := offer(t, c, 5, rules.Request{Priority: -1, Bytes: 40}, rules.Queued)
 	for range 3 {
-		offer(t, c, 6, rules.Ask{Priority: 1}, rules.Queued)
+		offer(t, c, 6, rules.Request{Priority: 1}, rules.Queued)
 	}
-	offer(t, c, 7, rules.Ask{Priority: 1}, rules.RefusedFull)
+	offer(t, c, 7, rules.Request{Priority: 1}, rules.RefusedFull)
 	if diff := cmp.Diff([]rules.Event{{Handle: low, Outcome: rules.Displaced}}, c.Events(nil)); diff != "" {
 		t.Errorf("the newest of the lowest band makes way (-want +got):\n%s", diff)
 	}
-	offer(t, c, 8, rules.Ask{Priority: 0, Bytes: 2000}, rules.RefusedFull)
+	offer(t, c, 8, rules.Request{Priority: 0, Bytes: 2000}, rules.RefusedFull)
 	c.Release(9, holder, -1)
 	if c.waiting != 2 || c.bytes != 0 {
 		t.Errorf("%d requests of %d bytes wait, want 2 of 0", c.waiting, c.bytes)
@@ -115,12 +115,12 @@ func TestLimits(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	s := int64(time.Second)
 	c := New(rules.Options{TTL: 10 * time.Second, EmptyTTL: 3 * time.Second})
-	offer(t, c, s, rules.Ask{}, rules.Queued) // no endpoint yet
+	offer(t, c, s, rules.Request{}, rules.Queued) // no endpoint yet
 	if next := c.Advance(2 * s); next != 4*s {
 		t.Errorf("next %v, want 4s", time.Duration(next))
 	}
 	c.SetCapacity(3*s, rules.Capacity{Endpoints: 1}) // all are full: ten seconds from here
-	short := offer(t, c, 3*s, rules.Ask{TTL: time.Second}, rules.Queued)
+	short := offer(t, c, 3*s, rules.Request{TTL: time.Second}, rules.Queued)
 	c.Advance(4*s - 1)
 	if e := c.Events(nil); len(e) != 0 {
 		t.Errorf("ended early: %v", e)
@@ -179,16 +179,16 @@ func TestUsageLimits(t *testing.T) {
 // TestHoldback: a lower band leaves places to a higher one.
 func TestHoldback(t *testing.T) {
 	c := New(rules.Options{Limit: rules.Holdback{Min: .5, Max: 1}, Bands: []rules.Band{{Priority: 1}, {Priority: 0}}})
-	c.SetCapacity(1, rules.Capacity{Places: 10, Endpoints: 1})
-	offer(t, c, 2, rules.Ask{Priority: 1}, rules.Dispatched)
+	c.SetCapacity(1, rules.Capacity{Permits: 10, Endpoints: 1})
+	offer(t, c, 2, rules.Request{Priority: 1}, rules.Dispatched)
 	for range 4 {
-		offer(t, c, 3, rules.Ask{}, rules.Dispatched)
+		offer(t, c, 3, rules.Request{}, rules.Dispatched)
 	}
-	offer(t, c, 4, rules.Ask{}, rules.Queued)
+	offer(t, c, 4, rules.Request{}, rules.Queued)
 	for range 5 {
-		offer(t, c, 5, rules.Ask{Priority: 1}, rules.Dispatched)
+		offer(t, c, 5, rules.Request{Priority: 1}, rules.Dispatched)
 	}
-	offer(t, c, 6, rules.Ask{Priority: 1}, rules.Queued)
+	offer(t, c, 6, rules.Request{Priority: 1}, rules.Queued)
 }
 
 func TestWaterfill(t *testing.T) {
@@ -232,7 +232,7 @@ func TestFairness(t *testing.T) {
 		{rules.LeastService, nil, map[string]float64{"a": 1, "b": 2, "c": 4}, map[string]float64{"a": 4. / 7, "b": 2. / 7, "c": 1. / 7}},
 	} {
 		c := New(rules.Options{Default: rules.Band{Fairness: tc.fairness, Weights: tc.weights, Service: rules.Service{WeightService: 1}}})
-		c.SetCapacity(1, rules.Capacity{Places: 24, Endpoints: 1})
+		c.SetCapacity(1, rules.Capacity{Permits: 24, Endpoints: 1})
 		random := rand.New(rand.NewPCG(1, 2))
 		ask := func(now int64) {
 			id := "a"
@@ -243,7 +243,7 @@ func TestFairness(t *testing.T) {
 			if work == 0 {
 				work = 1
 			}
-			c.Offer(now, rules.Ask{Flow: id, Work: work})
+			c.Offer(now, rules.Request{Flow: id, Work: work})
 		}
 		now := int64(2)
 		for range 4000 {
@@ -281,10 +281,10 @@ func TestFairness(t *testing.T) {
 // TestStrictPriority: a lower band gets nothing while a higher one waits.
 func TestStrictPriority(t *testing.T) {
 	c := New(rules.Options{})
-	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-	holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
-	low := offer(t, c, 3, rules.Ask{Priority: -5}, rules.Queued)
-	high := offer(t, c, 4, rules.Ask{Priority: 5}, rules.Queued)
+	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+	holder := offer(t, c, 2, rules.Request{}, rules.Dispatched)
+	low := offer(t, c, 3, rules.Request{Priority: -5}, rules.Queued)
+	high := offer(t, c, 4, rules.Request{Priority: 5}, rules.Queued)
 	c.Release(5, holder, -1)
 	c.Release(6, high, -1)
 	if diff := cmp.Diff([]rules.Handle{high, low}, dispatched(c)); diff != "" {
@@ -296,14 +296,14 @@ func TestStrictPriority(t *testing.T) {
 // for a while, and then gets them.
 func TestLargeRequest(t *testing.T) {
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places}})
-	c.SetCapacity(1, rules.Capacity{Places: 10, Endpoints: 1})
+	c.SetCapacity(1, rules.Capacity{Permits: 10, Endpoints: 1})
 	var running []rules.Handle
 	for range 10 {
-		running = append(running, offer(t, c, 2, rules.Ask{Flow: "small"}, rules.Dispatched))
+		running = append(running, offer(t, c, 2, rules.Request{Flow: "small"}, rules.Dispatched))
 	}
-	large := offer(t, c, 3, rules.Ask{Flow: "large", Places: 8}, rules.Queued)
+	large := offer(t, c, 3, rules.Request{Flow: "large", Permits: 8}, rules.Queued)
 	for now := int64(3); now < int64(3*time.Second); now += 10 * ms {
-		c.Offer(now, rules.Ask{Flow: "small"})
+		c.Offer(now, rules.Request{Flow: "small"})
 		c.Release(now, running[0], -1)
 		running = append(running[1:], dispatched(c)...)
 		if slices.Contains(running, large) {
@@ -318,9 +318,9 @@ func TestLargeRequest(t *testing.T) {
 
 func TestHandles(t *testing.T) {
 	c := New(rules.Options{})
-	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-	h := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
-	w := offer(t, c, 3, rules.Ask{}, rules.Queued)
+	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+	h := offer(t, c, 2, rules.Request{}, rules.Dispatched)
+	w := offer(t, c, 3, rules.Request{}, rules.Queued)
 	if c.Cancel(4, h) {
 		t.Error("a request that holds a place was cancelled")
 	}
@@ -339,10 +339,10 @@ func TestHandles(t *testing.T) {
 // TestManyFlows: ids that clients make up take bounded memory.
 func TestManyFlows(t *testing.T) {
 	c := New(rules.Options{TTL: time.Second, Default: rules.Band{Fairness: rules.Places}})
-	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-	holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
+	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+	holder := offer(t, c, 2, rules.Request{}, rules.Dispatched)
 	for i := range maxFlows + 1000 {
-		offer(t, c, 3, rules.Ask{Flow: fmt.Sprint("flow ", i)}, rules.Queued)
+		offer(t, c, 3, rules.Request{Flow: fmt.Sprint("flow ", i)}, rules.Queued)
 	}
 	if n := len(c.flows); n > maxFlows+sharedFlows {
 		t.Errorf("%d flows kept", n)
@@ -363,8 +363,8 @@ func TestFlowsKeepNoHeaders(t *testing.T) {
 	headers := strings.Repeat("x", 60_000) + "tenant"
 	id := headers[60_000:]
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places}})
-	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-	c.Release(3, offer(t, c, 2, rules.Ask{Flow: id}, rules.Dispatched), -1)
+	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+	c.Release(3, offer(t, c, 2, rules.Request{Flow: id}, rules.Dispatched), -1)
 	for key, f := range c.flows {
 		if unsafe.StringData(key.id) == unsafe.StringData(id) || unsafe.StringData(f.id) == unsafe.StringData(id) {
 			t.Error("the name lies in the request's headers")
@@ -374,11 +374,11 @@ func TestFlowsKeepNoHeaders(t *testing.T) {
 
 func TestOfferAllocates(t *testing.T) {
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places}})
-	c.SetCapacity(1, rules.Capacity{Places: 100, Endpoints: 1})
+	c.SetCapacity(1, rules.Capacity{Permits: 100, Endpoints: 1})
 	now := int64(2)
 	if n := testing.AllocsPerRun(1000, func() {
 		now += 1000
-		h, _ := c.Offer(now, rules.Ask{Flow: "a"})
+		h, _ := c.Offer(now, rules.Request{Flow: "a"})
 		c.Release(now, h, 1)
 	}); n != 0 {
 		t.Errorf("%g allocations for a request that need not wait", n)
@@ -390,25 +390,25 @@ func TestOfferAllocates(t *testing.T) {
 func TestEvict(t *testing.T) {
 	s := int64(time.Second)
 	c := New(rules.Options{Evict: true})
-	c.SetCapacity(1, rules.Capacity{Places: 5, Endpoints: 1})
-	fixed := offer(t, c, 2, rules.Ask{Priority: -5}, rules.Dispatched)
-	lowest := offer(t, c, 3, rules.Ask{Priority: -3, Endable: true}, rules.Dispatched)
-	old := offer(t, c, 4, rules.Ask{Priority: -1, Endable: true}, rules.Dispatched)
-	young := offer(t, c, 5, rules.Ask{Priority: -1, Endable: true}, rules.Dispatched)
-	usual := offer(t, c, 6, rules.Ask{Endable: true}, rules.Dispatched)
+	c.SetCapacity(1, rules.Capacity{Permits: 5, Endpoints: 1})
+	fixed := offer(t, c, 2, rules.Request{Priority: -5}, rules.Dispatched)
+	lowest := offer(t, c, 3, rules.Request{Priority: -3, Endable: true}, rules.Dispatched)
+	old := offer(t, c, 4, rules.Request{Priority: -1, Endable: true}, rules.Dispatched)
+	young := offer(t, c, 5, rules.Request{Priority: -1, Endable: true}, rules.Dispatched)
+	usual := offer(t, c, 6, rules.Request{Endable: true}, rules.Dispatched)
 	events := func(want ...rules.Event) {
 		t.Helper()
 		if diff := cmp.Diff(want, c.Events(nil)); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	}
-	offer(t, c, 7, rules.Ask{Priority: -3, Endable: true}, rules.Queued)
+	offer(t, c, 7, rules.Request{Priority: -3, Endable: true}, rules.Queued)
 	events() // nobody makes way for the same priority
-	first := offer(t, c, 8, rules.Ask{}, rules.Queued)
+	first := offer(t, c, 8, rules.Request{}, rules.Queued)
 	events(rules.Event{Handle: lowest, Outcome: rules.Evicted})
-	offer(t, c, 9, rules.Ask{}, rules.Queued)
+	offer(t, c, 9, rules.Request{}, rules.Queued)
 	events(rules.Event{Handle: young, Outcome: rules.Evicted})
-	third := offer(t, c, 10, rules.Ask{}, rules.Queued)
+	third := offer(t, c, 10, rules.Request{}, rules.Queued)
 	events() // two at a time
 	c.Release(11, lowest, -1)
 	events(rules.Event{Handle: first, Outcome: rules.Dispatched}, rules.Event{Handle: old, Outcome: rules.Evicted})
@@ -421,7 +421,7 @@ func TestEvict(t *testing.T) {
 	if st := c.Status(14*s, 1); st.Evicting != 0 || st.Outcomes["evicted"] != 3 || st.Outcomes["evicted_late"] != 1 {
 		t.Errorf("status %+v", st)
 	}
-	offer(t, c, 15*s, rules.Ask{}, rules.Queued)
+	offer(t, c, 15*s, rules.Request{}, rules.Queued)
 	events() // nobody is left who may be ended: not one that was told, nor of priority 0, nor one that cannot be
 	c.Release(16*s, old, -1)
 	if got := dispatched(c); len(got) != 1 {
@@ -441,7 +441,7 @@ func TestEvictSeeds(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		c := New(rules.Options{Evict: true, MaxRequests: 20})
 		places := int64(3 + rng.IntN(6))
-		c.SetCapacity(1, rules.Capacity{Places: places, Endpoints: 1})
+		c.SetCapacity(1, rules.Capacity{Permits: places, Endpoints: 1})
 		priority, inFlight, waiting, told := map[rules.Handle]int{}, map[rules.Handle]bool{}, map[rules.Handle]bool{}, map[rules.Handle]bool{}
 		now := int64(1)
 		take := func() {
@@ -470,7 +470,7 @@ func TestEvictSeeds(t *testing.T) {
 			now += rng.Int64N(20 * ms)
 			switch {
 			case rng.IntN(2) == 0:
-				a := rules.Ask{Priority: rng.IntN(5) - 2, Endable: rng.IntN(4) > 0, Flow: fmt.Sprint(rng.IntN(3))}
+				a := rules.Request{Priority: rng.IntN(5) - 2, Endable: rng.IntN(4) > 0, Flow: fmt.Sprint(rng.IntN(3))}
 				h, out := c.Offer(now, a)
 				if priority[h] = a.Priority; out == rules.Queued {
 					waiting[h] = true
@@ -504,7 +504,7 @@ func TestEvictSeeds(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	s := int64(time.Second)
 	c := New(rules.Options{})
-	c.SetCapacity(1, rules.Capacity{Places: 4, Endpoints: 1})
+	c.SetCapacity(1, rules.Capacity{Permits: 4, Endpoints: 1})
 	f := func(want float64) {
 		t.Helper()
 		got := c.Status(3*s, 0).Backlog
@@ -513,11 +513,11 @@ func TestBacklog(t *testing.T) {
 		}
 	}
 	f(0)
-	holder := offer(t, c, 1, rules.Ask{Places: 4}, rules.Dispatched)
-	offer(t, c, 2, rules.Ask{}, rules.Queued)
+	holder := offer(t, c, 1, rules.Request{Permits: 4}, rules.Dispatched)
+	offer(t, c, 2, rules.Request{}, rules.Queued)
 	f(-1)
 	c.ReceiveShares(2, "other", []rules.Gauge{{Flow: "", Requests: 3, Waiting: 3}})
-	offer(t, c, 2, rules.Ask{Places: 4}, rules.Queued)
+	offer(t, c, 2, rules.Request{Permits: 4}, rules.Queued)
 	c.Release(2+2*s, holder, -1) // it took 2 s; one place is taken by who waited first
 	f(2 * (3. + 4.) / 4)
 	c.SetCapacity(3*s, rules.Capacity{})
@@ -536,7 +536,7 @@ func deref(v *float64) float64 {
 func TestExpected(t *testing.T) {
 	s := int64(time.Second)
 	c := New(rules.Options{Bands: []rules.Band{{Priority: 5}, {Priority: 0, Fairness: rules.Places}}})
-	c.SetCapacity(1, rules.Capacity{Places: 2, Endpoints: 1})
+	c.SetCapacity(1, rules.Capacity{Permits: 2, Endpoints: 1})
 	f := func(h rules.Handle, want float64) {
 		t.Helper()
 		got, known := c.Expected(h)
@@ -544,16 +544,16 @@ func TestExpected(t *testing.T) {
 			t.Errorf("expected to wait %v s (known: %v), want %v", got, known, want)
 		}
 	}
-	first := offer(t, c, 1, rules.Ask{Flow: "a", Places: 2}, rules.Dispatched)
+	first := offer(t, c, 1, rules.Request{Flow: "a", Permits: 2}, rules.Dispatched)
 	f(first, -1) // it does not wait
-	waits := offer(t, c, 1, rules.Ask{Flow: "a", Places: 2}, rules.Queued)
+	waits := offer(t, c, 1, rules.Request{Flow: "a", Permits: 2}, rules.Queued)
 	f(waits, -1)                // nothing has ended yet
 	c.Release(1+4*s, first, -1) // it took 4 s, and waits goes
-	f(offer(t, c, 5*s, rules.Ask{Flow: "a"}, rules.Queued), 4*1./2)
-	f(offer(t, c, 5*s, rules.Ask{Flow: "a", Places: 2}, rules.Queued), 4*3./2)
-	f(offer(t, c, 5*s, rules.Ask{Flow: "b"}, rules.Queued), 4*2./2)              // it shares with the other flow
-	f(offer(t, c, 5*s, rules.Ask{Flow: "x", Priority: 5}, rules.Queued), 4*1./2) // it passes all
-	f(offer(t, c, 5*s, rules.Ask{Flow: "c"}, rules.Queued), 4*(1+3.)/2)          // behind the high one, with three flows
+	f(offer(t, c, 5*s, rules.Request{Flow: "a"}, rules.Queued), 4*1./2)
+	f(offer(t, c, 5*s, rules.Request{Flow: "a", Permits: 2}, rules.Queued), 4*3./2)
+	f(offer(t, c, 5*s, rules.Request{Flow: "b"}, rules.Queued), 4*2./2)              // it shares with the other flow
+	f(offer(t, c, 5*s, rules.Request{Flow: "x", Priority: 5}, rules.Queued), 4*1./2) // it passes all
+	f(offer(t, c, 5*s, rules.Request{Flow: "c"}, rules.Queued), 4*(1+3.)/2)          // behind the high one, with three flows
 	c.ReceiveShares(5*s, "other", []rules.Gauge{{Flow: "c", Requests: 9, Waiting: 9}})
-	f(offer(t, c, 5*s, rules.Ask{Flow: "c"}, rules.Queued), 4*(1+15.)/2) // never longer than for all that wait
+	f(offer(t, c, 5*s, rules.Request{Flow: "c"}, rules.Queued), 4*(1+15.)/2) // never longer than for all that wait
 }

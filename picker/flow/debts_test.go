@@ -19,7 +19,7 @@ func (w *world) users(id string, n int) {
 			for !r.alive {
 				r = w.replicas[w.rng.IntN(len(w.replicas))]
 			}
-			w.ask(r, rules.Ask{Flow: id}, func() { w.after(ms+w.rng.Int64N(10*ms), ask) })
+			w.ask(r, rules.Request{Flow: id}, func() { w.after(ms+w.rng.Int64N(10*ms), ask) })
 		}
 		w.after(w.rng.Int64N(100*ms), ask)
 	}

@@ -117,7 +117,7 @@ func (c *Core) endBelow(priority int, wanted int64) {
 // shortOfRoom reports whether nobody of a band can go for want of free places, rather
 // than because this replica has its part of them.
 func (c *Core) shortOfRoom(b *band) bool {
-	if c.capacity.Places <= 0 {
+	if c.capacity.Permits <= 0 {
 		return false
 	}
 	if c.lacksRoom(1, b.ceiling) {

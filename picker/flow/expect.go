@@ -29,5 +29,5 @@ func (c *Core) Expected(h rules.Handle) (seconds float64, known bool) {
 // seconds returns how long the pool needs to hand on so many places: what one is held in
 // the mean, over the places that there are. A pool without endpoints counts as one place.
 func (c *Core) seconds(places float64) float64 {
-	return places * c.fleet.service / float64(max(c.capacity.Places, 1))
+	return places * c.fleet.service / float64(max(c.capacity.Permits, 1))
 }

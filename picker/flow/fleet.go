@@ -168,7 +168,7 @@ func (c *Core) ObserveRunning(now, running int64) {
 		// Gauges on their way explain a few places, of which no more is known than what was
 		// there before.
 		unexplained = min(seen, t.seen)
-		few := float64(t.size()) + strayShare*float64(c.capacity.Places)
+		few := float64(t.size()) + strayShare*float64(c.capacity.Permits)
 		unexplained = max(unexplained-few, min(unexplained, t.stray))
 	}
 	t.seen = seen
@@ -194,7 +194,7 @@ func (c *Core) anchor() {
 		t.bound = math.Inf(1)
 		return
 	}
-	free := float64(c.capacity.Places-c.own-t.inFlight) - t.ghost - t.stray
+	free := float64(c.capacity.Permits-c.own-t.inFlight) - t.ghost - t.stray
 	t.bound = float64(c.own) + max(free, 0)/float64(t.size()+max(silent, 1))
 }
 

@@ -125,7 +125,7 @@ func (w *world) start(r *replica, o rules.Options) {
 	r.told, r.heard = 0, map[string]int{}
 	r.life++
 	life := r.life
-	r.core.SetCapacity(w.now, rules.Capacity{Places: w.capacity, Endpoints: 8})
+	r.core.SetCapacity(w.now, rules.Capacity{Permits: w.capacity, Endpoints: 8})
 	w.drain(r)
 	var gauges, witness func()
 	gauges = func() {
@@ -176,10 +176,10 @@ func (w *world) tell(r *replica) {
 }
 
 // offer lets a request arrive at r.
-func (w *world) offer(r *replica, a rules.Ask) { w.ask(r, a, nil) }
+func (w *world) offer(r *replica, a rules.Request) { w.ask(r, a, nil) }
 
 // ask is offer for a client that does something when it is answered.
-func (w *world) ask(r *replica, a rules.Ask, then func()) {
+func (w *world) ask(r *replica, a rules.Request, then func()) {
 	if !r.alive {
 		return
 	}
@@ -190,7 +190,7 @@ func (w *world) ask(r *replica, a rules.Ask, then func()) {
 	}
 	switch out {
 	case rules.Dispatched:
-		w.run(r, h, a.Flow, max(a.Places, 1))
+		w.run(r, h, a.Flow, max(a.Permits, 1))
 	case rules.Queued:
 		r.queued[h] = a.Flow
 	default:
@@ -317,11 +317,11 @@ func (w *world) account(at int64) {
 
 // stream lets requests of a flow arrive at rate per second, at replicas by share.
 func (w *world) stream(id string, rate float64, share []float64) {
-	w.streamOf(rules.Ask{Flow: id}, rate, share)
+	w.streamOf(rules.Request{Flow: id}, rate, share)
 }
 
 // streamOf is stream for more than a flow's name.
-func (w *world) streamOf(a rules.Ask, rate float64, share []float64) {
+func (w *world) streamOf(a rules.Request, rate float64, share []float64) {
 	var next func()
 	next = func() {
 		at := w.rng.Float64()
@@ -477,7 +477,7 @@ func TestFleetSeeds(t *testing.T) {
 				for i, v := range rng.Perm(replicas) {
 					share[i] = float64(v+1) * 2 / float64(replicas*(replicas+1))
 				}
-				a := rules.Ask{Flow: fmt.Sprint("f", f), Endable: true}
+				a := rules.Request{Flow: fmt.Sprint("f", f), Endable: true}
 				if bands > 0 {
 					a.Priority = banded.IntN(2*bands+1) - bands
 				}

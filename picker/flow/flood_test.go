@@ -17,7 +17,7 @@ func TestFlood(t *testing.T) {
 		pool rules.Capacity
 		want rules.Outcome
 	}{
-		{"full", rules.Capacity{Places: 8, Endpoints: 1}, rules.RefusedFull},
+		{"full", rules.Capacity{Permits: 8, Endpoints: 1}, rules.RefusedFull},
 		{"empty", rules.Capacity{}, rules.RefusedEmpty},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestFlood(t *testing.T) {
 			refused, waiting := 0, 0
 			for i := range offered {
 				now++
-				h, out := c.Offer(now, rules.Ask{Flow: string(rune('a' + i%7)), Priority: i % 2, Bytes: size})
+				h, out := c.Offer(now, rules.Request{Flow: string(rune('a' + i%7)), Priority: i % 2, Bytes: size})
 				switch out {
 				case rules.Dispatched:
 					held = append(held, h)
@@ -59,7 +59,7 @@ func TestFlood(t *testing.T) {
 			if want := int(limit / size); waiting != want || len(held)+waiting+refused != offered {
 				t.Fatalf("%d are let go, %d wait, %d are refused of %d; want %d that wait", len(held), waiting, refused, offered, want)
 			}
-			c.SetCapacity(now, rules.Capacity{Places: 8, Endpoints: 1})
+			c.SetCapacity(now, rules.Capacity{Permits: 8, Endpoints: 1})
 			served := 0
 			for {
 				for _, e := range c.Events(nil) {
@@ -76,7 +76,7 @@ func TestFlood(t *testing.T) {
 			if served != offered-refused || c.Busy() {
 				t.Errorf("%d are served of %d, busy %v", served, offered-refused, c.Busy())
 			}
-			if _, out := c.Offer(now+1, rules.Ask{Bytes: size}); out != rules.Dispatched {
+			if _, out := c.Offer(now+1, rules.Request{Bytes: size}); out != rules.Dispatched {
 				t.Errorf("afterwards: outcome %v", out)
 			}
 		})

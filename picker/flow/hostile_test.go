@@ -16,15 +16,15 @@ func TestEndlessWaits(t *testing.T) {
 			o.Default.Ordering = ordering
 			c := New(o)
 			for range 2 {
-				offer(t, c, now, rules.Ask{TTL: math.MaxInt64, Target: math.MaxInt64, Work: math.Inf(1)}, rules.Queued)
-				offer(t, c, now, rules.Ask{Target: -1, Work: math.NaN()}, rules.Queued)
+				offer(t, c, now, rules.Request{TTL: math.MaxInt64, Target: math.MaxInt64, Work: math.Inf(1)}, rules.Queued)
+				offer(t, c, now, rules.Request{Target: -1, Work: math.NaN()}, rules.Queued)
 				c.SetCapacity(now, rules.Capacity{Endpoints: 1})
 				c.Advance(now + int64(24*time.Hour))
 				if len(c.Events(nil)) > 0 {
 					t.Fatalf("%+v: a wait without an end is over", o)
 				}
 			}
-			c.SetCapacity(now, rules.Capacity{Places: 4, Endpoints: 1})
+			c.SetCapacity(now, rules.Capacity{Permits: 4, Endpoints: 1})
 			if n := len(dispatched(c)); n != 4 {
 				t.Errorf("%+v: %d of 4 go", o, n)
 			}
@@ -35,12 +35,12 @@ func TestEndlessWaits(t *testing.T) {
 // Who calls the engines past the group takes its room, but for one place.
 func TestForeignLoad(t *testing.T) {
 	c := New(tenants)
-	c.SetCapacity(1, rules.Capacity{Places: 8, Endpoints: 2})
+	c.SetCapacity(1, rules.Capacity{Permits: 8, Endpoints: 2})
 	for now := int64(2); now < 5; now++ {
 		c.ObserveRunning(now, 1000)
 	}
-	first := offer(t, c, 5, rules.Ask{}, rules.Dispatched)
-	offer(t, c, 6, rules.Ask{}, rules.Queued)
+	first := offer(t, c, 5, rules.Request{}, rules.Dispatched)
+	offer(t, c, 6, rules.Request{}, rules.Queued)
 	c.ObserveRunning(7, 1001)
 	if n := len(dispatched(c)); n != 0 {
 		t.Errorf("%d more go where engines are full", n)
@@ -50,7 +50,7 @@ func TestForeignLoad(t *testing.T) {
 		t.Errorf("%d go when the group holds nothing", n)
 	}
 	c.ObserveRunning(9, 1)
-	offer(t, c, 10, rules.Ask{}, rules.Dispatched)
+	offer(t, c, 10, rules.Request{}, rules.Dispatched)
 }
 
 // Requests that take as much as the whole pool are served while others keep it full, by
@@ -62,10 +62,10 @@ func TestWholePool(t *testing.T) {
 			o := tenants
 			o.Default.Fairness = fairness
 			w := newWorld(2, replicas, 40, 1, o)
-			w.streamOf(rules.Ask{Flow: "small", Work: .1}, 44, share)
+			w.streamOf(rules.Request{Flow: "small", Work: .1}, 44, share)
 			w.until(5 * s)
 			for range 5 {
-				w.offer(w.replicas[0], rules.Ask{Flow: "large", Places: 50, Work: 1})
+				w.offer(w.replicas[0], rules.Request{Flow: "large", Permits: 50, Work: 1})
 				w.until(w.now + 20*s)
 			}
 			if f := w.flow("large"); f.served != 5 {

@@ -10,7 +10,7 @@ import (
 // whole pool all the same.
 func TestIdleReplicasLeaveThePool(t *testing.T) {
 	c := New(rules.Options{})
-	c.SetCapacity(1, rules.Capacity{Places: 90, Endpoints: 9})
+	c.SetCapacity(1, rules.Capacity{Permits: 90, Endpoints: 9})
 	now := int64(2)
 	for _, peer := range []string{"b", "c"} {
 		c.ReceiveShares(now, peer, []rules.Gauge{{InFlight: 1}})
@@ -22,7 +22,7 @@ func TestIdleReplicasLeaveThePool(t *testing.T) {
 	let := 0
 	for range 200 {
 		now++
-		if _, out := c.Offer(now, rules.Ask{}); out == rules.Dispatched {
+		if _, out := c.Offer(now, rules.Request{}); out == rules.Dispatched {
 			let++
 		}
 	}

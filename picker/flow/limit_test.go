@@ -13,7 +13,7 @@ func crowded(flows int) *Core {
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places, MaxRequests: int64(flows)}})
 	c.SetCapacity(1, rules.Capacity{Endpoints: 1})
 	for i := range flows {
-		c.Offer(1, rules.Ask{Flow: fmt.Sprint("f", i)})
+		c.Offer(1, rules.Request{Flow: fmt.Sprint("f", i)})
 	}
 	return c
 }
@@ -27,20 +27,20 @@ func TestLargestOfMany(t *testing.T) {
 		now := int64(at+1) * shareEvery * 2
 		c.bands[0].MaxRequests += 10
 		for range 10 {
-			if _, out := c.Offer(now, rules.Ask{Flow: big}); out != rules.Queued {
+			if _, out := c.Offer(now, rules.Request{Flow: big}); out != rules.Queued {
 				t.Fatalf("there is room, and %v", out)
 			}
 		}
 		now += shareEvery
 		for i := range 10 {
-			if _, out := c.Offer(now, rules.Ask{Flow: fmt.Sprint("new", at, i)}); out != rules.Queued {
+			if _, out := c.Offer(now, rules.Request{Flow: fmt.Sprint("new", at, i)}); out != rules.Queued {
 				t.Errorf("newcomer %d: %v, though %s has most", i, out, big)
 			}
 		}
 		if n := c.flows[flowKey{big, 0}].queued(); n != 1 {
 			t.Errorf("%d requests of %s wait after 10 of 11 made way", n, big)
 		}
-		if _, out := c.Offer(now, rules.Ask{Flow: "late"}); out != rules.RefusedFull {
+		if _, out := c.Offer(now, rules.Request{Flow: "late"}); out != rules.RefusedFull {
 			t.Errorf("%v where nobody has more than one", out)
 		}
 	}
@@ -54,7 +54,7 @@ func BenchmarkShed(b *testing.B) {
 			now := int64(1)
 			for b.Loop() {
 				now += 20_000 // 50,000 a second
-				if _, out := c.Offer(now, rules.Ask{Flow: "f3"}); out != rules.RefusedFull {
+				if _, out := c.Offer(now, rules.Request{Flow: "f3"}); out != rules.RefusedFull {
 					b.Fatal(out)
 				}
 			}

@@ -17,7 +17,7 @@ func TestHeapOfFlowsIsAScan(t *testing.T) {
 		for seed := range uint64(6) {
 			rng := rand.New(rand.NewPCG(seed, uint64(fairness)))
 			c := New(rules.Options{Default: rules.Band{Fairness: fairness, Weights: map[string]float64{"f1": 3, "f2": .5}}, TTL: time.Minute})
-			c.SetCapacity(1, rules.Capacity{Places: 60, Endpoints: 4})
+			c.SetCapacity(1, rules.Capacity{Permits: 60, Endpoints: 4})
 			now, searched := int64(1), 0
 			var open []rules.Handle
 			for step := range 3000 {
@@ -28,7 +28,7 @@ func TestHeapOfFlowsIsAScan(t *testing.T) {
 				}
 				switch {
 				case n < 9:
-					a := rules.Ask{Flow: fmt.Sprint("f", rng.IntN(40)), Work: rng.Float64(), Places: 1 + rng.Int64N(2)}
+					a := rules.Request{Flow: fmt.Sprint("f", rng.IntN(40)), Work: rng.Float64(), Permits: 1 + rng.Int64N(2)}
 					if h, out := c.Offer(now, a); out == rules.Dispatched || out == rules.Queued {
 						open = append(open, h)
 					}

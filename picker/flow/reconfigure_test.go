@@ -32,19 +32,19 @@ func order(c *Core, now int64, names map[rules.Handle]string, holder rules.Handl
 func TestReconfigureOrder(t *testing.T) {
 	asks := []struct {
 		name string
-		ask  rules.Ask
+		ask  rules.Request
 	}{
-		{"a1", rules.Ask{Flow: "a", Work: 9, Target: 900 * time.Millisecond}},
-		{"a2", rules.Ask{Flow: "a", Work: 1}},
-		{"a3", rules.Ask{Flow: "a", Work: 2, TTL: time.Second}},
-		{"b1", rules.Ask{Flow: "b", Work: 3, Target: 100 * time.Millisecond}},
-		{"b2", rules.Ask{Flow: "b", Work: .1}},
-		{"z", rules.Ask{Flow: "a", Priority: -3}},
+		{"a1", rules.Request{Flow: "a", Work: 9, Target: 900 * time.Millisecond}},
+		{"a2", rules.Request{Flow: "a", Work: 1}},
+		{"a3", rules.Request{Flow: "a", Work: 2, TTL: time.Second}},
+		{"b1", rules.Request{Flow: "b", Work: 3, Target: 100 * time.Millisecond}},
+		{"b2", rules.Request{Flow: "b", Work: .1}},
+		{"z", rules.Request{Flow: "a", Priority: -3}},
 	}
 	queue := func(o rules.Options) (*Core, map[rules.Handle]string, rules.Handle) {
 		c := New(o)
-		c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-		holder, names := offer(t, c, 2, rules.Ask{}, rules.Dispatched), map[rules.Handle]string{}
+		c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+		holder, names := offer(t, c, 2, rules.Request{}, rules.Dispatched), map[rules.Handle]string{}
 		for i, a := range asks {
 			names[offer(t, c, 3+int64(i), a.ask, rules.Queued)] = a.name
 		}
@@ -81,13 +81,13 @@ func TestReconfigureWeights(t *testing.T) {
 		return rules.Options{Default: rules.Band{Fairness: rules.Places, Weights: map[string]float64{"gold": gold}}}
 	}
 	c := New(weighted(1))
-	c.SetCapacity(1, rules.Capacity{Places: 40, Endpoints: 1})
+	c.SetCapacity(1, rules.Capacity{Permits: 40, Endpoints: 1})
 	now, flows := int64(2), map[rules.Handle]string{}
 	var held []rules.Handle
 	for i := range 400 {
 		now++
 		name := []string{"gold", "iron"}[i%2]
-		h, out := c.Offer(now, rules.Ask{Flow: name})
+		h, out := c.Offer(now, rules.Request{Flow: name})
 		if flows[h] = name; out == rules.Dispatched {
 			held = append(held, h)
 		}
@@ -119,11 +119,11 @@ func TestReconfigureLimits(t *testing.T) {
 	s := int64(time.Second)
 	wait := func() (*Core, []rules.Handle) {
 		c := New(rules.Options{TTL: time.Minute})
-		c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-		offer(t, c, 2, rules.Ask{}, rules.Dispatched)
+		c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+		offer(t, c, 2, rules.Request{}, rules.Dispatched)
 		var list []rules.Handle
 		for i := range 10 {
-			list = append(list, offer(t, c, int64(i+1)*s, rules.Ask{Bytes: 10, Priority: -i / 5}, rules.Queued))
+			list = append(list, offer(t, c, int64(i+1)*s, rules.Request{Bytes: 10, Priority: -i / 5}, rules.Queued))
 		}
 		return c, list
 	}
@@ -166,7 +166,7 @@ func TestReconfigureSeeds(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		sizing := rules.Sizing{Unit: rules.Requests}
 		capacity := func() rules.Capacity {
-			return rules.Capacity{Places: map[rules.Unit]int64{rules.Requests: 6, rules.Tokens: 900}[sizing.Unit], Endpoints: 2}
+			return rules.Capacity{Permits: map[rules.Unit]int64{rules.Requests: 6, rules.Tokens: 900}[sizing.Unit], Endpoints: 2}
 		}
 		draw := func() rules.Options {
 			band := rules.Band{Fairness: rules.Fairness(rng.IntN(4)), Ordering: rules.Ordering(rng.IntN(4)), Weights: map[string]float64{"f1": 1 + rng.Float64()}}
@@ -180,7 +180,7 @@ func TestReconfigureSeeds(t *testing.T) {
 		c := New(draw())
 		now := int64(1)
 		c.SetCapacity(now, capacity())
-		waiting, flying := map[rules.Handle]rules.Ask{}, map[rules.Handle]rules.Ask{}
+		waiting, flying := map[rules.Handle]rules.Request{}, map[rules.Handle]rules.Request{}
 		take := func() {
 			for _, e := range c.Events(nil) {
 				a, ok := waiting[e.Handle]
@@ -199,7 +199,7 @@ func TestReconfigureSeeds(t *testing.T) {
 				bytes += a.Bytes
 			}
 			for _, a := range flying {
-				places += sizing.Places(int(a.Tokens))
+				places += sizing.Permits(int(a.Tokens))
 			}
 			if c.waiting != len(waiting) || c.bytes != bytes || c.own != places {
 				t.Fatalf("seed %d: %d requests of %d bytes wait, %d places are held; the core says %d, %d, %d",
@@ -214,15 +214,15 @@ func TestReconfigureSeeds(t *testing.T) {
 				if rng.IntN(3) == 0 {
 					sizing.Unit = rules.Requests + rules.Tokens - sizing.Unit
 				}
-				c.Reconfigure(now, draw(), func(tokens int64) int64 { return sizing.Places(int(tokens)) })
+				c.Reconfigure(now, draw(), func(tokens int64) int64 { return sizing.Permits(int(tokens)) })
 				if take(); len(flying) != before {
 					t.Fatalf("seed %d: let go by rules before their capacity is known", seed)
 				}
 				c.SetCapacity(now, capacity())
 				c.Advance(now)
 			case n < 11:
-				a := rules.Ask{Flow: fmt.Sprint("f", rng.IntN(4)), Priority: rng.IntN(5) - 2, Bytes: rng.Int64N(400), Tokens: 1 + rng.Int64N(200), Work: rng.Float64(), Endable: true}
-				a.Places = sizing.Places(int(a.Tokens))
+				a := rules.Request{Flow: fmt.Sprint("f", rng.IntN(4)), Priority: rng.IntN(5) - 2, Bytes: rng.Int64N(400), Tokens: 1 + rng.Int64N(200), Work: rng.Float64(), Endable: true}
+				a.Permits = sizing.Permits(int(a.Tokens))
 				switch h, out := c.Offer(now, a); out {
 				case rules.Dispatched:
 					flying[h] = a
@@ -260,9 +260,9 @@ func TestReconfigureSeeds(t *testing.T) {
 // where the rules have come to count it among those that cannot be ended.
 func TestReconfigureRevoked(t *testing.T) {
 	c := New(rules.Options{Evict: true})
-	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
-	h := offer(t, c, 2, rules.Ask{Priority: -1, Endable: true}, rules.Dispatched)
-	offer(t, c, 3, rules.Ask{}, rules.Queued)
+	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+	h := offer(t, c, 2, rules.Request{Priority: -1, Endable: true}, rules.Dispatched)
+	offer(t, c, 3, rules.Request{}, rules.Queued)
 	if diff := cmp.Diff([]rules.Event{{Handle: h, Outcome: rules.Evicted}}, c.Events(nil)); diff != "" {
 		t.Fatalf("events (-want +got):\n%s", diff)
 	}

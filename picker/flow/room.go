@@ -34,13 +34,13 @@ func (c *Core) lacksRoom(places int64, ceiling float64) bool {
 	if c.own+c.fleet.inFlight == 0 && c.fleet.ghost == 0 {
 		held = 0
 	}
-	return held > 0 && !c.entry.Fits(places) || held > 0 && float64(held+places) > float64(c.capacity.Places)*ceiling+slack
+	return held > 0 && !c.entry.Fits(places) || held > 0 && float64(held+places) > float64(c.capacity.Permits)*ceiling+slack
 }
 
 // fits reports whether a request of f may go: there is room for it, and this replica
 // has not yet taken its part of it.
 func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
-	if c.capacity.Endpoints == 0 || c.capacity.Places <= 0 || ceiling <= 0 || c.lacksRoom(places, ceiling) {
+	if c.capacity.Endpoints == 0 || c.capacity.Permits <= 0 || ceiling <= 0 || c.lacksRoom(places, ceiling) {
 		return false
 	}
 	if !c.fleet.shared() {
@@ -49,7 +49,7 @@ func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
 	if float64(c.own+places) > c.fleet.bound+slack || (c.own > 0 && !c.fleet.allowance.fits(c.own, places)) {
 		return false
 	}
-	if float64(c.own+places) > max(c.grown(float64(c.capacity.Places)*ceiling), 1)+slack {
+	if float64(c.own+places) > max(c.grown(float64(c.capacity.Permits)*ceiling), 1)+slack {
 		return false
 	}
 	if c.fleet.all.requests == 0 && c.fleet.settled(c.now) {
@@ -87,7 +87,7 @@ func (c *Core) refresh() {
 		dt = 0
 	}
 	c.sharedAt, c.stale, c.urgent = c.now, false, false
-	left := float64(c.capacity.Places)
+	left := float64(c.capacity.Permits)
 	for _, b := range c.bands {
 		flows := c.gather(b)
 		b.dirty, b.ranked = true, false

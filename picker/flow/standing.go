@@ -47,8 +47,8 @@ func (c *Core) reason(w *waiter, ahead int) string {
 		return "no endpoint is ready"
 	case ahead > 0:
 		return fmt.Sprintf("%d requests of its flow go first", ahead)
-	case float64(c.inFlight()+places) > float64(c.capacity.Places)*b.ceiling+slack:
-		return fmt.Sprintf("%d of %d places are held, and its priority may use %.0f%% of them", c.inFlight(), c.capacity.Places, 100*b.ceiling)
+	case float64(c.inFlight()+places) > float64(c.capacity.Permits)*b.ceiling+slack:
+		return fmt.Sprintf("%d of %d places are held, and its priority may use %.0f%% of them", c.inFlight(), c.capacity.Permits, 100*b.ceiling)
 	case c.lacksRoom(places, b.ceiling):
 		return "no endpoint has room for its prompt"
 	case !c.fits(b, w.flow, places, b.ceiling):

@@ -11,7 +11,7 @@ import (
 func (c *Core) Status(now int64, flows int) rules.Status {
 	c.now = now
 	s := rules.Status{
-		Places: c.capacity.Places, Endpoints: c.capacity.Endpoints, Own: c.own, InFlight: c.inFlight(), Waiting: c.waiting,
+		Permits: c.capacity.Permits, Endpoints: c.capacity.Endpoints, Own: c.own, InFlight: c.inFlight(), Waiting: c.waiting,
 		Replicas: c.fleet.size(), Silent: c.fleet.silent(), Lost: int64(c.fleet.ghost + c.fleet.stray), Evicting: len(c.revoked), Outcomes: map[string]uint64{},
 	}
 	for out, n := range c.counts {

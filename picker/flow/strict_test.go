@@ -30,7 +30,7 @@ func (w *world) meanWaiting(id string, d int64) float64 {
 // and not many more are ended than came.
 func TestFleetIsStrict(t *testing.T) {
 	s := int64(time.Second)
-	chat, batch := rules.Ask{Flow: "chat", Priority: 10}, rules.Ask{Flow: "batch", Priority: -1, Endable: true}
+	chat, batch := rules.Request{Flow: "chat", Priority: 10}, rules.Request{Flow: "batch", Priority: -1, Endable: true}
 	play := func(capacity int64, mean float64, evict bool) (waiting float64, offered, ended int) {
 		o := tenants
 		o.TTL, o.Evict = 20*time.Second, evict
@@ -60,12 +60,12 @@ func TestFleetIsStrict(t *testing.T) {
 func TestEvictForOthers(t *testing.T) {
 	held := func(t *testing.T) (*Core, []rules.Handle) {
 		c := New(rules.Options{Evict: true})
-		c.SetCapacity(1, rules.Capacity{Places: 4, Endpoints: 1})
+		c.SetCapacity(1, rules.Capacity{Permits: 4, Endpoints: 1})
 		var list []rules.Handle
 		for i := range 4 {
-			list = append(list, offer(t, c, int64(2+i), rules.Ask{Priority: -1, Endable: true}, rules.Dispatched))
+			list = append(list, offer(t, c, int64(2+i), rules.Request{Priority: -1, Endable: true}, rules.Dispatched))
 		}
-		offer(t, c, 8, rules.Ask{Priority: -1, Endable: true}, rules.Queued)
+		offer(t, c, 8, rules.Request{Priority: -1, Endable: true}, rules.Queued)
 		return c, list
 	}
 	for what, tc := range map[string]struct {

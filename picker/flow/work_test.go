@@ -12,12 +12,12 @@ import (
 func TestWorkIsLearned(t *testing.T) {
 	took := map[string]float64{"short": .25, "long": 1}
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Work}})
-	c.SetCapacity(1, rules.Capacity{Places: 8, Endpoints: 1})
+	c.SetCapacity(1, rules.Capacity{Permits: 8, Endpoints: 1})
 	now := int64(2)
 	var running []rules.Handle
 	for range 2000 {
 		for id := range took {
-			if h, out := c.Offer(now, rules.Ask{Flow: id, Work: 2}); out == rules.Dispatched {
+			if h, out := c.Offer(now, rules.Request{Flow: id, Work: 2}); out == rules.Dispatched {
 				running = append(running, h)
 			}
 		}
@@ -42,11 +42,11 @@ func TestWorkIsLearned(t *testing.T) {
 // A flow that is known for short answers is not passed as one of long ones is.
 func TestShortestIsLearned(t *testing.T) {
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places, Ordering: rules.ShortestFirst}})
-	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
 	now := int64(2)
 	for range 50 {
 		now += 10 * ms
-		h, _ := c.Offer(now, rules.Ask{Flow: "a", Work: 3})
+		h, _ := c.Offer(now, rules.Request{Flow: "a", Work: 3})
 		c.Release(now, h, .3)
 	}
 	f := c.flow(c.band(0), "a")

@@ -32,7 +32,7 @@ func (c Cause) String() string {
 
 // Hard reports whether the evidence cannot be mistaken: such endpoints stay out
 // as long as any other is left.
-func (c Cause) Hard() bool { return c == Refused }
+func (c Cause) Certain() bool { return c == Refused }
 
 // Severities: what clients get of an endpoint that suffers from a cause.
 const (

@@ -84,7 +84,7 @@ func (k *member) fails(severity int) float64 {
 func (g *group) pardons(k *member) bool {
 	severity := k.m.cause.severity()
 	switch {
-	case k.m.state == Healthy || k.m.cause.Hard():
+	case k.m.state == Healthy || k.m.cause.Certain():
 		return false
 	case k.m.state == Suspect && g.suspects:
 		return true
@@ -100,7 +100,7 @@ const alike = 2
 type GroupProblem struct {
 	Group     string
 	Endpoints int
-	Away      int     // left out, or would be
+	Unhealthy int     // left out, or would be
 	Ignored   int     // used although soft evidence speaks against them, since most are no better
 	Example   int     // id of one that is away, where some are
 	Failing   float64 // share of the last requests that had no answer, where most endpoints fail them; else 0
@@ -112,7 +112,7 @@ func (g *group) trouble(threshold float64) GroupProblem {
 	var used tally
 	for _, k := range g.members {
 		if k.m.away() {
-			if t.Away++; t.Away == 1 {
+			if t.Unhealthy++; t.Unhealthy == 1 {
 				t.Example = k.id
 			}
 		}
@@ -126,7 +126,7 @@ func (g *group) trouble(threshold float64) GroupProblem {
 	if share := used.fails(nothing); min(share, g.typical[nothing]) >= sickShare {
 		t.Failing = share
 	}
-	if t.Ignored == 0 && t.Failing == 0 && float64(t.Away) <= threshold*float64(t.Endpoints) {
+	if t.Ignored == 0 && t.Failing == 0 && float64(t.Unhealthy) <= threshold*float64(t.Endpoints) {
 		return GroupProblem{}
 	}
 	return t

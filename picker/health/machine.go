@@ -383,7 +383,7 @@ func (m *machine) putOut(now time.Time, c Cause) {
 // endpoint that has come back, so that only refused connections and silence hold
 // against probes that pass.
 func (m *machine) stepOut(now time.Time, e *Evidence, v verdict, o *Options) {
-	if v.state == Out && v.cause != m.cause && v.cause.Hard() {
+	if v.state == Out && v.cause != m.cause && v.cause.Certain() {
 		m.cause = v.cause
 	}
 	refused := e.Refused && !m.deaf && min(e.Answered, e.Moved) >= refusedAfter
@@ -431,7 +431,7 @@ func (m *machine) stepReturning(now time.Time, v verdict, o *Options) {
 	case v.state == Out, m.score >= suspectAt:
 		m.flap()
 		cause := v.cause
-		if cause == None || m.score >= suspectAt && !cause.Hard() {
+		if cause == None || m.score >= suspectAt && !cause.Certain() {
 			cause = m.scored()
 		}
 		m.putOut(now, cause)
@@ -461,7 +461,7 @@ func (m *machine) share(now time.Time, n int, o *Options) uint32 {
 func (m *machine) view(o *Options) View {
 	v := View{
 		State: m.state, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.tally,
-		Flaps: m.flaps, Start: m.start(o), Reborn: m.reborn && m.away(),
+		Flaps: m.flaps, Start: m.start(o), Restarted: m.reborn && m.away(),
 	}
 	if m.state != Healthy {
 		v.Cause = m.cause

@@ -189,7 +189,7 @@ func (s *script) show() string {
 		b.WriteByte('\n')
 	}
 	for _, t := range snap.GroupProblems {
-		fmt.Fprintf(&b, "group %s is in trouble: %d of %d away, evidence against %d ignored, %.0f%% fail\n", t.Group, t.Away, t.Endpoints, t.Ignored, 100*t.Failing)
+		fmt.Fprintf(&b, "group %s is in trouble: %d of %d away, evidence against %d ignored, %.0f%% fail\n", t.Group, t.Unhealthy, t.Endpoints, t.Ignored, 100*t.Failing)
 	}
 	return b.String()
 }

@@ -128,7 +128,7 @@ func (w *world) place(r *simReplica) {
 	case "cut": // half of the answers are streamed, and break off in the middle
 		if q.cut = w.rng.IntN(2) == 0; q.cut {
 			q.ends = w.now.Add(tick)
-			if r.trackers[q.ep].Look(w.now) {
+			if r.trackers[q.ep].SampleAnswer(w.now) {
 				q.result = Cut
 			}
 		}

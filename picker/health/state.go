@@ -34,8 +34,8 @@ type View struct {
 	Cause Cause     // of the state; None while healthy
 	Since time.Time // when the state began
 	// Share is in how many of 1,000 decisions the endpoint may be a candidate.
-	Share  uint32
-	Reborn bool // its engine has started again while it was out
+	Share     uint32
+	Restarted bool // its engine has started again while it was out
 	// Overruled says that soft evidence is ignored, since it speaks against
 	// most of the group: the endpoint is used although its state is bad.
 	Overruled bool
@@ -57,7 +57,7 @@ func (v *View) Evidence() string {
 	switch {
 	case v.State == Returning:
 		return "was out: " + v.Cause.String()
-	case v.Reborn:
+	case v.Restarted:
 		return "its engine has started again; the one before was out: " + v.Cause.String()
 	}
 	switch v.Cause {

@@ -38,7 +38,7 @@ const (
 // Look reports whether the next answer is to be seen to its end: one a second,
 // since an answer that breaks off looks well from its beginning, and all of them
 // for a while after one spoke against the endpoint.
-func (t *Tracker) Look(now time.Time) bool {
+func (t *Tracker) SampleAnswer(now time.Time) bool {
 	n, last := now.UnixNano(), t.looked.Load()
 	return n < t.wary.Load() || n-last >= int64(lookEvery) && t.looked.CompareAndSwap(last, n)
 }

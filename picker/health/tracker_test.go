@@ -182,7 +182,7 @@ func TestLook(t *testing.T) {
 	now := time.Unix(1000, 0)
 	looks := func(d time.Duration) (n int) {
 		for end := now.Add(d); now.Before(end); now = now.Add(100 * time.Millisecond) {
-			if tr.Look(now) {
+			if tr.SampleAnswer(now) {
 				n++
 			}
 		}

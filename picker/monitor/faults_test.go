@@ -195,7 +195,7 @@ func (l leastBusy) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 		load := c.Float64() / 2
 		for k, r := range l.w.replicas {
 			if k == l.r || !l.w.cut {
-				load += float64(r.pool.Book().Load(r.pool.Snapshot().Lookup(c.At(i).Address), c.Now).Requests)
+				load += float64(r.pool.LoadTracker().Load(r.pool.Snapshot().Lookup(c.At(i).Address), c.Now).Requests)
 			}
 		}
 		if load < least {
@@ -220,7 +220,7 @@ func openFaultWorld(t *testing.T, replicas int, cut bool, seed uint64) *faultWor
 		var err error
 		r.monitor, err = Open(Options{
 			Pool: r.pool, Probe: w.probe,
-			Turn: func(address string) int {
+			Rank: func(address string) int {
 				if cut {
 					return 0
 				}

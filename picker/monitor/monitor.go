@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
@@ -26,7 +26,7 @@ type Options struct {
 	Probe func(context.Context, *endpoint.Endpoint) Result
 	// Turn is this replica's place in the line of those that may probe an
 	// endpoint, 0 for the one elected; nil means always 0.
-	Turn func(address string) int
+	Rank func(address string) int
 	// Tell shares this replica's evidence about an endpoint, nil takes it back;
 	// nil shares nothing.
 	Publish func(address string, value []byte) error
@@ -40,14 +40,14 @@ type Options struct {
 }
 
 func (o *Options) complete() {
-	if o.Turn == nil {
-		o.Turn = func(string) int { return 0 }
+	if o.Rank == nil {
+		o.Rank = func(string) int { return 0 }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 }
 
@@ -138,7 +138,7 @@ func (m *Monitor) apply(c endpoint.Change) {
 			m.tell(ep.Address, nil)
 		}
 	}
-	for _, ep := range c.Reborn {
+	for _, ep := range c.Restarted {
 		if s := m.sights[ep.Address]; s != nil {
 			ep.Tracker().ClearModels()
 			*s = sight{ep: s.ep, base: s.base, answered: s.answered, probing: s.probing}
@@ -234,7 +234,7 @@ var roleNames = map[endpoint.Role]string{
 // Read takes how a reading of an endpoint's metrics page ended. It waits for no step: where
 // processors are short, readings of hundreds of endpoints that wait for one hold up the next.
 func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
-	load := m.opts.Pool.Book().RankLoad(ep, r.At)
+	load := m.opts.Pool.LoadTracker().RankLoad(ep, r.At)
 	busy := load.Prefill > 0 && ep.Cost().Wait(&load, r.At) > explained
 	m.post(letter{own: func() {
 		if s := m.sights[ep.Address]; s != nil {
@@ -294,7 +294,7 @@ func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 		s.refreshed = now
 		m.opts.Refresh(s.ep)
 	}
-	if m.opts.Probe != nil && (sick || doubted) && !s.probing && m.set.Probe(id, m.opts.Turn(s.ep.Address), now) {
+	if m.opts.Probe != nil && (sick || doubted) && !s.probing && m.set.Probe(id, m.opts.Rank(s.ep.Address), now) {
 		s.probing = true
 		m.wg.Go(func() { m.probe(s, s.ep) })
 	}
@@ -306,7 +306,7 @@ func (m *Monitor) check(s *sight, e *health.Evidence, now time.Time) {
 	if m.opts.Probe == nil || idle <= 0 || s.probing || e.Moved < idle || e.InFlight > 0 || !m.idles(s.ep, now) {
 		return
 	}
-	if m.set.Check(int(s.ep.ID), m.opts.Turn(s.ep.Address), e.Moved, now) {
+	if m.set.Check(int(s.ep.ID), m.opts.Rank(s.ep.Address), e.Moved, now) {
 		s.probing = true
 		m.wg.Go(func() { m.probe(s, s.ep) })
 	}
@@ -338,7 +338,7 @@ func (m *Monitor) logTroubles(was, is []health.GroupProblem) {
 	}
 	for _, t := range is {
 		if !in(was, t.Group) {
-			m.opts.Log.Warn("most endpoints are in trouble", "group", t.Group, "endpoints", t.Endpoints, "away", t.Away, "evidence_ignored", t.Ignored, "failing", t.Failing)
+			m.opts.Log.Warn("most endpoints are in trouble", "group", t.Group, "endpoints", t.Endpoints, "away", t.Unhealthy, "evidence_ignored", t.Ignored, "failing", t.Failing)
 		}
 	}
 	for _, t := range was {

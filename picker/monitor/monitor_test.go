@@ -377,7 +377,7 @@ func TestAllLookCloser(t *testing.T) {
 	looks := func() (n int) {
 		tracker := r.replicas[1].pool.Snapshot().Endpoints[1].Tracker()
 		for range 4 {
-			if tracker.Look(r.now) {
+			if tracker.SampleAnswer(r.now) {
 				n++
 			}
 		}
@@ -405,7 +405,7 @@ func TestNobodyAsks(t *testing.T) {
 	var r *rig
 	r = newRig(t, 2, 3, func(replica int, o *Options) {
 		o.Health.Idle = idle
-		o.Turn = func(string) int { return replica }
+		o.Rank = func(string) int { return replica }
 		o.Probe = func(_ context.Context, ep *endpoint.Endpoint) Result {
 			asked[replica][ep.ID]++
 			if ep.ID == hangs && sick {

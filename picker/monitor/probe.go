@@ -33,7 +33,7 @@ const (
 // all replicas. One whose page tells nothing may have.
 func (m *Monitor) idles(ep *endpoint.Endpoint, now time.Time) bool {
 	r := ep.Reading(now.UnixNano())
-	return r.Sampled && r.Age < pageFresh && r.Waiting+r.Running == 0 && m.opts.Pool.Book().Load(ep, now).Requests == 0
+	return r.Sampled && r.Age < pageFresh && r.Waiting+r.Running == 0 && m.opts.Pool.LoadTracker().Load(ep, now).Requests == 0
 }
 
 // pageFresh is how old a page may be that says that an endpoint has nothing to do.

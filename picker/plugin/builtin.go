@@ -23,7 +23,7 @@ const (
 // builtIn is the factory of types whose work this program does anyway: any
 // parameters are accepted.
 func builtIn(p *Params) (Plugin, error) {
-	return Plugin{}, p.Read(&map[string]Loose{})
+	return Plugin{}, p.Read(&map[string]Unchecked{})
 }
 
 type fileDiscoveryParams struct {

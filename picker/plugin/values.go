@@ -11,7 +11,7 @@ import (
 )
 
 // Loose is a parameter that is accepted and not looked into.
-type Loose = json.RawMessage
+type Unchecked = json.RawMessage
 
 // Producer is what the configuration says about the making of request data:
 // the index, session keys. The daemon's wiring applies it; zero fields mean
@@ -62,11 +62,11 @@ type EngineNames struct {
 	CacheInfo       string `json:"cacheInfoSpec,omitempty"`
 
 	// Not read; see core-metrics-extractor.
-	CacheBlockSizeLabelName string `json:"cacheBlockSizeLabelName,omitempty"`
-	CacheNumBlocksLabelName string `json:"cacheNumBlocksLabelName,omitempty"`
-	CacheBlockSizeSpec      string `json:"cacheBlockSizeSpec,omitempty"`
-	CacheNumBlocksSpec      string `json:"cacheNumBlocksSpec,omitempty"`
-	CustomMetrics           Loose  `json:"customMetrics,omitempty"`
+	CacheBlockSizeLabelName string    `json:"cacheBlockSizeLabelName,omitempty"`
+	CacheNumBlocksLabelName string    `json:"cacheNumBlocksLabelName,omitempty"`
+	CacheBlockSizeSpec      string    `json:"cacheBlockSizeSpec,omitempty"`
+	CacheNumBlocksSpec      string    `json:"cacheNumBlocksSpec,omitempty"`
+	CustomMetrics           Unchecked `json:"customMetrics,omitempty"`
 }
 
 // FlowPolicy is a policy of flow control: what it says depends on the kind of its

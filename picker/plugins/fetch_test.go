@@ -57,7 +57,7 @@ func TestFetch(t *testing.T) {
 		t.Fatalf("placed at %v with %v", d.Endpoints, d.SetHeaders)
 	}
 	eps := f.pool.Snapshot().Endpoints
-	load := func(i int) endpoint.Load { return f.pool.Book().Local(eps[i], t0) }
+	load := func(i int) endpoint.Load { return f.pool.LoadTracker().Local(eps[i], t0) }
 	if from, to := load(0), load(1); from.Moving != 16_000 || from.Requests != 0 || from.Waiting != 0 || to.Requests != 1 || to.Prefill != 100 || to.Moving != 0 {
 		t.Errorf("booked %+v at the source, %+v at the endpoint that serves", from, to)
 	}
@@ -140,7 +140,7 @@ func TestFetchFromStore(t *testing.T) {
 	if d.Endpoints[0] != "10.0.0.1:8000" || len(d.SetHeaders) > 0 {
 		t.Errorf("placed at %s with %v", d.Endpoints[0], d.SetHeaders)
 	}
-	if from, to := f.pool.Book().Local(eps[0], t0), f.pool.Book().Local(eps[1], t0); from.Moving != 0 || to.Prefill != 100 {
+	if from, to := f.pool.LoadTracker().Local(eps[0], t0), f.pool.LoadTracker().Local(eps[1], t0); from.Moving != 0 || to.Prefill != 100 {
 		t.Errorf("booked %+v at the holder, %+v at the endpoint that serves", from, to)
 	}
 	if _, err := try("predicted-ttft-scorer", `{"kvSource": "thin air"}`); err == nil {

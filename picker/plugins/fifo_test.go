@@ -148,21 +148,21 @@ func (f *fifo) held(e int) int {
 }
 
 // Match implements picker.Matcher.
-func (f *fifo) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (f *fifo) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for k, ep := range eps {
 		held[k].Run.Tokens[block.TierGPU] = int32(f.held(int(ep.ID)))
 	}
 }
 
-func (f *fifo) Chosen(*request.Request, *endpoint.Endpoint)                                {}
-func (f *fifo) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
+func (f *fifo) Chosen(*request.Request, *endpoint.Endpoint)                                       {}
+func (f *fifo) Finished(*request.Request, *endpoint.Endpoint, cycle.PrefixMatch, request.Outcome) {}
 
 // choose asks a scorer where the request goes.
 func (f *fifo) choose(s cycle.Scorer, scores []float64) int {
 	at := t0.Add(time.Duration(f.now) * tick)
 	for e, ep := range f.fleet.pool.Snapshot().Endpoints {
 		queue := int64(len(f.ends[e]))
-		f.fleet.pool.Book().SetRemote(ep, endpoint.Load{Requests: queue, Waiting: queue, Prefill: f.backlog[e], LastFirst: at.UnixNano()})
+		f.fleet.pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: queue, Waiting: queue, Prefill: f.backlog[e], LastFirst: at.UnixNano()})
 	}
 	c := cycle.New(cycle.Options{Pool: f.fleet.pool, Match: f.Match, Now: at, Seed: uint64(f.now)}, &f.asks)
 	defer c.Free()

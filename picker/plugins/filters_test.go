@@ -63,7 +63,7 @@ func TestPrefixAffinity(t *testing.T) {
 	check(`{"explorationProbability":1}`, "0123")
 	check(`{"explorationProbability":0,"affinityThreshold":0.95}`, "0123")
 	for i := range 2 {
-		f.pool.Book().SetRemote(f.pool.Snapshot().Endpoints[i], late)
+		f.pool.LoadTracker().SetRemote(f.pool.Snapshot().Endpoints[i], late)
 	}
 	check(params, "01") // 6000 tokens at 15928 a second: 377 ms later
 	check(`{"maxTTFTPenaltyMs":376}`, "0123")
@@ -124,7 +124,7 @@ func TestBeyondTargets(t *testing.T) {
 			r := ask(100)
 			r.SLOTTFT, r.SLOTPOT = ttft, tpot
 			c := f.cycle(r)
-			if BeyondTargets(c) {
+			if MissesTarget(c) {
 				refused++
 			}
 			c.Free()
@@ -187,7 +187,7 @@ func TestTopology(t *testing.T) {
 	check(3, "", "0123") // the peer says nothing of itself
 	check(0, `{"minAffinity":"zone","loadAllowance":2}`, "01")
 	for i := range 2 {
-		f.pool.Book().SetRemote(f.pool.Snapshot().Endpoints[i], endpoint.Load{Requests: 3})
+		f.pool.LoadTracker().SetRemote(f.pool.Snapshot().Endpoints[i], endpoint.Load{Requests: 3})
 	}
 	check(0, `{"minAffinity":"zone","loadAllowance":2}`, "0123")
 	check(0, `{"minAffinity":"zone","loadAllowance":3}`, "01")

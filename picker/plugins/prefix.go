@@ -22,9 +22,9 @@ type prefixParams struct {
 	MatchLengthScaleTokens      float64 `json:"matchLengthScaleTokens,omitempty"`
 
 	// Of the generation in which this scorer had an index of its own.
-	Mode           string       `json:"mode,omitempty"`
-	IndexerConfig  plugin.Loose `json:"indexerConfig,omitempty"`
-	KVEventsConfig plugin.Loose `json:"kvEventsConfig,omitempty"`
+	Mode           string           `json:"mode,omitempty"`
+	IndexerConfig  plugin.Unchecked `json:"indexerConfig,omitempty"`
+	KVEventsConfig plugin.Unchecked `json:"kvEventsConfig,omitempty"`
 }
 
 // prefixScorer scores the part of the prompt that an endpoint holds, tiers
@@ -95,10 +95,10 @@ type preciseParams struct {
 		HashAlgorithm   string `json:"hashAlgorithm,omitempty"`
 		ModelName       string `json:"modelName,omitempty"`
 	} `json:"tokenProcessorConfig,omitempty"`
-	IndexerConfig       plugin.Loose `json:"indexerConfig,omitempty"`
-	KVEventsConfig      *kvEvents    `json:"kvEventsConfig,omitempty"`
-	SpeculativeIndexing bool         `json:"speculativeIndexing,omitempty"`
-	SpeculativeTTL      string       `json:"speculativeTTL,omitempty"`
+	IndexerConfig       plugin.Unchecked `json:"indexerConfig,omitempty"`
+	KVEventsConfig      *kvEvents        `json:"kvEventsConfig,omitempty"`
+	SpeculativeIndexing bool             `json:"speculativeIndexing,omitempty"`
+	SpeculativeTTL      string           `json:"speculativeTTL,omitempty"`
 }
 
 func newPreciseScorer(p preciseParams) (plugin.Plugin, error) {

@@ -48,7 +48,7 @@ func newFleet(list ...one) *fleet {
 	}
 	f.pool.Set(specs)
 	for i, ep := range f.pool.Snapshot().Endpoints {
-		f.pool.Book().SetRemote(ep, list[i].load)
+		f.pool.LoadTracker().SetRemote(ep, list[i].load)
 		if g := list[i].gauges; g != nil {
 			if g.At.IsZero() {
 				g.At = t0
@@ -64,7 +64,7 @@ func newFleet(list ...one) *fleet {
 	return f
 }
 
-func (f *fleet) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (f *fleet) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for k, ep := range eps {
 		e := f.list[ep.ID]
 		held[k].Run.Tokens[block.TierGPU] = e.held
@@ -74,8 +74,8 @@ func (f *fleet) Match(_ context.Context, _ *request.Request, eps []*endpoint.End
 		held[k].Run.Blocks = held[k].Run.Total() / 16
 	}
 }
-func (f *fleet) Chosen(*request.Request, *endpoint.Endpoint)                                {}
-func (f *fleet) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
+func (f *fleet) Chosen(*request.Request, *endpoint.Endpoint)                                       {}
+func (f *fleet) Finished(*request.Request, *endpoint.Endpoint, cycle.PrefixMatch, request.Outcome) {}
 
 func (f *fleet) cycle(r *request.Request) *cycle.Cycle {
 	f.seed++

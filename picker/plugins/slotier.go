@@ -68,7 +68,7 @@ const (
 // are encoded, the time per token where answers are made. Endpoints that are
 // little known count as meeting it, and so do all for one request in a hundred,
 // so that what was learned is looked at again.
-func BeyondTargets(c *cycle.Cycle) bool {
+func MissesTarget(c *cycle.Cycle) bool {
 	r := c.Request
 	if r.SLOTTFT == 0 && r.SLOTPOT == 0 || c.Len() == 0 {
 		return false

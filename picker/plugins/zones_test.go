@@ -15,7 +15,7 @@ func (f *fleet) inZone(zone string) *fleet {
 	f.pool = endpoint.NewPool(endpoint.PoolOptions{Zone: zone})
 	f.pool.Set(specs)
 	for i, ep := range f.pool.Snapshot().Endpoints {
-		f.pool.Book().SetRemote(ep, f.list[i].load)
+		f.pool.LoadTracker().SetRemote(ep, f.list[i].load)
 	}
 	return f
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // Chooser decides where requests go. Choose may block only for admission; it
@@ -75,7 +75,7 @@ type Event struct {
 	RetryAfter time.Duration
 
 	// HandOver is what a proxy beside a decode engine tells of how the answer was made.
-	KVTransfer handover.Report
+	KVTransfer kvtransfer.Report
 }
 
 // Outcome is how a request ended.

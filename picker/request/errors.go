@@ -54,7 +54,7 @@ func (r Reason) String() string {
 }
 
 // OfClient reports whether the client did something wrong, or gave up.
-func (r Reason) OfClient() bool {
+func (r Reason) IsClientError() bool {
 	switch r {
 	case ReasonBadRequest, ReasonTooLarge, ReasonModelNotFound, ReasonCancelled, ReasonForbidden:
 		return true

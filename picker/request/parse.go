@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // kinds maps the ends of request paths to kinds; the first that fits counts.
@@ -245,7 +245,7 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		r.Handover = r.Handover || memberOf(s, val, "extra_args") != nil
 	case "vllm_xargs":
 		r.Reports = bytes.Contains(v, []byte("kv_cache_report_mode"))
-		r.Handover = r.Handover || handover.Suspect(string(name))
+		r.Handover = r.Handover || kvtransfer.Suspect(string(name))
 	case "priority":
 		r.Urgency = val
 	case "cache_salt":
@@ -261,7 +261,7 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 			r.User = user
 		}
 	default:
-		r.Handover = r.Handover || handover.Suspect(string(name))
+		r.Handover = r.Handover || kvtransfer.Suspect(string(name))
 	}
 }
 

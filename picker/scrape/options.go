@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -110,7 +110,7 @@ func (o *Options) complete() {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64

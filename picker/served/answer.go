@@ -61,7 +61,7 @@ func Answer(s *endpoint.Snapshot, method, path string, since time.Time) (status 
 			Code    string  `json:"code"`
 		} `json:"error"`
 	}
-	e.Error.Message, e.Error.Type = "The model `"+budget.ShownName(name)+"` does not exist.", "invalid_request_error"
+	e.Error.Message, e.Error.Type = "The model `"+budget.PrintableName(name)+"` does not exist.", "invalid_request_error"
 	e.Error.Code = request.ReasonModelNotFound.String()
 	return http.StatusNotFound, marshal(e), true
 }

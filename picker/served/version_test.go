@@ -29,7 +29,7 @@ func TestAnotherVersionIsAnotherEngine(t *testing.T) {
 		defer r.Close()
 		lives := map[string]int{}
 		pool.Subscribe(func(c endpoint.Change) {
-			for _, ep := range c.Reborn {
+			for _, ep := range c.Restarted {
 				lives[ep.Address]++
 			}
 		})

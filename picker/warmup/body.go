@@ -3,7 +3,7 @@ package warmup
 import (
 	"encoding/json"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // dropped are the members that a request of one token is without: they ask for more than
@@ -18,31 +18,31 @@ var dropped = [...]string{
 // model of that name unless it is "". Members by which proxies hand caches over are left
 // out too.
 func oneToken(body []byte, model string, priority []byte) ([]byte, error) {
-	doc, err := handover.Parse(body)
+	doc, err := kvtransfer.Parse(body)
 	if err != nil {
 		return nil, err
 	}
-	if body, _, err = (handover.Policy{Action: handover.Strip}).Apply(&doc); err != nil {
+	if body, _, err = (kvtransfer.Policy{Action: kvtransfer.Strip}).Apply(&doc); err != nil {
 		return nil, err
 	}
-	if doc, err = handover.Parse(body); err != nil {
+	if doc, err = kvtransfer.Parse(body); err != nil {
 		return nil, err
 	}
-	edits := make([]handover.Edit, 0, len(dropped)+3)
+	edits := make([]kvtransfer.Edit, 0, len(dropped)+3)
 	for _, name := range dropped {
-		edits = append(edits, handover.Edit{Key: name})
+		edits = append(edits, kvtransfer.Edit{Key: name})
 	}
 	limit, other := "max_tokens", "max_completion_tokens"
 	if doc.Get(other) != nil {
 		limit, other = other, limit
 	}
-	edits = append(edits, handover.Edit{Key: limit, Value: []byte("1")}, handover.Edit{Key: other})
+	edits = append(edits, kvtransfer.Edit{Key: limit, Value: []byte("1")}, kvtransfer.Edit{Key: other})
 	if model != "" {
 		name, err := json.Marshal(model)
 		if err != nil { // no string
 			return nil, err
 		}
-		edits = append(edits, handover.Edit{Key: "model", Value: name})
+		edits = append(edits, kvtransfer.Edit{Key: "model", Value: name})
 	}
 	if priority != nil {
 		edits[len(dropped)-1].Value = priority

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 func TestOneToken(t *testing.T) {
@@ -41,11 +41,11 @@ func FuzzOneToken(f *testing.F) {
 		if err != nil || !json.Valid(body) {
 			return
 		}
-		doc, err := handover.Parse(out)
+		doc, err := kvtransfer.Parse(out)
 		if err != nil || !json.Valid(out) {
 			t.Fatalf("%q becomes %q: %v", body, out, err)
 		}
-		before, err := handover.Parse(body)
+		before, err := kvtransfer.Parse(body)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -61,7 +61,7 @@ func Open(o Options) (*Sender, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	s := &Sender{o: o}
 	var err error
@@ -156,7 +156,7 @@ func (s *Sender) admit(size int) bool {
 }
 
 func (s *Sender) leave(size int) {
-	s.o.Budget.Give(budget.Records, size)
+	s.o.Budget.Release(budget.Records, size)
 	s.running.Add(-1)
 	s.wg.Done()
 }

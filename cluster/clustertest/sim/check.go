@@ -126,7 +126,7 @@ func (w *World) checkMemory(limit int) {
 		if !m.up {
 			continue
 		}
-		held := m.core.Held()
+		held := m.core.MemoryUse()
 		w.Stats.HeldPeak = max(w.Stats.HeldPeak, held.Total())
 		if held.Total() > limit {
 			w.failf("%s holds %+v, more than %d bytes", m.name, held, limit)

@@ -81,7 +81,7 @@ func (w *World) Partition(side map[int]bool, oneWay bool) {
 
 // Apart cuts a member from the others of its zone, and from nobody else. oneWay only loses what
 // it sends.
-func (w *World) Apart(i int, oneWay bool) {
+func (w *World) Isolate(i int, oneWay bool) {
 	w.Stats.Partitions++
 	for j := range w.members {
 		if i == j || w.plan.zone(i) != w.plan.zone(j) {

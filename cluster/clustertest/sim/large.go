@@ -29,7 +29,7 @@ func RunLarge(seed uint64) Result {
 	w.Heal()
 	w.StartAll()
 	w.members[late].nameSources(w.names)
-	r.Took = w.converge()
+	r.Convergence = w.converge()
 	r.Exact = w.Exact()
 	w.checkStages()
 	r.Stats, r.Failures = w.Stats, w.failures
@@ -82,7 +82,7 @@ func (w *World) killSender(late int) string {
 		}
 	}
 	for i, m := range w.members {
-		if m.up && i != late && running > 1 && m.core.Held().Snapshots > 0 {
+		if m.up && i != late && running > 1 && m.core.MemoryUse().Snapshots > 0 {
 			w.Kill(i)
 			return m.name
 		}

@@ -71,7 +71,7 @@ func (m *member) start() {
 	}
 	opt := w.plan.Options
 	opt.Self = group.Member{ID: m.id, Name: m.name, Boot: m.boot, Version: "sim", Zone: w.plan.zone(m.i)}
-	opt.Relay = opt.Relay && !w.plan.Old[m.i]
+	opt.Relay = opt.Relay && !w.plan.PreviousRelease[m.i]
 	opt.Share = w.plan.Share
 	m.core = core.New(opt)
 	m.store = &store{m: m, content: map[string]chain{}, tails: map[string]*tails{}, version: w.plan.version(m), fail: w.plan.Fail}
@@ -195,11 +195,11 @@ func (m *member) send(to *member, frame []byte) {
 	w := m.w
 	w.Stats.Frames++
 	w.Stats.Bytes += len(frame)
-	if w.plan.Old[m.i] {
+	if w.plan.PreviousRelease[m.i] {
 		frame = group.KindOf(frame, frame[2])
 		frame[1] = group.MinorRelay - 1
 	}
-	if k := frame[2]; w.plan.Old[to.i] && (k == group.KindRelay || k == group.KindRelayed) {
+	if k := frame[2]; w.plan.PreviousRelease[to.i] && (k == group.KindRelay || k == group.KindRelayed) {
 		w.failf("%s sends %s, of a release before relays, a frame of kind %d", m.name, to.name, k)
 	}
 	if w.plan.Frame != nil {

@@ -15,12 +15,12 @@ const bound = 6 * time.Second
 
 // Result is what came of a seed.
 type Result struct {
-	Seed     uint64
-	Failures []string
-	Stats    Stats
-	Exact    bool
-	Took     time.Duration // virtual time from the last fault to convergence
-	Trace    []string      // the faults
+	Seed        uint64
+	Failures    []string
+	Stats       Stats
+	Exact       bool
+	Convergence time.Duration // virtual time from the last fault to convergence
+	Trace       []string      // the faults
 }
 
 // Random makes the plan of a seed.
@@ -67,10 +67,10 @@ func Random(seed uint64) Plan {
 func Zoned(seed uint64) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0x7a6f6e6573))
 	p := Random(seed)
-	p.Share, p.Zones, p.Members, p.Old = group.SharePartitioned, 2+rng.IntN(2), 4+rng.IntN(5), map[int]bool{}
+	p.Share, p.Zones, p.Members, p.PreviousRelease = group.SharePartitioned, 2+rng.IntN(2), 4+rng.IntN(5), map[int]bool{}
 	p.Options.Relay = true
 	for i := range p.Members {
-		p.Old[i] = seed%3 == 0 && rng.IntN(3) == 0
+		p.PreviousRelease[i] = seed%3 == 0 && rng.IntN(3) == 0
 	}
 	if seed%5 == 0 {
 		p.Version = func(member, process int) uint64 { return 1 + uint64(member/2+process)%2 }
@@ -119,7 +119,7 @@ func RunPlan(p Plan) Result {
 	}
 	w.Heal()
 	w.StartAll()
-	r.Took = w.converge()
+	r.Convergence = w.converge()
 	r.Exact = w.Exact()
 	if p.Work > 0 {
 		w.checkStages()
@@ -136,7 +136,7 @@ func RunPlan(p Plan) Result {
 		}
 	}
 	r.Stats, r.Failures = w.Stats, w.failures
-	r.Stats.Converged = r.Took
+	r.Stats.Converged = r.Convergence
 	return r
 }
 
@@ -183,7 +183,7 @@ func (w *World) randomFault() string {
 		oneWay := w.rng.IntN(3) == 0
 		switch {
 		case w.plan.Zones > 0 && side[0]: // within a zone
-			w.Apart(i, oneWay)
+			w.Isolate(i, oneWay)
 			return fmt.Sprintf("cut %s from its zone oneway=%v", m.name, oneWay)
 		case w.plan.Zones > 0 && side[1]: // at its border
 			for j := range w.members {

@@ -102,7 +102,7 @@ func (r *reader) replay() {
 			r.m.w.Stats.RingWraps++
 		}
 		if first > from || pos.Inc != inc {
-			r.m.log.Lose(r.e.name, inc, first) // also nothing: an empty cache is known exactly
+			r.m.log.MarkLost(r.e.name, inc, first) // also nothing: an empty cache is known exactly
 		}
 		for i, v := range batches {
 			r.append(inc, first+uint64(i), v)

@@ -106,9 +106,9 @@ func (s *script) build(t *testing.T, d *datadriven.TestData) string {
 	if d.HasArg("old") { // letters of members of a release before relays
 		var old string
 		d.ScanArgs(t, "old", &old)
-		p.Old = map[int]bool{}
+		p.PreviousRelease = map[int]bool{}
 		for _, c := range old {
-			p.Old[int(c-'a')] = true
+			p.PreviousRelease[int(c-'a')] = true
 		}
 	}
 	s.ways = map[string]int{}
@@ -179,7 +179,7 @@ func (s *script) show(t *testing.T, d *datadriven.TestData) string {
 		var limit int
 		d.ScanArgs(t, "max", &limit)
 		for _, m := range w.members {
-			if h := m.core.Held(); m.up && h.Total() > limit {
+			if h := m.core.MemoryUse(); m.up && h.Total() > limit {
 				return fmt.Sprintf("%s holds %+v, more than %d", m.name, h, limit)
 			}
 		}

@@ -19,7 +19,7 @@ var (
 func TestReplay(t *testing.T) {
 	for seed := uint64(1); seed <= 5; seed++ {
 		a, b := RunSeed(seed), RunSeed(seed)
-		if a.Stats != b.Stats || a.Took != b.Took || !slices.Equal(a.Trace, b.Trace) {
+		if a.Stats != b.Stats || a.Convergence != b.Convergence || !slices.Equal(a.Trace, b.Trace) {
 			t.Errorf("seed %d: %+v and %+v", seed, a, b)
 		}
 	}
@@ -57,7 +57,7 @@ func TestSeeds(t *testing.T) {
 	watched, behind := 0, 0
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		r := RunSeed(seed)
-		took = append(took, r.Took)
+		took = append(took, r.Convergence)
 		batches += r.Stats.Batches
 		oldest = append(oldest, r.Stats.Oldest)
 		watched, behind = watched+r.Stats.Watched, behind+r.Stats.Behind
@@ -94,7 +94,7 @@ func TestZones(t *testing.T) {
 	var relayed, missed uint64
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		r := RunPlan(Zoned(seed))
-		took, oldest = append(took, r.Took), max(oldest, r.Stats.Oldest)
+		took, oldest = append(took, r.Convergence), max(oldest, r.Stats.Oldest)
 		relayed, missed = relayed+r.Stats.Relayed, missed+r.Stats.RelayMissed
 		if len(r.Failures) > 0 {
 			t.Fatalf("seed %d (replay: go test ./cluster/clustertest/sim -run TestZones -cluster.seed=%d -cluster.seeds=1 -v):\nfaults:\n  %s\nfailures:\n  %s",

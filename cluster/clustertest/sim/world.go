@@ -32,7 +32,7 @@ type Plan struct {
 	// Zones is how many zones members and sources are in, in turn; 0: nobody says.
 	Zones int
 	// Old members, by number, are of a release before relays.
-	Old map[int]bool
+	PreviousRelease map[int]bool
 	// Version, if set, is the version of the log that the nth process of a member
 	// states; else all state the latest.
 	Version func(member, process int) uint64

@@ -169,7 +169,7 @@ func TestKeepsOld(t *testing.T) {
 	if _, err := r.sink.Apply(r.source.AppendPart(nil, r.sink.Position(), MinPart)); err != nil {
 		t.Fatal(err)
 	}
-	if _, whole := r.sink.Whole(); whole {
+	if _, whole := r.sink.Complete(); whole {
 		t.Error("a filter of which one page has come is whole")
 	}
 	wantHeld(t, r, keys, true)

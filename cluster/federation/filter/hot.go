@@ -95,7 +95,7 @@ func (h *Hot) SetMost(most int) {
 }
 
 // Most returns how many blocks it may hold.
-func (h *Hot) Most() int {
+func (h *Hot) Capacity() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.most

@@ -164,7 +164,7 @@ func (s *Sink) Progress(of Head) (percent int, replaces bool) {
 
 // Whole reports whether the filter in use is complete as of some version, and of which
 // epoch and version.
-func (s *Sink) Whole() (head Head, ok bool) {
+func (s *Sink) Complete() (head Head, ok bool) {
 	h := s.head
 	h.Version = s.at.Since
 	return h, s.whole

@@ -124,7 +124,7 @@ func (c *Controller) round(ctx context.Context) time.Time {
 		c.told = &p.local
 		c.o.Publish(p.local)
 	}
-	due := rounds{c: c, ctx: ctx, f: f, later: p.later, turn: c.o.Turn()}
+	due := rounds{c: c, ctx: ctx, f: f, later: p.later, turn: c.o.Rank()}
 	for n, want := range p.parents {
 		due.parent(f.pools[n], want)
 	}

@@ -13,7 +13,7 @@ func ViewOf(v *federation.View, settled bool) View {
 	for _, c := range v.Clusters {
 		m := Member{Cluster: c.Name, Silent: c.State != federation.Live}
 		if m.Silent {
-			m.Why = c.State.String()
+			m.Reason = c.State.String()
 		}
 		for _, p := range c.Pools {
 			if p.State == federation.Live || p.State == federation.Draining {
@@ -33,8 +33,8 @@ func ViewOf(v *federation.View, settled bool) View {
 
 // heldOf is what another cluster makes of an export of ours. One that keeps no
 // objects has it once it has accepted it.
-func heldOf(self string, pool federation.PoolKey, t federation.ExportAck) Held {
-	h := Held{Name: nameOf(pool)}
+func heldOf(self string, pool federation.PoolKey, t federation.ExportAck) FoundImport {
+	h := FoundImport{Name: nameOf(pool)}
 	switch {
 	case t.State == federation.Refused:
 		h.Problem = "refused: " + t.Reason

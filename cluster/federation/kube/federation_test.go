@@ -22,7 +22,7 @@ func TestViewOf(t *testing.T) {
 			{Name: "e", State: federation.Silent, Pools: remote(federation.Silent)},
 			{Name: "f", State: federation.Refused},
 		},
-		Exports: []federation.Own{{Pool: key, Acks: []federation.ExportAck{
+		Exports: []federation.ExportView{{Pool: key, Acks: []federation.ExportAck{
 			{Cluster: "b", State: federation.Live, Shown: federation.IsShown, ShownReason: "of others"},
 			{Cluster: "c", State: federation.Live, Shown: federation.NotShown, ShownReason: "no room"},
 			{Cluster: "d", State: federation.Refused, Reason: "not accepted here"},
@@ -31,16 +31,16 @@ func TestViewOf(t *testing.T) {
 		}}},
 	}
 	want := View{Cluster: "a", Settled: true, Members: []Member{
-		{Cluster: "b", Exports: []Export{{Name: llama}}, Holds: []Held{{Name: llama, Clusters: []string{"a"}}}},
-		{Cluster: "c", Exports: []Export{{Name: llama, Draining: true}}, Holds: []Held{{Name: llama, Problem: "no room"}}},
-		{Cluster: "d", Holds: []Held{{Name: llama, Problem: "refused: not accepted here"}}},
-		{Cluster: "e", Silent: true, Why: "silent", Holds: []Held{{Name: llama}}},
-		{Cluster: "f", Silent: true, Why: "refused", Holds: []Held{{Name: llama, Clusters: []string{"a"}}}},
+		{Cluster: "b", Exports: []Export{{Name: llama}}, Holds: []FoundImport{{Name: llama, Clusters: []string{"a"}}}},
+		{Cluster: "c", Exports: []Export{{Name: llama, Draining: true}}, Holds: []FoundImport{{Name: llama, Problem: "no room"}}},
+		{Cluster: "d", Holds: []FoundImport{{Name: llama, Problem: "refused: not accepted here"}}},
+		{Cluster: "e", Silent: true, Reason: "silent", Holds: []FoundImport{{Name: llama}}},
+		{Cluster: "f", Silent: true, Reason: "refused", Holds: []FoundImport{{Name: llama, Clusters: []string{"a"}}}},
 	}}
 	if diff := cmp.Diff(want, ViewOf(v, true)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	l := Local{Exports: []Export{{Name: llama, Draining: true}}, Holds: []Held{{llama, []string{"a", "b"}, "x"}}}
+	l := Local{Exports: []Export{{Name: llama, Draining: true}}, Holds: []FoundImport{{llama, []string{"a", "b"}, "x"}}}
 	if diff := cmp.Diff([]federation.Import{{Pool: key, Clusters: []string{"a", "b"}, Reason: "x"}}, l.Imports()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -126,8 +126,8 @@ func (h *Hub) view(of *hubMember) View {
 		if m == of {
 			continue
 		}
-		out := Member{Cluster: m.name, Why: m.silent(now, h.o.APITimeout)}
-		out.Silent = out.Why != ""
+		out := Member{Cluster: m.name, Reason: m.silent(now, h.o.APITimeout)}
+		out.Silent = out.Reason != ""
 		if m.local == nil && now.Sub(h.began) < h.o.APITimeout {
 			v.Settled = false
 		}

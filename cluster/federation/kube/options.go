@@ -34,7 +34,7 @@ type Options struct {
 	Publish func(Local)
 	// Turn is this replica's place among those of its group that live, from 0 on;
 	// nil: it is alone.
-	Turn func() int
+	Rank func() int
 
 	Controller string        // names our entries; "": DefaultController. Federations that share a cluster want different ones
 	Drain      time.Duration // for which a withdrawn export is kept in imports; 0: a minute
@@ -54,8 +54,8 @@ func (o *Options) complete() error {
 	if o.Serves == nil || o.View == nil || o.Publish == nil {
 		return errSeams
 	}
-	if o.Turn == nil {
-		o.Turn = func() int { return 0 }
+	if o.Rank == nil {
+		o.Rank = func() int { return 0 }
 	}
 	o.Controller = cmp.Or(o.Controller, DefaultController)
 	o.Drain = cmp.Or(o.Drain, defaultDrain)

@@ -23,9 +23,9 @@ type View struct {
 type Member struct {
 	Cluster string
 	Silent  bool     // its lease has ended, it was never heard, or it refuses
-	Why     string   // a word for that; "": silent
+	Reason  string   // a word for that; "": silent
 	Exports []Export // what it said last
-	Holds   []Held
+	Holds   []FoundImport
 }
 
 // Export is a pool that a cluster lends.
@@ -35,7 +35,7 @@ type Export struct {
 }
 
 // Held is an import that a cluster was found to have, in its own API server.
-type Held struct {
+type FoundImport struct {
 	Name
 	Clusters []string `json:"clusters,omitempty"` // that it names as exporting, sorted
 	Problem  string   `json:"problem,omitempty"`  // why it does not say what it should; "": it does, or will
@@ -44,12 +44,12 @@ type Held struct {
 // Local is what this cluster tells the others.
 type Local struct {
 	Exports []Export
-	Holds   []Held
+	Holds   []FoundImport
 }
 
 // Equal reports whether two tell the same.
 func (l Local) Equal(o Local) bool {
-	return slices.Equal(l.Exports, o.Exports) && slices.EqualFunc(l.Holds, o.Holds, func(a, b Held) bool {
+	return slices.Equal(l.Exports, o.Exports) && slices.EqualFunc(l.Holds, o.Holds, func(a, b FoundImport) bool {
 		return a.Name == b.Name && a.Problem == b.Problem && slices.Equal(a.Clusters, b.Clusters)
 	})
 }
@@ -309,8 +309,8 @@ func (f *facts) control(n Name, list exporters) *control {
 
 // held is what this cluster says of an import: what was read of it, not what is
 // wanted.
-func (f *facts) held(n Name, want *control) Held {
-	h := Held{Name: n}
+func (f *facts) held(n Name, want *control) FoundImport {
+	h := FoundImport{Name: n}
 	if i := f.imports[n]; i != nil && i.entry != nil {
 		for _, c := range i.entry.Clusters {
 			h.Clusters = append(h.Clusters, c.Name)
@@ -338,8 +338,8 @@ func (f *facts) problem(n Name) string {
 // reached says whether every member has the import that names this cluster.
 func (f *facts) reached(n Name) (status, reason, message string) {
 	var reached, waiting, refused []string
-	look := func(cluster string, holds []Held) {
-		i := slices.IndexFunc(holds, func(h Held) bool { return h.Name == n })
+	look := func(cluster string, holds []FoundImport) {
+		i := slices.IndexFunc(holds, func(h FoundImport) bool { return h.Name == n })
 		switch {
 		case i >= 0 && holds[i].Problem != "":
 			refused = append(refused, cluster+": "+clip(holds[i].Problem))
@@ -349,16 +349,16 @@ func (f *facts) reached(n Name) (status, reason, message string) {
 			waiting = append(waiting, cluster)
 		}
 	}
-	own := Held{Name: n, Problem: f.problem(n)}
+	own := FoundImport{Name: n, Problem: f.problem(n)}
 	if i := f.imports[n]; i != nil && i.entry.lists(f.Cluster) {
-		own = Held{Name: n, Clusters: []string{f.Cluster}}
+		own = FoundImport{Name: n, Clusters: []string{f.Cluster}}
 	}
-	look(f.Cluster, []Held{own})
+	look(f.Cluster, []FoundImport{own})
 	for _, m := range f.Members {
 		switch {
 		case m.Cluster == f.Cluster:
 		case m.Silent:
-			waiting = append(waiting, fmt.Sprintf("%s (%s)", m.Cluster, cmp.Or(m.Why, "silent")))
+			waiting = append(waiting, fmt.Sprintf("%s (%s)", m.Cluster, cmp.Or(m.Reason, "silent")))
 		default:
 			look(m.Cluster, m.Holds)
 		}

@@ -52,7 +52,7 @@ func (f *facts) member(name string, exports bool, holds ...string) *Member {
 		m.Exports = []Export{{Name: llama}}
 	}
 	if holds != nil {
-		m.Holds = []Held{{Name: llama, Clusters: holds}}
+		m.Holds = []FoundImport{{Name: llama, Clusters: holds}}
 	}
 	f.Members = append(f.Members, m)
 	return &f.Members[len(f.Members)-1]
@@ -104,7 +104,7 @@ func TestDesired(t *testing.T) {
 			f.asks(ClusterSet)
 			f.has("a")
 			f.member("b", false, "a")
-			f.member("c", false).Holds = []Held{{Name: llama, Problem: "no\nroom\x00"}}
+			f.member("c", false).Holds = []FoundImport{{Name: llama, Problem: "no\nroom\x00"}}
 		}, "pool False/NotSupported: not to c: no room ; exported to a, b\nimport a True/Accepted: exported by a\nexports draining=false\nholds [a] \"\""},
 		{"nobody else is known", func(f *facts) { f.asks(ClusterSet); f.has("a") },
 			"pool False/Pending: no other cluster of the set is known\nimport a True/Accepted: exported by a\nexports draining=false\nholds [a] \"\""},

@@ -343,7 +343,7 @@ func testReplicas(m *mesh) {
 	var list []*Controller
 	var gone atomic.Int32
 	for turn := range 3 {
-		list = append(list, a.start(Options{Turn: func() int { return turn - int(gone.Load()) }, Stagger: time.Hour}))
+		list = append(list, a.start(Options{Rank: func() int { return turn - int(gone.Load()) }, Stagger: time.Hour}))
 	}
 	writes := func(i int) float64 {
 		n := list[i].writer.counts

@@ -143,7 +143,7 @@ func (c *Config) check() error {
 	switch {
 	case !validName(c.Cluster):
 		return fmt.Errorf("cluster: %q is not a name: letters, digits, - and . are allowed", c.Cluster)
-	case c.NATS == nil && !c.Alone() && (c.CertFile == "" || c.KeyFile == "" || c.CAFile == ""):
+	case c.NATS == nil && !c.Standalone() && (c.CertFile == "" || c.KeyFile == "" || c.CAFile == ""):
 		return errors.New("certFile, keyFile and caFile are required: clusters know each other by certificates (or set nats)")
 	case c.NATS != nil && len(c.NATS.URLs) == 0:
 		return errors.New("nats.urls: none is given")
@@ -190,7 +190,7 @@ func (c *Config) checkRules() error {
 	check := func(field string, list []string) error {
 		for _, entry := range list {
 			region, isRegion := strings.CutPrefix(entry, "region:")
-			if isRegion && region != "" && region == strings.TrimSpace(region) || names[entry] || c.Alone() && validName(entry) {
+			if isRegion && region != "" && region == strings.TrimSpace(region) || names[entry] || c.Standalone() && validName(entry) {
 				continue
 			}
 			return fmt.Errorf("%s: %q is no cluster of this file, region:NAME or *", field, entry)
@@ -225,7 +225,7 @@ func (c *Config) Regions() map[string]string {
 
 // Alone reports whether the file names a cluster and no other: nothing is told or heard, and
 // rules about where requests may be served hold.
-func (c *Config) Alone() bool { return len(c.Peers) == 0 && c.Listen == "" && c.NATS == nil }
+func (c *Config) Standalone() bool { return len(c.Peers) == 0 && c.Listen == "" && c.NATS == nil }
 
 func (c *Config) checkPeers() error {
 	seen := map[string]bool{c.Cluster: true}

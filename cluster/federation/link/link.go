@@ -116,7 +116,7 @@ func (l *Link) open() (err error) {
 		if err := l.nats.listen(); err != nil {
 			return err
 		}
-	} else if !c.Alone() {
+	} else if !c.Standalone() {
 		if err := l.openTLS(); err != nil {
 			return err
 		}

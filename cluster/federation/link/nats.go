@@ -283,7 +283,7 @@ func (n *natsLink) receive(m *nats.Msg) {
 		if doubt {
 			n.l.core.MarkUnproven(e.cluster, link)
 		} else {
-			n.l.core.Prove(e.cluster, link)
+			n.l.core.MarkProven(e.cluster, link)
 		}
 		return out
 	})

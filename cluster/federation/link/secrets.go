@@ -106,7 +106,7 @@ func (l *Link) Hot(pool federation.PoolKey) *filter.Hot {
 }
 
 // HotOf returns the set by keys of a secret of the view, nil when that is good no more.
-func (l *Link) HotOf(pool federation.PoolKey, s *filter.Secret) *filter.Hot {
+func (l *Link) HotSet(pool federation.PoolKey, s *filter.Secret) *filter.Hot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s == nil || s != l.secrets.use && s != l.secrets.also {

@@ -167,7 +167,7 @@ func poolStatus(p *federation.Remote, now time.Time) PoolStatus {
 	return s
 }
 
-func ownStatus(o *federation.Own, hot *filter.Hot) OwnStatus {
+func ownStatus(o *federation.ExportView, hot *filter.Hot) OwnStatus {
 	s := OwnStatus{Pool: o.Pool.String(), Draining: o.Draining, Untold: o.Untold}
 	if hot != nil {
 		s.Hot = hot.Len()

@@ -53,7 +53,7 @@ func (c *Core) beat() {
 func (c *Core) wants() bool {
 	for _, p := range c.peers {
 		for _, l := range c.logs.List {
-			if p.Link && l.WantsDigest(p.Peer) {
+			if p.Link && l.NeedsDigest(p.Peer) {
 				return true
 			}
 		}

@@ -39,7 +39,7 @@ func FuzzReceive(f *testing.F) {
 		if now := c.log.Position("s1"); now.Inc < was.Inc || (now.Inc == was.Inc && now.Next < was.Next) {
 			t.Errorf("position moved back from %+v to %+v", was, now)
 		}
-		if h := c.Held(); h.Pending > 1000 || h.Loads > 1000 {
+		if h := c.MemoryUse(); h.Pending > 1000 || h.Loads > 1000 {
 			t.Errorf("memory exceeds the limits: %+v", h)
 		}
 	})

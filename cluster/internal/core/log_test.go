@@ -48,7 +48,7 @@ func TestLostPushIsFetched(t *testing.T) {
 	tb.run(5 * time.Millisecond)
 	b := tb.get("b")
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 1}, content(1, 1))
-	if h := b.Held(); h.Pending == 0 {
+	if h := b.MemoryUse(); h.Pending == 0 {
 		t.Error("the delta after the gap was not kept")
 	}
 	if v, _ := b.log.Source("s1"); v.Knowledge != knowledge.CatchingUp || v.Lag != 3 {
@@ -101,7 +101,7 @@ func TestNewIncarnation(t *testing.T) {
 	b.expect(t, "s1", logs.Position{Inc: 2}, "")
 	b.Receive("a", deltaFrame(1, "s1", 2, 0))
 	b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
-	if h := b.Held(); h.Pending != 0 {
+	if h := b.MemoryUse(); h.Pending != 0 {
 		t.Errorf("%d bytes are still pending", h.Pending)
 	}
 }
@@ -133,7 +133,7 @@ func TestRangeGone(t *testing.T) {
 	if b.Stats().SnapshotsLoaded == 0 || pages < 20 {
 		t.Errorf("%d snapshots in %d pages", b.Stats().SnapshotsLoaded, pages)
 	}
-	if h := b.Held(); h.Loads != 0 {
+	if h := b.MemoryUse(); h.Loads != 0 {
 		t.Errorf("loads hold %d bytes after the end, want 0", h.Loads)
 	}
 }
@@ -185,7 +185,7 @@ func TestLose(t *testing.T) {
 	if v := c.log.Append(delta("s1", 1, 3)); v != logs.Gap {
 		t.Fatalf("append: %v", v)
 	}
-	if v := c.log.Lose("s1", 1, 3); v != logs.Applied {
+	if v := c.log.MarkLost("s1", 1, 3); v != logs.Applied {
 		t.Fatalf("lose: %v", v)
 	}
 	c.expect(t, "s1", logs.Position{Inc: 1, Next: 4, Lost: 3}, "[1.3]")
@@ -195,7 +195,7 @@ func TestLose(t *testing.T) {
 	tb.meet()
 	tb.run(500 * time.Millisecond)
 	c.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
-	if got := c.log.Lose("s1", 1, 2); got != logs.Already {
+	if got := c.log.MarkLost("s1", 1, 2); got != logs.Already {
 		t.Errorf("verdict of losing past deltas: %v", got)
 	}
 }
@@ -286,7 +286,7 @@ func TestClaimsBeforeTheLink(t *testing.T) {
 		}
 		want := uint64(3)
 		if lost { // a has lost more
-			a.log.Lose("s1", 1, 3)
+			a.log.MarkLost("s1", 1, 3)
 			a.log.Append(delta("s1", 1, 3))
 			b.log.Append(delta("s1", 1, 3))
 			want = 4
@@ -399,7 +399,7 @@ func TestExactnessIsKept(t *testing.T) {
 	tb.appendAt("a", 1, 0, 1)
 	tb.run(5 * time.Millisecond)
 	a, b := tb.get("a"), tb.get("b")
-	a.log.Lose("s1", 1, 5)
+	a.log.MarkLost("s1", 1, 5)
 	tb.appendAt("a", 1, 5)
 	tb.run(300 * time.Millisecond)
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
@@ -438,8 +438,8 @@ func TestLaggingIsNotExact(t *testing.T) {
 	}
 	tb.hold = content
 	tb.appendAt("a", 1, 0, 1, 2, 3, 4)
-	tb.run(time.Second)    // claims arrive
-	b.log.Lose("s1", 1, 0) // a new member's reader has found the beginning
+	tb.run(time.Second)        // claims arrive
+	b.log.MarkLost("s1", 1, 0) // a new member's reader has found the beginning
 	says("nothing came yet", knowledge.CatchingUp, 5)
 	tb.hold = nil
 	tb.run(2 * time.Second)

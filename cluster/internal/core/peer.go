@@ -127,7 +127,7 @@ func (c *Core) flags(p *peer) uint64 {
 		f |= group.FlagDegraded
 	}
 	for _, l := range c.logs.List {
-		if l.WantsDigest(p.Peer) {
+		if l.NeedsDigest(p.Peer) {
 			f |= group.FlagWantDigest
 		}
 	}

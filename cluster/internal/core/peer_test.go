@@ -255,7 +255,7 @@ func TestRoundTripTime(t *testing.T) {
 
 func TestSettle(t *testing.T) {
 	short := group.Options{LonelyTimeout: time.Second, SettleTimeout: 2 * time.Second}
-	alone := newOne(group.Options{Self: group.Member{ID: "a"}, Alone: true})
+	alone := newOne(group.Options{Self: group.Member{ID: "a"}, Standalone: true})
 	alone.Advance(1)
 	alone.Tick()
 	if alone.Phase() != group.Settling {

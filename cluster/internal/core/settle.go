@@ -29,7 +29,7 @@ func (c *Core) settle() {
 	}()
 	age := c.Uptime()
 	switch {
-	case c.g.Opt.Alone && c.named(), c.caughtUp():
+	case c.g.Opt.Standalone && c.named(), c.caughtUp():
 		c.g.Phase = group.Settled
 		for _, l := range c.logs.List {
 			l.Settled()

@@ -66,7 +66,7 @@ func TestPagesAreFlowControlled(t *testing.T) {
 	}
 	tb.runUntil("pages are asked for", func() bool { return answered > 1 })
 	tb.run(2 * time.Second)
-	if held := b.Held().Loads; asked > 20 || held > 16*10 || held == 0 {
+	if held := b.MemoryUse().Loads; asked > 20 || held > 16*10 || held == 0 {
 		t.Errorf("%d pages requested by a stalled loader, %d bytes held", asked, held)
 	}
 	b.expect(t, "s1", logs.Position{Inc: 1}, "")
@@ -75,7 +75,7 @@ func TestPagesAreFlowControlled(t *testing.T) {
 	tb.runUntil("the snapshot is loaded", func() bool { return b.Stats().SnapshotsLoaded == 1 })
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 50}, content(1, 50))
 	b.expectStages(t, 0)
-	if n := b.Held().Loads; n != 0 || asked > 40 {
+	if n := b.MemoryUse().Loads; n != 0 || asked > 40 {
 		t.Errorf("%d pages requested, %d bytes held after the end", asked, n)
 	}
 }
@@ -122,7 +122,7 @@ func TestLoadEndsWhilePagesAreWorkedOff(t *testing.T) {
 			tb.runUntil("pages are worked off", func() bool { return len(b.jobs) > 0 && b.store.staged > 0 })
 			end(tb, b)
 			tb.run(5 * time.Millisecond)
-			if b.Held().Loads != 0 && name != "engine restarts" {
+			if b.MemoryUse().Loads != 0 && name != "engine restarts" {
 				t.Error("pages are still held")
 			}
 			b.expectStages(t, 1)
@@ -200,15 +200,15 @@ func TestManyPendingDeltas(t *testing.T) {
 		}
 	}
 	tb.run(3 * time.Millisecond)
-	held := b.Held().Pending
+	held := b.MemoryUse().Pending
 	b.slow = false
 	b.work()
-	if now := b.Held().Pending; now == 0 || held-now > 70<<10 || held == now {
+	if now := b.MemoryUse().Pending; now == 0 || held-now > 70<<10 || held == now {
 		t.Errorf("%d bytes pending, %d after the first step", held, now)
 	}
 	tb.run(20 * time.Millisecond)
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4050}, content(1, 4050))
-	if n := b.Held().Pending; n != 0 {
+	if n := b.MemoryUse().Pending; n != 0 {
 		t.Errorf("%d bytes are still pending", n)
 	}
 }

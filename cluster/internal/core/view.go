@@ -74,8 +74,8 @@ func (c *Core) Reachable() (up, known int) { return c.g.Reachable() }
 // source of each log; the view is valid until f returns. Limits per source: rings
 // Options.RingBytes, pending deltas and pushes Options.PendingBytes. Snapshots are bounded by
 // Options.SnapshotCache, except a single larger one, and loads by a window of pages each.
-func (c *Core) Look(f func(log int, v *logs.SourceView)) (group.Stats, group.Held) {
-	var h group.Held
+func (c *Core) Look(f func(log int, v *logs.SourceView)) (group.Stats, group.MemoryUse) {
+	var h group.MemoryUse
 	for i, l := range c.logs.List {
 		var each func(*logs.SourceView)
 		if f != nil {
@@ -87,7 +87,7 @@ func (c *Core) Look(f func(log int, v *logs.SourceView)) (group.Stats, group.Hel
 }
 
 // Held returns the memory held; see Look.
-func (c *Core) Held() group.Held {
+func (c *Core) MemoryUse() group.MemoryUse {
 	_, h := c.Look(nil)
 	return h
 }

@@ -115,7 +115,7 @@ func (g *Group) Frame(kind byte) []byte {
 }
 
 // NextAsk returns the next request ID.
-func (g *Group) NextAsk() uint64 {
+func (g *Group) NextRequestID() uint64 {
 	g.asks++
 	return g.asks
 }

@@ -9,7 +9,7 @@ type Options struct {
 	Self  Member
 	Share Share
 	// Alone means that no other member can exist: clustering is off.
-	Alone bool
+	Standalone bool
 	// Relay sends broadcast changes once to each remote zone, where one member forwards them. Use
 	// it for a bus with a direct path to each member. A bus that fans out messages inside a zone
 	// itself does not need it.

@@ -15,7 +15,7 @@ func (p Position) Exact() bool { return p.Inc != 0 && p.Lost == 0 }
 
 // Beats reports whether p is better than q: a later incarnation, then a higher Next, then fewer
 // losses. It is a strict total order.
-func (p Position) Beats(q Position) bool {
+func (p Position) Exceeds(q Position) bool {
 	if p.Inc != q.Inc {
 		return p.Inc > q.Inc
 	}

@@ -67,12 +67,12 @@ type Traffic struct {
 
 // Held is the memory that a Core uses for its states, in bytes of payload plus a flat overhead per
 // item.
-type Held struct {
+type MemoryUse struct {
 	Rings, Pending, Pushes, Snapshots, Loads int
 }
 
 // Total returns the sum.
-func (h Held) Total() int { return h.Rings + h.Pending + h.Pushes + h.Snapshots + h.Loads }
+func (h MemoryUse) Total() int { return h.Rings + h.Pending + h.Pushes + h.Snapshots + h.Loads }
 
 // Queue describes the frames that wait for one peer.
 type Queue struct {

@@ -24,7 +24,7 @@ func (l *Log) takeRange(p *group.Peer, s *source, m *group.RangeReply) {
 	if s.load != ld {
 		return // a new incarnation ended it
 	}
-	if s.pos.Inc == m.Pos.Inc && s.pos.Next < m.Pos.Next && s.pos.Beats(before) {
+	if s.pos.Inc == m.Pos.Inc && s.pos.Next < m.Pos.Next && s.pos.Exceeds(before) {
 		l.ask(s)
 		return
 	}

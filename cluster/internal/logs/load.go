@@ -68,7 +68,7 @@ func (l *Log) ask(s *source) {
 	}
 	// Pages may arrive late and in any order; other answers only once.
 	delete(l.loads, ld.id)
-	ld.id = l.g.NextAsk()
+	ld.id = l.g.NextRequestID()
 	l.loads[ld.id] = s
 	m := group.Ask{
 		Name: []byte(l.name), Version: l.version, Source: []byte(s.name),

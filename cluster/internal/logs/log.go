@@ -321,7 +321,7 @@ func (l *Log) AppendNext(now time.Duration, d Delta) (v Verdict, due time.Durati
 
 // Lose records that the stream of source cannot provide the sequence numbers before next. The
 // position continues from next as inexact, until a peer provides the missing deltas.
-func (l *Log) Lose(source string, inc, next uint64) Verdict {
+func (l *Log) MarkLost(source string, inc, next uint64) Verdict {
 	s := l.sources[source]
 	if s == nil || inc == 0 || next == ^uint64(0) {
 		return Unknown

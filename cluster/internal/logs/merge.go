@@ -75,7 +75,7 @@ func (l *Log) retain(s *source, d Delta) {
 	// A payload from a peer shares a frame with many others, which it would keep in memory.
 	e := group.Entry{First: d.First, Last: d.Last, Payload: bytes.Clone(d.Payload)}
 	s.ring.push(ringEntry{Entry: e, digest: s.digest}, l.ringRoom(s), l.g.Opt.RingDeltas)
-	if !d.Local || l.g.Opt.Alone {
+	if !d.Local || l.g.Opt.Standalone {
 		return
 	}
 	if s.pushInc != d.Inc {

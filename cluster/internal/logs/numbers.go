@@ -49,8 +49,8 @@ func (pl *peerLog) came(n group.Number) {
 }
 
 func (pl *peerLog) covered(n group.Numbers) {
-	pl.all.Covered(n.All)
-	pl.one.Covered(n.One)
+	pl.all.MarkCovered(n.All)
+	pl.one.MarkCovered(n.One)
 }
 
 // SetSent handles the frame numbers in p's heartbeat.
@@ -70,7 +70,7 @@ func (l *Log) Sent(p *group.Peer) (group.Numbers, uint64) {
 func (l *Log) missedAt(p *group.Peer) time.Duration {
 	pl := l.of(p)
 	switch {
-	case !p.Up || !pl.full || (!pl.all.Lacks() && !pl.one.Lacks()):
+	case !p.Up || !pl.full || (!pl.all.HasGaps() && !pl.one.HasGaps()):
 		pl.missed = 0
 		return group.Never
 	case pl.missed == 0: // it may be in transit

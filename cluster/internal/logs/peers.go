@@ -179,7 +179,7 @@ func (l *Log) reads(p *group.Peer, payload []byte) bool {
 }
 
 // WantsDigest reports whether a full digest from p is needed.
-func (l *Log) WantsDigest(p *group.Peer) bool {
+func (l *Log) NeedsDigest(p *group.Peer) bool {
 	pl := l.of(p)
 	return pl.version > 0 && (!pl.full || pl.refresh)
 }

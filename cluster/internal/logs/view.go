@@ -47,7 +47,7 @@ func (l *Log) Sources(dst []SourceView) []SourceView {
 
 // Look adds the delta counters to Stats and the log's memory to h. It calls f, if not nil, with a
 // view of every source, by name. The view is valid until f returns.
-func (l *Log) Look(h *group.Held, f func(*SourceView)) {
+func (l *Log) Look(h *group.MemoryUse, f func(*SourceView)) {
 	h.Snapshots += l.snapBytes
 	var v SourceView
 	for _, s := range l.order {

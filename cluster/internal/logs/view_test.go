@@ -130,7 +130,7 @@ func BenchmarkStatus(b *testing.B) {
 	l, _ := fleet(30, 10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		l.Look(&group.Held{}, func(*SourceView) {})
+		l.Look(&group.MemoryUse{}, func(*SourceView) {})
 		for _, p := range l.g.Peers {
 			l.Compare(p)
 		}
@@ -240,7 +240,7 @@ func TestWordIsKept(t *testing.T) {
 				}
 			}
 			var views []SourceView
-			l.Look(&group.Held{}, func(v *SourceView) { views = append(views, *v) })
+			l.Look(&group.MemoryUse{}, func(v *SourceView) { views = append(views, *v) })
 			if all := l.Sources(nil); !slices.Equal(views, all) {
 				t.Fatalf("seed %d, step %d, %s: Look() = %+v, want %+v", seed, step, what, views, all)
 			}
@@ -264,7 +264,7 @@ func (l *Log) comeAgain(rng *rand.Rand, p *group.Peer, s *source, stamp uint64) 
 	p.Up = true
 	l.PeerUp(p)
 	if rng.IntN(4) == 0 {
-		l.Lose(s.name, max(1, s.pos.Inc), s.pos.Next+1)
+		l.MarkLost(s.name, max(1, s.pos.Inc), s.pos.Next+1)
 	}
 	m := &group.Digests{Full: true, Stamp: stamp}
 	for _, s := range l.order {

@@ -22,7 +22,7 @@ func (r *Row) MarkReceived(n uint64) {
 }
 
 // Covered marks frames up to n as received: another message carried their content.
-func (r *Row) Covered(n uint64) {
+func (r *Row) MarkCovered(n uint64) {
 	if n <= r.have {
 		return
 	}
@@ -47,4 +47,4 @@ func (r *Row) Sent(n uint64) { r.last = max(r.last, n) }
 func (r *Row) Have() uint64 { return r.have }
 
 // Lacks reports whether a frame is missing.
-func (r *Row) Lacks() bool { return r.last > r.have }
+func (r *Row) HasGaps() bool { return r.last > r.have }

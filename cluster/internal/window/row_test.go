@@ -19,7 +19,7 @@ func TestRow(t *testing.T) {
 				for i := range n {
 					got[i+1] = true
 				}
-				r.Covered(n)
+				r.MarkCovered(n)
 			} else {
 				got[n] = true
 				r.MarkReceived(n)
@@ -28,7 +28,7 @@ func TestRow(t *testing.T) {
 			for got[want+1] {
 				want++
 			}
-			if r.Have() != want || r.last != last || r.Lacks() != (last > want) {
+			if r.Have() != want || r.last != last || r.HasGaps() != (last > want) {
 				t.Fatalf("have %d of %d, want %d of %d", r.Have(), r.last, want, last)
 			}
 		}

@@ -21,7 +21,7 @@ type Window struct {
 }
 
 // Look classifies n without recording it.
-func (w *Window) Look(n uint64) Verdict {
+func (w *Window) Classify(n uint64) Verdict {
 	switch {
 	case n > w.top:
 		return New
@@ -35,7 +35,7 @@ func (w *Window) Look(n uint64) Verdict {
 
 // Take classifies n and records it if it is new.
 func (w *Window) Take(n uint64) Verdict {
-	v := w.Look(n)
+	v := w.Classify(n)
 	if v != New {
 		return v
 	}

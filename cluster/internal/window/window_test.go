@@ -24,7 +24,7 @@ func TestWindow(t *testing.T) {
 			case taken[n]:
 				want = Repeated
 			}
-			if got := w.Look(n); got != want {
+			if got := w.Classify(n); got != want {
 				t.Fatalf("Look(%d) = %d after %d, want %d", n, got, top, want)
 			}
 			if got := w.Take(n); got != want {

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 )
 
 // ErrStarved is why a stream was ended whose body did not come in time, or whose
@@ -126,7 +126,7 @@ func (gs *Guards) Tap(ctx context.Context, info *tap.Info) (context.Context, err
 func (g *Guard) watch(wait time.Duration) {
 	g.shard.mu.Lock()
 	defer g.shard.mu.Unlock()
-	g.timer, g.began = time.AfterFunc(wait, g.starve), steady.Now()
+	g.timer, g.began = time.AfterFunc(wait, g.starve), monotime.Now()
 	g.push()
 }
 
@@ -198,7 +198,7 @@ func GuardOf(ctx context.Context) *Guard {
 
 // Hold shortens the wait once part of a body is held, of which size bytes are
 // expected.
-func (g *Guard) Hold(timeout time.Duration, size int) {
+func (g *Guard) ShortenTimeout(timeout time.Duration, size int) {
 	if g == nil || g.held {
 		return
 	}
@@ -257,7 +257,7 @@ func (g *Guard) End() {
 func (g *Guard) end() {
 	if !g.ended {
 		g.ended = true
-		g.guards.Budget.Give(budget.Streams, streamMemory)
+		g.guards.Budget.Release(budget.Streams, streamMemory)
 	}
 }
 
@@ -271,7 +271,7 @@ func (gs *Guards) received(n int) {
 
 // relieve sheds when live memory is too high.
 func (gs *Guards) relieve() {
-	if !gs.Budget.Pressed() {
+	if !gs.Budget.UnderPressure() {
 		gs.looked.Store(false)
 		return
 	}
@@ -287,13 +287,13 @@ func (gs *Guards) relieve() {
 // requests take, and where there are none of these and young says so, of all that wait; unless
 // that was done a moment ago.
 func (gs *Guards) shed(young bool) bool {
-	now, next := steady.Now().UnixNano(), gs.next.Load()
+	now, next := monotime.Now().UnixNano(), gs.next.Load()
 	if now < next || !gs.next.CompareAndSwap(next, now+int64(shedEvery)) {
 		return false
 	}
-	ended := gs.endOldest(steady.Now().Add(-usualWait))
+	ended := gs.endOldest(monotime.Now().Add(-usualWait))
 	if ended == 0 && young {
-		ended = gs.endOldest(steady.Now())
+		ended = gs.endOldest(monotime.Now())
 	}
 	if ended > 0 {
 		gs.Shed(ended)

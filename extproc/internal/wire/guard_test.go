@@ -90,8 +90,8 @@ func TestBodyTimeout(t *testing.T) {
 		silent, a := begin(t, gs)
 		slow, b := begin(t, gs)
 		placed, c := begin(t, gs)
-		b.Hold(gs.Timeout, 10*slowBody)
-		b.Hold(gs.Timeout, 1000*slowBody) // further chunks buy no time
+		b.ShortenTimeout(gs.Timeout, 10*slowBody)
+		b.ShortenTimeout(gs.Timeout, 1000*slowBody) // further chunks buy no time
 		c.Settle()
 		time.Sleep(70*time.Second + time.Millisecond)
 		synctest.Wait()

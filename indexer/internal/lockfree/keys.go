@@ -42,7 +42,7 @@ func (s *Segment) bit(k uint64) (word *atomic.Uint64, bit uint64) {
 }
 
 // May reports whether k can be in s.
-func (s *Segment) May(k uint64) bool {
+func (s *Segment) MayContain(k uint64) bool {
 	word, bit := s.bit(k)
 	return word.Load()&bit != 0
 }

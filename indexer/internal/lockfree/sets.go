@@ -91,7 +91,7 @@ func (t *Sets) newID(members []uint32, hash uint64) uint32 {
 
 // Flip returns the set that has the tier bit of a slot flipped against set id.
 // The caller moves the node's reference with retain and release.
-func (t *Sets) Flip(id, slot uint32, tier uint8) uint32 {
+func (t *Sets) ToggleTier(id, slot uint32, tier uint8) uint32 {
 	op := slot<<2 | uint32(tier)
 	h := fold(uint64(id)<<32|uint64(op), 0x9e3779b97f4a7c15)
 	c := &t.cache[h%transitionSlots]

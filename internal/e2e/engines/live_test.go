@@ -51,7 +51,7 @@ func (r *realRig) live(t *testing.T) {
 		if err := models.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		l := live.Look(t.Context(), c.target, models)
+		l := live.Examine(t.Context(), c.target, models)
 		t.Logf("%s: %+v", c.name, *l)
 		if len(l.Problems) != len(c.says) {
 			t.Fatalf("%s: problems %q, want %q", c.name, l.Problems, c.says)

@@ -23,7 +23,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -170,7 +170,7 @@ func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *ato
 	prefill.ready(t)
 	decode.ready(t)
 	h, err := sidecar.New(sidecar.Options{
-		Engine: decode.url, Targets: sidecar.Listed{prefill.front.Listener.Addr().String(): sidecar.AnyRole}, KVTransfer: handover.Policy{Action: handover.Strip},
+		Engine: decode.url, Targets: sidecar.Listed{prefill.front.Listener.Addr().String(): sidecar.AnyRole}, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip},
 	})
 	if err != nil {
 		t.Fatal(err)

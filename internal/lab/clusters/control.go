@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
 var pool = federation.PoolKey{Namespace: "lab", Name: "pool"}
@@ -69,7 +69,7 @@ func (c *control) start(i int) error {
 		core.SetHot(pool, c.hots[i])
 	}
 	s.hops = federation.NewHops(c.secret, s.name)
-	s.fleet = elsewhere.New(elsewhere.Options{Self: s.name, Pool: pool, Use: elsewhere.UseAlways, Hops: s.hops})
+	s.fleet = remotecluster.New(remotecluster.Options{Self: s.name, Pool: pool, Use: remotecluster.UseAlways, Hops: s.hops})
 	return nil
 }
 

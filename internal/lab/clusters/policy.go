@@ -5,7 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
 // Policy says where requests go.
@@ -23,7 +23,7 @@ const (
 var Policies = []Policy{Alone, Weights, Least, Price}
 
 // choose returns the cluster that a request goes on to; ok is false when it stays.
-func (w *world) choose(at *site, r *request) (to *site, terms cycle.FarTerms, ok bool) {
+func (w *world) choose(at *site, r *request) (to *site, terms cycle.RemoteTerms, ok bool) {
 	if r.retried && r.engine >= 0 {
 		return nil, terms, false
 	}
@@ -50,15 +50,15 @@ func (w *world) choose(at *site, r *request) (to *site, terms cycle.FarTerms, ok
 }
 
 // byPrice asks the product.
-func (w *world) byPrice(at *site, r *request, hopped bool) (*site, cycle.FarTerms, bool) {
-	a := elsewhere.Ask{
+func (w *world) byPrice(at *site, r *request, hopped bool) (*site, cycle.RemoteTerms, bool) {
+	a := remotecluster.Ask{
 		Model: "m", Input: r.s.context, Answer: answers, Bytes: int(float64(r.s.context) / w.o.Grain * filter.ChunkBytes), Keys: r.s.keys, Named: true, Hopped: hopped,
 	}
-	var here *cycle.FarTerms
+	var here *cycle.RemoteTerms
 	if r.engine >= 0 {
 		e := at.engines[r.engine]
 		l := e.load()
-		here = &cycle.FarTerms{Prediction: params.Predict(&cost, &l, r.work, e.wait(w.now), answers), Here: true}
+		here = &cycle.RemoteTerms{Prediction: params.Predict(&cost, &l, r.work, e.wait(w.now), answers), Here: true}
 	}
 	terms, ok := at.fleet.Decide(&a, here, w.rng.Uint64(), clock(w.now))
 	if !ok {
@@ -72,7 +72,7 @@ func (w *world) named(name string) *site { return w.names[name] }
 
 // told returns the usable cluster that is best by what it told, with the terms that later
 // ends are told of.
-func (w *world) told(at *site, value func(s *site, load float64) float64) (*site, cycle.FarTerms, bool) {
+func (w *world) told(at *site, value func(s *site, load float64) float64) (*site, cycle.RemoteTerms, bool) {
 	var best *site
 	least := math.Inf(1)
 	for _, c := range w.control.cores[at.index].View(clock(w.now)).Clusters {
@@ -85,14 +85,14 @@ func (w *world) told(at *site, value func(s *site, load float64) float64) (*site
 		}
 	}
 	if best == nil {
-		return nil, cycle.FarTerms{}, false
+		return nil, cycle.RemoteTerms{}, false
 	}
-	return best, cycle.FarTerms{Cluster: best.name}, true
+	return best, cycle.RemoteTerms{Cluster: best.name}, true
 }
 
 // leastLoaded returns the cluster with the fewest requests in flight, if that is not this
 // one.
-func (w *world) leastLoaded(at *site) (*site, cycle.FarTerms, bool) {
+func (w *world) leastLoaded(at *site) (*site, cycle.RemoteTerms, bool) {
 	own := 0.0
 	for _, e := range at.engines {
 		own += float64(e.requests)

@@ -12,10 +12,10 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
-	"github.com/grapevine-epp/grapevine/picker/elsewhere"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/plugins/predicted"
+	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
 // Options of a run. Zero values take the defaults named.
@@ -92,7 +92,7 @@ type site struct {
 	name    string
 	engines []*engine
 	first   earliest // of the engines
-	fleet   *elsewhere.Fleet
+	fleet   *remotecluster.Fleet
 	hops    *federation.Hops
 	deadTil float64
 }
@@ -116,7 +116,7 @@ type request struct {
 	first   float64
 	hops    int
 	token   string // of the federation
-	went    cycle.FarTerms
+	went    cycle.RemoteTerms
 	away    bool
 	retried bool
 	second  bool
@@ -312,7 +312,7 @@ func (w *world) work(e *engine, r *request) endpoint.Work {
 }
 
 // leave sends a request to another cluster: over the link, with a token.
-func (w *world) leave(r *request, from, to *site, terms cycle.FarTerms) {
+func (w *world) leave(r *request, from, to *site, terms cycle.RemoteTerms) {
 	if r.hops++; r.hops > 1 {
 		w.out.Loops++
 	}
@@ -334,7 +334,7 @@ func (w *world) leave(r *request, from, to *site, terms cycle.FarTerms) {
 // engine at home.
 func (w *world) fallBack(r *request) {
 	home := w.clusters[r.s.home]
-	w.tellEnd(r, picker.FarEnd{Sent: clock(r.sent), At: clock(w.now), Cause: health.Broken})
+	w.tellEnd(r, picker.RemoteOutcome{Sent: clock(r.sent), At: clock(w.now), Cause: health.Broken})
 	w.out.Retried++
 	r.away, r.retried, r.site = false, true, home.index
 	if r.engine = w.best(home, r); r.engine >= 0 {
@@ -351,9 +351,9 @@ func (w *world) fallBack(r *request) {
 }
 
 // standBy returns the cluster whose gateway stands by where no engine at home can.
-func (w *world) standBy(home *site, r *request) (*site, cycle.FarTerms, bool) {
+func (w *world) standBy(home *site, r *request) (*site, cycle.RemoteTerms, bool) {
 	if r.second {
-		return nil, cycle.FarTerms{}, false
+		return nil, cycle.RemoteTerms{}, false
 	}
 	if to, terms, ok := w.choose(home, r); ok && to.name != r.went.Cluster {
 		return to, terms, ok
@@ -366,7 +366,7 @@ func (w *world) standBy(home *site, r *request) (*site, cycle.FarTerms, bool) {
 	})
 }
 
-func (w *world) tellEnd(r *request, e picker.FarEnd) {
+func (w *world) tellEnd(r *request, e picker.RemoteOutcome) {
 	e.Predicted = r.went.Prediction
 	w.clusters[r.s.home].fleet.Ended(&endpoint.Endpoint{Spec: endpoint.Spec{Cluster: r.went.Cluster}}, e)
 }
@@ -390,7 +390,7 @@ func (w *world) serve(r *request) {
 		r.first = w.now + back - r.sent
 		w.out.count(w, r, work)
 		if r.away {
-			w.tellEnd(r, picker.FarEnd{Sent: clock(r.sent), At: clock(w.now), Cause: health.None, Complete: true, First: time.Duration(r.first * float64(time.Second))})
+			w.tellEnd(r, picker.RemoteOutcome{Sent: clock(r.sent), At: clock(w.now), Cause: health.None, Complete: true, First: time.Duration(r.first * float64(time.Second))})
 		}
 	})
 	w.at(end, func() {

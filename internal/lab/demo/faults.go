@@ -9,30 +9,30 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
 // FaultCase is one thing that goes wrong with one engine.
 type FaultCase struct {
 	Name   string
-	Faults ill.Faults
+	Faults faults.Faults
 	Poison bool // clients send a prompt of which any engine dies
 }
 
 // FaultCases are those that RunFaults shows.
 var FaultCases = []FaultCase{
-	{Name: "hangs, pages answer", Faults: ill.Faults{Hang: ill.HangEngine}},
-	{Name: "hangs, HTTP is dead", Faults: ill.Faults{Hang: ill.HangAll}},
-	{Name: "frozen, half-open", Faults: ill.Faults{Hang: ill.HangFrozen}},
-	{Name: "500 at once", Faults: ill.Faults{ErrorShare: 1}},
-	{Name: "500 for a third", Faults: ill.Faults{ErrorShare: .34}},
-	{Name: "30 times slower", Faults: ill.Faults{Slow: 30}},
-	{Name: "5 times slower", Faults: ill.Faults{Slow: 5}},
-	{Name: "resets connections", Faults: ill.Faults{ResetShare: 1}},
-	{Name: "resets half-way", Faults: ill.Faults{ResetShare: 1, ResetAfter: 5}},
-	{Name: "restarts for ever", Faults: ill.Faults{Up: 2 * time.Second, Down: time.Second}},
-	{Name: "poisonous prompt", Faults: ill.Faults{Poison: workload.PoisonText, Down: time.Second}, Poison: true},
+	{Name: "hangs, pages answer", Faults: faults.Faults{Hang: faults.HangEngine}},
+	{Name: "hangs, HTTP is dead", Faults: faults.Faults{Hang: faults.HangAll}},
+	{Name: "frozen, half-open", Faults: faults.Faults{Hang: faults.HangFrozen}},
+	{Name: "500 at once", Faults: faults.Faults{ErrorShare: 1}},
+	{Name: "500 for a third", Faults: faults.Faults{ErrorShare: .34}},
+	{Name: "30 times slower", Faults: faults.Faults{Slow: 30}},
+	{Name: "5 times slower", Faults: faults.Faults{Slow: 5}},
+	{Name: "resets connections", Faults: faults.Faults{ResetShare: 1}},
+	{Name: "resets half-way", Faults: faults.Faults{ResetShare: 1, ResetAfter: 5}},
+	{Name: "restarts for ever", Faults: faults.Faults{Up: 2 * time.Second, Down: time.Second}},
+	{Name: "poisonous prompt", Faults: faults.Faults{Poison: workload.PoisonText, Down: time.Second}, Poison: true},
 }
 
 // Times and load of RunFaults.
@@ -176,7 +176,7 @@ func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*Fault
 	err := f.every(ctx, faultLasts, func(now time.Time) bool { watch(now); return false })
 	ended := time.Now()
 	for _, e := range sick {
-		e.SetFaults(ill.Faults{})
+		e.SetFaults(faults.Faults{})
 	}
 	if err != nil {
 		return nil, err

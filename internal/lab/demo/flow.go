@@ -137,7 +137,7 @@ func (f *tenantsRun) play(ctx context.Context) error {
 			return f.last(ctx, f.o.Step, f.runners...)
 		}},
 		{"it is back", func(ctx context.Context) error {
-			if err := f.Revive(ctx, last); err != nil {
+			if err := f.Restart(ctx, last); err != nil {
 				return err
 			}
 			return f.last(ctx, f.o.Step, f.runners...)

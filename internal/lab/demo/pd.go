@@ -22,7 +22,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -227,7 +227,7 @@ func (c *remoteCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.RoundTripper.RoundTrip(r)
 	if err == nil {
 		c.all.Add(1)
-		if report := handover.ParseReport(resp.Header.Get(request.HeaderHandOver)); report.Known && report.Target >= 0 {
+		if report := kvtransfer.ParseReport(resp.Header.Get(request.HeaderHandOver)); report.Known && report.Target >= 0 {
 			c.remote.Add(1)
 		}
 	}

@@ -302,7 +302,7 @@ func (e *Engine) foresee(r *Result) {
 
 // EachAdapter calls f for every request that uses an adapter, running ones
 // first.
-func (e *Engine) EachAdapter(f func(adapter uint32, running bool)) {
+func (e *Engine) ForEachAdapter(f func(adapter uint32, running bool)) {
 	for _, s := range e.running {
 		if s.Adapter != 0 {
 			f(s.Adapter, true)

@@ -127,7 +127,7 @@ func (s *simulation) change() error {
 	st := &s.stations[c.Engine]
 	switch c.What {
 	case Slow:
-		st.core.SetModel(st.model.Slowed(c.Factor))
+		st.core.SetModel(st.model.SlowedBy(c.Factor))
 	case Hang:
 		st.hung = max(st.hung, s.now) + c.Length
 		if st.end != never {

@@ -38,7 +38,7 @@ func newStations(c *Case) ([]station, error) {
 		if i < len(c.Models) && c.Models[i] != (engine.Model{}) {
 			config.Model = c.Models[i]
 		}
-		config.Model = config.Model.Slowed(slow)
+		config.Model = config.Model.SlowedBy(slow)
 		config.Noise.Seed = c.Seed<<10 + uint64(i)
 		core, err := engine.New(config)
 		if err != nil {

@@ -118,7 +118,7 @@ const always = -1 << 63
 const maxQueued = 2 * time.Minute
 
 // Match implements picker.Matcher.
-func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
+func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	s := m.replica.sim
 	m.ids, m.since = m.ids[:0], m.since[:0]
 	m.runs = append(m.runs[:0], make([]block.Run, len(eps))...)
@@ -126,7 +126,7 @@ func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	for _, ep := range eps {
 		since := int64(always)
 		if s.Index == Precise {
-			l := m.replica.pool.Book().Load(ep, now)
+			l := m.replica.pool.LoadTracker().Load(ep, now)
 			wait := time.Duration(ep.Cost().Wait(&l, now) * float64(time.Second))
 			since = now.Add(-s.Speculate - min(wait, maxQueued)).UnixNano()
 		}
@@ -160,7 +160,8 @@ func (m *matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 }
 
 // Finished implements picker.Matcher.
-func (m *matcher) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
+func (m *matcher) Finished(*request.Request, *endpoint.Endpoint, cycle.PrefixMatch, request.Outcome) {
+}
 
 // bytesPerToken is what the approximate index is told of the prompts.
 const bytesPerToken = 4

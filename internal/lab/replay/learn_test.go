@@ -103,7 +103,7 @@ func TestWrongStart(t *testing.T) {
 // noticed soon enough.
 func TestEngineSlows(t *testing.T) {
 	parts.Full(t)
-	slow := func(s *simulation) { s.stations[0].core.SetModel(engine.Model70B.Slowed(2)) }
+	slow := func(s *simulation) { s.stations[0].core.SetModel(engine.Model70B.SlowedBy(2)) }
 	tell := func(s *simulation) {
 		slow(s)
 		s.replicas[0].endpoints[0].SetPriorCost(known(engine.Model70B, 2))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -121,7 +121,7 @@ func (s *simulation) prefilled(m engine.Mark) {
 	s.outcomes[j.number].Cached, s.outcomes[j.number].Remote = m.Cached, true
 	r := &s.Trace.Requests[j.number]
 	tokens := max(r.Input-to.core.Cached(j.names)*s.Trace.BlockSize, 0)
-	j.report = handover.Report{Known: true, Prefill: s.now - j.sent}
+	j.report = kvtransfer.Report{Known: true, Prefill: s.now - j.sent}
 	j.sent = s.now
 	s.send(j, tokens)
 }

@@ -26,11 +26,11 @@ const (
 // To the scheduler it is a gate that hands out the place which the request has got already.
 type queue struct {
 	*gate.Gate
-	place picker.Place
+	place picker.Permit
 }
 
 // Wait implements picker.Gate.
-func (q *queue) Wait(context.Context, *request.Request) (picker.Place, error) {
+func (q *queue) Wait(context.Context, *request.Request) (picker.Permit, error) {
 	return q.place, nil
 }
 
@@ -131,7 +131,7 @@ func (s *simulation) ticked() {
 			continue
 		}
 		r.catchUp(s.now)
-		r.queue.Look()
+		r.queue.Poll()
 		r.queue.Changes(s.ticks%queueBeat == 0, func(model string, gauges []rules.Gauge) {
 			r.say(message{kind: saidQueue, model: model, gauges: gauges})
 		})

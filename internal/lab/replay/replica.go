@@ -129,7 +129,7 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	r.remote, r.costs = perOrigin[endpoint.Load](s), perOrigin[endpoint.Cost](s)
 	r.match = &matcher{replica: r, approx: newApprox(&s.Case)}
 	if s.Replicas > 1 && s.Share >= 0 {
-		r.pool.Book().OnChange(r.bookChanged)
+		r.pool.LoadTracker().OnChange(r.bookChanged)
 		r.sessions.OnBind(func(b sessions.Binding) { r.say(message{kind: saidSession, session: b}) })
 	}
 	rules, err := s.Policy.Rules()
@@ -190,7 +190,7 @@ func (r *replica) index(address string) int {
 }
 
 func (r *replica) bookChanged(ep *endpoint.Endpoint) {
-	r.say(message{kind: saidLoad, endpoint: ep, load: r.pool.Book().Local(ep, r.sim.clock())})
+	r.say(message{kind: saidLoad, endpoint: ep, load: r.pool.LoadTracker().Local(ep, r.sim.clock())})
 }
 
 // say tells the other replicas something.
@@ -226,7 +226,7 @@ func (r *replica) hear(m *message) {
 		for _, l := range r.remote[i] {
 			sum = sum.Add(l)
 		}
-		r.pool.Book().SetRemote(r.endpoints[i], sum)
+		r.pool.LoadTracker().SetRemote(r.endpoints[i], sum)
 	case saidRecord:
 		r.match.approx.Record(r.endpoints[r.station(m.endpoint)].ID, m.keys, epoch.Add(m.at).UnixNano())
 	case saidSession:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -35,12 +35,12 @@ type journey struct {
 	seen     bool // its tokens are shown to the replica
 	told     int  // tokens told to the replica
 	atStep   int  // station.steps at the last telling
-	place    picker.Place
+	place    picker.Permit
 
 	remote  int           // station that computes the prompt, or sends its blocks
 	fetched int           // leading blocks that come from there; 0: all that it computed
 	sent    time.Duration // when the leg under way began
-	report  handover.Report
+	report  kvtransfer.Report
 }
 
 // simulation is one run under way.

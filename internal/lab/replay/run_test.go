@@ -136,7 +136,7 @@ func TestBookIsEmptyAtTheEnd(t *testing.T) {
 	for _, r := range s.replicas {
 		r.catchUp(never - time.Hour)
 		for _, ep := range r.endpoints {
-			if l := r.pool.Book().Load(ep, s.clock()); l.Requests != 0 || l.Waiting != 0 || l.Tokens != 0 || l.Prefill != 0 || l.Context != 0 {
+			if l := r.pool.LoadTracker().Load(ep, s.clock()); l.Requests != 0 || l.Waiting != 0 || l.Tokens != 0 || l.Prefill != 0 || l.Context != 0 {
 				t.Errorf("replica %d, %s: %+v", r.number, ep.Address, l)
 			}
 		}

@@ -26,7 +26,7 @@ type stage struct {
 }
 
 // Match implements picker.Matcher.
-func (s *stage) Match(_ context.Context, _ *request.Request, _ []*endpoint.Endpoint, held []cycle.Held) {
+func (s *stage) Match(_ context.Context, _ *request.Request, _ []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for k := range held {
 		held[k].Run.Tokens[block.TierGPU] = s.held[k]
 	}
@@ -36,7 +36,7 @@ func (s *stage) Match(_ context.Context, _ *request.Request, _ []*endpoint.Endpo
 func (s *stage) Chosen(*request.Request, *endpoint.Endpoint) {}
 
 // Finished implements picker.Matcher.
-func (s *stage) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
+func (s *stage) Finished(*request.Request, *endpoint.Endpoint, cycle.PrefixMatch, request.Outcome) {}
 
 func newStage(n int) *stage {
 	s := &stage{pool: endpoint.NewPool(endpoint.PoolOptions{}), sessions: sessions.New(0), held: make([]int32, n), rules: map[string]*picker.Rules{}}
@@ -56,7 +56,7 @@ func (s *stage) engine(t *testing.T, line string) {
 	if _, err := fmt.Sscanf(line, "e%d waiting=%d prefill=%d decoding=%d held=%d", &i, &waiting, &prefill, &decoding, &held); err != nil {
 		t.Fatalf("%q: %v", line, err)
 	}
-	ep, book := s.pool.Snapshot().Endpoints[i], s.pool.Book()
+	ep, book := s.pool.Snapshot().Endpoints[i], s.pool.LoadTracker()
 	for k := range waiting {
 		n := prefill / waiting
 		if k == 0 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 )
 
 type loraRequest struct {
@@ -64,11 +64,11 @@ func (e *Engine) putFaults(w *responder, r *http.Request) {
 	f.Events.Delay = time.Duration(q.Events.Delay)
 	f.Up, f.Down, f.ListDelay = time.Duration(q.Up), time.Duration(q.Down), time.Duration(q.ListDelay)
 	if !f.Hang.Known() {
-		w.fail(badRequest("hang", "hang is %q, want \"\", %q, %q or %q", f.Hang, ill.HangEngine, ill.HangAll, ill.HangFrozen))
+		w.fail(badRequest("hang", "hang is %q, want \"\", %q, %q or %q", f.Hang, faults.HangEngine, faults.HangAll, faults.HangFrozen))
 		return
 	}
 	if q.For > 0 { // the only way out of some
-		time.AfterFunc(time.Duration(q.For), func() { e.SetFaults(ill.Faults{}) })
+		time.AfterFunc(time.Duration(q.For), func() { e.SetFaults(faults.Faults{}) })
 	}
 	e.SetFaults(f)
 	w.send(http.StatusOK, e.Faults())
@@ -108,7 +108,7 @@ func (d *duration) UnmarshalJSON(raw []byte) error {
 // faultsRequest is Faults with durations that people can write. With For they
 // end by themselves.
 type faultsRequest struct {
-	ill.Faults
+	faults.Faults
 	Up   duration `json:"up"`
 	Down duration `json:"down"`
 	For  duration `json:"for"`

@@ -11,27 +11,27 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 )
 
 // faultState holds the faults in force.
 type faultState struct {
 	mu     sync.Mutex
-	f      ill.Faults
-	errors ill.Spread
-	resets ill.Spread
-	answer ill.Gate      // shut while the engine hangs with HangAll
-	wire   ill.Gate      // shut while it is frozen
+	f      faults.Faults
+	errors faults.Spread
+	resets faults.Spread
+	answer faults.Gate   // shut while the engine hangs with HangAll
+	wire   faults.Gate   // shut while it is frozen
 	cycle  chan struct{} // ends the restarts of Faults.Up when it is closed; nil: none
 }
 
 // SetFaults replaces the faults in force. They outlive restarts.
-func (e *Engine) SetFaults(f ill.Faults) {
+func (e *Engine) SetFaults(f faults.Faults) {
 	s := &e.faults
 	s.mu.Lock()
 	s.f = f
-	s.answer.Set(f.Hang == ill.HangAll)
-	s.wire.Set(f.Hang == ill.HangFrozen)
+	s.answer.Set(f.Hang == faults.HangAll)
+	s.wire.Set(f.Hang == faults.HangFrozen)
 	if s.cycle != nil {
 		close(s.cycle)
 		s.cycle = nil
@@ -51,7 +51,7 @@ func (e *Engine) SetFaults(f ill.Faults) {
 }
 
 // dieAgain restarts the engine again and again until end is closed.
-func (e *Engine) dieAgain(f ill.Faults, end chan struct{}) {
+func (e *Engine) dieAgain(f faults.Faults, end chan struct{}) {
 	for {
 		select {
 		case <-end:
@@ -75,14 +75,14 @@ func (e *Engine) background(f func()) {
 }
 
 // Faults returns the faults in force.
-func (e *Engine) Faults() ill.Faults {
+func (e *Engine) Faults() faults.Faults {
 	e.faults.mu.Lock()
 	defer e.faults.mu.Unlock()
 	return e.faults.f
 }
 
 // Hang changes only how the engine hangs.
-func (e *Engine) Hang(h ill.Hang) {
+func (e *Engine) Hang(h faults.Hang) {
 	f := e.Faults()
 	f.Hang = h
 	e.SetFaults(f)
@@ -92,7 +92,7 @@ func (e *Engine) applyFaults(st *incarnation) {
 	f := e.Faults()
 	for _, c := range st.cores {
 		c.SetPace(func(p *core.Pace) {
-			p.Hung = f.Hang != ill.HangNone
+			p.Hung = f.Hang != faults.HangNone
 			p.Slow = f.Slow
 			if p.Slow <= 0 {
 				p.Slow = 1
@@ -157,7 +157,7 @@ func (w *responder) abort() {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	ill.Reset(c)
+	faults.Reset(c)
 }
 
 // RestartOptions describe a restart.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
@@ -35,7 +35,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.faults, got, c.want)
 		}
 	}
-	e.SetFaults(ill.Faults{ErrorShare: 0.25})
+	e.SetFaults(faults.Faults{ErrorShare: 0.25})
 	if got := strings.Count(fmt.Sprint(statuses(20)), "500"); got != 5 {
 		t.Errorf("%d of 20 refused, want 5", got)
 	}
@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 	if r := do(t, e, "PUT", "/sim/faults", all); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	want := ill.Faults{Slow: 2.5, Hang: ill.HangEngine, Events: kvstream.Faults{Drop: .5, Duplicate: .25, Delay: 1500 * time.Millisecond, ReplayOff: true, ReplayHoles: .1}}
+	want := faults.Faults{Slow: 2.5, Hang: faults.HangEngine, Events: kvstream.Faults{Drop: .5, Duplicate: .25, Delay: 1500 * time.Millisecond, ReplayOff: true, ReplayHoles: .1}}
 	if got := e.Faults(); got != want {
 		t.Errorf("faults %+v, want %+v", got, want)
 	}
@@ -65,9 +65,9 @@ func TestHang(t *testing.T) {
 		return err
 	}
 	for _, c := range []struct {
-		hang            ill.Hang
+		hang            faults.Hang
 		healthy, served bool
-	}{{ill.HangEngine, true, false}, {ill.HangAll, false, false}, {ill.HangFrozen, false, false}, {ill.HangNone, true, true}} {
+	}{{faults.HangEngine, true, false}, {faults.HangAll, false, false}, {faults.HangFrozen, false, false}, {faults.HangNone, true, true}} {
 		e.Hang(c.hang)
 		if err := answers("GET", "/health", c.healthy); (err == nil) != c.healthy {
 			t.Errorf("hang %q: health %v", c.hang, err)
@@ -94,11 +94,11 @@ func TestResets(t *testing.T) {
 		}
 		return count, statuses
 	}
-	e.SetFaults(ill.Faults{ResetShare: .5})
+	e.SetFaults(faults.Faults{ResetShare: .5})
 	if n, rest := broken(8, `{"prompt":"x","max_tokens":1}`); n != 4 || fmt.Sprint(rest) != "[200 200 200 200]" {
 		t.Errorf("%d of 8 were reset, want 4; the others %v", n, rest)
 	}
-	e.SetFaults(ill.Faults{ResetShare: 1, ResetAfter: 3})
+	e.SetFaults(faults.Faults{ResetShare: 1, ResetAfter: 3})
 	if n, rest := broken(2, `{"prompt":"x","max_tokens":9,"ignore_eos":true,"stream":true}`); n != 2 {
 		t.Errorf("%d of 2 streams broke off; the others %v", n, rest)
 	}
@@ -108,7 +108,7 @@ func TestResets(t *testing.T) {
 	if r := do(t, e, "PUT", "/sim/faults", `{"reset_share":1,"for":"1ms"}`); r.status != 200 {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
-	testkit.Await(t, "the fault ends by itself", func() bool { return e.Faults() == ill.Faults{} })
+	testkit.Await(t, "the fault ends by itself", func() bool { return e.Faults() == faults.Faults{} })
 }
 
 // TestDeaths: an engine dies of a poisonous prompt and comes back, and one that
@@ -126,7 +126,7 @@ func TestDeaths(t *testing.T) {
 		return 0
 	}
 	first := life()
-	e.SetFaults(ill.Faults{Poison: "arsenic"})
+	e.SetFaults(faults.Faults{Poison: "arsenic"})
 	if r, err := try(context.Background(), e, "POST", "/v1/completions", `{"prompt":"some arsenic","max_tokens":1}`); err == nil {
 		t.Errorf("poison was answered with %d", r.status)
 	}
@@ -139,7 +139,7 @@ func TestDeaths(t *testing.T) {
 	testkit.Await(t, "a third life", func() bool { return life() > second })
 	third := life()
 	testkit.Await(t, "a fourth", func() bool { return life() > third })
-	e.SetFaults(ill.Faults{})
+	e.SetFaults(faults.Faults{})
 	testkit.Await(t, "an end of it", func() bool { before := life(); return before > 0 && serves() && life() == before })
 }
 
@@ -183,7 +183,7 @@ func TestSlow(t *testing.T) {
 		do(t, e, "POST", "/v1/completions", `{"prompt":"x","max_tokens":20,"ignore_eos":true}`)
 		return time.Since(begun)
 	}
-	e.SetFaults(ill.Faults{Slow: 20}) // 20 steps of 18 ms, 100 times faster, 20 times slower
+	e.SetFaults(faults.Faults{Slow: 20}) // 20 steps of 18 ms, 100 times faster, 20 times slower
 	if d := took(); d < 72*time.Millisecond {
 		t.Errorf("slowed down, 20 steps took %v", d)
 	}
@@ -306,7 +306,7 @@ func TestRestartBreaksRequests(t *testing.T) {
 func TestEventFaults(t *testing.T) {
 	e := open(t, fast(Options{Core: smallCore(), Events: &EventOptions{}}))
 	next := live(t, e)
-	e.SetFaults(ill.Faults{Events: kvstream.Faults{DropNext: 1}})
+	e.SetFaults(faults.Faults{Events: kvstream.Faults{DropNext: 1}})
 	for i := range 3 {
 		e.storeSomething(t, fmt.Sprint(i))
 	}

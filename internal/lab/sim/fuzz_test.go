@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
@@ -87,7 +87,7 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 			return n == 12
 		})
-		engines[0].Hang(ill.HangAll)
+		engines[0].Hang(faults.HangAll)
 		for _, e := range engines {
 			if err := e.Close(); err != nil {
 				t.Error(err)

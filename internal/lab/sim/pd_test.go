@@ -11,7 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/answer"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -141,17 +141,17 @@ func TestRelease(t *testing.T) {
 	}
 	figures(t, d.p, none)
 	kv := d.prefill()
-	d.d.Hang(ill.HangEngine)
+	d.d.Hang(faults.HangEngine)
 	wait := 50 * time.Millisecond // until the decode engine has it, which takes longer on a busy machine
 	testkit.Await(t, "the prefill engine is told", func() bool {
 		d.left(d.d, chatBody(d.text, `,"kv_transfer_params":`+kv), wait)
 		wait *= 2
 		return none(d.p.Transfers())
 	})
-	d.p.Hang(ill.HangEngine)
+	d.p.Hang(faults.HangEngine)
 	d.left(d.p, chatBody(d.text, wantHandOver), wait)
 	testkit.Await(t, "the prefill engine sees the client leave", idle(d.p))
-	d.p.Hang(ill.HangNone)
+	d.p.Hang(faults.HangNone)
 	if got := d.p.Transfers(); got.Held != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/model"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/responses"
@@ -126,7 +126,7 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	e.SetFaults(ill.Faults{}) // nothing waits for what will not come
+	e.SetFaults(faults.Faults{}) // nothing waits for what will not come
 	e.pending.Wait()
 	e.restarting.Lock()
 	defer e.restarting.Unlock()
@@ -177,7 +177,7 @@ func (e *Engine) boot(pubs []*kvstream.Publisher, firstSeq uint64) (err error) {
 		}
 		st.cores = append(st.cores, c)
 	}
-	e.serve(st, ill.Listener{Listener: ln, Wire: &e.faults.wire})
+	e.serve(st, faults.Listener{Listener: ln, Wire: &e.faults.wire})
 	return nil
 }
 

@@ -24,7 +24,7 @@ func NewIdeal(tok sim.Tokenizer, size int) *Ideal {
 
 // Ask returns the tokens of a prompt, and how many of them are cached; the
 // prompt is cached from then on.
-func (c *Ideal) Ask(prompt []byte) (tokens, hit int) {
+func (c *Ideal) Request(prompt []byte) (tokens, hit int) {
 	names, tokens := c.names(prompt)
 	c.mu.Lock()
 	defer c.mu.Unlock()

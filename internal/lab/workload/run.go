@@ -168,7 +168,7 @@ func (r *Runner) ask(ctx context.Context, t *Turn, rng *rand.Rand) *Outcome {
 	var prompt []byte
 	if r.opt.Ideal != nil {
 		prompt = t.Prompt(nil)
-		asked, hits = r.opt.Ideal.Ask(prompt)
+		asked, hits = r.opt.Ideal.Request(prompt)
 	}
 	cohort := r.begin()
 	o := r.opt.Client.Do(ctx, t)

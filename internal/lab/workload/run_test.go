@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/ill"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -113,7 +113,7 @@ func TestOpenLoopWithAborts(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	f := engines(t, 1)
-	f.Engines()[0].Hang(ill.HangEngine)
+	f.Engines()[0].Hang(faults.HangEngine)
 	r, err := Start(Options{Source: NewSource(Chat, 1, vocab.Name, 0), Client: newClient(t, f.Engines()[0].Addr()), Users: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestWrongAnswersAreSeen(t *testing.T) {
 
 func TestStatusIsAnError(t *testing.T) {
 	f := engines(t, 1)
-	f.Engines()[0].SetFaults(ill.Faults{ErrorNext: 1, ErrorStatus: 503})
+	f.Engines()[0].SetFaults(faults.Faults{ErrorNext: 1, ErrorStatus: 503})
 	turn, _ := NewSource(Chat, 9, vocab.Name, 0).Session(0).Next("")
 	o := newClient(t, f.Engines()[0].Addr()).Do(context.Background(), turn)
 	if o.Err == nil || o.Wrong || o.Status != 503 {

@@ -182,7 +182,7 @@ func TestIdeal(t *testing.T) {
 	c := NewIdeal(vocab.New(), 4)
 	ask := func(text string, want int) {
 		t.Helper()
-		if _, hit := c.Ask([]byte(text)); hit != want {
+		if _, hit := c.Request([]byte(text)); hit != want {
 			t.Errorf("%q: %d tokens hit, want %d", text, hit, want)
 		}
 	}

@@ -164,7 +164,7 @@ func filterReverse(st *state, in value.Value, _ args) value.Value {
 
 func filterToJSON(_ *state, in value.Value, a args) value.Value {
 	a.most("tojson", 4, "ensure_ascii", "indent", "separators", "sort_keys")
-	style := value.OneLine()
+	style := value.PythonStyle()
 	if ind := a.get(1, "indent", value.None()); ind.Kind() != value.KindNone {
 		pad := ind.Str()
 		if n, ok := ind.Int(); ok {

@@ -29,13 +29,13 @@ func FuzzName(f *testing.F) {
 			if err != nil || ok != (len(name) == 2*digestSize) {
 				t.Fatalf("%q: %v, %v", name, ok, err)
 			}
-			n.Announced(name)
+			n.Add(name)
 			again, same, _ := n.Name(ctx, nil, Item{Kind: "image", Data: data})
 			if same != ok || string(again) != string(name) {
 				t.Fatalf("%q, then %q", name, again)
 			}
 		}
-		n.Announced(file)
+		n.Add(file)
 	})
 }
 
@@ -53,7 +53,7 @@ func TestLargeFile(t *testing.T) {
 	if err != nil || len(name) != 2*digestSize {
 		t.Fatalf("%q, %v", name, err)
 	}
-	n.Announced(name)
+	n.Add(name)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, _, _ = n.Name(context.Background(), name[:0], it)
@@ -92,14 +92,14 @@ func TestNamesChange(t *testing.T) {
 			of[c.Version] = c.ID
 		}
 	}
-	n.Announced([]byte(of["0.33"]))
+	n.Add([]byte(of["0.33"]))
 	if name, _, _ := n.Name(ctx, nil, it); string(name) != of["0.33"] {
 		t.Fatalf("%s", name)
 	}
 	for i := range 2 * keptNames { // which the first falls out of
-		n.Announced([]byte(of["0.23"][:56] + hex8(i)))
+		n.Add([]byte(of["0.23"][:56] + hex8(i)))
 	}
-	n.Announced([]byte(of["0.23"]))
+	n.Add([]byte(of["0.23"]))
 	for range again {
 		_, _, _ = n.Name(ctx, nil, it)
 	}
@@ -159,7 +159,7 @@ func BenchmarkName(b *testing.B) {
 	}
 	n, it := New("m"), Item{Kind: "image", Data: base64.StdEncoding.EncodeToString(append(head, make([]byte, 1<<20)...))}
 	name, _, _ := n.Name(b.Context(), nil, it)
-	n.Announced(name)
+	n.Add(name)
 	b.SetBytes(1 << 20)
 	b.ReportAllocs()
 	for b.Loop() {

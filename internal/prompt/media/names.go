@@ -52,7 +52,7 @@ func New(models ...string) *Names {
 }
 
 // Announced is told a name that an engine announced. It does not retain it.
-func (n *Names) Announced(name []byte) {
+func (n *Names) Add(name []byte) {
 	var d [digestSize]byte
 	if len(name) != hex.EncodedLen(digestSize) {
 		return

@@ -47,7 +47,7 @@ func TestEngineNames(t *testing.T) {
 		tried++
 		n := New("another", v.ModelID)
 		it := Item{Kind: "image", UUID: c.UUID, Data: map[string]string{"png_rgb": v.RGB, "png_rgba": v.RGBA}[c.Item]}
-		n.Announced([]byte(c.ID))
+		n.Add([]byte(c.ID))
 		name, ok, err := n.Name(context.Background(), []byte("at "), it)
 		if !ok || err != nil || string(name) != "at "+c.ID {
 			t.Errorf("vLLM %s, %s%s: %s (%v, %v), not %s", c.Version, c.Item, c.UUID, name, ok, err, c.ID)

@@ -32,7 +32,7 @@ type Finding struct {
 }
 
 // Compared reports whether both sides rendered the chat.
-func (f *Finding) Compared() bool { return f.Skipped == "" }
+func (f *Finding) Complete() bool { return f.Skipped == "" }
 
 // Tools reports whether the chat has tools.
 func (f *Finding) Tools() bool { return f.tools }
@@ -40,7 +40,7 @@ func (f *Finding) Tools() bool { return f.tools }
 // String says what was found.
 func (f *Finding) String() string {
 	switch {
-	case !f.Compared():
+	case !f.Complete():
 		return f.Chat + " was not compared: " + f.Skipped
 	case f.Equal:
 		return f.Chat + " is rendered there as it is here"

@@ -193,7 +193,7 @@ func (p *Prober) compare(ctx context.Context, e *Engine, j *job, c Chat) (Findin
 		return f, err
 	case err != nil:
 		result = "failed"
-	case !f.Compared():
+	case !f.Complete():
 		result = "skipped"
 	case f.Equal:
 		result = "equal"
@@ -310,7 +310,7 @@ func (p *Prober) keep(j *job, found []Finding) {
 	l.next = l.at.Add(p.o.Anew)
 	var first *Finding
 	for i := range found {
-		if f := &found[i]; f.Compared() && !f.Equal && first == nil {
+		if f := &found[i]; f.Complete() && !f.Equal && first == nil {
 			first, l.differs = f, true
 			l.next = l.at.Add(p.o.Again)
 		}

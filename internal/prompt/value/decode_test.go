@@ -24,7 +24,7 @@ func TestDecode(t *testing.T) {
 			t.Errorf("%s: %v", c.in, err)
 			continue
 		}
-		if got, err := OneLine().Append(nil, v); err != nil || string(got) != c.want {
+		if got, err := PythonStyle().Append(nil, v); err != nil || string(got) != c.want {
 			t.Errorf("%s: got %s, %v; want %s", c.in, got, err, c.want)
 		}
 	}
@@ -44,7 +44,7 @@ func TestDecodeObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := OneLine().Append(nil, FromDict(obj)); string(got) != `{"keep": ["c"]}` {
+	if got, _ := PythonStyle().Append(nil, FromDict(obj)); string(got) != `{"keep": ["c"]}` {
 		t.Errorf("got %s", got)
 	}
 	for _, bad := range []string{`[]`, `1`, `{"x":"a`, `{"x":[`, `{"x":{}`, `{"x":1}}`} {
@@ -96,7 +96,7 @@ func FuzzDecode(f *testing.F) {
 		if v, err = d.Decode(in); err != nil {
 			return
 		}
-		out, err := OneLine().Append(nil, v)
+		out, err := PythonStyle().Append(nil, v)
 		if err != nil {
 			t.Fatalf("%q: %v", in, err)
 		}

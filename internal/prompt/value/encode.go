@@ -21,7 +21,7 @@ type Style struct {
 }
 
 // OneLine is the style of json.dumps without arguments but ensure_ascii=False.
-func OneLine() Style { return Style{Item: ", ", Key: ": "} }
+func PythonStyle() Style { return Style{Item: ", ", Key: ": "} }
 
 // Indented is the style of json.dumps with an indent.
 func Indented(indent string) Style {

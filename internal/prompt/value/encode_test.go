@@ -11,13 +11,13 @@ func TestStyles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sortedKeys, ascii, tight := OneLine(), OneLine(), Style{Item: ",", Key: ":"}
+	sortedKeys, ascii, tight := PythonStyle(), PythonStyle(), Style{Item: ",", Key: ":"}
 	sortedKeys.SortKeys, ascii.ASCII = true, true
 	for _, c := range []struct {
 		style Style
 		want  string
 	}{
-		{OneLine(), `{"b": [1, "é\u0001😀"], "a": {}, "c": []}`},
+		{PythonStyle(), `{"b": [1, "é\u0001😀"], "a": {}, "c": []}`},
 		{sortedKeys, `{"a": {}, "b": [1, "é\u0001😀"], "c": []}`},
 		{ascii, `{"b": [1, "\u00e9\u0001\ud83d\ude00"], "a": {}, "c": []}`},
 		{tight, `{"b":[1,"é\u0001😀"],"a":{},"c":[]}`},
@@ -30,14 +30,14 @@ func TestStyles(t *testing.T) {
 }
 
 func TestNoJSON(t *testing.T) {
-	if _, err := OneLine().Append(nil, Undefined("x")); err == nil {
+	if _, err := PythonStyle().Append(nil, Undefined("x")); err == nil {
 		t.Error("undefined has JSON")
 	}
 	deep := None()
 	for range maxDepth + 2 {
 		deep = List([]Value{deep})
 	}
-	if _, err := OneLine().Append(nil, deep); !errors.Is(err, ErrBounds) {
+	if _, err := PythonStyle().Append(nil, deep); !errors.Is(err, ErrBounds) {
 		t.Errorf("a deep list: %v", err)
 	}
 }

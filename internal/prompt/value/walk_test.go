@@ -51,6 +51,6 @@ func FuzzSplit(f *testing.F) {
 
 // oneLine returns v as one line of JSON.
 func oneLine(v Value) string {
-	out, _ := OneLine().Append(nil, v)
+	out, _ := PythonStyle().Append(nil, v)
 	return string(out)
 }

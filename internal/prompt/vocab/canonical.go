@@ -238,7 +238,7 @@ func (v *Vocab) unsettled(s []byte) int {
 		}
 	}
 	for _, st := range v.norm.steps {
-		if st.kind != stepForm || split.Inert(s) {
+		if st.kind != stepForm || split.IsStableNFC(s) {
 			continue
 		}
 		form := split.Normal(st.form, s)

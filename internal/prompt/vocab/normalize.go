@@ -63,7 +63,7 @@ func (n *normalizer) settled(text []byte) bool {
 			return false
 		}
 	}
-	return len(n.steps) == 0 || split.Inert(text)
+	return len(n.steps) == 0 || split.IsStableNFC(text)
 }
 
 // apply returns text after the steps; the result aliases text or buf.
@@ -92,7 +92,7 @@ func (n *normalizer) needsPrefix(piece []byte, first bool) bool {
 func (s *step) apply(text []byte) []byte {
 	switch s.kind {
 	case stepForm:
-		if s.form == norm.NFC && split.Inert(text) || split.ASCII(text) {
+		if s.form == norm.NFC && split.IsStableNFC(text) || split.ASCII(text) {
 			return text
 		}
 		return split.Normal(s.form, text)

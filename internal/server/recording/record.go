@@ -105,7 +105,7 @@ func (rc *Recorder) watch(rec *recording, d *request.Decision, r *request.Reques
 	d.WantBody = d.WantBody || rec.bodies
 	start, streamed := rc.now(), r.Stream
 	line := Line{
-		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: budget.ShownName(r.Target), Endpoint: d.Endpoints[0],
+		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: budget.PrintableName(r.Target), Endpoint: d.Endpoints[0],
 		ChunkIDs: rc.ids(r), ChunkBytes: approx.DefaultChunkBytes, PromptBytes: r.ChunkBytes(), Session: rc.name("session", r.Session),
 		Tenant: rc.name("tenant", r.FairnessID), Priority: r.Priority,
 	}

@@ -15,7 +15,7 @@ const verdictAnswered = 1
 // Judged tells the others what became of a request with a prompt that failed. Failures
 // at endpoints of other clusters are told to nobody: each replica has numbers of its own
 // for them.
-func (h *Hints) Judged(v health.Verdict) {
+func (h *Hints) VerdictReached(v health.Verdict) {
 	address, flags := "", uint64(0)
 	if v.Answered {
 		flags = verdictAnswered

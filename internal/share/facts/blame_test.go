@@ -57,7 +57,7 @@ func newJudges(t *testing.T, n int) *judges {
 			Group: group, Pool: pool, Sessions: sessions.New(0), Blame: blame,
 			Record: func(block.EndpointID, []block.Key, int64) {}, Now: func() time.Time { return j.now },
 		})
-		blame.OnVerdict(h.Judged)
+		blame.OnVerdict(h.VerdictReached)
 		j.blame, j.hints, j.pools = append(j.blame, blame), append(j.hints, h), append(j.pools, pool)
 	}
 	return j
@@ -103,7 +103,7 @@ func TestBlameIsShared(t *testing.T) {
 	if by := j.suspected(8); by != 3 {
 		t.Errorf("%d of 3 replicas blame a prompt whose last answer is older than its failures", by)
 	}
-	j.hints[0].Judged(health.Verdict{Prompt: 9, Endpoint: ^1, At: j.now}) // of another cluster
+	j.hints[0].VerdictReached(health.Verdict{Prompt: 9, Endpoint: ^1, At: j.now}) // of another cluster
 	j.hints[0].Flush()
 	if !j.blame[1].Empty() && j.blame[1].Suspected(9, j.now) {
 		t.Error("a failure elsewhere is told under a number that means something else here")

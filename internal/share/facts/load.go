@@ -102,7 +102,7 @@ func (l *Load) Flush() {
 	for address := range dirty {
 		var value []byte
 		if ep := pool.Known(address); ep != nil {
-			value = appendLoad(nil, l.o.Pool.Book().Local(ep, now), now)
+			value = appendLoad(nil, l.o.Pool.LoadTracker().Local(ep, now), now)
 		}
 		if err := l.set(address, value); err != nil {
 			l.o.Log.Warn("in-flight load not shared", "endpoint", address, "error", err)
@@ -209,7 +209,7 @@ func (l *Load) tell(address string, t total) {
 		delete(l.sums, address)
 	}
 	if ep := l.o.Pool.Snapshot().Known(address); ep != nil {
-		l.o.Pool.Book().SetRemote(ep, t.Load)
+		l.o.Pool.LoadTracker().SetRemote(ep, t.Load)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestLoadOfTheOthers(t *testing.T) {
 	}
 	believed := func(address string, want int64) {
 		t.Helper()
-		got := p.Book().Load(p.Snapshot().Known(address), now)
+		got := p.LoadTracker().Load(p.Snapshot().Known(address), now)
 		if got.Requests != want || got.Tokens != 10*want {
 			t.Errorf("%s: %d requests of %d tokens, want %d", address, got.Requests, got.Tokens, want)
 		}

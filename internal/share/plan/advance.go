@@ -167,7 +167,7 @@ func (p *Plan) watch(now time.Duration, f Facts) {
 			p.doubted = max(now, 1)
 		}
 		if p.reads {
-			p.act(Action{Kind: Renew, Why: "its engine works and it brings nothing"})
+			p.act(Action{Kind: Renew, Reason: "its engine works and it brings nothing"})
 		}
 	}
 }

@@ -90,11 +90,11 @@ const (
 
 // Action is something to be done, in the order of Advance's result.
 type Action struct {
-	Kind Kind
-	Mode Mode
-	Inc  uint64
-	Why  string // of Become Direct, and of Renew
-	Cold bool   // of Open: from the stream's beginning rather than from the content's position
+	Kind   Kind
+	Mode   Mode
+	Inc    uint64
+	Reason string // of Become Direct, and of Renew
+	Cold   bool   // of Open: from the stream's beginning rather than from the content's position
 }
 
 // Plan is the state of one source. Its methods are inputs, except Mode, Inc and Why.
@@ -132,7 +132,7 @@ func New(replay bool) *Plan {
 }
 
 // NewAlone returns the plan of a stream that is shared with nobody: it is read.
-func NewAlone() *Plan {
+func NewStandalone() *Plan {
 	return &Plan{mode: Direct, final: true, since: -1, suspect: stallLimit}
 }
 
@@ -143,7 +143,7 @@ func (p *Plan) Mode() Mode { return p.mode }
 func (p *Plan) Inc() uint64 { return p.inc }
 
 // Why says why a source is Direct.
-func (p *Plan) Why() string { return p.why }
+func (p *Plan) Reason() string { return p.why }
 
 // Reads reports whether the stream is open, or is being opened.
 func (p *Plan) Reads() bool { return p.reads }
@@ -183,7 +183,7 @@ func (p *Plan) Restarted(wiped bool) {
 }
 
 // Overtaken says that the log is at an incarnation later than this replica's reader.
-func (p *Plan) Overtaken(inc uint64) {
+func (p *Plan) Superseded(inc uint64) {
 	if p.mode == Shared && inc > p.inc {
 		p.shut() // and goes on from the log's position
 		p.inc, p.verify = inc, true
@@ -219,7 +219,7 @@ func (p *Plan) direct(why string) {
 	}
 	p.shut()
 	p.mode, p.inc, p.why, p.cold = Direct, 0, why, false
-	p.act(Action{Kind: Become, Mode: Direct, Why: why})
+	p.act(Action{Kind: Become, Mode: Direct, Reason: why})
 }
 
 func (p *Plan) shut() {

@@ -70,7 +70,7 @@ func (s *session) step(t *testing.T, cmd string, words map[string]string, td *da
 	case "restarted":
 		s.plan.Restarted(has("wiped"))
 	case "overtaken":
-		s.plan.Overtaken(number(t, words["inc"]))
+		s.plan.Superseded(number(t, words["inc"]))
 	case "distrusted":
 		s.plan.Invalidated(s.now, s.facts.Log)
 	default:
@@ -153,7 +153,7 @@ func show(a Action) string {
 		return "ask"
 	case Become:
 		if a.Mode == Direct {
-			return "become direct: " + a.Why
+			return "become direct: " + a.Reason
 		}
 		return fmt.Sprintf("become %v %d", a.Mode, a.Inc)
 	case Name:

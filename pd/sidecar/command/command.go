@@ -23,7 +23,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -137,9 +137,9 @@ func (f *flags) complete() (err error) {
 	}
 	switch f.handOver {
 	case "strip":
-		f.o.KVTransfer.Action = handover.Strip
+		f.o.KVTransfer.Action = kvtransfer.Strip
 	case "refuse":
-		f.o.KVTransfer.Action = handover.Refuse
+		f.o.KVTransfer.Action = kvtransfer.Refuse
 	default:
 		return cli.UsageError{Err: fmt.Errorf("--hand-over %q: want strip or refuse", f.handOver)}
 	}

@@ -43,7 +43,7 @@ type LoadFacts struct {
 
 // FactsOf returns what a decision at now would know of ep, an endpoint of p.
 func FactsOf(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) *Facts {
-	l, g := p.Book().Load(ep, now), ep.Gauges()
+	l, g := p.LoadTracker().Load(ep, now), ep.Gauges()
 	f := &Facts{
 		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), Ranks: g.Ranks, BlockSize: g.BlockSize, KVBlocks: g.Blocks, Slots: ep.Reading(now.UnixNano()).Slots,
 		Load: LoadFacts{
@@ -110,7 +110,7 @@ func (e *Endpoint) Restore(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Tim
 		g.At = now.Add(-ofSeconds(e.GaugeAgeS))
 		ep.SetGauges(g)
 	}
-	p.Book().SetRemote(ep, load)
+	p.LoadTracker().SetRemote(ep, load)
 }
 
 func ofSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -70,7 +70,7 @@ func (g *Gate) quit(p *wait, why rules.Outcome) rules.Outcome {
 	p.grp.mu.Lock()
 	end := p.grp.core.Cancel
 	if why == rules.Departed {
-		end = p.grp.core.Depart
+		end = p.grp.core.CancelRemote
 	}
 	waited := end(g.now(), p.h)
 	p.grp.changed = true
@@ -82,6 +82,6 @@ func (g *Gate) quit(p *wait, why rules.Outcome) rules.Outcome {
 		}
 		return out
 	}
-	g.Leave(picker.Place{Queue: p.grp.number, Handle: uint64(p.h)}, -1)
+	g.Leave(picker.Permit{Queue: p.grp.number, Handle: uint64(p.h)}, -1)
 	return why
 }

@@ -51,7 +51,7 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c ru
 	for _, ep := range grp.members(snap) {
 		if ep.Down() {
 			stays := g.stays(grp, ep, now)
-			c.Places, running = c.Places+stays, running+stays
+			c.Permits, running = c.Permits+stays, running+stays
 			continue
 		}
 		c.Endpoints++
@@ -59,15 +59,15 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c ru
 		if !r.Sampled || r.Age > fresh {
 			known = false
 		}
-		room := &c.Places
+		room := &c.Permits
 		if ep.Role&endpoint.RoleDecode == 0 {
-			room = first.add(ep, grp.sizing, g.o.Pool.Book().Load(ep, now))
+			room = first.add(ep, grp.sizing, g.o.Pool.LoadTracker().Load(ep, now))
 		}
 		before := *room
 		switch grp.sizing.Unit {
 		case rules.Requests:
 			*room += grp.sizing.Requests
-			ep.SetPlaces(grp.sizing.Requests)
+			ep.SetPermits(grp.sizing.Requests)
 		case rules.Tokens:
 			*room += grp.sizing.Tokens
 		case rules.Larger:
@@ -78,9 +78,9 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c ru
 				l = &limit{}
 				grp.limits[ep.ID] = l
 			}
-			l.learn(r, g.o.Pool.Book().Load(ep, now).Requests, grp.sizing.Queue, now)
+			l.learn(r, g.o.Pool.LoadTracker().Load(ep, now).Requests, grp.sizing.Queue, now)
 			*room += l.places + grp.sizing.Queue
-			ep.SetPlaces(l.places + grp.sizing.Queue)
+			ep.SetPermits(l.places + grp.sizing.Queue)
 		}
 		if share := ep.Share(); share < health.Full {
 			all := *room - before
@@ -90,7 +90,7 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c ru
 		running += min(int64(r.Running)+int64(r.Waiting), *room-before)
 	}
 	left := g.left(grp, snap, now)
-	c.Places, running = c.Places+left, running+left
+	c.Permits, running = c.Permits+left, running+left
 	first.limit(&c)
 	grp.forget(snap)
 	return c, running, known
@@ -104,7 +104,7 @@ func (grp *group) members(snap *endpoint.Snapshot) []*endpoint.Endpoint {
 	}
 	if grp.of != snap {
 		grp.of, grp.own = snap, grp.own[:0]
-		for _, list := range [...][]int32{snap.OfBase(grp.model), snap.OfBase("")} {
+		for _, list := range [...][]int32{snap.ByBaseModel(grp.model), snap.ByBaseModel("")} {
 			for _, i := range list {
 				grp.own = append(grp.own, snap.Endpoints[i])
 			}
@@ -125,7 +125,7 @@ func (g *Gate) stays(grp *group, ep *endpoint.Endpoint, now time.Time) int64 {
 	if ep.Role&endpoint.RoleDecode == 0 {
 		return 0
 	}
-	return held(grp.sizing, g.o.Pool.Book().Load(ep, now))
+	return held(grp.sizing, g.o.Pool.LoadTracker().Load(ep, now))
 }
 
 // maxLeaving bounds the endpoints that left the list while they answered.
@@ -188,8 +188,8 @@ func held(s rules.Sizing, l endpoint.Load) int64 {
 func (e *entrance) limit(c *rules.Capacity) {
 	switch {
 	case e.endpoints == 0:
-	case c.Places == 0:
-		c.Places = e.places
+	case c.Permits == 0:
+		c.Permits = e.places
 	default:
 		c.Staged, c.Entry = true, max(e.places-e.held, 0)
 	}

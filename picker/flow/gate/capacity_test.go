@@ -35,7 +35,7 @@ func TestNonsenseGauges(t *testing.T) {
 			}
 			ep.SetGauges(gauges)
 		}
-		g.Look()
+		g.Poll()
 	}
 	place, err := g.Wait(context.Background(), asks("a"))
 	if err != nil {
@@ -46,14 +46,14 @@ func TestNonsenseGauges(t *testing.T) {
 		say(math.MaxInt32, math.MaxInt32)
 	}
 	if s := g.Status()[0]; s.InFlight > 8 || s.Lost > 7 {
-		t.Errorf("one of four engines of 8 places says nonsense: %d of %d are held, %d by nobody", s.InFlight, s.Places, s.Lost)
+		t.Errorf("one of four engines of 8 places says nonsense: %d of %d are held, %d by nobody", s.InFlight, s.Permits, s.Lost)
 	}
 	g.Leave(place, -1)
 	sizing = rules.Sizing{Unit: rules.Learned, Queue: 5}
 	configure()
 	say(math.MaxInt32, 1)
-	if s := g.Status()[0]; s.Places != mostPlaces+3*firstGuess+4*5 {
-		t.Errorf("%d places are learned", s.Places)
+	if s := g.Status()[0]; s.Permits != mostPlaces+3*firstGuess+4*5 {
+		t.Errorf("%d places are learned", s.Permits)
 	}
 }
 
@@ -90,19 +90,19 @@ func TestStrandedRequestsTakeNoRoom(t *testing.T) {
 			}
 			g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: each}, Queue: func() rules.Options { return rules.Options{} }})
 			var tickets [each]endpoint.Ticket
-			places := make([]picker.Place, each)
+			places := make([]picker.Permit, each)
 			for i := range tickets {
 				if places[i], err = g.Wait(context.Background(), asks("a")); err != nil {
 					t.Fatal(err)
 				}
-				p.Book().Open(&tickets[i], sick, endpoint.Work{Input: 1}, now)
+				p.LoadTracker().Open(&tickets[i], sick, endpoint.Work{Input: 1}, now)
 			}
 			look := func(free int64) {
 				t.Helper()
 				now = now.Add(100 * time.Millisecond)
-				g.Look()
-				if s := g.Status()[0]; s.Places-s.InFlight != free {
-					t.Errorf("%d of %d places are held, not all but %d", s.InFlight, s.Places, free)
+				g.Poll()
+				if s := g.Status()[0]; s.Permits-s.InFlight != free {
+					t.Errorf("%d of %d places are held, not all but %d", s.InFlight, s.Permits, free)
 				}
 			}
 			c.happens(t, p, specs)
@@ -157,7 +157,7 @@ func BenchmarkLook(b *testing.B) {
 			g := open(b, p, 4, rules.Options{})
 			b.ReportAllocs()
 			for b.Loop() {
-				g.Look()
+				g.Poll()
 			}
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -18,7 +18,7 @@ const keptRefusals = 256
 type refusals struct {
 	mu   sync.Mutex
 	next int
-	list [keptRefusals]explained.Explanation // a ring
+	list [keptRefusals]explanation.Explanation // a ring
 }
 
 // refused keeps why a request got no place after so long.
@@ -26,10 +26,10 @@ func (g *Gate) refused(r *request.Request, out rules.Outcome, waited time.Durati
 	if out == rules.Departed || r.ID == "" {
 		return // another cluster serves it; nobody can ask for it
 	}
-	e := explained.Explanation{
+	e := explanation.Explanation{
 		RequestID: kept(r.ID), At: g.o.Now(), Model: kept(r.Model), Target: kept(r.Target),
 		InputTokens: r.InputTokens, Priority: r.Priority, Refused: refusal(out, r).Error(),
-		Queue: &explained.Queue{Outcome: out.String(), Waited: waited.Seconds() * 1e3},
+		Queue: &explanation.Queue{Outcome: out.String(), Waited: waited.Seconds() * 1e3},
 	}
 	if c := g.config.Load(); c != nil {
 		e.Queue.Flow = kept(identify(r, c.Identity))
@@ -41,17 +41,17 @@ func (g *Gate) refused(r *request.Request, out rules.Outcome, waited time.Durati
 }
 
 // kept is a name as it outlives its request, in whose headers or body it lies.
-func kept(name string) string { return strings.Clone(budget.ShownName(name)) }
+func kept(name string) string { return strings.Clone(budget.PrintableName(name)) }
 
 // Explain tells of a request that waits, or that got no place of late; false when it knows
 // none of that x-request-id. The id is looked for among all that wait.
-func (g *Gate) Explain(id string) (explained.Explanation, bool) {
+func (g *Gate) Explain(id string) (explanation.Explanation, bool) {
 	for _, grp := range g.all() {
 		if e, ok := g.waiting(grp, id); ok {
 			return e, true
 		}
 	}
-	shown := budget.ShownName(id)
+	shown := budget.PrintableName(id)
 	g.gone.mu.Lock()
 	defer g.gone.mu.Unlock()
 	for back := 1; back <= min(g.gone.next, keptRefusals); back++ {
@@ -59,15 +59,15 @@ func (g *Gate) Explain(id string) (explained.Explanation, bool) {
 			return e, true
 		}
 	}
-	return explained.Explanation{}, false
+	return explanation.Explanation{}, false
 }
 
 // waiting tells of a request that waits in a group.
-func (g *Gate) waiting(grp *group, id string) (e explained.Explanation, ok bool) {
+func (g *Gate) waiting(grp *group, id string) (e explanation.Explanation, ok bool) {
 	grp.mu.Lock()
 	defer grp.mu.Unlock()
 	for _, w := range grp.waiters {
-		if w == nil || w.request.ID != id && budget.ShownName(w.request.ID) != id {
+		if w == nil || w.request.ID != id && budget.PrintableName(w.request.ID) != id {
 			continue
 		}
 		r := w.request
@@ -76,13 +76,13 @@ func (g *Gate) waiting(grp *group, id string) (e explained.Explanation, ok bool)
 			continue
 		}
 		status := grp.core.Status(g.now(), 0)
-		return explained.Explanation{
+		return explanation.Explanation{
 			RequestID: kept(r.ID), At: g.o.Now(), Model: kept(r.Model), Target: kept(r.Target),
 			InputTokens: r.InputTokens, Priority: s.Priority,
-			Queue: &explained.Queue{
+			Queue: &explanation.Queue{
 				Outcome: rules.Queued.String(), Reason: s.Reason, Flow: kept(s.Flow), Waited: s.WaitedS * 1e3, Expected: s.ExpectedS * 1e3,
 				Ahead: s.Ahead, FlowWaiting: s.Waiting, FlowInFlight: s.InFlight, FlowShare: s.Share,
-				Places: status.Places, InFlight: status.InFlight,
+				Permits: status.Permits, InFlight: status.InFlight,
 			},
 		}, true
 	}

@@ -36,7 +36,7 @@ func TestExplain(t *testing.T) {
 		"second": "1 requests of its flow go first",
 	} {
 		e, ok := g.Explain(id)
-		if !ok || e.Queue == nil || e.Queue.Reason != want || e.Queue.Flow != "a" || e.Queue.FlowWaiting != 2 || e.Queue.Places != 1 || e.Queue.InFlight != 1 || e.Refused != "" {
+		if !ok || e.Queue == nil || e.Queue.Reason != want || e.Queue.Flow != "a" || e.Queue.FlowWaiting != 2 || e.Queue.Permits != 1 || e.Queue.InFlight != 1 || e.Refused != "" {
 			t.Errorf("%s: %v %+v %+v, want %q", id, ok, e, e.Queue, want)
 		}
 	}
@@ -53,7 +53,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("refused: %v %+v %+v", ok, e, e.Queue)
 	}
 	now = now.Add(2 * time.Minute)
-	g.Look()
+	g.Poll()
 	if e, ok := g.Explain("first"); !ok || e.Queue.Outcome != "expired" || e.Queue.Waited != 121_000 || e.Refused == "" {
 		t.Errorf("its time was over: %v %+v %+v", ok, e, e.Queue)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
@@ -92,7 +92,7 @@ const maxGroups = 1000
 func New(o Options) (*Gate, error) {
 	clock := o.Now
 	if o.Now == nil {
-		o.Now = steady.Now
+		o.Now = monotime.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -100,7 +100,7 @@ func New(o Options) (*Gate, error) {
 	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, look: firstLook, life: rand.Uint64(), wake: make(chan struct{}, 1)}
 	g.waiters.New = func() any { return &waiter{outcome: make(chan rules.Outcome, 1)} }
 	g.metrics = newMetrics(g)
-	o.Pool.Book().Watch(g.booked)
+	o.Pool.LoadTracker().Watch(g.booked)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(g.metrics); err != nil {
 			return nil, err
@@ -123,15 +123,15 @@ func (g *Gate) Configure(c *Config) {
 	}
 	g.mu.Unlock()
 	for _, ep := range g.o.Pool.Snapshot().Endpoints {
-		ep.SetPlaces(0) // until it is measured by the new rules
+		ep.SetPermits(0) // until it is measured by the new rules
 	}
 	for _, grp := range groups {
 		grp.mu.Lock()
 		if c == nil {
-			grp.core.SetCapacity(g.now(), rules.Capacity{Places: 1 << 40, Endpoints: 1})
+			grp.core.SetCapacity(g.now(), rules.Capacity{Permits: 1 << 40, Endpoints: 1})
 		} else {
 			grp.sizing = c.Sizing
-			grp.core.Reconfigure(g.now(), c.Queue(), func(tokens int64) int64 { return c.Sizing.Places(int(tokens)) })
+			grp.core.Reconfigure(g.now(), c.Queue(), func(tokens int64) int64 { return c.Sizing.Permits(int(tokens)) })
 			g.resize(grp)
 		}
 		grp.changed = true
@@ -150,7 +150,7 @@ func (g *Gate) now() int64 {
 }
 
 // Wait implements picker.Gate.
-func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Place, error) {
+func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Permit, error) {
 	place, out, p := g.offer(ctx, r, nil)
 	if p.w == nil {
 		return place, refusal(out, r)
@@ -169,7 +169,7 @@ func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Place, erro
 // so, and tell is called once: with nil when r may go on, else with why it may not. It is
 // called under the queue's lock by whoever brought that about; it returns at once and calls
 // nothing of the gate.
-func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (place picker.Place, waits bool, err error) {
+func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (place picker.Permit, waits bool, err error) {
 	begun := g.now()
 	place, out, p := g.offer(ctx, r, func(out rules.Outcome) {
 		waited := time.Duration(g.now() - begun)
@@ -183,15 +183,15 @@ func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) 
 
 // offer asks for a place. Where the request waits, what is returned has a waiter: tell is
 // what it is told by, nil for its channel.
-func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Outcome)) (picker.Place, rules.Outcome, wait) {
+func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Outcome)) (picker.Permit, rules.Outcome, wait) {
 	grp := g.group(r.Target)
 	if grp == nil {
-		return picker.Place{}, rules.Dispatched, wait{}
+		return picker.Permit{}, rules.Dispatched, wait{}
 	}
 	ask := g.ask(ctx, r)
 	p := wait{grp: grp, begun: g.now()}
 	grp.mu.Lock()
-	ask.Places = grp.sizing.Places(r.InputTokens)
+	ask.Permits = grp.sizing.Permits(r.InputTokens)
 	h, out := grp.core.Offer(p.begun, ask)
 	slept := !grp.active
 	grp.changed, grp.active = true, true
@@ -216,11 +216,11 @@ func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Ou
 	if h == 0 {
 		g.refused(r, out, 0)
 	}
-	return picker.Place{Queue: grp.number, Handle: uint64(h)}, out, p
+	return picker.Permit{Queue: grp.number, Handle: uint64(h)}, out, p
 }
 
 // Leave implements picker.Gate.
-func (g *Gate) Leave(p picker.Place, service float64) {
+func (g *Gate) Leave(p picker.Permit, service float64) {
 	if p.Handle == 0 {
 		return
 	}
@@ -244,12 +244,12 @@ func (g *Gate) Leave(p picker.Place, service float64) {
 }
 
 // ask says what the core must know of a request.
-func (g *Gate) ask(ctx context.Context, r *request.Request) rules.Ask {
+func (g *Gate) ask(ctx context.Context, r *request.Request) rules.Request {
 	var sources []Source
 	if c := g.config.Load(); c != nil {
 		sources = c.Identity
 	}
-	a := rules.Ask{
+	a := rules.Request{
 		Flow: identify(r, sources), Priority: r.Priority, Bytes: int64(len(r.Body)), Tokens: int64(r.InputTokens),
 		TTL: r.QueueTTL, Target: r.SLOTTFT, Work: work(r), Endable: r.Evict != nil && r.Priority < 0,
 	}

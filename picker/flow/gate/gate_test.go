@@ -73,7 +73,7 @@ func waiting(t *testing.T, g *Gate, n int) {
 func TestPlacesAreHandedOn(t *testing.T) {
 	g := open(t, pool(2), 3, rules.Options{})
 	ctx := context.Background()
-	var held []picker.Place
+	var held []picker.Permit
 	for range 6 {
 		p, err := g.Wait(ctx, asks("a"))
 		if err != nil {
@@ -82,7 +82,7 @@ func TestPlacesAreHandedOn(t *testing.T) {
 		held = append(held, p)
 	}
 	told := false
-	got := make(chan picker.Place)
+	got := make(chan picker.Permit)
 	go func() {
 		r := asks("a")
 		r.Waits = func() { told = true }
@@ -95,10 +95,10 @@ func TestPlacesAreHandedOn(t *testing.T) {
 	waiting(t, g, 1)
 	g.Leave(held[0], 1)
 	g.Leave(held[0], 1) // twice is once
-	if p := <-got; p == (picker.Place{}) || !told {
+	if p := <-got; p == (picker.Permit{}) || !told {
 		t.Errorf("place %v, told of the wait: %v", p, told)
 	}
-	if s := g.Status()[0]; s.InFlight != 6 || s.Places != 6 || s.Waiting != 0 {
+	if s := g.Status()[0]; s.InFlight != 6 || s.Permits != 6 || s.Waiting != 0 {
 		t.Errorf("status %+v", s)
 	}
 }
@@ -119,7 +119,7 @@ func TestStages(t *testing.T) {
 	var seconds atomic.Int64                                                                             // the clock stands still while a request is on its way to its endpoint
 	g := openAt(t, p, 2, rules.Options{}, func() time.Time { return time.Unix(1000+seconds.Load(), 0) }) // 2 places for prompts, 4 for answers
 	prefill := p.Snapshot().Endpoints[0]
-	went := make(chan picker.Place, 8)
+	went := make(chan picker.Permit, 8)
 	for range 6 {
 		go func() {
 			place, err := g.Wait(context.Background(), asks("a"))
@@ -130,12 +130,12 @@ func TestStages(t *testing.T) {
 		}()
 	}
 	var prompts [6]endpoint.Ticket
-	var held []picker.Place
+	var held []picker.Permit
 	next := func(n int) { // so many requests go to the prefill endpoint before the clock goes on
 		testkit.Await(t, "requests go", func() bool { return len(went) >= n })
 		for range n {
 			held = append(held, <-went)
-			p.Book().Open(&prompts[len(held)-1], prefill, endpoint.Work{Input: 100, New: 100}, time.Now())
+			p.LoadTracker().Open(&prompts[len(held)-1], prefill, endpoint.Work{Input: 100, New: 100}, time.Now())
 		}
 		seconds.Add(1)
 	}
@@ -144,8 +144,8 @@ func TestStages(t *testing.T) {
 	if len(went) > 0 {
 		t.Error("more prompts were let go than their endpoint has places")
 	}
-	if s := g.Status()[0]; s.Places != 4 || s.InFlight != 2 {
-		t.Errorf("%d of %d places are held, want 2 of 4", s.InFlight, s.Places)
+	if s := g.Status()[0]; s.Permits != 4 || s.InFlight != 2 {
+		t.Errorf("%d of %d places are held, want 2 of 4", s.InFlight, s.Permits)
 	}
 	prompts[0].Release()
 	next(1)
@@ -253,7 +253,7 @@ func TestReconfigure(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if p, err := g.Wait(context.Background(), asks("a")); err != nil || p != (picker.Place{}) {
+	if p, err := g.Wait(context.Background(), asks("a")); err != nil || p != (picker.Permit{}) {
 		t.Errorf("a gate that is off gave %v, %v", p, err)
 	}
 	g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: 1}, Queue: func() rules.Options { return rules.Options{} }})
@@ -346,7 +346,7 @@ func TestUnits(t *testing.T) {
 		{rules.Sizing{Unit: rules.Larger, Requests: 100, Tokens: 100000}, 5000, 50000},
 		{rules.Sizing{Unit: rules.Larger, Requests: 100, Tokens: 100000}, 10, 10000},
 	} {
-		if got := tc.s.Places(tc.tokens); got != tc.want {
+		if got := tc.s.Permits(tc.tokens); got != tc.want {
 			t.Errorf("%+v, %d tokens: %d places, want %d", tc.s, tc.tokens, got, tc.want)
 		}
 	}
@@ -494,7 +494,7 @@ func TestPlacesOfEndpoints(t *testing.T) {
 	places := func(want int64) {
 		t.Helper()
 		for _, ep := range p.Snapshot().Endpoints {
-			if got := ep.Places(); got != want {
+			if got := ep.Permits(); got != want {
 				t.Errorf("%s may have %d requests, want %d", ep.Address, got, want)
 			}
 		}
@@ -508,12 +508,12 @@ func TestPlacesOfEndpoints(t *testing.T) {
 func TestEvictedIsTold(t *testing.T) {
 	g := open(t, pool(1), 1, rules.Options{Evict: true, MaxRequests: 1})
 	told := make(chan string, 10)
-	ask := func(name string) (picker.Place, error) {
+	ask := func(name string) (picker.Permit, error) {
 		r := asks(name)
 		r.Priority, r.Evict = -1, func() { told <- name }
 		return g.Wait(context.Background(), r)
 	}
-	batch := func(name string) picker.Place {
+	batch := func(name string) picker.Permit {
 		t.Helper()
 		place, err := ask(name)
 		if err != nil {
@@ -529,7 +529,7 @@ func TestEvictedIsTold(t *testing.T) {
 	if _, err := ask("refused"); request.ReasonOf(err) != request.ReasonSaturated {
 		t.Errorf("over the limit: %v", err)
 	}
-	got := make(chan picker.Place)
+	got := make(chan picker.Permit)
 	go func() {
 		place, err := g.Wait(context.Background(), asks("usual"))
 		if err != nil {

@@ -68,7 +68,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 		}
-		gauge(m.capacity, float64(s.Places), s.Model)
+		gauge(m.capacity, float64(s.Permits), s.Model)
 		gauge(m.inFlight, float64(s.InFlight), s.Model)
 		if s.Backlog != nil {
 			gauge(m.backlog, *s.Backlog, s.Model)
@@ -94,7 +94,7 @@ func (g *Gate) Status() []rules.Status {
 		s.Model = grp.model
 		for _, b := range s.Bands {
 			for i := range b.Flows {
-				b.Flows[i].Flow = budget.ShownName(b.Flows[i].Flow)
+				b.Flows[i].Flow = budget.PrintableName(b.Flows[i].Flow)
 			}
 		}
 		list = append(list, s)

@@ -27,7 +27,7 @@ func TestFirstBurst(t *testing.T) {
 		}
 		round := func() {
 			for name, g := range gates {
-				g.Look()
+				g.Poll()
 				g.Changes(false, func(model string, gauges []rules.Gauge) {
 					for other, h := range gates {
 						if other != name {
@@ -42,7 +42,7 @@ func TestFirstBurst(t *testing.T) {
 		if again { // and nothing is told anew to the first that is back
 			gates["a"].Configure(nil)
 			gates["a"].Configure(config)
-			gates["a"].Look()
+			gates["a"].Poll()
 		}
 		for range 4 {
 			round()
@@ -84,7 +84,7 @@ func TestAnswers(t *testing.T) {
 	round := func() {
 		for _, name := range []string{"a", "b"} {
 			g := gates[name]
-			g.Look()
+			g.Poll()
 			g.Changes(false, func(model string, gauges []rules.Gauge) { other[name].Receive(name, model, gauges) })
 			g.Answers(func(model string, a rules.Answer) { other[name].Answered(name, model, a) })
 		}

@@ -27,7 +27,7 @@ func TestReload(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); g.Run(ctx) }()
-		var held []picker.Place
+		var held []picker.Permit
 		for range 2 {
 			p, err := g.Wait(ctx, asks("a"))
 			if err != nil {
@@ -37,7 +37,7 @@ func TestReload(t *testing.T) {
 		}
 		type went struct {
 			name  string
-			place picker.Place
+			place picker.Permit
 		}
 		gone := make(chan went, 20)
 		for i := range 8 { // six of a, then two of b
@@ -58,8 +58,8 @@ func TestReload(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second) // of the test's own clock
 			synctest.Wait()
-			if s := g.Status()[0]; s.Places != places || s.InFlight != inFlight || s.Waiting != waiting {
-				t.Errorf("%s: %d of %d places held, %d wait; want %d of %d, %d", what, s.InFlight, s.Places, s.Waiting, inFlight, places, waiting)
+			if s := g.Status()[0]; s.Permits != places || s.InFlight != inFlight || s.Waiting != waiting {
+				t.Errorf("%s: %d of %d places held, %d wait; want %d of %d, %d", what, s.InFlight, s.Permits, s.Waiting, inFlight, places, waiting)
 			}
 		}
 		state("full", 2, 2, 8)

@@ -29,13 +29,13 @@ func (g *Gate) Run(ctx context.Context) {
 		case <-g.wake:
 		case <-timer.C:
 		}
-		timer.Reset(g.Look())
+		timer.Reset(g.Poll())
 	}
 }
 
 // Look is one round of Run, for callers with a clock of their own: it measures what pools
 // can take and ends waits whose time is over. It returns after which time the next is due.
-func (g *Gate) Look() time.Duration {
+func (g *Gate) Poll() time.Duration {
 	g.open()
 	pace := idlePace
 	for _, grp := range g.all() {

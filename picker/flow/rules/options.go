@@ -91,11 +91,11 @@ var outcomeNames = [NumOutcomes]string{
 func (o Outcome) String() string { return outcomeNames[o] }
 
 // Ask is a request that wants a place.
-type Ask struct {
+type Request struct {
 	Flow     string // fairness id; "" is a flow as well
 	Priority int
 	Bytes    int64         // held while it waits
-	Places   int64         // of the capacity that it will hold; below 1 counts as 1
+	Permits  int64         // of the capacity that it will hold; below 1 counts as 1
 	Tokens   int64         // of its prompt: what Reconfigure counts its places from
 	TTL      time.Duration // at most this long; 0: as the options say
 	Target   time.Duration // first-token target; 0: none
@@ -142,7 +142,7 @@ func (g Gauge) Waits() bool { return g.Waiting > 0 }
 
 // Capacity is what the pool can take.
 type Capacity struct {
-	Places    int64 // in all endpoints together, as far as answers are made there
+	Permits   int64 // in all endpoints together, as far as answers are made there
 	Endpoints int   // 0: requests wait for the first one, within EmptyTTL
 	// Staged pools have endpoints of their own for prompts: nobody is let go while
 	// those have no room, which is Entry, in places.

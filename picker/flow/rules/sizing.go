@@ -28,7 +28,7 @@ type Sizing struct {
 const WholeShare = int64(1_000_000)
 
 // Places returns how many places a request takes.
-func (s Sizing) Places(tokens int) int64 {
+func (s Sizing) Permits(tokens int) int64 {
 	switch s.Unit {
 	case Tokens:
 		return max(int64(tokens), 1)

@@ -3,7 +3,7 @@ package rules
 // Status describes a Core at one moment.
 type Status struct {
 	Model     string            `json:"model"` // set by who knows it
-	Places    int64             `json:"places"`
+	Permits   int64             `json:"places"`
 	Endpoints int               `json:"endpoints"`
 	Own       int64             `json:"own_in_flight"` // places of this replica
 	InFlight  int64             `json:"in_flight"`     // of all, with those that nobody accounts for

@@ -88,6 +88,6 @@ func (s *scorer) fetching(d *decision, k int, from *holder, tokens int) float64 
 	if s.fetch.Store {
 		return seconds
 	}
-	ahead := learned.PerToken(m, endpoint.Shared(source, to)) * learned.OfPair(source, to)
+	ahead := learned.PerToken(m, endpoint.Shared(source, to)) * learned.PairFactor(source, to)
 	return seconds + float64(max(from.moving, 0))*ahead
 }

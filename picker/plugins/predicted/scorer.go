@@ -302,7 +302,7 @@ const (
 // zoneCost is what a request's bytes cost on their way into another zone. The
 // time that they take is part of what is learned of the endpoint.
 func (s *scorer) zoneCost(v *cycle.View) float64 {
-	if !v.Away {
+	if !v.InRemoteZone {
 		return 0
 	}
 	return s.ZoneCost

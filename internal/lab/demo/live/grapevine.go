@@ -55,7 +55,7 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	if _, err := watch.until(ctx, phase/4); err != nil {
 		return err
 	}
-	if err := r.Revive(ctx, victim); err != nil {
+	if err := r.Restart(ctx, victim); err != nil {
 		return err
 	}
 	watch.note = fmt.Sprintf("%s is back and reads the engines' caches", victim.Name)

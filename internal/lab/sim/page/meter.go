@@ -152,7 +152,7 @@ func (m *Meter) Adapters(e *engine.Engine) {
 		return
 	}
 	var lists [2][]string
-	e.EachAdapter(func(id uint32, running bool) {
+	e.ForEachAdapter(func(id uint32, running bool) {
 		at := 1
 		if running {
 			at = 0

@@ -162,7 +162,7 @@ const formRunes = 0x20000
 // Inert tells that s is in NFC because each of its characters is stable and
 // starts a new composition. Text of scripts with combining marks may be in NFC
 // without being inert.
-func Inert(s []byte) bool {
+func IsStableNFC(s []byte) bool {
 	var table *[formRunes / 64]uint64
 	for {
 		s = s[asciiPrefix(s):]

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // Request bodies are kept in buffers that are used again: leastBuffer bytes or a power of two
@@ -55,7 +55,7 @@ func recycle(b []byte) {
 
 // Send returns the body of a leg, which may be read after the request's end: its memory is
 // kept until it is closed.
-func (in *Intake) Send(body handover.Pieces) io.ReadCloser {
+func (in *Intake) Send(body kvtransfer.Pieces) io.ReadCloser {
 	in.readers.Add(1)
 	return &outgoing{in: in, left: net.Buffers(slices.Clone(body))}
 }

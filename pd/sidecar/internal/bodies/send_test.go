@@ -6,7 +6,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
 // TestBodyIsKept: the memory of a request's body is used again when the request has ended and
@@ -14,7 +14,7 @@ import (
 func TestBodyIsKept(t *testing.T) {
 	in := &Intake{kept: append(buffer(9<<10), "a prompt"...)}
 	in.readers.Add(1)
-	legs := []io.ReadCloser{in.Send(handover.Pieces{in.kept}), in.Send(handover.Pieces{in.kept[:1], in.kept[1:]})}
+	legs := []io.ReadCloser{in.Send(kvtransfer.Pieces{in.kept}), in.Send(kvtransfer.Pieces{in.kept[:1], in.kept[1:]})}
 	in.leave() // the request
 	legs[0].Close()
 	legs[0].Close()
@@ -53,7 +53,7 @@ func TestGather(t *testing.T) {
 	const size = 32 << 20 // more than sockets take
 	in := &Intake{}
 	in.readers.Add(1)
-	o := in.Send(handover.Pieces{bytes.Repeat([]byte("x"), size/2), bytes.Repeat([]byte("y"), size/2)})
+	o := in.Send(kvtransfer.Pieces{bytes.Repeat([]byte("x"), size/2), bytes.Repeat([]byte("y"), size/2)})
 	written := make(chan error, 1)
 	go func() {
 		_, err := c.(io.ReaderFrom).ReadFrom(io.LimitReader(o, size))

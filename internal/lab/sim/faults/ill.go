@@ -1,0 +1,146 @@
+package faults
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+)
+
+// Hang is how an engine hangs.
+type Hang string
+
+// Ways to hang.
+const (
+	HangNone Hang = ""
+	// HangEngine: no step begins. The HTTP server answers what needs no step.
+	HangEngine Hang = "engine"
+	// HangAll: nothing is answered either.
+	HangAll Hang = "all"
+	// HangFrozen: connections stand and are taken, and nothing is read or
+	// written, as by a process that was stopped or a network that lost its way.
+	HangFrozen Hang = "frozen"
+)
+
+// Known reports whether there is such a way.
+func (h Hang) Known() bool {
+	return h == HangNone || h == HangEngine || h == HangAll || h == HangFrozen
+}
+
+// Faults are what an engine does wrong, beside its event stream. The zero
+// value is none.
+type Faults struct {
+	ErrorNext   int     `json:"error_next"`   // inference requests that are refused, from the next on
+	ErrorShare  float64 `json:"error_share"`  // share of inference requests that are refused
+	ErrorStatus int     `json:"error_status"` // with this status; default 500
+	Slow        float64 `json:"slow"`         // steps take so many times longer; 0: once
+	Hang        Hang    `json:"hang"`
+	Garbage     bool    `json:"garbage"`     // inference requests are answered with 200 and no JSON
+	ResetShare  float64 `json:"reset_share"` // share of inference requests whose connection is reset
+	ResetAfter  int     `json:"reset_after"` // tokens of a stream before that; 0: before the answer
+
+	ListStatus int           `json:"list_status"` // GET /v1/models is answered with; 0: with the list
+	ListDelay  time.Duration `json:"list_delay"`  // before it is
+
+	Poison string        `json:"poison"` // the engine dies of a request that contains it
+	Up     time.Duration `json:"up"`     // the engine dies again and again, after living so long; 0: it does not
+	Down   time.Duration `json:"down"`   // how long one that died refuses connections
+
+	Events kvstream.Faults `json:"events"` // on every rank
+}
+
+// Spread picks a share of requests, evenly: request n when n·share passes a
+// whole number.
+type Spread struct{ count uint64 }
+
+// Next reports whether the next one is among them.
+func (s *Spread) Next(share float64) bool {
+	s.count++
+	return uint64(float64(s.count)*share) > uint64(float64(s.count-1)*share)
+}
+
+// Gate lets everybody pass unless it is shut. Its zero value is open.
+type Gate struct {
+	mu   sync.Mutex
+	open chan struct{} // nil: it is not shut
+}
+
+// Set shuts or opens the gate.
+func (g *Gate) Set(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case shut && g.open == nil:
+		g.open = make(chan struct{})
+	case !shut && g.open != nil:
+		close(g.open)
+		g.open = nil
+	}
+}
+
+// Pass waits until the gate is open, or gone is closed.
+func (g *Gate) Pass(gone <-chan struct{}) {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	if open == nil {
+		return
+	}
+	select {
+	case <-open:
+	case <-gone:
+	}
+}
+
+// Listener gives connections that freeze with the engine.
+type Listener struct {
+	net.Listener
+	Wire *Gate
+}
+
+// Accept implements net.Listener.
+func (l Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, wire: l.Wire, gone: make(chan struct{})}, nil
+}
+
+// conn is a connection of a Listener.
+type conn struct {
+	net.Conn
+	wire *Gate
+	once sync.Once
+	gone chan struct{}
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.wire.Pass(c.gone)
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) {
+	c.wire.Pass(c.gone)
+	return c.Conn.Write(b)
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.once.Do(func() { close(c.gone) })
+	return c.Conn.Close()
+}
+
+// Reset ends a connection of a Listener with a reset.
+func Reset(c net.Conn) {
+	if c, ok := c.(*conn); ok {
+		if tcp, ok := c.Conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // what is left is a reset anyway
+		}
+	}
+	_ = c.Close()
+}

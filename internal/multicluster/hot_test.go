@@ -1,0 +1,55 @@
+package multicluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+)
+
+// TestFit: what is remembered follows what engines' caches hold, up to what is configured;
+// what is not known, and small changes, leave it as it is.
+func TestFit(t *testing.T) {
+	hot := filter.NewHot(10_000)
+	secret, err := filter.NewSecret(make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Part{o: Options{
+		Read: func() *federation.View { return &federation.View{Secret: secret} },
+		Hot:  func(*filter.Secret) *filter.Hot { return hot },
+	}}
+	for _, c := range []struct {
+		tokens int64
+		want   int
+	}{
+		{0, 10_000}, {64 * 1000, 1000}, {0, 1000}, {64 * 1100, 1000}, {64 * 2000, 2000}, {64 * 1900, 2000}, {1 << 40, 10_000}, {64 * 9990, 10_000}, {1, 1},
+	} {
+		p.fit(c.tokens)
+		if got := hot.Capacity(); got != c.want {
+			t.Errorf("with caches of %d tokens: %d blocks, want %d", c.tokens, got, c.want)
+		}
+	}
+	(&Part{}).fit(1) // nothing is remembered
+}
+
+// TestPartial: where prompts come faster than they are remembered, the status says so.
+func TestPartial(t *testing.T) {
+	p := &Part{hot: make(chan prompt, 2), dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"})}
+	p.keys.New = func() any { return []block.Key(nil) }
+	for range 2 {
+		p.stays(nil, []block.Key{1})
+	}
+	if got := p.partial(time.Now()); got != "" {
+		t.Errorf("nothing was lost: %q", got)
+	}
+	p.stays(nil, []block.Key{2})
+	p.stays(nil, []block.Key{3})
+	if got := p.partial(time.Now().Add(90 * time.Second)); got != "partial: 2 prompts came faster than they could be remembered, the last 1m30s ago" {
+		t.Error(got)
+	}
+}

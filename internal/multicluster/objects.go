@@ -1,0 +1,122 @@
+package multicluster
+
+import (
+	"cmp"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/kube"
+	"github.com/grapevine-epp/grapevine/cluster/federation/link"
+)
+
+// objects has Kubernetes show the federation, and export what is annotated there.
+type objects struct {
+	*kube.Controller
+	link   *link.Link
+	began  time.Time
+	settle time.Duration // after which a cluster that is not heard is silent
+	local  atomic.Pointer[kube.Local]
+
+	// Of the goroutine that follows.
+	view kube.View
+	turn int
+}
+
+// openObjects follows the objects of Kubernetes, if the options say so.
+func (p *Part) openObjects(o *Options) (err error) {
+	if o.Objects == nil {
+		return nil
+	}
+	lease := cmp.Or(o.Link.Lease, federation.DefaultLease)
+	b := &objects{link: p.link, began: time.Now(), settle: 2 * lease}
+	name := kube.Name{Namespace: o.Use.Pool.Namespace, Name: o.Use.Pool.Name}
+	why := ""
+	if o.Write == nil {
+		why = "the federation's file does not list it under exports"
+	}
+	k := *o.Objects
+	k.Serves = func() map[kube.Name]string { return map[kube.Name]string{name: why} }
+	k.View = b.viewOf
+	k.Publish = func(local kube.Local) {
+		b.local.Store(&local)
+		p.link.SetImports(local.Imports())
+	}
+	k.Rank, k.Log, k.Registerer = func() int { _, turn := p.r.Group(); return turn }, p.r.Log, p.r.Registerer
+	k.Drain = cmp.Or(k.Drain, o.Link.Drain, 4*lease)
+	if b.Controller, err = kube.Open(k); err != nil {
+		return err
+	}
+	p.objects = b
+	if write := o.Write; write != nil {
+		o.Write = func(e federation.Export) { b.write(e, write) }
+	}
+	return nil
+}
+
+// viewOf is what the federation knows at present.
+func (b *objects) viewOf() kube.View {
+	v := b.link.View()
+	return kube.ViewOf(v, time.Since(b.began) > b.settle || settled(v, b.local.Load()))
+}
+
+// settled reports whether every cluster was heard, and has said what it makes of what
+// is exported.
+func settled(v *federation.View, local *kube.Local) bool {
+	if local == nil {
+		return false
+	}
+	for _, c := range v.Clusters {
+		if c.State != federation.Live {
+			return false
+		}
+	}
+	told := 0
+	for _, own := range v.Exports {
+		if exported, _ := local.Exported(own.Pool); exported {
+			told++
+		}
+		for _, t := range own.Acks {
+			if t.State == federation.Silent {
+				return false
+			}
+		}
+	}
+	return told == len(local.Exports)
+}
+
+// write tells of a pool that its object has exported.
+func (b *objects) write(e federation.Export, next func(federation.Export)) {
+	local := b.local.Load()
+	if local == nil {
+		return
+	}
+	exported, draining := local.Exported(e.Pool)
+	if !exported {
+		b.link.SetExports(nil)
+		return
+	}
+	e.Draining = e.Draining || draining
+	next(e)
+}
+
+// follow wakes the controller when what it writes by has changed.
+func (b *objects) follow(turn int) {
+	if b == nil {
+		return
+	}
+	if v := b.viewOf(); turn != b.turn || !reflect.DeepEqual(v, b.view) {
+		b.view, b.turn = v, turn
+		b.Wake()
+	}
+}
+
+// unready says why this replica does not know yet what its cluster exports, "" when it
+// does. Why objects are not read is in its own status: it is nothing for other clusters.
+func (b *objects) unready() string {
+	if b == nil || b.local.Load() != nil {
+		return ""
+	}
+	return "this replica has not read what its cluster exports"
+}

@@ -1,0 +1,40 @@
+package kvtransfer
+
+import (
+	"testing"
+)
+
+// FuzzApply applies a policy to any body: what is passed on after stripping has
+// nothing left that the policy would remove, and a body without members that are
+// suspect is passed on as it came.
+func FuzzApply(f *testing.F) {
+	for _, s := range []string{
+		`{"model":"m","kv_transfer_params":{"do_remote_prefill":true}}`, `{"kv_transfer_params":1,"kv_transfer_params":2}`, `{"bootstrap_host":"x","a":[1,{"b":2}]}`,
+		`{"sampling_params":{"extra_args":{"kv_transfer_params":{}}}}`, `{"\u006bv_transfer_params":1}`, `{"a":1}`, `[]`, `{`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		o, err := Parse(body)
+		if err != nil {
+			return
+		}
+		out, removed, err := Policy{Action: Strip}.Apply(&o)
+		if err != nil {
+			return
+		}
+		if len(removed) == 0 {
+			if string(out) != string(body) {
+				t.Fatalf("%q became %q, and nothing was removed", body, out)
+			}
+			return
+		}
+		again, err := Parse(out)
+		if err != nil {
+			t.Fatalf("%q became %q: %v", body, out, err)
+		}
+		if _, removed, err := (Policy{}).Apply(&again); err != nil || len(removed) > 0 {
+			t.Fatalf("%q became %q, of which %v is refused: %v", body, out, removed, err)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package kvtransfer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// fields are the members of a body that a client has no business to send.
+var fields = []string{
+	"kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key",
+	"routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank", "disaggregated_params", "cache_hit_threshold",
+}
+
+// nested are the members whose own members engines merge into hand-overs.
+var nested = [][]string{{"vllm_xargs"}, {"sampling_params", "extra_args"}}
+
+// nestedFields are the hand-over members of nested objects.
+var nestedFields = []string{"kv_transfer_params", "ec_transfer_params"}
+
+// Suspect reports whether a top-level member of that name may be, or hold, a
+// hand-over member: the body then has to go through Policy.Apply.
+func Suspect(name string) bool {
+	return slices.Contains(fields, name) || slices.ContainsFunc(nested, func(path []string) bool { return path[0] == name })
+}
+
+// ErrField says that a body holds hand-over members that the policy refuses. The
+// error names them.
+var ErrField = errors.New("hand-over members are set by proxies only")
+
+// Action says what happens to a request with hand-over members.
+type Action uint8
+
+// Actions.
+const (
+	Refuse Action = iota // the request is answered with 400
+	Strip                // the members are removed
+)
+
+// Policy says what is done about hand-over members. The zero value refuses all.
+type Policy struct {
+	Action Action
+	Allow  []string // members of the top level that clients may send
+}
+
+// Apply returns the body as it may be passed on and the names of the members that
+// were removed; nested ones have dotted names. A member that repeats is refused
+// whatever the policy, since parsers disagree about which counts. Where there is
+// nothing to remove, the body is the one that o was parsed from.
+func (p Policy) Apply(o *Object) (body []byte, removed []string, err error) {
+	var edits []Edit
+	for _, name := range fields {
+		n := o.Count(name)
+		if n == 0 {
+			continue
+		}
+		if n > 1 {
+			return nil, nil, fmt.Errorf("%w: %s is there %d times", ErrField, name, n)
+		}
+		if !slices.Contains(p.Allow, name) {
+			removed, edits = append(removed, name), append(edits, Edit{Key: name})
+		}
+	}
+	for _, path := range nested {
+		if e, names := without(o, path); names != nil {
+			removed, edits = append(removed, names...), append(edits, e)
+		}
+	}
+	switch {
+	case removed == nil:
+		return o.Text(), nil, nil
+	case p.Action == Refuse:
+		return nil, nil, fmt.Errorf("%w: %s", ErrField, strings.Join(removed, ", "))
+	}
+	return o.With(edits...), removed, nil
+}
+
+// without returns the edit that removes hand-over members below a path, and their
+// names; nil names where there are none.
+func without(o *Object, path []string) (e Edit, names []string) {
+	inner, err := Parse(o.Get(path[0]))
+	if err != nil {
+		return e, nil
+	}
+	if len(path) > 1 {
+		below, found := without(&inner, path[1:])
+		for _, name := range found {
+			names = append(names, path[0]+"."+name)
+		}
+		return Edit{Key: path[0], Value: inner.With(below)}, names
+	}
+	var edits []Edit
+	for _, name := range nestedFields {
+		if inner.Count(name) > 0 {
+			names, edits = append(names, path[0]+"."+name), append(edits, Edit{Key: name})
+		}
+	}
+	if names == nil {
+		return e, nil
+	}
+	return Edit{Key: path[0], Value: inner.With(edits...)}, names
+}

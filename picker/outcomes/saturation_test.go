@@ -1,0 +1,35 @@
+package outcomes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// TestSaturation: each model by itself, of fresh gauges only, and of so many models
+// at most.
+func TestSaturation(t *testing.T) {
+	now := time.Unix(1000, 0)
+	pool, _, _ := tallyRig(t, []string{"a"}, 8000, 8001, 8002)
+	eps := pool.Snapshot().Endpoints
+	if got := saturation(eps, now); len(got) != 0 {
+		t.Errorf("nobody was asked, and %v", got)
+	}
+	eps[0].SetGauges(endpoint.Gauges{At: now, Waiting: 10, KVUse: .4})
+	eps[1].SetGauges(endpoint.Gauges{At: now, KVUse: .8})
+	eps[2].SetGauges(endpoint.Gauges{At: now.Add(-time.Minute), Waiting: 100})
+	if got := saturation(eps, now); len(got) != 1 || got["a"] != 1.5 {
+		t.Errorf("%v, want the mean of 2 and 1", got)
+	}
+	var many []*endpoint.Endpoint
+	for i := range 2 * maxModels {
+		pool, _, _ := tallyRig(t, []string{fmt.Sprint("model-", i)}, 8000)
+		many = append(many, pool.Snapshot().Endpoints[0])
+		many[i].SetGauges(endpoint.Gauges{At: now, KVUse: .8})
+	}
+	if got := saturation(many, now); len(got) != maxModels {
+		t.Errorf("%d series", len(got))
+	}
+}

@@ -1,0 +1,236 @@
+package remotecluster
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/health"
+)
+
+// account is what this replica has seen of one cluster by itself. It outlives what the
+// cluster says.
+type account struct {
+	mu   sync.Mutex
+	sent [sentSlots]sentSlot
+	won  time.Time // when the last request went there
+
+	failures int // in a row
+	failedAt time.Time
+	until    time.Time
+	full     time.Time
+
+	late   float64 // seconds by which answers came later than predicted, smoothed
+	lateAt time.Time
+
+	doubt   float64 // share of what was taken to be held there that was not, smoothed
+	doubtAt time.Time
+
+	unanswered int       // pickers there that did not answer
+	askAfter   time.Time // none is asked before
+
+	held memory
+}
+
+// sentSlot is the work sent in one stretch of time.
+type sentSlot struct {
+	stretch int64
+	seconds float64
+}
+
+const (
+	sentSlots   = 32
+	sentStretch = 125 * time.Millisecond
+
+	firstBackoff = time.Second
+	mostBackoff  = 30 * time.Second
+	fullFor      = time.Second
+
+	lateShare = .3               // of a new observation in late
+	lateHalf  = 15 * time.Second // in which late halves while nothing is observed
+	lateGrace = .05              // seconds of lateness that count as none
+
+	doubtShare = .3              // of a new observation in doubt
+	doubtHalf  = 5 * time.Minute // in which doubt halves while nothing is observed
+	doubtGrace = 64              // tokens, fewer of which are a page's end
+)
+
+// book notes work that goes there.
+func (a *account) book(seconds float64, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := now.UnixNano() / int64(sentStretch)
+	s := &a.sent[at%sentSlots]
+	if s.stretch != at {
+		*s = sentSlot{stretch: at}
+	}
+	s.seconds += seconds
+	a.won = now
+}
+
+// state is what a quote needs of an account.
+type state struct {
+	backlog float64 // seconds of work sent since what the cluster told
+	late    float64
+	out     bool // requests failed there
+	trial   bool // the same, and the next one tries it
+	full    bool
+	open    bool    // something went there of late
+	doubt   float64 // share of what it is said to hold that it does not
+}
+
+// state returns the account as of now; told is when the cluster told its load.
+func (a *account) state(now, told time.Time, hold float64) state {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	st := state{
+		late: a.lateNow(now), doubt: a.doubtNow(now), out: now.Before(a.until), trial: a.failures > 0 && !now.Before(a.until), full: now.Before(a.full),
+		open: !a.won.IsZero() && now.Sub(a.won).Seconds() < hold,
+	}
+	from, to := told.UnixNano()/int64(sentStretch), now.UnixNano()/int64(sentStretch)
+	from = max(from, to-sentSlots+1)
+	for i := range a.sent {
+		if s := &a.sent[i]; s.stretch >= from && s.stretch <= to {
+			st.backlog += s.seconds
+		}
+	}
+	return st
+}
+
+func (a *account) lateNow(now time.Time) float64 {
+	if a.late <= 0 {
+		return 0
+	}
+	return a.late * math.Exp2(-now.Sub(a.lateAt).Seconds()/lateHalf.Seconds())
+}
+
+func (a *account) doubtNow(now time.Time) float64 {
+	if a.doubt <= 0 {
+		return 0
+	}
+	return a.doubt * math.Exp2(-now.Sub(a.doubtAt).Seconds()/doubtHalf.Seconds())
+}
+
+// audit compares what was taken to be held there with what the answer tells.
+func (a *account) audit(held, cached int, now time.Time) {
+	if held < doubtGrace || cached < 0 {
+		return
+	}
+	missing := max(float64(held-cached-doubtGrace), 0) / float64(held)
+	a.doubt, a.doubtAt = (1-doubtShare)*a.doubtNow(now)+doubtShare*missing, now
+}
+
+// trial takes the one request that a cluster gets which failed: until it has answered, or
+// for as long again, no other goes there.
+func (a *account) trial(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Before(a.until) {
+		return false
+	}
+	if a.failures > 0 {
+		a.until = now.Add(backoff(a.failures))
+	}
+	return true
+}
+
+func backoff(failures int) time.Duration {
+	return min(firstBackoff<<min(max(failures-1, 0), 10), mostBackoff)
+}
+
+// ended takes how a request ended there.
+func (a *account) ended(e *picker.RemoteOutcome, roundTrip float64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch e.Cause {
+	case health.Failed, health.Broken, health.Stalled:
+		if !e.Sent.Before(a.failedAt) { // else it was on its way when another failed
+			a.failures++
+			a.failedAt, a.until = e.At, e.At.Add(backoff(a.failures))
+		}
+	case health.None:
+		a.failures, a.until = 0, time.Time{}
+	}
+	if e.Full {
+		a.full = e.At.Add(fullFor)
+	}
+	a.audit(e.Held, e.Cached, e.At)
+	if e.First > 0 {
+		excess := e.First.Seconds() - e.Predicted.TTFT() - roundTrip - lateGrace
+		a.late = (1-lateShare)*a.lateNow(e.At) + lateShare*max(excess, 0)
+		a.lateAt = e.At
+	}
+}
+
+// memory remembers the prompts that were sent to a cluster, before its filter tells of
+// them: sessions find back. It holds keys at growing distances, so that one prompt takes
+// some hundred of them.
+type memory struct{ slots []memorySlot }
+
+type memorySlot struct {
+	key block.Key
+	at  int64 // Unix seconds
+}
+
+const (
+	memorySlots = 1 << 14
+	memoryLife  = 120 // seconds
+	memoryWays  = 4
+)
+
+// next returns the position after at of those that are remembered.
+func next(at int) int { return at + 1 + at/24 }
+
+func (m *memory) record(keys []block.Key, now time.Time) {
+	if len(keys) == 0 {
+		return
+	}
+	if m.slots == nil {
+		m.slots = make([]memorySlot, memorySlots)
+	}
+	for at := 1; at <= len(keys); at = next(at) {
+		m.put(keys[at-1], now.Unix())
+	}
+}
+
+func (m *memory) put(key block.Key, now int64) {
+	ways := m.ways(key)
+	oldest := 0
+	for i := range ways {
+		if ways[i].key == key {
+			ways[i].at = now
+			return
+		}
+		if ways[i].at < ways[oldest].at {
+			oldest = i
+		}
+	}
+	ways[oldest] = memorySlot{key, now}
+}
+
+func (m *memory) ways(key block.Key) []memorySlot {
+	h := uint64(key) * 0x9e3779b97f4a7c15 >> 40
+	at := h % (memorySlots / memoryWays) * memoryWays
+	return m.slots[at : at+memoryWays]
+}
+
+// run returns how many leading blocks of a prompt were sent there of late.
+func (m *memory) run(keys []block.Key, now time.Time) (run int) {
+	if m.slots == nil {
+		return 0
+	}
+	for at := 1; at <= len(keys); at = next(at) {
+		found := false
+		for _, w := range m.ways(keys[at-1]) {
+			age := now.Unix() - w.at // below 0 where the clock was put back
+			found = found || w.key == keys[at-1] && age >= 0 && age < memoryLife
+		}
+		if !found {
+			break
+		}
+		run = at
+	}
+	return run
+}

@@ -1,0 +1,137 @@
+package remotecluster
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// Question is what another cluster's picker is asked: which of its endpoints has a request.
+type Question struct {
+	Cluster string
+	EPP     federation.Address
+	Request *request.Request
+	Token   string // of the hop; it keeps the picker from sending the request on
+	// Patience is how long the answer may take.
+	Timeout time.Duration
+}
+
+// Refused is the error of a picker that answers, and not with an endpoint.
+type Refused struct{ Status int }
+
+// Error implements error.
+func (r Refused) Error() string { return "elsewhere: a picker answers " + strconv.Itoa(r.Status) }
+
+// full reports whether there is no room.
+func (r Refused) full() bool {
+	return r.Status == 429 || r.Status == 503
+}
+
+// How long a picker elsewhere has for its answer: a connection may have to be made for it.
+const (
+	askTrips = 4 // round trips
+	askWork  = 100 * time.Millisecond
+	askMost  = 500 * time.Millisecond
+)
+
+// asks reports whether a cluster's picker is asked which endpoint has a request. It costs
+// one more round trip.
+func (f *Fleet) asks(s *side) bool {
+	return f.o.Asked != nil && f.o.Mode == ModeEndpoint && len(s.EPPs) > 0 && len(s.direct) > 0 && f.o.Asked(s.Cluster)
+}
+
+// Pick asks a picker for the address of an endpoint. It returns what tells that picker, once,
+// how the request ended. The error of a picker that answers otherwise is Refused.
+type Pick func(q *Question) (destination string, ended func(status int), err error)
+
+// Ask asks the picker of the cluster that a request goes to for one of the endpoints that
+// the cluster has told: picker.Elsewhere.Ask. Where that fails, or is refused, one of its
+// gateways has the request, and what was chosen before where there is none.
+func (f *Fleet) ResolveEndpoint(r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time, pick Pick) (*endpoint.Endpoint, func(status int)) {
+	t := f.table.Load()
+	i := slices.IndexFunc(t.sides, func(s *side) bool { return s.Cluster == ep.Cluster })
+	if i < 0 || !f.asks(t.sides[i]) {
+		return nil, nil
+	}
+	s := t.sides[i]
+	q := Question{Cluster: s.Cluster, Request: r}
+	for _, h := range headers {
+		if h.Name == request.HeaderHop {
+			q.Token = h.Value
+		}
+	}
+	var ok bool
+	if q.EPP, ok = s.whom(s.EPPs, now); ok {
+		if to, ended := f.askOne(s, &q, now, pick); to != nil {
+			f.counts.asked.Add(1)
+			return to, ended
+		}
+	}
+	f.counts.unasked.Add(1)
+	return among(s.gateways, r, ""), nil
+}
+
+// askOne asks one picker.
+func (f *Fleet) askOne(s *side, q *Question, now time.Time, pick Pick) (*endpoint.Endpoint, func(status int)) {
+	q.Timeout = min(time.Duration(askTrips*s.roundTrip()*float64(time.Second))+askWork, askMost)
+	if f.o.Timeout > 0 {
+		q.Timeout = f.o.Timeout
+	}
+	to, ended, err := pick(q)
+	s.answered(err, now)
+	if err != nil {
+		return nil, nil
+	}
+	ep := among(s.direct, q.Request, to)
+	if ep == nil {
+		ended(0) // it names what it has not told, or what the proxy does not allow
+		return nil, nil
+	}
+	return ep, ended
+}
+
+// among returns the endpoint of an address, "" for any, that the proxy allows; nil when
+// there is none.
+func among(list []*endpoint.Endpoint, r *request.Request, address string) *endpoint.Endpoint {
+	for _, ep := range list {
+		if (address == "" || ep.Address == address) && (!r.HasSubset || slices.Contains(r.Subset, ep.Address)) {
+			return ep
+		}
+	}
+	return nil
+}
+
+// whom returns the picker to be asked; ok is false while none is, since they did not answer.
+func (a *account) whom(list []federation.Address, now time.Time) (epp federation.Address, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Before(a.askAfter) {
+		return epp, false
+	}
+	return list[a.unanswered%len(list)], true
+}
+
+// answered notes how a question ended: the next picker is asked after one that did not answer,
+// ever later when none does.
+func (a *account) answered(err error, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var refused Refused
+	switch {
+	case err == nil:
+		a.askAfter = time.Time{}
+	case errors.As(err, &refused) && refused.full():
+		a.full = now.Add(fullFor)
+	default:
+		a.unanswered++
+		a.askAfter = now.Add(min(askPause, mostBackoff))
+	}
+}
+
+// askPause is how long nobody is asked after a picker did not answer.
+const askPause = time.Second

@@ -1,0 +1,123 @@
+package remotecluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// gate lets requests wait for so many seconds by its word, or refuses them.
+type gate struct {
+	waits   []float64 // told of one request, one after the other
+	refused error
+	asked   int
+	held    int // places given and not given back
+}
+
+func (g *gate) Wait(_ context.Context, r *request.Request) (picker.Permit, error) {
+	for _, wait := range g.waits {
+		g.asked++
+		if r.Leaves != nil && r.Leaves(wait) {
+			return picker.Permit{}, request.Errorf(request.ReasonSaturated, "it has gone")
+		}
+	}
+	if g.refused != nil {
+		return picker.Permit{}, g.refused
+	}
+	g.held++
+	return picker.Permit{Queue: 1, Handle: 1}, nil
+}
+
+func (g *gate) Leave(p picker.Permit, _ float64) {
+	if p.Handle != 0 {
+		g.held--
+	}
+}
+
+// TestLeavesTheQueue: a request that would wait here for longer than it costs elsewhere goes
+// there, at once or when it turns out so; a request that may not wait here at all, too. What
+// stays keeps its turn, and is placed here without another look elsewhere being forced.
+func TestLeavesTheQueue(t *testing.T) {
+	full := request.Errorf(request.ReasonSaturated, "full")
+	for _, c := range []struct {
+		name    string
+		waits   []float64
+		refused error
+		b       func(*federation.Remote)
+		change  func(*Options)
+		r       func(*request.Request)
+
+		gone  bool
+		asked int
+		fails bool
+	}{
+		{name: "a short wait", waits: []float64{.05}, asked: 1},
+		{name: "not known how long", waits: []float64{0}, asked: 1},
+		{name: "a long wait", waits: []float64{10}, asked: 1, gone: true},
+		{name: "longer than was said", waits: []float64{.05, .1, 3, 5}, asked: 3, gone: true},
+		{name: "there it would wait as well", waits: []float64{10}, asked: 1, b: func(r *federation.Remote) { r.Load.Wait, r.Load.MeanWait = 12*time.Second, 12*time.Second }},
+		{name: "it came from there", waits: []float64{10}, asked: 1, r: func(r *request.Request) { r.Headers = headers{request.HeaderHop: "x"} }},
+		{name: "not named", waits: []float64{10}, asked: 1, change: func(o *Options) { o.Use = UseNamed }},
+		{name: "not in the subset", waits: []float64{10}, asked: 1, r: func(r *request.Request) { r.Subset, r.HasSubset = []string{"10.0.0.1:8000"}, true }},
+		{name: "not to be served here", waits: []float64{.01}, asked: 1, gone: true, r: func(r *request.Request) { r.Clusters = "b" }},
+		{name: "silent", waits: []float64{10}, asked: 1, b: func(r *federation.Remote) { r.Until = t0 }},
+		{name: "refused here", refused: full, gone: true},
+		{name: "refused here, and nobody else is there", refused: full, fails: true, b: func(r *federation.Remote) { r.Until = t0 }},
+		{name: "a bad request", refused: request.Errorf(request.ReasonBadRequest, "bad"), fails: true},
+		{name: "waited as long as it may", refused: request.Errorf(request.ReasonTTLExpired, "over"), fails: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := &gate{waits: c.waits, refused: c.refused}
+			w := newWorld(t, c.change, other("b", c.b))
+			w.open(g)
+			r := prompt(500, "p")
+			if c.r != nil {
+				c.r(r)
+			}
+			d, err := w.s.Choose(context.Background(), r)
+			if c.fails != (err != nil) || g.asked != c.asked {
+				t.Fatalf("%v, asked %d times, want %d", err, g.asked, c.asked)
+			}
+			if c.fails {
+				if !errors.Is(err, c.refused) || w.s.Records().Last(1) != nil {
+					t.Errorf("refused with %v, records %v", err, w.s.Records().Last(1))
+				}
+				return
+			}
+			if gone := d.Endpoints[0] == "192.0.2.98:80"; gone != c.gone || c.gone == (g.held == 1) {
+				t.Fatalf("goes to %v and holds %d places", d.Endpoints, g.held)
+			}
+			standsBy := slices.Contains(d.Endpoints, "10.0.0.1:8000") || slices.Contains(d.Endpoints, "10.0.0.2:8000")
+			if c.gone && standsBy != (c.refused == nil && r.Clusters == "") {
+				t.Errorf("destinations %v", d.Endpoints)
+			}
+			if c.gone && w.stayed != 0 {
+				t.Error("it was noted as served here")
+			}
+			d.Done(request.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]})
+			if g.held != 0 {
+				t.Errorf("%d places at the end", g.held)
+			}
+		})
+	}
+}
+
+// TestQueueHere: what waits before the engines is told to others as a wait, and beyond some
+// length as saturation.
+func TestQueueHere(t *testing.T) {
+	e := federation.Export{Load: federation.Load{Wait: time.Second, MeanWait: 2 * time.Second, Saturation: .2}}
+	Queue(&e, 5)
+	if l := e.Load; l.Wait != 6*time.Second || l.MeanWait != 7*time.Second || l.Saturation < .449 || l.Saturation > .451 {
+		t.Errorf("%+v", l)
+	}
+	Queue(&e, 1e9)
+	if l := e.Load; l.Saturation != 1 || l.Wait > 2*time.Hour {
+		t.Errorf("%+v", l)
+	}
+}

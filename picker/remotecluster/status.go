@@ -1,0 +1,65 @@
+package remotecluster
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/picker/cycle"
+)
+
+// counts are what metrics show.
+type counts struct{ sent, failed, hopped, badHops, asked, unasked atomic.Uint64 }
+
+// Status is one cluster as decisions see it.
+type Status struct {
+	Cluster   string  `json:"cluster"`
+	Result    string  `json:"result"` // of a request that its route names: candidate, or why not
+	Gateways  int     `json:"gateways"`
+	Endpoints int     `json:"direct_endpoints,omitempty"`
+	RoundTrip float64 `json:"round_trip_ms"`
+	Late      float64 `json:"late_ms,omitempty"`
+	MissRate  float64 `json:"doubt,omitempty"`    // share of what it is said to hold that was not there of late
+	Sending   bool    `json:"sending"`            // something went there of late
+	Trial     bool    `json:"on_trial,omitempty"` // of a candidate: the last request failed there, and the next one tries it
+}
+
+// Status returns all clusters that export the pool.
+func (f *Fleet) Status(now time.Time) (out []Status) {
+	ask := Ask{Named: true}
+	for _, s := range f.table.Load().sides {
+		q := f.quote(s, &ask, now)
+		st := s.state(now, s.ReceivedAt, f.o.Margin.Hold)
+		row := Status{Cluster: s.Cluster, Result: q.Reason.String(), Gateways: len(s.gateways), Endpoints: len(s.direct), RoundTrip: 1e3 * s.roundTrip(), Late: 1e3 * st.late, MissRate: st.doubt, Sending: st.open}
+		switch {
+		case q.Reason == cycle.FarDearer && len(s.gateways)+len(s.direct) == 0:
+			row.Result = "no address"
+		case q.Reason == cycle.FarDearer:
+			row.Result, row.Trial = "candidate", st.trial
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// Register shows what happened on the metrics page.
+func (f *Fleet) Register(reg prometheus.Registerer) error {
+	for _, m := range []struct {
+		name, help string
+		v          *atomic.Uint64
+	}{
+		{"sent_total", "Requests that were sent to another cluster.", &f.counts.sent},
+		{"failed_total", "Requests sent to another cluster that did not end well there.", &f.counts.failed},
+		{"hopped_total", "Requests that came from another cluster with a hop token that is good, or that nobody can check without a secret.", &f.counts.hopped},
+		{"bad_hops_total", "Requests with a hop token that this cluster does not accept: they are served here.", &f.counts.badHops},
+		{"asked_total", "Requests whose endpoint in another cluster was chosen by a picker there.", &f.counts.asked},
+		{"unasked_total", "Requests for which a picker elsewhere should have been asked, and was not or chose none: they went to a gateway.", &f.counts.unasked},
+	} {
+		c := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "grapevine_elsewhere_" + m.name, Help: m.help}, func() float64 { return float64(m.v.Load()) })
+		if err := reg.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
