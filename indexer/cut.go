@@ -33,32 +33,33 @@ func (c cuts) fits(n *node) (next cuts, ok bool) {
 	return next, ok && next.passed >= size && next.passed <= size+mostAhead
 }
 
-// stepCut is step for a prompt whose tokens are known.
-func (x *Index) stepCut(h block.Words, parent *node, key *block.Key, rest []byte, c *cuts) (n *node, cut bool) {
-	var f fork
-	x.children(h, parent, *key, rest, &f)
-	best, after := -1, cuts{}
-	for i := range f.n {
-		next, ok := c.fits(f.node[i])
+// keepCut takes those children off a fork that do not hold the next tokens of the prompt.
+// Of two that hold the same text the canonical one stays.
+func (x *Index) keepCut(h block.Words, f *fork, l *lane) {
+	for i := f.n - 1; i >= 0; i-- {
+		n := f.node[i]
+		next, ok := l.cuts.fits(n)
 		// One block with tokens ahead may be one that is cut otherwise.
-		if ok && !c.begun && next.passed > int(f.node[i].tokens()) {
-			ok = x.goesOn(h, &f, i, rest, next)
+		if ok && !l.cuts.begun && next.passed > int(n.tokens()) {
+			ok = x.goesOn(h, n, f.key[i], l.rest, next)
 		}
-		if ok && (best < 0 || f.node[best].apart() || !c.begun && next.passed < after.passed && !f.node[i].apart()) {
-			best, after = i, next
+		if !ok {
+			f.drop(i)
 		}
 	}
-	if best < 0 {
-		return nil, f.cut
+	for i := f.n - 1; f.n > 1 && i >= 0; i-- {
+		if f.node[i].apart() && slices.ContainsFunc(f.node[:f.n], func(n *node) bool {
+			return !n.apart() && n.length.Load() == f.node[i].length.Load()
+		}) {
+			f.drop(i)
+		}
 	}
-	*key, *c = f.key[best], after
-	return f.node[best], f.cut
 }
 
-// goesOn reports whether a block follows that of f.node[i] which holds the next tokens.
-func (x *Index) goesOn(h block.Words, f *fork, i int, rest []byte, c cuts) bool {
+// goesOn reports whether a block follows that of n which holds the next tokens.
+func (x *Index) goesOn(h block.Words, n *node, key block.Key, rest []byte, c cuts) bool {
 	var below fork
-	x.children(h, f.node[i], f.key[i], rest[f.node[i].length.Load():], &below)
+	x.children(h, n, key, rest[n.length.Load():], &below)
 	return slices.ContainsFunc(below.node[:below.n], func(n *node) bool {
 		_, ok := c.fits(n)
 		return ok

@@ -15,34 +15,44 @@ type grip struct {
 	held  uint32                // groups that hold the blocks since the last change, as bits
 	since int32                 // tokens walked at the last change
 	best  block.Run             // up to the furthest position where all rules hold
+
+	tokens  [block.NumTiers]int32 // walked, up to counted
+	counted int32
 }
 
-// follow begins to follow the rules of the newest runner.
-func (w *walk) follow(rules []condition) {
-	n := len(w.rules)
-	if n < cap(w.rules) {
-		w.rules = w.rules[:n+1]
+// count counts the tokens walked up to a place in a tier.
+func (g *grip) count(to int32, t block.Tier) {
+	g.tokens[t] += to - g.counted
+	g.counted = to
+}
+
+// follow begins to follow the rules of a new runner. It returns the grip's place + 1.
+func (l *lane) follow(rules []condition) int32 {
+	n := len(l.rules)
+	if n < cap(l.rules) {
+		l.rules = l.rules[:n+1]
 	} else {
-		w.rules = append(w.rules, grip{})
+		l.rules = append(l.rules, grip{})
 	}
-	g := &w.rules[n]
+	g := &l.rules[n]
 	g.rules, g.held, g.since, g.best = rules, 0, 0, block.Run{}
+	g.tokens, g.counted = [block.NumTiers]int32{}, 0
 	for i := range rules {
 		g.from[i], g.to[i] = 0, 0
 	}
-	w.alive[len(w.alive)-1].rules = int32(n) + 1
+	return int32(n) + 1
 }
 
 // grasp notes which groups hold the block that comes next, and those behind it up to
 // the next change of the holder set.
-func (w *walk) grasp(s *lockfree.Set, tokens int32) {
-	for i := range w.alive {
-		if w.alive[i].rules == 0 {
+func (l *lane) grasp(s *lockfree.Set, tokens int32) {
+	for i := range l.alive {
+		if l.alive[i].rules == 0 {
 			continue
 		}
-		g := &w.rules[w.alive[i].rules-1]
+		g := &l.rules[l.alive[i].rules-1]
 		was := g.held
-		g.held, g.since = 0, w.at.tokens
+		g.held, g.since = 0, l.at.tokens
 		for k := range g.rules {
 			if !s.Has(g.rules[k].slot) {
 				continue
@@ -53,7 +63,7 @@ func (w *walk) grasp(s *lockfree.Set, tokens int32) {
 			}
 			// A group of larger blocks is seen where its blocks end.
 			size := max(int32(g.rules[k].Size), tokens)
-			if end := w.at.tokens + tokens; end-g.to[k] > size {
+			if end := l.at.tokens + tokens; end-g.to[k] > size {
 				g.from[k] = max(0, end-size)
 			}
 		}
@@ -62,10 +72,10 @@ func (w *walk) grasp(s *lockfree.Set, tokens int32) {
 
 // settle moves runners to at, the last position before a change of the holder set, where
 // the rules of their groups hold there.
-func (w *walk) settle(at progress) {
-	for i := range w.alive {
-		if r := &w.alive[i]; r.rules != 0 {
-			w.rules[r.rules-1].settle(r, at)
+func (l *lane) settle(at progress) {
+	for i := range l.alive {
+		if r := &l.alive[i]; r.rules != 0 {
+			l.rules[r.rules-1].settle(r, at)
 		}
 	}
 }
@@ -93,21 +103,21 @@ func (g *grip) settle(r *runner, at progress) {
 	if !holds {
 		return
 	}
-	g.best = block.Run{Blocks: at.blocks, Bytes: at.bytes, Tokens: r.tokens, Cut: at.cut, Ruled: true}
-	g.best.Tokens[r.tier] += at.tokens - r.since
+	g.best = block.Run{Blocks: at.blocks, Bytes: at.bytes, Tokens: g.tokens, Cut: at.cut, Ruled: true}
+	g.best.Tokens[r.tier] += at.tokens - g.counted
 }
 
-// toEnd settles runners with rules at the end of the walk, whose last block was last. An
+// toEnd settles runners with rules at the end of the lane. An
 // engine computes some of each prompt: it goes on from the last position before its end.
-func (w *walk) toEnd(q block.Query, last *node) {
-	if len(w.rules) == 0 {
+func (l *lane) toEnd(q block.Query) {
+	if len(l.rules) == 0 {
 		return
 	}
-	at := w.at
-	if int(at.bytes) == len(q.Bytes) {
+	at := l.at
+	if int(at.bytes) == len(q.Bytes) && at.blocks > 0 {
 		at.blocks--
-		at.tokens -= int32(last.tokens())
-		at.bytes -= int32(last.length.Load())
+		at.tokens -= int32(l.last.tokens())
+		at.bytes -= int32(l.last.length.Load())
 	}
-	w.settle(at)
+	l.settle(at)
 }

@@ -251,3 +251,46 @@ func churn(bi *benchIndex, stop chan struct{}) {
 		}
 	}
 }
+
+// BenchmarkMatchSizes matches a prompt of 6,400 tokens that 40 endpoints hold, in blocks of
+// one, two or four sizes, 10,000 tokens of other texts beside it.
+func BenchmarkMatchSizes(b *testing.B) {
+	for _, sizes := range [][]int{{16}, {16, 64}, {16, 32, 64, 128}} {
+		b.Run(strconv.Itoa(len(sizes)), func(b *testing.B) {
+			h := block.NewHasher(block.Seed{1})
+			x, root := New(Options{Hasher: h}), h.Root(block.Scope{Model: "m"})
+			var eps []block.EndpointID
+			var q block.Query
+			for ep := range block.EndpointID(40) {
+				size := sizes[int(ep)%len(sizes)]
+				for text := range uint64(3) {
+					_, d := storedChain(h, root, text+1, 6400/16, 64)
+					prompt, _ := storedChain(h, root, text+1, 6400/16, 64)
+					if text == 0 {
+						q = block.Query{Root: root, Bytes: prompt}
+					}
+					d.Blocks = d.Blocks[:0]
+					for key, i := root, 0; i < len(prompt); i += size * 4 {
+						key = h.Child(key, prompt[i:i+size*4])
+						d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(text<<20 + uint64(i)), Key: key, Bytes: uint32(size * 4), Tokens: uint32(size)})
+					}
+					d.Ops[0].N = uint32(len(d.Blocks))
+					x.Apply(block.Source{Endpoint: ep}, &d)
+				}
+				eps = append(eps, ep)
+			}
+			dst := make([]block.Run, len(eps))
+			b.ReportAllocs()
+			start := cpuTime(b)
+			for b.Loop() {
+				x.Match(q, eps, dst)
+			}
+			b.ReportMetric(float64((cpuTime(b)-start).Nanoseconds())/float64(b.N), "cpu-ns/op")
+			for i := range dst {
+				if dst[i].Total() != 6400 {
+					b.Fatalf("endpoint %d: %d tokens predicted, holds 6400", i, dst[i].Total())
+				}
+			}
+		})
+	}
+}

@@ -136,7 +136,7 @@ func TestMediaLaw(t *testing.T) {
 				if got != want {
 					t.Fatalf("operation %d: %d tokens predicted, %d there", op, got, want)
 				}
-				if ends := x.BlockEnds(q, runs[0].Bytes, nil); len(ends) < int(runs[0].Blocks) {
+				if ends := x.BlockEnds(q, runs[0], nil); len(ends) < int(runs[0].Blocks) {
 					t.Fatalf("operation %d: %d ends of %d blocks", op, len(ends), runs[0].Blocks)
 				}
 				if first := mediumAt(probe); first >= 0 && want > first {

@@ -16,8 +16,8 @@ const (
 	alignEnds   = 8
 )
 
-// checkedEnd is how many blocks to take off runs that end at a byte.
-type checkedEnd struct{ at, drop int32 }
+// checkedEnd is how many blocks to take off runs of as many blocks that end at a byte.
+type checkedEnd struct{ at, blocks, drop int32 }
 
 // trimUnsafe takes off the last blocks of runs that the engine, which tokenizes
 // the whole prompt, will not find: blocks that end inside a token of the request,
@@ -39,17 +39,20 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 		if run.Blocks == 0 {
 			continue
 		}
-		at := slices.IndexFunc(s.checked, func(c checkedEnd) bool { return c.at == run.Bytes })
+		at := slices.IndexFunc(s.checked, func(c checkedEnd) bool { return c.at == run.Bytes && c.blocks == run.Blocks })
 		if at < 0 {
 			doubtful := run.Cut || !p.IsTokenBoundary(q.Bytes, int(run.Bytes))
 			if len(s.checked) >= alignEnds && !doubtful {
 				continue
 			}
 			at = len(s.checked)
-			s.checked = append(s.checked, checkedEnd{run.Bytes, m.misaligned(p, s, q, run)})
+			s.checked = append(s.checked, checkedEnd{run.Bytes, run.Blocks, m.misaligned(p, s, q, run)})
 		}
 		drop := s.checked[at].drop
-		if end := int(run.Blocks - drop); drop > 0 && run.Ruled && end < len(s.ends) {
+		if drop <= 0 || !m.findEnds(s, q, run) {
+			continue
+		}
+		if end := int(run.Blocks - drop); run.Ruled {
 			// One byte more, since a run ends before its prompt does.
 			m.o.Index.Match(block.Query{Root: q.Root, Bytes: q.Bytes[:s.ends[end]+1]}, s.ids[k:k+1], s.runs[k:k+1])
 			continue
@@ -58,14 +61,21 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 	}
 }
 
+// findEnds sets s.ends to the ends of a run's blocks: engines of other block sizes have
+// others. It reports whether the index still has them.
+func (m *Matcher) findEnds(s *scratch, q block.Query, run *block.Run) bool {
+	n := int(run.Blocks)
+	if n >= len(s.ends) || s.ends[n] != run.Bytes {
+		s.ends = m.o.Index.BlockEnds(q, *run, append(s.ends[:0], 0))
+	}
+	return n < len(s.ends)
+}
+
 // misaligned returns how many of the last blocks of a run are not made of the
 // prompt's own tokens.
 func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q block.Query, run *block.Run) int32 {
 	n := int(run.Blocks)
-	if len(s.ends) < n+1 {
-		s.ends = m.o.Index.BlockEnds(q, run.Bytes, append(s.ends[:0], 0))
-	}
-	if n >= len(s.ends) {
+	if !m.findEnds(s, q, run) {
 		return 0
 	}
 	from := max(0, n-alignBlocks)

@@ -21,8 +21,8 @@ import (
 type Index interface {
 	// Match fills dst with the leading run of q that each endpoint holds.
 	Match(q block.Query, endpoints []block.EndpointID, dst []block.Run)
-	// Ends appends where the blocks of the first n bytes of q end.
-	BlockEnds(q block.Query, n int32, dst []int32) []int32
+	// BlockEnds appends where the blocks of a run of q end.
+	BlockEnds(q block.Query, run block.Run, dst []int32) []int32
 	// Overflowed reports whether blocks of an endpoint were left out for want of room.
 	Overflowed(id block.EndpointID) bool
 }
