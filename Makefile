@@ -246,6 +246,10 @@ lint: ## check format, vet, lint and architecture
 	$(CACHE)/bin/golangci-lint run --allow-parallel-runners ./...
 	go test ./internal/arch
 
+.PHONY: lint-locks
+lint-locks: ## find I/O, logging and callbacks under a mutex or on the path of a request
+	go run ./internal/testkit/locks
+
 .PHONY: stats
 stats: ## print the number of packages, their sizes and the longest import chain
 	@go test -count=1 -v -run '^TestRepository$$' ./internal/arch | sed -n 's/^    *//; /^packages:/,/^largest/p'

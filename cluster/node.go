@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/core"
+	"github.com/grapevine-epp/grapevine/internal/loglines"
 )
 
 // Node is this replica's part in the group: it gives a core.Core a clock, a
@@ -16,18 +17,19 @@ import (
 // safe for concurrent use, but must not be called from within a LogStore,
 // GaugeSink or FeedSink; see the package comment.
 type Node struct {
-	opt  Options
-	log  *slog.Logger
-	mu   sync.Mutex
-	core *core.Core
-	next atomic.Int64 // when the loop will wake by itself, as a time.Duration
-	wake chan struct{}
-	stop context.CancelFunc
-	done chan struct{}
-	work *work
-	rate rates
-	seen map[string]bool   // peers that were up at the last look, for the log
-	lost map[string]lostAt // by name
+	opt   Options
+	log   *slog.Logger
+	lines loglines.Lines // of the loop, written without the lock
+	mu    sync.Mutex
+	core  *core.Core
+	next  atomic.Int64 // when the loop will wake by itself, as a time.Duration
+	wake  chan struct{}
+	stop  context.CancelFunc
+	done  chan struct{}
+	work  *work
+	rate  rates
+	seen  map[string]bool   // peers that were up at the last look, for the log
+	lost  map[string]lostAt // by name
 	// replaced are members, by ID, that are down and in whose place others came.
 	replaced map[string]bool
 	was      Phase
@@ -140,7 +142,9 @@ func (n *Node) run(ctx context.Context) {
 		n.observe(now)
 		next := n.core.Deadline()
 		n.next.Store(int64(next))
+		lines := n.lines.Take()
 		n.mu.Unlock()
+		lines.Write(n.log)
 		if n.core.Fresh() {
 			next = now // what came in between may not have seen when the loop wakes
 		}
@@ -226,10 +230,10 @@ func (n *Node) gone(id string, listed bool) {
 		died = died || l.ID == id
 	}
 	if n.core.Leaving() || !died {
-		n.log.Info("member left", "member", id)
+		n.lines.Info("member left", "member", id)
 		return
 	}
-	n.log.Warn("member unreachable", "member", id, "listed", listed)
+	n.lines.Warn("member unreachable", "member", id, "listed", listed)
 }
 
 // observe logs what changed about the group, and samples traffic.
@@ -243,7 +247,7 @@ func (n *Node) observe(now time.Duration) {
 	for _, p := range peers {
 		up[p.Member.ID] = p.Up
 		if p.Up && !n.seen[p.Member.ID] {
-			n.log.Info("member reachable", "member", p.Member.ID, "addr", p.Member.Addr, "rtt", p.RTT)
+			n.lines.Info("member reachable", "member", p.Member.ID, "addr", p.Member.Addr, "rtt", p.RTT)
 		}
 	}
 	for id, was := range n.seen {
@@ -254,6 +258,6 @@ func (n *Node) observe(now time.Duration) {
 	n.seen = up
 	if p := n.core.Phase(); p != n.was {
 		n.was = p
-		n.log.Info("cluster phase", "phase", p.String(), "peers", len(peers))
+		n.lines.Info("cluster phase", "phase", p.String(), "peers", len(peers))
 	}
 }

@@ -71,6 +71,8 @@ type LogState struct {
 // Status returns the group as this replica sees it.
 func (n *Node) Status() Status {
 	bus := n.opt.Bus.Status()
+	id, what := n.opt.ConfigMismatch()
+	aside := n.opt.NotShared()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.opt.Now()
@@ -92,7 +94,7 @@ func (n *Node) Status() Status {
 		s.Peers = append(s.Peers, out)
 	}
 	noteNamesakes(s.Peers)
-	s.trouble, s.aside = n.trouble(), n.opt.NotShared()
+	s.trouble, s.aside = n.memberTrouble(id, what), aside
 	s.Health = health(&s)
 	return s
 }
@@ -110,9 +112,9 @@ func (n *Node) Peers() (peers []Peer, leaving bool) {
 	return peers, n.core.Leaving()
 }
 
-// trouble says which member's setup does not fit, and what follows. n.mu is held.
-func (n *Node) trouble() string {
-	id, what := n.opt.ConfigMismatch()
+// memberTrouble describes what is wrong with the setup of the member id, if it is one of the
+// group. n.mu is held.
+func (n *Node) memberTrouble(id, what string) string {
 	for _, p := range n.core.Peers() {
 		if p.Member.ID == id {
 			return p.Member.Name + " " + what

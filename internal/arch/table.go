@@ -63,6 +63,7 @@ var Rows = Table{
 	{"internal/knowledge", 1, Product, 0},
 	{"internal/kubeapi", 1, Product, 0},
 	{"internal/listen", 1, Product, 0},
+	{"internal/loglines", 1, Product, 0},
 	{"internal/parts", 1, Product, 0},
 	{"internal/prompt/value", 1, Product, 0},
 	{"internal/prompt/vocab/split", 1, Product, 0},
@@ -223,6 +224,7 @@ var Rows = Table{
 	{"internal/e2e/kube", 1, Kit, 0},
 	{"internal/e2e/proxies", 1, Kit, 0},
 	{"internal/testkit/kinds", 1, Kit, 0},
+	{"internal/testkit/locks", 1, Kit, 0},
 	{"internal/testkit/mutants", 1, Kit, 0},
 
 	// Test kits, level 2.

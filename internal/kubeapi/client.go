@@ -250,14 +250,17 @@ func (c *Client) bearer() (string, error) {
 		return c.config.Token, nil
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.tokenAt) < tokenAge {
-		return c.token, nil
+	token, at := c.token, c.tokenAt
+	c.mu.Unlock()
+	if time.Since(at) < tokenAge {
+		return token, nil
 	}
 	data, err := os.ReadFile(c.config.TokenFile)
 	if err != nil {
 		return "", fmt.Errorf("kubeapi: token: %w", err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.token, c.tokenAt = strings.TrimSpace(string(data)), time.Now()
 	return c.token, nil
 }

@@ -63,8 +63,6 @@ func (e *expiry) look() time.Time {
 			return time.Time{}
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	left, say := leaf.NotAfter.Sub(e.now()), ""
 	switch {
 	case left <= 0:
@@ -72,13 +70,16 @@ func (e *expiry) look() time.Time {
 	case left < soon:
 		say = "certificate expires soon: " + leaf.NotAfter.String()
 	}
-	if say != "" && say != e.said {
+	e.mu.Lock()
+	changed := say != e.said
+	e.said = say
+	e.mu.Unlock()
+	if say != "" && changed {
 		level := slog.LevelWarn
 		if left <= 0 {
 			level = slog.LevelError
 		}
 		e.log.Log(context.Background(), level, "certificate of the ext_proc listener ends", "expired", left <= 0, "not_after", leaf.NotAfter)
 	}
-	e.said = say
 	return leaf.NotAfter
 }

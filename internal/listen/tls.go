@@ -183,33 +183,56 @@ type watched[T any] struct {
 	current *T
 	stamp   []time.Time // modification times that current was read at
 	checked time.Time
+	loading bool // a caller of get looks at the files
 }
 
-// get returns the newest value that could be read.
+// get returns the newest value that could be read. One caller at a time looks at the files;
+// the others get the current value meanwhile, so that a disk that hangs stops one handshake.
 func (f *watched[T]) get() *T {
+	now := f.now()
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.now().Sub(f.checked) < reloadEvery {
-		return f.current
+	stamp, current := f.stamp, f.current
+	due := !f.loading && now.Sub(f.checked) >= reloadEvery
+	if due {
+		f.loading, f.checked = true, now
 	}
-	f.checked = f.now()
-	if slices.Equal(f.modified(), f.stamp) {
-		return f.current
+	f.mu.Unlock()
+	if !due {
+		return current
 	}
-	if err := f.load(); err != nil {
+
+	var v *T
+	var err error
+	newStamp := f.modified()
+	changed := !slices.Equal(newStamp, stamp)
+	if changed {
+		v, err = f.read()
+	}
+	f.mu.Lock()
+	f.loading = false
+	if v != nil && err == nil {
+		f.current, f.stamp = v, newStamp
+	}
+	current = f.current
+	f.mu.Unlock()
+	switch {
+	case err != nil:
 		f.log.Warn("TLS file not reloaded, using the previous one", "what", f.what, "error", err)
-	} else {
+	case changed:
 		f.log.Info("TLS file reloaded", "what", f.what, "file", f.files[0])
 	}
-	return f.current
+	return current
 }
 
+// load reads the first value.
 func (f *watched[T]) load() error {
 	stamp := f.modified()
 	v, err := f.read()
 	if err != nil {
 		return err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.current, f.stamp = v, stamp
 	return nil
 }

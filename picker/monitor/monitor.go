@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/loglines"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -71,6 +72,7 @@ type Monitor struct {
 	said   map[string]map[string]saying // by others, by address and origin: they say it once
 	told   bool                         // a snapshot was published
 	out    []word                       // for the other replicas, sent without the lock
+	lines  loglines.Lines               // written without the lock
 
 	inboxMu sync.Mutex
 	inbox   []letter // from the other replicas, and of readings and probes, in order
@@ -245,7 +247,9 @@ func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
 
 // Tick takes the evidence of this moment and moves all states on.
 func (m *Monitor) Tick() {
-	for _, w := range m.step() {
+	words, lines := m.step()
+	lines.Write(m.opts.Log)
+	for _, w := range words {
 		if err := m.opts.Publish(w.address, w.value); err != nil {
 			m.opts.Log.Warn("endpoint health not shared", "endpoint", w.address, "error", err)
 		}
@@ -253,7 +257,7 @@ func (m *Monitor) Tick() {
 }
 
 // step is Tick without telling the others.
-func (m *Monitor) step() []word {
+func (m *Monitor) step() ([]word, loglines.Lines) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open()
@@ -274,7 +278,7 @@ func (m *Monitor) step() []word {
 	}
 	out := m.out
 	m.out = nil
-	return out
+	return out, m.lines.Take()
 }
 
 // followUp tells the others, and looks closer, where something is wrong.
@@ -338,12 +342,12 @@ func (m *Monitor) logTroubles(was, is []health.GroupProblem) {
 	}
 	for _, t := range is {
 		if !in(was, t.Group) {
-			m.opts.Log.Warn("most endpoints are in trouble", "group", t.Group, "endpoints", t.Endpoints, "away", t.Unhealthy, "evidence_ignored", t.Ignored, "failing", t.Failing)
+			m.lines.Warn("most endpoints are in trouble", "group", t.Group, "endpoints", t.Endpoints, "away", t.Unhealthy, "evidence_ignored", t.Ignored, "failing", t.Failing)
 		}
 	}
 	for _, t := range was {
 		if !in(is, t.Group) {
-			m.opts.Log.Info("most endpoints are no longer in trouble", "group", t.Group)
+			m.lines.Info("most endpoints are no longer in trouble", "group", t.Group)
 		}
 	}
 }
@@ -361,7 +365,7 @@ func (m *Monitor) log(c health.Change) {
 	if c.To.State == health.Out && c.From != health.Probing || c.To.State == health.Suspect {
 		level = slog.LevelWarn
 	}
-	m.opts.Log.Log(context.Background(), level, "endpoint health changed", "endpoint", address,
+	m.lines.Add(level, "endpoint health changed", "endpoint", address,
 		"from", c.From.String(), "to", c.To.State.String(), "cause", c.To.Cause.String(),
 		"evidence", c.To.Evidence(), "back_by", c.To.Remedy(), "overruled", c.To.Overruled)
 }
@@ -371,9 +375,9 @@ func (m *Monitor) logShunned(s *sight, now time.Time) {
 	n := s.ep.Tracker().AvoidedCount()
 	switch {
 	case n > s.shunned:
-		m.opts.Log.Warn("an endpoint fails single models; their requests go elsewhere", "endpoint", s.ep.Address, "models", s.ep.AvoidedModels(nil, now), "count", n)
+		m.lines.Warn("an endpoint fails single models; their requests go elsewhere", "endpoint", s.ep.Address, "models", s.ep.AvoidedModels(nil, now), "count", n)
 	case n < s.shunned:
-		m.opts.Log.Info("an endpoint no longer fails single models", "endpoint", s.ep.Address, "left", n)
+		m.lines.Info("an endpoint no longer fails single models", "endpoint", s.ep.Address, "left", n)
 	}
 	s.shunned = n
 }

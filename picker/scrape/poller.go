@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/loglines"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -31,6 +32,7 @@ type Poller struct {
 	readings sync.WaitGroup
 
 	mu      sync.Mutex
+	lines   loglines.Lines // written without the lock
 	closed  bool
 	targets []*target
 	byID    map[block.EndpointID]*target

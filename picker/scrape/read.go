@@ -169,7 +169,9 @@ func (p *Poller) finish(t *target, start, at time.Time, o outcome) {
 			r.Rest = max(t.due.Sub(end)-2*p.opts.Slow, 0)
 		}
 	}
+	lines := p.lines.Take()
 	p.mu.Unlock()
+	lines.Write(p.opts.Log)
 	if !gone && p.opts.OnRead != nil {
 		p.opts.OnRead(ep, r)
 	}
@@ -192,7 +194,7 @@ func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 	}
 	if o.err == nil {
 		if s.Failures > 0 {
-			p.opts.Log.Info("engine metrics read again", "endpoint", t.ep.Address, "failures", s.Failures)
+			p.lines.Info("engine metrics read again", "endpoint", t.ep.Address, "failures", s.Failures)
 		}
 		s.State, s.Failures, s.Error = StateOK, 0, ""
 		s.At, s.Page, s.Bytes = at, o.page, o.page.Bytes
@@ -208,7 +210,7 @@ func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 	}
 	s.State, s.Fast, s.Error = StateFailing, false, o.err.Error()
 	if s.Failures++; s.Failures == downAfter {
-		p.opts.Log.Warn("engine metrics cannot be read, load is judged without them",
+		p.lines.Warn("engine metrics cannot be read, load is judged without them",
 			"endpoint", t.ep.Address, "cause", causeOf(o.err), "error", o.err)
 	}
 	switch {

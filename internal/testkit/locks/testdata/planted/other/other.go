@@ -1,0 +1,5 @@
+// Package other declares callbacks.
+package other
+
+// Hooks are called by others.
+type Hooks struct{ Changed func(int) }
