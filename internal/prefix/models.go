@@ -123,19 +123,11 @@ func canonical(p *prompt.Model) translate.Canonical {
 	if p.NewChecker() == nil {
 		return nil
 	}
-	type scratch struct {
-		c    *vocab.Checker
-		prev []uint32
-	}
-	pool := sync.Pool{New: func() any { return &scratch{c: p.NewChecker()} }}
+	pool := sync.Pool{New: func() any { return p.NewChecker() }}
 	return func(prev []byte, ids []uint32, _ []byte) bool {
-		s := pool.Get().(*scratch)
-		defer pool.Put(s)
-		s.prev = s.prev[:0]
-		if len(prev) > 0 {
-			s.prev = p.Encode(s.prev, prev)
-		}
-		v, _ := s.c.Check(vocab.Window{Before: s.prev, Block: ids, Root: prev != nil && len(prev) == 0})
+		c := pool.Get().(*vocab.Checker)
+		defer pool.Put(c)
+		v, _ := c.Check(vocab.Window{Text: prev, Block: ids, Root: prev != nil && len(prev) == 0})
 		return v != vocab.Deviates
 	}
 }

@@ -21,8 +21,12 @@ const (
 // of it is given, the less stays unknown: a sentence before and a word after
 // are enough for most text.
 type Window struct {
+	// Text is what comes before Before, where its tokens are not known. Nothing is
+	// concluded from how it would be tokenized by itself: the text behind its end decides
+	// that, too.
+	Text                 []byte
 	Before, Block, After []uint32
-	Root                 bool // nothing comes before Before
+	Root                 bool // nothing comes before Text and Before
 	Final                bool // nothing comes after After
 }
 
@@ -33,7 +37,7 @@ type Window struct {
 type Checker struct {
 	v    *Vocab
 	text []byte
-	offs []int // offs[i] = start of token i, offs[len] = len(text)
+	offs []int // offs[i] = start of token i, offs[len] = len(text); offs[0] is the length of Window.Text
 	ids  []uint32
 	want []uint32
 }
@@ -87,7 +91,7 @@ func (c *Checker) Check(w Window) (verdict Verdict, n int) {
 
 // load decodes the window; it returns false when an id is unknown.
 func (c *Checker) load(w Window) bool {
-	c.text, c.offs, c.ids = c.text[:0], c.offs[:0], c.ids[:0]
+	c.text, c.offs, c.ids = append(c.text[:0], w.Text...), c.offs[:0], c.ids[:0]
 	for _, part := range [3][]uint32{w.Before, w.Block, w.After} {
 		for _, id := range part {
 			c.offs = append(c.offs, len(c.text))
@@ -204,6 +208,9 @@ func (c *Checker) pieces(text []byte, begin, from, to, limit int) (at int, v Ver
 // piece compares one piece's tokens. It returns the position of the first
 // token that differs, or -1.
 func (c *Checker) piece(a, b int) int {
+	if a < c.offs[0] {
+		return c.straddling(a, b)
+	}
 	i := c.tokenAt(a)
 	if i < 0 {
 		return a
@@ -212,7 +219,13 @@ func (c *Checker) piece(a, b int) int {
 		return -1
 	}
 	c.want = c.v.bpe.encode(c.want[:0], c.text[a:b])
-	for _, id := range c.want {
+	return c.compare(c.want, i, b)
+}
+
+// compare compares the tokens from i on with those that a piece has, which ends at b. It
+// returns as piece does.
+func (c *Checker) compare(want []uint32, i, b int) int {
+	for _, id := range want {
 		if i >= len(c.ids) || c.ids[i] != id {
 			return c.offs[min(i, len(c.offs)-1)]
 		}
@@ -222,6 +235,21 @@ func (c *Checker) piece(a, b int) int {
 		return c.offs[i]
 	}
 	return -1
+}
+
+// straddling is piece for one that begins in the text before the first token: one of its
+// tokens has to begin where that does.
+func (c *Checker) straddling(a, b int) int {
+	first := c.offs[0]
+	c.want = c.v.bpe.encode(c.want[:0], c.text[a:b])
+	k := 0
+	for ; k < len(c.want) && a < first; k++ {
+		a += c.v.TokenLen(c.want[k])
+	}
+	if a != first {
+		return first
+	}
+	return c.compare(c.want[k:], 0, b)
 }
 
 // unsettled returns the position of the first byte that a round trip through
