@@ -26,6 +26,8 @@ FUZZTIME ?= 10s
 BENCH ?= .
 BENCHTIME ?= 1s
 SOAK ?= 10m
+MUTANTS ?= 100
+MUTANTS_SEED ?= 1
 # Folders whose packages start goroutines; replay runs policies in virtual time, which the race
 # detector slows down ten times.
 CONCURRENT := cluster events extproc indexer picker pd internal/multicluster internal/admin internal/budget internal/kubeapi internal/listen internal/share internal/lab/bench internal/lab/conformance internal/lab/demo internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/server
@@ -44,6 +46,8 @@ help: ## list the targets
 		BENCH 'pattern of the benchmarks that bench runs ($(BENCH))' \
 		BENCHTIME 'duration of each benchmark ($(BENCHTIME))' \
 		SOAK 'duration of soak ($(SOAK))' \
+		MUTANTS 'random changes of test-mutants ($(MUTANTS))' \
+		MUTANTS_SEED 'seed of these changes ($(MUTANTS_SEED))' \
 		STRUCTURES 'structures of test-long in the FIFO model ($(STRUCTURES))' \
 		SEARCH 'structures of test-long in the engine model ($(SEARCH))' \
 		SEARCH_SEED 'seed of that search ($(SEARCH_SEED))'
@@ -123,8 +127,15 @@ test-mixed: setup ## roll three replicas under load from the release in internal
 	go test -tags mixed -timeout 15m -count 1 -v -run '^TestReleases' ./internal/e2e
 
 .PHONY: test-mutants
-test-mutants: ## make small changes to what replicas share, one at a time: tests must notice each
+test-mutants: ## make small changes to the program, one at a time: tests must notice those of the list, and most of MUTANTS random ones
 	go run ./internal/testkit/mutants
+	go run ./internal/testkit/mutants -random $(MUTANTS) -seed $(MUTANTS_SEED) -for 4h
+
+# The list has a block of about 20 changes for each part. CI tries one part and a sample chosen by the commit.
+.PHONY: test-mutants-short
+test-mutants-short: ## try one part of the listed changes, and 40 random ones chosen by the commit (12 minutes at most)
+	go run ./internal/testkit/mutants -part $$((16#$$(git rev-parse --short=4 HEAD) % 6 + 1))/6
+	go run ./internal/testkit/mutants -random 40 -seed $$(git rev-parse HEAD) -for 7m
 
 # How many structures the long tests of the routing rule try, and from which seed.
 STRUCTURES ?= 200000

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -469,6 +470,43 @@ func BenchmarkChoose(b *testing.B) {
 					b.Fatal(err)
 				}
 				d.Done(request.Outcome{})
+			}
+		})
+	}
+}
+
+// TestPriorityOfUntrustedClients checks that an objective lifts the priority of a trusted client, and
+// that of an untrusted client only up to the limit that the operator set for untrusted clients.
+// The priority is the one under which the request waits for capacity.
+func TestPriorityOfUntrustedClients(t *testing.T) {
+	for name, c := range map[string]struct {
+		capped bool
+		limit  int
+		want   int
+	}{
+		"trusted":                              {capped: false, limit: 0, want: 100},
+		"untrusted, limit 0":                   {capped: true, limit: 0, want: 0},
+		"untrusted, limit 7":                   {capped: true, limit: 7, want: 7},
+		"untrusted, limit above the objective": {capped: true, limit: 200, want: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var waited []int
+			s := newScheduler(t, Options{
+				Pool: newPool(1), Gate: gateFunc(func(_ context.Context, r *request.Request) error {
+					waited = append(waited, r.Priority)
+					return nil
+				}),
+				Rules: &Rules{Handler: single{testProfile()}, Names: request.Names{Objectives: map[string]int{"vip": 100}}},
+			})
+			r := chatRequest("r", 10)
+			r.Objective, r.Capped, r.MaxPriority = "vip", c.capped, c.limit
+			d, err := s.Choose(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Done(request.Outcome{})
+			if want := []int{c.want}; !slices.Equal(waited, want) {
+				t.Errorf("request waited with priorities %v, want %v", waited, want)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package budget
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 )
 
@@ -46,5 +47,18 @@ func TestTurn(t *testing.T) {
 		t.Error("no budget waits")
 	} else {
 		end()
+	}
+}
+
+// TestLargeBodiesUseHalfOfTheProcessors checks that at most half of the processors, but at least
+// one, read large inputs at once.
+func TestLargeBodiesUseHalfOfTheProcessors(t *testing.T) {
+	for processors, want := range map[int]int{1: 1, 2: 1, 3: 1, 8: 4} {
+		before := runtime.GOMAXPROCS(processors)
+		got := cap(newTurns())
+		runtime.GOMAXPROCS(before)
+		if got != want {
+			t.Errorf("%d processors: %d readers of large inputs, want %d", processors, got, want)
+		}
 	}
 }

@@ -128,3 +128,14 @@ func TestSessionComesBack(t *testing.T) {
 		}
 	}
 }
+
+// TestLaterMergeWinsATie checks that of two bindings made at the same time the one merged last stays.
+func TestLaterMergeWinsATie(t *testing.T) {
+	s, at := New(0), time.Unix(1_700_000_000, 0)
+	key := KeyOf("s")
+	s.Merge(Binding{Session: key, Endpoint: 1, At: at})
+	s.Merge(Binding{Session: key, Endpoint: 2, At: at})
+	if got, ok := s.Lookup(key); !ok || got != 2 {
+		t.Errorf("Lookup() = %d, %t, want 2, true", got, ok)
+	}
+}

@@ -21,7 +21,18 @@ const (
 func main() {
 	only := flag.String("only", "", "changes whose name has this in it")
 	part := flag.String("part", "1/1", "the part of the list to try, such as 2/6: every sixth change, from the second on")
+	random := flag.Int("random", 0, "try that many random mutations over all packages instead of a list")
+	seed := flag.String("seed", "1", "seed of the random mutations, such as a commit")
+	share := flag.Float64("caught", 0.6, "share of the random mutations that tests must catch")
+	limit := flag.Duration("for", 30*time.Minute, "start no further random mutation after that time")
 	flag.Parse()
+	if *random > 0 {
+		if err := runRandom(*random, *seed, *share, *limit); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	list := defaultList
 	if flag.NArg() > 0 {
 		list = flag.Arg(0)

@@ -2,8 +2,12 @@ package main
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // Every change of the list is still possible: its text occurs once in its file.
@@ -30,5 +34,83 @@ func TestListFitsTheProgram(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 		names[m.name] = true
+	}
+}
+
+// TestSitesOfAFile checks each kind of random mutation on a small file.
+func TestSitesOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.go")
+	const text = `package x
+
+type a struct{ Load, Name int }
+
+func f(b, c *a) bool {
+	c.Load = b.Load
+	d := a{Load: b.Load, Name: b.Name}
+	if d.Load > 1 && c.Name == 2 {
+		return true
+	}
+	return d.Name+1 < 3
+}
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := sites(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range found {
+		mutated := strings.Split(string(s.apply()), "\n")[s.line-1]
+		got = append(got, s.kind+": "+strings.TrimSpace(mutated))
+	}
+	want := []string{
+		"drop a copied field: _ = b.Load",
+		"drop a copied field: d := a{ Name: b.Name}",
+		"drop a copied field: d := a{Load: b.Load, }",
+		"a condition is never true: if false && (d.Load > 1 && c.Name == 2) {",
+		"&& becomes ||: if d.Load > 1 || c.Name == 2 {",
+		"> becomes >=: if d.Load >= 1 && c.Name == 2 {",
+		"== becomes !=: if d.Load > 1 && c.Name != 2 {",
+		"return true becomes its opposite: return false",
+		"< becomes <=: return d.Name+1 <= 3",
+		"+ becomes -: return d.Name-1 < 3",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("sites (-want +got):\n%s", diff)
+	}
+}
+
+// TestSampleCoversTrustAndCopies checks that the seed decides the sample, and that a quarter of it is
+// code that guards trust, budgets and admission, and a quarter drops copied fields.
+func TestSampleCoversTrustAndCopies(t *testing.T) {
+	t.Chdir("../../..")
+	one, err := sample(40, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := sample(40, "one")
+	other, _ := sample(40, "other")
+	names := func(list []*site) (all []string) {
+		for _, s := range list {
+			all = append(all, s.String())
+		}
+		return all
+	}
+	if !slices.Equal(names(one), names(again)) || slices.Equal(names(one), names(other)) {
+		t.Error("sample() differs for one seed, or is equal for two")
+	}
+	guards, copies := 0, 0
+	for _, s := range one {
+		if slices.ContainsFunc(critical, func(p string) bool { return strings.HasPrefix(s.file, p) }) {
+			guards++
+		}
+		if s.kind == kindCopy {
+			copies++
+		}
+	}
+	if len(one) != 40 || guards < 10 || copies < 10 {
+		t.Errorf("sample() = %d sites, %d of critical code and %d copies, want 40, at least 10 and 10", len(one), guards, copies)
 	}
 }

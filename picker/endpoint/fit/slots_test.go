@@ -58,3 +58,25 @@ func TestSlotsOfRanks(t *testing.T) {
 		}
 	}
 }
+
+// TestSlotsAreUnlearnedSoon checks that a limit confirmed for hours is given up after a few samples that
+// contradict it, since an engine that was restarted may run fewer sequences.
+func TestSlotsAreUnlearnedSoon(t *testing.T) {
+	var c Slots
+	at := time.Unix(1_700_000_000, 0)
+	for range 10_000 {
+		at = at.Add(50 * time.Millisecond)
+		c.Observe(at, 8, 3, 1, 0)
+	}
+	if got := c.Read(at.UnixNano()); got != 8 {
+		t.Fatalf("Read() = %d after 10,000 samples of 8, want 8", got)
+	}
+	n := 0
+	for ; c.Read(at.UnixNano()) == 8 && n < 100; n++ {
+		at = at.Add(50 * time.Millisecond)
+		c.Observe(at, 4, 6, 1, 0)
+	}
+	if n > slotsSure {
+		t.Errorf("limit of 8 unlearned after %d contradicting samples, want at most %d", n, slotsSure)
+	}
+}
