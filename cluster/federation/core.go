@@ -11,50 +11,50 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// PeerOptions say what is arranged with one other cluster.
+// PeerOptions configure the relation with one other cluster.
 type PeerOptions struct {
 	Name    string
-	Targets []string // where to ask, in the words of the transport; any may fail
-	// Export and Accept are patterns (path.Match) of namespace/name: of own pools that
-	// the peer may see, and of its pools that are accepted here.
+	Targets []string // where to send asks, in the transport's notation; any may fail
+	// Export and Accept are patterns (path.Match) of namespace/name: Export for local pools that
+	// the peer may see, Accept for its pools that are accepted here.
 	Export, Accept []string
-	Secret         *filter.Secret // of this pair; nil: that of the federation
-	Rate           int            // bytes per second of filters from it and to it, each; default 1 MiB
-	MaxFilter      int            // bytes of its filters, of all pools; default 32 MiB
+	Secret         *filter.Secret // of this pair; nil: the federation's secret
+	Rate           int            // bytes per second of filters, per direction; default 1 MiB
+	MaxFilter      int            // total bytes of its filters; default 32 MiB
 }
 
 // Options build a Core. Self, Replica and Boot are required.
 type Options struct {
 	Self    string         // name of this cluster
-	Replica string         // of this process
-	Boot    uint64         // tells this process from those before and beside it
+	Replica string         // name of this process
+	Boot    uint64         // distinguishes this process from all others
 	Secret  *filter.Secret // of the federation; nil: no filters
 	Peers   []PeerOptions
 
-	Lease  time.Duration // how long what is said here may be believed; default 5 s
-	Beat   time.Duration // between questions; default a fifth of Lease
-	Push   time.Duration // between tellings of what changed; default half of Beat
-	Drain  time.Duration // between withdrawing an export and its end; default 4 leases
-	Rotate time.Duration // life of a filter's key; default 24 h
+	Lease  time.Duration // how long peers may use the data sent from here; default 5 s
+	Beat   time.Duration // time between asks; default a fifth of Lease
+	Push   time.Duration // time between updates of changed data; default half of Beat
+	Drain  time.Duration // time between withdrawing an export and removing it; default 4 leases
+	Rotate time.Duration // lifetime of a filter's key; default 24 h
 }
 
-// Bounds of what one side of a pair may take up here.
+// Limits on what a peer can use here.
 const (
-	maxSessions = 64              // replicas of one cluster that ask
-	maxLease    = 5 * time.Minute // that is believed
+	maxSessions = 64              // asking replicas per cluster
+	maxLease    = 5 * time.Minute // longest lease that is accepted
 	defaultMost = 32 << 20
 )
 
-// DefaultLease is how long what is said may be believed, and DefaultRate how many bytes a
-// second of filters may be sent each way, where nothing else is set.
+// DefaultLease is the default of Options.Lease. DefaultRate is the default bandwidth for filters in
+// each direction, in bytes per second.
 const (
 	DefaultLease = 5 * time.Second
 	DefaultRate  = 1 << 20
 )
 
 var (
-	errSelf = errors.New("federation: a cluster and a replica need a name")
-	errPeer = errors.New("federation: a peer needs a name of its own")
+	errSelf = errors.New("federation: Self and Replica are required")
+	errPeer = errors.New("federation: peer name is empty or not unique")
 )
 
 func (o *Options) complete() error {
@@ -85,45 +85,44 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Send is a message for the transport.
+// Send is a message to send.
 type Send struct {
 	Cluster string
-	To      string // a target of the peer, or the link on which it asked
+	To      string // a target of the peer, or the link that its ask came from
 	Frame   []byte
 }
 
-// Core is what one replica of a cluster does in a federation: a state machine that
-// messages and the clock drive, and whose answers are messages. It is not safe for
-// concurrent use. What it hands out is.
+// Core is one replica's part in a federation: a state machine driven by messages and the clock,
+// whose output is messages. It is not safe for concurrent use, but the values it returns are.
 //
-// Each replica asks for itself, and any replica of the other cluster answers: all of
-// them know the same.
+// Each replica asks for itself, and any replica of the other cluster can answer, since all have the
+// same data.
 type Core struct {
 	o       Options
-	base    time.Time // of the times in questions
+	base    time.Time // reference for the times in asks
 	peers   []*peer
 	exports []*own
 	imports []Import
-	shows   bool           // imports are shown in objects
-	also    *filter.Secret // good beside that of the options; nil: none
+	shows   bool           // imports are shown as objects
+	also    *filter.Secret // second accepted secret; nil: none
 	hot     map[hotKey]*filter.Hot
 	epochs  uint64
 	print   uint64 // see SetPrint
-	unready string // why nothing is told now; "": it is
+	unready string // why this replica must not answer now; "": it may
 	leaving bool
 	version uint64
 	dirty   bool
 	view    *View
-	refused map[string]uint64 // messages, by reason
+	refused map[string]uint64 // rejected messages, by reason
 }
 
-// hotKey names a set of hot prefixes: those of a pool, by keys of one secret.
+// hotKey identifies a set of hot prefixes: those of a pool, keyed by one secret.
 type hotKey struct {
 	pool   PoolKey
 	secret *filter.Secret
 }
 
-// peer is the other cluster of a pair: as one that asks, and as one that is asked.
+// peer is another cluster, both as the asking and as the answering side.
 type peer struct {
 	PeerOptions
 	speaker
@@ -134,10 +133,10 @@ type peer struct {
 // own is an export of this cluster.
 type own struct {
 	Export
-	gone time.Time // when it ends, if it is withdrawn; else zero
+	gone time.Time // time of removal if withdrawn; else zero
 }
 
-// New returns a Core. now is the time of every later call's clock.
+// New returns a Core. Later calls use the same clock as now.
 func New(o Options, now time.Time) (*Core, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -152,17 +151,16 @@ func New(o Options, now time.Time) (*Core, error) {
 	return c, nil
 }
 
-// Reasons for which a message is refused, as Refusals counts them.
+// Reasons for rejecting a message, as counted by Refusals.
 const (
-	RefusedStranger  = "stranger"  // from a cluster that is not configured
-	RefusedMalformed = "malformed" // cannot be read, or breaks a limit
-	RefusedFilter    = "filter"    // a part that does not fit, or is too large
-	RefusedRate      = "rate"      // more was asked for than the pair's bandwidth
-	RefusedSessions  = "sessions"  // more replicas of a cluster ask than may
+	RefusedStranger  = "stranger"  // from an unconfigured cluster
+	RefusedMalformed = "malformed" // malformed, or over a limit
+	RefusedFilter    = "filter"    // a filter part that does not fit or is too large
+	RefusedRate      = "rate"      // over the pair's bandwidth
+	RefusedSessions  = "sessions"  // too many replicas of a cluster ask
 )
 
-// Refusals returns how many messages were refused, by reason. The caller must not
-// change it.
+// Refusals returns the number of rejected messages, by reason. The caller must not modify it.
 func (c *Core) Refusals() map[string]uint64 { return c.refused }
 
 func (c *Core) peer(name string) *peer {
@@ -173,9 +171,9 @@ func (c *Core) peer(name string) *peer {
 	return c.peers[i]
 }
 
-// SetExports replaces what this cluster exports. A pool that is not in the list any
-// more is withdrawn: it is told as draining until Drain has passed, and then no more.
-// One that was in the list as draining has had that time.
+// SetExports replaces this cluster's exports. A pool that is no longer in the list is withdrawn: it
+// is sent as draining until Drain has passed, and then omitted. A pool that was already listed as
+// draining is omitted immediately.
 func (c *Core) SetExports(list []Export, now time.Time) {
 	var next []*own
 	for i := range list[:min(len(list), MaxPools)] {
@@ -215,8 +213,8 @@ func comparePools(a, b PoolKey) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// SetImports says what this cluster shows of the exports of others, in objects. Where it
-// is not called, the others are told that there are no objects here.
+// SetImports sets which exports of other clusters this cluster shows as objects. If it is never
+// called, peers see that this cluster has no objects.
 func (c *Core) SetImports(list []Import) {
 	same := c.shows && slices.EqualFunc(c.imports, list, func(a, b Import) bool {
 		return a.Pool == b.Pool && a.Reason == b.Reason && slices.Equal(a.Clusters, b.Clusters)
@@ -230,17 +228,17 @@ func (c *Core) SetImports(list []Import) {
 	}
 }
 
-// SetHot says which prefixes a pool's filters are made of, by keys of the secret in use.
+// SetHot sets the hot prefixes of a pool's filters, keyed by the secret in use.
 func (c *Core) SetHot(pool PoolKey, hot *filter.Hot) { c.SetHotOf(pool, c.o.Secret, hot) }
 
-// SetHotOf does so by keys of a secret, which is to be one of SetSecrets.
+// SetHotOf is SetHot for keys of another secret, which must be one of SetSecrets.
 func (c *Core) SetHotOf(pool PoolKey, s *filter.Secret, hot *filter.Hot) {
 	c.hot[hotKey{pool, s}] = hot
 }
 
-// SetSecrets replaces the federation's secret by use, and has what was made with also taken
-// beside it; also may be nil. Filters that others are told are made with use as soon as
-// they are whole. Nothing changes where the federation had no secret.
+// SetSecrets replaces the federation's secrets. New filters are made with use; filters made with
+// also are accepted too. also may be nil. Peers get filters made with use as soon as those are
+// complete. SetSecrets does nothing if the federation started without a secret.
 func (c *Core) SetSecrets(use, also *filter.Secret) {
 	if c.o.Secret == nil || use == nil {
 		return
@@ -259,7 +257,7 @@ func (c *Core) SetSecrets(use, also *filter.Secret) {
 	}
 }
 
-// secret returns which of the secrets there are has a name, nil when none has.
+// secret returns the secret with that ID, or nil.
 func (c *Core) secret(id [8]byte) *filter.Secret {
 	for _, s := range [...]*filter.Secret{c.o.Secret, c.also} {
 		if s != nil && s.ID() == id {
@@ -269,11 +267,11 @@ func (c *Core) secret(id [8]byte) *filter.Secret {
 	return nil
 }
 
-// pairSecret returns what keys the filters of a pair: its own secret, or the federation's.
+// pairSecret returns the secret for the filters of a pair: its own, or the federation's.
 func (p *peer) pairSecret(s *filter.Secret) *filter.Secret { return cmp.Or(p.Secret, s) }
 
-// SetReady says whether what this process would tell is to be believed; reason says why
-// not. Who asks an unready one is told so, and asks another replica.
+// SetReady sets whether this process may answer for its cluster. If not, asks are refused with
+// reason, and the asking replica tries another replica.
 func (c *Core) SetReady(ready bool, reason string) {
 	if ready {
 		reason = ""
@@ -281,7 +279,7 @@ func (c *Core) SetReady(ready bool, reason string) {
 	c.unready = reason
 }
 
-// Leave tells all who ask here to ask another replica.
+// Leave directs all asking replicas to another replica.
 func (c *Core) Leave(now time.Time, out []Send) []Send {
 	c.leaving = true
 	for _, p := range c.peers {
@@ -292,8 +290,8 @@ func (c *Core) Leave(now time.Time, out []Send) []Send {
 	return out
 }
 
-// Receive takes a message of which the transport knows that the cluster sent it. link
-// is where an answer goes.
+// Receive handles a message that the transport has authenticated as the cluster's. Answers go to
+// link.
 func (c *Core) Receive(cluster, link string, frame []byte, now time.Time, out []Send) []Send {
 	p := c.peer(cluster)
 	if p == nil {
@@ -323,7 +321,7 @@ func (c *Core) Receive(cluster, link string, frame []byte, now time.Time, out []
 	return out
 }
 
-// Tick does what time asks for. It is to be called a few times in each Push.
+// Tick does everything that is due. Call it several times per Push.
 func (c *Core) Tick(now time.Time, out []Send) []Send {
 	c.exports = slices.DeleteFunc(c.exports, func(o *own) bool {
 		ended := !o.gone.IsZero() && !now.Before(o.gone)

@@ -14,13 +14,12 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// pairRig is cluster b, which asks, and the replicas of cluster a, over a network that
-// loses nothing.
+// pairRig is an asking cluster b and the replicas of cluster a, on a network without losses.
 type pairRig struct {
 	now  time.Time
 	b    *Core
-	a    map[string]*Core // by target; a missing one does not answer
-	skew time.Duration    // of the clocks of a against that of b
+	a    map[string]*Core // by target; a missing replica does not answer
+	skew time.Duration    // of a's clocks relative to b's
 	lost func(Send) bool
 }
 
@@ -56,7 +55,7 @@ func newSkewedPair(t *testing.T, skew time.Duration, exports []Export, change fu
 	return r
 }
 
-// run lets time pass in ticks, and calls each after every one.
+// run advances the time in ticks and calls each after every tick.
 func (r *pairRig) run(d time.Duration, each func()) {
 	for end := r.now.Add(d); r.now.Before(end); {
 		r.now = r.now.Add(50 * time.Millisecond)
@@ -89,14 +88,14 @@ func (r *pairRig) cluster() *Cluster { return r.b.View(r.now).Cluster("a") }
 
 var somePool = Export{Pool: PoolKey{"ns", "p"}, Ready: []Ready{{Model: "m", Count: 3}}}
 
-// TestReplicaDies: when the replica that is asked dies, another is asked before the
-// lease ends: the cluster is never silent. With none left it is, within the lease.
+// TestReplicaDies: when the asked replica dies, another is asked before the lease ends, so the
+// cluster is never silent. Without any replica it becomes silent within the lease.
 func TestReplicaDies(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	r.run(time.Second, nil)
 	first := r.cluster().Replica
 	if first == "" {
-		t.Fatal("nobody is heard")
+		t.Fatal("no replica is heard")
 	}
 	delete(r.a, first)
 	r.run(2*simLease, func() {
@@ -114,7 +113,7 @@ func TestReplicaDies(t *testing.T) {
 	}
 }
 
-// TestLeave: a replica that leaves sends who asks it to another one, at once.
+// TestLeave: a leaving replica sends its asking replicas to another one immediately.
 func TestLeave(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	r.run(time.Second, nil)
@@ -126,15 +125,15 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestLeaveBehindOneName: where one target stands for all replicas of a cluster, as over NATS,
-// seven questions in a row that come to one which drains do not have the cluster fall silent.
+// TestLeaveBehindOneName: with one target for all replicas, as over NATS, seven consecutive asks that
+// reach a draining replica do not make the cluster silent.
 func TestLeaveBehindOneName(t *testing.T) {
 	r := newPair(t, []Export{somePool}, func(name string, o *Options) {
 		if name == "b-0" {
 			o.Peers[0].Targets = []string{"any"}
 		}
 	})
-	who, asked := "a-0", 0 // whom the next question comes to
+	who, asked := "a-0", 0 // the replica that gets the next ask
 	var carry func(out []Send, from string)
 	carry = func(out []Send, from string) {
 		for _, m := range out {
@@ -169,8 +168,8 @@ func TestLeaveBehindOneName(t *testing.T) {
 	}
 }
 
-// TestUnready: a replica that does not know its endpoints yet does not speak for its
-// cluster. With none that does, the reason is shown.
+// TestUnready: a replica that does not know its endpoints yet does not answer for its cluster. If
+// no replica does, the reason is shown.
 func TestUnready(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	for _, c := range r.a {
@@ -183,11 +182,11 @@ func TestUnready(t *testing.T) {
 	r.a["a-1"].SetReady(true, "")
 	r.run(simLease, nil)
 	if c := r.cluster(); c.State != Live || c.Replica != "a-1" {
-		t.Errorf("one is ready: %s %q, %q is heard", c.State, c.Reason, c.Replica)
+		t.Errorf("with one ready replica: %s %q, %q is heard", c.State, c.Reason, c.Replica)
 	}
 }
 
-// TestWithdraw: an export that is withdrawn is draining first, and then gone.
+// TestWithdraw: a withdrawn export is first draining, then gone.
 func TestWithdraw(t *testing.T) {
 	r := newPair(t, []Export{somePool}, func(_ string, o *Options) { o.Drain = 2 * time.Second })
 	r.run(time.Second, nil)
@@ -207,7 +206,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestNotAccepted: what is not accepted is shown as refused, and never usable.
+// TestNotAccepted: a pool that is not accepted is shown as refused and is never usable.
 func TestNotAccepted(t *testing.T) {
 	r := newPair(t, []Export{somePool}, func(name string, o *Options) {
 		if name == "b-0" {
@@ -221,7 +220,7 @@ func TestNotAccepted(t *testing.T) {
 	}
 }
 
-// TestOtherSecret: clusters with different secrets share loads and no filters, and say so.
+// TestOtherSecret: clusters with different secrets share loads but no filters, and show the reason.
 func TestOtherSecret(t *testing.T) {
 	hot := filter.NewHot(1_000)
 	r := newPair(t, []Export{somePool}, func(name string, o *Options) {
@@ -239,8 +238,8 @@ func TestOtherSecret(t *testing.T) {
 	}
 }
 
-// TestBandwidth: filters take no more than the pair's rate, whichever side keeps to it,
-// and are there in the end.
+// TestBandwidth: filters never exceed the pair's rate, whichever side enforces it, and are complete
+// eventually.
 func TestBandwidth(t *testing.T) {
 	const rate = 32 << 10
 	hot := filter.NewHot(200_000)
@@ -268,7 +267,7 @@ func TestBandwidth(t *testing.T) {
 		began := r.now
 		r.run(5*time.Second, func() {
 			if most := int(r.now.Sub(began).Seconds()*rate) + filter.MaxPart + 2*rate; got > most {
-				t.Fatalf("%s keeps to the rate: %d bytes after %s, limit %d", keeps, got, r.now.Sub(began), most)
+				t.Fatalf("rate enforced by %s: %d bytes after %s, limit %d", keeps, got, r.now.Sub(began), most)
 			}
 		})
 		if p := r.cluster().Pools[0]; !strings.Contains(p.FilterNote, "% is here") {
@@ -281,8 +280,8 @@ func TestBandwidth(t *testing.T) {
 	}
 }
 
-// TestEarlierSession: what was said to a session that is over is not believed, nor is
-// what another replica says than the one that is asked.
+// TestEarlierSession: messages for an earlier session, or from a replica other than the asked one,
+// are ignored.
 func TestEarlierSession(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	r.run(time.Second, nil)
@@ -298,11 +297,11 @@ func TestEarlierSession(t *testing.T) {
 	}
 	r.b.Receive("a", p.Targets[p.target], m.append(nil), r.now, nil)
 	if after := r.cluster(); after.Replica != "old" {
-		t.Errorf("what the session was told is not believed: %+v", after)
+		t.Errorf("answer to the current session was ignored: %+v", after)
 	}
 }
 
-// TestForgets: who asks no more is forgotten with his lease, and his filters later.
+// TestForgets: a session ends with its lease, and its filters are dropped later.
 func TestForgets(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	hot := filter.NewHot(10)
@@ -319,12 +318,11 @@ func TestForgets(t *testing.T) {
 		t.Errorf("%d sessions after the lease", len(p.sessions))
 	}
 	if r.run(keepSources+time.Second, nil); len(p.sources) != 0 {
-		t.Errorf("%d sources are left", len(p.sources))
+		t.Errorf("%d sources left", len(p.sources))
 	}
 }
 
-// TestSlowWay: an answer that was long on its way is believed only as long as it would
-// have been had it come at once.
+// TestSlowWay: a delayed answer is valid no longer than if it had arrived immediately.
 func TestSlowWay(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	var late []Send
@@ -334,7 +332,7 @@ func TestSlowWay(t *testing.T) {
 		}
 		return m.Cluster == "b"
 	}
-	r.run(simLease/5, nil) // one question; its answer is under way
+	r.run(simLease/5, nil) // one ask; its answer is in transit
 	if len(late) == 0 {
 		t.Fatal("no answer")
 	}
@@ -345,14 +343,14 @@ func TestSlowWay(t *testing.T) {
 		t.Fatalf("%s %s", c.State, c.Reason)
 	}
 	if left := c.Until.Sub(r.now); left > simLease-simLease/5+100*time.Millisecond {
-		t.Errorf("an answer to a question of %s ago is believed for %s", simLease/5, left)
+		t.Errorf("answer to an ask from %s ago is valid for %s", simLease/5, left)
 	}
 	if c.RTT < simLease/10 {
-		t.Errorf("round trip %s", c.RTT)
+		t.Errorf("RTT = %s", c.RTT)
 	}
 }
 
-// TestFlood: questions without end get bounded answers, and sessions without end a bound.
+// TestFlood: the number of answers and of sessions is bounded.
 func TestFlood(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	a := r.a["a-0"]
@@ -362,7 +360,7 @@ func TestFlood(t *testing.T) {
 		said += len(a.Receive("b", "link", m.append(nil), r.now, nil))
 	}
 	if said > 1 {
-		t.Errorf("%d answers to 10,000 questions of one moment", said)
+		t.Errorf("%d answers to 10,000 simultaneous asks", said)
 	}
 	for i := range 1_000 {
 		m := ask{session: uint64(i), beat: true}
@@ -372,17 +370,16 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d sessions", n)
 	}
 	if a.Refusals()[RefusedSessions] == 0 {
-		t.Error("nothing is counted")
+		t.Error("no refusal was counted")
 	}
 	a.Receive("stranger", "x", []byte{1, 2}, r.now, nil)
 	a.Receive("b", "x", []byte{1, 2}, r.now, nil)
 	if n := a.Refusals(); n[RefusedStranger] != 1 || n[RefusedMalformed] != 1 {
-		t.Errorf("refused: %v", n)
+		t.Errorf("refusals: %v", n)
 	}
 }
 
-// TestDoubted: questions that may be recordings take no place from those that are asked now,
-// however many there are, before them or after.
+// TestDoubted: asks that may be replayed never displace live ones, in any order and number.
 func TestDoubted(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	a := r.a["a-0"]
@@ -402,7 +399,7 @@ func TestDoubted(t *testing.T) {
 	}
 	for i := range maxSessions {
 		if n := ask(fmt.Sprint("live ", i), true); n != 1 {
-			t.Fatalf("%d answers to live question %d behind recordings", n, i)
+			t.Fatalf("%d answers to live ask %d after replayed ones", n, i)
 		}
 	}
 	for i := range 10 {
@@ -413,21 +410,21 @@ func TestDoubted(t *testing.T) {
 	}
 	for i, s := range a.peers[0].sessions {
 		if s.proof != proven || s.link != fmt.Sprint("live ", i) {
-			t.Errorf("session %d is of %q", i, s.link)
+			t.Errorf("session %d has link %q", i, s.link)
 		}
 	}
 	if a.Refusals()[RefusedSessions] != 10 {
-		t.Errorf("refused: %v", a.Refusals())
+		t.Errorf("refusals: %v", a.Refusals())
 	}
 	a.MarkUnproven("b", "live 0")
 	a.MarkUnproven("b", "nobody")
 	a.MarkProven("stranger", "nobody")
 	if a.peers[0].sessions[0].proof != proven {
-		t.Error("who was asked now is doubted again")
+		t.Error("proven session was doubted again")
 	}
 }
 
-// TestBadOptions: a federation in which names are not clear is not begun.
+// TestBadOptions: ambiguous names are rejected.
 func TestBadOptions(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no name":      {Replica: "r"},
@@ -468,7 +465,7 @@ func messages() map[string]interface{ append([]byte) []byte } {
 	}
 }
 
-// TestMessages: what is written is read.
+// TestMessages: every message decodes to what was encoded.
 func TestMessages(t *testing.T) {
 	for name, m := range messages() {
 		got, err := decodeMessage(m.append(nil))
@@ -482,8 +479,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestTold: what cannot be shown or does not fit is mended before it is told, since the
-// other side refuses it.
+// TestTold: text that cannot be shown or does not fit is repaired before sending, because the
+// receiver would reject it.
 func TestTold(t *testing.T) {
 	m := fullSay()
 	e := &m.exports[0]
@@ -500,7 +497,7 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// FuzzMessage: whatever comes is refused or read, and what is read can be written again.
+// FuzzMessage: any input is rejected or decoded, and a decoded message can be encoded again.
 func FuzzMessage(f *testing.F) {
 	for _, m := range messages() {
 		f.Add(m.append(nil))
@@ -512,7 +509,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		again := m.(interface{ append([]byte) []byte }).append(nil)
 		if _, err := decodeMessage(again); err != nil {
-			t.Errorf("%+v cannot be read again", m)
+			t.Errorf("%+v cannot be decoded again", m)
 		}
 		if len(again) > 2*len(b)+64 && !bytes.Equal(again, b) {
 			t.Errorf("%d bytes became %d", len(b), len(again))
@@ -520,7 +517,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzReceive: whatever a cluster sends, in the middle of whatever, nothing breaks.
+// FuzzReceive: no input in any state breaks an invariant.
 func FuzzReceive(f *testing.F) {
 	for _, m := range messages() {
 		f.Add(m.append(nil), false)
@@ -529,7 +526,7 @@ func FuzzReceive(f *testing.F) {
 		r := newPair(t, []Export{somePool}, nil)
 		r.run(300*time.Millisecond, nil)
 		p := r.b.peers[0]
-		if corrupt && len(b) > 11 { // of the session that there is
+		if corrupt && len(b) > 11 { // of the current session
 			m := append([]byte(nil), b...)
 			s := p.sessionID(r.b)
 			for i := range 8 {
@@ -543,15 +540,15 @@ func FuzzReceive(f *testing.F) {
 		for _, c := range r.b.View(r.now).Clusters {
 			for _, x := range c.Pools {
 				if x.Usable(r.now) && x.Until.Sub(r.now) > maxLease {
-					t.Error("believed for too long")
+					t.Error("data outlives its lease")
 				}
 			}
 		}
 	})
 }
 
-// TestTraffic: what a pair costs without filters is bounded by what is told of pools,
-// however often loads change (docs/multicluster.md).
+// TestTraffic: without filters, a pair's traffic is bounded by the size of its pool data, however
+// often loads change (docs/multicluster.md).
 func TestTraffic(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	bytes := map[byte]int{}
@@ -568,6 +565,6 @@ func TestTraffic(t *testing.T) {
 	})
 	t.Logf("questions %d B/s, tellings %d B/s", bytes[kindAsk]/seconds, bytes[kindSay]/seconds)
 	if bytes[kindAsk] > 60*seconds || bytes[kindSay] > 1200*seconds {
-		t.Errorf("questions %d B/s, tellings %d B/s", bytes[kindAsk]/seconds, bytes[kindSay]/seconds)
+		t.Errorf("asks %d B/s, answers %d B/s", bytes[kindAsk]/seconds, bytes[kindSay]/seconds)
 	}
 }

@@ -1,21 +1,19 @@
-// Package federation is what clusters tell each other: which pools they have, how
-// loaded these are, and which prefixes are hot there, in a filter of about two bytes
-// for a block.
+// Package federation is the protocol between clusters. Clusters exchange which pools they have, how
+// loaded these are, and which prefixes are hot there, in a filter of about two bytes per block.
 //
 // The main path:
 //
-//  1. A cluster describes each pool that it exports by an [Export] and remembers the
-//     prefixes of its requests in a set of hot blocks, whose keys are never those of the
+//  1. A cluster describes each pool that it exports by an [Export]. It records the prefixes of
+//     the pool's requests in a set of hot blocks. Their keys are unrelated to those of the
 //     cluster's own index (package filter).
-//  2. For each other cluster there is a source: the filter of the pair, keyed for it
-//     alone. The importing side asks for what has changed since what it has.
-//  3. What is known of all others is a [View], an immutable snapshot. Requests read it
-//     by one atomic load: [Current.Load].
+//  2. For each other cluster there is a source: the filter of the pair, with a key of its own.
+//     The importing side asks for changes since its last position.
+//  3. The data of all other clusters forms a [View], an immutable snapshot. Requests read it
+//     with one atomic load: [Current.Load].
 //
-// Nothing of it is needed to serve: a cluster that says nothing is out of the view's
-// use when its lease ends ([Remote.Usable]), and a filter that is wrong sends a
-// request on a detour.
+// Serving does not depend on it. A silent cluster becomes unusable when its lease ends
+// ([Remote.Usable]), and an incorrect filter only causes a detour.
 //
-// The package does no I/O, starts nothing and has no clock: times are arguments.
-// Package link carries the messages.
+// The package does no I/O, starts no goroutines and has no clock: times are arguments. Package link
+// carries the messages.
 package federation

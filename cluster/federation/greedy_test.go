@@ -9,23 +9,22 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// greedy is a cluster that tells what it likes of its filters, and sends parts of them whether
-// they are asked for or not.
+// greedy is a cluster that announces arbitrary filters and sends parts unasked.
 type greedy struct {
 	*pairRig
 	seq, epoch uint64
 }
 
 const (
-	greedyMost  = 4 << 20             // what is accepted of its filters
-	greedyHalf  = greedyMost / 2 / 64 // buckets of one that may be replaced by another as large
-	greedyFew   = 64                  // the least that a filter has
+	greedyMost  = 4 << 20             // accepted bytes of its filters
+	greedyHalf  = greedyMost / 2 / 64 // buckets of a filter that can be replaced by one of equal size
+	greedyFew   = 64                  // smallest filter
 	greedyPools = 16
-	greedyTime  = 20 * time.Second        // that it goes on
-	greedyStep  = 2500 * time.Microsecond // between two rounds
+	greedyTime  = 20 * time.Second        // duration of the test
+	greedyStep  = 2500 * time.Microsecond // time between rounds
 )
 
-// say tells that the first pools have filters of so many buckets, all begun anew.
+// say announces new filters of the given sizes for the first pools.
 func (g *greedy) say(buckets ...uint32) {
 	p := g.b.peers[0]
 	g.seq++
@@ -37,25 +36,25 @@ func (g *greedy) say(buckets ...uint32) {
 	g.b.Receive("a", p.Targets[p.target], m.append(nil), g.now, nil)
 }
 
-// part sends a pool's whole filter, of so many buckets, in a few bytes: that all its rows are empty.
+// part sends a complete filter for a pool in a few bytes: all rows are empty.
 func (g *greedy) part(pool int, buckets uint32) {
 	p := g.b.peers[0]
 	m := partOf{session: p.sessionID(g.b), pool: simPool(pool)}
 	m.part = filter.Head{Epoch: g.epoch, Buckets: buckets, Version: 1}.Append(nil)
-	m.part = append(m.part, 0, 0) // since the beginning, from the first row on
+	m.part = append(m.part, 0, 0) // since version 0, from row 0
 	m.part = binary.LittleEndian.AppendUint32(m.part, buckets*4)
 	m.part = binary.LittleEndian.AppendUint64(m.part, 0)
 	g.b.Receive("a", p.Targets[p.target], m.append(nil), g.now, nil)
 }
 
-// memory returns what is in use after a collection.
+// memory returns the memory in use after a collection.
 func memory() (m runtime.MemStats) {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m
 }
 
-// large returns the bytes that were allocated between two readings in objects of more than 32 KiB.
+// large returns the bytes allocated between two readings in objects over 32 KiB.
 func large(before, after *runtime.MemStats) int64 {
 	n := int64(after.TotalAlloc - before.TotalAlloc)
 	for i := range after.BySize {
@@ -64,8 +63,8 @@ func large(before, after *runtime.MemStats) int64 {
 	return n
 }
 
-// TestGreedyExporter: a cluster's filters take no more memory than is accepted of it, neither
-// at a time nor each second, whatever it says of them and however often they begin anew.
+// TestGreedyExporter: a cluster's filters stay within the accepted memory, both in total and per
+// second, regardless of what it announces and how often its filters restart.
 func TestGreedyExporter(t *testing.T) {
 	few := make([]uint32, greedyPools)
 	for i := range few {
@@ -94,7 +93,7 @@ func TestGreedyExporter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &greedy{pairRig: newPair(t, nil, func(_ string, o *Options) { o.Peers[0].MaxFilter = greedyMost })}
-			g.a = nil // whom it says to be
+			g.a = nil // the receiver of its messages
 			g.run(greedyTime, nil)
 			before := memory()
 			for n := 0; n < int(greedyTime/greedyStep); n++ {
@@ -105,11 +104,11 @@ func TestGreedyExporter(t *testing.T) {
 			after := memory()
 			const slack = 2 << 20 // messages, and views
 			if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > greedyMost+slack {
-				t.Errorf("%d KiB are held, of %d that are accepted", held>>10, greedyMost>>10)
+				t.Errorf("%d KiB in use, want at most %d", held>>10, greedyMost>>10)
 			}
 			seconds := int64(greedyTime/time.Second) + 1
 			if made := large(&before, &after); made > seconds*greedyMost {
-				t.Errorf("%d KiB were made in %v, of %d each second that are accepted", made>>10, greedyTime, greedyMost>>10)
+				t.Errorf("%d KiB allocated in %v, want at most %d per second", made>>10, greedyTime, greedyMost>>10)
 			}
 			runtime.KeepAlive(g)
 		})

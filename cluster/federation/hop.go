@@ -13,14 +13,14 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// HopLife is how long a hop token holds: a request may wait that long on its way and in
-// the other cluster's queue. HopSkew is how far two clusters' clocks may differ.
+// HopLife is the validity of a hop token. It bounds the request's time in transit and in the other
+// cluster's queue. HopSkew is the largest clock difference between two clusters.
 const (
 	HopLife = 2 * time.Minute
 	HopSkew = 10 * time.Minute
 )
 
-// MaxHops bounds the clusters that one request may pass through.
+// MaxHops is the most clusters that one request may pass.
 const MaxHops = 8
 
 const (
@@ -30,33 +30,33 @@ const (
 	maxHopText = 512
 )
 
-// ErrHop says that a hop token was made by no member of the federation, for another
-// cluster, or too long ago.
+// ErrHop means that a hop token is invalid: not made by a member of the federation, made for
+// another cluster, or expired.
 var ErrHop = errors.New("federation: hop token")
 
-// Hop is what a token says of the way of a request.
+// Hop is the content of a token.
 type Hop struct {
 	From, To string // clusters
 	Until    time.Time
-	Count    int // clusters that it has left, at least 1
+	Count    int // clusters that the request has left, at least 1
 }
 
-// Hops makes and reads the tokens that requests carry from cluster to cluster, so that
-// no request goes round in circles. Its methods may be called concurrently.
+// Hops signs and verifies the tokens that requests carry between clusters. They prevent routing
+// loops. Safe for concurrent use.
 type Hops struct {
 	self string
 	keys atomic.Pointer[[][]byte] // the first signs, all verify
 }
 
-// NewHops returns what makes and reads tokens in a cluster.
+// NewHops returns the Hops of cluster self.
 func NewHops(s *filter.Secret, self string) *Hops {
 	h := &Hops{self: self}
 	h.SetSecrets(s, nil)
 	return h
 }
 
-// SetSecrets replaces the secrets: tokens are made with use, and those that were made with
-// also are good too. also may be nil.
+// SetSecrets replaces the secrets. New tokens are signed with use; tokens signed with also verify
+// too. also may be nil.
 func (h *Hops) SetSecrets(use, also *filter.Secret) {
 	keys := [][]byte{use.Derive("hop")}
 	if also != nil {
@@ -65,8 +65,8 @@ func (h *Hops) SetSecrets(use, also *filter.Secret) {
 	h.keys.Store(&keys)
 }
 
-// Sign returns the token of a request that goes from here to another cluster and has
-// left so many clusters, this one included.
+// Sign returns a token for a request that goes to another cluster. count is the number of clusters
+// it has left, including this one.
 func (h *Hops) Sign(to string, count int, now time.Time) string {
 	b := make([]byte, 0, len(h.self)+len(to)+64)
 	b = append(append(b, hopVersion...), ';')
@@ -84,7 +84,7 @@ func mac(key, b []byte) []byte {
 	return m.Sum(nil)[:hopMAC]
 }
 
-// signed reports whether a member of the federation made the text.
+// signed reports whether a member of the federation signed the text.
 func (h *Hops) signed(text string, sum []byte) bool {
 	for _, key := range *h.keys.Load() {
 		if hmac.Equal(sum, mac(key, []byte(text))) {
@@ -94,7 +94,7 @@ func (h *Hops) signed(text string, sum []byte) bool {
 	return false
 }
 
-// Verify reads a token that came with a request, or returns ErrHop.
+// Verify checks a request's token. It returns ErrHop if the token is invalid.
 func (h *Hops) Verify(token string, now time.Time) (Hop, error) {
 	at := strings.LastIndexByte(token, ';')
 	if at < 0 || len(token) > maxHopText {

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestWorkOfMessages: no message of another cluster, and no hop token of a client, takes more
-// than in proportion to its length. A longer text is several messages.
+// TestWorkOfMessages: the work for a message of another cluster, or a hop token of a client, is
+// proportional to its length. Longer input comes as several messages.
 func TestWorkOfMessages(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	b := hopsOf(t, "b", hopSecret)
@@ -40,7 +40,7 @@ func TestWorkOfMessages(t *testing.T) {
 	} {
 		testkit.Linear(t, name, func(n int) func() {
 			long := string(testkit.Repeated(min(n, MaxMessage), text[:min(3, n)], "\x01", ""))
-			return func() { // read or refused
+			return func() { // accepted or rejected
 				for left := n; left > 0; left -= len(text) {
 					_, _ = decodeMessage([]byte(text))
 					_, _ = b.Verify(text, now)

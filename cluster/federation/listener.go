@@ -9,53 +9,53 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// listener is the side of a pair that asks: one replica of the other cluster at a time,
-// another one when that says nothing.
+// listener is the asking side of a pair. It asks one replica of the other cluster at a time, and
+// switches when that replica is silent.
 type listener struct {
-	target  int    // that is asked
-	session uint64 // begins anew with each change of it
+	target  int    // index of the asked target
+	session uint64 // incremented when the target changes
 	began   time.Duration
 	since   time.Time // when the session began
-	next    time.Time // next beat
-	boot    uint64    // who answers; 0: nobody has
+	next    time.Time // time of the next beat
+	boot    uint64    // of the answering process; 0: no answer yet
 	seq     uint64
-	reading time.Duration // of the last say: it was said after that, by our clock
-	heard   time.Time     // when the last say of the session came; zero: none
+	reading time.Duration // earliest time, by our clock, at which the last say was current
+	heard   time.Time     // when the last say of the session arrived; zero: none
 	replica string
-	last    time.Time // when any say of any session came
+	last    time.Time // when the last say of any session arrived
 	until   time.Time // end of the lease
 	rtt     time.Duration
-	why     string // why the last target did not answer
+	why     string // why the last target failed
 	pools   []*imported
-	told    []verdict // what it makes of our exports, while its lease lasts
+	told    []verdict // the peer's verdicts on our exports, while its lease lasts
 	bytes   bucket
-	begins  bucket // bytes of filters that begin anew, whatever pools they are of
+	begins  bucket // limits the bytes of new filters, over all pools
 	in, out uint64 // bytes
-	faults  uint64 // messages that were refused
+	faults  uint64 // rejected messages
 }
 
 // imported is one pool of the peer.
 type imported struct {
 	told
-	refused string         // why it is not accepted
+	refused string         // why it is not accepted; "": it is
 	sink    *filter.Sink   // nil: no filter is wanted
-	secret  *filter.Secret // of the federation, that its keys are made with
-	// before is used while sink, which is made with another secret, is not whole.
+	secret  *filter.Secret // federation secret for the filter's keys
+	// before is used until sink, which uses another secret, is complete.
 	before       *filter.Sink
 	beforeSecret *filter.Secret
-	note         string    // why its filter is not used, or wrong
-	fault        string    // why the last part of it was not taken; "": it was
-	moved        time.Time // when a part was taken last, or the sink was made
+	note         string    // why its filter is unused or wrong
+	fault        string    // why the last part was rejected; "": it was accepted
+	moved        time.Time // when a part was last accepted, or the sink was made
 	begun        time.Time
-	wanted       time.Time // when a part was asked for last; zero: none is awaited
-	most         int       // bytes that were asked for
+	wanted       time.Time // when a part was last requested; zero: none is outstanding
+	most         int       // bytes requested
 }
 
-// silences is how many beats without an answer make a replica silent: then another one
-// is asked. It must be less than there are in a lease.
+// silences is the number of beats without an answer after which another replica is asked. It must
+// be less than the number of beats in a lease.
 const silences = 2
 
-// beginPause is the least time between two beginnings of a pool's filter.
+// beginPause is the minimum time between two restarts of a pool's filter.
 const beginPause = time.Second
 
 func (l *listener) open(c *Core, p *peer, now time.Time) {
@@ -65,7 +65,7 @@ func (l *listener) open(c *Core, p *peer, now time.Time) {
 	l.restart(c, now)
 }
 
-// restart begins a session.
+// restart starts a session.
 func (l *listener) restart(c *Core, now time.Time) {
 	l.session++
 	l.since, l.next, l.began = now, now, now.Sub(c.base)
@@ -75,17 +75,17 @@ func (l *listener) restart(c *Core, now time.Time) {
 	}
 }
 
-// sessionID is what answers must repeat. It differs between processes.
+// sessionID is repeated in answers. It differs between processes.
 func (l *listener) sessionID(c *Core) uint64 {
 	return c.o.Boot<<sessionBits | l.session&(1<<sessionBits-1)
 }
 
 const sessionBits = 20
 
-// sameProcess reports whether two sessions are of one process.
+// sameProcess reports whether two sessions belong to one process.
 func sameProcess(a, b uint64) bool { return a>>sessionBits == b>>sessionBits }
 
-// another asks the next target; why says what is wrong with this one.
+// another switches to the next target. why is the problem with the current one.
 func (l *listener) another(c *Core, p *peer, why string, now time.Time) {
 	l.why, c.dirty = why, true
 	if len(p.Targets) > 0 {
@@ -94,8 +94,8 @@ func (l *listener) another(c *Core, p *peer, why string, now time.Time) {
 	l.restart(c, now)
 }
 
-// SetTargets replaces where a cluster is asked, such as when a name stands for other
-// addresses. Whom it asks now it goes on asking, if it is still there.
+// SetTargets replaces the targets of a cluster, for example after a DNS change. The current target
+// is kept if it is still in the list.
 func (c *Core) SetTargets(cluster string, targets []string, now time.Time) {
 	p := c.peer(cluster)
 	if p == nil || slices.Equal(p.Targets, targets) {
@@ -114,8 +114,8 @@ func (c *Core) SetTargets(cluster string, targets []string, now time.Time) {
 	p.restart(c, now)
 }
 
-// firstTarget is where a peer is asked first: replicas begin with different ones, so
-// that those of the peer share the work.
+// firstTarget is the initial target of a peer. Replicas start at different targets to spread the
+// load.
 func (c *Core) firstTarget(p *peer) int {
 	if len(p.Targets) == 0 {
 		return 0
@@ -124,20 +124,20 @@ func (c *Core) firstTarget(p *peer) int {
 	return int(high)
 }
 
-// Broken tells that the transport lost the target that is asked, or cannot reach it.
+// Broken reports that the transport lost or cannot reach the current target.
 func (c *Core) Broken(cluster, target, why string, now time.Time) {
 	p := c.peer(cluster)
 	if p == nil || len(p.Targets) == 0 || p.Targets[p.target] != target {
 		return
 	}
-	if now.Sub(p.since) < c.o.Beat/4 { // not in a circle at once
+	if now.Sub(p.since) < c.o.Beat/4 { // avoid cycling through targets too fast
 		p.why, p.listener.next, c.dirty = why, now.Add(c.o.Beat/4), true
 		return
 	}
 	p.another(c, p, why, now)
 }
 
-// tickListener asks what is to be asked.
+// tickListener sends the asks that are due.
 func (c *Core) tickListener(p *peer, now time.Time, out []Send) []Send {
 	l := &p.listener
 	if len(p.Targets) == 0 {
@@ -169,7 +169,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// expire makes what was said of no use once the lease has ended.
+// expire drops a peer's data once its lease has ended.
 func (c *Core) expire(p *peer, now time.Time) {
 	l := &p.listener
 	if !l.until.IsZero() && !now.Before(l.until) {
@@ -184,7 +184,7 @@ func (c *Core) ask(p *peer, beat bool, wants []want, now time.Time, out []Send) 
 	return c.send(p, p.Targets[p.target], frame, out)
 }
 
-// wants returns what is to be asked for of filters, within the pair's bandwidth.
+// wants returns the filter parts to request, within the pair's bandwidth.
 func (c *Core) wants(p *peer, now time.Time) (list []want) {
 	l := &p.listener
 	if l.heard.IsZero() {
@@ -205,23 +205,23 @@ func (c *Core) wants(p *peer, now time.Time) (list []want) {
 		if at.Epoch != i.head.Epoch {
 			at = filter.Position{Epoch: i.head.Epoch}
 		}
-		l.bytes.tokens -= float64(most) // what does not come is given back
+		l.bytes.tokens -= float64(most) // refunded if less arrives
 		i.wanted, i.most = now, most
 		list = append(list, want{pool: i.Pool, at: at, most: uint32(most)})
 		if len(list) == 4 {
-			break // the rest with the next question
+			break // the rest with the next ask
 		}
 	}
 	return list
 }
 
-// current reports whether an answer belongs to the session that there is.
+// current reports whether an answer belongs to the current session.
 func (c *Core) current(p *peer, link string, session uint64) bool {
 	return len(p.Targets) > 0 && session == p.sessionID(c) && link == p.Targets[p.target]
 }
 
-// heard takes what the peer says. What belongs to an earlier question than the last
-// that was taken, or to an earlier session, is late and left alone.
+// heard handles a say. A say for an earlier session, or for an ask older than the last one
+// answered, is late and ignored.
 func (c *Core) heard(p *peer, link string, m *say, now time.Time, out []Send) []Send {
 	l := &p.listener
 	if !c.current(p, link, m.session) {
@@ -242,7 +242,7 @@ func (c *Core) heard(p *peer, link string, m *say, now time.Time, out []Send) []
 		l.another(c, p, fmt.Sprintf("%s is leaving", m.replica), now)
 		return out
 	}
-	reading := min(m.at+m.held, sent) // it was said after that, whatever the way took
+	reading := min(m.at+m.held, sent) // lower bound for when it was sent, for any transit time
 	l.boot, l.seq, l.reading, l.heard, l.last = m.boot, m.seq, reading, now, now
 	l.replica, l.why = m.replica, ""
 	if until := c.base.Add(reading + min(m.lease, maxLease)); until.After(l.until) {
@@ -262,7 +262,7 @@ func (c *Core) heard(p *peer, link string, m *say, now time.Time, out []Send) []
 	return out
 }
 
-// take replaces the peer's pools by those of a say. What is known of filters stays.
+// take replaces the peer's pools by those of a say. Filter state is kept.
 func (c *Core) take(p *peer, m *say, now time.Time) {
 	l := &p.listener
 	before := l.pools
@@ -299,8 +299,8 @@ func (c *Core) take(p *peer, m *say, now time.Time) {
 	slices.SortFunc(l.pools, func(a, b *imported) int { return comparePools(a.Pool, b.Pool) })
 }
 
-// needs returns the memory that the pool's filters take: two of what its head says while one
-// replaces the other, and what is used until the new one is whole.
+// needs returns the memory for the pool's filters: two of the announced size during a replacement,
+// plus the filter in use until the new one is complete.
 func (i *imported) needs() int {
 	n := i.sink.Needs(i.head)
 	if i.before != nil {
@@ -309,8 +309,8 @@ func (i *imported) needs() int {
 	return max(n, 2*i.head.Bytes())
 }
 
-// follow sees to it that there is a filter by keys of a secret. That by another one goes on
-// being used until it is whole.
+// follow ensures that there is a filter for secret s. A filter for another secret is used until the
+// new one is complete.
 func (i *imported) follow(c *Core, p *peer, s *filter.Secret, now time.Time) {
 	if i.sink != nil && i.secret == s {
 		if _, whole := i.sink.Complete(); whole {
@@ -327,7 +327,7 @@ func (i *imported) follow(c *Core, p *peer, s *filter.Secret, now time.Time) {
 	i.sink = filter.NewSink(p.pairSecret(s), filter.Way{Exporter: p.Name, Importer: c.o.Self, Namespace: i.Pool.Namespace, Pool: i.Pool.Name}, p.MaxFilter)
 }
 
-// gotPart takes a part of a filter, and asks for the next.
+// gotPart applies a part of a filter and requests the next.
 func (c *Core) gotPart(p *peer, link string, m *partOf, now time.Time, out []Send) []Send {
 	l := &p.listener
 	if !c.current(p, link, m.session) {
@@ -339,12 +339,12 @@ func (c *Core) gotPart(p *peer, link string, m *partOf, now time.Time, out []Sen
 	}
 	i := l.pools[k]
 	if i.wanted.IsZero() {
-		return out // nobody has asked, or the answer came before
+		return out // not requested, or already received
 	}
 	head, err := filter.HeadOf(m.part)
 	begins := err == nil && head.Epoch != i.sink.Position().Epoch
 	if begins && !l.mayBegin(i, head, now) {
-		return out // it is asked for again
+		return out // requested again later
 	}
 	moved := false
 	if err == nil {
@@ -363,7 +363,7 @@ func (c *Core) gotPart(p *peer, link string, m *partOf, now time.Time, out []Sen
 	if !moved {
 		return out
 	}
-	l.bytes.tokens += float64(i.most - len(m.part)) // a part may be a little larger than was asked for
+	l.bytes.tokens += float64(i.most - len(m.part)) // a part may slightly exceed the requested size
 	i.fault, i.moved = "", now
 	i.wanted, c.dirty = time.Time{}, true
 	if wants := c.wants(p, now); len(wants) > 0 {
@@ -372,15 +372,15 @@ func (c *Core) gotPart(p *peer, link string, m *partOf, now time.Time, out []Sen
 	return out
 }
 
-// mayBegin reports whether room is made for a pool's filter of a head: of that which was told
-// last, and not too soon after another one.
+// mayBegin reports whether to allocate a pool's filter with this head. It must be the announced one
+// and not follow too soon after another.
 func (l *listener) mayBegin(i *imported, h filter.Head, now time.Time) bool {
 	return h.Epoch == i.head.Epoch && h.Buckets == i.head.Buckets && now.Sub(i.begun) >= beginPause && l.begins.fill(now) >= h.Bytes()
 }
 
-// wasRefused notes why an answer was not given, and asks another replica. Where one target
-// stands for all of them, the next question may come to another one: it does not wait for a
-// beat, so that a replica that drains for a minute does not have its cluster fall silent.
+// wasRefused records why an ask was refused, and asks another replica. If one target stands for all
+// replicas, the next ask may reach another one, so it does not wait for a beat. Otherwise a replica
+// that drains for a minute would make its cluster silent.
 func (c *Core) wasRefused(p *peer, link string, m *refuse, now time.Time) {
 	if !c.current(p, link, m.session) {
 		return

@@ -14,20 +14,20 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
-// Limits of what is received. A message that breaks one is refused whole.
+// Limits for received messages. A message over a limit is rejected as a whole.
 const (
 	MaxMessage   = filter.MaxPart + 64<<10 // bytes
-	MaxPools     = 64                      // of a cluster
+	MaxPools     = 64                      // per cluster
 	maxAddresses = 32
 	maxDirect    = 512
-	maxGroups    = 256 // Ready, of a pool
+	maxGroups    = 256 // entries in Ready, per pool
 	maxText      = 253
 	maxCount     = 1 << 40
 	maxAmount    = 1e15
 	maxWait      = time.Hour
 )
 
-// Kinds of message. Numbers are never used again for another one.
+// Message kinds. Numbers are never reused.
 const (
 	kindAsk    = 1
 	kindSay    = 2
@@ -37,17 +37,17 @@ const (
 	wireVersion = 1
 )
 
-// ErrMessage says that a message cannot be read.
+// ErrMessage means that a message cannot be decoded.
 var ErrMessage = errors.New("federation: malformed message")
 
-// ask is what an importer sends: in each beat, and as often as it wants parts of a
-// filter. at is its own clock, which the answer repeats.
+// ask is a message of the importer, sent on each beat and for each part of a filter. at is its own
+// clock, which the answer repeats.
 type ask struct {
 	session uint64
 	at      time.Duration
-	beat    bool // wants to hear everything
+	beat    bool // requests a full say
 	wants   []want
-	print   uint64 // of the group that asks; 0: not known
+	print   uint64 // of the asking group; 0: unknown
 }
 
 type want struct {
@@ -56,35 +56,35 @@ type want struct {
 	most uint32
 }
 
-// say is everything that an exporter tells one cluster, absolute.
+// say is the complete state that an exporter sends to one cluster.
 type say struct {
 	session uint64
 	at      time.Duration // of the last ask
-	held    time.Duration // since that ask came
+	held    time.Duration // time since that ask arrived
 	boot    uint64
-	seq     uint64 // counts what this process says to one asker
+	seq     uint64 // counts the says of this process to one asker
 	lease   time.Duration
-	leaving bool // this process ends; ask another
+	leaving bool // this process is stopping; ask another
 	replica string
 	secret  [8]byte
 	exports []told
-	heard   []verdict // on the pools of the cluster that it is said to
-	print   uint64    // of the group that says it; 0: not known
+	heard   []verdict // on the receiver's pools
+	print   uint64    // of the sending group; 0: unknown
 }
 
-// told is one export with what there is of its filter for this cluster.
+// told is an export and the head of its filter for the receiver.
 type told struct {
 	Export
 	head filter.Head
 }
 
-// verdict is what a cluster makes of another's export.
+// verdict is a cluster's response to another's export.
 type verdict struct {
 	pool   PoolKey
 	state  State
 	reason string
 	shown  Shown
-	why    string // of shown
+	why    string // reason for shown
 }
 
 // partOf is a part of a pool's filter.
@@ -94,15 +94,15 @@ type partOf struct {
 	part    []byte
 }
 
-// refuse answers an ask that is not granted.
+// refuse is a refusal of an ask.
 type refuse struct {
 	session uint64
 	at      time.Duration
 	reason  string
 }
 
-// appendText appends what readText takes of s: what is too long is cut, and what cannot
-// be shown is replaced.
+// appendText appends s in a form that readText accepts: it truncates long text and replaces
+// characters that cannot be shown.
 func appendText(b []byte, s string) []byte {
 	if !plain(s) {
 		s = strings.Map(func(c rune) rune {
@@ -119,7 +119,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// plain reports whether text can be shown as it is.
+// plain reports whether text can be shown unchanged.
 func plain(s string) bool { return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0 }
 
 func readText(r *varint.Reader) string {
@@ -165,7 +165,7 @@ func readCount(r *varint.Reader, most int) int {
 	return n
 }
 
-// readLess reads a count of things, which is not negative and no nonsense.
+// readLess reads a count and rejects implausible values.
 func readLess(r *varint.Reader) int64 {
 	v := r.Uint()
 	if v > maxCount {
@@ -175,7 +175,7 @@ func readLess(r *varint.Reader) int64 {
 	return int64(v)
 }
 
-// readAmount reads a float64 that is finite and not negative.
+// readAmount reads a finite, non-negative float64.
 func readAmount(r *varint.Reader) float64 {
 	v := r.Float()
 	if v < 0 || v > maxAmount {
@@ -185,7 +185,7 @@ func readAmount(r *varint.Reader) float64 {
 	return v
 }
 
-// appendAmount appends what readAmount takes of v.
+// appendAmount appends v in a form that readAmount accepts.
 func appendAmount(b []byte, v float64) []byte {
 	if !(v > 0) {
 		v = 0
@@ -232,7 +232,7 @@ func readAsk(r *varint.Reader) (m ask) {
 	return m
 }
 
-// readPrint reads what versions before do not write.
+// readPrint reads a field that older versions omit.
 func readPrint(r *varint.Reader) uint64 {
 	if r.Err != nil || len(r.B) == 0 {
 		return 0
@@ -283,7 +283,7 @@ func readSay(r *varint.Reader) (m say) {
 		}
 		for i := range m.exports {
 			if m.exports[i].Pool == t.Pool {
-				r.Fail(varint.ErrValue) // one pool twice
+				r.Fail(varint.ErrValue) // duplicate pool
 			}
 		}
 		m.exports = append(m.exports, t)
@@ -302,7 +302,7 @@ func readSay(r *varint.Reader) (m say) {
 	return m
 }
 
-// untold says what of an export append leaves out, "" when nothing.
+// untold lists the parts of an export that do not fit in a message, or "".
 func (e *Export) untold() string {
 	var list []string
 	for _, part := range [...]struct {
@@ -385,7 +385,7 @@ func readTold(r *varint.Reader) (t told) {
 	}
 	p.Egress = readText(r)
 	t.head = filter.ReadHead(r)
-	if len(r.B) > 0 { // releases before do not tell
+	if len(r.B) > 0 { // older releases omit it
 		t.Engines = int(readLess(r))
 	}
 	return t
@@ -409,16 +409,16 @@ func (m *refuse) append(b []byte) []byte {
 	return appendText(appendTime(b, m.at), m.reason)
 }
 
-// IsRefusal reports whether a message says that a question is not answered: a transport
-// that chose the replica by itself then chooses another.
+// IsRefusal reports whether a message refuses an ask. A transport that chose the replica itself
+// then chooses another.
 func IsRefusal(b []byte) bool { return len(b) > 1 && b[0] == wireVersion && b[1] == kindRefuse }
 
 func readRefuse(r *varint.Reader) refuse {
 	return refuse{session: r.Fixed64(), at: readTime(r), reason: readText(r)}
 }
 
-// decodeMessage reads one message: an *ask, *say, *partOf or *refuse. What follows the
-// fields that this version knows is left to later ones.
+// decodeMessage decodes a message: an *ask, *say, *partOf or *refuse. It ignores bytes after the
+// known fields, which later versions may add.
 func decodeMessage(b []byte) (any, error) {
 	if len(b) > MaxMessage {
 		return nil, ErrMessage

@@ -2,27 +2,26 @@ package federation
 
 import "time"
 
-// namesakes finds out whether several groups of replicas go by one name: two clusters to
-// which one file was copied, or replicas that do not hear one another. What a cluster says
-// and asks carries the print of its group. A group that takes the place of another is none:
-// that one is not heard any more.
+// namesakes detects several replica groups that use one cluster name: two clusters with a copy of
+// the same file, or replicas that cannot reach each other. A cluster's messages carry its group's
+// print. A group that replaces another does not count, because the old one falls silent.
 type namesakes struct {
-	list    [4]group // heard last
+	list    [4]group // heard most recently
 	several bool
 }
 
-// group is a group of replicas that was heard.
+// group is a replica group that was heard.
 type group struct {
-	print       uint64    // 0: there is none
-	first, last time.Time // without a pause
+	print       uint64    // 0: unused
+	first, last time.Time // of an unbroken period
 }
 
 const (
-	heardFor   = 3 // leases after it was heard for which a group counts as being there
-	besidesFor = 2 // leases for which two are there before they count as two
+	heardFor   = 3 // leases for which a group counts as present after its last message
+	besidesFor = 2 // leases for which two groups must be present to count as two
 )
 
-// hear notes that a group was heard.
+// hear records a message of a group.
 func (n *namesakes) hear(of uint64, now time.Time, lease time.Duration) {
 	if of == 0 {
 		return
@@ -44,7 +43,7 @@ func (n *namesakes) hear(of uint64, now time.Time, lease time.Duration) {
 	n.list[oldest] = group{of, now, now}
 }
 
-// look finds out whether there are several as of now, and reports whether that is new.
+// look updates several as of now and reports whether it changed.
 func (n *namesakes) look(now time.Time, lease time.Duration) (changed bool) {
 	was := n.several
 	n.several = false
@@ -64,6 +63,6 @@ func (n *namesakes) look(now time.Time, lease time.Duration) (changed bool) {
 	return n.several != was
 }
 
-// SetPrint says by what the group of this replica is told from others that might have its
-// cluster's name; 0: it is not known yet, or there is no group.
+// SetPrint sets the ID of this replica's group, which distinguishes it from other groups with the
+// same cluster name. 0 means unknown, or no group.
 func (c *Core) SetPrint(p uint64) { c.print = p }

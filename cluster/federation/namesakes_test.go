@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestNamesakes: two groups that are heard by one name for two leases are several, whether
-// they say something or ask. One that takes the place of another is not, nor are replicas
-// that find their group within that time, recordings, and those of versions that tell no print.
+// TestNamesakes: two groups with one name that are heard for two leases count as several, whether
+// they answer or ask. A group that replaces another does not, and neither do replicas that find
+// their group in that time, replayed messages, or versions without a print.
 func TestNamesakes(t *testing.T) {
 	const minute = time.Minute
 	for _, c := range []struct {
@@ -26,7 +26,7 @@ func TestNamesakes(t *testing.T) {
 			return 1
 		}, false},
 	} {
-		// Both of a ask b.
+		// Both replicas of a ask b.
 		all := []string{"*/*"}
 		r := newPair(t, nil, func(_ string, o *Options) {
 			if o.Self == "a" {
@@ -41,7 +41,7 @@ func TestNamesakes(t *testing.T) {
 			seen = seen || r.b.View(r.now).Clusters[0].Several
 		})
 		if seen != c.want {
-			t.Errorf("%s: several %v, want %v", c.what, seen, c.want)
+			t.Errorf("%s: several = %v, want %v", c.what, seen, c.want)
 		}
 		if !c.want {
 			continue
@@ -51,13 +51,13 @@ func TestNamesakes(t *testing.T) {
 		}
 		r.run(heardFor*simLease+simLease, nil)
 		if r.b.View(r.now).Clusters[0].Several {
-			t.Errorf("%s: several after they have become one", c.what)
+			t.Errorf("%s: several is true after the groups merged", c.what)
 		}
 	}
 }
 
-// TestNamesakesAnswer: over a way on which any replica of that name answers, groups are told
-// apart by what they say.
+// TestNamesakesAnswer: over a transport on which any replica of a name may answer, groups are
+// distinguished by their answers.
 func TestNamesakesAnswer(t *testing.T) {
 	r := newPair(t, nil, func(_ string, o *Options) {
 		if o.Self == "b" {
@@ -77,11 +77,11 @@ func TestNamesakesAnswer(t *testing.T) {
 		}
 	}
 	if v := r.b.View(r.now).Clusters[0]; !v.Several {
-		t.Errorf("two groups answer in turn, and nothing is said: %+v", v)
+		t.Errorf("two groups answer in turn, but several is false: %+v", v)
 	}
 }
 
-// TestPrintOfBefore: messages of versions that tell no print are read.
+// TestPrintOfBefore: messages of versions without a print can be decoded.
 func TestPrintOfBefore(t *testing.T) {
 	for name, m := range messages() {
 		if name != "ask" && name != "say" {
@@ -103,7 +103,7 @@ func TestPrintOfBefore(t *testing.T) {
 			}
 		}
 		if _, err := decodeMessage(whole[:len(whole)-3]); err == nil {
-			t.Errorf("%s: half a print is read", name)
+			t.Errorf("%s: truncated print was accepted", name)
 		}
 	}
 }

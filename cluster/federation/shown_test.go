@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// mutual are clusters a and b, which ask each other.
+// mutual is two clusters, a and b, that ask each other.
 type mutual struct {
 	now  time.Time
 	core map[string]*Core
@@ -41,8 +41,8 @@ func (r *mutual) run(d time.Duration) {
 	}
 }
 
-// deliver carries frames. A replica's answers go back on the link of the question,
-// which is called as the cluster that asked.
+// deliver delivers frames. A replica's answers use the link of the ask, which is named after the
+// asking cluster.
 func (r *mutual) deliver(from string, out []Send) {
 	for _, m := range out {
 		r.deliver(m.Cluster, r.core[m.Cluster].Receive(from, from, m.Frame, r.now, nil))
@@ -58,7 +58,7 @@ func (r *mutual) told(t *testing.T) ExportAck {
 	return own[0].Acks[0]
 }
 
-// TestShown: an exporter learns whether the other cluster has an object for its pool.
+// TestShown: an exporter receives whether the other cluster has an object for its pool.
 func TestShown(t *testing.T) {
 	r := newMutual(t)
 	r.core["a"].SetExports([]Export{somePool}, r.now)
@@ -66,7 +66,7 @@ func TestShown(t *testing.T) {
 		t.Helper()
 		r.run(simLease)
 		if got := r.told(t); got != (ExportAck{Cluster: "b", State: Live, Shown: shown, ShownReason: reason}) {
-			t.Errorf("a is told %+v", got)
+			t.Errorf("a received %+v", got)
 		}
 	}
 	want(NoObjects, "")
@@ -78,8 +78,8 @@ func TestShown(t *testing.T) {
 	want(IsShown, "")
 }
 
-// TestUntold: what of an export messages have no room for is said where the export is shown, for as
-// long as that is so.
+// TestUntold: parts of an export that do not fit in messages are shown with the export while that
+// is so.
 func TestUntold(t *testing.T) {
 	r := newMutual(t)
 	for _, c := range []struct {
@@ -97,13 +97,12 @@ func TestUntold(t *testing.T) {
 			t.Errorf("%d groups: %q, want %q", c.groups, got, c.want)
 		}
 		if got := len(r.core["b"].View(r.now).Cluster("a").Pools[0].Ready); got != min(c.groups, maxGroups) {
-			t.Errorf("%d groups: %d are known elsewhere", c.groups, got)
+			t.Errorf("%d groups: %d received by the peer", c.groups, got)
 		}
 	}
 }
 
-// TestDrainedByCaller: an export that was told as draining by whoever gives the list
-// goes with it.
+// TestDrainedByCaller: an export that the caller listed as draining is removed with its list entry.
 func TestDrainedByCaller(t *testing.T) {
 	r := newMutual(t)
 	r.core["a"].SetExports([]Export{somePool}, r.now)
@@ -122,8 +121,8 @@ func TestDrainedByCaller(t *testing.T) {
 	}
 }
 
-// TestFilterOfOld: a filter that is whole and gets none of what has changed since, or nothing that can be
-// read, is not shown as complete for longer than a lease; and is again once it follows.
+// TestFilterOfOld: a complete filter that receives no changes, or only malformed ones, is not shown
+// as complete for longer than a lease. Once it receives changes, it is.
 func TestFilterOfOld(t *testing.T) {
 	hot, next := filter.NewHot(1_000), block.Key(1<<63)
 	r := newPair(t, []Export{somePool}, nil)
@@ -131,13 +130,13 @@ func TestFilterOfOld(t *testing.T) {
 		c.SetHot(somePool.Pool, hot)
 	}
 	note := func() string { return r.cluster().Pools[0].FilterNote }
-	change := func() { // what is hot changes all the time
+	change := func() { // the hot set changes continuously
 		hot.Touch([]block.Key{next})
 		next += 0x9e3779b97f4a7c15 >> 2
 	}
 	r.run(2*simLease, change)
 	if got := note(); got != "" {
-		t.Fatalf("while it follows: %q", got)
+		t.Fatalf("while changes arrive: %q", got)
 	}
 	for _, c := range []struct {
 		what, want string
@@ -146,7 +145,7 @@ func TestFilterOfOld(t *testing.T) {
 		{"parts are lost", "not brought up to date for", func(m Send) bool { return m.Frame[1] == kindPart }},
 		{"parts are garbled", "malformed part", func(m Send) bool {
 			if m.Frame[1] == kindPart {
-				for i := 2 + 8 + len("\x02ns\x01p"); i < len(m.Frame); i++ { // all behind the pool's name
+				for i := 2 + 8 + len("\x02ns\x01p"); i < len(m.Frame); i++ { // everything after the pool's name
 					m.Frame[i] = 0xff
 				}
 			}
@@ -161,7 +160,7 @@ func TestFilterOfOld(t *testing.T) {
 		r.lost = nil
 		r.run(2*simLease, change)
 		if got := note(); got != "" {
-			t.Errorf("%s no more: %q", c.what, got)
+			t.Errorf("after %s: %q", c.what, got)
 		}
 	}
 }

@@ -15,10 +15,10 @@ import (
 
 var simSeeds = flag.Int("federation.seeds", 30, "seeds of TestFaults")
 
-// The simulated federation: clusters of one to three replicas each, over a network that
-// loses, delays, repeats and reorders what it carries, is cut and healed, while replicas
-// die and start again and pools come and go. An export's Load.Requests is the time at
-// which it was true, in milliseconds, so that everybody can see how old a reading is.
+// The simulated federation has clusters of one to three replicas. Its network loses, delays,
+// duplicates and reorders messages and is cut and repaired, while replicas crash and restart and
+// pools are added and removed. An export's Load.Requests is the time of the reading in
+// milliseconds, so every receiver can compute its age.
 type sim struct {
 	rng      *rand.Rand
 	now      time.Time
@@ -27,7 +27,7 @@ type sim struct {
 	order    int
 	faulty   bool
 	cut      map[[2]int]bool
-	bytes    map[[2]string]int // parts, by importing and exporting replica
+	bytes    map[[2]string]int // part bytes, by importing and exporting replica
 	boots    uint64
 }
 
@@ -35,14 +35,14 @@ type simCluster struct {
 	name     string
 	replicas []*simReplica
 	pools    map[PoolKey]bool
-	had      map[PoolKey]time.Time // when a pool was there last
+	had      map[PoolKey]time.Time // when a pool last existed
 	keys     []block.Key
 }
 
 type simReplica struct {
 	name    string
 	cluster int
-	core    *Core // nil: dead
+	core    *Core // nil: not running
 	hot     map[PoolKey]*filter.Hot
 }
 
@@ -50,7 +50,7 @@ type simMessage struct {
 	at       time.Time
 	order    int
 	from, to *simReplica
-	core     *Core // that it was sent to: another process does not get it
+	core     *Core // the receiving process; a restarted one does not get it
 	link     string
 	frame    []byte
 }
@@ -114,10 +114,10 @@ func newSim(seed uint64) *sim {
 
 func simPool(i int) PoolKey { return PoolKey{"ns", fmt.Sprintf("pool%d", i)} }
 
-// secretPool is exported to nobody.
+// secretPool is exported to no cluster.
 var secretPool = PoolKey{"private", "pool"}
 
-// start begins a process.
+// start starts a process.
 func (s *sim) start(r *simReplica) {
 	c := s.clusters[r.cluster]
 	o := Options{Self: c.name, Replica: r.name, Secret: simSecret, Lease: simLease, Drain: 3 * time.Second}
@@ -171,8 +171,8 @@ func (s *sim) replica(name string) *simReplica {
 	return nil
 }
 
-// carry sends messages of r. A target is a replica's name; a link is the name of the
-// replica that asked.
+// carry sends messages of r. A target is a replica's name. A link is the name of the asking
+// replica.
 func (s *sim) carry(r *simReplica, out []Send) {
 	for _, m := range out {
 		to := s.replica(m.To)
@@ -204,7 +204,7 @@ func (s *sim) carry(r *simReplica, out []Send) {
 
 func (s *sim) cutBetween(a, b int) bool { return s.cut[[2]int{min(a, b), max(a, b)}] }
 
-// step goes on to the next tick.
+// step advances to the next tick.
 func (s *sim) step(t *testing.T) {
 	end := s.now.Add(simTick)
 	for len(s.queue) > 0 && !s.queue[0].at.After(end) {
@@ -231,7 +231,7 @@ func (s *sim) step(t *testing.T) {
 	}
 }
 
-// fault does one thing to the federation.
+// fault injects one fault.
 func (s *sim) fault() {
 	c := s.clusters[s.rng.IntN(len(s.clusters))]
 	r := c.replicas[s.rng.IntN(len(c.replicas))]
@@ -259,7 +259,7 @@ func (s *sim) fault() {
 	}
 }
 
-// check looks whether what a replica believes may be believed.
+// check verifies that a replica's view contains only valid data.
 func (s *sim) check(t *testing.T, r *simReplica) {
 	v := r.core.View(s.now)
 	for _, c := range v.Clusters {
@@ -268,11 +268,11 @@ func (s *sim) check(t *testing.T, r *simReplica) {
 		}
 		for _, p := range c.Pools {
 			if p.Pool == secretPool {
-				t.Fatalf("%s knows of a pool of %s that is exported to nobody", r.name, c.Name)
+				t.Fatalf("%s has a pool of %s that is not exported", r.name, c.Name)
 			}
 			age := s.now.Sub(time.UnixMilli(p.Load.Requests))
 			if p.Usable(s.now) && age > simLease+2*simTick {
-				t.Fatalf("%s believes what %s said of %s %s ago", r.name, c.Name, p.Pool, age)
+				t.Fatalf("%s uses data of %s about %s from %s ago", r.name, c.Name, p.Pool, age)
 			}
 		}
 	}
@@ -298,7 +298,7 @@ func (s *sim) heal() {
 	}
 }
 
-// converged says what is not yet as it should be.
+// converged returns the differences from the expected final state.
 func (s *sim) converged() (wrong []string) {
 	say := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
 	for i, c := range s.clusters {
@@ -343,9 +343,9 @@ func (s *sim) converged() (wrong []string) {
 	return wrong
 }
 
-// TestFaults: whatever the network and the machines do, nothing is believed beyond its
-// lease, nobody learns of what is not for him, memory and bandwidth stay bounded; and
-// when it is over everybody knows the truth within three leases.
+// TestFaults: under any faults, no data is used after its lease, no cluster receives data that is
+// not exported to it, and memory and bandwidth stay bounded. After the faults all replicas converge
+// within three leases.
 func TestFaults(t *testing.T) {
 	for seed := range uint64(*simSeeds) {
 		runFaults(t, seed)
@@ -373,7 +373,7 @@ func runFaults(t *testing.T, seed uint64) {
 		s.step(t)
 	}
 	if wrong := s.converged(); len(wrong) > 0 {
-		t.Fatalf("seed %d: not as it should be after %s:\n%s", seed, s.now.Sub(healed), strings.Join(wrong, "\n"))
+		t.Fatalf("seed %d: not converged after %s:\n%s", seed, s.now.Sub(healed), strings.Join(wrong, "\n"))
 	}
 	most := int(s.now.Sub(began).Seconds()+2)*simRate + 4*filter.MaxPart
 	for pair, n := range s.bytes {

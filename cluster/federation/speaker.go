@@ -7,50 +7,50 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// speaker is the side of a pair that is asked: it answers, and tells what has changed to
-// those who have asked within the lease.
+// speaker is the answering side of a pair. It answers asks and sends updates to sessions within
+// their lease.
 type speaker struct {
 	sessions []*session
-	secret   *filter.Secret // of the federation, that the sources are made with
+	secret   *filter.Secret // federation secret that the sources use
 	sources  map[PoolKey]*filter.Source
-	coming   map[PoolKey]*filter.Source // with the next secret, until all are whole
+	coming   map[PoolKey]*filter.Source // sources with the next secret, until all are complete
 	bytes    bucket
-	idle     time.Time // since when nobody asks; zero: somebody does
+	idle     time.Time // since when there is no session; zero: there is one
 	in, out  uint64    // bytes
 }
 
-// session is one replica of the other cluster, as one that asks here.
+// session is one replica of the other cluster that asks here.
 type session struct {
 	link    string
 	id      uint64
-	at      time.Duration // of its last question, by its clock
-	asked   time.Time     // when that came
+	at      time.Duration // of its last ask, by its clock
+	asked   time.Time     // when that ask arrived
 	seq     uint64
-	said    time.Time // when it was told something last
+	said    time.Time // when the last say was sent
 	changed bool      // since then
-	urgent  bool      // pools came or went
+	urgent  bool      // pools were added or removed
 	proof   proof
-	print   uint64 // of the group that asks; 0: not known
+	print   uint64 // of the asking group; 0: unknown
 }
 
-// proof is what is known of whether the questions of a session are asked now, or were once.
+// proof is whether a session's asks are known to be live rather than replayed.
 type proof uint8
 
 const (
-	assumed proof = iota // the way is such that nothing that was sent once comes again
-	doubted              // what came may be a recording
+	assumed proof = iota // the transport does not replay messages
+	doubted              // asks may be replayed
 	proven
 )
 
-// Doubt says that the last question on a link came by a way on which recordings come, too.
-// Such a session gives its place to any other when there are many, until Prove.
+// Doubt marks the last ask on a link as possibly replayed. If there are too many sessions, doubted
+// ones are dropped first, until Prove.
 func (c *Core) MarkUnproven(cluster, link string) {
 	if s := c.sessionOf(cluster, link); s != nil && s.proof == assumed {
 		s.proof = doubted
 	}
 }
 
-// Prove says that the last question on a link was made for this process.
+// Prove marks the last ask on a link as made for this process.
 func (c *Core) MarkProven(cluster, link string) {
 	if s := c.sessionOf(cluster, link); s != nil {
 		s.proof = proven
@@ -85,7 +85,7 @@ func (c *Core) send(p *peer, to string, frame []byte, out []Send) []Send {
 	return append(out, Send{Cluster: p.Name, To: to, Frame: frame})
 }
 
-// asked answers a question.
+// asked answers an ask.
 func (c *Core) asked(p *peer, link string, m *ask, now time.Time, out []Send) []Send {
 	if c.unready != "" || c.leaving {
 		reason := c.unready
@@ -103,7 +103,7 @@ func (c *Core) asked(p *peer, link string, m *ask, now time.Time, out []Send) []
 		return c.send(p, link, frame, out)
 	}
 	if m.at < s.at {
-		return out // late; what it wanted is asked for again, or was answered
+		return out // late; its wants are repeated or were answered
 	}
 	s.at, s.asked, s.print = m.at, now, m.print
 	if m.beat && now.Sub(s.said) >= c.o.Push/8 {
@@ -115,8 +115,8 @@ func (c *Core) asked(p *peer, link string, m *ask, now time.Time, out []Send) []
 	return out
 }
 
-// session returns the session of a question, nil when there are too many that are not
-// doubted. There is one on a link: whoever asks there anew begins anew.
+// session returns the session of an ask, or nil if there are too many undoubted ones. There is one
+// session per link; a new ID replaces it.
 func (p *peer) session(link string, m *ask) *session {
 	i := slices.IndexFunc(p.sessions, func(s *session) bool { return s.link == link })
 	switch {
@@ -135,7 +135,7 @@ func (p *peer) session(link string, m *ask) *session {
 	return s
 }
 
-// dropDoubted drops the doubted session that was asked longest ago, and reports whether there was one.
+// dropDoubted drops the doubted session with the oldest ask and reports whether there was one.
 func (p *peer) dropDoubted() bool {
 	oldest := -1
 	for i, s := range p.sessions {
@@ -149,7 +149,7 @@ func (p *peer) dropDoubted() bool {
 	return oldest >= 0
 }
 
-// say tells a session everything.
+// say sends a session the complete state.
 func (c *Core) say(p *peer, s *session, now time.Time, out []Send) []Send {
 	s.seq++
 	m := say{
@@ -170,7 +170,7 @@ func (c *Core) say(p *peer, s *session, now time.Time, out []Send) []Send {
 	return c.send(p, s.link, frame, out)
 }
 
-// source returns the filter of a pool for a peer, nil when there is none.
+// source returns the filter of a pool for a peer, or nil.
 func (c *Core) source(p *peer, pool PoolKey, now time.Time) *filter.Source {
 	s := p.sources[pool]
 	if s == nil {
@@ -181,19 +181,18 @@ func (c *Core) source(p *peer, pool PoolKey, now time.Time) *filter.Source {
 	return s
 }
 
-// newSource returns a filter by keys of a secret, nil when nothing is known that it could
-// be made of.
+// newSource returns a filter for a secret, or nil if there is no hot set for it.
 func (c *Core) newSource(p *peer, pool PoolKey, s *filter.Secret, now time.Time) *filter.Source {
 	hot := c.hot[hotKey{pool, s}]
 	if s == nil || hot == nil {
 		return nil
 	}
-	c.epochs += 1 << 20 // a source counts its own lives from there
+	c.epochs += 1 << 20 // a source counts its own restarts from there
 	return filter.NewSource(hot, p.pairSecret(s), filter.Way{Exporter: c.o.Self, Importer: p.Name, Namespace: pool.Namespace, Pool: pool.Name}, c.rotation(now), c.epochs)
 }
 
-// exchange has the filters that a peer is told made with the secret in use. What was made
-// with the one before is told until all of them are whole.
+// exchange switches a peer's filters to the secret in use. Filters with the previous secret are
+// sent until all new ones are complete.
 func (c *Core) exchange(p *peer, now time.Time) {
 	if p.speaker.secret == c.o.Secret {
 		return
@@ -222,8 +221,7 @@ func (c *Core) exchange(p *peer, now time.Time) {
 
 func (c *Core) rotation(now time.Time) uint64 { return uint64(now.UnixNano() / int64(c.o.Rotate)) }
 
-// tellPart answers one want, within the pair's bandwidth. What is not answered is asked
-// for again.
+// tellPart answers one want, within the pair's bandwidth. The peer repeats unanswered wants.
 func (c *Core) tellPart(p *peer, s *session, w *want, now time.Time, out []Send) []Send {
 	i := slices.IndexFunc(c.exports, func(o *own) bool { return o.Pool == w.pool })
 	if i < 0 || !matches(p.Export, w.pool) {
@@ -245,7 +243,7 @@ func (c *Core) tellPart(p *peer, s *session, w *want, now time.Time, out []Send)
 	return c.send(p, s.link, frame, out)
 }
 
-// tickSpeaker forgets who no longer asks, and tells the others what has changed.
+// tickSpeaker drops expired sessions and sends changes to the others.
 func (c *Core) tickSpeaker(p *peer, now time.Time, out []Send) []Send {
 	p.sessions = slices.DeleteFunc(p.sessions, func(s *session) bool { return now.Sub(s.asked) >= c.o.Lease })
 	for _, s := range p.sessions {

@@ -7,79 +7,78 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// PoolKey names a pool. A pool of the same namespace and name is the same pool in
-// every cluster of a federation.
+// PoolKey names a pool. The same namespace and name mean the same pool in every cluster of a
+// federation.
 type PoolKey struct{ Namespace, Name string }
 
 // String returns namespace/name.
 func (k PoolKey) String() string { return k.Namespace + "/" + k.Name }
 
-// Address says where to connect, and what to say there.
+// Address is where and how to connect.
 type Address struct {
 	HostPort string // host:port; an IP address, or a name that the importing side resolves
-	SNI      string // server name of TLS; "": plaintext
-	Host     string // Host (:authority) that the other side's routes match; "": that of the request
+	SNI      string // TLS server name; "": plaintext
+	Host     string // Host (:authority) that the other side's routes match; "": the request's
 }
 
-// Ready counts the endpoints of a pool that take requests, by model and role.
+// Ready counts the ready endpoints of a pool, by model and role.
 type Ready struct {
 	Model string
-	Role  uint8 // phases that they serve: the bits of picker/endpoint.Role
+	Role  uint8 // phases they serve: the bits of picker/endpoint.Role
 	Count int
 }
 
-// Load is what goes on in a pool, over all of its endpoints that are ready.
+// Load is the load of a pool, summed over its ready endpoints.
 type Load struct {
 	Requests int64 // in flight
-	Waiting  int64 // of them, those that wait for their first token
-	Queued   int64 // uncached prompt tokens of those that wait
-	// Wait is how long a request that came now would wait for its prefill to begin at
-	// the least loaded endpoint, MeanWait at one drawn by chance.
+	Waiting  int64 // of those, waiting for their first token
+	Queued   int64 // uncached prompt tokens of the waiting requests
+	// Wait is how long a new request would wait for its prefill on the least loaded endpoint.
+	// MeanWait is the same for a random endpoint.
 	Wait, MeanWait time.Duration
 	KVUsage        float64 // share of the KV cache in use, 0..1
 	// Saturation is 0 for an idle pool and 1 for one that should get no more requests.
 	Saturation float64
 }
 
-// Capacity is what a pool could do.
+// Capacity is the capacity of a pool.
 type Capacity struct {
-	Requests int64 // that its endpoints serve at once; 0: not known
-	KVTokens int64 // that its endpoints hold; 0: not known
+	Requests int64 // served at the same time by its endpoints; 0: unknown
+	KVTokens int64 // KV-cache size of its endpoints; 0: unknown
 }
 
-// Price is what a request costs in a pool, in seconds of an engine there and in the
-// units of money that the federation agreed on.
+// Price is the cost of a request in a pool, in engine seconds and in the federation's unit of
+// money.
 type Price struct {
-	// As picker/endpoint.Cost has them, of a typical endpoint there.
+	// Costs as in picker/endpoint.Cost, for a typical endpoint.
 	Base, PerToken, PerPair, Step, PerSeq, PerContext float64
-	Money                                             float64 // for a million tokens; 0: not stated
-	Egress                                            string  // class of the traffic that leaves the cluster, for the importing side's table of prices
+	Money                                             float64 // per million tokens; 0: not stated
+	Egress                                            string  // class of outgoing traffic, an index into the importing side's price table
 }
 
-// Export is what a cluster says of one of its pools. Whoever has one must not
-// change it.
+// Export is a cluster's description of one of its pools. It must not be modified after publication.
 type Export struct {
 	Pool     PoolKey
 	EPPs     []Address // for endpoint mode
 	Gateways []Address // for parent mode
-	Direct   []string  // ip:port of endpoints, where the exporter says that they can be reached from other clusters
+	Direct   []string  // ip:port of endpoints that other clusters can reach, according to the exporter
 	Region   string
 	Zone     string
 	Ready    []Ready
-	Engines  int // endpoints of Ready that answer requests, each once; 0: none, or a release before does not tell
+	Engines  int // endpoints of Ready that answer requests, each counted once; 0: none, or not sent by an older release
 	Load     Load
 	Capacity Capacity
 	Price    Price
-	// Draining: take no new requests there; the export is about to be withdrawn.
+	// Draining means that no new requests should go there; the export will be withdrawn.
 	Draining bool
 }
 
-// roleDecode is the bit of Ready.Role of those that answer requests. Endpoints that only
-// prefill or encode cannot serve one.
+// roleDecode is the bit of Ready.Role for endpoints that answer requests. Endpoints with only
+// prefill or encode cannot.
 const roleDecode = 1
 
-// Endpoints returns how many endpoints answer requests for a model; "" counts all. A group
-// without a model serves every one, one without a role is of those that answer.
+// Endpoints returns how many endpoints answer requests for a model; "" means any. A group without a
+// model serves every model. A group without a role answers requests.
 func (e *Export) Endpoints(model string) (n int) {
 	for i := range e.Ready {
 		r := &e.Ready[i]
@@ -93,21 +92,21 @@ func (e *Export) Endpoints(model string) (n int) {
 	return n
 }
 
-// State says how far what a cluster said can be used.
+// State is how far a cluster's data can be used.
 type State uint8
 
-// States of a cluster, and of a pool that it exports.
+// States of a cluster, and of its exported pools.
 const (
-	Silent   State = iota // nothing is heard from it, or its lease has ended
-	Refused               // the export is not accepted; the reason says why. Clusters are never in it
-	Draining              // it is leaving: what is there may end, nothing new goes there
+	Silent   State = iota // not heard, or its lease has ended
+	Refused               // the export is not accepted, for the given reason. Not used for clusters
+	Draining              // it is being removed: existing requests may finish, no new ones start
 	Live                  // heard within its lease
 	numStates
 )
 
 var stateNames = [numStates]string{"silent", "refused", "draining", "live"}
 
-// String returns the state as users see it.
+// String returns the state for display.
 func (s State) String() string {
 	if s < numStates {
 		return stateNames[s]
@@ -115,90 +114,90 @@ func (s State) String() string {
 	return stateNames[Silent]
 }
 
-// Remote is one pool of another cluster, as known here.
+// Remote is one pool of another cluster, as seen here.
 type Remote struct {
 	*Export
 	Cluster    string
 	State      State
-	Reason     string        // of every state but Live
-	RTT        time.Duration // to the replica that is heard, smoothed; 0: not measured
-	ReceivedAt time.Time     // when the reading arrived, by the clock here
-	Until      time.Time     // end of the lease, by the clock here
-	// Filter knows the hot prefixes there; nil when nothing is known of them. It goes on
-	// changing, and may be asked concurrently.
+	Reason     string        // for every state except Live
+	RTT        time.Duration // to the asked replica, smoothed; 0: not measured
+	ReceivedAt time.Time     // when the data arrived, by the local clock
+	Until      time.Time     // end of the lease, by the local clock
+	// Filter contains the hot prefixes there; nil if unknown. It keeps changing and is safe for
+	// concurrent use.
 	Filter     *filter.Filter
-	Secret     *filter.Secret // makes the keys that Filter is asked with: one of the view's; nil: that in use
-	FilterHead filter.Head    // of the filter as the exporter has it; zero: it has none for us
-	FilterNote string         // "" when the filter is complete; else why not, or how far it has come
+	Secret     *filter.Secret // for the keys of Filter, one of the view's; nil: the one in use
+	FilterHead filter.Head    // of the exporter's current filter; zero: it has none for us
+	FilterNote string         // why the filter is incomplete, or its progress; "": complete
 }
 
-// Usable reports whether requests may go there: it is live, and its lease has not
-// ended. A view is never believed beyond its leases, however late the next one is.
+// Usable reports whether requests may go there: it is live and its lease has not ended. A view
+// never outlives its leases, however late the next one is.
 func (r *Remote) Usable(now time.Time) bool { return r.State == Live && now.Before(r.Until) }
 
 // Cluster is another cluster as seen from here.
 type Cluster struct {
 	Name        string
 	State       State
-	Reason      string // of every state but Live
-	Several     bool   // groups of replicas go by this name
-	Replica     string // of it, that is heard
+	Reason      string // for every state except Live
+	Several     bool   // several replica groups use this name
+	Replica     string // its replica that answers us
 	RTT         time.Duration
-	LastMessage time.Time // last message; zero: none
+	LastMessage time.Time // when the last message arrived; zero: none
 	Until       time.Time // end of the lease
 	Pools       []*Remote // by namespace and name
 }
 
-// Told is how far another cluster knows of an own export.
+// Told is another cluster's state for one of our exports.
 type ExportAck struct {
 	Cluster string
-	State   State // Live: it has heard it within its lease and has accepted it
+	State   State // Live: heard within its lease and accepted
 	Reason  string
-	// Shown says whether its users see the export in an object of its own, and
-	// ShownReason why not. Only what is Live is asked.
+	// Shown is whether the cluster shows the export as an object, and ShownReason why not. It is
+	// set only if State is Live.
 	Shown       Shown
 	ShownReason string
 }
 
-// Shown says whether a cluster has an object for an export of another: in Kubernetes
-// an InferencePoolImport that names the exporting cluster.
+// Shown is whether a cluster has an object for another's export: in Kubernetes an
+// InferencePoolImport that names the exporting cluster.
 type Shown uint8
 
 // Values of Shown.
 const (
-	NoObjects Shown = iota // the cluster keeps none
-	NotShown               // not yet, or it cannot; the reason says why, if that is known
+	NoObjects Shown = iota // the cluster has no objects
+	NotShown               // not yet, or not possible; the reason says why if it is known
 	IsShown
 	numShown
 )
 
-// Import is what this cluster shows of the exports of others under one pool's name.
+// Import is what this cluster shows of other clusters' exports for one pool.
 type Import struct {
 	Pool     PoolKey
-	Clusters []string // that its object names
-	Reason   string   // why it does not say all that it should; "": it does, or will soon
+	Clusters []string // named in its object
+	Reason   string   // why the object is incomplete; "": it is complete or will be soon
 }
 
 // Own is a pool that this cluster exports.
 type ExportView struct {
 	Pool     PoolKey
 	Draining bool
-	Acks     []ExportAck // all clusters of the federation but this one, by name
-	Untold   string      // what of it no message has room for; "": all is told
+	Acks     []ExportAck // all other clusters of the federation, by name
+	Untold   string      // parts that do not fit in messages; "": none
 }
 
-// View is what one process knows of the other clusters at one moment. It is
-// immutable but for the filters and may be kept.
+// View is one process's view of the other clusters at one moment. It is immutable, except for the
+// filters, and may be kept.
 type View struct {
-	Self     string         // name of this cluster; "": there is no federation
-	Version  uint64         // rises with each change
-	Clusters []*Cluster     // all that are configured, by name
+	Self     string         // name of this cluster; "": no federation
+	Version  uint64         // increases with each change
+	Clusters []*Cluster     // all configured clusters, by name
 	Exports  []ExportView   // of this cluster
-	Secret   *filter.Secret // in use: makes the keys for filters; nil: filters are not used
-	Also     *filter.Secret // another one that is good, while the secret is exchanged; nil: none
+	Secret   *filter.Secret // in use, for the keys of filters; nil: filters are off
+	Also     *filter.Secret // second accepted secret during a rotation; nil: none
 }
 
-// Pool appends to dst the remote pools of a key, by cluster, in whatever state.
+// Pool appends the remote pools with that key to dst, by cluster, in any state.
 func (v *View) Pool(key PoolKey, dst []*Remote) []*Remote {
 	for _, c := range v.Clusters {
 		for _, p := range c.Pools {
@@ -211,7 +210,7 @@ func (v *View) Pool(key PoolKey, dst []*Remote) []*Remote {
 	return dst
 }
 
-// Cluster returns the cluster of a name, nil when there is none.
+// Cluster returns the cluster with that name, or nil.
 func (v *View) Cluster(name string) *Cluster {
 	for _, c := range v.Clusters {
 		if c.Name == name {
@@ -221,8 +220,7 @@ func (v *View) Cluster(name string) *Cluster {
 	return nil
 }
 
-// Current holds the view of now. The zero value holds an empty one. Its methods may
-// be called concurrently.
+// Current holds the current view. The zero value holds an empty one. Safe for concurrent use.
 type Current struct{ p atomic.Pointer[View] }
 
 var noView View

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
-// TestUsable: nothing is believed beyond its lease, nor in any state but live.
+// TestUsable: a pool is usable only within its lease and in state live.
 func TestUsable(t *testing.T) {
 	now := time.Unix(100, 0)
 	for state := range numStates {
@@ -17,12 +17,12 @@ func TestUsable(t *testing.T) {
 			t.Errorf("%s within its lease: %t, want %t", state, got, want)
 		}
 		if r.Usable(now.Add(1)) {
-			t.Errorf("%s is usable when its lease has ended", state)
+			t.Errorf("%s is usable after its lease", state)
 		}
 	}
 }
 
-// TestEmptyView: without a federation there is a view, and it is empty.
+// TestEmptyView: without a federation the view is empty, not nil.
 func TestEmptyView(t *testing.T) {
 	var c Current
 	if v := c.Load(); v == nil || len(v.Clusters) != 0 || len(v.Pool(PoolKey{"a", "b"}, nil)) != 0 {
@@ -30,11 +30,11 @@ func TestEmptyView(t *testing.T) {
 	}
 	var f *filter.Filter
 	if f.Has(1) || f.Run(nil) != 0 || f.Blocks() != 0 || f.Bytes() != 0 {
-		t.Error("no filter knows something")
+		t.Error("nil filter contains a block")
 	}
 }
 
-// TestEndpoints counts by model; groups without a model serve all.
+// TestEndpoints counts by model. Groups without a model serve every model.
 func TestEndpoints(t *testing.T) {
 	e := Export{Ready: []Ready{{Model: "m", Count: 2}, {Model: "n", Count: 3}, {Count: 1}}}
 	for model, want := range map[string]int{"": 6, "m": 3, "n": 4, "x": 1} {
@@ -44,23 +44,24 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestEndpointsAnswer: those that only prefill answer nobody, and one with several models counts once.
+// TestEndpointsAnswer: prefill-only endpoints do not count, and an endpoint with several models
+// counts once.
 func TestEndpointsAnswer(t *testing.T) {
 	const decode, prefill = 1, 2
 	e := Export{Ready: []Ready{{Model: "m", Role: decode | prefill, Count: 2}, {Model: "adapter", Role: decode | prefill, Count: 2}, {Model: "m", Role: prefill, Count: 5}}}
 	if all, one := e.Endpoints(""), e.Endpoints("m"); all != 4 || one != 2 {
-		t.Errorf("%d, and %d for one model, as a release before tells", all, one)
+		t.Errorf("%d, and %d for one model, from an older release", all, one)
 	}
 	e.Engines = 2
 	if all, one := e.Endpoints(""), e.Endpoints("adapter"); all != 2 || one != 2 {
 		t.Errorf("%d, and %d for one model", all, one)
 	}
 	if e.Ready = e.Ready[2:]; e.Endpoints("") != 0 || e.Endpoints("m") != 0 {
-		t.Error("endpoints that only prefill are taken for such as answer")
+		t.Error("prefill-only endpoints count as answering")
 	}
 }
 
-// TestToldOfBefore: what a release before tells has no count of endpoints, and is read.
+// TestToldOfBefore: messages of older releases, without a count of endpoints, can be decoded.
 func TestToldOfBefore(t *testing.T) {
 	now := told{Export: somePool}
 	now.Engines = 7

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// View returns what is known now. While nothing has changed it is the same one.
+// View returns the current view. It is the same pointer until something changes.
 func (c *Core) View(now time.Time) *View {
 	for _, p := range c.peers {
 		c.expire(p, now)
@@ -33,7 +33,7 @@ func (c *Core) View(now time.Time) *View {
 	return v
 }
 
-// state says whether the peer is heard, and why not.
+// state returns whether the peer is heard, or why not.
 func (p *peer) state(now time.Time) (State, string) {
 	switch {
 	case now.Before(p.until):
@@ -65,7 +65,7 @@ func (c *Core) viewOf(p *peer, now time.Time) *Cluster {
 	return out
 }
 
-// state says whether a pool of a live cluster is used.
+// state returns whether a pool of a live cluster is used, or why not.
 func (i *imported) state() (State, string) {
 	switch {
 	case i.refused != "":
@@ -76,8 +76,8 @@ func (i *imported) state() (State, string) {
 	return Live, ""
 }
 
-// filter returns what is known of the prefixes there, and what its keys are made with: by
-// the secret before while what was made with the next one is not whole yet.
+// filter returns the filter to use and its secret. It uses the previous secret's filter until the
+// next one is complete.
 func (i *imported) filter() (*filter.Filter, *filter.Secret) {
 	if i.sink == nil {
 		return nil, nil
@@ -88,8 +88,8 @@ func (i *imported) filter() (*filter.Filter, *filter.Secret) {
 	return i.sink.Filter(), i.secret
 }
 
-// loading says why the filter is not complete, or does not follow what it is of: nothing of what is
-// missing has come for as long as a lease.
+// loading returns why the filter is incomplete or outdated. A filter is outdated if no missing
+// changes arrived for a lease.
 func (i *imported) loading(now time.Time, lease time.Duration) string {
 	if i.refused != "" {
 		return i.refused
@@ -114,7 +114,7 @@ func (i *imported) loading(now time.Time, lease time.Duration) string {
 	return fmt.Sprintf("%d%% is here%s", percent, fault)
 }
 
-// verdicts are what is made of the peer's exports here.
+// verdicts returns our verdicts on the peer's exports.
 func (c *Core) verdicts(p *peer, now time.Time) (list []verdict) {
 	if state, _ := p.state(now); state != Live {
 		return nil
@@ -128,7 +128,7 @@ func (c *Core) verdicts(p *peer, now time.Time) (list []verdict) {
 	return list
 }
 
-// shown says whether an object of this cluster shows a peer's export.
+// shown reports whether an object of this cluster shows a peer's export.
 func (c *Core) shown(cluster string, pool PoolKey) (Shown, string) {
 	if !c.shows {
 		return NoObjects, ""
@@ -145,7 +145,7 @@ func (c *Core) shown(cluster string, pool PoolKey) (Shown, string) {
 	return NotShown, ""
 }
 
-// toldOf says how far the peer knows of an own export.
+// toldOf returns the peer's state for one of our exports.
 func (p *peer) toldOf(pool PoolKey, now time.Time) ExportAck {
 	t := ExportAck{Cluster: p.Name}
 	if !matches(p.Export, pool) {
@@ -168,11 +168,11 @@ func (p *peer) toldOf(pool PoolKey, now time.Time) ExportAck {
 // Traffic is what one pair of clusters has cost this process.
 type Traffic struct {
 	Cluster                     string
-	Asked, Answered             uint64 // bytes that came and went for questions of the peer's
-	Received, Sent              uint64 // bytes that came and went for own questions
+	Asked, Answered             uint64 // bytes received and sent for the peer's asks
+	Received, Sent              uint64 // bytes received and sent for our asks
 	Sessions                    int    // replicas of the peer that ask here
-	Faults                      uint64 // messages of the peer that were refused
-	SourceBlocks, SourceOmitted int    // of filters made for it
+	Faults                      uint64 // rejected messages of the peer
+	SourceBlocks, SourceOmitted int    // of the filters made for it
 	SourceBytes                 int
 }
 

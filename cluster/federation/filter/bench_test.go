@@ -10,10 +10,9 @@ import (
 
 var benchBlocks = flag.Int("federation.blocks", 1_000_000, "blocks in the filter of BenchmarkFilter")
 
-// BenchmarkFilter reports, of a filter of so many blocks that has been in use (as many
-// again were entered and evicted): bytes per block in memory and as a snapshot, wrong
-// answers, what a probe, a prefix of 200 blocks and a change cost, and the bytes of a
-// change on the wire.
+// BenchmarkFilter reports figures of a filter of that many blocks after use (as many blocks again
+// were added and evicted): bytes per block in memory and as a snapshot, false positives, the cost
+// of a lookup, of a prefix of 200 blocks and of a change, and the bytes of a change on the wire.
 func BenchmarkFilter(b *testing.B) {
 	n := *benchBlocks
 	r := newRig(b, n)
@@ -83,8 +82,8 @@ func BenchmarkFilter(b *testing.B) {
 	b.ReportMetric(float64(r.hot.Bytes())/float64(n), "hot-B/block")
 }
 
-// TestFilterFigures: what docs/multicluster.md says of filters, at a hundredth of the
-// size: about two bytes for a block, and about one wrong answer in a thousand.
+// TestFilterFigures checks the figures in docs/multicluster.md at a hundredth of the size: about
+// two bytes per block, and one false positive in a thousand.
 func TestFilterFigures(t *testing.T) {
 	const n = 100_000
 	r := newRig(t, n)
@@ -95,7 +94,7 @@ func TestFilterFigures(t *testing.T) {
 	f := r.sink.Filter()
 	for what, bytes := range map[string]int{"filter": f.Bytes(), "snapshot": snapshot} {
 		if per := float64(bytes) / n; per > 2.3 {
-			t.Errorf("%s: %.2f bytes for a block", what, per)
+			t.Errorf("%s: %.2f bytes per block", what, per)
 		}
 	}
 	wrong := 0
@@ -105,7 +104,7 @@ func TestFilterFigures(t *testing.T) {
 		}
 	}
 	if wrong > n/500 {
-		t.Errorf("%d of %d absent blocks are held", wrong, n)
+		t.Errorf("%d of %d absent blocks are in the filter", wrong, n)
 	}
 	missing := 0
 	for _, k := range keys {
@@ -114,12 +113,12 @@ func TestFilterFigures(t *testing.T) {
 		}
 	}
 	if missing > n/10_000 || missing != int(r.source.Head().Omitted) && missing > 0 {
-		t.Errorf("%d blocks are missing, %d are said to be", missing, r.source.Head().Omitted)
+		t.Errorf("%d blocks are missing, Omitted = %d", missing, r.source.Head().Omitted)
 	}
 }
 
-// TestWrongFilter: a cluster that says it holds everything is believed as to prefixes,
-// and nothing else comes of it: a run is as long as the prompt, and no longer.
+// TestWrongFilter: a filter that contains everything yields a run as long as the prompt, and has no
+// other effect.
 func TestWrongFilter(t *testing.T) {
 	f := newFilter(secretOf(t, string(testSecret)).pair(testWay, 1), minBuckets)
 	p := f.place(block.Key(7))
@@ -131,6 +130,6 @@ func TestWrongFilter(t *testing.T) {
 		keys[i] = 7
 	}
 	if got := f.Run(keys); got != len(keys) {
-		t.Errorf("a run of %d", got)
+		t.Errorf("Run() = %d", got)
 	}
 }

@@ -1,13 +1,13 @@
-// Package filter is what one cluster tells another of the prefixes that are hot in a pool
-// of it: a filter of about two bytes for a block, which says nothing to anybody else.
+// Package filter is the data structure with which one cluster shares the hot prefixes of a pool
+// with another: a filter of about two bytes per block that is meaningless without its key.
 //
-//   - [Secret] makes keys: chained hashes of a prompt's chunks ([Secret.Chain]), which are
-//     never those of a cluster's own index, and the key of each pair's filter.
-//   - [Hot] is the exporter's set of blocks that were asked for last.
-//   - [Source] is the filter of that set for one importer. It tells what has changed since
-//     a [Position] in parts of bounded size.
-//   - [Sink] is the importing end. Its [Filter] is read while it is changed.
+//   - [Secret] makes keys: chained hashes of a prompt's chunks ([Secret.Chain]), unrelated to
+//     those of a cluster's own index, and the key of each pair's filter.
+//   - [Hot] is the exporter's set of recently requested blocks.
+//   - [Source] is the filter of that set for one importer. It provides the changes since a
+//     [Position] in parts of bounded size.
+//   - [Sink] is the importing end. Its [Filter] may be read while it changes.
 //
-// A filter that is wrong sends a request on a detour; it never causes an error. The
-// package does no I/O, starts nothing and has no clock.
+// An incorrect filter sends a request on a detour; it never causes an error. The package does no
+// I/O, starts no goroutines and has no clock.
 package filter

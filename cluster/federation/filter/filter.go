@@ -7,12 +7,11 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// A filter is a table of 16-bit fingerprints: buckets of 32 slots, which are 64
-// bytes, a line of the cache. A block has two buckets and is in the one that had more
-// room; the second follows from the first and the fingerprint, so that a fingerprint
-// can be moved and taken out without knowing whose it is. Entering or taking out a block
-// changes one slot, or two where both buckets were full. Rows of 8 slots are the unit in
-// which changes travel.
+// A filter is a cuckoo table of 16-bit fingerprints. Its buckets have 32 slots, which are 64 bytes,
+// one cache line. Each block has two candidate buckets and is stored in the one with more room. The
+// second bucket follows from the first and the fingerprint, so a fingerprint can be moved or
+// removed without its key. Adding or removing a block changes one slot, or two if both buckets were
+// full. Changes are sent in rows of 8 slots.
 const (
 	slotsPerWord   = 4
 	wordsPerRow    = 2
@@ -22,7 +21,7 @@ const (
 	rowBytes       = wordsPerRow * 8
 )
 
-// MaxBuckets bounds a filter: 32 Mi blocks, 64 MiB.
+// MaxBuckets limits a filter to 32 Mi blocks, 64 MiB.
 const MaxBuckets = 1 << 20
 
 const (
@@ -30,13 +29,13 @@ const (
 	highs = 0x8000_8000_8000_8000
 )
 
-// Filter answers whether a block is, as far as is known, held in another cluster. All
-// methods may be called concurrently with changes; an answer that is mixed of before and
-// after is as wrong as any other, and costs a detour.
+// Filter answers whether a block is believed to be in another cluster's caches. All methods are
+// safe for concurrent use with changes. A torn read is as harmless as a false positive: it costs a
+// detour.
 type Filter struct {
 	key   pairKey
 	words []uint64 // of buckets; read and written atomically, word by word
-	n     uint64   // buckets
+	n     uint64   // number of buckets
 
 	rotation uint64 // of key
 }
@@ -45,10 +44,10 @@ func newFilter(key pairKey, buckets int) *Filter {
 	return &Filter{key: key, words: make([]uint64, buckets*wordsPerBucket), n: uint64(buckets)}
 }
 
-// place is where a block may be.
+// place is where a block may be stored.
 type place struct {
 	first, second uint64 // buckets
-	mark          uint64 // fingerprint in each of four slots
+	mark          uint64 // fingerprint, repeated in four slots
 }
 
 func fold(a, b uint64) uint64 {
@@ -66,8 +65,7 @@ func (f *Filter) place(key block.Key) place {
 	return place{first: first, second: f.other(first, p), mark: p * lows}
 }
 
-// other returns the second bucket of a block that has the first: what it makes of the
-// second is the first again.
+// other returns the second bucket of a block, given the first. It is its own inverse.
 func (f *Filter) other(bucket, mark uint64) uint64 {
 	h, _ := bits.Mul64(fold(mark^f.key.b, f.key.a|1), f.n)
 	if h >= bucket {
@@ -76,8 +74,8 @@ func (f *Filter) other(bucket, mark uint64) uint64 {
 	return h + f.n - bucket
 }
 
-// Has reports whether a block is held there, as far as is known: about one in a
-// thousand that are not is answered yes. A nil filter has nothing. It allocates nothing.
+// Has reports whether a block is in the filter. About one absent block in a thousand is a false
+// positive. A nil filter is empty. Has does not allocate.
 func (f *Filter) Has(key block.Key) bool {
 	if f == nil || f.n == 0 {
 		return false
@@ -97,17 +95,17 @@ func (f *Filter) holds(bucket, mark uint64) bool {
 	return false
 }
 
-// Run returns how many of the leading keys of a prompt are held there, as far as is
-// known. It looks at about twice the logarithm of their number, and lets a wrong yes
-// stand only when the block before it is answered yes too.
+// Run returns how many leading keys of a prompt are in the filter. It looks up about twice the
+// logarithm of their number. To limit false positives, it accepts a hit only if the block before it
+// is a hit too.
 func (f *Filter) Run(keys []block.Key) int {
 	if f == nil || len(keys) == 0 || !f.Has(keys[0]) {
 		return 0
 	}
-	held, not := 1, len(keys)+1 // the first held keys are; the first not are not
+	held, not := 1, len(keys)+1 // the first held keys are present; key number not is absent
 	for step := 1; held+1 < not; {
 		at := (held + not) / 2
-		if not > len(keys) { // nothing missed so far: gallop
+		if not > len(keys) { // no miss so far: gallop
 			at = min(held+step, len(keys))
 			step *= 2
 		}
@@ -120,7 +118,7 @@ func (f *Filter) Run(keys []block.Key) int {
 	return held
 }
 
-// Blocks returns how many blocks it has room for.
+// Blocks returns the filter's capacity in blocks.
 func (f *Filter) Blocks() int {
 	if f == nil {
 		return 0
@@ -128,7 +126,7 @@ func (f *Filter) Blocks() int {
 	return int(f.n) * slotsPerBucket
 }
 
-// Bytes returns the memory that it takes.
+// Bytes returns the filter's memory.
 func (f *Filter) Bytes() int {
 	if f == nil {
 		return 0

@@ -14,7 +14,7 @@ var (
 	testSecret = []byte("a secret of the federation")
 )
 
-// rig is an exporter's set with one source, and the sink at the other end.
+// rig is an exporter's set with one source and the sink at the other end.
 type rig struct {
 	hot    *Hot
 	source *Source
@@ -39,7 +39,7 @@ func (r *rig) keys(n int) []block.Key {
 	return out
 }
 
-// sync asks until nothing is missing, and returns how many bytes came.
+// sync requests parts until the sink is complete and returns the bytes received.
 func (r *rig) sync(t testing.TB, most int) (bytes int) {
 	t.Helper()
 	for range 1 << 20 {
@@ -56,8 +56,8 @@ func (r *rig) sync(t testing.TB, most int) (bytes int) {
 	return 0
 }
 
-// TestSync: what is hot there is found here, by snapshot and by deltas, in parts of
-// any size; what was evicted is not.
+// TestSync: the sink contains the hot blocks and not the evicted ones, by snapshot and by deltas,
+// in parts of any size.
 func TestSync(t *testing.T) {
 	for _, most := range []int{MinPart, 10_000, MaxPart} {
 		r := newRig(t, 20_000)
@@ -70,9 +70,9 @@ func TestSync(t *testing.T) {
 		delta := r.sync(t, most)
 		wantHeld(t, r, second, true)
 		if delta > snapshot/2 {
-			t.Errorf("500 of 20,000 blocks changed, and the delta has %d bytes of the %d of a snapshot", delta, snapshot)
+			t.Errorf("delta of 500 of 20,000 blocks has %d bytes, snapshot has %d", delta, snapshot)
 		}
-		r.hot.Touch(r.keys(60_000)) // nothing of before stays
+		r.hot.Touch(r.keys(60_000)) // replaces all earlier blocks
 		r.sync(t, most)
 		wantHeld(t, r, first, false)
 		if r.sink.healed != 0 {
@@ -90,12 +90,12 @@ func wantHeld(t *testing.T, r *rig, keys []block.Key, want bool) {
 		}
 	}
 	if wrong > len(keys)/200 { // false positives
-		t.Errorf("%d of %d blocks: held is not %t", wrong, len(keys), want)
+		t.Errorf("%d of %d blocks: Has() is not %t", wrong, len(keys), want)
 	}
 }
 
-// TestEqual: once in sync both ends have the same filter, whatever was lost, late or
-// repeated on the way.
+// TestEqual: after a sync both ends have the same filter, regardless of lost, late or duplicate
+// parts.
 func TestEqual(t *testing.T) {
 	r := newRig(t, 5_000)
 	var late [][]byte
@@ -137,13 +137,12 @@ func wantEqual(t *testing.T, r *rig) {
 	}
 	for i := range want.words {
 		if want.words[i] != got.words[i] {
-			t.Fatalf("word %d is %x at the source and %x at the sink", i, want.words[i], got.words[i])
+			t.Fatalf("word %d = %[3]x at the sink, want %[2]x", i, want.words[i], got.words[i])
 		}
 	}
 }
 
-// TestDigest: a row that is not what the source has is noticed with the next delta, and
-// healed.
+// TestDigest: a row that differs from the source's is detected with the next delta and repaired.
 func TestDigest(t *testing.T) {
 	r := newRig(t, 5_000)
 	r.hot.Touch(r.keys(3_000))
@@ -155,11 +154,11 @@ func TestDigest(t *testing.T) {
 	r.sync(t, MaxPart)
 	wantEqual(t, r)
 	if r.sink.healed != 1 {
-		t.Errorf("healed %d times, want once", r.sink.healed)
+		t.Errorf("healed = %d, want 1", r.sink.healed)
 	}
 }
 
-// TestKeepsOld: while a filter of another epoch is loaded, the one before answers.
+// TestKeepsOld: while a filter of another epoch is loading, the previous one answers.
 func TestKeepsOld(t *testing.T) {
 	r := newRig(t, 5_000)
 	keys := r.keys(4_000)
@@ -170,7 +169,7 @@ func TestKeepsOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, whole := r.sink.Complete(); whole {
-		t.Error("a filter of which one page has come is whole")
+		t.Error("filter is complete after one part")
 	}
 	wantHeld(t, r, keys, true)
 	r.sync(t, MinPart)
@@ -178,7 +177,7 @@ func TestKeepsOld(t *testing.T) {
 	wantEqual(t, r)
 }
 
-// TestOtherPair: a filter says nothing to whom it was not made for.
+// TestOtherPair: a filter is meaningless to a cluster it was not made for.
 func TestOtherPair(t *testing.T) {
 	r := newRig(t, 5_000)
 	keys := r.keys(5_000)
@@ -194,11 +193,11 @@ func TestOtherPair(t *testing.T) {
 		}
 	}
 	if found > len(keys)/100 {
-		t.Errorf("%d of %d blocks are found with the key of another pair", found, len(keys))
+		t.Errorf("%d of %d blocks found with the key of another pair", found, len(keys))
 	}
 }
 
-// TestRun finds the end of a held prefix, wherever it is.
+// TestRun finds the end of a prefix at any length.
 func TestRun(t *testing.T) {
 	r := newRig(t, 5_000)
 	keys := r.keys(1_000)
@@ -209,12 +208,12 @@ func TestRun(t *testing.T) {
 		r.hot.Touch(keys[:n])
 		r.sync(t, MaxPart)
 		if got := r.sink.Filter().Run(keys); got != n {
-			t.Errorf("run of %d of %d keys: %d", n, len(keys), got)
+			t.Errorf("Run() with %d of %d keys present = %d", n, len(keys), got)
 		}
 	}
 }
 
-// TestFilterAllocs: a lookup allocates nothing.
+// TestFilterAllocs: a lookup does not allocate.
 func TestFilterAllocs(t *testing.T) {
 	r := newRig(t, 5_000)
 	keys := r.keys(1_000)
@@ -226,7 +225,7 @@ func TestFilterAllocs(t *testing.T) {
 	}
 }
 
-// TestHotLRU: what is asked for again stays, what is not goes; never more than may be.
+// TestHotLRU: blocks that are requested again stay, others are evicted, and the limit holds.
 func TestHotLRU(t *testing.T) {
 	r := newRig(t, 1_000)
 	kept := r.keys(300)
@@ -237,11 +236,11 @@ func TestHotLRU(t *testing.T) {
 		r.hot.Touch(r.keys(300))
 	}
 	if known := r.hot.Touch(kept); known != len(kept) {
-		t.Errorf("%d of %d blocks that are asked for again and again are there", known, len(kept))
+		t.Errorf("%d of %d frequently requested blocks are kept", known, len(kept))
 	}
 	r.hot.SetMost(10)
 	if n := r.hot.Len(); n != 10 {
-		t.Errorf("%d blocks after the limit fell to 10", n)
+		t.Errorf("%d blocks after the limit was lowered to 10", n)
 	}
 	r.hot.SetMost(1_000)
 	if n := int(r.source.Head().Blocks + r.source.Head().Omitted); n != r.hot.Len() {
@@ -249,18 +248,17 @@ func TestHotLRU(t *testing.T) {
 	}
 }
 
-// TestStale: a set as large as the engines' caches tells little that they have evicted, and
-// what it tells of prompts asked for of late is there; one that is larger goes on telling of
-// all that has ever been served.
+// TestStale: a set as large as the engines' caches contains few evicted blocks and all recent
+// prompts. A larger set would keep everything that was ever served.
 func TestStale(t *testing.T) {
-	const cache, blocks = 6400, 32 // blocks of the engines' caches, and of a prompt
+	const cache, blocks = 6400, 32 // blocks in the engines' caches, and per prompt
 	stale := func(most int) (gone, missed float64) {
 		r := newRig(t, most)
 		prompts := make([][]block.Key, 1000)
 		for i := range prompts {
 			prompts[i] = r.keys(blocks)
 		}
-		var order []int // of prompts in the caches, the one asked for longest ago first
+		var order []int // prompts in the caches, least recently used first
 		for range 20_000 {
 			i := int(float64(len(prompts)) * math.Pow(r.rng.Float64(), 3))
 			order = append(slices.DeleteFunc(order, func(o int) bool { return o == i }), i)
@@ -289,15 +287,15 @@ func TestStale(t *testing.T) {
 	before, _ := stale(MaxHot)
 	t.Logf("not held of what is told: %.1f%% (%.1f%% without a bound); held and not told: %.1f%%", 100*gone, 100*before, 100*missed)
 	if gone > .25 || missed > .25 {
-		t.Errorf("%.1f%% of what is told was evicted, %.1f%% of what is held is not told", 100*gone, 100*missed)
+		t.Errorf("%.1f%% of the filter's blocks are evicted, %.1f%% of cached blocks are not in the filter", 100*gone, 100*missed)
 	}
 	if before < .5 {
-		t.Errorf("without a bound %.1f%% is evicted: the test shows nothing", 100*before)
+		t.Errorf("without a limit only %.1f%% are evicted: the test proves nothing", 100*before)
 	}
 }
 
-// TestSteps: a filter of a great set is made in steps, while blocks come and go; until it
-// is whole the one before is told, and then it has what the set has.
+// TestSteps: the filter of a large set is built in steps while blocks come and go. The previous
+// filter is sent until it is complete, and then it equals the set.
 func TestSteps(t *testing.T) {
 	r := newRig(t, 3*buildStep)
 	keys := r.keys(3 * buildStep)
@@ -311,7 +309,7 @@ func TestSteps(t *testing.T) {
 	steps := 0
 	for ; r.source.next != nil; steps++ {
 		if h := r.source.Head(); h.Epoch != before.Epoch || h.Rotation != 1 {
-			t.Fatalf("a filter that is not whole is told: %+v", h)
+			t.Fatalf("incomplete filter was announced: %+v", h)
 		}
 		fresh := r.keys(5_000)
 		r.hot.Touch(fresh)
@@ -334,7 +332,7 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	if held < 3*buildStep*99/100 {
-		t.Errorf("%d of %d blocks are held", held, 3*buildStep)
+		t.Errorf("%d of %d blocks are in the filter", held, 3*buildStep)
 	}
 	r.source.Rotate(3)
 	r.hot.SetMost(buildStep)
@@ -346,7 +344,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestTooLarge: a filter of more bytes than are accepted is not begun.
+// TestTooLarge: a filter above the accepted size is not started.
 func TestTooLarge(t *testing.T) {
 	r := newRig(t, 50_000)
 	r.hot.Touch(r.keys(50_000))
@@ -356,8 +354,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// FuzzPart: whatever comes, a sink neither panics nor writes outside, and what it takes
-// for good moves it on.
+// FuzzPart: for any input, a sink neither panics nor writes out of bounds, and each accepted part
+// advances it.
 func FuzzPart(f *testing.F) {
 	r := newRig(f, 500)
 	r.hot.Touch(r.keys(400))
@@ -371,31 +369,31 @@ func FuzzPart(f *testing.F) {
 			before := sink.Position()
 			moved, err := sink.Apply(b)
 			if err != nil && moved {
-				t.Error("an error, and it moved")
+				t.Error("position moved despite an error")
 			}
 			if !moved && before.Epoch != 0 && before != sink.Position() {
-				t.Error("it moved without saying so")
+				t.Error("position moved, but moved is false")
 			}
 			if sink.filter.Bytes() > 1<<20 {
-				t.Error("larger than is accepted")
+				t.Error("filter exceeds the accepted size")
 			}
 		}
 	})
 }
 
-// TestClose: what is closed is followed no longer.
+// TestClose: a closed source is detached from its set.
 func TestClose(t *testing.T) {
 	r := newRig(t, 10)
 	if len(r.hot.sources) != 1 {
 		t.Fatalf("%d sources", len(r.hot.sources))
 	}
 	if r.source.Close(); len(r.hot.sources) != 0 {
-		t.Errorf("%d sources are left", len(r.hot.sources))
+		t.Errorf("%d sources left", len(r.hot.sources))
 	}
 }
 
-// TestFollows: a source that is asked seldom, while thousands of blocks come and go and the set grows
-// and shrinks, has what the set has, and what one has that is asked all the time.
+// TestFollows: a source that is asked rarely, while thousands of blocks come and go and the set
+// grows and shrinks, equals the set and equals a source that is asked all the time.
 func TestFollows(t *testing.T) {
 	r := newRig(t, 3_000)
 	s := secretOf(t, string(testSecret))
@@ -413,14 +411,14 @@ func TestFollows(t *testing.T) {
 		if i%60 != 59 {
 			continue
 		}
-		for range 50 { // until a filter that begins anew is whole
+		for range 50 { // until a rebuilt filter is complete
 			r.source.Rotate(1)
 			often.Rotate(1)
 		}
 		for _, x := range []*Source{r.source, often} {
 			h := x.Head()
 			if n := int(h.Blocks + h.Omitted); n != r.hot.Len() {
-				t.Errorf("step %d: a filter has %d blocks, the set %d", i, n, r.hot.Len())
+				t.Errorf("step %d: filter has %d blocks, set has %d", i, n, r.hot.Len())
 			}
 			missing := 0
 			for _, e := range r.hot.ring {
@@ -429,18 +427,18 @@ func TestFollows(t *testing.T) {
 				}
 			}
 			if missing != int(h.Omitted) {
-				t.Errorf("step %d: %d of %d blocks are missing, %d are said to be", i, missing, len(r.hot.ring), h.Omitted)
+				t.Errorf("step %d: %d of %d blocks are missing, Omitted = %d", i, missing, len(r.hot.ring), h.Omitted)
 			}
 			fresh := newTable(x.filter.key, int(x.filter.n))
 			for _, e := range r.hot.ring {
 				fresh.add(e.key)
 			}
-			if d := fresh.blocks - x.blocks; d < -3 || d > 3 { // which find no room depends on the order
-				t.Errorf("step %d: %d blocks entered, %d where the set is entered anew", i, x.blocks, fresh.blocks)
+			if d := fresh.blocks - x.blocks; d < -3 || d > 3 { // the order determines which blocks are omitted
+				t.Errorf("step %d: %d blocks added, want %d as in a rebuilt filter", i, x.blocks, fresh.blocks)
 			}
 		}
 		if len(r.hot.changes) > maxChanges+1 {
-			t.Errorf("%d changes are kept", len(r.hot.changes))
+			t.Errorf("%d changes kept", len(r.hot.changes))
 		}
 	}
 }

@@ -6,29 +6,28 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// MaxHot bounds a hot set, in blocks.
+// MaxHot is the largest size of a hot set, in blocks.
 const MaxHot = 16 << 20
 
-// Hot remembers the blocks of the prompts that a pool has been sent of late: those
-// asked for longest ago are forgotten first, about, when there are more than it may
-// hold. What is entered or forgotten changes the filters of all Sources that follow it.
-// It is safe for concurrent use; a call may take a second where millions of blocks are
-// moved, so no request should wait for one.
+// Hot is the set of blocks of a pool's recent prompts. When it is full, it evicts approximately the
+// least recently requested blocks. Changes update the filters of all attached Sources. Safe for
+// concurrent use. A call may take a second when millions of blocks move, so no request should wait
+// for one.
 type Hot struct {
 	mu      sync.Mutex
-	ring    []entry  // in the order of their coming, but where one took the place of another
-	index   []uint32 // open addressing, linear: places in ring, counted from 1; 0 is free
+	ring    []entry  // in insertion order, with replacements in place
+	index   []uint32 // open addressing, linear: positions in ring plus 1; 0 is free
 	most    int
-	hand    int // in ring: the next to be looked at when one must go
+	hand    int // position in ring of the next eviction candidate
 	sources []*Source
 	evicted uint64
-	changes []change // that some source has not followed
-	before  uint64   // changes before these
+	changes []change // not yet applied by some source
+	before  uint64   // number of changes before these
 }
 
-// change is a block that came to a place of the ring, of n then, or went from it: n is 0.
-// Sources follow many at a time: one after the other they would each have their table fetched
-// into the processor's cache for every block.
+// change is a block that was stored at a position of the ring, which then had n entries, or was
+// removed from it (n is 0). Sources apply changes in batches. One by one, each block would pull
+// every source's table into the CPU cache.
 type change struct {
 	key      block.Key
 	place, n uint32
@@ -37,22 +36,22 @@ type change struct {
 // maxChanges is about how many changes are kept for sources.
 const maxChanges = 4096
 
-// note keeps a change until all sources have followed it.
+// note keeps a change until all sources have applied it.
 func (h *Hot) note(c change) {
 	if len(h.sources) > 0 {
 		h.changes = append(h.changes, c)
 	}
 }
 
-// bound has all sources follow when there is much to follow. The ring has to be as the changes
-// say: filters are made of it.
+// bound makes all sources apply the changes if there are many. The ring must already reflect the
+// changes, because filters are rebuilt from it.
 func (h *Hot) bound() {
 	if len(h.changes) >= maxChanges {
 		h.settle()
 	}
 }
 
-// settle has all sources follow.
+// settle makes all sources apply the changes.
 func (h *Hot) settle() {
 	for _, s := range h.sources {
 		s.follow(h)
@@ -63,23 +62,23 @@ func (h *Hot) settle() {
 
 type entry struct {
 	key  block.Key
-	used bool // asked for since the hand passed
+	used bool // requested since the hand passed
 }
 
-// NewHot returns an empty set of at most so many blocks.
+// NewHot returns an empty set of at most most blocks.
 func NewHot(most int) *Hot {
 	h := &Hot{index: make([]uint32, 1<<10)}
 	h.SetMost(most)
 	return h
 }
 
-// SetMost changes how many blocks it may hold, such as when the pool's caches grow.
+// SetMost changes the size limit, for example when the pool's caches grow.
 func (h *Hot) SetMost(most int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.most = min(max(most, 1), MaxHot)
 	if len(h.ring) > h.most {
-		defer h.again() // places change
+		defer h.again() // positions change
 	}
 	for len(h.ring) > h.most {
 		h.bound()
@@ -94,14 +93,14 @@ func (h *Hot) SetMost(most int) {
 	h.hand %= max(len(h.ring), 1)
 }
 
-// Most returns how many blocks it may hold.
+// Most returns the size limit.
 func (h *Hot) Capacity() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.most
 }
 
-// again begins filters anew that are being made.
+// again restarts filters that are being built.
 func (h *Hot) again() {
 	h.settle()
 	for _, s := range h.sources {
@@ -111,8 +110,8 @@ func (h *Hot) again() {
 	}
 }
 
-// Touch enters the blocks of a prompt, or notes that they were asked for again, and
-// returns how many of the leading ones were known.
+// Touch adds the blocks of a prompt or marks them as requested. It returns how many leading blocks
+// were already in the set.
 func (h *Hot) Touch(keys []block.Key) (known int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,31 +143,31 @@ func (h *Hot) enter(k block.Key) {
 	h.note(change{k, uint32(at), uint32(len(h.ring))})
 }
 
-// Len returns how many blocks it holds.
+// Len returns the number of blocks.
 func (h *Hot) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.ring)
 }
 
-// Evicted returns how many blocks were forgotten to make room.
+// Evicted returns how many blocks were evicted to make room.
 func (h *Hot) Evicted() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.evicted
 }
 
-// Bytes returns the memory that it takes, without its sources.
+// Bytes returns the memory of the set without its sources.
 func (h *Hot) Bytes() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return 16*cap(h.ring) + 4*len(h.index)
 }
 
-// home is where the search for a key begins. Keys are hashes.
+// home is where the search for a key starts. Keys are hashes, so no further hashing is needed.
 func (h *Hot) home(k block.Key) int { return int(uint64(k) & uint64(len(h.index)-1)) }
 
-// find returns the slot of the index that has k, or the free one where it would go.
+// find returns the index slot of k, or the free slot where it would go.
 func (h *Hot) find(k block.Key) int {
 	at := h.home(k)
 	for h.index[at] != 0 && h.ring[h.index[at]-1].key != k {
@@ -177,7 +176,7 @@ func (h *Hot) find(k block.Key) int {
 	return at
 }
 
-// grow makes the index larger. What is last in the ring is not in it yet.
+// grow enlarges the index. The last entry of the ring is not in the index yet.
 func (h *Hot) grow(size int) {
 	old := h.index
 	h.index = make([]uint32, size)
@@ -188,8 +187,7 @@ func (h *Hot) grow(size int) {
 	}
 }
 
-// oldest returns the place of the next block that was not asked for since the hand
-// passed it.
+// oldest returns the position of the next block that was not requested since the hand passed it.
 func (h *Hot) oldest() int {
 	for {
 		h.hand %= len(h.ring)
@@ -201,12 +199,12 @@ func (h *Hot) oldest() int {
 	}
 }
 
-// forget takes what is in a place of the ring out of the index and of all filters.
+// forget removes the block at a position from the index and from all filters.
 func (h *Hot) forget(place int) {
 	k, mask := h.ring[place].key, len(h.index)-1
 	at := h.find(k)
 	for next := (at + 1) & mask; h.index[next] != 0; next = (next + 1) & mask {
-		home := h.home(h.ring[h.index[next]-1].key) // move up what was entered behind for lack of room
+		home := h.home(h.ring[h.index[next]-1].key) // move up entries that were displaced by this one
 		if (next-home)&mask >= (next-at)&mask {
 			h.index[at] = h.index[next]
 			at = next
@@ -217,14 +215,14 @@ func (h *Hot) forget(place int) {
 	h.note(change{key: k, place: uint32(place)})
 }
 
-// attach makes a source follow the set from now on. Calls hold h.mu.
+// attach makes a source follow the set. The caller holds h.mu.
 func (h *Hot) attach(s *Source) {
 	h.sources = append(h.sources, s)
 	s.seen = h.before + uint64(len(h.changes))
 	s.rebuild(h)
 }
 
-// detach ends that. Calls hold h.mu.
+// detach ends that. The caller holds h.mu.
 func (h *Hot) detach(s *Source) {
 	for i, o := range h.sources {
 		if o == s {

@@ -6,8 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestWorkOfParts: parts of filters take no more than in proportion to their length, those of
-// a filter that is there and such as are none.
+// TestWorkOfParts: the work for a part is proportional to its length, for valid parts and malformed
+// ones.
 func TestWorkOfParts(t *testing.T) {
 	r := newRig(t, 50_000)
 	r.hot.Touch(r.keys(50_000))
@@ -22,7 +22,7 @@ func TestWorkOfParts(t *testing.T) {
 			return func() {
 				sink := NewSink(secretOf(t, string(testSecret)), testWay, 1<<20)
 				for left := n; left > 0; left -= len(part) {
-					_, _ = sink.Apply([]byte(part)) // taken or refused
+					_, _ = sink.Apply([]byte(part)) // accepted or rejected
 				}
 			}
 		})

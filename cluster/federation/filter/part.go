@@ -8,31 +8,29 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
-// A part is an answer to "what has changed in these rows since that version": the rows
-// themselves, absolute. Asked since version 0 all parts together are a snapshot. The
-// asking side goes through the rows in order; having come to the end, it has everything
-// up to the least version that a part on the way told. No answer depends on another, so
-// that lost, late, repeated and reordered ones cost no more than the time until it asks
-// again.
+// A part answers "what has changed in these rows since that version" with the current rows. All
+// parts since version 0 form a snapshot. The requesting side goes through the rows in order. At the
+// end it has everything up to the lowest version of a part in the round. Answers are independent,
+// so lost, late, duplicate and reordered ones only delay the next request.
 
-// MaxPart bounds the rows of one part, in bytes.
+// MaxPart limits the rows of one part, in bytes.
 const MaxPart = 128 << 10
 
-// MinPart is the least that is worth asking for.
+// MinPart is the smallest useful request.
 const MinPart = 1 << 10
 
-// Position is how far an importer has come with a filter.
+// Position is an importer's progress in a filter.
 type Position struct {
 	Epoch uint64
-	Since uint32 // version of which it has everything
-	Row   uint32 // the next row to be told since then
+	Since uint32 // all changes up to this version are applied
+	Row   uint32 // next row to request for the changes since then
 }
 
-// ErrPart says that a part cannot be read, or does not fit what it is said to belong to.
+// ErrPart means that a part is malformed or does not fit its filter.
 var ErrPart = errors.New("filter: malformed part of a filter")
 
-// AppendPart appends the rows that changed after at.Since, from at.Row on, at most about
-// so many bytes of them. An at of another epoch is taken for the beginning of this one.
+// AppendPart appends about most bytes of the rows that changed after at.Since, from at.Row on. If
+// at is in another epoch, it starts from the beginning of this one.
 func (s *Source) AppendPart(b []byte, at Position, most int) []byte {
 	s.hot.mu.Lock()
 	defer s.hot.mu.Unlock()
@@ -74,7 +72,7 @@ func (s *Source) AppendPart(b []byte, at Position, most int) []byte {
 	return b
 }
 
-// Append appends the head as it travels.
+// Append appends the encoded head.
 func (h Head) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, h.Epoch)
 	for _, v := range [...]uint64{h.Rotation, uint64(h.Buckets), uint64(h.Version), uint64(h.Blocks), uint64(h.Omitted)} {
@@ -83,7 +81,7 @@ func (h Head) Append(b []byte) []byte {
 	return b
 }
 
-// ReadHead reads what Append wrote; an error is left in r.
+// ReadHead decodes a head. An error is left in r.
 func ReadHead(r *varint.Reader) Head {
 	h := Head{Epoch: r.Fixed64(), Rotation: r.Uint(), Buckets: r.Uint32(), Version: r.Uint32(), Blocks: r.Uint32(), Omitted: r.Uint32()}
 	if h.Buckets > MaxBuckets || h.Epoch != 0 && h.Buckets < minBuckets {
@@ -92,7 +90,7 @@ func ReadHead(r *varint.Reader) Head {
 	return h
 }
 
-// part is the beginning of a part.
+// part is the header of a part.
 type part struct {
 	Head
 	since    uint32
@@ -113,38 +111,36 @@ func decodePart(b []byte) (p part, err error) {
 	return p, nil
 }
 
-// HeadOf returns the head of a part: which filter it is of.
+// HeadOf returns the head in a part, which identifies its filter.
 func HeadOf(b []byte) (Head, error) {
 	p, err := decodePart(b)
 	return p.Head, err
 }
 
-// Sink is the importing side of one filter. It is not safe for concurrent use; the
-// filters that it hands out are.
+// Sink is the importing side of one filter. It is not safe for concurrent use, but its filters are.
 type Sink struct {
 	key    func(rotation uint64) pairKey
-	most   int // bytes of a filter
+	most   int // size limit of a filter in bytes
 	filter *Filter
 	head   Head     // of filter
 	at     Position // of the next part
-	upTo   uint32   // least version of this round's parts
-	whole  bool     // one round has ended: the filter is complete as of at.Since
-	used   *Filter  // what lookups use: filter, or while that is being loaded the one before
+	upTo   uint32   // lowest version of this round's parts
+	whole  bool     // a round has ended: the filter is complete as of at.Since
+	used   *Filter  // what lookups use: filter, or the previous one while filter is loading
 	digest uint64
-	healed uint64 // rounds that ended in another digest
+	healed uint64 // rounds that ended with a different digest
 }
 
-// NewSink returns the sink of a filter that exporter makes for importer, of at most so
-// many bytes.
+// NewSink returns the sink of a filter from exporter to importer, of at most most bytes.
 func NewSink(secret *Secret, w Way, most int) *Sink {
 	return &Sink{most: most, key: func(r uint64) pairKey { return secret.pair(w, r) }}
 }
 
-// Filter returns what lookups are to use, nil when nothing has come yet.
+// Filter returns the filter for lookups, or nil if no part was received.
 func (s *Sink) Filter() *Filter { return s.used }
 
-// Needs returns the memory that filters take here once there is one of a head: that one, and
-// the one before it until it is whole. A nil sink has none before.
+// Needs returns the memory needed for a filter with this head: the new filter, and the current one
+// until the new one is complete. A nil sink has no current one.
 func (s *Sink) Needs(h Head) int {
 	if s == nil || s.used == s.filter && s.at.Epoch == h.Epoch {
 		return h.Bytes()
@@ -152,31 +148,30 @@ func (s *Sink) Needs(h Head) int {
 	return h.Bytes() + s.used.Bytes()
 }
 
-// Position returns what to ask for next.
+// Position returns the position to request next.
 func (s *Sink) Position() Position { return s.at }
 
-// Progress returns how much of the exporter's filter is here, in percent, and whether
-// the one before it is used until it is whole.
+// Progress returns how much of the exporter's filter was received, in percent, and whether the
+// previous filter is used until it is complete.
 func (s *Sink) Progress(of Head) (percent int, replaces bool) {
 	rows := max(uint64(of.Buckets), 1) * rowsPerBucket
 	return int(100 * uint64(s.at.Row) / rows), s.used != nil && s.used != s.filter
 }
 
-// Whole reports whether the filter in use is complete as of some version, and of which
-// epoch and version.
+// Whole reports whether the filter in use is complete, and as of which epoch and version.
 func (s *Sink) Complete() (head Head, ok bool) {
 	h := s.head
 	h.Version = s.at.Since
 	return h, s.whole
 }
 
-// Behind reports whether there is more to ask for, going by the exporter's head.
+// Behind reports whether there is more to request, given the exporter's head.
 func (s *Sink) Behind(h Head) bool {
 	return h.Epoch != 0 && (h.Epoch != s.at.Epoch || h.Version > s.at.Since || s.at.Row != 0 || !s.whole)
 }
 
-// Apply takes a part. One that is not the next is left alone: it was repeated or came
-// late. It reports whether the position moved.
+// Apply applies a part and reports whether the position moved. A part that is not the next is
+// ignored: it is a duplicate or late.
 func (s *Sink) Apply(b []byte) (moved bool, err error) {
 	p, err := decodePart(b)
 	if err != nil {
@@ -207,7 +202,7 @@ func (s *Sink) Apply(b []byte) (moved bool, err error) {
 	}
 	s.at.Row, s.at.Since, s.whole = 0, s.upTo, true
 	s.used = s.filter
-	if single && s.digest != p.digest { // told wrongly, or kept wrongly: from the beginning
+	if single && s.digest != p.digest { // a sender or receiver error: start over
 		s.healed++
 		s.at.Since, s.whole = 0, false
 		clearWords(s.filter.words)
@@ -216,11 +211,11 @@ func (s *Sink) Apply(b []byte) (moved bool, err error) {
 	return true, nil
 }
 
-// errLarge says that a filter is larger than this side takes.
+// errLarge means that a filter exceeds this side's limit.
 var errLarge = errors.New("filter: the filter is larger than is accepted")
 
-// begin makes room for a filter of another epoch. The one before is used until this
-// one is there.
+// begin allocates a filter for another epoch. The previous one is used until the new one is
+// complete.
 func (s *Sink) begin(h Head) error {
 	if int(h.Buckets)*wordsPerBucket*8 > s.most {
 		return errLarge
@@ -233,7 +228,7 @@ func (s *Sink) begin(h Head) error {
 	return nil
 }
 
-// checkRows looks whether a part's rows are where they are said to be.
+// checkRows checks that a part's rows are within its bounds.
 func checkRows(p *part) error {
 	r, row := varint.Reader{B: p.rows}, uint64(p.row)
 	for len(r.B) > 0 && r.Err == nil {
@@ -251,7 +246,7 @@ func checkRows(p *part) error {
 	return nil
 }
 
-// store puts rows that were checked in their place.
+// store writes validated rows.
 func (s *Sink) store(p *part) {
 	r, row := varint.Reader{B: p.rows}, uint64(p.row)
 	for len(r.B) > 0 {

@@ -9,28 +9,27 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// ChunkBytes is how many bytes of a prompt one block covers, and MaxChunks how many
-// blocks of a prompt are looked at.
+// ChunkBytes is how many bytes of a prompt one block covers, and MaxChunks how many blocks of a
+// prompt are used.
 const (
 	ChunkBytes = 256
 	MaxChunks  = 4096
 )
 
-// MinSecret is the least length of a federation's secret, in bytes.
+// MinSecret is the minimum length of a federation's secret, in bytes.
 const MinSecret = 16
 
 var errSecret = errors.New("filter: the secret has less than 16 bytes")
 
-// Secret makes the keys of a federation. It has nothing to do with the secret of a
-// replica group, from which the keys of the cluster's own index are made. It is
-// immutable.
+// Secret makes the keys of a federation. It is unrelated to a replica group's secret, from which
+// the keys of the cluster's own index are made. It is immutable.
 type Secret struct {
 	base  []byte
 	chain block.Hasher
 	id    [8]byte
 }
 
-// NewSecret derives all keys from what every cluster of the federation has.
+// NewSecret derives all keys from the secret shared by the federation.
 func NewSecret(b []byte) (*Secret, error) {
 	if len(b) < MinSecret {
 		return nil, errSecret
@@ -41,10 +40,10 @@ func NewSecret(b []byte) (*Secret, error) {
 	return s, nil
 }
 
-// ID tells secrets apart without giving anything away of them.
+// ID identifies a secret without revealing it.
 func (s *Secret) ID() [8]byte { return s.id }
 
-// Derive returns 32 bytes for a use; parts are length-prefixed, so that no two uses meet.
+// Derive returns 32 bytes for a use. Parts are length-prefixed, so different uses never collide.
 func (s *Secret) Derive(use string, parts ...string) []byte {
 	m := hmac.New(sha256.New, s.base)
 	for _, p := range append([]string{"grapevine federation", use}, parts...) {
@@ -56,11 +55,10 @@ func (s *Secret) Derive(use string, parts ...string) []byte {
 	return m.Sum(nil)
 }
 
-// Chain appends to dst the keys of the full blocks of a prompt, at most MaxChunks.
-// model is the name that the request has for it after rewrites, prompt the raw bytes
-// that stand for the prompt in the body (request.Request.Chunks). A salted request has
-// no keys: do not call it for one. A request computes them once, for the hot set and
-// for all filters.
+// Chain appends the keys of a prompt's full blocks to dst, at most MaxChunks. model is the
+// request's model name after rewrites. prompt is the raw bytes that stand for the prompt in the
+// body (request.Request.Chunks). Do not call it for a salted request, which has no keys. A request
+// computes its keys once, for the hot set and for all filters.
 func (s *Secret) Chain(model string, prompt []byte, dst []block.Key) []block.Key {
 	if len(prompt) < ChunkBytes {
 		return dst
@@ -74,10 +72,10 @@ func (s *Secret) Chain(model string, prompt []byte, dst []block.Key) []block.Key
 	return dst
 }
 
-// pairKey keys the filter that one cluster keeps for another, for one rotation.
+// pairKey keys the filter that one cluster makes for another, for one rotation.
 type pairKey struct{ a, b uint64 }
 
-// pair returns the key of the filters that are told on a way.
+// pair returns the key of the filters for a way.
 func (s *Secret) pair(w Way, rotation uint64) pairKey {
 	var r [8]byte
 	binary.LittleEndian.PutUint64(r[:], rotation)

@@ -16,8 +16,8 @@ func secretOf(t testing.TB, text string) *Secret {
 	return s
 }
 
-// TestChain: keys depend on the secret, the model and every byte before; a tail that
-// fills no block has none; prompts are cut at MaxChunks.
+// TestChain: keys depend on the secret, the model and every earlier byte. An incomplete last block
+// has no key. Prompts are cut at MaxChunks.
 func TestChain(t *testing.T) {
 	prompt := bytes.Repeat([]byte("0123456789abcdef"), 50) // 800 bytes: three blocks
 	s := secretOf(t, "a secret of the federation")
@@ -46,7 +46,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestPairKeys: each pair, direction, pool and rotation has a key of its own.
+// TestPairKeys: each pair, direction, pool and rotation has its own key.
 func TestPairKeys(t *testing.T) {
 	s := secretOf(t, "a secret of the federation")
 	p := Way{"a", "b", "ns", "pool"}
@@ -61,13 +61,13 @@ func TestPairKeys(t *testing.T) {
 		seen[k] = i
 	}
 	if s.pair(p, 1) != secretOf(t, "a secret of the federation").pair(p, 1) {
-		t.Error("equal secrets make different keys")
+		t.Error("equal secrets derive different keys")
 	}
 }
 
-// TestShortSecret: what can be guessed is refused.
+// TestShortSecret: a secret that could be guessed is rejected.
 func TestShortSecret(t *testing.T) {
 	if _, err := NewSecret([]byte("fifteen bytes!!")); err == nil {
-		t.Error("a secret of 15 bytes is taken")
+		t.Error("secret of 15 bytes was accepted")
 	}
 }

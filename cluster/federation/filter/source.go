@@ -7,38 +7,37 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// load is the share of a filter's slots that are to be in use at its size: above it
-// blocks begin to find both of their buckets full.
+// The target load of a filter. Above it, some blocks find both of their buckets full.
 const (
 	loadNum, loadDen = 15, 16
 	minBuckets       = 64
 )
 
-// Source is the filter of a hot set that is made for one other cluster. It is changed
-// by the set alone, and its methods hold the set's lock. A filter is begun anew for
-// another key or size; that is done in steps, so that nobody waits for millions of blocks,
-// and until it is whole the one before is told and kept up to date.
+// Source is the filter of a hot set for one other cluster. Only the set changes it, and its methods
+// hold the set's lock. The filter is rebuilt for a new key or size. The rebuild runs in steps, so
+// that no caller waits for millions of blocks. Until it is complete, the previous filter is sent
+// and kept up to date.
 type Source struct {
 	hot      *Hot
 	key      func(rotation uint64) pairKey
 	rotation uint64
-	epoch    uint64 // tells one life of the filter from the next; 0 is not told
-	first    bool   // the first one is not whole yet
+	epoch    uint64 // distinguishes rebuilt filters; 0 is not sent
+	first    bool   // the first filter is not complete yet
 	*table
-	next   *table // that is being made; nil: none is
-	cursor int    // place in the set's ring up to which next has everything
-	seen   uint64 // changes of the set that it has followed
+	next   *table // being built; nil: none
+	cursor int    // position in the set's ring up to which next is complete
+	seen   uint64 // changes of the set applied
 	full   bool   // the set has outgrown the filter
 }
 
 // table is a filter that is written.
 type table struct {
 	filter  *Filter
-	stamps  []uint32 // by row: the version in which it changed last
-	version uint32   // of what was told; changes are of the next one
-	digest  uint64   // of all rows; the same for equal content
+	stamps  []uint32 // by row: the version of its last change
+	version uint32   // last version sent; changes belong to the next
+	digest  uint64   // of all rows; equal for equal content
 	blocks  int
-	omitted int // blocks that found no room, now
+	omitted int // blocks that currently have no slot
 	dirty   bool
 }
 
@@ -46,17 +45,17 @@ func newTable(key pairKey, buckets int) *table {
 	return &table{filter: newFilter(key, buckets), stamps: make([]uint32, buckets*rowsPerBucket)}
 }
 
-// buildStep is how many blocks are entered into filters that begin anew at a time.
+// buildStep is how many blocks are added to rebuilt filters per step.
 const buildStep = 100_000
 
-// Way is who tells whom of which pool.
+// Way identifies a filter: exporter, importer and pool.
 type Way struct {
 	Exporter, Importer string // clusters
 	Namespace, Pool    string
 }
 
-// NewSource makes hot's filter for one importer, and follows the set until Close.
-// epoch must differ from that of every earlier source of this process and others.
+// NewSource makes the filter of hot for one importer. It follows the set until Close. epoch must be
+// unique among all sources of all processes.
 func NewSource(hot *Hot, secret *Secret, w Way, rotation, epoch uint64) *Source {
 	s := &Source{hot: hot, epoch: epoch, rotation: rotation, first: true, key: func(r uint64) pairKey { return secret.pair(w, r) }}
 	hot.mu.Lock()
@@ -66,15 +65,14 @@ func NewSource(hot *Hot, secret *Secret, w Way, rotation, epoch uint64) *Source 
 	return s
 }
 
-// Close ends following the set.
+// Close detaches the source from the set.
 func (s *Source) Close() {
 	s.hot.mu.Lock()
 	defer s.hot.mu.Unlock()
 	s.hot.detach(s)
 }
 
-// Rotate sees to it that the key is that of a rotation, and goes on with a filter that is
-// being made. It is to be called often.
+// Rotate switches to the key of a rotation if needed, and continues a rebuild. Call it often.
 func (s *Source) Rotate(rotation uint64) {
 	s.hot.mu.Lock()
 	defer s.hot.mu.Unlock()
@@ -88,22 +86,22 @@ func (s *Source) Rotate(rotation uint64) {
 	}
 }
 
-// Head is what names a filter and how far it has come: the barrier of its changes. Who
-// has everything up to Version of this Epoch has what the exporter had when it said so.
+// Head identifies a filter and its version. An importer with all changes up to Version of this
+// Epoch has the exporter's filter as of that version.
 type Head struct {
 	Epoch    uint64
 	Rotation uint64
 	Buckets  uint32
 	Version  uint32
-	Blocks   uint32 // entered
-	Omitted  uint32 // that found no room
+	Blocks   uint32 // blocks in the filter
+	Omitted  uint32 // blocks without a slot
 }
 
-// Bytes returns how much memory the filter takes.
+// Bytes returns the filter's memory.
 func (h Head) Bytes() int { return int(h.Buckets) * wordsPerBucket * 8 }
 
-// Head returns the head of now; a zero Epoch is that of a nil source, and of one whose
-// first filter is being made.
+// Head returns the current head. Its Epoch is zero for a nil source, and until the first filter is
+// complete.
 func (s *Source) Head() Head {
 	if s == nil {
 		return Head{}
@@ -122,7 +120,7 @@ func (s *Source) head() Head {
 	return Head{Epoch: s.epoch, Rotation: s.filter.rotation, Buckets: uint32(s.filter.n), Version: s.version, Blocks: uint32(s.blocks), Omitted: uint32(max(s.omitted, 0))}
 }
 
-// settle makes what has changed a version of its own.
+// settle makes the latest changes a version.
 func (s *table) settle() {
 	if s.dirty {
 		s.version++
@@ -130,13 +128,13 @@ func (s *table) settle() {
 	}
 }
 
-// bucketsFor returns how many buckets hold so many blocks at the load that is aimed at.
+// bucketsFor returns the number of buckets for that many blocks at the target load.
 func bucketsFor(blocks int) int {
 	return min(max((blocks*loadDen+slotsPerBucket*loadNum-1)/(slotsPerBucket*loadNum), minBuckets), MaxBuckets)
 }
 
-// follow brings the source to where the set is. All but Close begin with it. A filter is begun
-// anew, or gone on with, afterwards only: it is made of the set as it is.
+// follow applies the set's changes. All methods except Close start with it. Rebuilds start or
+// continue only afterwards, because they read the current set.
 func (s *Source) follow(h *Hot) {
 	for _, c := range h.changes[s.seen-h.before:] {
 		if c.n > 0 {
@@ -152,7 +150,7 @@ func (s *Source) follow(h *Hot) {
 	s.full = false
 }
 
-// rebuild begins the filter anew, with room to grow.
+// rebuild starts a new filter with room to grow.
 func (s *Source) rebuild(h *Hot) {
 	want := min(len(h.ring)+len(h.ring)/2, h.most)
 	s.next, s.cursor = newTable(s.key(s.rotation), bucketsFor(want)), 0
@@ -160,7 +158,7 @@ func (s *Source) rebuild(h *Hot) {
 	s.step(h)
 }
 
-// step goes on with the filter that is being made, and takes it when it is whole.
+// step continues a rebuild, and switches to the new filter when it is complete.
 func (s *Source) step(h *Hot) {
 	for end := min(s.cursor+buildStep/max(len(h.sources), 1)+1, len(h.ring)); s.cursor < end; s.cursor++ {
 		s.next.add(h.ring[s.cursor].key)
@@ -171,7 +169,7 @@ func (s *Source) step(h *Hot) {
 	}
 }
 
-// enter follows a block that was entered into a place of the set, which had n then.
+// enter handles a block stored at a position of the set, which then had n entries.
 func (s *Source) enter(k block.Key, place, n int) {
 	s.add(k)
 	if s.next != nil {
@@ -185,7 +183,7 @@ func (s *Source) enter(k block.Key, place, n int) {
 	}
 }
 
-// forget follows a block that was taken out of a place of the set.
+// forget handles a block removed from a position of the set.
 func (s *Source) forget(k block.Key, place int) {
 	s.remove(k)
 	if s.next != nil && place < s.cursor {
@@ -211,7 +209,7 @@ func (s *table) add(k block.Key) {
 	s.set(a, p.mark&0xffff)
 }
 
-// makeRoom moves one block of a full bucket to its other one, and returns its slot.
+// makeRoom moves one block of a full bucket to its other bucket and returns the freed slot.
 func (s *table) makeRoom(bucket uint64) (at uint64, ok bool) {
 	for i := uint64(0); i < slotsPerBucket; i++ {
 		at = bucket*slotsPerBucket + i
@@ -233,13 +231,13 @@ func (s *table) remove(k block.Key) {
 			return
 		}
 	}
-	s.omitted-- // it had found no room
+	s.omitted-- // it had no slot
 }
 
-// zeros marks the lanes of 16 bits that are zero by their highest bits.
+// zeros sets the highest bit of each 16-bit lane that is zero.
 func zeros(w uint64) uint64 { return ^((w&^highs + ^uint64(highs)) | w | ^uint64(highs)) }
 
-// vacant returns the first free slot of a bucket and how many there are.
+// vacant returns the first free slot of a bucket and the number of free slots.
 func (s *table) vacant(bucket uint64) (at uint64, free int) {
 	for i, w := range s.filter.words[bucket*wordsPerBucket:][:wordsPerBucket] {
 		if z := zeros(w); z != 0 {
@@ -276,7 +274,7 @@ func (s *table) set(slot, mark uint64) {
 	s.dirty = true
 }
 
-// rowDigest is a row's part of the digest: nothing for an empty one.
+// rowDigest is a row's contribution to the digest; zero for an empty row.
 func (f *Filter) rowDigest(row uint64) uint64 {
 	a, b := f.words[row*wordsPerRow], f.words[row*wordsPerRow+1]
 	if a|b == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
-// Controller keeps the objects of one cluster.
+// Controller maintains the federation objects of one cluster.
 type Controller struct {
 	o       Options
 	client  *kubeapi.Client
@@ -20,17 +20,17 @@ type Controller struct {
 	imports *kubeapi.Follower[import_]
 	writer  writer
 
-	// Of the goroutine.
-	lost   map[string]time.Time // since when clusters that imports name are silent
+	// Owned by the goroutine.
+	lost   map[string]time.Time // since when clusters named in imports have been silent
 	paces  map[object]*pace
-	failed map[Name]string // what other clusters are told
+	failed map[Name]string // problems reported to other clusters
 	told   *Local
 
 	mu    sync.Mutex
-	state state // what Status shows
+	state state // shown by Status
 }
 
-// object names what one pace is for.
+// object identifies what a pace is for.
 type object struct {
 	Name
 	imported bool
@@ -43,8 +43,8 @@ func (o object) String() string {
 	return "InferencePool " + o.Name.String()
 }
 
-// Open starts to keep objects, until Close. It waits for nothing: what cannot be
-// read or written is tried again, and Status says why.
+// Open maintains objects until Close. It does not block: failed reads and writes are retried, and
+// Status has the reasons.
 func Open(o Options) (*Controller, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -71,8 +71,8 @@ func Open(o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Close stops. Entries stay as they are: other replicas go on, and a restart is
-// no withdrawal.
+// Close stops the controller. Entries stay as they are: other replicas continue, and a restart is
+// not a withdrawal.
 func (c *Controller) Close() {
 	c.cancel()
 	<-c.done
@@ -81,8 +81,7 @@ func (c *Controller) Close() {
 	c.client.Close()
 }
 
-// Wake has the controller look at everything soon: the federation's view or what
-// is served has changed.
+// Wake schedules a check of all objects: the federation's view or the served pools have changed.
 func (c *Controller) Wake() {
 	select {
 	case c.wake <- struct{}{}:
@@ -112,8 +111,8 @@ func (c *Controller) run(ctx context.Context) {
 	}
 }
 
-// round looks at everything, tells and writes, and returns when to do so again
-// although nothing changed; zero: never.
+// round checks all objects, publishes the local state and writes changes. It returns when to run
+// again if nothing changes; zero means never.
 func (c *Controller) round(ctx context.Context) time.Time {
 	f := c.facts(time.Now())
 	if f == nil {
@@ -140,7 +139,7 @@ func (c *Controller) round(ctx context.Context) time.Time {
 	return due.later
 }
 
-// facts gathers what a plan is made of, nil while too little was read.
+// facts collects the input of a plan. It returns nil until enough was read.
 func (c *Controller) facts(now time.Time) *facts {
 	v := c.o.View()
 	poolState, importState := c.pools.State(), c.imports.State()
@@ -172,7 +171,7 @@ func (c *Controller) facts(now time.Time) *facts {
 	return f
 }
 
-// lose notes since when clusters that imports name are not heard.
+// lose updates since when clusters named in imports have been silent.
 func (c *Controller) lose(f *facts) {
 	heard := map[string]bool{f.Cluster: true}
 	for _, m := range f.Members {
@@ -197,7 +196,7 @@ func (c *Controller) lose(f *facts) {
 	}
 }
 
-// forget drops what is kept of objects that nobody speaks of any more.
+// forget drops the state of objects that are gone and no longer wanted.
 func (c *Controller) forget(f *facts, p *plan) {
 	for o := range c.paces {
 		_, wanted := p.imports[o.Name]
@@ -212,15 +211,15 @@ func (c *Controller) forget(f *facts, p *plan) {
 	}
 }
 
-// rounds writes what is due in one round.
+// rounds performs the writes that are due in one round.
 type rounds struct {
 	c       *Controller
 	ctx     context.Context
 	f       *facts
 	turn    int
-	later   time.Time // when the next write is due, or the plan becomes another
-	away    bool      // the server cannot be reached: nothing further is tried
-	waiting int       // objects that do not say what they should
+	later   time.Time // when the next write is due or the plan changes
+	away    bool      // the server is unreachable: no more attempts
+	waiting int       // objects that still differ from the plan
 }
 
 // try writes one object if it is due.
@@ -243,7 +242,7 @@ func (r *rounds) try(o object, what string, write func() (bool, error)) {
 	}
 	if p.done(what, err, wrote, now) {
 		c.writer.counts.reasserted.Inc()
-		c.o.Log.Warn("our entry was overwritten and is written again", "object", o.String(), "times", p.again)
+		c.o.Log.Warn("entry was overwritten by another writer, writing it again", "object", o.String(), "times", p.again)
 	}
 	if o.imported {
 		if c.failed[o.Name] = toldProblem(err); c.failed[o.Name] == "" {
@@ -261,11 +260,11 @@ func (r *rounds) try(o object, what string, write func() (bool, error)) {
 	r.away = r.away || kubeapi.CodeOf(err) == 0 && !errors.Is(err, errFull)
 	c.writer.counts.failures.Inc()
 	if p.failed == 1 {
-		c.o.Log.Warn("an object cannot be written", "object", o.String(), "error", err)
+		c.o.Log.Warn("writing an object failed", "object", o.String(), "error", err)
 	}
 }
 
-// soon has the next round come no later than at.
+// soon makes the next round start no later than at.
 func (r *rounds) soon(at time.Time) {
 	if r.later.IsZero() || at.Before(r.later) {
 		r.later = at

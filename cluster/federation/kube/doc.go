@@ -1,42 +1,39 @@
-// Package kube shows a federation in Kubernetes objects: it exports annotated
-// InferencePools and keeps the InferencePoolImports of one member cluster.
+// Package kube represents a federation as Kubernetes objects. It exports annotated InferencePools
+// and maintains the InferencePoolImports of one member cluster.
 //
 // The main path:
 //
-//  1. Open follows the InferencePools and InferencePoolImports of its own API
-//     server. What other clusters export, and which imports they have, comes
-//     from the federation by Options.View: no cluster needs rights in another.
-//  2. desired computes, from what is read and heard and from nothing else, what
-//     every object is to say, and what this cluster tells the others: the pools
-//     that it exports and the imports that it has.
-//  3. What differs is written. Our entry of a pool's status.parents, an atomic
-//     list of many writers, is changed in the list as it was read, bound to its
-//     version, and tried again when that moved. Our entry of an import's
-//     status.controllers, a map by name, is applied alone.
-//  4. An entry that somebody overwrote is written again after ten seconds, then
-//     at doubled distances up to ten minutes, counted, and never in a race.
+//  1. Open watches the InferencePools and InferencePoolImports of its own API server. The
+//     federation (Options.View) provides the exports and imports of other clusters, so no
+//     cluster needs permissions in another.
+//  2. desired computes, from this input alone, the wanted content of every object and the state
+//     that this cluster publishes to the others: its exports and its imports.
+//  3. Differences are written. A pool's status.parents is an atomic list with many writers. Our
+//     entry is changed in the list as it was read, with its resource version, and retried on a
+//     conflict. An import's status.controllers is a map by name, to which only our entry is
+//     applied.
+//  4. An entry that another writer overwrote is written again after ten seconds, then at
+//     doubling intervals up to ten minutes. These writes are counted.
 //
-// Exported is True only while every member says that it has an import which
-// names this cluster, as read from its own API server: what was sent is not what
-// has arrived.
+// Exported is True only while every member reports an import that names this cluster, as read from
+// its own API server. A sent update is not evidence of an import.
 //
-// Withdrawal: a pool whose annotation goes is told as draining for the drain
-// time, in which imports keep it; then importers drop it. When that began stands
-// in this cluster's own import, so that a restart neither forgets nor prolongs
-// it. A cluster that falls silent has withdrawn nothing: imports keep it, marked,
-// until it is forgotten.
+// Withdrawal: after a pool's annotation is removed, its export is draining for the drain time, and
+// imports keep it. Then importers drop it. The start of draining is stored in this cluster's own
+// import, so that a restart neither skips nor prolongs it. A silent cluster has withdrawn nothing:
+// imports keep it, marked, until the forget time.
 //
-// Several replicas: all compute, and write in turns. The first writes at once,
-// each further one only what still differs after its turn's delay, so that one
-// write is made where all are well and none waits for an election where the
-// first is not. Writes are idempotent: two at once cost one refused write.
+// Replicas: all compute, and write in turns. The first writes immediately. Each further replica
+// writes only differences that remain after its turn's delay. So there is one write while all are
+// healthy, and no leader election when the first is not. Writes are idempotent: of two concurrent
+// writes, one is rejected.
 //
-// Invariants: entries of others are never changed, reordered or dropped; nothing
-// is removed before the federation has settled; an import is deleted only when
-// we made it, nobody else has an entry, and its version is the one that was read.
+// Invariants: entries of other controllers are never changed, reordered or dropped. Nothing is
+// removed before the federation has settled. An import is deleted only if this controller made it,
+// no other controller has an entry, and its version is the one that was read.
 //
-// It routes nothing: weights between InferencePool and InferencePoolImport
-// backends, and parents of imports, belong to the gateway that serves them.
+// The package does no routing: weights between InferencePool and InferencePoolImport backends, and
+// parents of imports, belong to the gateway that serves them.
 // plan.go is pure. A Controller is safe for concurrent use and writes from one
 // goroutine.
 package kube

@@ -6,8 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 )
 
-// ViewOf is a federation's view as a Controller takes it. settled says that every
-// cluster was heard, or had the time for it.
+// ViewOf converts a federation's view for a Controller. settled means that every cluster was heard,
+// or had enough time.
 func ViewOf(v *federation.View, settled bool) View {
 	out := View{Cluster: v.Self, Settled: settled}
 	for _, c := range v.Clusters {
@@ -31,8 +31,8 @@ func ViewOf(v *federation.View, settled bool) View {
 	return out
 }
 
-// heldOf is what another cluster makes of an export of ours. One that keeps no
-// objects has it once it has accepted it.
+// heldOf is another cluster's import of one of our exports. A cluster without objects counts as
+// having it once it has accepted the export.
 func heldOf(self string, pool federation.PoolKey, t federation.ExportAck) FoundImport {
 	h := FoundImport{Name: nameOf(pool)}
 	switch {
@@ -47,7 +47,7 @@ func heldOf(self string, pool federation.PoolKey, t federation.ExportAck) FoundI
 	return h
 }
 
-// Imports are what a Controller has told, as a federation takes it.
+// Imports converts the local state for a federation.
 func (l Local) Imports() (out []federation.Import) {
 	for _, h := range l.Holds {
 		out = append(out, federation.Import{Pool: h.key(), Clusters: h.Clusters, Reason: h.Problem})
@@ -55,7 +55,7 @@ func (l Local) Imports() (out []federation.Import) {
 	return out
 }
 
-// Exported returns whether a pool is to be exported, and whether it is draining.
+// Exported reports whether a pool is exported, and whether it is draining.
 func (l Local) Exported(pool federation.PoolKey) (exported, draining bool) {
 	i := slices.IndexFunc(l.Exports, func(e Export) bool { return e.key() == pool })
 	return i >= 0, i >= 0 && l.Exports[i].Draining

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 )
 
-// TestViewOf: what a federation says, as a controller reads it.
+// TestViewOf checks the conversion of a federation's view.
 func TestViewOf(t *testing.T) {
 	key := federation.PoolKey{Namespace: "prod", Name: "llama"}
 	remote := func(s federation.State) []*federation.Remote {
@@ -48,6 +48,6 @@ func TestViewOf(t *testing.T) {
 		t.Error("the pool is not draining")
 	}
 	if exported, _ := l.Exported(federation.PoolKey{Name: "x"}); exported {
-		t.Error("what nobody asked for is exported")
+		t.Error("pool without an annotation is exported")
 	}
 }

@@ -13,20 +13,20 @@ import (
 
 // HubOptions open a Hub. Members and Pools are required.
 type HubOptions struct {
-	Members   map[string]kubeapi.Config // API servers by the name of their cluster
-	Pools     []Name                    // that are exported where their annotation asks for it
-	Namespace string                    // that is looked after; "": all
-	// Patience is how long an API server may not answer before its cluster is silent, and
-	// how long one may not have been read before the others do without; 0: 10 s.
+	Members   map[string]kubeapi.Config // API servers by cluster name
+	Pools     []Name                    // pools to export if their annotation requests it
+	Namespace string                    // namespace to manage; "": all
+	// Patience is how long an API server may be unreachable before its cluster counts as silent. It
+	// is also how long the other clusters wait for the first read of one. 0: 10 s.
 	APITimeout time.Duration
-	Drain      time.Duration // as of Options
+	Drain      time.Duration // as in Options
 	Agent      string
 	Log        *slog.Logger
 }
 
-// Hub keeps the objects of several clusters from one process: a Controller for each of
-// their API servers, which tell each other what they have read. Nothing else passes between
-// clusters. A second Hub does no harm. Its methods are safe for concurrent use.
+// Hub maintains the objects of several clusters from one process. It runs a Controller for each API
+// server and passes each controller's state to the others. Clusters exchange nothing else. A second
+// Hub does no harm. Safe for concurrent use.
 type Hub struct {
 	o     HubOptions
 	began time.Time
@@ -44,13 +44,12 @@ type hubMember struct {
 	local      *Local // nil: its objects were not read yet
 }
 
-// hubPace is how often a Hub looks whether API servers answer.
+// hubPace is how often a Hub checks whether API servers answer.
 const hubPace = 500 * time.Millisecond
 
-var errHub = errors.New("kube: a hub needs two members or more, and a pool")
+var errHub = errors.New("kube: a hub requires at least two members and one pool")
 
-// OpenHub starts to keep objects, until Close. API servers that do not answer are tried
-// again.
+// OpenHub maintains objects until Close. It retries API servers that do not answer.
 func OpenHub(o HubOptions) (*Hub, error) {
 	if len(o.Members) < 2 || len(o.Pools) == 0 {
 		return nil, errHub
@@ -96,7 +95,7 @@ func (h *Hub) options(m *hubMember) Options {
 	}
 }
 
-// Close stops. Entries stay as they are.
+// Close stops the hub. Entries stay as they are.
 func (h *Hub) Close() {
 	close(h.stop)
 	h.wg.Wait()
@@ -107,7 +106,7 @@ func (h *Hub) Close() {
 	}
 }
 
-// Status returns what the objects of each cluster say.
+// Status returns the status of each cluster's objects.
 func (h *Hub) Status() map[string]Status {
 	out := map[string]Status{}
 	for _, m := range h.members {
@@ -116,7 +115,7 @@ func (h *Hub) Status() map[string]Status {
 	return out
 }
 
-// view is what one member is told of the others.
+// view is the federation as one member sees it.
 func (h *Hub) view(of *hubMember) View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,7 +138,7 @@ func (h *Hub) view(of *hubMember) View {
 	return v
 }
 
-// silent says why a cluster is not heard, "" when it is.
+// silent returns why a cluster counts as silent, or "".
 func (m *hubMember) silent(now time.Time, patience time.Duration) string {
 	if m.local == nil || m.controller == nil {
 		return "its objects were not read yet"
@@ -150,7 +149,7 @@ func (m *hubMember) silent(now time.Time, patience time.Duration) string {
 	return ""
 }
 
-// wake has all controllers look again.
+// wake wakes all controllers.
 func (h *Hub) wake() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,8 +160,8 @@ func (h *Hub) wake() {
 	}
 }
 
-// watch wakes the controllers when a cluster falls silent or is heard again, and when the
-// time to wait for it is over.
+// watch wakes the controllers when a cluster becomes silent or is heard again, and when the initial
+// wait is over.
 func (h *Hub) watch() {
 	t := time.NewTicker(hubPace)
 	defer t.Stop()
@@ -184,7 +183,7 @@ func (h *Hub) watch() {
 				h.wake()
 			}
 			if is != was {
-				h.o.Log.Info("clusters that are not heard", "silent", is)
+				h.o.Log.Info("silent clusters changed", "silent", is)
 			}
 			was = is
 		}

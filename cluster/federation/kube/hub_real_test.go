@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
-// testHub: one process that may write to all API servers keeps what else each cluster's
-// replicas keep: exports, restarts, withdrawal, and a cluster that cannot be reached.
+// testHub: one process with write access to all API servers does the work of each cluster's
+// replicas: exports, restarts, withdrawal, and an unreachable cluster.
 func testHub(m *mesh) {
 	configs := map[string]kubeapi.Config{}
 	for _, name := range []string{"a", "b"} {
@@ -34,7 +34,7 @@ func testHub(m *mesh) {
 	defer func() { hub.Close() }()
 	a.pool("p", "ClusterSet")
 	b.pool("p", "")
-	a.pool("other", "ClusterSet") // which is not the hub's
+	a.pool("other", "ClusterSet") // not in the hub's pools
 	a.wantControls("=a True/Accepted")
 	b.wantControls("=a True/Accepted")
 	a.wantParents(m.entry("True", "Exported"))
@@ -44,7 +44,7 @@ func testHub(m *mesh) {
 	b.wantParents(m.entry("True", "Exported"))
 
 	hub.Close()
-	a.annotate("p", "null") // nobody sees it
+	a.annotate("p", "null") // while it is unreachable
 	open()
 	a.wantParents("")
 	a.wantControls("=b True/Accepted")
@@ -57,9 +57,9 @@ func testHub(m *mesh) {
 	b.wantMessage("c")
 	a.wantControls("=b True/Accepted")
 	if got := a.parents("other") + b.controls("other"); got != "none" {
-		m.t.Errorf("a pool that is not the hub's: %s", got)
+		m.t.Errorf("pool outside of the hub: %s", got)
 	}
 	if st := hub.Status(); len(st) != 3 || len(st["c"].Problems) == 0 {
-		m.t.Errorf("status does not tell of c: %+v", st)
+		m.t.Errorf("status does not report c: %+v", st)
 	}
 }

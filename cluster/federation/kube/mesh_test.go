@@ -21,7 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 )
 
-// mesh stands for the federation: it carries what controllers tell.
+// mesh replaces the federation: it passes the state of controllers to the others.
 type mesh struct {
 	t       *testing.T
 	servers map[string]*kubekit.Cluster
@@ -39,12 +39,12 @@ type site struct {
 	name string
 	*kubekit.Cluster
 	serves      []string
-	cut         bool // hears nobody and is heard by nobody
+	cut         bool // cut off in both directions
 	local       Local
 	controllers []*Controller
 }
 
-// open starts a controller for each cluster named, of a pool p.
+// open starts a controller for pool p in each named cluster.
 func (m *mesh) open(names ...string) {
 	for _, name := range names {
 		s := &site{m: m, name: name, Cluster: m.servers[name], serves: []string{"p"}}
@@ -93,7 +93,7 @@ func (s *site) start(o Options) *Controller {
 	return c
 }
 
-// stop ends a site's controllers.
+// stop stops a site's controllers.
 func (s *site) stop() {
 	s.m.mu.Lock()
 	list := s.controllers
@@ -126,7 +126,7 @@ func (m *mesh) wake() {
 	}
 }
 
-// setCut cuts a cluster off, or joins it again.
+// setCut cuts a cluster off or reconnects it.
 func (m *mesh) setCut(name string, cut bool) {
 	m.mu.Lock()
 	m.sites[name].cut = cut
@@ -160,7 +160,7 @@ func (s *site) annotate(name, value string) {
 	s.Patch(pools, s.m.ns, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, Annotation, value))
 }
 
-// get reads an object; ok is false where there is none.
+// get reads an object; ok is false if it does not exist.
 func (s *site) get(r kubeapi.Resource, name string, into any) (ok bool) {
 	s.m.t.Helper()
 	code, answer := s.Do(http.MethodGet, r.Path(s.m.ns, name), nil, "application/json")
@@ -173,7 +173,7 @@ func (s *site) get(r kubeapi.Resource, name string, into any) (ok bool) {
 	return true
 }
 
-// parents are the entries of a pool's status, our own by "Exported=STATUS/REASON".
+// parents returns the entries of a pool's status, our own as "Exported=STATUS/REASON".
 func (s *site) parents(name string) string {
 	s.m.t.Helper()
 	var o struct {
@@ -195,12 +195,12 @@ func (s *site) parents(name string) string {
 	return strings.Join(out, " ")
 }
 
-// entry is our entry of a pool that says so.
+// entry is our pool entry with that status and reason.
 func (m *mesh) entry(status, reason string) string {
 	return fmt.Sprintf("InferencePoolImport %s/p Exported=%s/%s", m.ns, status, reason)
 }
 
-// message is that of our condition in a pool.
+// message returns the message of our condition in a pool.
 func (s *site) message(name string) string {
 	s.m.t.Helper()
 	out, err := s.Command("kubectl", "", "describe", "inferencepools.inference.networking.k8s.io", name, "-n", s.m.ns)
@@ -210,7 +210,8 @@ func (s *site) message(name string) string {
 	return strings.Join(strings.Fields(out), " ")
 }
 
-// controls are the entries of an import: "CONTROLLER=CLUSTERS ACCEPTED/REASON", ours without a name; "none" where there is no import.
+// controls returns the entries of an import: "CONTROLLER=CLUSTERS ACCEPTED/REASON", ours without a
+// name; "none" if there is no import.
 func (s *site) controls(name string) string {
 	s.m.t.Helper()
 	var o struct {
@@ -237,7 +238,7 @@ func (s *site) controls(name string) string {
 	return strings.Join(out, "; ")
 }
 
-// want waits until something reads so.
+// want waits until read returns want.
 func (s *site) want(what string, read func(string) string, name, want string) {
 	s.m.t.Helper()
 	s.Until(fmt.Sprintf("%s of %s in %s: %q", what, name, s.name, want), func() bool { return read(name) == want })
@@ -253,13 +254,13 @@ func (s *site) wantControls(want string) {
 	s.want("controllers", s.controls, "p", want)
 }
 
-// wantMessage waits until kubectl describes the pool so.
+// wantMessage waits until kubectl describes the pool with this text.
 func (s *site) wantMessage(text string) {
 	s.m.t.Helper()
 	s.Until(fmt.Sprintf("%q in pool p of %s", text, s.name), func() bool { return strings.Contains(s.message("p"), text) })
 }
 
-// value reads a counter.
+// value returns a counter's value.
 func value(c prometheus.Counter) float64 {
 	var m dto.Metric
 	if err := c.Write(&m); err != nil {

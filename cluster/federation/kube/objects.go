@@ -16,17 +16,17 @@ const (
 	groupImport = "inference.networking.x-k8s.io"
 	kindImport  = "InferencePoolImport"
 
-	// Annotation asks for a pool's export; ClusterSet is its one known value.
+	// Annotation requests a pool's export. ClusterSet is its only known value.
 	Annotation = "inference.networking.x-k8s.io/export"
 	ClusterSet = "ClusterSet"
-	// DefaultController names our entries.
+	// DefaultController is the default controller name of our entries.
 	DefaultController = "grapevine-epp.github.io/federation"
 
-	noteMade = "grapevine-epp.github.io/made-by" // annotation of imports that we made: the controller
+	noteMade = "grapevine-epp.github.io/made-by" // annotation of imports that we created; the value is the controller
 
 	typeExported = "Exported"
 	typeAccepted = "Accepted"
-	typeDraining = "grapevine-epp.github.io/Draining" // since when this cluster withdraws its export
+	typeDraining = "grapevine-epp.github.io/Draining" // since when this cluster has been withdrawing its export
 
 	maxParents     = 32 // of a pool's status
 	maxControllers = 8  // of an import's status
@@ -43,7 +43,7 @@ type Name struct {
 	Name      string `json:"name"`
 }
 
-// String writes the name as users do.
+// String returns namespace/name.
 func (n Name) String() string { return n.Namespace + "/" + n.Name }
 
 func (n Name) compare(o Name) int {
@@ -53,7 +53,7 @@ func (n Name) compare(o Name) int {
 	return strings.Compare(n.Name, o.Name)
 }
 
-// condition is one of Kubernetes' conditions.
+// condition is a Kubernetes condition.
 type condition struct {
 	Type       string    `json:"type"`
 	Status     string    `json:"status"`
@@ -63,8 +63,7 @@ type condition struct {
 	Since      time.Time `json:"lastTransitionTime"`
 }
 
-// says reports whether two conditions tell a reader the same, but for when it
-// began.
+// says reports whether two conditions are equal, except for their time.
 func (c condition) says(o condition) bool {
 	c.Since = o.Since
 	return c == o && !o.Since.IsZero()
@@ -78,8 +77,8 @@ func conditionOf(list []condition, kind string) (condition, bool) {
 	return list[i], true
 }
 
-// begun gives conditions the time of their last change of status: that of have
-// where they had this status, else now.
+// begun sets the transition times of conditions: the time in have if the status is unchanged, else
+// now.
 func begun(want, have []condition, now time.Time) []condition {
 	for i := range want {
 		want[i].Since = now
@@ -90,7 +89,7 @@ func begun(want, have []condition, now time.Time) []condition {
 	return want
 }
 
-// parentRef names what a pool's status entry is about.
+// parentRef is the subject of a pool's status entry.
 type parentRef struct {
 	Group     string `json:"group"`
 	Kind      string `json:"kind"`
@@ -105,7 +104,7 @@ type parent struct {
 	Conditions []condition `json:"conditions"`
 }
 
-// parentOf is our entry of a pool with one condition.
+// parentOf returns our pool entry with one condition.
 func parentOf(controller string, n Name, c condition) *parent {
 	return &parent{
 		Ref:        parentRef{Group: groupImport, Kind: kindImport, Namespace: n.Namespace, Name: n.Name},
@@ -113,8 +112,7 @@ func parentOf(controller string, n Name, c condition) *parent {
 	}
 }
 
-// whole reports whether the entry is about the pool and says whether that is
-// exported.
+// whole reports whether the entry has the pool's reference and an Exported condition.
 func (p *parent) whole(controller string, n Name) bool {
 	if p == nil || len(p.Conditions) != 1 || p.Conditions[0].Type != typeExported {
 		return false
@@ -122,7 +120,7 @@ func (p *parent) whole(controller string, n Name) bool {
 	return p.Ref == parentOf(controller, n, condition{}).Ref && !p.Conditions[0].Since.IsZero()
 }
 
-// says reports whether two entries tell a reader the same.
+// says reports whether two entries have the same content.
 func (p *parent) says(o *parent) bool {
 	if p == nil || o == nil {
 		return p == o
@@ -130,7 +128,7 @@ func (p *parent) says(o *parent) bool {
 	return p.Ref == o.Ref && p.Controller == o.Controller && slices.EqualFunc(p.Conditions, o.Conditions, condition.says)
 }
 
-// text tells entries apart that tell a reader different things.
+// text is the content of an entry, for comparison.
 func (p *parent) text() string {
 	if p == nil {
 		return ""
@@ -152,7 +150,7 @@ func texts(list []condition) (out []string) {
 	return out
 }
 
-// pool is what is kept of an InferencePool.
+// pool is the relevant content of an InferencePool.
 type pool struct {
 	Name
 	uid, version string
@@ -160,18 +158,18 @@ type pool struct {
 	asked        bool   // has the annotation
 	export       string // its value
 	deleted      bool
-	parents      []json.RawMessage // status.parents as they are, ours among them
+	parents      []json.RawMessage // status.parents unchanged, including ours
 	entry        *parent           // ours; nil: none
-	entries      int               // how many carry our controller's name
+	entries      int               // number of entries with our controller's name
 }
 
-// import_ is what is kept of an InferencePoolImport.
+// import_ is the relevant content of an InferencePoolImport.
 type import_ struct {
 	Name
 	uid, version string
-	made         bool     // by us
+	made         bool     // created by us
 	entry        *control // ours; nil: none
-	others       int      // controllers beside us
+	others       int      // controllers other than ours
 }
 
 // control is an entry of an import's status.controllers.
@@ -181,7 +179,7 @@ type control struct {
 	Conditions []condition `json:"conditions"`
 }
 
-// exporting is a cluster that exports.
+// exporting is an exporting cluster.
 type exporting struct {
 	Name string `json:"name"`
 }
@@ -193,12 +191,12 @@ func (c *control) says(o *control) bool {
 	return c.Name == o.Name && slices.Equal(c.Clusters, o.Clusters) && slices.EqualFunc(c.Conditions, o.Conditions, condition.says)
 }
 
-// lists reports whether the entry names a cluster as exporting.
+// lists reports whether the entry contains a cluster.
 func (c *control) lists(cluster string) bool {
 	return c != nil && slices.Contains(c.Clusters, exporting{cluster})
 }
 
-// reader reads objects, and knows entries of the controller of that name.
+// reader decodes objects and recognizes the entries of one controller.
 type reader struct{ controller string }
 
 func (r reader) pool(raw []byte) (pool, error) {
@@ -226,8 +224,7 @@ func (r reader) pool(raw []byte) (pool, error) {
 	return p, nil
 }
 
-// ours decodes an entry of a pool's parents that carries our name. One that
-// somebody mangled is still ours.
+// ours decodes a pool's parents entry with our name. A malformed one is still ours.
 func (r reader) ours(raw json.RawMessage) (*parent, bool) {
 	var head struct {
 		Controller string `json:"controllerName"`
@@ -242,9 +239,8 @@ func (r reader) ours(raw json.RawMessage) (*parent, bool) {
 	return &e, true
 }
 
-// withEntry is a pool's list of parents with our entry replaced in its place,
-// added at the end, or removed where e is nil. Entries of others stay as they
-// are, byte for byte.
+// withEntry returns a pool's list of parents with our entry replaced in place, appended, or removed
+// if e is nil. Other entries stay byte for byte.
 func (r reader) withEntry(list []json.RawMessage, e *parent) ([]json.RawMessage, error) {
 	var out []json.RawMessage
 	for _, raw := range list {
@@ -271,7 +267,7 @@ func (r reader) withEntry(list []json.RawMessage, e *parent) ([]json.RawMessage,
 	return append(out, mine), err
 }
 
-var errFull = fmt.Errorf("kube: the pool's status has %d entries of others, there is no room for ours", maxParents)
+var errFull = fmt.Errorf("kube: the pool's status has %d entries of other controllers and no room for ours", maxParents)
 
 func (r reader) imported(raw []byte) (import_, error) {
 	var o struct {
@@ -288,7 +284,7 @@ func (r reader) imported(raw []byte) (import_, error) {
 	for _, raw := range o.Status.Controllers {
 		var c control
 		if err := json.Unmarshal(raw, &c); c.Name != r.controller {
-			i.others++ // also one that cannot be read: it is somebody's
+			i.others++ // including malformed ones, which belong to another controller
 		} else if err != nil {
 			i.entry = &control{Name: r.controller}
 		} else {

@@ -20,30 +20,30 @@ const (
 	defaultSettle  = 50 * time.Millisecond
 )
 
-// Options open a Controller. Config, View and Tell are required.
+// Options configure a Controller. Config, View and Tell are required.
 type Options struct {
 	Config    kubeapi.Config
-	Namespace string // that is looked after; "": all, which takes a ClusterRole
+	Namespace string // namespace to manage; "": all, which needs a ClusterRole
 
-	// Serves names the pools whose endpoint picker this is, and why one of them
-	// cannot be exported, "" for it can. Other pools' entries are left alone.
+	// Serves returns the pools that this endpoint picker serves, and why one cannot be exported (""
+	// if it can). Entries of other pools are left alone.
 	Serves func() map[Name]string
-	// View returns what the federation knows; Controller.Wake says that it changed.
+	// View returns the federation's state. Controller.Wake signals a change.
 	View func() View
-	// Tell takes what this cluster is to tell the others, when that changed.
+	// Tell receives the state that this cluster publishes to the others, whenever it changes.
 	Publish func(Local)
-	// Turn is this replica's place among those of its group that live, from 0 on;
-	// nil: it is alone.
+	// Turn is this replica's index among the live replicas of its group, from 0; nil: there is only
+	// one.
 	Rank func() int
 
-	Controller string        // names our entries; "": DefaultController. Federations that share a cluster want different ones
-	Drain      time.Duration // for which a withdrawn export is kept in imports; 0: a minute
-	DropAfter  time.Duration // after which a silent cluster is dropped from imports; 0: an hour
-	Pace       time.Duration // before an entry that somebody overwrote is written again, at first; 0: 10 s
-	Stagger    time.Duration // between the turns of replicas; 0: 3 s
-	Settle     time.Duration // between a change and what is made of it; 0: 50 ms
+	Controller string        // name of our entries; "": DefaultController. Federations that share a cluster need different ones
+	Drain      time.Duration // how long imports keep a withdrawn export; 0: a minute
+	DropAfter  time.Duration // how long imports keep a silent cluster; 0: an hour
+	Pace       time.Duration // initial delay before rewriting an overwritten entry; 0: 10 s
+	Stagger    time.Duration // delay between the turns of replicas; 0: 3 s
+	Settle     time.Duration // delay between a change and its effects; 0: 50 ms
 
-	Agent      string // names us in the server's logs
+	Agent      string // user agent in the API server's logs
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }

@@ -2,45 +2,45 @@ package kube
 
 import "time"
 
-// Bounds of pace.
+// Limits of pace.
 const (
-	maxPaces = 60 // the longest distance, in those of the first time
+	maxPaces = 60 // longest delay, as a multiple of the first
 	maxRetry = 30 * time.Second
 )
 
-// pace says when one object may be written. It is pure: times are given.
+// pace determines when one object may be written. It is pure: times are arguments.
 type pace struct {
-	differs time.Time // since when the object does not say what it should; zero: it does
-	wrote   time.Time // last success
-	said    string    // what was written then
-	again   int       // how often in a row it was overwritten after that
-	failed  int       // tries in a row
-	retry   time.Time // not before
-	err     error     // of the last try
+	differs time.Time // since when the object has differed from the plan; zero: it does not
+	wrote   time.Time // last successful write
+	said    string    // content of that write
+	again   int       // consecutive times it was overwritten after that
+	failed  int       // consecutive failures
+	retry   time.Time // earliest next attempt
+	err     error     // of the last attempt
 }
 
-// settled notes that the object says what it should.
+// settled records that the object matches the plan.
 func (p *pace) settled(now time.Time, o *Options) {
 	p.differs, p.failed, p.retry, p.err = time.Time{}, 0, time.Time{}, nil
 	if p.again > 0 && now.Sub(p.wrote) > maxPaces*o.Pace {
-		p.again = 0 // it stood: whoever overwrote it does not do so for ever
+		p.again = 0 // the write lasted: the other writer does not overwrite it permanently
 	}
 }
 
-// distance is how long after writing something the same is written again.
+// distance is how long to wait before writing the same content again.
 func (p *pace) distance(o *Options) time.Duration {
 	return min(o.Pace<<min(p.again, 6), maxPaces*o.Pace)
 }
 
-// due returns when the object may be written so that it says what, by a replica
-// of that turn. The object differs from it now.
+// due returns when a replica with that turn may write content what to the object, which differs
+// from it now.
 func (p *pace) due(what string, turn int, now time.Time, o *Options) time.Time {
 	if p.differs.IsZero() {
 		p.differs = now
 	}
 	at := p.differs.Add(time.Duration(turn) * o.Stagger)
 	if !p.wrote.IsZero() {
-		wait := o.Pace / 100 // a new value, soon after another
+		wait := o.Pace / 100 // new content, soon after another write
 		if what == p.said {
 			wait = p.distance(o)
 		}
@@ -54,7 +54,7 @@ func (p *pace) due(what string, turn int, now time.Time, o *Options) time.Time {
 	return at
 }
 
-// done notes a try, and reports whether it wrote again what somebody overwrote.
+// done records an attempt. It reports whether it rewrote overwritten content.
 func (p *pace) done(what string, err error, wrote bool, now time.Time) (reasserted bool) {
 	if p.err = err; err != nil {
 		p.retry = now.Add(min(time.Second<<min(p.failed, 10), maxRetry))

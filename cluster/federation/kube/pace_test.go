@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// TestPace follows one object through what may happen to it.
+// TestPace tracks one object through all events.
 func TestPace(t *testing.T) {
 	o := &Options{Pace: 10 * time.Second, Stagger: 3 * time.Second}
 	var p pace
 	at := func(what string, turn int, now, want time.Duration) {
 		t.Helper()
 		if got := p.due(what, turn, epoch.Add(now), o).Sub(epoch); got != want {
-			t.Errorf("at %v %q is due at %v, want %v", now, what, got, want)
+			t.Errorf("at %v: %q is due at %v, want %v", now, what, got, want)
 		}
 	}
 	done := func(what string, err error, wrote bool, now time.Duration, want bool) {
 		t.Helper()
 		if got := p.done(what, err, wrote, epoch.Add(now)); got != want {
-			t.Errorf("at %v %q was written again: %t", now, what, got)
+			t.Errorf("at %v: %q reasserted = %t", now, what, got)
 		}
 	}
 	const s = time.Second
-	// Turns: the first at once, others when it still differs.
+	// Turns: the first immediately, others if it still differs.
 	at("x", 0, 1*s, 1*s)
 	at("x", 2, 5*s, 7*s)
 	p.settled(epoch.Add(6*s), o)
 	at("x", 2, 20*s, 26*s)
 	done("x", nil, true, 26*s, false)
-	// Overwritten: at doubled distances, up to a bound.
+	// Overwritten: at doubling delays, up to a limit.
 	at("x", 0, 27*s, 36*s)
 	done("x", nil, true, 36*s, true)
 	at("x", 0, 37*s, 56*s)
@@ -37,12 +37,12 @@ func TestPace(t *testing.T) {
 	at("x", 0, 57*s, 96*s)
 	p.again = 30
 	at("x", 0, 57*s, 656*s)
-	// Another value does not wait for that.
+	// Different content does not wait for that.
 	at("y", 0, 57*s, 57*s)
-	// What stood for long is not written late the next time.
+	// After content has lasted for long, the next delay is short again.
 	p.settled(epoch.Add(56*s+time.Hour), o)
 	if p.again != 0 {
-		t.Error("it still counts as overwritten")
+		t.Error("entry still counts as overwritten")
 	}
 	// Failures.
 	done("y", errors.New("away"), false, 100*s, false)
@@ -51,8 +51,8 @@ func TestPace(t *testing.T) {
 		done("y", errors.New("away"), false, 200*s, false)
 	}
 	at("y", 0, 200*s, 230*s)
-	done("y", nil, false, 230*s, false) // it said so already
+	done("y", nil, false, 230*s, false) // it already matched
 	if !p.retry.IsZero() || p.err != nil {
-		t.Error("a success left a failure behind")
+		t.Error("failure count was not reset by a success")
 	}
 }

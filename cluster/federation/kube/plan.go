@@ -10,12 +10,12 @@ import (
 	"unicode"
 )
 
-// View is what the federation knows of the other clusters.
+// View is the state of the federation's other clusters.
 type View struct {
-	Cluster string // the name of this one
+	Cluster string // name of this cluster
 	Members []Member
-	// Settled says that every member was heard, or has not been for longer than a
-	// lease: from then on what is not said is not so.
+	// Settled means that every member was heard, or was silent for longer than a lease. From then
+	// on, missing entries count as removed.
 	Settled bool
 }
 
@@ -23,45 +23,45 @@ type View struct {
 type Member struct {
 	Cluster string
 	Silent  bool     // its lease has ended, it was never heard, or it refuses
-	Reason  string   // a word for that; "": silent
-	Exports []Export // what it said last
+	Reason  string   // reason in a word; "": silent
+	Exports []Export // as last received
 	Holds   []FoundImport
 }
 
-// Export is a pool that a cluster lends.
+// Export is a pool that a cluster exports.
 type Export struct {
 	Name
-	Draining bool `json:"draining,omitempty"` // withdrawn: no further requests
+	Draining bool `json:"draining,omitempty"` // withdrawn: no new requests
 }
 
-// Held is an import that a cluster was found to have, in its own API server.
+// Held is an import in a cluster's own API server.
 type FoundImport struct {
 	Name
-	Clusters []string `json:"clusters,omitempty"` // that it names as exporting, sorted
-	Problem  string   `json:"problem,omitempty"`  // why it does not say what it should; "": it does, or will
+	Clusters []string `json:"clusters,omitempty"` // exporting clusters that it names, sorted
+	Problem  string   `json:"problem,omitempty"`  // why it is not as wanted; "": it is, or will be soon
 }
 
-// Local is what this cluster tells the others.
+// Local is the state that this cluster publishes to the others.
 type Local struct {
 	Exports []Export
 	Holds   []FoundImport
 }
 
-// Equal reports whether two tell the same.
+// Equal reports whether two states are equal.
 func (l Local) Equal(o Local) bool {
 	return slices.Equal(l.Exports, o.Exports) && slices.EqualFunc(l.Holds, o.Holds, func(a, b FoundImport) bool {
 		return a.Name == b.Name && a.Problem == b.Problem && slices.Equal(a.Clusters, b.Clusters)
 	})
 }
 
-// Bounds of what one other cluster has this one write: a member that lies makes no
-// more objects than these, under names that can be.
+// Limits on the objects that another cluster can cause here. A malicious member can create no more
+// objects than these, with valid names.
 const (
 	maxExports = 128
 	maxProblem = 200 // bytes
 )
 
-// sane are the members without what cannot be.
+// sane returns the members without invalid entries.
 func (v *View) sane() (out []Member) {
 	for _, m := range v.Members {
 		if m.Cluster == "" || len(m.Cluster) > 253 || m.Cluster == v.Cluster {
@@ -79,7 +79,7 @@ func (v *View) sane() (out []Member) {
 	return out
 }
 
-// valid holds for names that a namespace and an object can have.
+// valid reports whether n is a valid namespace and object name.
 func (n Name) valid() bool {
 	label := func(s string) bool {
 		return s != "" && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, notLabel)
@@ -89,29 +89,29 @@ func (n Name) valid() bool {
 
 func notLabel(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
 
-// facts is all that a plan is made of.
+// facts is the complete input of a plan.
 type facts struct {
 	View
 	controller string
 	now        time.Time
-	drain      time.Duration // that withdrawn exports are still kept
-	forget     time.Duration // after which a silent cluster is dropped
+	drain      time.Duration // how long withdrawn exports are kept
+	forget     time.Duration // how long silent clusters are kept
 
 	pools   map[Name]*pool
 	imports map[Name]*import_
-	serves  map[Name]string      // pools that this replica picks for, and why one cannot be exported, "" for it can
-	lost    map[string]time.Time // since when clusters are silent or unknown
+	serves  map[Name]string      // pools that this replica serves, and why one cannot be exported, or ""
+	lost    map[string]time.Time // since when clusters have been silent or unknown
 	failed  map[Name]string      // why an import could not be written
-	blind   string               // why imports cannot be read or written at all, "" for they can
-	outside func(Name) bool      // a namespace that this controller does not look after
+	blind   string               // why imports cannot be read or written at all, or ""
+	outside func(Name) bool      // reports a namespace that this controller does not manage
 }
 
-// plan is what objects are to say.
+// plan is the wanted content of objects.
 type plan struct {
-	parents map[Name]*parent  // of every pool in view that is served; nil: no entry of ours
+	parents map[Name]*parent  // of every served pool in view; nil: no entry of ours
 	imports map[Name]*control // of every import in view or wanted; nil: no entry of ours
 	local   Local
-	later   time.Time // when to look again although nothing changed; zero: never
+	later   time.Time // when to plan again even without changes; zero: never
 }
 
 // Reasons of conditions.
@@ -125,7 +125,7 @@ const (
 	reasonSilent       = "Silent"
 )
 
-// desired computes what all objects are to say. It changes nothing that it is given.
+// desired computes the wanted content of all objects. It does not modify its input.
 func desired(f *facts) plan {
 	p := plan{parents: map[Name]*parent{}, imports: map[Name]*control{}}
 	for _, n := range f.names() {
@@ -148,7 +148,7 @@ func desired(f *facts) plan {
 	return p
 }
 
-// names are the pools that anybody speaks of, sorted.
+// names returns all pools in the input, sorted.
 func (f *facts) names() []Name {
 	all := map[Name]bool{}
 	for n := range f.pools {
@@ -192,7 +192,7 @@ func (l exporters) of(cluster string) *exporter {
 	return nil
 }
 
-// exported reports whether a pool of this cluster is to be exported.
+// exported reports whether a pool of this cluster should be exported.
 func (f *facts) exported(n Name) bool {
 	o := f.pools[n]
 	if o == nil || o.deleted || !o.asked || o.export != ClusterSet {
@@ -202,13 +202,13 @@ func (f *facts) exported(n Name) bool {
 	return served && problem == "" || !served && o.entry != nil
 }
 
-// tells reports whether the export of a pool is this replica's to tell.
+// tells reports whether this replica publishes the export of a pool.
 func (f *facts) tells(n Name) bool {
 	_, served := f.serves[n]
 	return served
 }
 
-// exporters are the clusters that a pool's import names, by name.
+// exporters returns the clusters that a pool's import should name, by name.
 func (f *facts) exporters(n Name, p *plan) (out exporters) {
 	var have *control
 	if i := f.imports[n]; i != nil {
@@ -247,7 +247,7 @@ func (f *facts) exporters(n Name, p *plan) (out exporters) {
 	return out
 }
 
-// drained returns when this cluster's withdrawn export goes.
+// drained returns when this cluster's withdrawn export ends.
 func (f *facts) drained(have *control) time.Time {
 	begin := f.now
 	if c, ok := conditionOf(have.Conditions, typeDraining); ok && c.Since.Before(begin) {
@@ -256,8 +256,7 @@ func (f *facts) drained(have *control) time.Time {
 	return begin.Add(f.drain)
 }
 
-// until notes a time at which the plan becomes another, and returns whether that
-// is still to come.
+// until records a time at which the plan changes, and reports whether it is in the future.
 func (p *plan) until(t, now time.Time) bool {
 	if !t.After(now) {
 		return false
@@ -268,7 +267,7 @@ func (p *plan) until(t, now time.Time) bool {
 	return true
 }
 
-// control is our entry of an import, nil for none.
+// control is our entry of an import, or nil.
 func (f *facts) control(n Name, list exporters) *control {
 	if len(list) == 0 {
 		return nil
@@ -307,8 +306,7 @@ func (f *facts) control(n Name, list exporters) *control {
 	return c
 }
 
-// held is what this cluster says of an import: what was read of it, not what is
-// wanted.
+// held is the published state of an import: its content as read, not as wanted.
 func (f *facts) held(n Name, want *control) FoundImport {
 	h := FoundImport{Name: n}
 	if i := f.imports[n]; i != nil && i.entry != nil {
@@ -324,7 +322,7 @@ func (f *facts) held(n Name, want *control) FoundImport {
 	return h
 }
 
-// problem is why an import cannot be as it should, "" for no reason that is known.
+// problem returns why an import cannot be as wanted, or "".
 func (f *facts) problem(n Name) string {
 	switch {
 	case f.blind != "":
@@ -335,7 +333,7 @@ func (f *facts) problem(n Name) string {
 	return f.failed[n]
 }
 
-// reached says whether every member has the import that names this cluster.
+// reached returns whether every member has the import that names this cluster.
 func (f *facts) reached(n Name) (status, reason, message string) {
 	var reached, waiting, refused []string
 	look := func(cluster string, holds []FoundImport) {
@@ -385,7 +383,7 @@ func (f *facts) reached(n Name) (status, reason, message string) {
 	return "True", reasonExported, message
 }
 
-// clip makes what another cluster said fit for a message.
+// clip makes another cluster's text safe for a message.
 func clip(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxProblem)], "")
 	return strings.Map(func(r rune) rune {
@@ -396,10 +394,10 @@ func clip(s string) string {
 	}, s)
 }
 
-// maxMessage is far below what the API server takes, and enough for fifty clusters.
+// maxMessage is far below the API server's limit, and enough for fifty clusters.
 const maxMessage = 8192
 
-// parent is our entry of a pool, nil for none.
+// parent is our entry of a pool, or nil.
 func (f *facts) parent(o *pool) *parent {
 	if o.deleted || !o.asked {
 		return nil
@@ -414,7 +412,7 @@ func (f *facts) parent(o *pool) *parent {
 	case why != "":
 		c.Reason, c.Message = reasonNotSupported, why
 	case !f.Settled && o.entry.whole(f.controller, o.Name):
-		return o.entry // what was known before a restart holds until more is known
+		return o.entry // keep the state from before a restart until more is known
 	case !f.Settled:
 		c.Reason, c.Message = reasonPending, "other clusters have not been heard yet"
 	default:

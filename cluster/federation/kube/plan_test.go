@@ -17,7 +17,7 @@ var (
 	llama = Name{"prod", "llama"}
 )
 
-// given are facts of cluster a, which serves prod/llama.
+// given returns the facts of cluster a, which serves prod/llama.
 func given(change func(*facts)) *facts {
 	f := &facts{
 		View: View{Cluster: "a", Settled: true}, controller: DefaultController, now: epoch, drain: time.Minute, forget: time.Hour,
@@ -29,12 +29,12 @@ func given(change func(*facts)) *facts {
 	return f
 }
 
-// asks has the local pool ask for export.
+// asks adds the annotation to the local pool.
 func (f *facts) asks(value string) {
 	f.pools[llama] = &pool{Name: llama, asked: true, export: value, generation: 1}
 }
 
-// has is the local import, listing clusters.
+// has returns a local import that lists clusters.
 func (f *facts) has(clusters ...string) *import_ {
 	i := &import_{Name: llama, made: true, entry: &control{Name: DefaultController}}
 	for _, c := range clusters {
@@ -44,8 +44,8 @@ func (f *facts) has(clusters ...string) *import_ {
 	return i
 }
 
-// member is another cluster that exports prod/llama, if it does, and has an import
-// of clusters.
+// member is another cluster that optionally exports prod/llama and has an import that lists
+// clusters.
 func (f *facts) member(name string, exports bool, holds ...string) *Member {
 	m := Member{Cluster: name}
 	if exports {
@@ -58,7 +58,7 @@ func (f *facts) member(name string, exports bool, holds ...string) *Member {
 	return &f.Members[len(f.Members)-1]
 }
 
-// told is a plan for prod/llama as a user would read it.
+// told formats a plan for prod/llama.
 func told(p plan) string {
 	var out []string
 	if e := p.parents[llama]; e != nil {
@@ -82,7 +82,7 @@ func told(p plan) string {
 	return strings.Join(out, "\n")
 }
 
-// TestDesired: what objects are to say.
+// TestDesired: the wanted content of objects.
 func TestDesired(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -169,22 +169,22 @@ func TestDesired(t *testing.T) {
 			if diff := cmp.Diff(tc.want, told(p)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			// Two rounds of doing so, and nothing is left to do.
+			// After two rounds, nothing is left to do.
 			f.apply(p)
 			f.apply(desired(f))
 			before := told(desired(f))
 			f.apply(desired(f))
 			if diff := cmp.Diff(before, told(desired(f))); diff != "" {
-				t.Errorf("it never settles (-before +after):\n%s", diff)
+				t.Errorf("plan does not settle (-before +after):\n%s", diff)
 			}
 			if len(f.names()) > 3 {
-				t.Errorf("objects of names that cannot be: %v", f.names())
+				t.Errorf("objects with invalid names: %v", f.names())
 			}
 		})
 	}
 }
 
-// apply makes objects say what a plan wants.
+// apply applies a plan to the objects.
 func (f *facts) apply(p plan) {
 	for n, e := range p.parents {
 		f.pools[n].entry = e
@@ -198,7 +198,7 @@ func (f *facts) apply(p plan) {
 	}
 }
 
-// TestUnsettled: before others were heard, what a pool says stays.
+// TestUnsettled: before other clusters were heard, a pool's entry stays.
 func TestUnsettled(t *testing.T) {
 	c := condition{Type: typeExported, Status: "True", Reason: reasonExported, Message: "exported to a, b", Since: epoch}
 	f := given(func(f *facts) {
@@ -208,7 +208,7 @@ func TestUnsettled(t *testing.T) {
 		f.Settled = false
 	})
 	if got := desired(f).parents[llama]; !got.says(f.pools[llama].entry) {
-		t.Errorf("it says %+v", got)
+		t.Errorf("entry is %+v", got)
 	}
 	f.pools[llama].entry = nil
 	if got := told(desired(f)); !strings.HasPrefix(got, "pool False/Pending: other clusters have not been heard yet") {
@@ -225,26 +225,26 @@ func TestTransitions(t *testing.T) {
 	})
 	f.pools[llama].entry = parentOf(DefaultController, llama, condition{Type: typeExported, Status: "False", Reason: reasonPending, Since: epoch.Add(-time.Hour)})
 	if c := desired(f).parents[llama].Conditions[0]; c.Status != "True" || !c.Since.Equal(epoch) {
-		t.Errorf("it became %+v", c)
+		t.Errorf("condition became %+v", c)
 	}
 	f.pools[llama].entry.Conditions[0].Status = "True"
 	if c := desired(f).parents[llama].Conditions[0]; !c.Since.Equal(epoch.Add(-time.Hour)) {
-		t.Errorf("it has been so since %v", c.Since)
+		t.Errorf("transition time is %v", c.Since)
 	}
 }
 
-// TestLater: a plan says when it becomes another.
+// TestLater: a plan has the time at which it changes.
 func TestLater(t *testing.T) {
 	f := given(func(f *facts) {
 		f.has("a", "b", "c").entry.Conditions = []condition{{Type: typeDraining, Status: "True", Since: epoch.Add(-10 * time.Second)}}
 		f.lost["b"], f.lost["c"] = epoch.Add(-59*time.Minute-30*time.Second), epoch
 	})
 	if got := desired(f).later; !got.Equal(epoch.Add(30 * time.Second)) {
-		t.Errorf("looks again at %v", got)
+		t.Errorf("plans again at %v", got)
 	}
 }
 
-// TestManyExports: a member that lies makes no more objects than the bound.
+// TestManyExports: a malicious member cannot create more objects than the limit.
 func TestManyExports(t *testing.T) {
 	f := given(func(f *facts) {
 		m := f.member("b", false)
@@ -257,7 +257,7 @@ func TestManyExports(t *testing.T) {
 	}
 }
 
-// TestWithEntry: entries of others stay byte for byte and in order.
+// TestWithEntry: other entries stay byte for byte and in order.
 func TestWithEntry(t *testing.T) {
 	r := reader{DefaultController}
 	raw := func(list ...string) (out []json.RawMessage) {
@@ -299,14 +299,14 @@ func TestWithEntry(t *testing.T) {
 	}
 }
 
-// FuzzObjects reads any object: entries of others are never lost, ours is found again.
+// FuzzObjects: for any object, other entries are never lost and ours is found again.
 func FuzzObjects(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"p","namespace":"n"},"status":{"parents":[{"controllerName":"grapevine-epp.github.io/federation","conditions":7},{}]}}`))
 	f.Add([]byte(`{"metadata":{"annotations":{"inference.networking.x-k8s.io/export":"ClusterSet"}},"status":{"controllers":[{"name":"grapevine-epp.github.io/federation"},7,null]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r := reader{DefaultController}
 		if _, err := r.imported(raw); err == nil && !json.Valid(raw) {
-			t.Error("an import out of what is no JSON")
+			t.Error("decoded an import from invalid JSON")
 		}
 		p, err := r.pool(raw)
 		if err != nil {

@@ -21,35 +21,34 @@ var (
 	seed    = flag.Uint64("federation.seed", 1, "of these changes")
 )
 
-// world is what the test knows that it did.
+// world is the test's record of its changes.
 type world struct {
 	*mesh
 	rand    *rand.Rand
 	clients map[string]*kubeapi.Client
 	models  map[string]*model
-	cut     string // the cluster that is cut off, "" for none
+	cut     string // cluster that is cut off, or ""
 	log     []string
 }
 
-// model is one cluster as it should be.
+// model is the expected state of one cluster.
 type model struct {
 	pools   map[string]*twin
 	kept    map[string][]string // silent clusters that imports still name
 	foreign map[string]bool     // imports with an entry of another controller
-	theirs  map[string]bool     // imports that the other controller made
+	theirs  map[string]bool     // imports created by the other controller
 }
 
 // twin is a pool.
 type twin struct {
-	value   string // of the annotation, "" for none
-	parents int    // of others
+	value   string // annotation value, or ""
+	parents int    // number of other entries
 }
 
 var names = []string{"p0", "p1", "p2", "p3"}
 
-// testRandom makes a thousand changes in three clusters, and compares every object
-// with what a model of them says: after every twenty-five changes, and before and
-// after those whose order with others matters.
+// testRandom makes a thousand changes in three clusters and compares every object with a model. It
+// compares after every 25 changes, and before and after changes whose order matters.
 func testRandom(m *mesh) {
 	m.drain, m.pace = 100*time.Millisecond, 10*time.Millisecond
 	w := &world{mesh: m, rand: rand.New(rand.NewPCG(*seed, 0)), clients: map[string]*kubeapi.Client{}, models: map[string]*model{}}
@@ -93,7 +92,7 @@ func (w *world) pick() (string, *site, *model, string) {
 	return c, w.sites[c], w.models[c], names[w.rand.IntN(len(names))]
 }
 
-// change makes a change that may come at any time.
+// change makes a random change that may happen at any time.
 func (w *world) change() string {
 	c, s, m, n := w.pick()
 	p := m.pools[n]
@@ -116,7 +115,7 @@ func (w *world) change() string {
 		}
 		s.annotate(n, value)
 		return fmt.Sprintf("%s: annotate %s %q", c, n, p.value)
-	case roll < 85: // a controller that writes the list whole
+	case roll < 85: // a controller that replaces the list
 		p.parents = w.rand.IntN(3)
 		s.PatchStatus(pools, w.ns, n, `{"status":{"parents":[`+strings.Join(foreign(p.parents), ",")+`]}}`)
 		return fmt.Sprintf("%s: parents %s %d", c, n, p.parents)
@@ -129,8 +128,7 @@ func (w *world) change() string {
 	return c + ": restart"
 }
 
-// structural makes a change of which the model says something only when nothing
-// else is under way.
+// structural makes a change for which the model is exact only if no other change is in progress.
 func (w *world) structural() string {
 	c, s, m, n := w.pick()
 	switch w.rand.IntN(4) {
@@ -160,7 +158,7 @@ func (w *world) structural() string {
 			return "nothing"
 		}
 		s.Delete(imports, w.ns, n)
-		delete(m.kept, n) // that these were silent is known from the object alone
+		delete(m.kept, n) // only the object recorded that these were silent
 		delete(m.foreign, n)
 		delete(m.theirs, n)
 		return c + ": delete import " + n
@@ -194,7 +192,7 @@ func (w *world) foreign(cluster, n, controllers string) {
 	}
 }
 
-// exporting are the clusters that export a pool.
+// exporting returns the clusters that export a pool.
 func (w *world) exporting(n string) (out []string) {
 	for _, c := range slices.Sorted(maps.Keys(w.models)) {
 		if p := w.models[c].pools[n]; p != nil && p.value == ClusterSet {
@@ -204,7 +202,7 @@ func (w *world) exporting(n string) (out []string) {
 	return out
 }
 
-// listed are the clusters that a pool's import in a cluster is to name.
+// listed returns the clusters that a pool's import in a cluster should name.
 func (w *world) listed(here, n string) (out []string) {
 	for _, there := range w.exporting(n) {
 		if here == there || w.cut == "" || here != w.cut && there != w.cut {
@@ -216,7 +214,7 @@ func (w *world) listed(here, n string) (out []string) {
 	return slices.Compact(out)
 }
 
-// want is what the objects of a cluster are to say.
+// want is the expected content of a cluster's objects.
 func (w *world) want(c string) string {
 	var b strings.Builder
 	m := w.models[c]
@@ -241,7 +239,7 @@ func (w *world) want(c string) string {
 	return b.String()
 }
 
-// have is what they say.
+// have is their actual content.
 func (w *world) have(c string) string {
 	read := reader{DefaultController}
 	found := map[string]string{}
@@ -292,7 +290,7 @@ func (w *world) have(c string) string {
 	return b.String()
 }
 
-// settle waits until every object of every cluster says what it should.
+// settle waits until every object of every cluster is as expected.
 func (w *world) settle() {
 	w.t.Helper()
 	for c, s := range w.sites {

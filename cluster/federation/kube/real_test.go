@@ -14,8 +14,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 )
 
-// TestFederation runs everything on two and three real API servers at once; what
-// takes parts of them comes last.
+// TestFederation runs all tests on two and three real API servers. Tests that stop parts of them
+// run last.
 func TestFederation(t *testing.T) {
 	servers := map[string]*kubekit.Cluster{}
 	for _, name := range []string{"a", "b", "c"} {
@@ -42,11 +42,11 @@ func TestFederation(t *testing.T) {
 	}
 }
 
-// all has a controller look after every namespace.
+// all makes a controller manage every namespace.
 const all = "*"
 
-// testExport: an annotated pool has an import of its namespace and name in every
-// member, one for all clusters that export it, and a status entry that names it.
+// testExport: an annotated pool has an import with its namespace and name in every member, shared
+// by all exporting clusters, and a status entry that names it.
 func testExport(m *mesh) {
 	m.open("a", "b")
 	a, b := m.sites["a"], m.sites["b"]
@@ -57,7 +57,7 @@ func testExport(m *mesh) {
 	b.wantControls("=a True/Accepted")
 	a.wantParents(m.entry("True", "Exported"))
 	a.wantMessage("exported to a, b")
-	b.wantParents("") // nobody asked for it
+	b.wantParents("") // without an annotation
 	b.annotate("p", `"ClusterSet"`)
 	a.wantControls("=a,b True/Accepted")
 	b.wantControls("=a,b True/Accepted")
@@ -68,9 +68,9 @@ func testExport(m *mesh) {
 		} `json:"status"`
 	}
 	if b.get(imports, "p", &o); o.Status.Controllers[0]["parents"] != nil {
-		m.t.Error("our entry has parents: it is for the gateway that serves the import to add its own")
+		m.t.Error("our entry has parents, want none: the gateway that serves the import adds its own")
 	}
-	// A pool that another picker serves is not ours to export.
+	// A pool that another picker serves is not exported.
 	a.pool("other", "ClusterSet")
 	a.pool("q", "ClusterSet")
 	m.mu.Lock()
@@ -79,12 +79,11 @@ func testExport(m *mesh) {
 	m.wake()
 	b.want("controllers", b.controls, "q", "=a True/Accepted")
 	if got := a.parents("other") + b.controls("other"); got != "none" {
-		m.t.Errorf("another picker's pool: %s", got)
+		m.t.Errorf("pool of another picker: %s", got)
 	}
 }
 
-// testExportedToAll: Exported is True while every member has the import, and False
-// in every other case.
+// testExportedToAll: Exported is True while every member has the import, and False otherwise.
 func testExportedToAll(m *mesh) {
 	m.open("a", "b", "c")
 	a, c := m.sites["a"], m.sites["c"]
@@ -97,14 +96,14 @@ func testExportedToAll(m *mesh) {
 	m.setCut("c", false)
 	a.wantParents(m.entry("True", "Exported"))
 	m.sites["c"].wantControls("=a True/Accepted")
-	// An import that somebody deletes is no export any more, and comes back.
+	// A deleted import counts as missing and is created again.
 	c.Delete(imports, m.ns, "p")
 	m.sites["c"].wantControls("=a True/Accepted")
 	a.wantParents(m.entry("True", "Exported"))
 }
 
-// testNamespaces: a member that lacks the namespace, or does not look after it,
-// has no import, and Exported says so.
+// testNamespaces: a member that lacks or does not manage the namespace has no import, and the
+// Exported condition reports it.
 func testNamespaces(m *mesh) {
 	m.open("a", "b")
 	a, c := m.sites["a"], &site{m: m, name: "c", Cluster: m.servers["c"]}
@@ -140,7 +139,7 @@ func testValues(m *mesh) {
 	m.sites["b"].wantControls("none")
 }
 
-// testWithdrawal: the entry goes with the annotation, imports after the drain time.
+// testWithdrawal: the entry is removed with the annotation, imports after the drain time.
 func testWithdrawal(m *mesh) {
 	m.drain = 2 * time.Second
 	m.open("a", "b")
@@ -158,12 +157,12 @@ func testWithdrawal(m *mesh) {
 	}
 	a.wantControls("=b True/Accepted")
 	b.wantParents(m.entry("True", "Exported"))
-	// Asked for again while it drains: nothing was lost.
+	// Annotated again while draining: nothing is lost.
 	b.annotate("p", `null`)
 	a.wantControls("=b False/Draining")
 	b.annotate("p", `"ClusterSet"`)
 	a.wantControls("=b True/Accepted")
-	// A deleted pool is withdrawn too; a restart in between neither forgets nor prolongs.
+	// A deleted pool is withdrawn too. A restart meanwhile neither skips nor prolongs draining.
 	begin = time.Now()
 	b.Delete(pools, m.ns, "p")
 	a.wantControls("=b False/Draining")
@@ -172,11 +171,11 @@ func testWithdrawal(m *mesh) {
 	a.wantControls("none")
 	b.wantControls("none")
 	if d := time.Since(begin); d < m.drain {
-		m.t.Errorf("the imports went after %v, the drain time is %v", d, m.drain)
+		m.t.Errorf("imports were removed after %v, the drain time is %v", d, m.drain)
 	}
 }
 
-// foreign are n entries of gateways, JSON.
+// foreign returns n entries of gateways as JSON.
 func foreign(n int) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprintf(`{"parentRef":{"name":"gw-%02d"},"controllerName":"example.org/gateway","conditions":[{"type":"Accepted","status":"True","reason":"Accepted","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`, i))
@@ -184,7 +183,7 @@ func foreign(n int) (out []string) {
 	return out
 }
 
-// replace writes a pool's parents whole, as some controllers do.
+// replace writes a pool's complete list of parents, as some controllers do.
 func (s *site) replace(entries []string) {
 	s.m.t.Helper()
 	s.PatchStatus(pools, s.m.ns, "p", `{"status":{"parents":[`+strings.Join(entries, ",")+`]}}`)
@@ -198,8 +197,7 @@ func kinds(n int) string {
 	return strings.Join(out, " ")
 }
 
-// testForeignParents: entries of others are kept in their order, also where the
-// list is full.
+// testForeignParents: other entries are kept in order, even if the list is full.
 func testForeignParents(m *mesh) {
 	m.open("a", "b")
 	a := m.sites["a"]
@@ -220,22 +218,21 @@ func testForeignParents(m *mesh) {
 	a.wantParents(kinds(2) + " " + m.entry("True", "Exported"))
 }
 
-// testOverwritten: an entry that another controller overwrites comes back, at
-// growing distances.
+// testOverwritten: an entry overwritten by another controller is written again, at growing delays.
 func testOverwritten(m *mesh) {
 	m.pace = 200 * time.Millisecond
 	m.open("a", "b")
 	a := m.sites["a"]
 	a.pool("p", "ClusterSet")
 	a.wantParents(m.entry("True", "Exported"))
-	// The distance counts from the write before, which came after that turn had begun.
+	// The delay counts from the previous write, which happened after that turn had begun.
 	var before time.Time
 	for i := range 4 {
 		begin := time.Now()
 		a.replace(foreign(1))
 		a.wantParents("Gateway:gw-00 " + m.entry("True", "Exported"))
 		if took := time.Since(before); i == 3 && took < m.pace*8 {
-			m.t.Errorf("written again for the fourth time %v after the third turn began: that is a race", took)
+			m.t.Errorf("fourth rewrite came only %v after the third turn began", took)
 		}
 		before = begin
 	}
@@ -244,14 +241,13 @@ func testOverwritten(m *mesh) {
 	if n := again(); n != 4 {
 		m.t.Errorf("%v entries written again, want 4", n)
 	}
-	// The same in an import: its map is replaced whole.
+	// The same for an import: its map is replaced.
 	b := m.sites["b"]
 	b.PatchStatus(imports, m.ns, "p", `{"status":{"controllers":[{"name":"example.org/other"}]}}`)
 	b.wantControls("=a True/Accepted; example.org/other=")
 }
 
-// testContended: others that write the same list all the time lose nothing, and
-// neither do we.
+// testContended: with other writers of the same list, no entry is lost.
 func testContended(m *mesh) {
 	m.open("a", "b")
 	a := m.sites["a"]
@@ -297,8 +293,7 @@ func testContended(m *mesh) {
 	}
 }
 
-// testForeignControllers: entries of other controllers in an import are kept, and
-// keep the import.
+// testForeignControllers: other controllers' entries in an import are kept, and keep the import.
 func testForeignControllers(m *mesh) {
 	m.open("a", "b")
 	a, b := m.sites["a"], m.sites["b"]
@@ -309,7 +304,7 @@ func testForeignControllers(m *mesh) {
 		}
 		return `{"status":{"controllers":[` + strings.Join(out, ",") + `]}}`
 	}
-	// One that we did not make, and that is full.
+	// An import that we did not create and that is full.
 	b.Create(imports, m.ns, `{"apiVersion":"inference.networking.x-k8s.io/v1alpha1","kind":"InferencePoolImport","metadata":{"name":"p"}}`)
 	b.PatchStatus(imports, m.ns, "p", entry(8))
 	a.pool("p", "ClusterSet")
@@ -320,7 +315,7 @@ func testForeignControllers(m *mesh) {
 	if got := b.controls("p"); strings.Count(got, "example.org") != 7 || !strings.Contains(got, "=a True/Accepted") {
 		m.t.Errorf("controllers in b: %s", got)
 	}
-	// An entry that joins one of ours later.
+	// Another controller adds an entry to one of our imports.
 	a.Command("kubectl", fmt.Sprintf(`{"apiVersion":"inference.networking.x-k8s.io/v1alpha1","kind":"InferencePoolImport","metadata":{"name":"p","namespace":%q},"status":{"controllers":[{"name":"example.org/gw","parents":[{"parentRef":{"name":"gw"}}]}]}}`, m.ns),
 		"apply", "--server-side", "--subresource=status", "--field-manager=gw", "-f", "-")
 	a.wantControls("=a True/Accepted; example.org/gw=")
@@ -328,14 +323,15 @@ func testForeignControllers(m *mesh) {
 	a.wantControls("example.org/gw=")
 	b.want("controllers", func(n string) string { return fmt.Sprint(strings.Count(b.controls(n), "example.org")) }, "p", "7")
 	b.want("controllers", func(n string) string { return fmt.Sprint(strings.Contains(b.controls(n), "True/")) }, "p", "false")
-	// The last foreign entry goes: the one that we made goes with it, the other stays.
+	// When the last other entry is removed, the import that we created is removed, and the other
+	// one stays.
 	a.PatchStatus(imports, m.ns, "p", `{"status":{"controllers":[]}}`)
 	a.wantControls("none")
 	b.PatchStatus(imports, m.ns, "p", `{"status":{"controllers":[]}}`)
 	b.wantControls("")
 }
 
-// testReplicas: three replicas write once, and the next one when the first is gone.
+// testReplicas: one of three replicas writes, and the next one when the first is gone.
 func testReplicas(m *mesh) {
 	m.open("a", "b")
 	a, b := m.sites["a"], m.sites["b"]
@@ -359,7 +355,7 @@ func testReplicas(m *mesh) {
 		b.pool(name, "ClusterSet")
 		a.want("controllers", a.controls, name, "=b True/Accepted")
 	}
-	// The server shows a write before the one who wrote has the answer and counts it.
+	// The server may show a write before its writer has the response and counts it.
 	a.Until("the first replica counts its writes", func() bool { return writes(0) != 0 })
 	if writes(1)+writes(2) != 0 {
 		m.t.Errorf("the replicas wrote %v, %v and %v times", writes(0), writes(1), writes(2))
@@ -373,12 +369,12 @@ func testReplicas(m *mesh) {
 	a.wantParents(m.entry("False", "NotSupported"))
 	a.Until("the second replica counts its writes", func() bool { return writes(1) != 0 })
 	if writes(2) != 0 {
-		m.t.Errorf("after the first was gone the last wrote %v times", writes(2))
+		m.t.Errorf("after the first stopped, the last wrote %v times", writes(2))
 	}
 }
 
-// testRights: a missing right is named here, and other clusters learn that the
-// pool did not arrive.
+// testRights: a missing permission is reported here, and other clusters see that the pool did not
+// arrive.
 func testRights(m *mesh) {
 	m.open("a", "b")
 	a, b := m.sites["a"], m.sites["b"]
@@ -406,7 +402,7 @@ func testRights(m *mesh) {
 	b.Until("nothing to complain of", func() bool { return len(c.Status().Problems) == 0 })
 }
 
-// testRestarts: API servers and controllers go and come back.
+// testRestarts: API servers and controllers stop and restart.
 func testRestarts(m *mesh) {
 	m.open("a", "b", "c")
 	a, b, c := m.sites["a"], m.sites["b"], m.sites["c"]
@@ -420,7 +416,7 @@ func testRestarts(m *mesh) {
 	a.wantControls("=a,b True/Accepted")
 	b.wantParents(m.entry("False", "Pending"))
 	b.wantMessage("waiting for c; exported to a, b")
-	a.stop() // with what it knew
+	a.stop() // and loses its state
 	c.StartServer()
 	c.wantControls("=a,b True/Accepted")
 	b.wantParents(m.entry("True", "Exported"))
@@ -432,7 +428,7 @@ func testRestarts(m *mesh) {
 	a.wantParents(m.entry("True", "Exported"))
 }
 
-// testAbsentKind: imports that are not installed are a reason, and waited for.
+// testAbsentKind: if the import kind is not installed, that is reported and waited for.
 func testAbsentKind(m *mesh) {
 	m.open("a", "b", "c")
 	a, c := m.sites["a"], m.sites["c"]

@@ -12,24 +12,24 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
-// Status is what users see of a Controller.
+// Status is the visible state of a Controller.
 type Status struct {
 	Pools    []PoolStatus   `json:"pools,omitempty"`
 	Imports  []ImportStatus `json:"imports,omitempty"`
 	Problems []string       `json:"problems,omitempty"`
-	Waiting  int            `json:"waiting,omitempty"` // objects that do not say what they should yet
+	Waiting  int            `json:"waiting,omitempty"` // objects that still differ from the plan
 }
 
-// PoolStatus is a pool of ours that asks for export, as its object says.
+// PoolStatus is one of our pools with the annotation, as its object shows it.
 type PoolStatus struct {
 	Name     string    `json:"name"`
-	Exported string    `json:"exported"` // True, False, or "" while the object does not say
+	Exported string    `json:"exported"` // True, False, or "" if the object has no condition
 	Reason   string    `json:"reason,omitempty"`
 	Message  string    `json:"message,omitempty"`
 	Since    time.Time `json:"since,omitzero"`
 }
 
-// ImportStatus is an import, as its object says.
+// ImportStatus is an import, as its object shows it.
 type ImportStatus struct {
 	Name     string   `json:"name"`
 	Clusters []string `json:"clusters"`
@@ -37,13 +37,13 @@ type ImportStatus struct {
 	Message  string   `json:"message,omitempty"`
 }
 
-// state is what Status is made of.
+// state is the data behind Status.
 type state struct {
 	Status
 	exported, imports int
 }
 
-// Status returns what objects say, as they were read last, and what is wrong.
+// Status returns the objects' state as last read, and problems.
 func (c *Controller) Status() Status {
 	c.mu.Lock()
 	s := c.state.Status
@@ -52,7 +52,7 @@ func (c *Controller) Status() Status {
 	return s
 }
 
-// trouble tells why objects cannot be read.
+// trouble returns why objects cannot be read.
 func trouble(about string, st kubeapi.State) []string {
 	switch {
 	case st.Absent():
@@ -65,7 +65,7 @@ func trouble(about string, st kubeapi.State) []string {
 	return nil
 }
 
-// show remembers what a round found.
+// show stores the result of a round.
 func (c *Controller) show(f *facts, p *plan, r rounds) {
 	s := state{Status: Status{Waiting: r.waiting}}
 	for n := range p.parents {
@@ -124,9 +124,9 @@ func newCounts() *counts {
 	c := &counts{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "grapevine", Subsystem: "federation_objects", Name: "writes_total",
 			Help: "Changes written to Kubernetes objects of the federation, by what was changed: pool (the status of an InferencePool) or import (an InferencePoolImport)."}, []string{"object"}),
-		conflicts:  counter("conflicts_total", "Writes that the API server refused since another writer came first; each was tried again on what was there then."),
-		reasserted: counter("reasserted_total", "Entries of ours that somebody overwrote and that were written again."),
-		failures:   counter("failures_total", "Writes that did not succeed, such as for a missing right; they are tried again."),
+		conflicts:  counter("conflicts_total", "Writes that the API server rejected because of a concurrent write; each was retried on the new version."),
+		reasserted: counter("reasserted_total", "Entries that another writer overwrote and that were written again."),
+		failures:   counter("failures_total", "Failed writes, for example because of a missing permission; they are retried."),
 	}
 	for _, object := range []string{"pool", "import"} {
 		c.writes.WithLabelValues(object)
@@ -134,7 +134,7 @@ func newCounts() *counts {
 	return c
 }
 
-// register enters the controller's metrics.
+// register registers the controller's metrics.
 func (c *Controller) register(reg prometheus.Registerer) error {
 	if reg == nil {
 		return nil
@@ -150,7 +150,7 @@ func (c *Controller) register(reg prometheus.Registerer) error {
 	for _, m := range []prometheus.Collector{n.writes, n.conflicts, n.reasserted, n.failures,
 		gauge("exported", "Pools whose status says that they are exported to every cluster.", func(s *state) int { return s.exported }),
 		gauge("imports", "InferencePoolImports with an entry of ours.", func(s *state) int { return s.imports }),
-		gauge("waiting", "Objects that do not say yet what they should.", func(s *state) int { return s.Waiting }),
+		gauge("waiting", "Objects that do not have the wanted content yet.", func(s *state) int { return s.Waiting }),
 	} {
 		if err := reg.Register(m); err != nil {
 			return err

@@ -10,11 +10,11 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
-// maxTries bounds how often one change is tried against writers of the same list.
+// maxTries is how often one change is tried against concurrent writers of the same list.
 const maxTries = 5
 
-// errMoved says that an object is not what a plan was made for: another is under way.
-var errMoved = errors.New("kube: the object changed meanwhile")
+// errMoved means that an object has changed since the plan. A new plan follows.
+var errMoved = errors.New("kube: the object has changed since it was read")
 
 // writer writes our entries.
 type writer struct {
@@ -23,9 +23,9 @@ type writer struct {
 	counts *counts
 }
 
-// parent has a pool's status say want, nil for nothing of ours: read, change our
-// entry in the list, write under the version that was read. It reports whether
-// it wrote anything.
+// parent sets our entry in a pool's status to want, or removes it if want is nil. It reads the
+// list, changes our entry, and writes it with the version that was read. It reports whether it
+// wrote anything.
 func (w *writer) parent(ctx context.Context, was *pool, want *parent) (wrote bool, err error) {
 	for range maxTries {
 		var fresh pool
@@ -57,7 +57,7 @@ func (w *writer) parent(ctx context.Context, was *pool, want *parent) (wrote boo
 		}
 		w.counts.conflicts.Inc()
 	}
-	return false, fmt.Errorf("%d others wrote first: %w", maxTries, errMoved)
+	return false, fmt.Errorf("gave up after %d conflicting writes: %w", maxTries, errMoved)
 }
 
 func (w *writer) read(ctx context.Context, n Name) (pool, error) {
@@ -68,8 +68,8 @@ func (w *writer) read(ctx context.Context, n Name) (pool, error) {
 	return w.pool(raw)
 }
 
-// imported has an import say want, nil for nothing of ours. have is the import as
-// it was read, nil for none.
+// imported sets our entry of an import to want, or removes it if want is nil. have is the import as
+// read, or nil.
 func (w *writer) imported(ctx context.Context, n Name, have *import_, want *control) (err error) {
 	at := kubeapi.Patch{Resource: imports, Namespace: n.Namespace, Name: n.Name, Manager: w.controller}
 	switch {
@@ -77,7 +77,7 @@ func (w *writer) imported(ctx context.Context, n Name, have *import_, want *cont
 		err = w.client.Delete(ctx, at, have.uid, have.version)
 		if kubeapi.IsConflict(err) {
 			w.counts.conflicts.Inc()
-			return errMoved // somebody has an entry there, or soon will
+			return errMoved // another controller has an entry there, or soon will
 		}
 		return w.wrote(err)
 	case have == nil:
@@ -88,13 +88,13 @@ func (w *writer) imported(ctx context.Context, n Name, have *import_, want *cont
 	}
 	at.Sub = "status"
 	o := w.object(n, nil)
-	if want != nil { // an entry that is not applied is withdrawn
+	if want != nil { // an entry that is not applied is removed
 		o["status"] = map[string]any{"controllers": []*control{want}}
 	}
 	return w.wrote(w.client.Apply(ctx, at, o))
 }
 
-// wrote counts a write. What is gone needs none.
+// wrote counts a write. An object that is already gone needs none.
 func (w *writer) wrote(err error) error {
 	if err == nil {
 		w.counts.writes.WithLabelValues("import").Inc()
@@ -105,7 +105,7 @@ func (w *writer) wrote(err error) error {
 	return err
 }
 
-// object is an import without a status.
+// object returns an import without a status.
 func (w *writer) object(n Name, notes map[string]string) map[string]any {
 	m := map[string]any{"name": n.Name, "namespace": n.Namespace}
 	if notes != nil {
@@ -114,8 +114,8 @@ func (w *writer) object(n Name, notes map[string]string) map[string]any {
 	return map[string]any{"apiVersion": imports.Group + "/" + imports.Version, "kind": kindImport, "metadata": m}
 }
 
-// toldProblem words for other clusters why an import could not be written. They
-// learn the kind of reason, and nothing of this cluster's rights and names.
+// toldProblem converts a write error to a reason for other clusters. It contains only the kind of
+// error, no names or permissions of this cluster.
 func toldProblem(err error) string {
 	switch code := kubeapi.CodeOf(err); {
 	case err == nil, errors.Is(err, errMoved):
@@ -128,12 +128,12 @@ func toldProblem(err error) string {
 		return problemForbidden
 	case code == http.StatusUnprocessableEntity:
 		return "the API server refuses the import"
-	default: // passes
+	default: // temporary
 		return ""
 	}
 }
 
-// Reasons that concern all imports of a cluster.
+// Reasons that affect all imports of a cluster.
 const (
 	problemAbsent    = "the kind " + kindImport + " is not installed"
 	problemForbidden = "a right on " + kindImport + "s is missing"

@@ -17,41 +17,40 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/strict"
 )
 
-// Config is the file that describes a federation to one of its clusters. Paths are
-// relative to the file.
+// Config is the federation configuration file of one cluster. Paths are relative to the file.
 type Config struct {
-	Cluster    string `json:"cluster"`    // name of this one
-	Region     string `json:"region"`     // where it is, for rules of locality
+	Cluster    string `json:"cluster"`    // name of this cluster
+	Region     string `json:"region"`     // where it is, for locality rules
 	Zone       string `json:"zone"`       //
-	SecretFile string `json:"secretFile"` // the federation's; "": no filters
+	SecretFile string `json:"secretFile"` // the federation's secret; "": no filters
 
-	Listen   string `json:"listen"` // host:port for other clusters' replicas; "": nobody asks here
+	Listen   string `json:"listen"` // host:port for other clusters' replicas; "": asks are not accepted
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
-	CAFile   string `json:"caFile"` // who signs the clusters' certificates
+	CAFile   string `json:"caFile"` // CA of the clusters' certificates
 
 	NATS *NATSConfig `json:"nats"`
 
 	Lease  time.Duration `json:"lease"`
 	Drain  time.Duration `json:"drain"`
 	Rotate time.Duration `json:"rotate"`
-	Blocks int           `json:"blocks"` // of 256 bytes of prompt that are remembered as hot, of each pool; default 1,000,000
+	Blocks int           `json:"blocks"` // hot blocks kept per pool, each 256 bytes of prompt; default 1,000,000
 
 	Exports []ExportConfig `json:"exports"`
 	Peers   []PeerConfig   `json:"peers"`
 	Use     UseConfig      `json:"use"`
 }
 
-// UseConfig says which requests may be served in other clusters, and what that costs.
+// UseConfig configures which requests other clusters may serve, and the cost.
 type UseConfig struct {
 	Requests   string              `json:"requests"` // named (default), always or never
 	Mode       string              `json:"mode"`     // parent (default) or endpoint
 	Allow      []string            `json:"allow"`    // clusters, region:NAME or *; none: all
 	Objectives map[string][]string `json:"objectives"`
-	Egress     map[string]float64  `json:"egress"` // by class: seconds that a gigabyte is worth
+	Egress     map[string]float64  `json:"egress"` // by class: seconds per gigabyte
 }
 
-// NATSConfig says how clusters reach each other through NATS.
+// NATSConfig configures communication over NATS.
 type NATSConfig struct {
 	URLs        []string `json:"urls"`
 	Prefix      string   `json:"prefix"` // of subjects; default grapevine.federation
@@ -67,9 +66,9 @@ type ExportConfig struct {
 	Pool     string          `json:"pool"` // namespace/name
 	Gateways []AddressConfig `json:"gateways"`
 	EPPs     []AddressConfig `json:"epps"`
-	Direct   bool            `json:"direct"` // endpoints can be reached from the other clusters
-	Egress   string          `json:"egress"` // class of the traffic that leaves this cluster
-	Money    float64         `json:"money"`  // for a million tokens
+	Direct   bool            `json:"direct"` // other clusters can reach the endpoints directly
+	Egress   string          `json:"egress"` // class of traffic that leaves this cluster
+	Money    float64         `json:"money"`  // per million tokens
 }
 
 // AddressConfig is where to connect.
@@ -82,21 +81,21 @@ type AddressConfig struct {
 // PeerConfig is one other cluster.
 type PeerConfig struct {
 	Name          string   `json:"name"`
-	Certificate   string   `json:"certificate"`   // DNS name or URI that its certificate carries; default: Name
+	Certificate   string   `json:"certificate"`   // DNS name or URI in its certificate; default: Name
 	Addresses     []string `json:"addresses"`     // host:port of its replicas; a name stands for all its addresses
 	Export        []string `json:"export"`        // patterns of namespace/name that it may see; default none
-	Accept        []string `json:"accept"`        // patterns of its pools that are used here; default none
+	Accept        []string `json:"accept"`        // patterns of its pools that are accepted here; default none
 	KeyFile       string   `json:"keyFile"`       // secret of the pair; required with NATS
-	Region        string   `json:"region"`        // where it is, whatever it tells; "": it is believed
-	PickTokenFile string   `json:"pickTokenFile"` // what its pickers ask for at their pick listeners; "": they are not asked
-	Rate          int      `json:"rate"`          // bytes per second of filters, each way; default 1 MiB
-	MaxFilter     int      `json:"maxFilter"`     // bytes of its filters; default 32 MiB
+	Region        string   `json:"region"`        // overrides the region that it announces; "": use that
+	PickTokenFile string   `json:"pickTokenFile"` // token for its pick listeners; "": they are not used
+	Rate          int      `json:"rate"`          // bytes per second of filters, per direction; default 1 MiB
+	MaxFilter     int      `json:"maxFilter"`     // total bytes of its filters; default 32 MiB
 }
 
-// maxPeers bounds the clusters of a federation.
+// maxPeers is the maximum number of other clusters.
 const maxPeers = 256
 
-// ReadConfig reads and checks a file.
+// ReadConfig reads and validates a file.
 func ReadConfig(file string) (*Config, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -110,7 +109,7 @@ func ReadConfig(file string) (*Config, error) {
 	return c, nil
 }
 
-// ParseConfig checks the text of a file. Every fault is told with its place.
+// ParseConfig parses and validates a file's content. Errors contain their position.
 func ParseConfig(name string, b []byte) (*Config, error) {
 	root, report := strict.Parse(name, b)
 	c := &Config{}
@@ -142,35 +141,35 @@ func (c *Config) resolve(dir string) {
 func (c *Config) check() error {
 	switch {
 	case !validName(c.Cluster):
-		return fmt.Errorf("cluster: %q is not a name: letters, digits, - and . are allowed", c.Cluster)
+		return fmt.Errorf("cluster: %q is not a valid name: use letters, digits, - and .", c.Cluster)
 	case c.NATS == nil && !c.Standalone() && (c.CertFile == "" || c.KeyFile == "" || c.CAFile == ""):
-		return errors.New("certFile, keyFile and caFile are required: clusters know each other by certificates (or set nats)")
+		return errors.New("certFile, keyFile and caFile are required to authenticate clusters (or set nats)")
 	case c.NATS != nil && len(c.NATS.URLs) == 0:
-		return errors.New("nats.urls: none is given")
+		return errors.New("nats.urls: at least one URL is required")
 	case c.NATS != nil && c.Listen != "":
 		return errors.New("listen and nats cannot be used together")
 	case c.Lease != 0 && (c.Lease < time.Second || c.Lease > 5*time.Minute):
-		return errors.New("lease: from 1s to 5m")
+		return errors.New("lease: must be from 1s to 5m")
 	case c.Drain < 0 || c.Rotate < 0 || c.Rotate > 0 && c.Rotate < time.Minute:
 		return errors.New("drain, rotate: too short")
 	case c.Blocks < 0 || c.Blocks > filter.MaxHot:
-		return fmt.Errorf("blocks: from 0 to %d", filter.MaxHot)
+		return fmt.Errorf("blocks: must be from 0 to %d", filter.MaxHot)
 	case len(c.Peers) > maxPeers:
 		return fmt.Errorf("peers: at most %d", maxPeers)
 	}
 	if u := &c.Use; !slices.Contains([]string{"", "named", "always", "never"}, u.Requests) || !slices.Contains([]string{"", "parent", "endpoint"}, u.Mode) {
-		return errors.New("use: requests is named, always or never, mode is parent or endpoint")
+		return errors.New("use: requests must be named, always or never, and mode parent or endpoint")
 	}
 	for class, price := range c.Use.Egress {
 		if !(price >= 0) {
-			return fmt.Errorf("use.egress: %q: seconds for a gigabyte, 0 or more", class)
+			return fmt.Errorf("use.egress: %q: must be seconds per gigabyte, 0 or more", class)
 		}
 	}
 	seen := map[string]bool{}
 	for i := range c.Exports {
 		e := &c.Exports[i]
 		if _, err := ParsePool(e.Pool); err != nil || seen[e.Pool] {
-			return fmt.Errorf("exports[%d].pool: %q is not namespace/name, or there twice", i, e.Pool)
+			return fmt.Errorf("exports[%d].pool: %q is not namespace/name, or is a duplicate", i, e.Pool)
 		}
 		seen[e.Pool] = true
 	}
@@ -180,8 +179,8 @@ func (c *Config) check() error {
 	return c.checkRules()
 }
 
-// checkRules finds entries of rules that allow no cluster, which would refuse requests for as long as nobody
-// notices, and rules without entries, which allow all.
+// checkRules rejects rule entries that match no cluster, which would block requests silently, and
+// rules without entries, which allow every cluster.
 func (c *Config) checkRules() error {
 	names := map[string]bool{"*": true, c.Cluster: true}
 	for i := range c.Peers {
@@ -193,7 +192,7 @@ func (c *Config) checkRules() error {
 			if isRegion && region != "" && region == strings.TrimSpace(region) || names[entry] || c.Standalone() && validName(entry) {
 				continue
 			}
-			return fmt.Errorf("%s: %q is no cluster of this file, region:NAME or *", field, entry)
+			return fmt.Errorf("%s: %q is not a cluster in this file, region:NAME or *", field, entry)
 		}
 		return nil
 	}
@@ -203,7 +202,7 @@ func (c *Config) checkRules() error {
 	for _, objective := range slices.Sorted(maps.Keys(c.Use.Objectives)) {
 		list, field := c.Use.Objectives[objective], "use.objectives: "+objective
 		if len(list) == 0 {
-			return fmt.Errorf("%s: no cluster is listed; * stands for all", field)
+			return fmt.Errorf("%s: no cluster is listed; use * for all", field)
 		}
 		if err := check(field, list); err != nil {
 			return err
@@ -212,7 +211,7 @@ func (c *Config) checkRules() error {
 	return nil
 }
 
-// Regions returns where other clusters are by the file, whatever they tell.
+// Regions returns the other clusters' regions in the file, which override the announced ones.
 func (c *Config) Regions() map[string]string {
 	regions := map[string]string{}
 	for i := range c.Peers {
@@ -223,8 +222,8 @@ func (c *Config) Regions() map[string]string {
 	return regions
 }
 
-// Alone reports whether the file names a cluster and no other: nothing is told or heard, and
-// rules about where requests may be served hold.
+// Alone reports whether the file configures no other cluster. Nothing is exchanged then, but the
+// rules still apply.
 func (c *Config) Standalone() bool { return len(c.Peers) == 0 && c.Listen == "" && c.NATS == nil }
 
 func (c *Config) checkPeers() error {
@@ -233,13 +232,13 @@ func (c *Config) checkPeers() error {
 		p := &c.Peers[i]
 		switch {
 		case !validName(p.Name) || seen[p.Name]:
-			return fmt.Errorf("peers[%d].name: %q is not a name, or is there twice, or is this cluster's", i, p.Name)
+			return fmt.Errorf("peers[%d].name: %q is not a valid name, is a duplicate, or is this cluster's own", i, p.Name)
 		case c.NATS != nil && p.KeyFile == "":
-			return fmt.Errorf("peers[%d] (%s): keyFile is required with nats: the key of the pair says who speaks", i, p.Name)
+			return fmt.Errorf("peers[%d] (%s): keyFile is required with nats: the pair's key authenticates messages", i, p.Name)
 		case c.NATS == nil && len(p.Addresses) == 0 && c.Listen == "":
-			return fmt.Errorf("peers[%d] (%s): no addresses, and no listener on which it could ask", i, p.Name)
+			return fmt.Errorf("peers[%d] (%s): no addresses, and no listener for its requests", i, p.Name)
 		case p.Rate < 0 || p.Rate > 0 && p.Rate < 4096:
-			return fmt.Errorf("peers[%d] (%s): rate: at least 4096 bytes per second", i, p.Name)
+			return fmt.Errorf("peers[%d] (%s): rate: must be at least 4096 bytes per second", i, p.Name)
 		case p.MaxFilter < 0:
 			return fmt.Errorf("peers[%d] (%s): maxFilter: bytes", i, p.Name)
 		}
@@ -253,7 +252,7 @@ func (c *Config) checkPeers() error {
 	return nil
 }
 
-// cleanName makes a replica's name one that can be part of a subject.
+// cleanName converts a replica's name to a valid part of a subject.
 func cleanName(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if validName(string(c)) {
@@ -264,7 +263,7 @@ func cleanName(s string) string {
 	return s[:min(len(s), 63)]
 }
 
-// validName reports whether a name can be part of a subject, a log and a certificate.
+// validName reports whether a name can be part of a subject, a log line and a certificate.
 func validName(s string) bool {
 	if s == "" || len(s) > 63 {
 		return false
@@ -274,12 +273,12 @@ func validName(s string) bool {
 	}) < 0
 }
 
-var errPool = errors.New("federation: a pool is namespace/name")
+var errPool = errors.New("federation: pool must be namespace/name")
 
-// maxPoolName is what of a namespace, and of a name, others are told.
+// maxPoolName is the longest namespace or name that is sent to other clusters.
 const maxPoolName = 253
 
-// ParsePool reads namespace/name.
+// ParsePool parses namespace/name.
 func ParsePool(s string) (federation.PoolKey, error) {
 	ns, name, ok := strings.Cut(s, "/")
 	if !ok || ns == "" || name == "" || strings.Contains(name, "/") || len(ns) > maxPoolName || len(name) > maxPoolName {
@@ -288,7 +287,7 @@ func ParsePool(s string) (federation.PoolKey, error) {
 	return federation.PoolKey{Namespace: ns, Name: name}, nil
 }
 
-// Export returns what the file says of a pool; the rest is for the caller to fill.
+// Export returns the export as configured. The caller fills in the rest.
 func (c *Config) Export(e *ExportConfig) federation.Export {
 	pool, _ := ParsePool(e.Pool)
 	x := federation.Export{Pool: pool, Region: c.Region, Zone: c.Zone, Price: federation.Price{Egress: e.Egress, Money: e.Money}}
@@ -301,7 +300,7 @@ func (c *Config) Export(e *ExportConfig) federation.Export {
 	return x
 }
 
-// readSecret reads a secret: base64 in one line, of 16 bytes or more.
+// readSecret reads a secret: one line of base64, at least 16 bytes.
 func readSecret(file string) (*filter.Secret, []byte, error) {
 	if file == "" {
 		return nil, nil, nil
@@ -316,7 +315,7 @@ func readSecret(file string) (*filter.Secret, []byte, error) {
 func parseSecret(file, text string) (*filter.Secret, []byte, error) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil {
-		return nil, nil, fmt.Errorf("federation: %s: a secret is base64 in one line: %w", file, err)
+		return nil, nil, fmt.Errorf("federation: %s: secret must be one line of base64: %w", file, err)
 	}
 	s, err := filter.NewSecret(raw)
 	if err != nil {
@@ -325,8 +324,8 @@ func parseSecret(file, text string) (*filter.Secret, []byte, error) {
 	return s, raw, nil
 }
 
-// readSecrets reads the federation's: one in each line, the first of which is in use and
-// the second good beside it. It returns the file's text too.
+// readSecrets reads the federation's secrets, one per line: the first is in use, the second is
+// accepted too. It also returns the file's content.
 func readSecrets(file string) (use, also *filter.Secret, text string, err error) {
 	if file == "" {
 		return nil, nil, "", nil
@@ -337,7 +336,7 @@ func readSecrets(file string) (use, also *filter.Secret, text string, err error)
 	}
 	lines := strings.Fields(string(b))
 	if len(lines) == 0 || len(lines) > 2 {
-		return nil, nil, "", fmt.Errorf("federation: %s: %d secrets: want one, or two while it is exchanged", file, len(lines))
+		return nil, nil, "", fmt.Errorf("federation: %s: %d secrets: want one, or two during a rotation", file, len(lines))
 	}
 	if use, _, err = parseSecret(file, lines[0]); err == nil && len(lines) == 2 {
 		also, _, err = parseSecret(file, lines[1])

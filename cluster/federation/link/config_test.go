@@ -33,7 +33,7 @@ peers:
   rate: 262144
 `
 
-// TestConfig: a file is read whole, and its paths are relative to it.
+// TestConfig: a file is parsed completely, and its paths are relative to it.
 func TestConfig(t *testing.T) {
 	c, err := ParseConfig("f.yaml", []byte(goodConfig))
 	if err != nil {
@@ -49,10 +49,10 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestBadConfig: each fault is told with its place or its field.
+// TestBadConfig: errors contain the position or the field.
 func TestBadConfig(t *testing.T) {
 	for _, tc := range [][3]string{
-		{"cluster: paris", "cluster: pa.ris", "not a name"},
+		{"cluster: paris", "cluster: pa.ris", "not a valid name"},
 		{"listen:", "lisen:", "lisen"},
 		{"certFile: tls.crt\n", "", "certFile"},
 		{"lease: 5s", "lease: 5ms", "lease"},
@@ -68,13 +68,13 @@ func TestBadConfig(t *testing.T) {
 		{"region: eu", "use: {requests: some}", "use"},
 		{"region: eu", "use: {mode: both}", "use"},
 		{"region: eu", "use: {egress: {internet: -1}}", "egress"},
-		{"region: eu", "use: {allow: [pariss]}", "no cluster of this file"},
-		{"region: eu", "use: {allow: [\" paris\"]}", "no cluster of this file"},
-		{"region: eu", "use: {allow: [Tokyo]}", "no cluster of this file"},
+		{"region: eu", "use: {allow: [pariss]}", "not a cluster in this file"},
+		{"region: eu", "use: {allow: [\" paris\"]}", "not a cluster in this file"},
+		{"region: eu", "use: {allow: [Tokyo]}", "not a cluster in this file"},
 		{"region: eu", "use: {allow: [\"region: eu\"]}", "region:NAME"},
 		{"region: eu", "use: {allow: [\"region:\"]}", "region:NAME"},
-		{"region: eu", "use: {objectives: {batch: []}}", "stands for all"},
-		{"region: eu", "use: {objectives: {batch: [osaka]}}", "no cluster of this file"},
+		{"region: eu", "use: {objectives: {batch: []}}", "use * for all"},
+		{"region: eu", "use: {objectives: {batch: [osaka]}}", "not a cluster in this file"},
 		{"pool: default/llama", "pool: default/" + strings.Repeat("x", 254), "namespace/name"},
 	} {
 		text := strings.Replace(goodConfig, tc[0], tc[1], 1)
@@ -87,7 +87,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// TestRules: entries that can name a cluster are taken, and regions of others are as the file says.
+// TestRules: entries that match a cluster are accepted, and regions come from the file.
 func TestRules(t *testing.T) {
 	text := strings.Replace(goodConfig, "region: eu", "use: {allow: [paris, tokyo, \"region:eu\"], objectives: {batch: [\"*\"]}}", 1) + "  region: jp\n"
 	c, err := ParseConfig("f.yaml", []byte(text))
@@ -95,24 +95,24 @@ func TestRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ParseConfig("f.yaml", []byte("cluster: paris\nuse: {allow: [tokyo]}\n")); err != nil {
-		t.Errorf("a cluster that is alone: %v", err)
+		t.Errorf("config without peers: %v", err)
 	}
 	if r := c.Regions(); len(r) != 1 || r["tokyo"] != "jp" {
 		t.Errorf("%v", r)
 	}
 }
 
-// FuzzParseConfig: a file is read or refused.
+// FuzzParseConfig: any input is parsed or rejected.
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(goodConfig))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, err := ParseConfig("f.yaml", b); err == nil && (c == nil || !validName(c.Cluster)) {
-			t.Error("an unnamed cluster is taken")
+			t.Error("accepted a config without a cluster name")
 		}
 	})
 }
 
-// FuzzParsePool: what is read is written as it was.
+// FuzzParsePool: a parsed pool formats to the input.
 func FuzzParsePool(f *testing.F) {
 	f.Add("a/b")
 	f.Fuzz(func(t *testing.T, s string) {
@@ -122,7 +122,7 @@ func FuzzParsePool(f *testing.F) {
 	})
 }
 
-// TestEnvelopeOrder: messages may overtake each other on their way, and count once.
+// TestEnvelopeOrder: messages may overtake each other and are accepted once.
 func TestEnvelopeOrder(t *testing.T) {
 	key := make([]byte, 32)
 	seal, err := sealer(key, "a", "b", "a-0", 1)
@@ -139,7 +139,7 @@ func TestEnvelopeOrder(t *testing.T) {
 		if derived++; n.mu.TryLock() {
 			n.mu.Unlock()
 		} else {
-			t.Error("keys are derived under the lock: who is not known holds up who is")
+			t.Error("keys are derived under the lock: unknown senders delay known ones")
 		}
 		return sealer(key, from, to, replica, boot)
 	}
@@ -163,8 +163,8 @@ func TestEnvelopeOrder(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope: whatever NATS brings is refused or read; nothing of a message that is not
-// sealed by the pair is used.
+// FuzzEnvelope: any NATS message is rejected or decoded. Content that the pair did not seal is
+// never used.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte{sealVersion, 1, 1, 'a', 1, 'r', 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9})
 	key := make([]byte, 32)
@@ -182,20 +182,20 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// FuzzFrame: a frame is no larger than a message may be, whatever its length says.
+// FuzzFrame: a frame never exceeds the largest message, whatever its length field.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 7})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 7})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if frame, err := readFrame(strings.NewReader(string(b))); err == nil && len(frame) > len(b) {
-			t.Error("more was read than there is")
+			t.Error("read more bytes than the input has")
 		}
 	})
 }
 
-// TestFileOfFolder: the folder of a file is that of its paths.
+// TestFileOfFolder: a missing file is an error.
 func TestFileOfFolder(t *testing.T) {
 	if _, err := ReadConfig(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
-		t.Error("a file that is not there is read")
+		t.Error("reading a missing file succeeded")
 	}
 }

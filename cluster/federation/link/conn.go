@@ -16,26 +16,26 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// protocol is what both ends say in the TLS handshake (ALPN).
+// protocol is the ALPN protocol of both ends.
 const protocol = "grapevine-federation/1"
 
-// Times and bounds of connections.
+// Timeouts and limits of connections.
 const (
 	dialTimeout  = 3 * time.Second
 	writeTimeout = 5 * time.Second
-	idleTimeout  = 30 * time.Second // an importer asks every second or so
+	idleTimeout  = 30 * time.Second // an importer asks about once a second
 	queueFrames  = 64
-	maxOfCluster = 128 // connections that one cluster made, and more than its replicas that are answered
+	maxOfCluster = 128 // connections per cluster, more than its replicas that are answered
 )
 
-// conn is one connection, dialled or accepted, of one cluster. A frame is its length in
-// four bytes, little endian, and the message.
+// conn is one connection of a cluster, dialed or accepted. A frame is a 4-byte length, little
+// endian, and the message.
 type conn struct {
-	cluster, name string // name: the target that was dialled, or a number of our own
+	cluster, name string // name: the dialed target, or a local number
 	queue         chan []byte
 	closed        chan struct{}
 	once          sync.Once
-	used          time.Time // a frame was queued; guarded by Link.mu
+	used          time.Time // when a frame was last queued; guarded by Link.mu
 }
 
 func newConn(cluster, name string, now time.Time) *conn {
@@ -44,7 +44,7 @@ func newConn(cluster, name string, now time.Time) *conn {
 
 func (c *conn) close() { c.once.Do(func() { close(c.closed) }) }
 
-// pump writes what is queued until the connection ends.
+// pump writes queued frames until the connection ends.
 func (c *conn) pump(w net.Conn) error {
 	var head [4]byte
 	for {
@@ -64,9 +64,9 @@ func (c *conn) pump(w net.Conn) error {
 	}
 }
 
-var errFrame = errors.New("a frame is larger than any message")
+var errFrame = errors.New("frame exceeds the maximum message size")
 
-// readFrame reads one frame into a slice of its own, which grows with what has come.
+// readFrame reads one frame. Its buffer grows with the bytes received.
 func readFrame(r io.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -79,7 +79,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return budget.ReadAnnounced(r, int(n))
 }
 
-// serve carries frames both ways until either ends, and returns why.
+// serve exchanges frames until either end closes, and returns the reason.
 func (l *Link) serve(c *conn, w net.Conn) error {
 	l.wg.Go(func() {
 		if err := c.pump(w); err != nil {
@@ -103,7 +103,7 @@ func (l *Link) serve(c *conn, w net.Conn) error {
 	}
 }
 
-// dial keeps nothing: it runs one connection until it ends, and says so.
+// dial runs one connection until it ends and logs the reason.
 func (l *Link) dial(ctx context.Context, c *conn, certificate string) {
 	err := l.session(ctx, c, certificate)
 	c.close()
@@ -131,7 +131,7 @@ func (l *Link) session(ctx context.Context, c *conn, certificate string) error {
 	return l.serve(c, w)
 }
 
-// closeWith ends a connection when ctx or c do; the result ends the watching.
+// closeWith closes a connection when ctx or c ends. The returned function stops the watcher.
 func (l *Link) closeWith(ctx context.Context, c *conn, w net.Conn) (stop func()) {
 	done := make(chan struct{})
 	l.wg.Go(func() {
@@ -145,7 +145,7 @@ func (l *Link) closeWith(ctx context.Context, c *conn, w net.Conn) (stop func())
 	return func() { close(done) }
 }
 
-// accept takes connections until the listener ends.
+// accept accepts connections until the listener is closed.
 func (l *Link) accept(ctx context.Context, lis net.Listener) {
 	for {
 		w, err := lis.Accept()
@@ -153,7 +153,7 @@ func (l *Link) accept(ctx context.Context, lis net.Listener) {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			select { // out of files, most likely
+			select { // most likely out of file descriptors
 			case <-ctx.Done():
 				return
 			case <-time.After(100 * time.Millisecond):
@@ -173,8 +173,8 @@ func (l *Link) accept(ctx context.Context, lis net.Listener) {
 	}
 }
 
-// greet finds out who has connected: known is nil for nobody who is listened to. It calls
-// over once that is known.
+// greet authenticates a new connection. known is nil if it is rejected. It calls over once that is
+// decided.
 func (l *Link) greet(ctx context.Context, raw net.Conn, over func()) (w *tls.Conn, known *conn) {
 	defer over()
 	w = tls.Server(raw, l.identity.server())
@@ -183,13 +183,13 @@ func (l *Link) greet(ctx context.Context, raw net.Conn, over func()) (w *tls.Con
 	cancel()
 	if err != nil {
 		l.refuse("identity")
-		l.o.Log.Debug("a connection was refused", "from", raw.RemoteAddr().String(), "error", err)
+		l.o.Log.Debug("connection rejected", "from", raw.RemoteAddr().String(), "error", err)
 		return nil, nil
 	}
 	cluster := l.clusterOf(w.ConnectionState())
 	if cluster == "" {
 		l.refuse("stranger")
-		l.o.Log.Debug("a connection was refused", "from", raw.RemoteAddr().String(), "error", "its certificate names no cluster that is configured")
+		l.o.Log.Debug("connection rejected", "from", raw.RemoteAddr().String(), "error", "the certificate names no configured cluster")
 		return nil, nil
 	}
 	if known = l.accepted(cluster); known == nil {
@@ -198,7 +198,7 @@ func (l *Link) greet(ctx context.Context, raw net.Conn, over func()) (w *tls.Con
 	return w, known
 }
 
-// listen serves a connection that a cluster made.
+// listen serves a connection opened by a cluster.
 func (l *Link) listen(ctx context.Context, w *tls.Conn, c *conn) {
 	defer l.ended(c)
 	defer c.close()
@@ -207,8 +207,7 @@ func (l *Link) listen(ctx context.Context, w *tls.Conn, c *conn) {
 	l.o.Log.Debug("connection of a cluster ended", "cluster", c.cluster, "from", w.RemoteAddr().String(), "error", err)
 }
 
-// clusterOf returns the one cluster that a certificate names, "" when there is none or
-// more than one.
+// clusterOf returns the one cluster that a certificate names, or "" if it names none or several.
 func (l *Link) clusterOf(cs tls.ConnectionState) (found string) {
 	leaf := cs.PeerCertificates[0]
 	names := append([]string(nil), leaf.DNSNames...)

@@ -17,8 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestOneFloods: a cluster that makes ever more connections gets no more than its share, and
-// another one is answered as before.
+// TestOneFloods: a cluster that opens ever more connections gets no more than its share, and
+// another one is still answered.
 func TestOneFloods(t *testing.T) {
 	ca := fixture(t)
 	ca.issue(t, "c")
@@ -35,11 +35,11 @@ func TestOneFloods(t *testing.T) {
 	b := open(t, tlsConfig(ca, "b", trusted("a", a.Addr().String())), "b-0")
 	await(t, "held there", b, holds)
 	if n := a.Status().Refused["connections"]; n != 16 {
-		t.Errorf("%d connections were refused, want 16", n)
+		t.Errorf("%d connections rejected, want 16", n)
 	}
 }
 
-// few opens an exporter that holds eight connections, four of them of strangers.
+// few opens an exporter with a limit of eight connections, four of them for unauthenticated peers.
 func few(t *testing.T, c *link.Config, log *slog.Logger) *link.Link {
 	t.Helper()
 	l, err := link.Open(link.Options{Config: c, Replica: "a-0", Connections: 8, Log: log})
@@ -56,8 +56,8 @@ func few(t *testing.T, c *link.Config, log *slog.Logger) *link.Link {
 	return l
 }
 
-// TestSilentStrangers: who connects and says nothing keeps nobody out, whatever number
-// of them there is, and is counted; the log says nothing of each.
+// TestSilentStrangers: any number of silent, unauthenticated connections keeps no cluster out and
+// is counted. The log has no line per connection.
 func TestSilentStrangers(t *testing.T) {
 	ca := fixture(t)
 	var log parts.Output
@@ -70,11 +70,11 @@ func TestSilentStrangers(t *testing.T) {
 		}
 		defer c.Close()
 	}
-	// Those beyond four have been closed; the last four are waited for.
+	// Those above four are closed immediately; the last four time out.
 	await(t, "counted", a, func(*federation.View) bool { return a.Status().Refused["connections"] >= strangers-4 })
 	c, err := tls.Dial("tcp", a.Addr().String(), ca.member(t, "b"))
 	if err != nil {
-		t.Fatalf("a cluster is kept out by strangers: %v", err)
+		t.Fatalf("unauthenticated connections keep a cluster out: %v", err)
 	}
 	defer c.Close()
 	b := open(t, tlsConfig(ca, "b", trusted("a", a.Addr().String())), "b-0")
@@ -84,8 +84,8 @@ func TestSilentStrangers(t *testing.T) {
 	}
 }
 
-// TestHostileCluster: a cluster that is configured, sends what is no message, frames larger than
-// any, the same frame again, and reads nothing, is cut off, and another one is answered.
+// TestHostileCluster: a configured cluster that sends garbage, oversized frames or duplicates, or
+// reads nothing, is disconnected. Another one is still answered.
 func TestHostileCluster(t *testing.T) {
 	ca := fixture(t)
 	ca.issue(t, "c")
@@ -97,7 +97,7 @@ func TestHostileCluster(t *testing.T) {
 	for _, f := range []struct {
 		name  string
 		bytes []byte
-		cut   bool // the connection is ended for it
+		cut   bool // the connection is closed for it
 	}{
 		{"a frame larger than any message", frame(1<<32-1, nil), true},
 		{"a frame one byte too large", frame(federation.MaxMessage+1, nil), true},
@@ -115,7 +115,7 @@ func TestHostileCluster(t *testing.T) {
 		}
 		if f.cut {
 			if _, err := c.Read(make([]byte, 1)); err == nil {
-				t.Errorf("%s: it is answered", f.name)
+				t.Errorf("%s: got an answer", f.name)
 			}
 		}
 		c.Close()
@@ -124,7 +124,7 @@ func TestHostileCluster(t *testing.T) {
 	await(t, "held beside a hostile cluster", b, holds)
 	for _, c := range a.Status().Clusters {
 		if c.Name == "c" && (c.Sessions != 0 || len(c.Pools) != 0) {
-			t.Errorf("garbage is believed: %+v", c)
+			t.Errorf("garbage was accepted: %+v", c)
 		}
 	}
 	if !testkit.PollUntil(func() bool { return runtime.NumGoroutine() < before+20 }) {
@@ -132,8 +132,8 @@ func TestHostileCluster(t *testing.T) {
 	}
 }
 
-// TestPacedMember: the messages of a cluster that sends as fast as it can are taken at its pace,
-// and what it made wait is counted; another cluster is answered.
+// TestPacedMember: messages of a cluster that sends at full speed are read at its pace and counted.
+// Another cluster is still answered.
 func TestPacedMember(t *testing.T) {
 	ca := fixture(t)
 	ca.issue(t, "c")
@@ -146,7 +146,7 @@ func TestPacedMember(t *testing.T) {
 		}
 		defer c.Close()
 		go func() {
-			many := bytes.Repeat(binary.LittleEndian.AppendUint32(nil, 0), 1000) // no messages at all
+			many := bytes.Repeat(binary.LittleEndian.AppendUint32(nil, 0), 1000) // not valid messages
 			for err := error(nil); err == nil; {
 				_, err = c.Write(many)
 			}
@@ -154,11 +154,11 @@ func TestPacedMember(t *testing.T) {
 	}
 	b := open(t, tlsConfig(ca, "b", trusted("a", a.Addr().String())), "b-0")
 	await(t, "held beside it", b, holds)
-	const perSecond = 6 << 10 // messages, of a kilobyte each as they count: 6 MiB
+	const perSecond = 6 << 10 // messages, each counted as a kilobyte: 6 MiB
 	testkit.Eventually(t, func() string {
 		n := a.Status().Refused[federation.RefusedMalformed]
 		if most := uint64((time.Since(begun).Seconds()+1)*perSecond) + 2; n > most {
-			t.Fatalf("%d messages were taken, want %d at most", n, most)
+			t.Fatalf("%d messages accepted, want at most %d", n, most)
 		}
 		if n <= perSecond*3/2 {
 			return "no more than the messages that may come at once have come"

@@ -6,20 +6,19 @@ import (
 	"sync"
 )
 
-// maxConnections is how many connections are held that others made, where Options say
-// nothing.
+// maxConnections is the default limit of accepted connections.
 const maxConnections = 4096
 
-// greetings are the connections whose other end has not shown yet who it is. There are
-// so many at most; the oldest gives way to the next, so that strangers keep nobody out by
-// saying nothing: whoever has a certificate shows it in two round trips.
+// greetings are the connections that have not authenticated yet. Their number is limited, and the
+// oldest is closed for a new one. So silent connections keep no cluster out, because a legitimate
+// peer authenticates within two round trips.
 type greetings struct {
 	most int
 	mu   sync.Mutex
-	list list.List // of net.Conn, the oldest first
+	list list.List // of net.Conn, oldest first
 }
 
-// begin notes a connection and reports whether another one was closed for it.
+// begin adds a connection and reports whether another one was closed for it.
 func (g *greetings) begin(c net.Conn) (at *list.Element, closed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -29,7 +28,7 @@ func (g *greetings) begin(c net.Conn) (at *list.Element, closed bool) {
 	return g.list.PushBack(c), closed
 }
 
-// end forgets a connection; one that gave way is forgotten already.
+// end removes a connection, unless it was already closed for another.
 func (g *greetings) end(at *list.Element) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,16 +20,16 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// Options build a Link. Config and Replica are required.
+// Options configure a Link. Config and Replica are required.
 type Options struct {
 	Config     *Config
-	Replica    string // of this process; differs between the replicas of a cluster
+	Replica    string // name of this process, unique in its cluster
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
-	// Connections is how many others may make at a time; half of them are for those that
-	// have not shown who they are, the rest is divided among the clusters. 0: 4,096.
+	// Connections limits accepted connections. Half of them are for unauthenticated peers, the rest
+	// is divided among the clusters. 0: 4,096.
 	Connections int
-	// Resolve finds the addresses of a name; default: that of the net package.
+	// Resolve resolves a name; default: the net package's resolver.
 	Resolve func(ctx context.Context, host string) ([]string, error)
 }
 
@@ -40,10 +40,10 @@ type Link struct {
 	lis           net.Listener
 	nats          *natsLink
 	byCertificate map[string]string // cluster by name in its certificate
-	certificate   map[string]string // and the other way round
+	certificate   map[string]string // the inverse
 	greetings     greetings
-	ofCluster     int              // connections that each cluster may make
-	paces         map[string]*pace // by cluster; made at the start
+	ofCluster     int              // connection limit per cluster
+	paces         map[string]*pace // by cluster; immutable
 	current       federation.Current
 	ctx           context.Context
 	cancel        context.CancelFunc
@@ -54,22 +54,22 @@ type Link struct {
 	core    *federation.Core
 	conns   map[string]map[string]*conn // by cluster and target or link
 	next    int                         // number of the next accepted connection
-	dropped uint64                      // frames that did not fit a queue
+	dropped uint64                      // frames dropped because a queue was full
 	refused map[string]uint64           // connections
 	secrets secrets
 	hot     map[hotKey]*filter.Hot
 	logged  map[string]federation.State
-	several map[string]bool // told of in the log
+	several map[string]bool // already logged
 	meter   meter
 }
 
-// tick is how often the core looks at the clock.
+// tick is the interval of the core's Tick.
 const tick = 50 * time.Millisecond
 
-// resolvePause is how often names are resolved again.
+// resolvePause is the time between DNS lookups.
 const resolvePause = 10 * time.Second
 
-// Open starts the link. When a part cannot start, none is left running.
+// Open starts the link. If any part fails to start, all are stopped.
 func Open(o Options) (*Link, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -128,7 +128,7 @@ func (l *Link) open() (err error) {
 	return nil
 }
 
-// openTLS listens, and finds out where the others are.
+// openTLS listens and resolves the peers.
 func (l *Link) openTLS() (err error) {
 	c := l.o.Config
 	for i := range c.Peers {
@@ -138,7 +138,7 @@ func (l *Link) openTLS() (err error) {
 			name = p.Name
 		}
 		if other := l.byCertificate[name]; other != "" {
-			return fmt.Errorf("federation: clusters %s and %s have one certificate name, %s", other, p.Name, name)
+			return fmt.Errorf("federation: clusters %s and %s have the same certificate name, %s", other, p.Name, name)
 		}
 		l.byCertificate[name], l.certificate[p.Name] = p.Name, name
 	}
@@ -155,7 +155,7 @@ func (l *Link) openTLS() (err error) {
 	return nil
 }
 
-// coreOptions reads the secrets. keys are those of pairs, by cluster.
+// coreOptions reads the secrets. keys are the pairs' keys, by cluster.
 func (l *Link) coreOptions() (o federation.Options, keys map[string][]byte, err error) {
 	c := l.o.Config
 	o = federation.Options{Self: c.Cluster, Replica: l.o.Replica, Boot: boot(), Lease: c.Lease, Drain: c.Drain, Rotate: c.Rotate}
@@ -184,14 +184,14 @@ func (l *Link) coreOptions() (o federation.Options, keys map[string][]byte, err 
 	return o, keys, nil
 }
 
-// boot is a number that no other process has.
+// boot returns a number unique to this process.
 func boot() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// Addr returns where other clusters' replicas may ask, nil when they cannot.
+// Addr returns the listen address, or nil without a listener.
 func (l *Link) Addr() net.Addr {
 	if l.lis == nil {
 		return nil
@@ -199,13 +199,11 @@ func (l *Link) Addr() net.Addr {
 	return l.lis.Addr()
 }
 
-// View returns what is known of the other clusters, never nil. It may be called for
-// each request.
+// View returns the state of the other clusters, never nil. It is cheap enough for every request.
 func (l *Link) View() *federation.View { return l.current.Load() }
 
-// SetExports replaces what this cluster exports; a pool that is not in the list any more
-// is withdrawn, after it has been told as draining. It is to be called often: the loads
-// are told as of then.
+// SetExports replaces this cluster's exports. A pool that is no longer in the list is sent as
+// draining and then withdrawn. Call it often, because loads are sent as of the last call.
 func (l *Link) SetExports(list []federation.Export) {
 	l.do(func(now time.Time) []federation.Send {
 		l.core.SetExports(list, now)
@@ -213,8 +211,8 @@ func (l *Link) SetExports(list []federation.Export) {
 	})
 }
 
-// SetImports says what this cluster shows of the others' exports in objects; where it is
-// not called, the others are told that it keeps none.
+// SetImports sets which exports of other clusters this cluster shows as objects. If it is never
+// called, peers see that this cluster has no objects.
 func (l *Link) SetImports(list []federation.Import) {
 	l.do(func(time.Time) []federation.Send {
 		l.core.SetImports(list)
@@ -222,7 +220,7 @@ func (l *Link) SetImports(list []federation.Import) {
 	})
 }
 
-// SetReady says whether this replica may speak for its cluster; if not, why.
+// SetReady sets whether this replica may answer for its cluster, and if not, why.
 func (l *Link) SetReady(ready bool, reason string) {
 	l.do(func(time.Time) []federation.Send {
 		l.core.SetReady(ready, reason)
@@ -230,8 +228,8 @@ func (l *Link) SetReady(ready bool, reason string) {
 	})
 }
 
-// SetPrint says by what the group of this replica is told from others that might have its
-// cluster's name; 0: it is not known yet, or there is no group.
+// SetPrint sets the ID of this replica's group, which distinguishes it from other groups with the
+// same cluster name. 0 means unknown, or no group.
 func (l *Link) SetPrint(p uint64) {
 	l.do(func(time.Time) []federation.Send {
 		l.core.SetPrint(p)
@@ -239,12 +237,12 @@ func (l *Link) SetPrint(p uint64) {
 	})
 }
 
-// Leave tells all who ask here to ask another replica.
+// Leave directs all asking replicas to another replica.
 func (l *Link) Leave() {
 	l.do(func(now time.Time) []federation.Send { return l.core.Leave(now, nil) })
 }
 
-// Close ends everything and waits.
+// Close stops everything and waits.
 func (l *Link) Close() error {
 	l.cancel()
 	if l.lis != nil {
@@ -260,7 +258,7 @@ func (l *Link) Close() error {
 	return nil
 }
 
-// do hands the core to f, sends what comes of it, and publishes what has changed.
+// do runs f with the core locked, sends the resulting messages and publishes the view.
 func (l *Link) do(f func(now time.Time) []federation.Send) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -271,7 +269,7 @@ func (l *Link) do(f func(now time.Time) []federation.Send) {
 	l.publish(now)
 }
 
-// publish replaces the view, if it has changed. Calls hold l.mu, but for the first.
+// publish replaces the view if it changed. The caller holds l.mu, except at startup.
 func (l *Link) publish(now time.Time) {
 	v := l.core.View(now)
 	if v == l.current.Load() {
@@ -280,7 +278,7 @@ func (l *Link) publish(now time.Time) {
 	l.current.Store(v)
 	for _, c := range v.Clusters {
 		if c.Several && !l.several[c.Name] {
-			l.o.Log.Error("a cluster's name is not its own", "cluster", c.Name, "reason", severalSaid)
+			l.o.Log.Error("cluster name is used by several replica groups", "cluster", c.Name, "reason", severalSaid)
 		}
 		l.several[c.Name] = c.Several
 		if was, known := l.logged[c.Name]; known && was == c.State {
@@ -288,9 +286,9 @@ func (l *Link) publish(now time.Time) {
 		}
 		l.logged[c.Name] = c.State
 		if c.State == federation.Live {
-			l.o.Log.Info("cluster is heard", "cluster", c.Name, "replica", c.Replica, "pools", len(c.Pools))
+			l.o.Log.Info("cluster is reachable", "cluster", c.Name, "replica", c.Replica, "pools", len(c.Pools))
 		} else {
-			l.o.Log.Warn("cluster is not heard", "cluster", c.Name, "state", c.State.String(), "reason", c.Reason)
+			l.o.Log.Warn("cluster is not reachable", "cluster", c.Name, "state", c.State.String(), "reason", c.Reason)
 		}
 	}
 }
@@ -323,7 +321,7 @@ func (l *Link) broken(cluster, target, why string) {
 	})
 }
 
-// send queues a message, and dials when there is no connection. Calls hold l.mu.
+// send queues a message and dials if there is no connection. The caller holds l.mu.
 func (l *Link) send(m federation.Send, now time.Time) {
 	if l.nats != nil {
 		l.nats.send(m)
@@ -354,10 +352,10 @@ func (l *Link) add(c *conn) {
 	l.conns[c.cluster][c.name] = c
 }
 
-// acceptedPrefix begins the names of accepted connections: no address begins so.
+// acceptedPrefix marks the names of accepted connections. No address starts with it.
 const acceptedPrefix = "#"
 
-// accepted returns a connection that a cluster has made, nil when it has too many.
+// accepted returns a new connection for a cluster, or nil if the cluster has too many.
 func (l *Link) accepted(cluster string) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -384,7 +382,7 @@ func (l *Link) ended(c *conn) {
 	}
 }
 
-// closeIdle ends dialled connections on which nothing is asked any more. Calls hold l.mu.
+// closeIdle closes dialed connections that are no longer used. The caller holds l.mu.
 func (l *Link) closeIdle(now time.Time) {
 	for _, list := range l.conns {
 		for name, c := range list {
@@ -401,7 +399,7 @@ func (l *Link) refuse(reason string) {
 	l.refused[reason]++
 }
 
-// resolve looks up what names stand for, at the start and every ten seconds.
+// resolve resolves names at startup and every resolvePause.
 func (l *Link) resolve() {
 	t := time.NewTicker(resolvePause)
 	defer t.Stop()
@@ -423,11 +421,11 @@ func (l *Link) resolve() {
 	}
 }
 
-// maxTargets bounds the addresses of one cluster.
+// maxTargets is the maximum number of addresses per cluster.
 const maxTargets = 64
 
-// targets returns all addresses that a list of host:port stands for; a name that cannot
-// be resolved stays, so that the reason is shown.
+// targets resolves a list of host:port to addresses. A name that does not resolve stays in the
+// list, so that the error is shown.
 func (l *Link) targets(addresses []string) (list []string) {
 	for _, a := range addresses {
 		host, port, err := net.SplitHostPort(a)

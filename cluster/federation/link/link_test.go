@@ -19,9 +19,8 @@ func trusted(name string, addresses ...string) link.PeerConfig {
 	return link.PeerConfig{Name: name, Addresses: addresses, Export: []string{"ns/*"}, Accept: []string{"ns/*"}}
 }
 
-// TestTLS: two replicas of one cluster and one of another, over real sockets: what is hot
-// there is found here, the death of the replica that is asked goes unnoticed, that of
-// both does not.
+// TestTLS: two replicas of one cluster and one of another, over real sockets. Hot prefixes arrive.
+// The cluster stays live when the asked replica dies, and becomes silent when both do.
 func TestTLS(t *testing.T) {
 	ca := fixture(t)
 	replicas := map[string]*link.Link{}
@@ -55,8 +54,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestOwnName: where another cluster has a copy of this one's file, or an address leads back
-// here, the reason says so.
+// TestOwnName: if another cluster has a copy of this one's file, or an address leads back here, the
+// reason reports it.
 func TestOwnName(t *testing.T) {
 	ca := fixture(t)
 	double := open(t, tlsConfig(ca, "a", trusted("b")), "a-1")
@@ -67,12 +66,12 @@ func TestOwnName(t *testing.T) {
 	ca.issue(t, "c")
 	third := open(t, tlsConfig(ca, "c", trusted("b")), "c-0")
 	a = open(t, tlsConfig(ca, "a", trusted("b", third.Addr().String())), "a-2")
-	await(t, "another's", a, func(v *federation.View) bool {
-		return strings.Contains(v.Clusters[0].Reason, "certificate is another's")
+	await(t, "belongs to another", a, func(v *federation.View) bool {
+		return strings.Contains(v.Clusters[0].Reason, "certificate belongs to another cluster")
 	})
 }
 
-// TestNamesakes: two groups of replicas that ask by one name, with one certificate, are named.
+// TestNamesakes: two replica groups with one name and one certificate are reported.
 func TestNamesakes(t *testing.T) {
 	ca := fixture(t)
 	a := exporter(t, tlsConfig(ca, "a", trusted("b")), "a-0")
@@ -86,13 +85,13 @@ func TestNamesakes(t *testing.T) {
 	}
 	await(t, "named", a, func(v *federation.View) bool { return v.Clusters[0].Several })
 	st := a.Status()
-	if c := st.Clusters[0]; !c.Several || !strings.Contains(c.Reason, "several groups of replicas go by this name") || !strings.Contains(st.Line, "several groups of replicas are called b") {
+	if c := st.Clusters[0]; !c.Several || !strings.Contains(c.Reason, "several replica groups use this name") || !strings.Contains(st.Line, "several replica groups are named b") {
 		t.Errorf("%+v", st)
 	}
 }
 
-// TestStrangers: who has no certificate, one of another authority, or one of another name
-// learns nothing and is believed nothing.
+// TestStrangers: a client without a certificate, with one of another CA, or with another name gets
+// no data, and its data is not accepted.
 func TestStrangers(t *testing.T) {
 	ca := fixture(t)
 	a := exporter(t, tlsConfig(ca, "a", trusted("b")), "a-0")
@@ -105,7 +104,7 @@ func TestStrangers(t *testing.T) {
 	await(t, "refused", open(t, foreign, "b-0"), func(v *federation.View) bool {
 		return strings.Contains(v.Clusters[0].Reason, "unknown authority")
 	})
-	foreign.CAFile = filepath.Join(ca.dir, "ca.crt") // it believes a, and a does not believe it
+	foreign.CAFile = filepath.Join(ca.dir, "ca.crt") // it accepts a, but a does not accept it
 	await(t, "refused", open(t, foreign, "b-1"), func(v *federation.View) bool {
 		return strings.Contains(v.Clusters[0].Reason, "tls: ")
 	})
@@ -131,7 +130,7 @@ func TestStrangers(t *testing.T) {
 	bare := &tls.Config{InsecureSkipVerify: true}
 	if c, err := tls.Dial("tcp", addr, bare); err == nil {
 		if _, err := c.Read(make([]byte, 1)); err == nil {
-			t.Error("who shows no certificate is told something")
+			t.Error("client without a certificate received data")
 		}
 		c.Close()
 	}
@@ -141,8 +140,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestNATS: the same over NATS, where the key of the pair says who speaks; a replica that
-// dies is followed by another.
+// TestNATS: the same over NATS, where the key of the pair authenticates. When a replica dies,
+// another answers.
 func TestNATS(t *testing.T) {
 	ca := fixture(t)
 	server, err := embedded.Start(embedded.Options{Name: "n"})
@@ -174,12 +173,12 @@ func TestNATS(t *testing.T) {
 		}
 		return v.Clusters[0].Replica != first && holds(v)
 	})
-	liar := open(t, config("b", "a", "secret"), "b-1") // who has not the key of the pair
+	liar := open(t, config("b", "a", "secret"), "b-1") // without the key of the pair
 	survivor := replicas[b.View().Clusters[0].Replica]
 	await(t, "refused", liar, func(v *federation.View) bool { return survivor.Status().Refused["key"] > 0 && silent(v) })
 }
 
-// TestMetrics: every metric is served, and each cluster is in one state.
+// TestMetrics: every metric is exported, and each cluster is in exactly one state.
 func TestMetrics(t *testing.T) {
 	ca := fixture(t)
 	a := exporter(t, tlsConfig(ca, "a", trusted("b")), "a-0")
@@ -209,7 +208,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestBadStart: what cannot work ends the start with the reason, and nothing is left.
+// TestBadStart: an invalid configuration fails at startup with the reason and leaves nothing
+// running.
 func TestBadStart(t *testing.T) {
 	ca := fixture(t)
 	for name, tc := range map[string]struct {
@@ -219,7 +219,7 @@ func TestBadStart(t *testing.T) {
 		"no certificate":   {func(c *link.Config) { c.CertFile += "x" }, "no such file"},
 		"no secret":        {func(c *link.Config) { c.SecretFile += "x" }, "no such file"},
 		"listener":         {func(c *link.Config) { c.Listen = "256.0.0.1:1" }, "256.0.0.1"},
-		"one name for two": {func(c *link.Config) { c.Peers = append(c.Peers, link.PeerConfig{Name: "c", Certificate: "b"}) }, "one certificate name"},
+		"one name for two": {func(c *link.Config) { c.Peers = append(c.Peers, link.PeerConfig{Name: "c", Certificate: "b"}) }, "same certificate name"},
 	} {
 		c := tlsConfig(ca, "a", trusted("b"))
 		tc.change(c)

@@ -8,20 +8,20 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 )
 
-// meter makes rates of counters, over the last few seconds.
+// meter computes rates of counters over the last few seconds.
 type meter struct {
 	at    time.Time
 	last  map[string]federation.Traffic
 	rates map[string]Rates
 }
 
-// Rates are the bytes per second between this process and another cluster.
+// Rates are the bytes per second to and from another cluster.
 type Rates struct {
 	In  float64 `json:"in"`
 	Out float64 `json:"out"`
 }
 
-// meterPause is over how long a rate is taken.
+// meterPause is the period of a rate.
 const meterPause = 5 * time.Second
 
 func (m *meter) measure(list []federation.Traffic, now time.Time) {
@@ -43,7 +43,7 @@ func (m *meter) measure(list []federation.Traffic, now time.Time) {
 	m.at, m.last, m.rates = now, next, rates
 }
 
-// metrics are read from view and counters when they are asked for.
+// metrics reads the view and the counters on each scrape.
 type metrics struct{ l *Link }
 
 func newMetrics(l *Link) *metrics { return &metrics{l} }
@@ -53,21 +53,21 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descState    = desc("cluster_state", "1 for the state that another cluster is in: live, draining, refused or silent.", "cluster", "state")
-	descSeveral  = desc("cluster_name_shared", "1 while several groups of replicas go by another cluster's name: two clusters have it, or its replicas do not hear one another.", "cluster")
-	descLease    = desc("lease_seconds", "How long what another cluster said last may still be believed; 0 when it may not.", "cluster")
-	descRTT      = desc("round_trip_seconds", "Smoothed time of a question to another cluster and its answer.", "cluster")
+	descState    = desc("cluster_state", "1 for the current state of another cluster: live, draining, refused or silent.", "cluster", "state")
+	descSeveral  = desc("cluster_name_shared", "1 while several replica groups use another cluster's name: two clusters have it, or its replicas cannot reach each other.", "cluster")
+	descLease    = desc("lease_seconds", "Time until the lease of another cluster's data ends; 0 once it has ended.", "cluster")
+	descRTT      = desc("round_trip_seconds", "Smoothed round-trip time of requests to another cluster.", "cluster")
 	descPools    = desc("pools", "Pools of another cluster, by state.", "cluster", "state")
-	descBytes    = desc("bytes_total", "Bytes between this replica and another cluster: questions and answers of both sides.", "cluster", "direction")
-	descSessions = desc("sessions", "Replicas of another cluster that ask here.", "cluster")
-	descFilter   = desc("filter_bytes", "Size of a filter of hot prefixes that is used here.", "cluster", "pool")
-	descHeld     = desc("filter_blocks", "Blocks in that filter, by what its cluster says.", "cluster", "pool")
-	descMade     = desc("made_filter_blocks", "Blocks in the filters that are made here for another cluster.", "cluster")
-	descOmitted  = desc("made_filter_omitted", "Blocks that found no room in these filters: they are answered no there.", "cluster")
-	descHot      = desc("hot_blocks", "Blocks that are remembered as hot, by pool of this cluster.", "pool")
-	descRefused  = desc("refused_total", "Connections and messages that were refused, by reason.", "reason")
-	descPaced    = desc("paced_total", "Messages of another cluster that came faster than they are taken: its next ones waited, or over NATS were refused.", "cluster")
-	descDropped  = desc("dropped_total", "Messages that did not fit a queue; they are asked for again.")
+	descBytes    = desc("bytes_total", "Bytes between this replica and another cluster: requests and answers of both sides.", "cluster", "direction")
+	descSessions = desc("sessions", "Replicas of another cluster that send requests to this replica.", "cluster")
+	descFilter   = desc("filter_bytes", "Size of another cluster's filter of hot prefixes that is used here.", "cluster", "pool")
+	descHeld     = desc("filter_blocks", "Blocks in that filter, as reported by its cluster.", "cluster", "pool")
+	descMade     = desc("made_filter_blocks", "Blocks in the filters that this replica makes for another cluster.", "cluster")
+	descOmitted  = desc("made_filter_omitted", "Blocks that did not fit in these filters; the other cluster counts them as absent.", "cluster")
+	descHot      = desc("hot_blocks", "Blocks in the hot set of a pool of this cluster.", "pool")
+	descRefused  = desc("refused_total", "Rejected connections and messages, by reason.", "reason")
+	descPaced    = desc("paced_total", "Messages of another cluster above its rate limit: later ones were delayed, or rejected over NATS.", "cluster")
+	descDropped  = desc("dropped_total", "Messages dropped because a queue was full; they are requested again.")
 )
 
 // Describe implements prometheus.Collector.
@@ -144,7 +144,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// stateAt is a state as of now: a lease may have ended since the view was made.
+// stateAt returns a state as of now: a lease may have ended since the view was made.
 func stateAt(s federation.State, until, now time.Time) federation.State {
 	if s != federation.Refused && !now.Before(until) {
 		return federation.Silent

@@ -19,26 +19,25 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/window"
 )
 
-// Over NATS there are two kinds of subjects for each cluster, with the prefix of the
-// configuration before them:
+// Each cluster has two kinds of NATS subjects, below the configured prefix:
 //
-//	CLUSTER.any          questions that any replica may answer (queue group "replicas")
-//	CLUSTER.at.PROCESS   questions to one replica, and answers to it
+// CLUSTER.any          asks that any replica may answer (queue group "replicas") CLUSTER.at.PROCESS
+// asks to one replica, and answers to it
 //
-// A replica that has answered is asked again until it says nothing. Each message is
-// sealed with the key of the pair, by the direction, the process that sent it and the
-// subject; NATS credentials let a client reach the subjects, not the federation. A process
-// has a subject of its own, so that nothing that was sent to another one, before it began,
-// can be opened. Only the first questions of a process are to any replica: whoever asks
-// so, may be a recording, and is doubted.
+// A replica that has answered is asked again until it falls silent. Each message is sealed with the
+// pair's key, bound to the direction, the sending process and the subject. NATS credentials give
+// access to the subjects, but not to the federation.
+//
+// Each process has its own subject, so a message sent to an earlier process cannot be opened. Only
+// a process's first asks go to any replica. Such an ask may be a replay, so its session is doubted.
 
-// anyReplica is the one target of a cluster that is asked through NATS.
+// anyReplica is the only target of a cluster over NATS.
 const anyReplica = "any"
 
-// maxPayload is what a server must take: MaxMessage and its seal.
+// maxPayload is the message size that a server must accept: MaxMessage plus the seal.
 const maxPayload = federation.MaxMessage + 512
 
-// What of each kind may wait to be read, in messages and bytes; more is lost, and asked for again.
+// Limits of unread messages per subscription. Messages above them are lost and requested again.
 const (
 	maxPending      = 8192
 	maxPendingBytes = 8 << 20
@@ -49,29 +48,28 @@ type natsLink struct {
 	l      *Link
 	prefix string
 	conn   *nats.Conn
-	self   string // this process, as others name it
+	self   string // this process's name
 	boot   uint64
-	pairs  map[string]*pair // by cluster; made at the start
+	pairs  map[string]*pair // by cluster; immutable
 	derive func(key []byte, from, to, replica string, boot uint64) (cipher.AEAD, error)
 
-	mu     sync.Mutex // over number, and what pairs remember
+	mu     sync.Mutex // guards number and the pairs' state
 	number uint64
 }
 
-// pair is what is arranged with one cluster. The lock of its link is over sticky and asked,
-// and over senders.
+// pair is the state for one cluster. The link's lock guards sticky, asked and senders.
 type pair struct {
 	key     []byte
 	seal    cipher.AEAD
-	senders [2]map[string]*sender // by process and boot: of the subject of this process, and of the one that all have
-	sticky  string                // replica that has answered last
-	asked   time.Time             // when it was asked last without an answer since; zero: it has answered
+	senders [2]map[string]*sender // by process and boot: for this process's subject, and for the common one
+	sticky  string                // replica that answered last
+	asked   time.Time             // time of the last unanswered ask to it; zero: it has answered
 }
 
 // sender is a process whose messages could be opened.
 type sender struct {
 	open cipher.AEAD
-	// Numbers of its messages. Some come out of order, or twice, when a server of NATS dies.
+	// Numbers of its messages. Some arrive out of order or twice when a NATS server fails.
 	taken window.Window
 	seen  time.Time
 }
@@ -97,7 +95,7 @@ func openNATS(l *Link, keys map[string][]byte) (*natsLink, error) {
 		nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true), nats.Timeout(dialTimeout),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			l.o.Log.Warn("connection of the federation to nats lost", "error", err)
+			l.o.Log.Warn("federation connection to nats lost", "error", err)
 		}),
 	}
 	if c.CAFile != "" {
@@ -123,7 +121,7 @@ func openNATS(l *Link, keys map[string][]byte) (*natsLink, error) {
 	return n, nil
 }
 
-// listen begins to receive. The link is to know of n by then.
+// listen subscribes. The link must already have n.
 func (n *natsLink) listen() error {
 	self := n.prefix + "." + n.l.o.Config.Cluster
 	asked, err := n.conn.QueueSubscribe(self+".any", "replicas", n.receive)
@@ -142,7 +140,7 @@ func (n *natsLink) listen() error {
 	return nil
 }
 
-// processName is the name of one life of a replica. Names have 63 bytes.
+// processName is the unique name of a replica's process. Names have at most 63 bytes.
 func processName(replica string, boot uint64) string {
 	life := "_" + strconv.FormatUint(boot, 36)
 	return replica[:min(len(replica), 63-len(life))] + life
@@ -152,7 +150,7 @@ func newSenders() [2]map[string]*sender { return [2]map[string]*sender{{}, {}} }
 
 func (n *natsLink) close() { n.conn.Close() }
 
-// send publishes a message. What cannot be sent is asked for again.
+// send publishes a message. Failed messages are requested again by the receiver.
 func (n *natsLink) send(m federation.Send) {
 	n.mu.Lock()
 	p := n.pairs[m.Cluster]
@@ -182,12 +180,12 @@ func (n *natsLink) send(m federation.Send) {
 	}
 }
 
-// stickyPatience is how long a replica that says nothing is asked before any other is.
+// stickyPatience is how long a silent replica is asked before any other.
 const stickyPatience = 1500 * time.Millisecond
 
-// A sealed message: version, kind of target (1: a question by any, which is answered by
-// name), the sender's cluster and replica, its boot and the message's number, then what is
-// sealed. Everything before it is authenticated too, and the subject.
+// A sealed message: version, kind of target (1: an ask to any replica, which is answered by name),
+// the sender's cluster and replica, its boot, the message's number, then the sealed content. All
+// preceding bytes and the subject are authenticated too.
 const sealVersion = 1
 
 func sealer(key []byte, from, to, replica string, boot uint64) (cipher.AEAD, error) {
@@ -207,7 +205,7 @@ func nonceOf(number uint64) []byte {
 	return binary.LittleEndian.AppendUint64(make([]byte, 4, 12), number)
 }
 
-// sealed seals a message. Calls hold n.mu.
+// sealed seals a message. The caller holds n.mu.
 func (n *natsLink) sealed(p *pair, m federation.Send, subject string) []byte {
 	n.number++
 	answer := byte(0)
@@ -223,7 +221,7 @@ func (n *natsLink) sealed(p *pair, m federation.Send, subject string) []byte {
 	return p.seal.Seal(b, nonceOf(n.number), m.Frame, append([]byte(subject), b...))
 }
 
-// envelope is what is read of a sealed message before it is opened.
+// envelope is the part of a sealed message that is readable without opening it.
 type envelope struct {
 	answer           bool
 	cluster, replica string
@@ -258,7 +256,7 @@ func parseEnvelope(b []byte) (e envelope, err error) {
 	return e, nil
 }
 
-// receive opens a message and hands it on.
+// receive opens a message and delivers it.
 func (n *natsLink) receive(m *nats.Msg) {
 	e, err := parseEnvelope(m.Data)
 	if err != nil {
@@ -271,7 +269,7 @@ func (n *natsLink) receive(m *nats.Msg) {
 		return
 	}
 	if !n.l.paces[e.cluster].allow(len(frame), time.Now()) {
-		n.l.refuse(federation.RefusedRate) // waiting would have other clusters wait
+		n.l.refuse(federation.RefusedRate) // waiting would delay other clusters
 		return
 	}
 	link, doubt := e.replica, toAny(m.Subject)
@@ -289,8 +287,9 @@ func (n *natsLink) receive(m *nats.Msg) {
 	})
 }
 
-// opened opens a message, or says why not. Keys are derived and messages opened outside of
-// the lock: whoever reaches the subjects can send any number of them that cannot be opened.
+// opened opens a message or returns the reason for rejecting it. Keys are derived and messages
+// opened outside of the lock, because any client that reaches the subjects can send any number of
+// messages that cannot be opened.
 func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason string) {
 	p := n.pairs[e.cluster]
 	if p == nil {
@@ -335,7 +334,7 @@ func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason str
 	return frame, ""
 }
 
-// opener returns what a sender's messages are opened with, nil for one that is not known.
+// opener returns the cipher for a known sender's messages, or nil.
 func (n *natsLink) opener(senders map[string]*sender, name string) cipher.AEAD {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -345,11 +344,11 @@ func (n *natsLink) opener(senders map[string]*sender, name string) cipher.AEAD {
 	return nil
 }
 
-// toAny reports whether a subject is the one that all replicas have.
+// toAny reports whether a subject is the common one of all replicas.
 func toAny(subject string) bool { return strings.HasSuffix(subject, ".any") }
 
-// remember keeps a sender whose message could be opened; the one that was heard longest
-// ago is forgotten where there are too many.
+// remember stores a sender whose message could be opened. It evicts the least recently heard one if
+// there are too many.
 func remember(senders map[string]*sender, name string, s *sender, now time.Time) {
 	s.seen = now
 	if senders[name] == nil && len(senders) >= maxSenders {

@@ -5,38 +5,38 @@ import (
 	"time"
 )
 
-// leastCost is what a message counts as, in bytes, however small it is: reading and answering
-// it takes the processor and the link's lock.
+// leastCost is the minimum cost of a message in bytes: reading and answering it takes CPU time and
+// the link's lock.
 const leastCost = 1 << 10
 
-// restRate is how many bytes a second a cluster may send beside the filters that are arranged
-// with it: 64 replicas that each ask twenty times a second, or tell all that there is room for.
+// restRate is the bytes per second that a cluster may send in addition to its filters. It suffices
+// for 64 replicas that each ask twenty times a second, or send complete states of maximum size.
 const restRate = 4 << 20
 
-// pace is how fast the messages of one cluster are taken, over whichever connections they come:
-// each must be read and answered while messages of other clusters wait. A second's messages may
-// come at once. Who sends more waits, as the network lets him.
+// pace limits the rate of one cluster's messages over all its connections, because each is read and
+// answered while messages of other clusters wait. It allows a burst of one second. Beyond it,
+// reading pauses and the network applies backpressure.
 type pace struct {
 	mu     sync.Mutex
-	rate   float64 // bytes a second
-	tokens float64 // below zero: owed by those who wait
+	rate   float64 // bytes per second
+	tokens float64 // negative: owed by waiting connections
 	at     time.Time
-	over   uint64 // messages that were beyond it
+	over   uint64 // messages over the limit
 }
 
 func newPace(filters int, now time.Time) *pace {
-	rate := float64(restRate + 2*filters) // as one who asks, and as one who is asked
+	rate := float64(restRate + 2*filters) // as the asking and as the answering side
 	return &pace{rate: rate, tokens: rate, at: now}
 }
 
-// fill adds what time has brought. p is locked.
+// fill adds the tokens for the elapsed time. p is locked.
 func (p *pace) fill(now time.Time) {
 	if d := now.Sub(p.at).Seconds(); d > 0 {
 		p.tokens, p.at = min(p.tokens+d*p.rate, p.rate), now
 	}
 }
 
-// take takes a message of n bytes, and returns after what time the next may be read.
+// take charges a message of n bytes and returns how long to wait before reading the next.
 func (p *pace) take(n int, now time.Time) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *pace) take(n int, now time.Time) (wait time.Duration) {
 	return time.Duration(-p.tokens / p.rate * float64(time.Second))
 }
 
-// allow takes a message of n bytes unless that is beyond the pace.
+// allow charges a message of n bytes unless it exceeds the limit.
 func (p *pace) allow(n int, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *pace) beyond() uint64 {
 	return p.over
 }
 
-// rest waits, and reports whether the connection is there still.
+// rest waits, and reports whether the connection is still open.
 func (l *Link) rest(c *conn, wait time.Duration) bool {
 	if wait <= 0 {
 		return true

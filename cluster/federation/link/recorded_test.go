@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// recorder is somebody who reaches NATS, has no key, and keeps all that is said.
+// recorder reaches NATS, has no key, and records all messages.
 type recorder struct {
 	conn *nats.Conn
 	mu   sync.Mutex
@@ -35,9 +35,9 @@ func (r *recorder) len() int {
 	return len(r.all)
 }
 
-// TestRecordings: what was recorded of a federation over NATS is said again, to processes
-// that started later under the same names: nothing of it is believed, on its own subject or
-// on theirs, no session is made of what was said to others, and who lives is heard as before.
+// TestRecordings: replayed messages of a federation over NATS are not accepted by later processes
+// with the same names, neither on the original subject nor on theirs. They create no session for
+// asks to other processes, and live replicas are still heard.
 func TestRecordings(t *testing.T) {
 	ca := fixture(t)
 	server, err := embedded.Start(embedded.Options{Name: "n"})
@@ -72,7 +72,7 @@ func TestRecordings(t *testing.T) {
 	a1 := exporter(t, config("a", "b"), "a-0")
 	b1 := open(t, config("b", "a"), name)
 	await(t, "held there", b1, holds)
-	testkit.Await(t, "some messages are recorded", func() bool { return rec.len() >= 6 }) // both ask in each beat
+	testkit.Await(t, "some messages are recorded", func() bool { return rec.len() >= 6 }) // both ask on each beat
 	if err := a1.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestRecordings(t *testing.T) {
 	a2 := exporter(t, config("a", "b"), "a-0")
 	b2 := open(t, config("b", "a"), name)
 	await(t, "held there again", b2, holds)
-	own := map[string]string{} // the subject of each process that lives
+	own := map[string]string{} // subject of each live process
 	for _, m := range rec.take() {
 		if cluster, _, ok := strings.Cut(strings.TrimPrefix(m.Subject, "grapevine.federation."), ".at."); ok {
 			own[cluster] = m.Subject
@@ -96,7 +96,7 @@ func TestRecordings(t *testing.T) {
 	for _, m := range old {
 		cluster, process, ok := strings.Cut(strings.TrimPrefix(m.Subject, "grapevine.federation."), ".at.")
 		if ok && strings.HasSuffix(own[cluster], process) {
-			t.Errorf("%s is the subject of two lives", m.Subject)
+			t.Errorf("%s is the subject of two processes", m.Subject)
 		}
 		if err := rec.conn.Publish(m.Subject, m.Data); err != nil {
 			t.Fatal(err)
@@ -115,6 +115,6 @@ func TestRecordings(t *testing.T) {
 		return a2.Status().Refused["key"]+b2.Status().Refused["key"] == forged
 	})
 	if n := a2.Status().Clusters[0].Sessions; n > 2 {
-		t.Errorf("%d sessions: more than the one that lives and a doubted one", n)
+		t.Errorf("%d sessions, want at most a live and a doubted one", n)
 	}
 }

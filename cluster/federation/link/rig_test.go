@@ -36,7 +36,7 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 	return a
 }
 
-// issue writes NAME.crt and NAME.key; the first are the authority's own.
+// issue writes NAME.crt and NAME.key. The first pair is the authority's own.
 func (a *authority) issue(t *testing.T, name string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,7 +79,7 @@ func write(t *testing.T, path string, b []byte) {
 
 var pool = federation.PoolKey{Namespace: "ns", Name: "p"}
 
-// tlsConfig is the configuration of a cluster that listens and shows NAME.crt.
+// tlsConfig is the configuration of a listening cluster with certificate NAME.crt.
 func tlsConfig(a *authority, cluster string, peers ...link.PeerConfig) *link.Config {
 	at := func(name string) string { return filepath.Join(a.dir, name) }
 	return &link.Config{
@@ -88,7 +88,7 @@ func tlsConfig(a *authority, cluster string, peers ...link.PeerConfig) *link.Con
 	}
 }
 
-// fixture is a folder with an authority, certificates for clusters a and b, and a secret.
+// fixture is a folder with a CA, certificates for clusters a and b, and a secret.
 func fixture(t *testing.T) *authority {
 	t.Helper()
 	dir := t.TempDir()
@@ -100,7 +100,7 @@ func fixture(t *testing.T) *authority {
 	return a
 }
 
-// member returns what a cluster that does not speak the protocol as it should shows of itself.
+// member returns the TLS configuration of a cluster that violates the protocol.
 func (a *authority) member(t *testing.T, cluster string) *tls.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(filepath.Join(a.dir, cluster+".crt"), filepath.Join(a.dir, cluster+".key"))
@@ -124,7 +124,7 @@ func open(t *testing.T, c *link.Config, replica string) *link.Link {
 	return l
 }
 
-// exporter opens a replica of cluster a that exports the pool and holds a prompt.
+// exporter opens a replica of cluster a that exports the pool and has a hot prompt.
 func exporter(t *testing.T, c *link.Config, replica string) *link.Link {
 	t.Helper()
 	l := open(t, c, replica)
@@ -136,7 +136,7 @@ func exporter(t *testing.T, c *link.Config, replica string) *link.Link {
 
 var prompt = make([]byte, 10*filter.ChunkBytes)
 
-// await waits until a condition holds, and fails with what is otherwise.
+// await waits for a condition and fails with the last view.
 func await(t *testing.T, what string, l *link.Link, ok func(*federation.View) bool) {
 	t.Helper()
 	testkit.Eventually(t, func() string {

@@ -8,24 +8,24 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// secrets are those of the federation: one, and a second one while it is exchanged. The
-// fields are guarded by the link's mu.
+// secrets are the federation's secrets: one, and a second one during a rotation. The link's mu
+// guards the fields.
 type secrets struct {
 	use, also *filter.Secret
-	text      string // of the file
-	err       error  // of the last look; what was read before goes on being used
+	text      string // content of the file
+	err       error  // of the last check; the previous content stays in use
 }
 
-// hotKey names a set of hot prefixes: those of a pool, by keys of one secret.
+// hotKey identifies a set of hot prefixes: those of a pool, keyed by one secret.
 type hotKey struct {
 	pool   federation.PoolKey
 	secret *filter.Secret
 }
 
-// secretsPause is how seldom the file of secrets is read again.
+// secretsPause is the time between checks of the secrets file.
 const secretsPause = 2 * time.Second
 
-// watchSecrets reads the file of secrets again and again.
+// watchSecrets checks the secrets file periodically.
 func (l *Link) watchSecrets() {
 	t := time.NewTicker(secretsPause)
 	defer t.Stop()
@@ -34,13 +34,13 @@ func (l *Link) watchSecrets() {
 		case <-l.ctx.Done():
 			return
 		case <-t.C:
-			_ = l.Reload() // it is logged, and shown
+			_ = l.Reload() // logged, and shown in status
 		}
 	}
 }
 
-// Reload reads the federation's secrets again, if their file has changed. Those that cannot
-// be read leave the ones before in use. A federation that was opened without a file has none.
+// Reload rereads the federation's secrets if their file has changed. If that fails, the previous
+// secrets stay in use. It does nothing for a federation opened without a file.
 func (l *Link) Reload() error {
 	file := l.o.Config.SecretFile
 	if file == "" {
@@ -52,7 +52,7 @@ func (l *Link) Reload() error {
 		was := s.err
 		if s.err = err; err != nil {
 			if was == nil || was.Error() != err.Error() {
-				l.o.Log.Warn("the federation's secrets cannot be read, those before stay", "error", err)
+				l.o.Log.Warn("reading the federation's secrets failed, keeping the previous ones", "error", err)
 			}
 			return nil
 		}
@@ -65,7 +65,7 @@ func (l *Link) Reload() error {
 	return err
 }
 
-// exchange replaces the secrets. Calls hold l.mu.
+// exchange replaces the secrets. The caller holds l.mu.
 func (l *Link) exchange(use, also *filter.Secret) {
 	l.core.SetSecrets(use, also)
 	v := l.core.View(time.Now())
@@ -77,19 +77,19 @@ func (l *Link) exchange(use, also *filter.Secret) {
 			delete(l.hot, k)
 		}
 	}
-	for pool := range pools { // what is told next is by keys of what is in use next
+	for pool := range pools { // the next filters use keys of the new secret
 		l.hotOf(pool, s.use)
 	}
-	l.o.Log.Info("the federation's secrets were read again", "in_use", nameOf(s.use), "another", s.also != nil)
+	l.o.Log.Info("federation secrets reloaded", "in_use", nameOf(s.use), "another", s.also != nil)
 }
 
-// nameOf returns a short name of a secret, from which nothing can be learned of it.
+// nameOf returns a short name of a secret that does not reveal it.
 func nameOf(s *filter.Secret) string {
 	id := s.ID()
 	return hex.EncodeToString(id[:4])
 }
 
-// problem says why the file cannot be read now.
+// problem returns why the file cannot be read, or "".
 func (s *secrets) problem() string {
 	if s.err == nil {
 		return ""
@@ -97,15 +97,14 @@ func (s *secrets) problem() string {
 	return s.err.Error()
 }
 
-// Hot returns the set of a pool's hot prefixes, by keys of the secret in use. It is made
-// when it is asked for first.
+// Hot returns a pool's hot prefixes, keyed by the secret in use. The set is created on first use.
 func (l *Link) Hot(pool federation.PoolKey) *filter.Hot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hotOf(pool, l.secrets.use)
 }
 
-// HotOf returns the set by keys of a secret of the view, nil when that is good no more.
+// HotOf returns the set keyed by a secret of the view, or nil if that secret is no longer accepted.
 func (l *Link) HotSet(pool federation.PoolKey, s *filter.Secret) *filter.Hot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +114,7 @@ func (l *Link) HotSet(pool federation.PoolKey, s *filter.Secret) *filter.Hot {
 	return l.hotOf(pool, s)
 }
 
-// hotOf makes a set when there is none. Calls hold l.mu.
+// hotOf creates a set if there is none. The caller holds l.mu.
 func (l *Link) hotOf(pool federation.PoolKey, s *filter.Secret) *filter.Hot {
 	k := hotKey{pool, s}
 	h := l.hot[k]

@@ -12,12 +12,12 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
-// Status is what `grapevine federation` shows.
+// Status is the output of `grapevine federation`.
 type Status struct {
 	Cluster  string            `json:"cluster"`
-	Line     string            `json:"line"` // the whole story
+	Line     string            `json:"line"` // summary
 	Filters  bool              `json:"filters"`
-	Secrets  []string          `json:"secrets,omitempty"` // short names of those that are good, the one in use first
+	Secrets  []string          `json:"secrets,omitempty"` // short names of the accepted secrets, the one in use first
 	Problem  string            `json:"secrets_problem,omitempty"`
 	Clusters []ClusterStatus   `json:"clusters,omitempty"`
 	Exports  []OwnStatus       `json:"exports,omitempty"`
@@ -30,13 +30,13 @@ type ClusterStatus struct {
 	Name     string       `json:"name"`
 	State    string       `json:"state"`
 	Reason   string       `json:"reason,omitempty"`
-	Several  bool         `json:"several,omitempty"` // groups of replicas go by this name
+	Several  bool         `json:"several,omitempty"` // several replica groups use this name
 	Replica  string       `json:"replica,omitempty"`
-	AgeS     float64      `json:"age_s"` // since it was heard; -1: never
+	AgeS     float64      `json:"age_s"` // since the last message; -1: never
 	LeaseS   float64      `json:"lease_s"`
 	RTTMS    float64      `json:"rtt_ms"`
 	Rates    Rates        `json:"bytes_per_s"`
-	Sessions int          `json:"sessions"` // replicas of it that ask here
+	Sessions int          `json:"sessions"` // its replicas that ask here
 	Made     int          `json:"made_filter_bytes"`
 	Pools    []PoolStatus `json:"pools,omitempty"`
 }
@@ -53,8 +53,8 @@ type PoolStatus struct {
 	Saturation float64 `json:"saturation"`
 	Blocks     int     `json:"filter_blocks"`
 	Bytes      int     `json:"filter_bytes"`
-	Filter     string  `json:"filter,omitempty"`        // why it is not complete
-	Secret     string  `json:"filter_secret,omitempty"` // short name of the secret that it is made with
+	Filter     string  `json:"filter,omitempty"`        // why it is incomplete
+	Secret     string  `json:"filter_secret,omitempty"` // short name of its secret
 }
 
 // OwnStatus is a pool of this cluster.
@@ -62,20 +62,20 @@ type OwnStatus struct {
 	Pool         string      `json:"pool"`
 	Draining     bool        `json:"draining,omitempty"`
 	Hot          int         `json:"hot_blocks"`
-	HotNote      string      `json:"hot_note,omitempty"` // why that is not all
+	HotNote      string      `json:"hot_note,omitempty"` // why the set is incomplete
 	Acknowledged []AckStatus `json:"told"`
-	Untold       string      `json:"untold,omitempty"` // what of it has no room in messages
+	Untold       string      `json:"untold,omitempty"` // parts that do not fit in messages
 }
 
-// ToldStatus is how far another cluster knows of it.
+// ToldStatus is another cluster's state for one of our exports.
 type AckStatus struct {
 	Cluster string `json:"cluster"`
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
-	Import  string `json:"import,omitempty"` // whether its InferencePoolImport names this cluster; "": it keeps none
+	Import  string `json:"import,omitempty"` // whether its InferencePoolImport names this cluster; "": it has no objects
 }
 
-// importOf words whether a cluster shows an export in an object.
+// importOf describes whether a cluster shows an export as an object.
 func importOf(t *federation.ExportAck) string {
 	switch {
 	case t.State == federation.Silent || t.State == federation.Refused || t.Shown == federation.NoObjects:
@@ -88,10 +88,10 @@ func importOf(t *federation.ExportAck) string {
 	return "not yet"
 }
 
-// Status returns what is so now.
+// Status returns the current status.
 func (l *Link) Status() *Status { return l.StatusOf(l.View()) }
 
-// StatusOf is Status by a view that whoever asks goes by: one that this link has returned.
+// StatusOf is Status for a given view of this link.
 func (l *Link) StatusOf(v *federation.View) *Status {
 	now := time.Now()
 	s := &Status{Cluster: v.Self, Line: line(v, now), Filters: v.Secret != nil}
@@ -141,10 +141,10 @@ func (l *Link) StatusOf(v *federation.View) *Status {
 	return s
 }
 
-// severalSaid is what is wrong where several groups of replicas go by a cluster's name.
-const severalSaid = "several groups of replicas go by this name: two clusters have it, or its replicas do not hear one another"
+// severalSaid is the problem if several replica groups use a cluster's name.
+const severalSaid = "several replica groups use this name: two clusters have it, or its replicas cannot reach each other"
 
-// shown is a state with its reason as of now.
+// shown returns a state and its reason as of now.
 func shown(state federation.State, reason string, until, now time.Time) (string, string) {
 	if at := stateAt(state, until, now); at != state {
 		return at.String(), "its lease has ended"
@@ -178,7 +178,7 @@ func ownStatus(o *federation.ExportView, hot *filter.Hot) OwnStatus {
 	return s
 }
 
-// line says in one line how the federation is: first what is wrong.
+// line summarizes the federation in one line, problems first.
 func line(v *federation.View, now time.Time) string {
 	var silent, several []string
 	live := 0
@@ -200,7 +200,7 @@ func line(v *federation.View, now time.Time) string {
 		parts = append(parts, "silent: "+strings.Join(silent, ", "))
 	}
 	if len(several) > 0 {
-		parts = append(parts, "several groups of replicas are called "+strings.Join(several, ", "))
+		parts = append(parts, "several replica groups are named "+strings.Join(several, ", "))
 	}
 	if n := untold(v); n > 0 {
 		parts = append(parts, count(n, "export")+" not known everywhere")
@@ -211,7 +211,7 @@ func line(v *federation.View, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
-// untold counts exports that some cluster does not know, of those that it may see.
+// untold counts exports that are missing at a cluster that may see them.
 func untold(v *federation.View) (n int) {
 	for i := range v.Exports {
 		if slices.ContainsFunc(v.Exports[i].Acks, func(t federation.ExportAck) bool { return t.State == federation.Silent }) {

@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// identity is what this cluster shows and whom it believes, read again when the files
-// change.
+// identity is this cluster's certificate and trusted CAs, reloaded when the files change.
 type identity struct {
 	cert, key, ca string
 
 	mu    sync.Mutex
-	at    time.Time // when the files were looked at last
+	at    time.Time // when the files were last checked
 	stamp string
 	pair  *tls.Certificate
 	roots *x509.CertPool
-	err   error // of the last look; what was read before goes on being used
+	err   error // of the last check; the previous content stays in use
 }
 
-// lookPause is how seldom the files are looked at.
+// lookPause is the time between checks of the files.
 const lookPause = 5 * time.Second
 
 func openIdentity(cert, key, ca string) (*identity, error) {
@@ -33,8 +32,8 @@ func openIdentity(cert, key, ca string) (*identity, error) {
 	return i, err
 }
 
-// load returns certificate and roots as the files are, or as they were when they could
-// be read last.
+// load returns the certificate and roots from the files, or those last read if the files cannot be
+// read.
 func (i *identity) load(now time.Time) (*tls.Certificate, *x509.CertPool, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -72,19 +71,19 @@ func readIdentity(cert, key, ca string) (*tls.Certificate, *x509.CertPool, error
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(b) {
-		return nil, nil, fmt.Errorf("federation: %s: no certificate in it", ca)
+		return nil, nil, fmt.Errorf("federation: %s contains no certificate", ca)
 	}
 	return &pair, roots, nil
 }
 
 var (
-	errNoCertificate = errors.New("no certificate was shown")
-	errName          = errors.New("the certificate is another's")
-	errOwnName       = errors.New("the certificate is of this cluster's own name: the address leads back here, or the other has a copy of this cluster's files")
+	errNoCertificate = errors.New("no certificate was presented")
+	errName          = errors.New("the certificate belongs to another cluster")
+	errOwnName       = errors.New("the certificate has this cluster's own name: the address leads back here, or the other cluster has a copy of this cluster's files")
 )
 
-// verify checks a chain against the roots of now, and returns the names that the
-// certificate carries. Names of hosts do not matter: a cluster is known by its own.
+// verify checks a chain against the current roots and returns the certificate's names. Host names
+// are not checked, because a cluster is identified by its own name.
 func (i *identity) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (names []string, err error) {
 	if len(cs.PeerCertificates) == 0 {
 		return nil, errNoCertificate
@@ -108,12 +107,11 @@ func (i *identity) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (names
 	return names, nil
 }
 
-// server accepts certificates that the authority signed; who it is is looked up after
-// the handshake.
+// server accepts any certificate signed by the CA. The cluster is looked up after the handshake.
 func (i *identity) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{protocol}, ClientAuth: tls.RequireAnyClientCert,
-		SessionTicketsDisabled: true, // a certificate is checked for each connection
+		SessionTicketsDisabled: true, // check the certificate on each connection
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			pair, _, err := i.load(time.Now())
 			return pair, err
@@ -133,21 +131,21 @@ func (i *identity) client(name, host string) *tls.Config {
 			pair, _, err := i.load(time.Now())
 			return pair, err
 		},
-		// The chain is checked by verify, against the roots of now; the name that counts
-		// is that of the cluster, not of the host.
+		// verify checks the chain against the current roots. The expected name is the cluster's,
+		// not the host's.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			names, err := i.verify(cs, x509.ExtKeyUsageServerAuth)
 			if err == nil && !slices.Contains(names, name) {
-				err = fmt.Errorf("%w: it carries %q, not %q", i.wrongName(names), names, name)
+				err = fmt.Errorf("%w: it has %q, want %q", i.wrongName(names), names, name)
 			}
 			return err
 		},
 	}
 }
 
-// wrongName returns what is wrong with a certificate that does not carry the name that was
-// expected. One of this cluster's own name has another remedy than that of a third one.
+// wrongName returns the error for a certificate with an unexpected name. This cluster's own name
+// has a different remedy.
 func (i *identity) wrongName(names []string) error {
 	own, _, err := i.load(time.Now())
 	if err == nil && own.Leaf != nil && slices.ContainsFunc(own.Leaf.DNSNames, func(n string) bool { return slices.Contains(names, n) }) {
