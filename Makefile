@@ -45,6 +45,7 @@ help: ## list the targets
 		FUZZTIME 'duration of each fuzz target ($(FUZZTIME))' \
 		BENCH 'pattern of the benchmarks that bench runs ($(BENCH))' \
 		BENCHTIME 'duration of each benchmark ($(BENCHTIME))' \
+		REASON 'why bench-store may raise stored figures' \
 		SOAK 'duration of soak ($(SOAK))' \
 		MUTANTS 'random changes of test-mutants ($(MUTANTS))' \
 		MUTANTS_SEED 'seed of these changes ($(MUTANTS_SEED))' \
@@ -245,6 +246,20 @@ bench: setup build ## run benchmarks and load, print a table, write build/bench.
 	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m $(PACKAGES) >$(BUILD)/bench.txt \
 		|| { cat $(BUILD)/bench.txt; exit 1; }
 	@$(LAB) bench --go-bench $(BUILD)/bench.txt --json-file $(BUILD)/bench.json
+
+# The long form also measures through a real Envoy, in a group of three and with 10,000 endpoints.
+.PHONY: bench-ratios
+bench-ratios: setup build ## measure what requests cost next to a no-op server, all rows, and compare with the stored figures (20 minutes)
+	@$(LAB) gate --full
+
+.PHONY: bench-gate
+bench-gate: setup build ## fail if a request costs 10% more than stored in internal/lab/gate/baseline.json (short form, 3-6 minutes)
+	@$(LAB) gate
+
+# Run it at a commit that stays in the history: the gate builds that commit to compare with it.
+.PHONY: bench-store
+bench-store: setup build ## measure all rows and store them; figures that rise need REASON (20 minutes, calm machine)
+	@$(LAB) gate --full --store --reason '$(REASON)'
 
 .PHONY: lint
 lint: ## check format, vet, lint and architecture

@@ -29,7 +29,7 @@ beside this one, then on the PATH.
 
 Exit codes: 0 success, 1 failure, 2 wrong command line.`,
 		Args: cli.SubcommandsOf("grapevine", "serve", "check", "explain", "envoy-config", "status", "members"),
-	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newConformance(), newNATS(), cli.NewVersion("grapevine-lab", version))
+	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newConformance(), newGate(), newNoop(), newNATS(), cli.NewVersion("grapevine-lab", version))
 }
 
 // picker returns the path of the program grapevine: beside this one, or on the

@@ -199,6 +199,7 @@ var Rows = Table{
 	// The laboratory, level 7.
 	{"internal/lab/clusters", 7, Lab, 0},
 	{"internal/lab/demo", 7, Lab, 0},
+	{"internal/lab/gate", 7, Lab, 0},
 	{"internal/lab/measure", 7, Lab, 0},
 	{"internal/lab/record", 7, Lab, 0},
 	{"internal/lab/replay", 7, Lab, 0},

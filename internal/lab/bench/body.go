@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 )
@@ -90,15 +91,17 @@ func appendText(dst []byte, size int, rng *rand.Rand) []byte {
 }
 
 // response makes a streamed chat answer of about size bytes that ends with the
-// usage.
-func response(size int) []byte {
-	const (
-		event = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}` + "\n\n"
-		last  = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":8,"total_tokens":108,"prompt_tokens_details":{"cached_tokens":80}}}` + "\n\ndata: [DONE]\n\n"
-	)
+// usage. prompt is the number of tokens of the prompt.
+func response(size, prompt int, cached bool) []byte {
+	const event = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}` + "\n\n"
+	details := ""
+	if cached {
+		details = fmt.Sprintf(`,"prompt_tokens_details":{"cached_tokens":%d}`, prompt*3/4)
+	}
+	end := fmt.Sprintf(`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":8,"total_tokens":%d%s}}`+"\n\ndata: [DONE]\n\n", prompt, prompt+8, details)
 	var b []byte
-	for len(b)+len(event)+len(last) <= size {
+	for len(b)+len(event)+len(end) <= size {
 		b = append(b, event...)
 	}
-	return append(b, last...)
+	return append(b, end...)
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -56,6 +57,16 @@ type Options struct {
 	// ResponseSize is the size in bytes of each response body, where the
 	// picker sees it; 1 KiB.
 	ResponseSize int
+
+	// ResponseChunk is the size in bytes of the chunks of a streamed response body; Chunk.
+	ResponseChunk int
+
+	// ResponsePace is the time before each chunk of a response body; none.
+	ResponsePace time.Duration
+
+	// NoCachedTokens leaves the prefix cache out of the usage that ends a response, as
+	// vLLM does by default.
+	NoCachedTokens bool
 
 	// Conversations is how many different prompts share most of their text
 	// with earlier requests; 64.
@@ -133,6 +144,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, o.validate()
 }
 
+func (o *Options) responseChunk() int { return cmp.Or(o.ResponseChunk, o.Chunk) }
+
 func (o Options) validate() error {
 	switch {
 	case o.Target == "":
@@ -145,7 +158,7 @@ func (o Options) validate() error {
 		return fmt.Errorf("bench: options: chunk %d: want 1 to %d", o.Chunk, largestChunk)
 	case o.Shared < 0 || o.Shared > 1:
 		return fmt.Errorf("bench: options: shared part %v: want 0 to 1", o.Shared)
-	case o.Rate < 0, o.Requests < 0, o.Duration < 0, o.Warmup < 0, o.Timeout < 0, o.ResponseSize < 0,
+	case o.Rate < 0, o.Requests < 0, o.Duration < 0, o.Warmup < 0, o.Timeout < 0, o.ResponseSize < 0, o.ResponseChunk < 0, o.ResponsePace < 0,
 		o.Connections < 0, o.Concurrency < 0, o.Conversations < 0, o.MaxFailures < 0, o.PID < 0, o.Endpoints < 0:
 		return errors.New("bench: options: a number is negative")
 	}

@@ -28,6 +28,7 @@ type player struct {
 	answered time.Time // when the destination arrived
 	refused  bool      // an immediate response ended the request
 	asked    filter.ProcessingMode_BodySendMode
+	messages int // sent to the picker
 }
 
 // play plays request number n until its stream has ended. The result is in
@@ -40,7 +41,7 @@ func (p *player) play(ctx context.Context, n uint64) error {
 		return fmt.Errorf("open: %w", err)
 	}
 	p.stream = stream
-	p.answered, p.refused, p.asked = time.Time{}, false, filter.ProcessingMode_NONE
+	p.answered, p.refused, p.asked, p.messages = time.Time{}, false, filter.ProcessingMode_NONE, 0
 	p.body = p.corpus.appendRequest(p.body[:0], n)
 	first := requestHeaders(p.opts.Mode, n, len(p.body))
 	if p.opts.Mode == Buffered {
@@ -106,11 +107,18 @@ func (p *player) exchange(d direction, headers *message, body []byte) error {
 }
 
 func (p *player) send(d direction, headers *message, body []byte) error {
+	p.messages++
 	if err := p.stream.Send(headers); err != nil {
 		return err
 	}
+	size, wait := p.opts.Chunk, time.Duration(0)
+	if d.body == toResponseBody {
+		size, wait = p.opts.responseChunk(), p.opts.ResponsePace
+	}
 	for {
-		n := min(len(body), p.opts.Chunk)
+		time.Sleep(wait)
+		n := min(len(body), size)
+		p.messages++
 		if err := p.stream.Send(d.chunk(body[:n], n == len(body))); err != nil {
 			return err
 		}
@@ -195,12 +203,13 @@ func (p *player) askedBody() error {
 	chunk := len(p.response)
 	switch p.asked {
 	case filter.ProcessingMode_STREAMED:
-		chunk = p.opts.Chunk
+		chunk = p.opts.responseChunk()
 	case filter.ProcessingMode_BUFFERED, filter.ProcessingMode_BUFFERED_PARTIAL:
 	default:
 		return nil
 	}
 	for body := p.response; len(body) > 0; {
+		time.Sleep(p.opts.ResponsePace)
 		n := min(len(body), chunk)
 		if err := p.ask(responseChunk(body[:n], n == len(body)), toResponseBody); err != nil {
 			return err
@@ -212,6 +221,7 @@ func (p *player) askedBody() error {
 
 // ask sends one message and wants an answer of kind want to it.
 func (p *player) ask(m *message, want kind) error {
+	p.messages++
 	// After an io.EOF, receiving says why the stream ended.
 	if err := p.stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
 		return err

@@ -30,6 +30,7 @@ type Report struct {
 	Refused  int     // the picker answered the client itself
 	Failed   int     // a wrong answer, a gRPC error or none in time
 	Failure  error   // one of them
+	Messages int     // sent to the picker, of all requests
 	Elapsed  time.Duration
 
 	// Answer is the time from the request (from when it was due, where a rate

@@ -34,22 +34,75 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	conns, err := dial(ctx, opts)
-	defer func() {
-		for _, c := range conns {
-			c.Close()
-		}
-	}()
+	c, err := Open(ctx, opts)
 	if err != nil {
 		return Report{}, err
 	}
-	l := &load{opts: opts, players: newPlayers(opts, conns)}
+	defer c.Close()
+	l := c.load
 	if opts.Warmup > 0 {
 		if _, err := l.run(ctx, opts.Warmup, 0); err != nil {
 			return Report{}, fmt.Errorf("warm-up: %w", err)
 		}
 	}
 	return l.measure(ctx)
+}
+
+// Client keeps connections to a picker open between slices of a measurement.
+type Client struct {
+	conns []*grpc.ClientConn
+	load  *load
+}
+
+// Open connects to opts.Target. It returns an error if the options are wrong or no
+// connection is ready within opts.Timeout.
+func Open(ctx context.Context, opts Options) (*Client, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	conns, err := dial(ctx, opts)
+	c := &Client{conns: conns}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.load = &load{opts: opts, players: newPlayers(opts, conns)}
+	return c, nil
+}
+
+// Play plays requests for the given time and returns what the slice measured. Request
+// numbers continue from slice to slice, so no question repeats. Not safe for concurrent use.
+func (c *Client) Play(ctx context.Context, length time.Duration) (Report, error) {
+	c.load.opts.Duration, c.load.opts.Requests = length, 0
+	return c.load.measure(ctx)
+}
+
+// Body returns the body of request n.
+func (c *Client) Body(n uint64) []byte { return c.load.players[0].corpus.appendRequest(nil, n) }
+
+// Hold opens one request per stream of the load and leaves it before its answer, as with
+// engines that are still busy. The streams end with ctx or Close.
+func (c *Client) Hold(ctx context.Context) error {
+	for i, p := range c.load.players {
+		var err error
+		if p.stream, err = p.client.Process(ctx); err != nil {
+			return fmt.Errorf("open: %w", err)
+		}
+		p.body = p.corpus.appendRequest(p.body[:0], uint64(i))
+		p.cancel = func() {}
+		if err := p.exchange(requestSide, requestHeaders(p.opts.Mode, uint64(i), len(p.body)), p.body); err != nil {
+			return fmt.Errorf("request: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close closes the connections.
+func (c *Client) Close() {
+	for _, conn := range c.conns {
+		conn.Close()
+	}
 }
 
 // dial opens the connections and waits until they are there.
@@ -80,7 +133,7 @@ func dial(ctx context.Context, opts Options) ([]*grpc.ClientConn, error) {
 }
 
 func newPlayers(opts Options, conns []*grpc.ClientConn) []*player {
-	corpus, answer := newCorpus(opts), response(opts.ResponseSize)
+	corpus, answer := newCorpus(opts), response(opts.ResponseSize, opts.BodySize/4, !opts.NoCachedTokens)
 	players := make([]*player, opts.Concurrency)
 	for i := range players {
 		client := extproc.NewExternalProcessorClient(conns[i%len(conns)])
@@ -117,6 +170,7 @@ func (l *load) measure(ctx context.Context) (Report, error) {
 		Refused:  t.refused,
 		Failed:   t.failed,
 		Failure:  t.failure,
+		Messages: t.messages,
 		Elapsed:  time.Since(start),
 		Answer:   percentiles(t.latencies),
 	}
@@ -135,6 +189,7 @@ type tally struct {
 	latencies []time.Duration // of requests that got a destination
 	refused   int
 	failed    int
+	messages  int   // sent to the picker, of all requests
 	failure   error // the first
 }
 
@@ -158,6 +213,7 @@ func (l *load) run(ctx context.Context, count int, limit time.Duration) (tally, 
 		sum.latencies = append(sum.latencies, t.latencies...)
 		sum.refused += t.refused
 		sum.failed += t.failed
+		sum.messages += t.messages
 		if sum.failure == nil {
 			sum.failure = t.failure
 		}
@@ -185,6 +241,7 @@ func (s *session) work(ctx context.Context, p *player, t *tally) {
 			return
 		}
 		err := p.play(ctx, s.next.Add(1))
+		t.messages += p.messages
 		switch {
 		case ctx.Err() != nil:
 			return

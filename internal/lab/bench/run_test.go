@@ -79,7 +79,7 @@ func checkTraffic(t *testing.T, o Options, p *picker, seesResponse bool) {
 	if p.modes == nil || (o.Mode == Buffered) != (p.modes.GetRequestBodyMode() == filter.ProcessingMode_BUFFERED) {
 		t.Errorf("announced modes %v", p.modes)
 	}
-	if seesResponse != bytes.Equal(p.resp, response(o.ResponseSize)) {
+	if seesResponse != bytes.Equal(p.resp, response(o.ResponseSize, o.BodySize/4, true)) {
 		t.Errorf("the picker saw %d bytes of the response, want all of it: %v", len(p.resp), seesResponse)
 	}
 }

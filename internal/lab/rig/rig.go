@@ -45,6 +45,8 @@ type Rig struct {
 	Dir   string
 	Model string // folder of the engines' model
 	Start time.Time
+
+	EnvoyAdmin string // host:port of the admin interface of the Envoy that started last
 }
 
 // New writes the model's files into dir, which has to be there.
@@ -90,6 +92,7 @@ func (r *Rig) StartEnvoy(ctx context.Context, name string, p envoyconf.Params) (
 	}
 	p.FailClosed = r.FailClosed
 	p.Listen, p.Admin = fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
+	r.EnvoyAdmin = p.Admin
 	conf, err := envoyconf.Render(p)
 	if err != nil {
 		return nil, "", err

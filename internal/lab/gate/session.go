@@ -1,0 +1,488 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/bench"
+	"github.com/grapevine-epp/grapevine/internal/prompt"
+)
+
+// Options select what Run measures.
+type Options struct {
+	Config
+
+	Short  bool           // the short form only
+	Rows   *regexp.Regexp // names of rows; nil: all
+	Rounds int            // per row; 24
+	Out    io.Writer      // progress: one line per row
+	Stored *Baseline      // rows that look worse than stored are measured again; may be nil
+
+	// Reference returns the program grapevine as of the stored commit. Rows that look worse
+	// are compared with it directly, since ratios against the no-op rise on a loaded machine.
+	Reference func(context.Context) (string, error)
+}
+
+// Measured is what Run returns.
+type Measured struct {
+	Rows    []Result
+	Profile []Share // CPU shares of one replica by function
+}
+
+// session is one run.
+type session struct {
+	Options
+	ctx   context.Context
+	model *prompt.Model
+	noop  *member
+	out   Measured
+}
+
+// Run measures the selected rows.
+func Run(ctx context.Context, o Options) (Measured, error) {
+	if o.Rounds == 0 {
+		o.Rounds = 24
+	}
+	s := &session{Options: o, ctx: ctx}
+	var err error
+	if s.model, err = prompt.Load(o.Model, prompt.Options{Name: Model}); err != nil {
+		return s.out, err
+	}
+	if err := s.kernels(); err != nil {
+		return s.out, err
+	}
+	runtime.GC()
+	if s.noop, err = startNoop(ctx, o.Config); err != nil {
+		return s.out, err
+	}
+	defer s.noop.Kill()
+	for i := range groups {
+		if err := s.measureGroup(&groups[i]); err != nil {
+			return s.out, fmt.Errorf("%s: %w", groups[i].name, err)
+		}
+	}
+	return s.out, nil
+}
+
+// wants reports whether the row is selected.
+func (s *session) wants(name string) bool { return s.Rows == nil || s.Rows.MatchString(name) }
+
+// add appends a row and prints it.
+func (s *session) add(r Result) {
+	s.out.Rows = append(s.out.Rows, r)
+	direct := ""
+	if r.Direct != nil {
+		direct = fmt.Sprintf(", directly %.3f ± %.3f", r.Direct.Median, r.Direct.Error)
+	}
+	fmt.Fprintf(s.Out, "%-26s %9.4g %-14s quartiles %.4g-%.4g, error %.2g, n %d%s%s\n", r.Name, r.Estimate.Median, r.Unit,
+		r.Estimate.Low, r.Estimate.High, r.Estimate.Error, r.Estimate.N, s.Stored.remark(r), direct)
+}
+
+func (s *session) level(name, unit string, kind Kind, value float64) {
+	s.add(Result{Name: name, Kind: kind, Unit: unit, Estimate: Estimate{Median: value, Low: value, High: value, N: 1}})
+}
+
+func result(name string, kind Kind, unit string, samples []float64) Result {
+	return Result{Name: name, Kind: kind, Unit: unit, Estimate: estimate(samples)}
+}
+
+// again reports whether samples look worse than what is stored, so that more are needed.
+func (s *session) again(name string, samples []float64) bool {
+	if s.Stored == nil {
+		return false
+	}
+	stored, ok := s.Stored.row(name)
+	return ok && estimate(samples).Median > stored.Value*(1+Tolerance/2)
+}
+
+func (s *session) kernels() error {
+	sizes := allPools
+	if s.Short {
+		sizes = shortPools
+	}
+	list, err := kernels(s.ctx, s.Config.Model, sizes)
+	if err != nil {
+		return err
+	}
+	for _, k := range list {
+		if s.wants(k.Name) {
+			s.kernel(k)
+		}
+		k.stop()
+	}
+	return nil
+}
+
+func (s *session) kernel(k *Kernel) {
+	const slice = 15 * time.Millisecond
+	samples, allocs := k.measure(2*s.Rounds, slice)
+	for tries := 0; tries < 2 && s.again(k.Name, samples); tries++ {
+		more, _ := k.measure(4*s.Rounds, slice)
+		samples = append(samples, more...)
+	}
+	s.add(result(k.Name, Ratio, "x calibration", samples))
+	if strings.HasPrefix(k.Name, "decision/") {
+		s.level(k.Name+"/allocations", "per decision", Count, allocs)
+	}
+}
+
+// measureGroup starts the group's stand if one of its rows is selected.
+func (s *session) measureGroup(g *group) error {
+	loads := make([]load, 0, len(g.loads))
+	for _, l := range g.loads {
+		if (l.short || !s.Short) && s.wants(g.name+"/"+l.name) {
+			loads = append(loads, l)
+		}
+	}
+	more := g.short
+	if !s.Short {
+		more = append(more[:len(more):len(more)], g.extra...)
+	}
+	if s.Rows != nil && !s.Rows.MatchString(g.name) {
+		more = nil
+	}
+	if len(loads)+len(more) == 0 {
+		return nil
+	}
+	r, err := g.stand.start(s.ctx, s.Config, s.model)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if high, err := memory(r.members[0].pid(), "VmHWM"); err == nil && g.name == "8x8" && s.wants("memory/start") {
+		s.level("memory/start", "MB", Level, high)
+	}
+	if _, err := measureIdle(s.ctx, nil, time.Duration(g.stand.Endpoints)*5*time.Millisecond); err != nil {
+		return err // the time in which the replica first reads what endpoints serve
+	}
+	for _, l := range loads {
+		if err := s.load(r, g.name+"/"+l.name, l); err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+	}
+	for _, f := range more {
+		if err := f(s, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open connects a client for the load.
+func (s *session) open(target string, o bench.Options) (*bench.Client, error) {
+	o.Target, o.TLS, o.Model = target, bench.SelfSigned(), Model
+	return bench.Open(s.ctx, o)
+}
+
+// pair opens the load at the no-op and at the first member of a stand.
+func (s *session) pair(r *running, o bench.Options) (plays []*play, err error) {
+	for _, m := range []*member{s.noop, r.members[0]} {
+		c, err := s.open(m.extProc, o)
+		if err != nil {
+			closeAll(plays)
+			return nil, err
+		}
+		p := &play{client: c, pids: []int{m.pid()}}
+		plays = append(plays, p)
+	}
+	if err := r.store(s.ctx, o, plays[1].client); err != nil {
+		closeAll(plays)
+		return nil, err
+	}
+	plays[1].idle, err = measureIdle(s.ctx, plays[1].pids, time.Second)
+	if err != nil {
+		closeAll(plays)
+	}
+	return plays, err
+}
+
+func closeAll(plays []*play) {
+	for _, p := range plays {
+		p.client.Close()
+	}
+}
+
+// load measures one row of CPU per request.
+func (s *session) load(r *running, name string, l load) error {
+	plays, err := s.pair(r, l.opts)
+	if err != nil {
+		return err
+	}
+	defer closeAll(plays)
+	var samples []float64
+	for tries := 0; tries < 3 && (tries == 0 || s.again(name, samples)); tries++ {
+		n := s.Rounds
+		if l.slice > time.Second {
+			n = max(n/2, 1) // long slices vary less
+		}
+		err := rounds(s.ctx, n, l.slice, plays, func() { samples = append(samples, plays[1].cost[0]/plays[0].cost[0]) })
+		if err != nil {
+			return err
+		}
+	}
+	row := result(name, Ratio, "x no-op", samples)
+	if s.Stored.worse(row) != "" {
+		if row.Direct, err = s.direct(r, l, plays[1]); err != nil {
+			return err
+		}
+	}
+	s.add(row)
+	return nil
+}
+
+// direct compares the replica with one of the stored commit under the same load.
+func (s *session) direct(r *running, l load, now *play) (*Estimate, error) {
+	old, err := s.reference(r)
+	if old == nil || err != nil {
+		return nil, err
+	}
+	defer old.close()
+	c, err := s.open(old.members[0].extProc, l.opts)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if err := old.store(s.ctx, l.opts, c); err != nil {
+		return nil, err
+	}
+	was := &play{client: c, pids: []int{old.members[0].pid()}}
+	if was.idle, err = measureIdle(s.ctx, was.pids, time.Second); err != nil {
+		return nil, err
+	}
+	var samples []float64
+	err = rounds(s.ctx, 2*s.Rounds, l.slice, []*play{now, was}, func() { samples = append(samples, now.cost[0]/was.cost[0]) })
+	e := estimate(samples)
+	return &e, err
+}
+
+// reference starts the stand with the program of the stored commit; nil without one.
+func (s *session) reference(r *running) (*running, error) {
+	if s.Reference == nil {
+		return nil, nil
+	}
+	self, err := s.Reference(s.ctx)
+	if err != nil {
+		return nil, err
+	}
+	conf := s.Config
+	conf.Self = self
+	return r.Stand.start(s.ctx, conf, s.model)
+}
+
+// answerMessages counts the messages per streamed answer of 50 chunks, in the body modes of
+// the resilient configuration, once the replica has seen many answers of each engine.
+func (s *session) answerMessages(r *running) error {
+	o := kb(1, 16)
+	const event = 136
+	o.Mode, o.ResponseSize, o.ResponseChunk, o.Rate = bench.Buffered, answerChunks*event, event, 200
+	c, err := s.open(r.members[0].extProc, o)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	p := &play{client: c, pids: []int{r.members[0].pid()}}
+	var sent []float64
+	err = rounds(s.ctx, 5, 3*time.Second, []*play{p}, func() { sent = append(sent, p.sent) })
+	if err != nil {
+		return err
+	}
+	s.add(result("messages/answer", Ratio, "messages", sent))
+	return nil
+}
+
+// idleness counts wake-ups and CPU of a replica without requests.
+func (s *session) idleness(r *running) error {
+	woken, used, err := s.idle(r)
+	if err != nil {
+		return err
+	}
+	rows := []Result{result("idle/wake-ups", Level, "per second", woken), result("idle/cpu", Level, "cores", used)}
+	if s.Stored.worse(rows[0]) != "" || s.Stored.worse(rows[1]) != "" {
+		if err := s.idleDirect(r, rows); err != nil {
+			return err
+		}
+	}
+	for _, row := range rows {
+		s.add(row)
+	}
+	return nil
+}
+
+// idleDirect compares idle replicas of both commits.
+func (s *session) idleDirect(r *running, rows []Result) error {
+	old, err := s.reference(r)
+	if old == nil || err != nil {
+		return err
+	}
+	defer old.close()
+	var ratios [2][]float64
+	for range 3 {
+		woken, used, err := s.idle(r)
+		if err != nil {
+			return err
+		}
+		wokenThen, usedThen, err := s.idle(old)
+		if err != nil {
+			return err
+		}
+		for i := range woken {
+			ratios[0] = append(ratios[0], woken[i]/wokenThen[i])
+			ratios[1] = append(ratios[1], used[i]/usedThen[i])
+		}
+	}
+	for i := range rows {
+		e := estimate(ratios[i])
+		rows[i].Direct = &e
+	}
+	return nil
+}
+
+// idle measures wake-ups and cores of an idle replica whose engines are quiet.
+func (s *session) idle(r *running) (woken, used []float64, err error) {
+	const period = 3 * time.Second
+	pid := r.members[0].pid()
+	r.engines.quiet.Store(true)
+	defer r.engines.quiet.Store(false)
+	for range 4 {
+		before, err := wakeUps(pid)
+		if err != nil {
+			return nil, nil, err
+		}
+		cores, err := measureIdle(s.ctx, []int{pid}, period)
+		if err != nil {
+			return nil, nil, err
+		}
+		after, err := wakeUps(pid)
+		if err != nil {
+			return nil, nil, err
+		}
+		woken, used = append(woken, float64(after-before)/period.Seconds()), append(used, cores[0])
+	}
+	return woken, used, nil
+}
+
+// reloadMemory has the replica read its models again.
+func (s *session) reloadMemory(r *running) error {
+	m := r.members[0]
+	if err := m.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		return err
+	}
+	if _, err := measureIdle(s.ctx, []int{m.pid()}, 8*time.Second); err != nil {
+		return err
+	}
+	high, err := memory(m.pid(), "VmHWM")
+	if err == nil {
+		s.level("memory/reload", "MB", Level, high)
+	}
+	return err
+}
+
+// streamMemory measures the memory of an open stream against that of the no-op.
+func (s *session) streamMemory(r *running) error {
+	const streams = 1000
+	var per [2]float64
+	for i, m := range []*member{s.noop, r.members[0]} {
+		o := kb(1, 16)
+		o.Concurrency = streams
+		c, err := s.open(m.extProc, o)
+		if err != nil {
+			return err
+		}
+		before, err := memory(m.pid(), "VmRSS")
+		if err == nil {
+			err = c.Hold(s.ctx)
+		}
+		var after float64
+		if err == nil {
+			after, err = memory(m.pid(), "VmRSS")
+		}
+		c.Close()
+		if err != nil {
+			return err
+		}
+		per[i] = (after - before) * 1024 / streams
+	}
+	s.level("memory/stream", "KB", Level, per[1])
+	s.level("memory/stream/no-op", "KB", Level, per[0])
+	return nil
+}
+
+// others measures a group at 100 requests per second: what the serving member costs
+// against a replica alone, and what the others pay, both against the no-op.
+func (s *session) others(r *running) error {
+	alone, err := Stand{Endpoints: 8, Holders: 8}.start(s.ctx, s.Config, s.model)
+	if err != nil {
+		return err
+	}
+	defer alone.close()
+	for _, size := range []int{1, 40} {
+		name := fmt.Sprintf("group/%dKB/100s", size)
+		o := paced(size)
+		plays, err := s.pair(alone, o)
+		if err != nil {
+			return err
+		}
+		c, err := s.open(r.members[0].extProc, o)
+		if err != nil {
+			return err
+		}
+		p := &play{client: c}
+		for _, m := range r.members {
+			p.pids = append(p.pids, m.pid())
+		}
+		plays = append(plays, p)
+		err = r.store(s.ctx, o, c)
+		if err == nil {
+			p.idle, err = measureIdle(s.ctx, p.pids, 4*time.Second)
+		}
+		var serving, other []float64
+		if err == nil {
+			err = rounds(s.ctx, max(s.Rounds/2, 1), atPace, plays, func() {
+				serving = append(serving, p.cost[0]/plays[1].cost[0])
+				other = append(other, (p.cost[1]+p.cost[2])/2/plays[0].cost[0])
+			})
+		}
+		closeAll(plays)
+		if err != nil {
+			return err
+		}
+		s.add(result(name+"/serving", Ratio, "x alone", serving))
+		s.add(result(name+"/other", Ratio, "x no-op", other))
+	}
+	return nil
+}
+
+// profile takes a CPU profile of the replica under the load of 40 KB.
+func (s *session) profile(r *running) error {
+	o := kb(40, 16)
+	c, err := s.open(r.members[0].extProc, o)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := r.store(s.ctx, o, c); err != nil {
+		return err
+	}
+	file := r.dir + "/cpu.pprof"
+	taken := make(chan error, 1)
+	go func() { taken <- fetch(s.ctx, "http://"+r.members[0].admin+"/debug/pprof/profile?seconds=5", file) }()
+	if _, err := c.Play(s.ctx, 6*time.Second); err != nil {
+		return err
+	}
+	if err := <-taken; err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	s.out.Profile, err = shares(raw)
+	return err
+}
