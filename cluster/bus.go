@@ -4,63 +4,58 @@ import (
 	"context"
 )
 
-// Bus finds the other members and carries frames between them. Frames may be
-// lost, and may come twice or late; what it says of a frame's sender must be
-// true. Packages gossip, natsbus and hub implement it; New takes None when
-// there is none.
+// Bus discovers the other members and carries frames between them. Frames may be lost, duplicated
+// or delayed, but the sender reported for a frame must be authentic. Packages gossip, natsbus and
+// hub implement it. None is the Bus of a single replica.
 type Bus interface {
-	// Open joins the group and delivers to h until Close. It fails when the
-	// configuration cannot work, not because nobody else is there.
+	// Open joins the group and delivers to h until Close. It returns an error if the configuration
+	// cannot work, but not if no other member is reachable.
 	Open(ctx context.Context, h Handler) error
-	// Send queues a frame for the members that e names, or for all, and
-	// returns at once. What does not fit a peer's queue is dropped and
-	// counted: it never waits for a slow peer.
+	// Send queues a frame for the members in e, or for all, and returns immediately. It never waits
+	// for a slow peer: a frame that does not fit in a peer's queue is dropped and counted.
 	Send(e Envelope)
-	// Leave tells the others that this member goes, and returns when that is
-	// on its way or ctx ends.
+	// Leave announces that this member leaves. It returns once the announcement is sent or ctx
+	// ends.
 	Leave(ctx context.Context) error
-	// Close stops everything and waits for it. No delivery follows.
+	// Close stops the Bus and waits. No delivery follows.
 	Close() error
-	// Status says how it is. It may be called at any time.
+	// Status returns the state of the Bus. Safe to call at any time.
 	Status() BusStatus
 }
 
-// Handler is told what a Bus sees. Calls may come from any goroutine, but not
-// after Close; they return quickly.
+// Handler receives events from a Bus. Calls may come from any goroutine, but not after Close. They
+// must return quickly.
 type Handler interface {
-	// Members replaces the view of who is in the group; self may be listed.
+	// Members replaces the list of members. It may include this one.
 	Members(members []Member)
-	// Link says whether frames can be sent to a member, before or after Members names
-	// it. A link that breaks is evidence that its member is gone.
+	// Link reports whether frames can be sent to a member, before or after Members lists it. A
+	// broken link is evidence that the member is gone.
 	Link(id string, up bool)
-	// Receive takes a frame from an authenticated member. The frame belongs
-	// to the handler.
+	// Receive handles a frame from an authenticated member. The frame belongs to the handler
+	// afterwards.
 	Receive(from string, frame []byte)
 }
 
-// BusStatus is how a Bus is.
+// BusStatus is the state of a Bus.
 type BusStatus struct {
 	Kind       string // "none", "gossip", "nats"
-	Advertised string // where others reach this member
-	Encrypted  bool   // what it sends cannot be read by others
-	// Joining says that a way to others is configured: being alone is then
-	// worth a word.
+	Advertised string // address at which other members reach this one
+	Encrypted  bool   // traffic is encrypted
+	// Joining means that the configuration names other members, so being alone is worth reporting.
 	Joining bool
-	// JoinError is why no member could be joined at the last try.
+	// JoinError is why the last attempt to join failed.
 	JoinError string
-	// Problem is one line for an operator when something must be put right
-	// ("" otherwise).
+	// Problem is a line for the operator if something needs fixing, else "".
 	Problem string
-	// Disconnected says that what carries frames is out of reach.
+	// Disconnected means that the transport is unreachable.
 	Disconnected bool
-	// Refused counts connections, packets and frames turned away, by reason:
-	// key, label, plaintext, identity, frame.
+	// Refused counts rejected connections, packets and frames, by reason: key, label, plaintext,
+	// identity, frame.
 	Refused map[string]uint64
 	Queues  []Queue
 }
 
-// None is the Bus of a replica without others: the same code runs, and
-// nothing is sent.
+// None is the Bus of a single replica. The same code runs, but nothing is sent.
 type None struct{}
 
 // Open does nothing.

@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// gate is a LogStore whose writes of one source wait until they are let go.
+// gate is a LogStore that blocks writes of one source until released.
 type gate struct {
 	*clustertest.Sums
 	shut    string
@@ -27,8 +27,8 @@ func (g *gate) Apply(d cluster.Delta) error {
 	return g.Sums.Apply(d)
 }
 
-// Writes of one source do not wait for those of another, nor for anything else that the
-// replica does; nor does anything wait for them that does not concern their source.
+// Writes of one source wait neither for writes of other sources nor for other operations, and delay
+// only operations on their own source.
 func TestWritesDoNotWaitForEachOther(t *testing.T) {
 	store := &gate{Sums: clustertest.NewSums(), shut: "slow", entered: make(chan struct{}), open: make(chan struct{})}
 	n := cluster.New(cluster.Options{Self: cluster.NewMember("a", "test")})
@@ -55,17 +55,17 @@ func TestWritesDoNotWaitForEachOther(t *testing.T) {
 		}
 	}
 	if p := l.Position("other"); p.Next != 101 {
-		t.Errorf("at %+v", p)
+		t.Errorf("position is %+v", p)
 	}
 	close(store.open)
 	wg.Wait()
 	if p := l.Position("slow"); p.Next != 2 {
-		t.Errorf("at %+v", p)
+		t.Errorf("position is %+v", p)
 	}
 }
 
-// Everything at once, for the race detector: writes of many sources, positions, views,
-// sources that come and go, a peer that follows.
+// All operations concurrently, for the race detector: writes of many sources, positions, views,
+// changes of the source set, and a peer that follows.
 func TestConcurrentWrites(t *testing.T) {
 	h := clustertest.NewHub()
 	a, b := newReplica("a", h, cluster.SharePartitioned), newReplica("b", h, cluster.SharePartitioned)
@@ -111,7 +111,7 @@ func TestConcurrentWrites(t *testing.T) {
 	})
 }
 
-// BenchmarkAppend writes 64 sources from as many goroutines as there are processors.
+// BenchmarkAppend writes 64 sources from GOMAXPROCS goroutines.
 func BenchmarkAppend(b *testing.B) {
 	h := clustertest.NewHub()
 	a := newReplica("a", h, cluster.SharePartitioned)

@@ -14,8 +14,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 )
 
-// backlog shares how many requests wait at each replica, by flow: a whole
-// state, from the wire to the reader of its values.
+// backlog shares the number of queued requests per flow of each replica. It is a complete state,
+// from the wire format to the reader of its values.
 type backlog struct {
 	gauge *cluster.Gauge
 
@@ -23,16 +23,15 @@ type backlog struct {
 	others map[string]map[string]uint64 // by origin, then flow
 }
 
-// newBacklog registers the state. The version says how values are encoded: the
-// next encoding gets 2, and Merge then reads 1 as well, for as long as
-// replicas of the version before may be around.
+// newBacklog registers the state. The version identifies the encoding of values. The next encoding
+// gets 2, and Merge must then read version 1 too, for as long as older replicas may run.
 func newBacklog(n *cluster.Node) *backlog {
 	b := &backlog{others: map[string]map[string]uint64{}}
 	b.gauge = n.Gauge("backlog", 1, b)
 	return b
 }
 
-// Set changes this replica's own value.
+// Set changes this replica's value.
 func (b *backlog) Set(flow string, waiting uint64) error {
 	if waiting == 0 {
 		return b.gauge.Set(flow, nil)
@@ -40,7 +39,7 @@ func (b *backlog) Set(flow string, waiting uint64) error {
 	return b.gauge.Set(flow, binary.AppendUvarint(nil, waiting))
 }
 
-// Merge takes another replica's value.
+// Merge stores another replica's value.
 func (b *backlog) Merge(origin string, version uint64, flow string, value []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,14 +58,14 @@ func (b *backlog) Merge(origin string, version uint64, flow string, value []byte
 	return nil
 }
 
-// Drop forgets a replica that is gone.
+// Drop removes a departed replica's values.
 func (b *backlog) Drop(origin string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.others, origin)
 }
 
-// Others returns what waits at all other replicas.
+// Others returns the total of all other replicas.
 func (b *backlog) Others(flow string) (sum uint64) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -76,7 +75,7 @@ func (b *backlog) Others(flow string) (sum uint64) {
 	return sum
 }
 
-// Adding a state to be shared: the type backlog above is all of it.
+// The type backlog above is all that a new shared state needs.
 func ExampleNode_Gauge() {
 	h := clustertest.NewHub()
 	open := func(name string) (*cluster.Node, *backlog) {
@@ -100,8 +99,8 @@ func ExampleNode_Gauge() {
 	// Output: 0 3
 }
 
-// TestGaugeIsQuick: a change is everywhere within 20 ms, and a hundred changes
-// in one window are one frame.
+// TestGaugeIsQuick: a change reaches all replicas within 20 ms, and a hundred changes in one window
+// use one frame.
 func TestGaugeIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := clustertest.NewHub()
@@ -130,7 +129,7 @@ func TestGaugeIsQuick(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 		if got := atB.Others("gold"); got != 99 {
-			t.Errorf("b believes %d", got)
+			t.Errorf("b has %d", got)
 		}
 		if n := frames() - was; n != 1 {
 			t.Errorf("%d frames", n)

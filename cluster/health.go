@@ -9,32 +9,32 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// Health is how the group is, in one word and one line.
+// Health is the state of the group in one word and one line.
 type Health struct {
 	State string `json:"state"` // off, joined, joining, leaving, alone, partitioned, degraded, misconfigured
 	Line  string `json:"line"`
 	OK    bool   `json:"ok"`
 }
 
-// A peer may be listed and unreachable for grace before that is a fault. When nothing
-// at all passes between it and this replica it is taken for dead, until membership has
-// insisted on it for so long: then others reach it.
+// A listed peer may be unreachable for grace before that counts as a fault. A peer without any
+// traffic counts as crashed. If membership still lists it after insist, it counts as cut off,
+// because other members must be reaching it.
 const (
 	grace  = 2 * time.Second
 	insist = 5 * time.Second
 )
 
-// missing is the members that cannot be reached.
+// missing is the set of unreachable members.
 type missing struct {
-	names []string // with what is known of each
-	dead  []string // those of Lost, by name
+	names []string // with their state
+	dead  []string // names of lost members
 	last  time.Duration
-	cut   bool // there is evidence that some of them live
+	cut   bool // some of them are known to be alive
 }
 
-// findMissing looks for members that cannot be reached. One that died cannot be told
-// from one that is cut off, but half of a group does not die at once, and who is
-// still heard, or listed because others hear it, lives.
+// findMissing collects the unreachable members. A crashed member looks like one that is cut off.
+// But half of a group does not crash at once, and a member that is still heard, or still listed
+// because others hear it, is alive.
 func findMissing(s *Status) missing {
 	m := missing{last: remember}
 	for _, p := range s.Peers {
@@ -54,7 +54,7 @@ func findMissing(s *Status) missing {
 	return m
 }
 
-// membership is how many other members there are, were it not for those that died.
+// membership is the expected number of other members, including lost ones.
 func membership(s *Status) int {
 	n := len(s.Peers) + len(s.Lost)
 	for _, p := range s.Peers {
@@ -65,7 +65,7 @@ func membership(s *Status) int {
 	return n
 }
 
-// health finds the most important thing to say.
+// health returns the most important condition.
 func health(s *Status) Health {
 	up, differ, approximate, partial := 0, 0, 0, 0
 	var foreign []string
@@ -92,7 +92,7 @@ func health(s *Status) Health {
 	case s.Bus.Kind == "none":
 		return Health{State: "off", OK: true, Line: "off: this replica shares nothing (no cluster configured)"}
 	case s.Leaving:
-		return Health{State: "leaving", OK: true, Line: "leaving: the others are told"}
+		return Health{State: "leaving", OK: true, Line: "leaving: notifying other members"}
 	case s.Bus.Disconnected:
 		return bad("partitioned", "%s", s.Bus.Problem)
 	case s.Bus.Problem != "":
@@ -110,9 +110,9 @@ func health(s *Status) Health {
 	case s.Phase == Settling.String():
 		return Health{State: "joining", Line: fmt.Sprintf("joining: catching up with %d of %s", up, others(len(s.Peers)))}
 	case len(foreign) > 0:
-		return bad("degraded", "%d of %s speak another version of the protocol, and nothing is shared with them: %s; this one speaks %d", len(foreign), others(membership(s)), strings.Join(foreign, ", "), group.Major)
+		return bad("degraded", "%d of %s use an incompatible protocol version, so no state is shared with them: %s; this member uses %d", len(foreign), others(membership(s)), strings.Join(foreign, ", "), group.Major)
 	case s.Phase == Degraded.String():
-		return bad("degraded", "went on without catching up with %s", others(len(s.Peers)))
+		return bad("degraded", "continued without catching up with %s", others(len(s.Peers)))
 	}
 	line := fmt.Sprintf("joined: %s, all reachable", others(membership(s)))
 	if len(away.names) > 0 {
@@ -120,7 +120,7 @@ func health(s *Status) Health {
 	}
 	switch {
 	case differ > 0:
-		line += fmt.Sprintf("; %d digests differ, being healed", differ)
+		line += fmt.Sprintf("; %d digests differ, repairing", differ)
 	case approximate > 0:
 		line += fmt.Sprintf("; %s known approximately", sources(approximate))
 	case partial > 0:
@@ -129,7 +129,7 @@ func health(s *Status) Health {
 		line += ", digests equal"
 	}
 	if twice := namesakes(s); twice != "" {
-		line += "; several members are named " + twice + ": give each its own name"
+		line += "; several members are named " + twice + ": set a unique name for each"
 	}
 	if s.aside != "" {
 		line += "; " + s.aside
@@ -140,8 +140,8 @@ func health(s *Status) Health {
 	return Health{State: "joined", OK: true, Line: line}
 }
 
-// namesakes returns the names that several members have which can be reached, this one included.
-// They share as others do, but nobody can tell them apart.
+// namesakes returns the names shared by several reachable members, including this one. Such members
+// work normally but cannot be told apart in output.
 func namesakes(s *Status) string {
 	count, twice := map[string]int{s.Self.Name: 1}, []string{}
 	for _, p := range s.Peers {
@@ -156,16 +156,16 @@ func namesakes(s *Status) string {
 	return strings.Join(twice, ", ")
 }
 
-// inPart says how many sources are known in part, and what that means.
+// inPart describes sources with partial knowledge.
 func inPart(n int) string {
 	whose := "their engines"
 	if n == 1 {
 		whose = "its engine"
 	}
-	return fmt.Sprintf("%s known in part: no member has all that %s told", sources(n), whose)
+	return fmt.Sprintf("%s known in part: no member has all events of %s", sources(n), whose)
 }
 
-// sources counts event streams.
+// sources formats a number of event streams.
 func sources(n int) string {
 	if n == 1 {
 		return "1 source"
@@ -173,7 +173,7 @@ func sources(n int) string {
 	return fmt.Sprintf("%d sources", n)
 }
 
-// others counts other members.
+// others formats a number of other members.
 func others(n int) string {
 	if n == 1 {
 		return "1 other member"
@@ -181,7 +181,7 @@ func others(n int) string {
 	return fmt.Sprintf("%d other members", n)
 }
 
-// line says who is missing from a group that goes on without.
+// line describes the missing members of a group that continues without them.
 func (m *missing) line() string {
 	switch n := len(m.dead); {
 	case n < len(m.names):
@@ -198,18 +198,17 @@ func joinHint(b BusStatus) string {
 		return ""
 	}
 	hint := "; last try: " + strings.Join(strings.Fields(b.JoinError), " ")
-	if strings.HasSuffix(hint, "EOF") { // who is not understood is hung up on
-		hint += " (its label or its key may be another)"
+	if strings.HasSuffix(hint, "EOF") { // a peer that cannot decrypt a message closes the connection
+		hint += " (its label or key may differ)"
 	}
 	return hint
 }
 
-// refusedHint says what was turned away while nobody could be found: most
-// often the reason.
+// refusedHint describes rejected traffic, which is usually why no member was found.
 func refusedHint(b BusStatus) string {
 	for _, reason := range []string{"key", "label", "plaintext", "identity", "release"} {
 		if n := b.Refused[reason]; n > 0 {
-			return fmt.Sprintf("; %d refused because of their %s: does it agree everywhere?", n, reason)
+			return fmt.Sprintf("; %d rejected because of their %s: check that it is the same everywhere", n, reason)
 		}
 	}
 	return ""

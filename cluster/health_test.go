@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is said of members that cannot be reached depends on whether they can be dead.
+// The reported state of unreachable members depends on whether they may have crashed.
 func TestPartitionOrDeath(t *testing.T) {
 	up := func(name string) Peer {
 		return Peer{Member: Member{Name: name}, State: "up", Met: true, For: time.Hour}
@@ -45,18 +45,18 @@ func TestPartitionOrDeath(t *testing.T) {
 		noteNamesakes(c.peers)
 		h := health(&Status{Bus: BusStatus{Kind: "gossip"}, Phase: Settled.String(), Peers: c.peers, Lost: c.lost})
 		if h.State != c.state || h.OK != (c.state == "joined") || !strings.Contains(h.Line, c.line) {
-			t.Errorf("%s: %+v, not %s with %q", what, h, c.state, c.line)
+			t.Errorf("%s: health() = %+v, want %s with %q", what, h, c.state, c.line)
 		}
 	}
 }
 
-// What is wrong between members is said by one line, but not by one that leaves.
+// A problem between members is reported in one line, except by a leaving member.
 func TestTroubleOfTheGroup(t *testing.T) {
 	f := func(s Status, state, line string) {
 		t.Helper()
 		s.Bus.Kind, s.Phase = "gossip", Settled.String()
 		if h := health(&s); h.State != state || h.Line != line || h.OK != (state == "joined" || state == "leaving" || state == "alone" && !s.Bus.Joining) {
-			t.Errorf("%+v, want %s with %q", h, state, line)
+			t.Errorf("health() = %+v, want %s with %q", h, state, line)
 		}
 	}
 	peers := []Peer{{Member: Member{Name: "b"}, State: "up", Met: true}}
@@ -66,12 +66,12 @@ func TestTroubleOfTheGroup(t *testing.T) {
 	twins := []Peer{peers[0], {Member: Member{Name: "a"}, State: "down", Met: true, For: 3 * time.Second, Replaced: true}, peers[0], {Member: Member{Name: "a"}, State: "up", Met: true}}
 	f(Status{Self: Member{Name: "a"}, Peers: twins[:2]}, "joined", "joined: 1 other member, all reachable, digests equal")
 	f(Status{Self: Member{Name: "a"}, Peers: twins[2:]}, "joined",
-		"joined: 2 other members, all reachable, digests equal; several members are named a: give each its own name")
+		"joined: 2 other members, all reachable, digests equal; several members are named a: set a unique name for each")
 	f(Status{Self: Member{Name: "a"}, Peers: []Peer{peers[0], peers[0]}}, "joined",
-		"joined: 2 other members, all reachable, digests equal; several members are named b: give each its own name")
-	f(Status{Peers: peers, Bus: BusStatus{Problem: "b says: context canceled"}, Leaving: true}, "leaving", "leaving: the others are told")
+		"joined: 2 other members, all reachable, digests equal; several members are named b: set a unique name for each")
+	f(Status{Peers: peers, Bus: BusStatus{Problem: "b says: context canceled"}, Leaving: true}, "leaving", "leaving: notifying other members")
 	f(Status{Bus: BusStatus{Joining: true, JoinError: "b: EOF"}}, "alone",
-		"alone: no other member found; last try: b: EOF (its label or its key may be another)")
+		"alone: no other member found; last try: b: EOF (its label or key may differ)")
 	f(Status{Bus: BusStatus{Refused: map[string]uint64{"label": 3}}}, "alone",
-		"alone: no other member is configured or has joined; 3 refused because of their label: does it agree everywhere?")
+		"alone: no other member is configured or has joined; 3 rejected because of their label: check that it is the same everywhere")
 }

@@ -10,28 +10,26 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/core"
 )
 
-// A member that vanished without leaving is named for this long, unless its
-// name comes back before, or a new one comes, which is taken for its replacement:
-// where replicas get new names when they are started again, one that died never comes
-// back. A partition that lasts longer looks like a smaller group.
+// A member that vanished without leaving is reported for this long, unless its name returns or a
+// new member joins. A new member counts as its replacement, because in some deployments restarted
+// replicas get new names. A longer partition looks like a smaller group.
 const (
 	remember = 10 * time.Minute
 	maxLost  = 64
 )
 
-// What comes from a lost member within lastWords was on its way when it died; what
-// comes later counts for a while.
+// Frames from a lost member within lastWords were in transit when it died. Later ones count as
+// evidence of life for heardFor.
 const (
 	lastWords = 2 * time.Second
 	heardFor  = 10 * time.Second
 )
 
-// Lost is a member that membership gave up, and that did not say it would go:
-// dead or cut off.
+// Lost is a member that membership removed without a goodbye: crashed or cut off.
 type Lost struct {
 	Member
 	For time.Duration `json:"for"`
-	// Heard says that something came from it a moment ago: it lives.
+	// Responsive means that a frame arrived from it recently, so it is alive.
 	Responsive bool `json:"heard"`
 }
 
@@ -42,14 +40,14 @@ func (l *Lost) fate() string {
 	return fmt.Sprintf("vanished %s ago without leaving: dead or cut off", l.For.Round(time.Second))
 }
 
-// lostAt is a lost member and when membership gave it up.
+// lostAt is a lost member and the time at which membership removed it.
 type lostAt struct {
 	Member
 	at    time.Duration
-	heard time.Duration // when it was heard last; 0 when never
+	heard time.Duration // time of its last frame; 0 if none
 }
 
-// noteLost compares the members to come with those known. Calls hold n.mu.
+// noteLost compares the new list of members with the known peers. The caller holds n.mu.
 func (n *Node) noteLost(members []Member, now time.Duration) {
 	n.forgetLost(now)
 	peers := n.core.Peers()
@@ -84,9 +82,8 @@ func (n *Node) noteLost(members []Member, now time.Duration) {
 	}
 }
 
-// replace takes members that come for replacements of those that are down and not given
-// up yet: replicas that are started again under new names may die faster than membership
-// gives them up.
+// replace counts fresh members as replacements of peers that are down but still listed. Replicas
+// that restart under new names may crash faster than membership removes them.
 func (n *Node) replace(peers []core.PeerView, fresh int) {
 	for _, p := range peers {
 		switch id := p.Member.ID; {
@@ -99,7 +96,7 @@ func (n *Node) replace(peers []core.PeerView, fresh int) {
 	}
 }
 
-// longestLost returns the name of the member that was lost first.
+// longestLost returns the name of the member lost first.
 func (n *Node) longestLost() (name string) {
 	for other, l := range n.lost {
 		if first, ok := n.lost[name]; !ok || l.at < first.at || (l.at == first.at && other < name) {
@@ -109,7 +106,7 @@ func (n *Node) longestLost() (name string) {
 	return name
 }
 
-// heardLost notes that something came from a member that is not listed. Calls hold n.mu.
+// heardLost records a frame from an unlisted member. The caller holds n.mu.
 func (n *Node) heardLost(id string, now time.Duration) {
 	for name, l := range n.lost {
 		if l.ID == id && now-l.at > lastWords {
@@ -119,7 +116,7 @@ func (n *Node) heardLost(id string, now time.Duration) {
 	}
 }
 
-// forgetLost ends the memory of those who went long ago. Calls hold n.mu.
+// forgetLost drops members lost long ago. The caller holds n.mu.
 func (n *Node) forgetLost(now time.Duration) {
 	maps.DeleteFunc(n.lost, func(_ string, l lostAt) bool { return now-l.at > remember })
 }
@@ -128,7 +125,7 @@ func named(members []Member, name string) bool {
 	return slices.ContainsFunc(members, func(m Member) bool { return cmp.Or(m.Name, m.ID) == name })
 }
 
-// lostMembers returns who is lost, by name. Calls hold n.mu.
+// lostMembers returns the lost members, by name. The caller holds n.mu.
 func (n *Node) lostMembers(now time.Duration) []Lost {
 	n.forgetLost(now)
 	var out []Lost

@@ -9,42 +9,40 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
-// Names of metrics, all gauges or counters below this prefix.
+// metricPrefix is the prefix of all metric names.
 const metricPrefix = "grapevine_cluster_"
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(metricPrefix+name, help, labels, nil)
 }
 
-// The metrics of a Node. Labels are bounded by the number of members, states
-// and reasons.
+// The metrics of a Node. Label values are bounded by the numbers of members, states and reasons.
 var (
 	descMembers    = desc("members", "Members of the group, this one included.")
-	descHealthy    = desc("healthy", "1 when the group is as it should be, by state.", "state")
-	descSettled    = desc("settled", "1 when this replica has caught up, 0.5 when it went on without.")
-	descPeerUp     = desc("peer_up", "1 when frames go both ways.", "peer")
-	descPeerRTT    = desc("peer_rtt_seconds", "Round trip of heartbeats.", "peer")
+	descHealthy    = desc("healthy", "1 when the group is healthy, by state.", "state")
+	descSettled    = desc("settled", "1 when this replica has caught up, 0.5 when it started serving without catching up.")
+	descPeerUp     = desc("peer_up", "1 when frames are exchanged in both directions.", "peer")
+	descPeerRTT    = desc("peer_rtt_seconds", "Round-trip time of heartbeats.", "peer")
 	descBytes      = desc("peer_bytes_total", "Bytes of frames.", "peer", "state", "direction")
-	descBorder     = desc("zone_bytes_total", "Bytes of frames to and from members that are known to be in another zone.", "direction")
-	descRelayed    = desc("relayed_frames_total", "Frames of changes that this replica passed on to members of its zone, counted for each of them.")
-	descFrames     = desc("peer_frames_total", "Frames sent to a peer and received from it, by the shared state that they carry.", "peer", "state", "direction")
-	descBehind     = desc("peer_behind_sources", "Sources of which a peer says that it misses something.", "peer", "state")
-	descDiffer     = desc("peer_digests_differ", "Sources for which a peer has other content at the same position.", "peer", "state")
-	descQueueBytes = desc("queue_bytes", "Bytes that wait to be sent.", "peer")
+	descBorder     = desc("zone_bytes_total", "Bytes of frames to and from members in another zone.", "direction")
+	descRelayed    = desc("relayed_frames_total", "Frames that this replica relayed to members of its zone, counted per receiver.")
+	descFrames     = desc("peer_frames_total", "Frames sent to and received from a peer, by shared state.", "peer", "state", "direction")
+	descBehind     = desc("peer_behind_sources", "Sources for which a peer reports missing data.", "peer", "state")
+	descDiffer     = desc("peer_digests_differ", "Sources for which a peer has different content at the same position.", "peer", "state")
+	descQueueBytes = desc("queue_bytes", "Bytes waiting to be sent.", "peer")
 	descDropped    = desc("queue_dropped_frames_total", "Frames dropped because a queue was full or closed.", "peer")
-	descSources    = desc("sources", "Sources by how well they are known.", "state", "knowledge")
+	descSources    = desc("sources", "Sources by completeness of this replica's knowledge.", "state", "knowledge")
 	descReading    = desc("sources_reading", "Sources whose stream this replica reads.", "state")
-	descUnread     = desc("sources_unread", "Sources that nobody is known to read.", "state")
-	descLag        = desc("lag_batches", "Sequence numbers that the furthest peers are ahead, over all sources.", "state")
-	descRefused    = desc("refused_total", "Frames, packets and connections that were not believed.", "reason")
-	descDeltas     = desc("deltas_total", "Deltas by what became of them.", "from", "verdict")
-	descRepairs    = desc("repairs_total", "What was asked for, made, loaded or given up.", "what")
-	descLost       = desc("lost_total", "What was dropped or could not be had.", "what")
-	descHeld       = desc("held_bytes", "Memory held for others and for repairs.", "what")
+	descUnread     = desc("sources_unread", "Sources without a known reader.", "state")
+	descLag        = desc("lag_batches", "Sequence numbers by which the furthest peers are ahead, summed over sources.", "state")
+	descRefused    = desc("refused_total", "Rejected frames, packets and connections.", "reason")
+	descDeltas     = desc("deltas_total", "Deltas by verdict.", "from", "verdict")
+	descRepairs    = desc("repairs_total", "Repairs by kind: ranges and snapshots requested, made, loaded or abandoned.", "what")
+	descLost       = desc("lost_total", "Data that was dropped or could not be recovered, by kind.", "what")
+	descHeld       = desc("held_bytes", "Memory held for peers and for repairs.", "what")
 )
 
-// Describe sends the descriptions of all metrics; a Node is a
-// prometheus.Collector.
+// Describe sends the descriptions of all metrics. It implements prometheus.Collector.
 func (n *Node) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descMembers, descHealthy, descSettled, descPeerUp, descPeerRTT, descBytes, descFrames, descBehind,
@@ -55,7 +53,7 @@ func (n *Node) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends the metrics as of now.
+// Collect sends the current metrics.
 func (n *Node) Collect(ch chan<- prometheus.Metric) {
 	s := n.Status()
 	c := collector{ch}
@@ -119,7 +117,7 @@ func (c collector) log(l *LogState) {
 }
 
 func (c collector) stats(s *Status) {
-	// The bus and the state machine have reasons in common.
+	// The bus and the state machine share some reasons.
 	refused := map[string]uint64{}
 	for reason, v := range s.Bus.Refused {
 		refused[reason] += v

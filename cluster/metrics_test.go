@@ -26,7 +26,7 @@ func TestMetrics(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		reg.MustRegister(a)
 		want := `
-# HELP grapevine_cluster_deltas_total Deltas by what became of them.
+# HELP grapevine_cluster_deltas_total Deltas by verdict.
 # TYPE grapevine_cluster_deltas_total counter
 grapevine_cluster_deltas_total{from="local",verdict="already"} 0
 grapevine_cluster_deltas_total{from="local",verdict="applied"} 1
@@ -43,7 +43,7 @@ grapevine_cluster_deltas_total{from="peer",verdict="unknown"} 0
 # HELP grapevine_cluster_members Members of the group, this one included.
 # TYPE grapevine_cluster_members gauge
 grapevine_cluster_members 2
-# HELP grapevine_cluster_healthy 1 when the group is as it should be, by state.
+# HELP grapevine_cluster_healthy 1 when the group is healthy, by state.
 # TYPE grapevine_cluster_healthy gauge
 grapevine_cluster_healthy{state="joined"} 1
 `

@@ -91,7 +91,7 @@ func TestThreeShare(t *testing.T) {
 			}
 		}
 		if got := b.Loads.Get(a.Self().ID, "e1"); got != "7" {
-			t.Errorf("b believes %q", got)
+			t.Errorf("b has %q", got)
 		}
 		time.Sleep(time.Second)
 		for _, r := range all {
@@ -112,12 +112,12 @@ func TestDeathDropsGauges(t *testing.T) {
 		_ = a.Load.Set("e1", []byte("7"))
 		time.Sleep(time.Second)
 		if got := b.Loads.Get(a.Self().ID, "e1"); got != "7" {
-			t.Fatalf("b believes %q", got)
+			t.Fatalf("b has %q", got)
 		}
 		h.Cut("a", "b", true)
 		time.Sleep(time.Second)
 		if got := b.Loads.Get(a.Self().ID, "e1"); got != "" {
-			t.Errorf("b still believes %q", got)
+			t.Errorf("b still has %q", got)
 		}
 		time.Sleep(2 * time.Second)
 		if st := b.Status().Health; st.State != "partitioned" || st.OK {
@@ -126,13 +126,13 @@ func TestDeathDropsGauges(t *testing.T) {
 		h.Cut("a", "b", false)
 		time.Sleep(500 * time.Millisecond)
 		if got := b.Loads.Get(a.Self().ID, "e1"); got != "7" {
-			t.Errorf("b believes %q after the cut is mended", got)
+			t.Errorf("b has %q after the partition healed", got)
 		}
 	})
 }
 
-// TestLost: a member that vanished without leaving is named for ten minutes, unless
-// its name comes back, and one that said goodbye is not.
+// TestLost: a member that vanished without leaving is reported for ten minutes, unless its name
+// returns. A member that left is not.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := clustertest.NewHub()
@@ -145,7 +145,7 @@ func TestLost(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second)
 			if got := a.Status().Health; got.State != state || !strings.Contains(got.Line, line) {
-				t.Errorf("health %+v, not %s: %s", got, state, line)
+				t.Errorf("health = %+v, want %s: %s", got, state, line)
 			}
 		}
 		health("joined", "2 other members")
@@ -165,7 +165,7 @@ func TestLost(t *testing.T) {
 		time.Sleep(time.Minute)
 		health("alone", "")
 		if n := len(a.Status().Lost); n != 0 {
-			t.Errorf("%d are still lost", n)
+			t.Errorf("%d members still lost", n)
 		}
 	})
 }
@@ -185,17 +185,17 @@ func TestDrainHandsOver(t *testing.T) {
 		owner.Append("e1", 0)
 		time.Sleep(time.Second)
 		if heir.Sums.Role("e1") != cluster.RoleStandby {
-			t.Errorf("heir's role is %v", heir.Sums.Role("e1"))
+			t.Errorf("role of the new owner is %v", heir.Sums.Role("e1"))
 		}
 		done := make(chan error)
 		go func() { done <- owner.Drain(context.Background()) }()
 		time.Sleep(500 * time.Millisecond)
 		if heir.Sums.Role("e1") != cluster.RoleReader {
-			t.Errorf("heir's role is %v", heir.Sums.Role("e1"))
+			t.Errorf("role of the new owner is %v", heir.Sums.Role("e1"))
 		}
 		select {
 		case err := <-done:
-			t.Fatalf("left before the heir reads: %v", err)
+			t.Fatalf("left before the new owner reads: %v", err)
 		default:
 		}
 		heir.Index.Reading("e1", true)
@@ -205,14 +205,14 @@ func TestDrainHandsOver(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		clustertest.Stop(t, owner)
 		if n := len(heir.Status().Peers); n != 0 {
-			t.Errorf("%d peers are left", n)
+			t.Errorf("%d peers left", n)
 		}
 		clustertest.Stop(t, heir)
 	})
 }
 
-// TestReplaced: a member that died and never comes back is spoken of until another
-// comes in its place, and nobody calls that a partition.
+// TestReplaced: a crashed member is reported until another one replaces it, and is not reported as
+// a partition.
 func TestReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := clustertest.NewHub()
@@ -229,7 +229,7 @@ func TestReplaced(t *testing.T) {
 			t.Helper()
 			time.Sleep(3 * time.Second)
 			if got := r.Status().Health; got.State != "joined" || !got.OK || !strings.Contains(got.Line, line) {
-				t.Errorf("%s: health %+v, not joined: %s", r.Self().ID, got, line)
+				t.Errorf("%s: health = %+v, want joined: %s", r.Self().ID, got, line)
 			}
 		}
 		health(a, "3 other members, all reachable")
@@ -241,14 +241,13 @@ func TestReplaced(t *testing.T) {
 		for _, r := range all {
 			health(r, "3 other members, all reachable")
 		}
-		start("f") // one more is one more
+		start("f") // an additional member
 		health(a, "4 other members, all reachable")
 	})
 }
 
-// TestCrashLoop: a replica that dies and comes back under another name, again and again, and
-// faster than membership gives up the names before, is no partition of a group whose members
-// reach each other.
+// TestCrashLoop: a replica that keeps crashing and restarting under new names, faster than
+// membership removes the old ones, is not reported as a partition.
 func TestCrashLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := clustertest.NewHub()
@@ -277,7 +276,7 @@ func TestCrashLoop(t *testing.T) {
 			}
 			for _, r := range []*clustertest.Replica{a, b} {
 				if got := r.Status().Health; got.State != "joined" {
-					t.Fatalf("after %d deaths %s says %+v", i+1, r.Self().ID, got)
+					t.Fatalf("after %d crashes health of %s is %+v", i+1, r.Self().ID, got)
 				}
 			}
 		}
@@ -290,14 +289,14 @@ func TestCrashLoop(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		for _, r := range []*clustertest.Replica{a, b, last} {
 			if got := r.Status().Health; got.State != "joined" || !strings.HasPrefix(got.Line, "joined: 2 other members, all reachable") {
-				t.Errorf("%s says %+v", r.Self().ID, got)
+				t.Errorf("health of %s is %+v", r.Self().ID, got)
 			}
 		}
 	})
 }
 
-// Replicas that were started with one name share as others do, each source has one reader, and all
-// say the name.
+// Replicas started with the same name share normally, each source has one reader, and all report
+// the name.
 func TestOneNameTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := clustertest.NewHub()
@@ -331,7 +330,7 @@ func TestOneNameTwice(t *testing.T) {
 		}
 		for _, r := range all {
 			if line := r.Status().Health.Line; !strings.Contains(line, "several members are named a") {
-				t.Errorf("%s says %q", r.Self().ID, line)
+				t.Errorf("health line of %s is %q", r.Self().ID, line)
 			}
 		}
 	})

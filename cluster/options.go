@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Options configure a Node. Self.ID is required; the rest has defaults.
+// Options configure a Node. Self.ID is required; everything else has defaults.
 type Options struct {
-	Self   Member // from NewMember; the Bus must use the same
+	Self   Member // from NewMember; the Bus must use the same value
 	Bus    Bus    // nil means None
 	Share  Share
 	Logger *slog.Logger // nil discards
-	// Now is a clock that never goes back; nil means the process's.
+	// Now is a monotonic clock; nil means the process's.
 	Now func() time.Duration
-	// Trouble names a member whose setup does not fit this replica's and says what
-	// follows from it; "" when all fit. It is called with the Node's lock held, as
-	// sinks are; nil means that none is looked for.
+	// ConfigMismatch returns a member whose configuration does not match this replica's, and the
+	// consequence; "" if all match. It is called with the Node's lock held, like sinks. Nil
+	// disables the check.
 	ConfigMismatch func() (id, what string)
-	// Aside names what is not shared, and why; "" when all is. It is called as Trouble is.
+	// NotShared returns what is not shared and why, or "". It is called like ConfigMismatch.
 	NotShared func() string
-	// Tuning holds the state machine's periods and limits. Its Self, Share
-	// and Alone are ignored.
+	// Tuning holds the state machine's periods and limits. Its Self, Share and Standalone are
+	// ignored.
 	Tuning Tuning
 }
 

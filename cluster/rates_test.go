@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// A member that was away for a moment counts its traffic anew: that is no traffic.
+// A member that was briefly gone restarts its counters, which does not count as traffic.
 func TestRateOfOneThatWasAway(t *testing.T) {
 	var r rates
 	sample := func(at time.Duration, bytes uint64) float64 {
@@ -23,7 +23,7 @@ func TestRateOfOneThatWasAway(t *testing.T) {
 		want  float64
 	}{{time.Second, 1000, 0}, {2 * time.Second, 3000, 2000}, {3 * time.Second, 100, 0}, {4 * time.Second, 600, 500}} {
 		if got := sample(c.at, c.bytes); got != c.want {
-			t.Errorf("at %v: %v B/s, want %v", c.at, got, c.want)
+			t.Errorf("at %v: rate %v B/s, want %v", c.at, got, c.want)
 		}
 	}
 }

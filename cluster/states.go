@@ -7,29 +7,28 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// Gauge is a state of absolute values that each member writes for itself. It
-// vanishes with its origin: at most a second after that died.
+// Gauge is a state of absolute values. Each member writes its own, and they are dropped at most a
+// second after it dies.
 type Gauge struct {
 	n *Node
 	g *core.Gauge
 }
 
-// Gauge registers a gauge before Open. name and version identify its encoding
-// to other members; sink is told of their values.
+// Gauge registers a gauge before Open. name and version identify its encoding to other members.
+// sink receives their values.
 func (n *Node) Gauge(name string, version uint64, sink GaugeSink) *Gauge {
 	return &Gauge{n, n.core.NewGauge(name, version, sink)}
 }
 
-// Set changes this member's value of key; nil removes it. Changes are sent
-// together, within 10 ms. value belongs to the gauge afterwards. The only
-// error is core.ErrGaugeFull.
+// Set changes this member's value of key; nil removes the key. Changes are batched for up to 10 ms.
+// value belongs to the gauge afterwards. The only error is core.ErrGaugeFull.
 func (g *Gauge) Set(key string, value []byte) (err error) {
 	g.n.do(func() { err = g.g.Set(key, value) })
 	return err
 }
 
-// Renew is Set for a value that the others are told again where it has not changed, so that
-// their sinks hear that it still holds.
+// Renew is Set, but sends the value even if it has not changed, so that peers' sinks see that it
+// still holds.
 func (g *Gauge) Renew(key string, value []byte) (err error) {
 	g.n.do(func() { err = g.g.Renew(key, value) })
 	return err
@@ -46,8 +45,8 @@ func (n *Node) Feed(name string, version uint64, sink FeedSink) *Feed {
 	return &Feed{n, n.core.NewFeed(name, version, sink)}
 }
 
-// Send tells the others; false when it was dropped because too much waits.
-// payload belongs to the feed afterwards.
+// Send queues payload for all peers. It returns false if the queue was full and payload was
+// dropped. payload belongs to the feed afterwards.
 func (f *Feed) Send(payload []byte) (ok bool) {
 	f.n.do(func() { ok = f.f.Send(payload) })
 	return ok
@@ -59,8 +58,8 @@ type Log struct {
 	l *logs.Log
 }
 
-// Log registers a log before Open. SetSources must be called, also with no
-// sources, before the replica can settle.
+// Log registers a log before Open. The replica can only settle after SetSources was called,
+// possibly without sources.
 func (n *Node) Log(name string, version uint64, store LogStore, opt LogOptions) *Log {
 	opt.Guard = func() (lock, unlock func()) {
 		mu := new(sync.Mutex)
@@ -69,34 +68,33 @@ func (n *Node) Log(name string, version uint64, store LogStore, opt LogOptions) 
 	return &Log{n, n.core.NewLog(name, version, store, opt)}
 }
 
-// SetSources replaces the set of sources that are shared; what is known of
-// others is forgotten. It returns how many are left out because their names
-// are empty, too long or too many; see logs.Log.SetSources.
+// SetSources replaces the set of shared sources and drops the state of removed ones. It returns how
+// many names are left out: empty, too long or too many. See logs.Log.SetSources.
 func (l *Log) SetSources(names []string) (left int) {
 	l.n.do(func() { left = l.l.SetSources(names) })
 	return left
 }
 
-// SetZones says in which zones sources are, by name. It keeps zones. Where all members
-// say theirs, those of a source's zone own it before others do; see logs.Log.SetZones.
+// SetZones sets the zones of sources, by name. It keeps the map. If all members have a zone,
+// members of a source's zone rank before others; see logs.Log.SetZones.
 func (l *Log) SetZones(zones map[string]string) {
 	l.n.do(func() { l.l.SetZones(zones) })
 }
 
-// Position returns how far source is known. It waits for nothing but a write of source.
+// Position returns the position of source. It waits only for a write of source.
 func (l *Log) Position(source string) Position { return l.l.Position(source) }
 
-// Common returns the smallest version of the log that a member of the group
-// states. What is appended should be readable by it; see logs.LogOptions.
+// Common returns the lowest log version among all members, which must be able to read appended
+// payloads; see logs.LogOptions.
 func (l *Log) Common() (v uint64) {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
 	return l.l.Common()
 }
 
-// Append hands in a delta that this replica read. The store's Apply is called
-// before Append returns, when the verdict is Applied. It waits for other writes of the
-// same source only, but for the first of an incarnation. See logs.Log.Append.
+// Append adds a delta that this replica read. If the verdict is Applied, the store's Apply was
+// called before Append returned. It waits only for writes of the same source, except for the first
+// delta of an incarnation. See logs.Log.Append.
 func (l *Log) Append(d Delta) (v Verdict) {
 	v, due, ok := l.l.AppendNext(l.n.opt.Now(), d)
 	if ok {
@@ -107,18 +105,18 @@ func (l *Log) Append(d Delta) (v Verdict) {
 	return v
 }
 
-// Lose says that what is before next cannot be had from source's stream.
+// MarkLost records that source's stream cannot provide the sequence numbers before next.
 func (l *Log) MarkLost(source string, inc, next uint64) (v Verdict) {
 	l.n.do(func() { v = l.l.MarkLost(source, inc, next) })
 	return v
 }
 
-// Reading says whether this replica's reader of source is connected.
+// Reading sets whether this replica's reader of source is connected.
 func (l *Log) Reading(source string, reading bool) {
 	l.n.do(func() { l.l.Reading(source, reading) })
 }
 
-// Source returns what is known of one source.
+// Source returns the view of one source.
 func (l *Log) Source(name string) (SourceView, bool) {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()

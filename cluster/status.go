@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
-// Status is the group as this replica sees it.
+// Status is this replica's view of the group.
 type Status struct {
 	Self    Member          `json:"self"`
 	Phase   string          `json:"phase"`
@@ -23,11 +23,11 @@ type Status struct {
 	Memory  group.MemoryUse `json:"held"`
 	Uptime  time.Duration
 	Leaving bool   `json:"leaving"`
-	trouble string // what does not fit between members
-	aside   string // what is not shared, and why
+	trouble string // configuration mismatch between members
+	aside   string // state that is not shared, and why
 }
 
-// Peer is another member as this replica sees it.
+// Peer is this replica's view of another member.
 type Peer struct {
 	Member
 	State    string        `json:"state"` // up, foreign, silent, unlinked, down
@@ -36,20 +36,20 @@ type Peer struct {
 	Phase    string        `json:"phase"`
 	Leaving  bool          `json:"leaving"`
 	RTT      time.Duration `json:"rtt"`
-	Unknown  int           `json:"unknown_states"` // states it has and this replica has not
+	Unknown  int           `json:"unknown_states"` // states that only the peer has
 	Traffic  []StateFlow   `json:"traffic"`
 	Logs     []logs.PeerLogView
 	QueueLen int    `json:"queue_frames"`
 	Dropped  uint64 `json:"dropped_frames"`
-	// Protocol is the version of the protocol that a foreign member speaks; 0 for others.
+	// Protocol is the protocol version of a foreign member; 0 for others.
 	Protocol byte `json:"protocol,omitempty"`
-	// Replaced says that it is down, and that another one came in its place, or it itself
-	// as another process.
+	// Replaced means that it is down and was replaced by another member or by a new process of its
+	// own.
 	Replaced bool `json:"replaced,omitempty"`
 }
 
-// StateFlow is the traffic of one state with one peer. State is "heartbeat"
-// for what belongs to none.
+// StateFlow is the traffic of one state with one peer. State is "heartbeat" for traffic that
+// belongs to no state.
 type StateFlow struct {
 	State string `json:"state"`
 	group.Traffic
@@ -57,18 +57,18 @@ type StateFlow struct {
 	OutPerSec float64 `json:"out_bytes_per_second"`
 }
 
-// LogState sums up this replica's knowledge of a log.
+// LogState summarizes this replica's knowledge of a log.
 type LogState struct {
 	Name                                             string `json:"name"`
-	Share                                            string `json:"share"` // the one in force: mesh or partitioned
+	Share                                            string `json:"share"` // current mode: mesh or partitioned
 	Sources                                          int    `json:"sources"`
 	Exact, Partial, CatchingUp, Approximate, Nothing int    // sources by knowledge.State
 	Reading                                          int    `json:"reading"`
-	Unread                                           int    `json:"unread"` // sources that nobody is known to read
+	Unread                                           int    `json:"unread"` // sources without a known reader
 	Lag                                              uint64 `json:"lag"`    // sequence numbers behind the furthest peers
 }
 
-// Status returns the group as this replica sees it.
+// Status returns this replica's view of the group.
 func (n *Node) Status() Status {
 	bus := n.opt.Bus.Status()
 	id, what := n.opt.ConfigMismatch()
@@ -99,8 +99,8 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Peers returns the other members without what Status says of their logs, and whether this one
-// leaves. It looks at no source.
+// Peers returns the other members without the state of their logs, and whether this member is
+// leaving. Its cost does not depend on the number of sources.
 func (n *Node) Peers() (peers []Peer, leaving bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,8 +112,8 @@ func (n *Node) Peers() (peers []Peer, leaving bool) {
 	return peers, n.core.Leaving()
 }
 
-// memberTrouble describes what is wrong with the setup of the member id, if it is one of the
-// group. n.mu is held.
+// memberTrouble describes the configuration mismatch of member id, or returns "" if id is not in
+// the group. The caller holds n.mu.
 func (n *Node) memberTrouble(id, what string) string {
 	for _, p := range n.core.Peers() {
 		if p.Member.ID == id {
@@ -142,8 +142,8 @@ func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
 	return out
 }
 
-// noteNamesakes marks those that are down and whose names others have that are up: they were
-// started again, and membership has not given up the processes before.
+// noteNamesakes marks down members whose name a running member has. They were restarted, and
+// membership has not removed the old process yet.
 func noteNamesakes(peers []Peer) {
 	for i := range peers {
 		if p := &peers[i]; p.State == "down" {
@@ -159,15 +159,15 @@ func stateName(s string) string {
 	return s
 }
 
-// peerState names what is wrong with a peer, if anything is.
+// peerState returns the state of a peer.
 func peerState(p core.PeerView) string {
 	switch {
 	case p.Up:
 		return "up"
 	case p.Foreign != 0:
-		return "foreign" // it lives and speaks another version of the protocol
+		return "foreign" // alive, but with another protocol version
 	case p.Alive:
-		return "unlinked" // heard, but nothing can be sent to it
+		return "unlinked" // heard, but frames cannot be sent to it
 	case p.Link:
 		return "silent" // connected, but not heard
 	default:
@@ -175,7 +175,7 @@ func peerState(p core.PeerView) string {
 	}
 }
 
-// logState is that of a log without its sources.
+// logState returns the state of a log without its sources.
 func logState(l *logs.Log) LogState {
 	s := LogState{Name: l.Name(), Share: group.SharePartitioned.String()}
 	if l.Mesh() {
@@ -184,7 +184,7 @@ func logState(l *logs.Log) LogState {
 	return s
 }
 
-// add counts a source.
+// add adds a source.
 func (s *LogState) add(v *logs.SourceView) {
 	s.Sources++
 	switch v.Knowledge {
@@ -229,7 +229,7 @@ func (r *rates) sample(now time.Duration, peers []core.PeerView) {
 		}
 		per[id] = make([][2]float64, len(p.Traffic))
 		for i, t := range p.Traffic {
-			if t.BytesIn >= was[i].BytesIn && t.BytesOut >= was[i].BytesOut { // else it was away, and counts anew
+			if t.BytesIn >= was[i].BytesIn && t.BytesOut >= was[i].BytesOut { // otherwise it was gone and restarted its counters
 				per[id][i] = [2]float64{float64(t.BytesIn-was[i].BytesIn) / dt, float64(t.BytesOut-was[i].BytesOut) / dt}
 			}
 		}

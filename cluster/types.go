@@ -11,9 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// The types of the state machine that the users of a Node, and those who implement
-// a Bus, a store or a sink, need. They are declared in internal packages, where their
-// fields and methods are documented; this is the only list of them.
+// Types of the state machine for users of a Node and for implementations of Bus, stores and sinks.
+// They are declared and documented in internal packages; this is the only list of them.
 type (
 	Member     = group.Member
 	Position   = logs.Position
@@ -58,12 +57,11 @@ const (
 	Degraded = group.Degraded
 )
 
-// NewMember returns the identity of this process: an ID that no other process
-// has, under a name that stays (a host or pod name), so that ownership does
-// not move because a replica was restarted.
+// NewMember returns the identity of this process: a unique ID and a stable name (a host or pod
+// name), so that a restart does not move ownership.
 func NewMember(name, version string) Member {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails, says its documentation
+	_, _ = rand.Read(b[:]) // never fails, according to its documentation
 	return Member{
 		ID:   name + "-" + hex.EncodeToString(b[:4]),
 		Name: name, Version: version,
@@ -71,11 +69,10 @@ func NewMember(name, version string) Member {
 	}
 }
 
-// ParseShare reads the spelling of a Share: auto, mesh or partitioned.
+// ParseShare parses the value of a Share option: auto, mesh or partitioned.
 func ParseShare(s string) (Share, bool) { return group.ParseShare(s) }
 
-// Errors that a LogStore or its dumps return: a delta builds on other content; a snapshot
-// is over its limit.
+// Errors for a LogStore and its dumps to return.
 var (
 	ErrUnsure   = logs.ErrUnsure
 	ErrTooLarge = logs.ErrTooLarge

@@ -14,12 +14,12 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 )
 
-// nextBus is the bus of a release whose frames begin with another major version.
+// nextBus is the bus of a release with another major protocol version.
 type nextBus struct{ cluster.Bus }
 
 const major, nextMajor = 1, 2
 
-// as returns a frame of one version as one of another; frames of others stay.
+// as rewrites frames of version from to version to.
 func as(frame []byte, from, to byte) []byte {
 	frame = bytes.Clone(frame)
 	switch frame[0] {
@@ -46,9 +46,9 @@ func (h nextHandler) Receive(from string, frame []byte) {
 	h.Handler.Receive(from, as(frame, nextMajor, major))
 }
 
-// TestMixedVersions rolls a group to a release that its members cannot talk to, one by
-// one: there are two groups, each of which reads every source, serves and says which
-// members it shares nothing with, and in the end there is one.
+// TestMixedVersions upgrades a group to an incompatible release, member by member. Meanwhile there
+// are two groups. Each reads every source, serves, and reports the members of the other. At the end
+// there is one group.
 func TestMixedVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := clustertest.NewHub()
@@ -64,7 +64,7 @@ func TestMixedVersions(t *testing.T) {
 			return r
 		}
 		var now, next []*clustertest.Replica
-		// drive lets all read what they ought to for a while.
+		// drive makes all members read their sources for a while.
 		drive := func(d time.Duration, all ...*clustertest.Replica) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				for _, r := range all {
@@ -74,8 +74,8 @@ func TestMixedVersions(t *testing.T) {
 				}
 			}
 		}
-		// serves checks one group of several: it has settled, each source has one reader in it,
-		// what one reads all know, and what it says of the others.
+		// serves checks one of several groups: it has settled, each source has one reader in it,
+		// all members have the reader's data, and they report the other group's members.
 		batch := uint64(0)
 		serves := func(foreign []string, group ...*clustertest.Replica) {
 			t.Helper()
@@ -91,7 +91,7 @@ func TestMixedVersions(t *testing.T) {
 					}
 				}
 				if len(readers) != 1 {
-					t.Errorf("%s is read by %v", s, readers)
+					t.Errorf("readers of %s: %v", s, readers)
 				}
 			}
 			drive(500*time.Millisecond, append(slices.Clip(now), next...)...)
@@ -102,16 +102,16 @@ func TestMixedVersions(t *testing.T) {
 				}
 				for _, s := range sources {
 					if got, want := r.Sums.Get(s), (batch+1)*(batch+2)/2; got != want {
-						t.Errorf("%s: sum of %s is %d, not %d", r.Self().Name, s, got, want)
+						t.Errorf("%s: sum of %s is %d, want %d", r.Self().Name, s, got, want)
 					}
 				}
 				for _, name := range foreign {
-					if st.Health.State != "degraded" || !strings.Contains(st.Health.Line, "another version of the protocol") || !strings.Contains(st.Health.Line, name+" (") {
-						t.Errorf("%s says %q and means %v", r.Self().Name, st.Health.Line, foreign)
+					if st.Health.State != "degraded" || !strings.Contains(st.Health.Line, "an incompatible protocol version") || !strings.Contains(st.Health.Line, name+" (") {
+						t.Errorf("health line of %s is %q, want foreign members %v", r.Self().Name, st.Health.Line, foreign)
 					}
 				}
 				if len(foreign) == 0 && st.Health.State != "joined" {
-					t.Errorf("%s says %q", r.Self().Name, st.Health.Line)
+					t.Errorf("health line of %s is %q", r.Self().Name, st.Health.Line)
 				}
 			}
 			batch++
@@ -132,12 +132,12 @@ func TestMixedVersions(t *testing.T) {
 			serves(old, next...)
 			for _, r := range next[:1] {
 				if got := r.Status().Health.Line; got != rolled[i] {
-					t.Errorf("with %d of three rolled %s says %q, not %q", i+1, r.Self().Name, got, rolled[i])
+					t.Errorf("with %d of three upgraded, health line of %s is %q, want %q", i+1, r.Self().Name, got, rolled[i])
 				}
 			}
 			for _, r := range next {
 				if lost := r.Status().Lost; len(lost) > 0 && i == 2 {
-					t.Errorf("lost %v", lost)
+					t.Errorf("lost members: %v", lost)
 				}
 			}
 		}
@@ -145,11 +145,11 @@ func TestMixedVersions(t *testing.T) {
 	})
 }
 
-// rolled is what the first member that was rolled says when one, two, and three are. (Each
-// takes its own version for 1: see nextBus.)
+// rolled is the health line of the first upgraded member after one, two and three upgrades. (Each
+// member counts its own version as 1: see nextBus.)
 var rolled = []string{
-	"degraded: 2 of 2 other members speak another version of the protocol, and nothing is shared with them: b (2), c (2); this one speaks 1",
-	"degraded: 1 of 2 other members speak another version of the protocol, and nothing is shared with them: c (2); this one speaks 1",
+	"degraded: 2 of 2 other members use an incompatible protocol version, so no state is shared with them: b (2), c (2); this member uses 1",
+	"degraded: 1 of 2 other members use an incompatible protocol version, so no state is shared with them: c (2); this member uses 1",
 	"joined: 2 other members, all reachable, digests equal",
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// work does a core's jobs, with a goroutine for each lane.
+// work runs a core's jobs, with one goroutine per lane.
 type work struct {
 	mu    sync.Mutex
 	more  *sync.Cond
@@ -35,7 +35,7 @@ func (w *work) add(jobs []group.Job) {
 	w.more.Broadcast()
 }
 
-// start begins to do jobs; input runs what has to run under the core's lock.
+// start starts the goroutines. input runs a function under the core's lock.
 func (w *work) start(input func(func())) {
 	for lane := range w.lanes {
 		w.done.Go(func() {
@@ -65,12 +65,12 @@ func (w *work) next(lane int) (j group.Job, ok bool) {
 		return j, false
 	}
 	j = (*q)[0]
-	(*q)[0] = group.Job{} // it holds on to pages
+	(*q)[0] = group.Job{} // release its pages
 	*q = (*q)[1:]
 	return j, true
 }
 
-// close ends the work and waits for it. What has not begun is not done.
+// close stops the work and waits. Queued jobs are not run.
 func (w *work) close() {
 	w.mu.Lock()
 	w.ended.Store(true)

@@ -11,9 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 )
 
-// Blocks is a LogStore that holds a set of block numbers per source, as an
-// index does: what matters is what was added and not removed again. Snapshots
-// have as many pages as the content needs.
+// Blocks is a LogStore that holds a set of block numbers per source, like an index: the blocks that
+// were added and not removed. Snapshots have as many pages as the content needs.
 type Blocks struct {
 	mu    sync.Mutex
 	of    map[string]*set
@@ -32,7 +31,7 @@ func NewBlocks() *Blocks {
 	return &Blocks{of: map[string]*set{}, roles: map[string]cluster.Role{}}
 }
 
-// removal marks a number of a payload as taken away.
+// removal marks a number in a payload as removed.
 const removal = 1 << 63
 
 func (s *set) apply(n uint64) {
@@ -55,8 +54,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Batch returns what the engine behind source says with sequence number seq:
-// eight blocks stored, and two of 64 batches before removed.
+// Batch returns the batch of source's engine with sequence number seq. It stores eight blocks and
+// removes two of the batch 64 earlier.
 func Batch(source string, seq uint64) []byte {
 	id := func(seq, i uint64) uint64 { return mix(xxhash.Sum64String(source)+seq*8+i) &^ removal }
 	var b []byte
@@ -71,7 +70,7 @@ func Batch(source string, seq uint64) []byte {
 	return b
 }
 
-// truths keeps what Truth has worked out so far, by source.
+// truths caches the results of Truth, by source.
 var truths = struct {
 	sync.Mutex
 	of map[string]*truth
@@ -184,7 +183,7 @@ func (b *Blocks) Assign(source string, r cluster.Role) {
 	b.roles[source] = r
 }
 
-// Role returns what this replica is to do with a source.
+// Role returns this replica's role for a source.
 func (b *Blocks) Role(source string) cluster.Role {
 	b.mu.Lock()
 	defer b.mu.Unlock()

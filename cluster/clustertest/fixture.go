@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 )
 
-// Sums is a LogStore that adds up what it is given.
+// Sums is a LogStore that adds up the numbers in its payloads.
 type Sums struct {
 	mu    sync.Mutex
 	of    map[string]uint64
@@ -44,7 +44,7 @@ func (s *Sums) Snapshot(source string, _ int) (cluster.Dump, error) {
 	return Pages([][]byte{binary.LittleEndian.AppendUint64(nil, s.Get(source))}), nil
 }
 
-// Stage is a sum to be.
+// Stage is a new sum.
 func (s *Sums) Stage(source string, _ uint64) (cluster.Stage, error) {
 	v := uint64(0)
 	return &Stage{
@@ -62,7 +62,7 @@ func (s *Sums) Stage(source string, _ uint64) (cluster.Stage, error) {
 // Forget zeroes the sum.
 func (s *Sums) Forget(source string) { s.set(source, 0) }
 
-// Assign notes the role.
+// Assign stores the role.
 func (s *Sums) Assign(source string, r cluster.Role) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,21 +82,21 @@ func (s *Sums) Get(source string) uint64 {
 	return s.of[source]
 }
 
-// Role returns what this replica is to do with a source.
+// Role returns this replica's role for a source.
 func (s *Sums) Role(source string) cluster.Role {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.roles[source]
 }
 
-// Table is a GaugeSink, and a FeedSink that keeps the last hint of each origin
-// under the key "hint".
+// Table is a GaugeSink. It is also a FeedSink that keeps the last hint of each origin under the key
+// "hint".
 type Table struct {
 	mu sync.Mutex
 	of map[string]map[string]string
 }
 
-// Merge keeps the value.
+// Merge stores the value.
 func (t *Table) Merge(origin string, _ uint64, key string, value []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,14 +107,14 @@ func (t *Table) Merge(origin string, _ uint64, key string, value []byte) error {
 	return nil
 }
 
-// Drop forgets the origin.
+// Drop removes the origin.
 func (t *Table) Drop(origin string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.of, origin)
 }
 
-// Deliver keeps the hint.
+// Deliver stores the hint.
 func (t *Table) Deliver(origin string, version uint64, payload []byte) error {
 	return t.Merge(origin, version, "hint", payload)
 }
@@ -151,7 +151,7 @@ func NewReplica(opt cluster.Options) *Replica {
 	return r
 }
 
-// Start opens the replica, which shares sources.
+// Start opens the replica with sources.
 func (r *Replica) Start(t testing.TB, sources ...string) {
 	t.Helper()
 	if err := r.Open(t.Context()); err != nil {
@@ -177,7 +177,7 @@ func Stop(t testing.TB, rs ...*Replica) {
 	}
 }
 
-// Joined returns what keeps every replica from seeing all others up.
+// Joined returns why some replica does not see all others as up, or "".
 func Joined(rs ...*Replica) string {
 	for _, r := range rs {
 		s := r.Status()
@@ -193,8 +193,8 @@ func Joined(rs ...*Replica) string {
 	return ""
 }
 
-// ReadAll lets the readers of sources append numbers up to seq and returns what keeps
-// all replicas from having all of them.
+// ReadAll makes the readers of sources append numbers up to seq. It returns why some replica does
+// not have all of them, or "".
 func ReadAll(sources []string, seq uint64, rs ...*Replica) string {
 	for _, r := range rs {
 		for _, s := range sources {
@@ -215,7 +215,7 @@ func ReadAll(sources []string, seq uint64, rs ...*Replica) string {
 	return ""
 }
 
-// Believe returns what keeps every other replica from believing that the load of r is v.
+// LoadMismatch returns why some other replica does not have v as the load of r, or "".
 func (r *Replica) LoadMismatch(v string, others ...*Replica) string {
 	for _, o := range others {
 		if got := o.Loads.Get(r.Self().ID, "k"); o != r && got != v {

@@ -24,7 +24,7 @@ func (h *Hub) Bus(self cluster.Member) *Bus {
 	return &Bus{hub: h, self: self, queue: make(chan func(), 4096)}
 }
 
-// Cut breaks or mends the connection between two members, by name.
+// Cut breaks or restores the connection between two members, by name.
 func (h *Hub) Cut(a, b string, cut bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,7 +38,7 @@ func (h *Hub) Cut(a, b string, cut bool) {
 	}
 }
 
-// Bus is one member's.
+// Bus is the bus of one member.
 type Bus struct {
 	hub     *Hub
 	self    cluster.Member
@@ -78,8 +78,8 @@ func (b *Bus) run(ctx context.Context) {
 	}
 }
 
-// post queues something for the member to see; what finds no room is lost.
-// Calls hold the hub's lock.
+// post queues an event for the member. It is dropped if the queue is full. The caller holds the
+// hub's lock.
 func (b *Bus) post(fn func()) {
 	select {
 	case b.queue <- fn:
@@ -90,7 +90,7 @@ func (b *Bus) post(fn func()) {
 
 func (b *Bus) link(id string, up bool) { b.post(func() { b.handler.Link(id, up) }) }
 
-// announce tells everybody who is there.
+// announce sends the list of members to all of them.
 func (h *Hub) announce() {
 	var members []cluster.Member
 	for _, b := range h.buses {
@@ -118,7 +118,7 @@ func (b *Bus) Send(e cluster.Envelope) {
 	}
 }
 
-// Leave tells the others.
+// Leave announces the departure to the other members.
 func (b *Bus) Leave(context.Context) error {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()

@@ -12,25 +12,24 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestDeath kills a process: the machine lives and ends its connections, so the
-// others know at once. Another process takes its name and its place.
+// TestDeath kills a process. Its kernel closes the connections, so the others notice immediately.
+// Another process takes over its name.
 func TestDeath(t *testing.T) { r := group(t, 3); r.dies(func(h *handle) { h.kill() }) }
 
-// TestPowerCut takes a machine away: not even the end of its connections is
-// heard of, only silence.
+// TestPowerCut disconnects a machine. Its connections are not closed; there is only silence.
 func TestPowerCut(t *testing.T) {
 	r := group(t, 3)
 	r.dies(func(h *handle) { r.unplug(h.addr); h.kill() })
 }
 
-// dies has the third member die while engines write, and start again.
+// dies makes the third member die while engines write, and then restart.
 func (r *rig) dies(how func(*handle)) {
 	t := r.t
 	victim, rest := r.members[2], r.members[:2]
 	victim.tell(t, order{Do: "load", Value: "7"})
 	testkit.Eventually(r.t, func() string { return r.load(victim, "7") })
 	if victim.state(t).Reading == 0 {
-		t.Fatal("the victim reads nothing: its death would show nothing")
+		t.Fatal("the victim reads no source, so its death proves nothing")
 	}
 	r.churn(500 * time.Millisecond)
 	how(victim)
@@ -44,13 +43,12 @@ func (r *rig) dies(how func(*handle)) {
 	took := testkit.Eventually(r.t, func() string { return r.agree(rest[0], rest[1], again) })
 	t.Logf("another process under its name joined and equal after %v", took)
 	if p := again.state(t).Phase; p != "settled" {
-		t.Errorf("the newcomer is %s", p)
+		t.Errorf("new member's phase is %s", p)
 	}
 	testkit.Eventually(r.t, func() string { return r.knows(rest...) })
 }
 
-// lost returns what keeps members from saying that one of them is lost and that the
-// group goes on.
+// lost returns why members do not report victim as lost and the group as working, or "".
 func (r *rig) lost(members []*handle, victim *handle) string {
 	for _, h := range members {
 		s := h.state(r.t)
@@ -61,16 +59,16 @@ func (r *rig) lost(members []*handle, victim *handle) string {
 	return ""
 }
 
-// TestStopped stops a process with SIGSTOP: its machine lives, keeps its connections open and
-// takes what fits its buffers. The others go on without it; when it runs again, with the
-// past in its buffers, it is a member again, knows the same, and its load counts.
+// TestStopped stops a process with SIGSTOP. Its kernel keeps connections open and fills their
+// buffers. The others continue without it. When it resumes, with old frames in its buffers, it
+// becomes a member again, has the same content, and its load counts.
 func TestStopped(t *testing.T) {
 	r := group(t, 3)
 	victim, rest := r.members[2], r.members[:2]
 	victim.tell(t, order{Do: "load", Value: "7"})
 	testkit.Eventually(t, func() string { return r.load(victim, "7") })
 	if victim.state(t).Reading == 0 {
-		t.Fatal("the victim reads nothing: its stop would show nothing")
+		t.Fatal("the victim reads no source, so stopping it proves nothing")
 	}
 	r.churn(500 * time.Millisecond)
 	stop := func(stopped bool) {
@@ -101,8 +99,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestLeave lets a member go as SIGTERM does: nobody calls that a partition,
-// and what it read is handed over before it goes.
+// TestLeave stops a member as SIGTERM does. No member reports a partition, and its sources are
+// handed over before it exits.
 func TestLeave(t *testing.T) {
 	r := group(t, 3)
 	r.churn(500 * time.Millisecond)

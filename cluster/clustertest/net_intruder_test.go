@@ -13,9 +13,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// attack sends what no member would to both ports of each address: garbage in
-// packets and connections, HTTP where TLS is spoken, and connections that say
-// nothing.
+// attack sends invalid data to both ports of each address: garbage packets and streams, plain HTTP
+// instead of TLS, and silent connections.
 func attack(targets []string) error {
 	rng := rand.NewChaCha8([32]byte{1})
 	garbage := make([]byte, 1<<20)
@@ -40,7 +39,7 @@ func attack(targets []string) error {
 	return nil
 }
 
-// shove writes b into a new connection, as far as the other end takes it.
+// shove writes b to a new connection, as far as the other end accepts it.
 func shove(addr string, b []byte) error {
 	conn, err := net.DialTimeout("tcp", addr, 30*time.Second)
 	if err != nil {
@@ -52,8 +51,7 @@ func shove(addr string, b []byte) error {
 	return conn.Close()
 }
 
-// TestGarbage lets a host that is no member send garbage: it is counted, and
-// nobody minds.
+// TestGarbage: garbage from a host that is not a member is counted and has no other effect.
 func TestGarbage(t *testing.T) {
 	r := group(t, 3)
 	r.members[0].tell(t, order{Do: "load", Value: "7"})
@@ -62,8 +60,7 @@ func TestGarbage(t *testing.T) {
 	for _, h := range r.members {
 		targets = append(targets, h.addr.String())
 	}
-	// A busy machine makes members miss each other, now and then; garbage would
-	// each time.
+	// On a busy machine, members occasionally lose each other. Garbage would cause it every time.
 	calm := false
 	for try := 0; try < 10 && !calm; try++ {
 		before := r.givenUp()
@@ -71,7 +68,7 @@ func TestGarbage(t *testing.T) {
 		calm = r.givenUp() == before
 	}
 	if !calm {
-		t.Errorf("members lose each other whenever garbage comes: %s", r.givenUp())
+		t.Errorf("members lose each other whenever garbage arrives: %s", r.givenUp())
 	}
 	r.write(10)
 	testkit.Eventually(r.t, func() string {
@@ -84,9 +81,8 @@ func TestGarbage(t *testing.T) {
 	})
 }
 
-// TestReplay sends all gossip packets of a member again, byte for byte: while it
-// lives, and when it is dead. Nobody believes that it went, or that it came
-// back, or anything that it said before.
+// TestReplay replays all gossip packets of a member, byte for byte, both while it is alive and
+// after it died. No member accepts that it left, returned, or sent any of it.
 func TestReplay(t *testing.T) {
 	r := newRig(t)
 	stop := r.record(func(way flow) bool { return way.udp })
@@ -116,7 +112,7 @@ func TestReplay(t *testing.T) {
 		replay()
 		for _, h := range rest {
 			if s := h.state(t); s.Peers[c.name] != "" || s.Loads[c.name] != "" {
-				t.Fatalf("a replay brought it back: %+v", s)
+				t.Fatalf("a replay restored the dead member: %+v", s)
 			}
 		}
 	}
@@ -124,14 +120,14 @@ func TestReplay(t *testing.T) {
 	r.write(10)
 	testkit.Eventually(r.t, func() string { return r.knows(rest...) })
 	if packets < 100 {
-		t.Errorf("%d packets were replayed: too few to show anything", packets)
+		t.Errorf("only %d packets were replayed, too few for the test", packets)
 	}
 	t.Logf("%d packets replayed", packets)
 }
 
-// TestReplayToNewcomer sends recorded gossip packets to a process that was not there when
-// they were recorded, at an address that was: it remembers nobody's end. Nobody who is
-// dead becomes a member, and a replica that is cut off goes on saying so.
+// TestReplayToNewcomer replays gossip packets to a new process at a previously used address, which
+// has no record of departed members. Dead members are not accepted, and an isolated replica keeps
+// reporting that it is isolated.
 func TestReplayToNewcomer(t *testing.T) {
 	r := newRig(t)
 	stop := r.record(func(way flow) bool { return way.udp })
@@ -144,7 +140,7 @@ func TestReplayToNewcomer(t *testing.T) {
 		h.kill()
 	}
 	r.members = []*handle{a}
-	testkit.Eventually(r.t, func() string { // or it tells a newcomer of them
+	testkit.Eventually(r.t, func() string { // otherwise it sends their names to a new member
 		if s := a.state(t); len(s.Peers) > 0 {
 			return fmt.Sprintf("%s says %q", a.name, s.Health.Line)
 		}
@@ -160,7 +156,7 @@ func TestReplayToNewcomer(t *testing.T) {
 		}
 		return r.knows(a, d)
 	})
-	// replayed checks both while packets come again.
+	// replayed runs check while packets are replayed.
 	replayed := func(check func(h *handle, s state)) {
 		t.Helper()
 		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -175,9 +171,9 @@ func TestReplayToNewcomer(t *testing.T) {
 		}
 	}
 	replayed(func(h *handle, s state) {
-		for _, dead := range []*handle{b, c} { // the living may miss each other on a busy machine
+		for _, dead := range []*handle{b, c} { // on a busy machine live members may miss each other
 			if s.Peers[dead.name] != "" {
-				t.Fatalf("%s takes the dead for members: %v", h.name, s.Peers)
+				t.Fatalf("%s lists dead members: %v", h.name, s.Peers)
 			}
 		}
 	})
@@ -185,7 +181,7 @@ func TestReplayToNewcomer(t *testing.T) {
 	testkit.Eventually(r.t, func() string { return r.cutOff([]*handle{d}, []*handle{a}) })
 	replayed(func(h *handle, s state) {
 		if h == d && s.Health.State != "partitioned" {
-			t.Fatalf("%s is cut off and says %q, peers %v", h.name, s.Health.Line, s.Peers)
+			t.Fatalf("%s is isolated and reports %q, peers %v", h.name, s.Health.Line, s.Peers)
 		}
 	})
 }

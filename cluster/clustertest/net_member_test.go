@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// Members wait most of the time: several groups fit a small machine.
+	// Members mostly wait, so several groups fit on a small machine.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// order is what a member is told to do.
+// order is a command for a member.
 type order struct {
 	Do      string // open, write, load, state, drain, attack
 	Name    string
@@ -50,18 +50,18 @@ type order struct {
 	Value   string
 }
 
-// state is what a member knows, and what it says of itself.
+// state is a member's knowledge and status.
 type state struct {
 	Error   string
 	ID      string
 	Health  cluster.Health
 	Phase   string
-	Peers   map[string]string // state by name
+	Peers   map[string]string // by name
 	Known   map[string]clustertest.Known
 	Reading int
 	Loads   map[string]string // by the origin's name
 	Refused map[string]uint64
-	GivenUp uint64 // how often another member was lost
+	GivenUp uint64 // times another member was lost
 }
 
 // beMember runs a member until its standard input ends.
@@ -99,13 +99,13 @@ func beMember(address string) error {
 			return err
 		}
 	}
-	return nil // the test is over, or dead: no word to the others
+	return nil // the test has ended: exit without leaving
 }
 
 type member struct {
 	r       *clustertest.Reader
 	sources []string
-	names   map[string]string // by ID, of all that were ever seen
+	names   map[string]string // by ID, of all members ever seen
 }
 
 func (m *member) obey(o *order) error {
@@ -124,8 +124,7 @@ func (m *member) obey(o *order) error {
 	return nil
 }
 
-// open joins, on the default ports of all addresses, advertising what is found
-// out about this machine.
+// open joins on the default ports of all addresses. It advertises this machine's detected address.
 func (m *member) open(o *order) error {
 	m.sources, m.names = o.Sources, map[string]string{}
 	self := cluster.NewMember(o.Name, "test")

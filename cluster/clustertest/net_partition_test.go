@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// between is the rule that puts f on all packets from one side to the other.
+// between applies f to all packets from one side to the other.
 func between(from, to []*handle, f fault) rule {
 	has := func(side []*handle, a netip.Addr) bool {
 		for _, h := range side {
@@ -30,7 +30,7 @@ func between(from, to []*handle, f fault) rule {
 	}
 }
 
-// both puts rules one after the other: the first fault counts.
+// both combines rules; the first fault applies.
 func both(rules ...rule) rule {
 	return func(way flow) fault {
 		for _, r := range rules {
@@ -42,8 +42,7 @@ func both(rules ...rule) rule {
 	}
 }
 
-// cutOff returns what keeps members from saying that they are cut off from
-// others, by name.
+// cutOff returns why members do not report that they are cut off from others, or "".
 func (r *rig) cutOff(members, others []*handle) string {
 	for _, h := range members {
 		s := h.state(r.t)
@@ -59,8 +58,8 @@ func (r *rig) cutOff(members, others []*handle) string {
 	return ""
 }
 
-// TestHalves cuts a group of four in two: each half goes on with what engines
-// write and knows that it is a half; together again, they are equal.
+// TestHalves partitions a group of four. Each half continues with its engines' batches and reports
+// the partition. After it heals, all are equal.
 func TestHalves(t *testing.T) {
 	r := group(t, 4)
 	left, right := r.members[:2], r.members[2:]
@@ -69,9 +68,9 @@ func TestHalves(t *testing.T) {
 	t.Logf("both halves say so after %v more", testkit.Eventually(r.t, func() string {
 		return r.cutOff(left, right) + r.cutOff(right, left)
 	}))
-	r.churn(3 * time.Second) // by then memberlist holds the others for dead
+	r.churn(3 * time.Second) // by then memberlist considers the others dead
 	t.Logf("both halves exact after %v", testkit.Eventually(r.t, func() string { return r.knows(r.members...) }))
-	testkit.Eventually(r.t, func() string { // nobody is forgotten
+	testkit.Eventually(r.t, func() string { // no member was dropped
 		return r.cutOff(left, right) + r.cutOff(right, left)
 	})
 	for _, half := range [][]*handle{left, right} {
@@ -83,7 +82,7 @@ func TestHalves(t *testing.T) {
 	testkit.Eventually(r.t, func() string { return r.load(left[0], "changed apart") + r.load(right[0], "changed apart") })
 }
 
-// load returns what keeps all others that live from knowing h's load.
+// load returns why other live members do not have h's load, or "".
 func (r *rig) load(h *handle, want string) string {
 	for _, o := range r.members {
 		if o == h || o.dead {
@@ -96,9 +95,8 @@ func (r *rig) load(h *handle, want string) string {
 	return ""
 }
 
-// TestOneWayLoss loses all packets from one member to another, and none the
-// other way: no connection between the two can work, and both say so. What
-// they know stays exact, by way of the third.
+// TestOneWayLoss drops all packets in one direction between two members. No connection between them
+// can work, and both report it. Their content stays exact by way of the third.
 func TestOneWayLoss(t *testing.T) {
 	r := group(t, 3)
 	a, b, c := r.members[0], r.members[1], r.members[2]

@@ -31,7 +31,7 @@ type rig struct {
 	sources []string
 	members []*handle
 	tcpOnly bool
-	written uint64 // batches that every engine has written
+	written uint64 // batches that each engine has written
 }
 
 // handle is a member's process.
@@ -42,7 +42,7 @@ type handle struct {
 	in   io.WriteCloser
 	out  *bufio.Reader
 	dead bool
-	// stopped: it does not run until it is sent SIGCONT.
+	// stopped means that the process waits for SIGCONT.
 	stopped bool
 }
 
@@ -61,8 +61,7 @@ func group(t *testing.T, n int) *rig {
 	return r
 }
 
-// form starts n members and waits until they have joined each other and know
-// the same.
+// form starts n members and waits until they have joined and have the same content.
 func (r *rig) form(n int) time.Duration {
 	r.t.Helper()
 	for i := range n {
@@ -74,7 +73,7 @@ func (r *rig) form(n int) time.Duration {
 
 func addrOf(host int) netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, byte(host)}) }
 
-// start starts a member that joins all others by their addresses.
+// start starts a member that joins all others by address.
 func (r *rig) start(name string, host int) *handle {
 	r.t.Helper()
 	h := r.launch(name, host)
@@ -90,7 +89,7 @@ func (r *rig) start(name string, host int) *handle {
 	return h
 }
 
-// launch starts a process and plugs its device in.
+// launch starts a process and connects its device.
 func (r *rig) launch(name string, host int) *handle {
 	t := r.t
 	t.Helper()
@@ -130,7 +129,7 @@ func (r *rig) launch(name string, host int) *handle {
 	return h
 }
 
-// kill ends the process without giving it a chance to say anything.
+// kill ends the process without notice.
 func (h *handle) kill() {
 	if !h.dead {
 		h.dead = true
@@ -139,7 +138,7 @@ func (h *handle) kill() {
 	}
 }
 
-// tell has the member do something and returns how it is afterwards.
+// tell sends a command to the member and returns its state afterwards.
 func (h *handle) tell(t *testing.T, o order) state {
 	t.Helper()
 	s, err := h.try(o)
@@ -149,7 +148,7 @@ func (h *handle) tell(t *testing.T, o order) state {
 	return s
 }
 
-// try is tell for what may be refused.
+// try is tell for a command that may fail.
 func (h *handle) try(o order) (s state, err error) {
 	b, err := json.Marshal(o)
 	if err != nil {
@@ -173,7 +172,7 @@ func (h *handle) try(o order) (s state, err error) {
 
 func (h *handle) state(t *testing.T) state { t.Helper(); return h.tell(t, order{Do: "state"}) }
 
-// write lets every engine write n more batches.
+// write makes every engine write n more batches.
 func (r *rig) write(n uint64) {
 	r.t.Helper()
 	r.written += n
@@ -184,7 +183,7 @@ func (r *rig) write(n uint64) {
 	}
 }
 
-// churn lets engines write all the time while something lasts.
+// churn makes engines write for a while.
 func (r *rig) churn(lasts time.Duration) {
 	r.t.Helper()
 	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -192,7 +191,7 @@ func (r *rig) churn(lasts time.Duration) {
 	}
 }
 
-// knows returns what keeps members from knowing all that engines wrote.
+// knows returns why members do not have everything that engines wrote, or "".
 func (r *rig) knows(members ...*handle) string {
 	for _, h := range members {
 		s := h.state(r.t)
@@ -205,8 +204,8 @@ func (r *rig) knows(members ...*handle) string {
 	return ""
 }
 
-// agree returns what keeps members from having joined each other, and nobody
-// else, and from knowing all that engines wrote.
+// agree returns why members have not joined exactly each other, or do not have everything that
+// engines wrote, or "".
 func (r *rig) agree(members ...*handle) string {
 	for _, h := range members {
 		if s := h.state(r.t); !s.Health.OK || s.Health.State != "joined" || len(s.Peers) != len(members)-1 {

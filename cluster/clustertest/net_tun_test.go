@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// device opens a TUN device in this process's network namespace, gives it the
-// address within a /24, and takes it and the loopback device up.
+// device opens a TUN device in this process's network namespace, assigns the address with a /24
+// mask, and brings it and the loopback device up.
 func device(addr netip.Addr) (fd int, err error) {
 	fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -61,18 +61,18 @@ func flags(v uint16) func(*unix.Ifreq) error {
 	return func(r *unix.Ifreq) error { r.SetUint16(v); return nil }
 }
 
-// give sends a file descriptor through a unix socket, and keeps none.
+// give sends a file descriptor over a unix socket and closes it.
 func give(conn *os.File, fd int) error {
 	err := unix.Sendmsg(int(conn.Fd()), []byte{0}, unix.UnixRights(fd), nil, 0)
 	return errors.Join(err, unix.Close(fd))
 }
 
-// taken receives one.
+// taken receives a file descriptor.
 func taken(conn *net.UnixConn) (*os.File, error) {
 	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := conn.ReadMsgUnix(b, oob)
 	if err != nil {
-		return nil, fmt.Errorf("it ended before it handed over its device, and wrote why to standard error: %w", err)
+		return nil, fmt.Errorf("the process exited before it sent its device (see its standard error): %w", err)
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:n])
 	if err != nil || len(msgs) != 1 {

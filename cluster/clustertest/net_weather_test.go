@@ -11,11 +11,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// everywhere puts f on every packet.
+// everywhere applies f to every packet.
 func everywhere(f fault) rule { return func(flow) fault { return f } }
 
-// TestWeather shares over bad networks: members join, and stay equal while
-// engines write; nobody is given up for dead.
+// TestWeather: on a bad network members join, stay equal while engines write, and are not lost.
 func TestWeather(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -41,7 +40,7 @@ func TestWeather(t *testing.T) {
 			passed, lost := r.counts()
 			t.Logf("%d packets carried, %d lost; members given up: %v", passed, lost, r.givenUp())
 			if tc.fault.loss > 0 && lost == 0 || passed == 0 {
-				t.Error("the network did not do what the test is about")
+				t.Error("the network produced no faults")
 			}
 		})
 	}
@@ -56,8 +55,7 @@ func (r *rig) givenUp() string {
 	return out
 }
 
-// TestNoUDP lets only TCP through: members join and stay equal, and say what is
-// wrong and what would help.
+// TestNoUDP allows only TCP. Members join, stay equal, and report the problem and its remedy.
 func TestNoUDP(t *testing.T) {
 	r := group(t, 3)
 	r.obey(func(way flow) fault {

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// fault is what happens to packets on their way.
+// fault is the treatment of packets in transit.
 type fault struct {
-	loss  float64 // share of packets, 0 to 1
+	loss  float64 // fraction of packets, 0 to 1
 	delay time.Duration
 }
 
 var severed = fault{loss: 1}
 
-// flow is where a packet comes from and goes to, and how.
+// flow is the source, destination and protocol of a packet.
 type flow struct {
 	from, to netip.Addr
 	udp      bool
 }
 
-// rule says what happens to the packets of a flow.
+// rule returns the fault for the packets of a flow.
 type rule func(flow) fault
 
 func healthy(flow) fault { return fault{} }
 
-// wire carries packets between TUN devices.
+// wire forwards packets between TUN devices.
 type wire struct {
 	wg sync.WaitGroup
 
@@ -39,12 +39,12 @@ type wire struct {
 	ports  map[netip.Addr]*port
 	rule   rule
 	rng    *rand.Rand
-	tap    func(flow, []byte) // told of every packet
+	tap    func(flow, []byte) // called for every packet
 	lost   int
 	passed int
 }
 
-// port is one member's device. A goroutine reads it, another one writes it.
+// port is one member's device, with one goroutine to read and one to write it.
 type port struct {
 	dev   *os.File
 	queue chan packet
@@ -62,7 +62,7 @@ func newWire(t *testing.T) *wire {
 	return w
 }
 
-// plug connects a device, in place of one that had its address before.
+// plug connects a device. It replaces an earlier one with the same address.
 func (w *wire) plug(addr netip.Addr, dev *os.File) {
 	w.unplug(addr)
 	p := &port{dev: dev, queue: make(chan packet, 4096), done: make(chan struct{})}
@@ -73,8 +73,8 @@ func (w *wire) plug(addr netip.Addr, dev *os.File) {
 	w.wg.Go(p.write)
 }
 
-// unplug takes a device away: nothing of it goes out any more, not even the
-// end of its connections.
+// unplug disconnects a device. Nothing more is sent from it, not even the closing of its
+// connections.
 func (w *wire) unplug(addr netip.Addr) {
 	w.mu.Lock()
 	p := w.ports[addr]
@@ -106,8 +106,7 @@ func (w *wire) obey(r rule) {
 	w.rule = r
 }
 
-// record keeps copies of the packets that keep wants, and returns what it has
-// and stops when it is called.
+// record copies the packets that keep selects. stop ends it and returns them.
 func (w *wire) record(keep func(flow) bool) (stop func() map[flow][][]byte) {
 	got := map[flow][][]byte{}
 	w.mu.Lock()
@@ -125,7 +124,7 @@ func (w *wire) record(keep func(flow) bool) (stop func() map[flow][][]byte) {
 	}
 }
 
-// counts returns how many packets were carried and lost so far.
+// counts returns the number of packets forwarded and dropped.
 func (w *wire) counts() (passed, lost int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,7 +136,7 @@ func (w *wire) read(p *port) {
 	for {
 		n, err := p.dev.Read(b)
 		if err != nil {
-			return // closed, or gone with its namespace
+			return // closed, or its namespace ended
 		}
 		if f, ok := flowOf(b[:n]); ok {
 			w.carry(f, append([]byte(nil), b[:n]...))
@@ -167,12 +166,12 @@ func (w *wire) carry(way flow, b []byte) {
 	select {
 	case p.queue <- packet{b, time.Now().Add(f.delay)}:
 		w.passed++
-	default: // a full queue, as in any switch
+	default: // queue full, as in any switch
 		w.lost++
 	}
 }
 
-// write hands packets to the device when they are due.
+// write passes packets to the device when they are due.
 func (p *port) write() {
 	for {
 		var next packet
@@ -188,6 +187,6 @@ func (p *port) write() {
 			case <-time.After(wait):
 			}
 		}
-		_, _ = p.dev.Write(next.b) // a device that is gone takes nothing
+		_, _ = p.dev.Write(next.b) // a closed device fails
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 )
 
-// Reader is a replica that reads what its role lets it of engines whose n-th
-// batch is Batch(source, n), and shares it in a log "index" of Blocks, together
-// with a gauge "load".
+// Reader is a replica that reads engines according to its roles. The n-th batch of an engine is
+// Batch(source, n). It shares a log "index" of Blocks and a gauge "load".
 type Reader struct {
 	*cluster.Node
 	Load   *cluster.Gauge
@@ -27,8 +26,7 @@ type Reader struct {
 	wg      sync.WaitGroup
 }
 
-// NewReader returns a replica that is not open. Its state machine has the
-// daemon's tuning.
+// NewReader returns a replica that is not open, with the server's tuning.
 func NewReader(self cluster.Member, bus cluster.Bus) *Reader {
 	r := &Reader{
 		Node: cluster.New(cluster.Options{
@@ -63,7 +61,7 @@ func (r *Reader) Begin(ctx context.Context, sources []string) error {
 	return nil
 }
 
-// End stops reading and closes the replica without telling the others.
+// End stops reading and closes the replica without leaving.
 func (r *Reader) End() error {
 	if r.stop == nil {
 		return nil
@@ -73,11 +71,10 @@ func (r *Reader) End() error {
 	return r.Close()
 }
 
-// Write says that every engine has written n batches.
+// Write sets the number of batches that every engine has written.
 func (r *Reader) Write(n uint64) { r.written.Store(n) }
 
-// read appends what engines have written, of the sources that are this
-// replica's to read.
+// read appends the engines' batches for the sources that this replica reads.
 func (r *Reader) read(ctx context.Context) {
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
@@ -97,14 +94,13 @@ func (r *Reader) read(ctx context.Context) {
 	}
 }
 
-// Known is what a replica knows of a source.
+// Known is a replica's state of a source.
 type Known struct {
 	At     cluster.Position
 	Digest cluster.Digest
 }
 
-// Lacks returns what keeps this replica from knowing n batches of every source
-// exactly, and from having no more.
+// Missing returns why this replica does not have exactly n batches of every source, or "".
 func (r *Reader) Missing(n uint64) string {
 	for _, s := range r.sources {
 		k := Known{r.Index.Position(s), r.Blocks.Digest(s)}
@@ -115,10 +111,10 @@ func (r *Reader) Missing(n uint64) string {
 	return ""
 }
 
-// Lacks returns what keeps k from being n batches of source, exactly.
+// Missing returns why k is not exactly n batches of source, or "".
 func (k Known) Missing(source string, n uint64) string {
 	if k.At.Next != n || k.At.Lost != 0 {
-		return fmt.Sprintf("%s is at %+v, not %d", source, k.At, n)
+		return fmt.Sprintf("%s is at %+v, want %d", source, k.At, n)
 	}
 	if want := Truth(source, n); k.Digest != want {
 		return fmt.Sprintf("%s holds %+v, not %+v", source, k.Digest, want)

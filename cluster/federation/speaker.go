@@ -42,15 +42,15 @@ const (
 	proven
 )
 
-// Doubt marks the last ask on a link as possibly replayed. If there are too many sessions, doubted
-// ones are dropped first, until Prove.
+// MarkUnproven marks the last ask on a link as possibly replayed. If there are too many sessions, doubted
+// ones are dropped first, until MarkProven.
 func (c *Core) MarkUnproven(cluster, link string) {
 	if s := c.sessionOf(cluster, link); s != nil && s.proof == assumed {
 		s.proof = doubted
 	}
 }
 
-// Prove marks the last ask on a link as made for this process.
+// MarkProven marks the last ask on a link as made for this process.
 func (c *Core) MarkProven(cluster, link string) {
 	if s := c.sessionOf(cluster, link); s != nil {
 		s.proof = proven

@@ -148,7 +148,7 @@ type Cluster struct {
 	Pools       []*Remote // by namespace and name
 }
 
-// Told is another cluster's state for one of our exports.
+// ExportAck is another cluster's state for one of our exports.
 type ExportAck struct {
 	Cluster string
 	State   State // Live: heard within its lease and accepted
@@ -178,7 +178,7 @@ type Import struct {
 	Reason   string   // why the object is incomplete; "": it is complete or will be soon
 }
 
-// Own is a pool that this cluster exports.
+// ExportView is a pool that this cluster exports.
 type ExportView struct {
 	Pool     PoolKey
 	Draining bool

@@ -11,8 +11,7 @@ import (
 
 type coreMember = group.Member
 
-// Converged returns what still differs between the members that run and the
-// truth; "" when nothing does.
+// Converged returns the differences between running members and the engines, or "".
 func (w *World) Converged() string {
 	for _, e := range w.engines {
 		if d := w.sourceDiffers(e); d != "" {
@@ -33,8 +32,8 @@ func (w *World) Converged() string {
 	return ""
 }
 
-// sourceDiffers compares what members know of one source. When one of them
-// has lost nothing, nobody may have.
+// sourceDiffers compares the members' state of one source. If one member has lost nothing, no other
+// may have losses.
 func (w *World) sourceDiffers(e *engine) string {
 	var first *member
 	readers, running := 0, 0
@@ -71,7 +70,7 @@ func (w *World) sourceDiffers(e *engine) string {
 	return ""
 }
 
-// gaugesDiffer compares what m believes of others with what they set.
+// gaugesDiffer compares m's view of other members' gauges with their values.
 func (w *World) gaugesDiffer(m *member) string {
 	living := map[string]bool{}
 	for _, o := range w.members {
@@ -91,7 +90,7 @@ func (w *World) gaugesDiffer(m *member) string {
 	return ""
 }
 
-// Exact reports whether every member that runs lost nothing of any source.
+// Exact reports whether no running member has lost anything.
 func (w *World) Exact() bool {
 	for _, m := range w.members {
 		for _, e := range w.engines {
@@ -103,8 +102,8 @@ func (w *World) Exact() bool {
 	return true
 }
 
-// checkStages checks that no content in the making is forgotten: each is of a load
-// that is under way, or the last step of one that ended.
+// checkStages checks that no stage is leaked: each belongs to a load in progress, or to the last
+// step of one that ended.
 func (w *World) checkStages() {
 	was := map[*member]int{}
 	for _, m := range w.members {
@@ -120,7 +119,7 @@ func (w *World) checkStages() {
 	}
 }
 
-// checkMemory checks the bound on what a member's core holds.
+// checkMemory checks the limit of a core's memory.
 func (w *World) checkMemory(limit int) {
 	for _, m := range w.members {
 		if !m.up {
@@ -134,13 +133,13 @@ func (w *World) checkMemory(limit int) {
 	}
 }
 
-// stale is how old what a member says to know exactly may be while things fail: a lease
-// until a reader that is gone is not relied on any more, and what a slow network holds up.
+// stale is how outdated a state reported as exact may be during faults: a lease, until a dead
+// reader is not relied on any more, plus the delay of a slow network.
 const stale = 2500 * time.Millisecond
 
-// runWatched is Run, and looks all the time how old what members say to know exactly is:
-// those that nothing but its own pause keeps from saying so. A connection that broke
-// tells; one that is silent is for the engines' gauges to find out, which are not here.
+// runWatched is Run, and continuously checks the age of states reported as exact, except at paused
+// members. A broken connection is detected; a silent one would be detected by the engines' gauges,
+// which are not simulated.
 func (w *World) runWatched(d time.Duration) {
 	const look = 50 * time.Millisecond
 	for end := w.now + d; w.now < end; {
@@ -151,7 +150,7 @@ func (w *World) runWatched(d time.Duration) {
 			}
 			for _, v := range m.log.Sources(nil) {
 				if v.Knowledge != knowledge.Exact || v.Reason != "" || v.Reader == "" {
-					continue // or it says that it is behind, or that nobody reads
+					continue // or it reports lag, or has no reader
 				}
 				age := w.bySource[v.Name].age(v.Position)
 				w.Stats.Watched++

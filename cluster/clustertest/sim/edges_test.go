@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// edge is a world of four members and twelve engines at work, with everybody settled.
+// edge is a busy world of four members and twelve engines in which all have settled.
 func edge(seed uint64, p Plan) *World {
 	p.Seed, p.Members, p.Sources, p.Every, p.Gauges = seed, 4, 12, 60*time.Millisecond, 150*time.Millisecond
 	p.Net.Delay, p.Share = 500*time.Microsecond, group.SharePartitioned
@@ -19,7 +19,7 @@ func edge(seed uint64, p Plan) *World {
 	return w
 }
 
-// settled heals the world and says what is wrong with it then.
+// settled heals the world and reports remaining problems.
 func (w *World) settled(t *testing.T, what string) {
 	t.Helper()
 	w.Heal()
@@ -29,13 +29,13 @@ func (w *World) settled(t *testing.T, what string) {
 		t.Errorf("%s:\n%s", what, strings.Join(fs, "\n"))
 	}
 	if w.Stats.Watched == 0 || w.Stats.Oldest > time.Second {
-		t.Errorf("%s: of %d looks at what was said to be exact the oldest was %v behind", what, w.Stats.Watched, w.Stats.Oldest)
+		t.Errorf("%s: in %d checks of exact states the oldest was %v behind", what, w.Stats.Watched, w.Stats.Oldest)
 	}
 	t.Logf("%s: equal after %v; %d looks, %d not the latest, the oldest %v", what, took, w.Stats.Watched, w.Stats.Behind, w.Stats.Oldest)
 }
 
-// A member that is stopped for longer than others wait for it, and goes on, is not believed for
-// what it claimed, and says nothing exact that is not: from the moment that it goes on.
+// After a pause longer than the lease, a member's claims are not relied on, and it reports nothing
+// as exact that is outdated, from the moment it resumes.
 func TestStopped(t *testing.T) {
 	for seed, d := range []time.Duration{5 * time.Second, 30 * time.Second, 120 * time.Second} {
 		w := edge(uint64(seed+1), Plan{Ring: 20})
@@ -45,8 +45,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// A member that starts five times in ten seconds, under its name or under new ones, leaves
-// nothing behind: no gauges, no reader that does not read.
+// A member that starts five times in ten seconds, under one name or several, leaves nothing behind:
+// no gauges and no stale reader.
 func TestFiveStarts(t *testing.T) {
 	for _, newIDs := range []bool{false, true} {
 		w := edge(11, Plan{NewIDs: newIDs, Ring: 20})
@@ -60,8 +60,8 @@ func TestFiveStarts(t *testing.T) {
 	}
 }
 
-// A member that was cut off while all engines started anew offers what it knew of their lives
-// before; nobody takes it.
+// A member that was cut off while all engines restarted offers content of old incarnations. No
+// member accepts it.
 func TestAwayWhileEnginesRestart(t *testing.T) {
 	for seed := uint64(21); seed < 26; seed++ {
 		w := edge(seed, Plan{Ring: 20})
@@ -74,7 +74,7 @@ func TestAwayWhileEnginesRestart(t *testing.T) {
 			w.RestartEngine(e)
 		}
 		w.runWatched(2 * time.Second)
-		w.Kill(2) // and who comes anew asks whom it finds
+		w.Kill(2) // and a new member asks any peer
 		w.Net.Heal()
 		w.Start(2)
 		w.runWatched(2 * time.Second)
@@ -82,7 +82,8 @@ func TestAwayWhileEnginesRestart(t *testing.T) {
 	}
 }
 
-// Who does not hear another one, and is heard by it, says nothing exact that is old.
+// A member that receives nothing from a peer, but is received by it, reports nothing outdated as
+// exact.
 func TestHeardOneWay(t *testing.T) {
 	for i := range 4 {
 		w := edge(uint64(31+i), Plan{Ring: 20})
@@ -93,8 +94,8 @@ func TestHeardOneWay(t *testing.T) {
 	}
 }
 
-// Frames over 120 bytes vanish: what is larger comes late or not at all, and nobody says that
-// he knows what he lacks.
+// If frames over 120 bytes are lost, larger data arrives late or never. No member then claims data
+// that it lacks.
 func TestLargeFramesVanish(t *testing.T) {
 	on, lost := false, 0
 	w := edge(41, Plan{Ring: 20, Pages: 200, Frame: func(_, _ int, f []byte) []byte {

@@ -7,18 +7,18 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// engine is one source: the only writer of its log, and the truth.
+// engine is one source: the only writer of its log, and the reference.
 type engine struct {
 	w     *World
 	name  string
 	inc   uint64
-	batch []uint64           // what the current incarnation wrote, by sequence number
-	wrote []time.Duration    // when, and before that when it began
+	batch []uint64           // batches of the current incarnation, by sequence number
+	wrote []time.Duration    // their times, preceded by the time of its start
 	truth map[uint64][]chain // by incarnation: content after n batches
-	ring  int                // batches that a replay can reach back
+	ring  int                // batches available for replay
 	every time.Duration      // mean time between batches
-	loss  float64            // share of live batches that a subscriber misses
-	gen   int                // bumped by restarts, to end old timers
+	loss  float64            // fraction of live batches that a subscriber misses
+	gen   int                // incremented by restarts, to stop old timers
 }
 
 func (w *World) newEngine(name string, every time.Duration, ring int, loss float64) *engine {
@@ -30,7 +30,7 @@ func (w *World) newEngine(name string, every time.Duration, ring int, loss float
 	return e
 }
 
-// restart begins a new incarnation: empty, from sequence number 0.
+// restart starts a new incarnation: empty, from sequence number 0.
 func (e *engine) restart() {
 	e.inc += 1 + e.w.rng.Uint64N(3)
 	e.gen++
@@ -60,7 +60,7 @@ func (e *engine) schedule() {
 	})
 }
 
-// emit writes one batch and publishes it to those connected.
+// emit writes one batch and publishes it to subscribers.
 func (e *engine) emit() {
 	v := e.w.rng.Uint64()
 	seq, inc := uint64(len(e.batch)), e.inc
@@ -81,8 +81,8 @@ func (e *engine) emit() {
 	}
 }
 
-// replay returns the batches from sequence number from on that the ring still
-// has, and the sequence number of the first.
+// replay returns the batches in the ring from sequence number from on, and the sequence number of
+// the first.
 func (e *engine) replay(from uint64) (uint64, []uint64) {
 	first := uint64(max(0, len(e.batch)-e.ring))
 	first = min(max(first, from), uint64(len(e.batch)))
@@ -91,7 +91,7 @@ func (e *engine) replay(from uint64) (uint64, []uint64) {
 
 func payload(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
 
-// truthAt returns the content that the first next batches of an incarnation make.
+// truthAt returns the content after the first next batches of an incarnation.
 func (e *engine) truthAt(inc, next uint64) (chain, bool) {
 	t := e.truth[inc]
 	if next >= uint64(len(t)) {
@@ -100,7 +100,7 @@ func (e *engine) truthAt(inc, next uint64) (chain, bool) {
 	return t[next], true
 }
 
-// age returns for how long a position has not been the latest one.
+// age returns how long a position has been outdated.
 func (e *engine) age(at logs.Position) time.Duration {
 	switch {
 	case at.Inc != e.inc:

@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// Start starts members that do not run.
+// Start starts members that are not running.
 func (w *World) Start(members ...int) {
 	for _, i := range members {
 		if m := w.members[i]; !m.up {
@@ -12,7 +12,7 @@ func (w *World) Start(members ...int) {
 	w.topology()
 }
 
-// StartAll starts every member that does not run.
+// StartAll starts every member that is not running.
 func (w *World) StartAll() {
 	for i := range w.members {
 		w.Start(i)
@@ -32,19 +32,18 @@ func (w *World) Kill(i int) {
 	w.topology()
 }
 
-// tally takes the counters of a process that ends.
+// tally adds the counters of a process that ends.
 func (w *World) tally(m *member) {
 	st := m.core.Stats()
 	w.Stats.Relayed += st.Relayed
 	w.Stats.RelayMissed += st.RelayMissed
 }
 
-// Pause stops a member's process for a while: nothing it does or receives
-// happens before d has passed.
+// Pause stops a member's process for d: it neither acts nor receives.
 func (w *World) Pause(i int, d time.Duration) { w.members[i].paused = w.now + d }
 
-// Drain makes a member announce that it leaves, and end when its sources are
-// handed over, or after limit.
+// Drain makes a member announce that it leaves. It stops once its sources are handed over, or after
+// limit.
 func (w *World) Drain(i int, limit time.Duration) {
 	m := w.members[i]
 	if !m.up {
@@ -62,8 +61,8 @@ func (w *World) Drain(i int, limit time.Duration) {
 	w.afterFor(m, 0, func() { m.core.Leave(); poll() })
 }
 
-// Partition cuts the network between members of side and the others. oneWay
-// only loses what side sends.
+// Partition cuts the network between members of side and the others. oneWay drops only frames from
+// side.
 func (w *World) Partition(side map[int]bool, oneWay bool) {
 	w.Stats.Partitions++
 	for i := range w.members {
@@ -79,8 +78,8 @@ func (w *World) Partition(side map[int]bool, oneWay bool) {
 	w.topology()
 }
 
-// Apart cuts a member from the others of its zone, and from nobody else. oneWay only loses what
-// it sends.
+// Isolate cuts a member off from the other members of its zone only. oneWay drops only its own
+// frames.
 func (w *World) Isolate(i int, oneWay bool) {
 	w.Stats.Partitions++
 	for j := range w.members {
@@ -95,7 +94,7 @@ func (w *World) Isolate(i int, oneWay bool) {
 	w.topology()
 }
 
-// Heal ends every network fault, losses included, and wakes those who pause.
+// Heal ends every network fault, including losses, and ends pauses.
 func (w *World) Heal() {
 	w.Net.Heal()
 	c := w.Net.Base()
@@ -112,13 +111,13 @@ func (w *World) Heal() {
 	w.topology()
 }
 
-// RestartEngine ends an engine's process and starts it anew.
+// RestartEngine restarts an engine's process.
 func (w *World) RestartEngine(i int) {
 	w.Stats.Restarts++
 	w.engines[i].restart()
 }
 
-// Cut keeps a member from reaching an engine, or ends that.
+// Cut disconnects a member from an engine, or ends that.
 func (w *World) Cut(i, engine int, cut bool) {
 	m, e := w.members[i], w.engines[engine]
 	w.cut[[2]string{m.name, e.name}] = cut
@@ -134,11 +133,11 @@ func (w *World) Emit(i, n int) {
 	}
 }
 
-// Quiet stops or resumes what engines and members do by themselves.
+// Quiet stops or resumes the automatic activity of engines and members.
 func (w *World) Quiet(q bool) { w.quiet = q }
 
-// topology lets everybody notice, each in its own time, that something about
-// the network or the processes changed: connections first, then membership.
+// topology makes all members notice a change of the network or the processes, each after its own
+// delay: first connections, then membership.
 func (w *World) topology() {
 	for _, m := range w.members {
 		if !m.up {
@@ -155,15 +154,15 @@ func (w *World) topology() {
 	}
 }
 
-// connect brings m's connection to another member in line with the network.
+// connect updates m's connection to another member.
 func (m *member) connect(to *member) {
 	if m.inView[to.id] {
 		m.core.SetLink(to.id, to.up && m.w.Net.Linked(m.i, to.i))
 	}
 }
 
-// look updates m's view of the members. Those who come are seen at once, those
-// who went only by a late look.
+// look updates m's list of members. New members are seen immediately, departed ones only by a late
+// look.
 func (m *member) look(late bool) {
 	w := m.w
 	seen := map[string]bool{}
@@ -178,7 +177,7 @@ func (m *member) look(late bool) {
 		list = append(list, coreMember{ID: o.id, Name: o.name, Boot: o.boot, Zone: w.plan.zone(o.i)})
 		w.afterFor(m, w.between(time.Millisecond, 20*time.Millisecond), func() { m.connect(o) })
 	}
-	if !late { // those whose process was replaced are still listed
+	if !late { // a replaced process is still listed
 		for id := range m.inView {
 			if !seen[id] {
 				list = append(list, m.listed[id])
@@ -193,8 +192,8 @@ func (m *member) look(late bool) {
 	m.core.SetMembers(list)
 }
 
-// reachable reports whether membership gossip between two members gets
-// through, directly or by way of a third.
+// reachable reports whether membership gossip passes between two members, directly or by way of a
+// third.
 func (w *World) reachable(a, b int) bool {
 	if w.Net.Linked(a, b) {
 		return true

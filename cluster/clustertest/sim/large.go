@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// RunLarge runs the plan of a seed in which a member without knowledge loads
-// snapshots of many pages, and something happens in the middle of it.
+// RunLarge runs the plan of a seed in which an empty member loads snapshots of many pages, with
+// faults in the middle.
 func RunLarge(seed uint64) Result {
 	p := Large(seed)
 	w := New(p)
@@ -17,7 +17,7 @@ func RunLarge(seed uint64) Result {
 	}
 	w.Run(2 * time.Second)
 	for i := range w.engines {
-		w.Emit(i, 60+w.rng.IntN(100)) // beyond what replays and rings reach
+		w.Emit(i, 60+w.rng.IntN(100)) // more than replays and rings hold
 	}
 	w.Run(time.Second)
 	w.Start(late)
@@ -36,8 +36,8 @@ func RunLarge(seed uint64) Result {
 	return r
 }
 
-// await runs until a member has added that part of the pages of some snapshot to a
-// stage, or two seconds.
+// await runs until a member has added that fraction of a snapshot's pages to a stage, for at most
+// two seconds.
 func (w *World) await(i int, part float64) {
 	m := w.members[i]
 	for end := w.now + 2*time.Second; w.now < end && m.up; w.Run(2 * time.Millisecond) {
@@ -47,7 +47,7 @@ func (w *World) await(i int, part float64) {
 	}
 }
 
-// midFault is what can happen while the member late loads snapshots.
+// midFault injects a random fault while member late loads snapshots.
 func (w *World) midFault(late int) string {
 	switch w.rng.IntN(6) {
 	case 0:
@@ -73,7 +73,7 @@ func (w *World) midFault(late int) string {
 	}
 }
 
-// killSender ends a member that is sending pages, and leaves one.
+// killSender kills a member that is sending pages. It leaves at least one running.
 func (w *World) killSender(late int) string {
 	running := 0
 	for i, m := range w.members {
@@ -90,7 +90,7 @@ func (w *World) killSender(late int) string {
 	return "nobody"
 }
 
-// nameSources tells a member which sources there are.
+// nameSources sets a member's list of sources.
 func (m *member) nameSources(names []string) {
 	if m.up {
 		m.w.afterFor(m, 0, func() { m.log.SetSources(names) })

@@ -10,14 +10,14 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// member is one replica's process, or the place for one.
+// member is one replica's process, or a stopped one.
 type member struct {
 	w    *World
 	i    int
 	name string
 	id   string
 	boot uint64
-	gen  int // of the process
+	gen  int // incarnation of the process
 	up   bool
 
 	core    *core.Core
@@ -28,7 +28,7 @@ type member struct {
 	gauges  *gauges
 	hints   *hints
 	readers map[string]*reader
-	own     map[string]uint64 // its gauges, as set
+	own     map[string]uint64 // its own gauge values
 	sent    uint64            // hints
 
 	offset  time.Duration
@@ -50,12 +50,12 @@ func (m *member) clock() time.Duration {
 	return m.offset + time.Duration(float64(m.w.now)*m.rate)
 }
 
-// world turns the member's time into the world's, rounded up.
+// world converts the member's time to the world's, rounded up.
 func (m *member) world(d time.Duration) time.Duration {
 	return time.Duration(float64(d-m.offset)/m.rate) + 1
 }
 
-// start begins a process, which knows nothing.
+// start starts a process with empty state.
 func (m *member) start() {
 	w := m.w
 	m.gen++
@@ -92,7 +92,7 @@ func (m *member) start() {
 	w.afterFor(m, 0, m.setGauges)
 }
 
-// setGauges changes a gauge and sends a hint now and then.
+// setGauges periodically changes a gauge and sends a hint.
 func (m *member) setGauges() {
 	w := m.w
 	if w.plan.Gauges <= 0 {
@@ -117,15 +117,15 @@ func (m *member) Set(key string, v uint64) {
 	_ = m.gauge.Set(key, payload(v))
 }
 
-// touch notes that a source's content changed, to be checked after the event.
+// touch marks a source as changed, to be checked after the event.
 func (m *member) touch(source string) {
 	if n := len(m.touched); n == 0 || m.touched[n-1] != source {
 		m.touched = append(m.touched, source)
 	}
 }
 
-// settleEvent does what follows every event of a member: what it sends is
-// routed, its next tick is planned, and the invariants are checked.
+// settleEvent follows every event of a member: it routes frames, schedules the next tick and checks
+// invariants.
 func (m *member) settleEvent() {
 	for _, s := range m.touched {
 		m.checkSource(s)
@@ -139,7 +139,7 @@ func (m *member) settleEvent() {
 	}
 }
 
-// work does what the core wants done aside, while other things happen.
+// work runs the core's jobs while other events happen.
 func (m *member) work() {
 	for _, j := range m.core.Jobs() {
 		wait := func() time.Duration { return m.w.between(0, m.w.plan.Work) }
@@ -157,13 +157,13 @@ func (m *member) work() {
 
 func (m *member) wake(at time.Duration) {
 	if at != m.wakeAt {
-		return // an earlier one came between
+		return // an earlier tick was scheduled
 	}
 	m.wakeAt = -1
 	m.core.Tick()
 }
 
-// route sends what the core wants sent.
+// route sends the core's frames.
 func (m *member) route() {
 	for _, e := range m.core.Drain() {
 		if e.To == nil {
@@ -216,7 +216,7 @@ func (m *member) send(to *member, frame []byte) {
 	}
 }
 
-// checkSource checks what must hold of a source at all times.
+// checkSource checks the invariants of a source.
 func (m *member) checkSource(name string) {
 	pos, was := m.log.Position(name), m.last[name]
 	if pos.Inc < was.Inc || (pos.Inc == was.Inc && pos.Next < was.Next) {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Conditions are how one direction between two members behaves.
+// Conditions are the properties of one direction between two members.
 type Conditions struct {
-	Delay   time.Duration // one way; jitter adds up to as much again
-	Drop    float64       // share of frames lost
-	Dup     float64       // share of frames that arrive twice, some of them seconds late
-	Reorder float64       // share of frames that are overtaken, by up to 50 ms
-	// Rate limits bytes per second, 0 does not. Frames that would wait longer
-	// than Queue are lost.
+	Delay   time.Duration // one way; jitter adds up to the same again
+	Drop    float64       // fraction of frames lost
+	Dup     float64       // fraction of frames duplicated, some of them seconds later
+	Reorder float64       // fraction of frames delayed by up to 50 ms, behind later ones
+	// Rate is the limit in bytes per second; 0 means none. Frames that would wait longer than Queue
+	// are lost.
 	Rate  int
 	Queue time.Duration
 }
@@ -33,44 +33,44 @@ type netStats struct{ Sent, Lost, Twice, Late int }
 type pair struct {
 	over    *Conditions // instead of base
 	blocked bool
-	last    time.Duration // arrival of the last frame in order
-	free    time.Duration // when a limited line has sent everything
+	last    time.Duration // arrival of the last in-order frame
+	free    time.Duration // when a rate-limited link becomes idle
 }
 
-// newNet returns a network in which every direction has base.
+// newNet returns a network with the conditions base in every direction.
 func newNet(rng *rand.Rand, n int, base Conditions) *Net {
 	return &Net{rng: rng, n: n, base: base, pairs: make([]pair, n*n)}
 }
 
 func (n *Net) pair(from, to int) *pair { return &n.pairs[from*n.n+to] }
 
-// SetBase changes the conditions of every direction that has none of its own.
+// SetBase changes the default conditions.
 func (n *Net) SetBase(c Conditions) { n.base = c }
 
-// Base returns the conditions of directions that have none of their own.
+// Base returns the default conditions.
 func (n *Net) Base() Conditions { return n.base }
 
-// Set gives one direction conditions of its own; nil takes them away.
+// Set overrides the conditions of one direction; nil restores the default.
 func (n *Net) Set(from, to int, c *Conditions) { n.pair(from, to).over = c }
 
-// Block makes one direction lose everything, or ends that.
+// Block drops all frames of one direction, or ends that.
 func (n *Net) Block(from, to int, blocked bool) { n.pair(from, to).blocked = blocked }
 
-// Blocked reports whether a direction loses everything.
+// Blocked reports whether a direction is blocked.
 func (n *Net) Blocked(from, to int) bool { return n.pair(from, to).blocked }
 
 // Linked reports whether a connection between two members can work.
 func (n *Net) Linked(a, b int) bool { return !n.Blocked(a, b) && !n.Blocked(b, a) }
 
-// Heal ends every block and every condition that a direction has of its own.
+// Heal ends all blocks and overrides.
 func (n *Net) Heal() {
 	for i := range n.pairs {
 		n.pairs[i].blocked, n.pairs[i].over = false, nil
 	}
 }
 
-// Route returns when a frame of size bytes, sent now, arrives: never, once or
-// twice. The slice is valid until the next call.
+// Route returns the arrival times of a frame of size bytes sent now: none, one or two. The slice is
+// valid until the next call.
 func (n *Net) Route(now time.Duration, from, to, size int) []time.Duration {
 	p := n.pair(from, to)
 	c := &n.base
@@ -105,7 +105,7 @@ func (n *Net) Route(now time.Duration, from, to, size int) []time.Duration {
 		n.Stats.Twice++
 		late := 50 * time.Millisecond
 		if n.rng.IntN(4) == 0 {
-			late = 3 * time.Second // a replay
+			late = 3 * time.Second // a replayed frame
 		}
 		out = append(out, at+n.upTo(late))
 	}

@@ -8,12 +8,11 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// bound is how long after the last fault everybody may take to know
-// everything: membership (1.8 s), the lease and the places in an orphan's line
-// dominate it.
+// bound is the time limit for convergence after the last fault. Membership (1.8 s), the lease and
+// the ranks of an orphan's readers dominate it.
 const bound = 6 * time.Second
 
-// Result is what came of a seed.
+// Result is the result of a seed.
 type Result struct {
 	Seed        uint64
 	Failures    []string
@@ -49,21 +48,21 @@ func Random(seed uint64) Plan {
 	if rng.IntN(5) == 0 {
 		p.Fail = 0.02 * rng.Float64()
 	}
-	if rng.IntN(2) == 0 { // small memories, so that the limits are met
+	if rng.IntN(2) == 0 { // small buffers, so that limits are reached
 		p.Options = group.Options{
 			RingBytes: 200 + rng.IntN(2000), PendingBytes: 200 + rng.IntN(2000), RingDeltas: 2 + rng.IntN(20),
 			PageBytes: 64 + rng.IntN(500), Loads: 1 + rng.IntN(8), SnapshotCache: 500 + rng.IntN(4000),
 		}
 	}
-	if rng.IntN(2) == 0 { // snapshots take their time, and more than a window of pages
+	if rng.IntN(2) == 0 { // snapshots take time and exceed a window of pages
 		p.Work = time.Duration(1+rng.IntN(20)) * time.Millisecond / time.Duration(p.Sources)
 		p.Pages = rng.IntN(400) / p.Sources
 	}
 	return p
 }
 
-// Zoned makes the plan of a seed with members of two or three zones, in which changes are passed on,
-// some of them of a release that does not know of that.
+// Zoned makes the plan of a seed with members in two or three zones and relays. Some members are of
+// a release without relays.
 func Zoned(seed uint64) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0x7a6f6e6573))
 	p := Random(seed)
@@ -78,8 +77,8 @@ func Zoned(seed uint64) Plan {
 	return p
 }
 
-// Large makes the plan of a seed with few sources whose snapshots have hundreds of
-// pages, over a network that loses, repeats and reorders them.
+// Large makes the plan of a seed with few sources whose snapshots have hundreds of pages, on a
+// network that loses, duplicates and reorders frames.
 func Large(seed uint64) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0x6c61726765))
 	p := Random(seed)
@@ -91,21 +90,20 @@ func Large(seed uint64) Plan {
 	return p
 }
 
-// memoryLimit bounds what a core may hold under a plan.
+// memoryLimit is the limit of a core's memory under a plan.
 func (p Plan) memoryLimit() int {
 	opt := p.Options.WithDefaults()
 	const loads = 64 << 10
-	largest := (p.Pages + 7) * 20 // a snapshot that is larger than the cache is kept alone
+	largest := (p.Pages + 7) * 20 // a snapshot larger than the cache is kept alone
 	return p.Sources*(opt.RingBytes+2*opt.PendingBytes+256) + max(opt.SnapshotCache, largest) + loads
 }
 
-// RunSeed runs the plan of a seed with random faults, heals everything, and
-// waits for convergence.
+// RunSeed runs the plan of a seed with random faults, heals everything, and waits for convergence.
 func RunSeed(seed uint64) Result {
 	return RunPlan(Random(seed))
 }
 
-// RunPlan is RunSeed with a plan of the caller's.
+// RunPlan is RunSeed with a given plan.
 func RunPlan(p Plan) Result {
 	w := New(p)
 	r := Result{Seed: p.Seed}
@@ -140,8 +138,8 @@ func RunPlan(p Plan) Result {
 	return r
 }
 
-// converge runs until everybody knows everything, which they may take until bound after
-// the last fault, and returns how long that took.
+// converge runs until all members have the complete state, for at most bound after the last fault,
+// and returns the time taken.
 func (w *World) converge() time.Duration {
 	healed := w.now
 	w.Run(900 * time.Millisecond)
@@ -160,7 +158,7 @@ func (w *World) converge() time.Duration {
 	return w.now - healed
 }
 
-// randomFault makes one fault and says which.
+// randomFault injects one fault and returns its description.
 func (w *World) randomFault() string {
 	i := w.rng.IntN(len(w.members))
 	m := w.members[i]

@@ -6,8 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// reader is a member's subscription to one engine: what the events layer does,
-// in a dozen lines.
+// reader is a member's subscription to one engine, a small version of the events layer.
 type reader struct {
 	m         *member
 	e         *engine
@@ -16,7 +15,7 @@ type reader struct {
 	replaying bool
 }
 
-// assign starts and stops readers as ownership wants.
+// assign starts and stops readers according to the role.
 func (m *member) assign(source string, role logs.Role) {
 	r := m.readers[source]
 	if role == logs.RoleReader && r == nil {
@@ -43,7 +42,7 @@ func (r *reader) connect() {
 			return
 		}
 		if r.m.w.cut[[2]string{r.m.name, r.e.name}] {
-			r.connect() // tries again
+			r.connect() // retry
 			return
 		}
 		r.connected = true
@@ -51,7 +50,7 @@ func (r *reader) connect() {
 	})
 }
 
-// disconnect is what the end of an engine's process does to its subscribers.
+// disconnect handles the end of an engine's process.
 func (r *reader) disconnect() {
 	r.gen++
 	r.connected, r.replaying = false, false
@@ -64,7 +63,7 @@ func (r *reader) disconnect() {
 	r.connect()
 }
 
-// live takes one batch from the subscription.
+// live handles one batch from the subscription.
 func (r *reader) live(inc, seq, v uint64) {
 	if !r.connected {
 		return
@@ -82,8 +81,8 @@ func (r *reader) append(inc, seq, v uint64) logs.Verdict {
 	return r.m.log.Append(logs.Delta{Source: r.e.name, Inc: inc, First: seq, Last: seq, Payload: p})
 }
 
-// replay asks the engine for what is missing. What its ring does not have any
-// more is declared lost.
+// replay requests missing batches from the engine. Batches no longer in its ring are marked as
+// lost.
 func (r *reader) replay() {
 	r.replaying = true
 	gen := r.gen
@@ -102,11 +101,11 @@ func (r *reader) replay() {
 			r.m.w.Stats.RingWraps++
 		}
 		if first > from || pos.Inc != inc {
-			r.m.log.MarkLost(r.e.name, inc, first) // also nothing: an empty cache is known exactly
+			r.m.log.MarkLost(r.e.name, inc, first) // also if first is 0: an empty cache is known exactly
 		}
 		for i, v := range batches {
 			r.append(inc, first+uint64(i), v)
 		}
-		r.m.log.Reading(r.e.name, true) // others rely on who has caught up, not on who is connected
+		r.m.log.Reading(r.e.name, true) // peers rely on readers that have caught up, not on connected ones
 	})
 }

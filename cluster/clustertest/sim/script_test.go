@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// TestScripts runs the scenarios of testdata. -rewrite accepts what they print.
+// TestScripts runs the scenarios in testdata. -rewrite accepts their output.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &script{}
@@ -28,13 +28,13 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// script is a scenario being played.
+// script is a running scenario.
 type script struct {
 	w    *World
-	ways map[string]int // frames with deltas since they were shown last
+	ways map[string]int // frames with deltas since they were last shown
 }
 
-// way says from and to whom something goes, and whether that crosses a border.
+// way formats the direction of a frame and whether it crosses zones.
 func (w *World) way(from, to int) string {
 	if w.plan.zone(from) == w.plan.zone(to) {
 		return w.members[from].name + " to " + w.members[to].name
@@ -59,7 +59,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		side := map[int]bool{}
 		s.each(t, d, func(i int) { side[i] = true })
 		s.w.Partition(side, d.HasArg("oneway"))
-	case "block": // what the first sends to the second is lost, and neither notices
+	case "block": // drop frames from the first to the second, undetected by both
 		var pair []int
 		s.each(t, d, func(i int) { pair = append(pair, i) })
 		s.w.Net.Block(pair[0], pair[1], true)
@@ -103,7 +103,7 @@ func (s *script) build(t *testing.T, d *datadriven.TestData) string {
 	scan(t, d, "ring", &p.Ring)
 	scan(t, d, "zones", &p.Zones)
 	p.Options.Relay = d.HasArg("relay")
-	if d.HasArg("old") { // letters of members of a release before relays
+	if d.HasArg("old") { // letters of members of a release without relays
 		var old string
 		d.ScanArgs(t, "old", &old)
 		p.PreviousRelease = map[int]bool{}
@@ -132,7 +132,7 @@ func (s *script) build(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// show prints something, or runs until something is so.
+// show prints some state, or runs until a condition holds.
 func (s *script) show(t *testing.T, d *datadriven.TestData) string {
 	w := s.w
 	switch d.Cmd {
@@ -189,8 +189,7 @@ func (s *script) show(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// source prints what every member knows of a source, with incarnations
-// numbered from 1.
+// source prints every member's state of a source, with incarnations numbered from 1.
 func (s *script) source(e *engine) string {
 	var incs []uint64
 	for inc := range e.truth {
@@ -244,7 +243,7 @@ func (s *script) gauges() string {
 	return b.String()
 }
 
-// each calls fn for the members named by their letters.
+// each calls fn for the members given by letter.
 func (s *script) each(t *testing.T, d *datadriven.TestData, fn func(i int)) {
 	t.Helper()
 	for _, a := range d.CmdArgs {

@@ -15,7 +15,7 @@ var (
 	first = flag.Uint64("cluster.seed", 1, "first seed")
 )
 
-// TestReplay: a seed is a history, down to the last frame.
+// TestReplay: a seed determines the history down to the last frame.
 func TestReplay(t *testing.T) {
 	for seed := uint64(1); seed <= 5; seed++ {
 		a, b := RunSeed(seed), RunSeed(seed)
@@ -25,9 +25,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestLargeSnapshots has snapshots of hundreds of pages loaded over a bad network,
-// while their senders die, their engines start anew, and sources come and go.
-// Replay one by -run TestLargeSnapshots -cluster.seed=N -cluster.seeds=1 -v.
+// TestLargeSnapshots loads snapshots of hundreds of pages over a bad network, while senders die,
+// engines restart, and sources come and go. Replay one with -run TestLargeSnapshots -cluster.seed=N
+// -cluster.seeds=1 -v.
 func TestLargeSnapshots(t *testing.T) {
 	var sum Stats
 	n := max(1, *seeds/4)
@@ -43,12 +43,12 @@ func TestLargeSnapshots(t *testing.T) {
 	}
 	t.Logf("%d seeds: %d snapshots made, %d loads begun, %d given up", n, sum.Snapshots, sum.Stages, sum.Discarded)
 	if n > 10 && (sum.Stages == sum.Discarded || sum.Discarded == 0) {
-		t.Errorf("%d loads begun, %d given up: that is not what was to be simulated", sum.Stages, sum.Discarded)
+		t.Errorf("%d loads started, %d discarded: the simulation misses its purpose", sum.Stages, sum.Discarded)
 	}
 }
 
-// TestSeeds runs many random histories. Replay one by
-// -run TestSeeds -cluster.seed=N -cluster.seeds=1 -v.
+// TestSeeds runs many random histories. Replay one with -run TestSeeds -cluster.seed=N
+// -cluster.seeds=1 -v.
 func TestSeeds(t *testing.T) {
 	parts.Full(t)
 	var took []time.Duration
@@ -84,9 +84,9 @@ func TestSeeds(t *testing.T) {
 		*seeds, batches, exact, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 }
 
-// TestZones is TestSeeds for members of several zones: deltas cross each border once and are passed
-// on behind it, while those who pass on die, pause, drain or cannot reach their neighbours, and while
-// some are of a release that knows nothing of it.
+// TestZones is TestSeeds for members in several zones. Deltas cross each border once and are
+// relayed behind it, while relays die, pause, drain or cannot reach their neighbors, and some
+// members are of a release without relays.
 func TestZones(t *testing.T) {
 	parts.Full(t)
 	var took []time.Duration
@@ -108,6 +108,6 @@ func TestZones(t *testing.T) {
 	t.Logf("%d seeds, %d frames passed on, %d times one did not come; the oldest of what is said to be known exactly %v; converged after p50 %v, p99 %v, max %v",
 		*seeds, relayed, missed, oldest, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 	if *seeds > 10 && (relayed == 0 || missed == 0) {
-		t.Error("nothing was passed on, or it always came: that is not what was to be simulated")
+		t.Error("no frame was relayed, or none was missed: the simulation misses its purpose")
 	}
 }

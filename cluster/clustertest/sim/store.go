@@ -8,8 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// chain is the content of a store for one source: the hash of everything
-// applied, in order.
+// chain is a store's content for one source: the hash of all applied payloads, in order.
 type chain struct{ count, hash uint64 }
 
 func (c chain) apply(v uint64) chain {
@@ -28,12 +27,12 @@ type store struct {
 	m       *member
 	content map[string]chain
 	tails   map[string]*tails
-	version uint64  // that is stated
-	fail    float64 // share of remote deltas that cannot be applied
+	version uint64  // of the log
+	fail    float64 // fraction of remote deltas that fail to apply
 	applied int
 	last    *stage
-	staged  int // contents in the making
-	stages  int // … that were ever begun
+	staged  int // stages being built
+	stages  int // stages ever started
 }
 
 // Apply implements logs.LogStore.
@@ -66,8 +65,8 @@ func (s *store) Digest(source string) logs.Digest {
 	return logs.Digest{Count: c.count, Xor: c.hash}
 }
 
-// Snapshot spreads a content over some pages, each of which says which of how
-// many it is, so that a stage notices a mixture.
+// Snapshot splits a content into several pages. Each has its number and the total, so that a stage
+// detects a mixture.
 func (s *store) Snapshot(source string, _ int) (logs.Dump, error) {
 	c := s.content[source]
 	d := &dump{chain: c}
@@ -81,7 +80,7 @@ func (s *store) Snapshot(source string, _ int) (logs.Dump, error) {
 	return d, nil
 }
 
-// dump is a content on its way into pages.
+// dump is a content being encoded in pages.
 type dump struct {
 	chain
 	pages, next uint16
@@ -106,9 +105,9 @@ func (d *dump) Next() ([]byte, error) {
 // Close implements logs.Dump.
 func (*dump) Close() {}
 
-const pageSize = 20 // and tails
+const pageSize = 20 // without tails
 
-// stage is a content that pages are to make.
+// stage is a content being built from pages.
 type stage struct {
 	s      *store
 	source string
@@ -190,7 +189,7 @@ func (s *store) Forget(source string) {
 // Assign implements logs.LogStore.
 func (s *store) Assign(source string, role logs.Role) { s.m.assign(source, role) }
 
-// gauges is a member's GaugeSink: what it believes of others.
+// gauges is a member's GaugeSink: its view of other members.
 type gauges struct{ of map[string]map[string]uint64 }
 
 // Merge implements core.GaugeSink.

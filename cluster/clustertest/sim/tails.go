@@ -6,10 +6,9 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// A payload is a batch's value (8 bytes). Since version 2 of the log it may build on
-// what the batches before it made, as the deltas of an index do that name what is
-// known: a byte that says how many batches before the other one was, the batch's
-// name (8), and the value mixed with the name of the other (8).
+// A payload is a batch's value (8 bytes). Since version 2 of the log it may depend on an earlier
+// batch, as index deltas depend on known entries. It is then: the distance to the earlier batch (1
+// byte), the batch's name (8), and the value mixed with the earlier batch's name (8).
 const (
 	shortSince = 2
 	plainSize  = 8
@@ -17,7 +16,7 @@ const (
 	tailReach  = 8
 )
 
-// payloadNeeds is logs.LogOptions.Needs.
+// payloadNeeds is the log's LogOptions.Needs.
 func payloadNeeds(p []byte) uint64 {
 	if len(p) == shortSize {
 		return shortSince
@@ -25,17 +24,17 @@ func payloadNeeds(p []byte) uint64 {
 	return 1
 }
 
-// nameOf is the name of the batch that has a value.
+// nameOf is the name of the batch with a value.
 func nameOf(v uint64) uint64 { return chain{}.apply(v).hash }
 
-// tails are the names of the latest batches that came without a gap.
+// tails are the names of the latest batches without a gap.
 type tails struct {
 	names []uint64
-	next  uint64 // the batch that follows them
+	next  uint64 // the next batch
 	known bool   // next is
 }
 
-// at makes room for batch seq: the tails of before a gap are no use.
+// at prepares for batch seq. Names from before a gap are dropped.
 func (t *tails) at(seq uint64) {
 	if !t.known || t.next != seq {
 		t.names = t.names[:0]
@@ -49,7 +48,7 @@ func (t *tails) note(seq, name uint64) {
 	t.next, t.known = seq+1, true
 }
 
-// encode is the payload of batch seq for members that state a version.
+// encode is the payload of batch seq for members of a log version.
 func (t *tails) encode(seq, v, version uint64) []byte {
 	back := 0
 	if t.known && t.next == seq {
@@ -62,8 +61,8 @@ func (t *tails) encode(seq, v, version uint64) []byte {
 	return binary.LittleEndian.AppendUint64(p, v^t.names[len(t.names)-back])
 }
 
-// decode returns the value and the name of a batch; of the value only what can be
-// told, when the payload builds on names that are not there.
+// decode returns the value and the name of a batch. If the payload depends on an unknown batch, the
+// value is partial.
 func (t *tails) decode(p []byte) (v, name uint64, err error) {
 	if len(p) == plainSize {
 		v = binary.LittleEndian.Uint64(p)
@@ -77,7 +76,7 @@ func (t *tails) decode(p []byte) (v, name uint64, err error) {
 	return v ^ t.names[len(t.names)-back], name, nil
 }
 
-// append adds the tails to a page of a snapshot.
+// append appends the tails to a page of a snapshot.
 func (t *tails) append(p []byte) []byte {
 	if !t.known {
 		return p
@@ -89,7 +88,7 @@ func (t *tails) append(p []byte) []byte {
 	return p
 }
 
-// readTails reads what append wrote, if anything.
+// readTails decodes what append wrote, if anything.
 func readTails(p []byte) *tails {
 	t := &tails{}
 	if len(p) < 8 {
@@ -112,7 +111,7 @@ func (s *store) tailsOf(source string) *tails {
 	return t
 }
 
-// value reads a delta's payload, and keeps the tails.
+// value decodes a delta's payload and updates the tails.
 func (s *store) value(d logs.Delta) (uint64, error) {
 	if payloadNeeds(d.Payload) > s.version {
 		s.m.w.failf("%s, of version %d, was sent a payload that it cannot read", s.m.name, s.version)

@@ -21,30 +21,30 @@ var (
 	oneCell    = flag.String("cluster.cell", "", "simulate one cell of it: replicas, engines, time between an engine's batches (0: idle), such as 100,512,10s")
 )
 
-// What a frame takes on the wire beside itself (TCP/IP, TLS, HTTP/2, gRPC), and what a batch
-// of an engine takes there: measured on vLLM's streams with a block or two a batch.
+// Overhead of a frame on the network (TCP/IP, TLS, HTTP/2, gRPC), and the size of an engine's batch
+// there, as measured on vLLM's streams with one or two blocks per batch.
 const (
 	framing   = 100
 	batchWire = 268
 )
 
-// flow is what a group sends in a second.
+// flow is a group's traffic and load per second.
 type flow struct {
-	deltas, claims, beats float64 // bytes, with framing
-	everybody             float64 // if every replica read every engine
-	// What a replica takes, with its part of the simulated network: CPU seconds in a second,
-	// and bytes that are live.
+	deltas, claims, beats float64 // bytes, including overhead
+	everybody             float64 // bytes if every replica read every engine
+	// Per replica, including its part of the simulated network: CPU seconds per second, and live
+	// heap bytes.
 	cpu, live float64
 }
 
-// spent returns the CPU time of this process.
+// spent returns this process's CPU time.
 func spent() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// live returns the bytes of the heap that are in use.
+// live returns the heap bytes in use.
 func live() float64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -52,8 +52,8 @@ func live() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// traffic simulates a group of r replicas that share the streams of n engines, each of which
-// writes a batch every so often, or never.
+// traffic simulates a group of r replicas that share the streams of n engines. Each engine writes a
+// batch per every, or never if it is 0.
 func traffic(t *testing.T, r, n int, every time.Duration) flow {
 	t.Helper()
 	var bytes [256]float64
@@ -65,7 +65,7 @@ func traffic(t *testing.T, r, n int, every time.Duration) flow {
 	}
 	w := New(p)
 	w.StartAll()
-	w.Run(max(8*time.Second, 4*every)) // until every engine has written, and that was told
+	w.Run(max(8*time.Second, 4*every)) // until every engine has written and the batches were sent
 	bytes = [256]float64{}
 	before := w.Stats.Batches
 	const window = 20
@@ -91,8 +91,8 @@ func traffic(t *testing.T, r, n int, every time.Duration) flow {
 	return f
 }
 
-// manual is the formulas of docs/clustering.md, for a whole group of n replicas that gets b
-// batches a second; their bytes are read there.
+// manual holds the formulas in docs/clustering.md, for a group of n replicas and b batches per
+// second. The byte counts are parsed from the page.
 type manual struct{ message, claim, beat float64 }
 
 func readManual(t *testing.T) (m manual) {
@@ -102,7 +102,7 @@ func readManual(t *testing.T) (m manual) {
 		t.Fatal(err)
 	}
 	for _, f := range []struct {
-		formula string // of one replica, with a verb for the bytes
+		formula string // per replica, with a verb for the bytes
 		to      *float64
 	}{
 		{"| with b batches per second: b/n × (n−1) × %g |", &m.message},
@@ -125,16 +125,16 @@ func (m manual) claims(n, streams int, b float64) float64 {
 	return min(b, float64(streams)/10) * float64(n-1) * m.claim
 }
 
-// beats is what heartbeats take of a group at rest.
+// beats is the heartbeat traffic of an idle group.
 func (m manual) beats(n int) float64 {
 	peers := float64(n - 1)
 	return float64(n) * peers * m.beat / min(max(.2, peers*.025), .75)
 }
 
-// TestTraffic holds what docs/clustering.md says of the traffic between replicas: deltas go to
-// every other replica once; claims are rare; idle sources cost nothing; and sharing takes no
-// more than half of what it saves, or 5 kB/s for each replica: deltas and claims alone, and
-// what they add to the heartbeats of a group at rest, of which who has deltas to send needs fewer.
+// TestTraffic checks docs/clustering.md on the traffic between replicas: each delta is sent to
+// every other replica once, claims are rare, and idle sources cost nothing. Sharing costs at most
+// half of the saved traffic, or 5 kB/s per replica. That counts deltas, claims, and the heartbeats
+// in excess of an idle group's, since other traffic replaces heartbeats.
 func TestTraffic(t *testing.T) {
 	parts.Full(t)
 	type cell struct {
@@ -174,14 +174,14 @@ func TestTraffic(t *testing.T) {
 			c.r, c.n, rate, f.deltas/1e3, f.claims/1e3, f.beats/1e3, f.everybody/1e3, f.cpu, f.live/1e6)
 		t.Log(line)
 		if want := formulas.deltas(c.r, rate); f.deltas > want || f.deltas < want/4 {
-			t.Errorf("%s: %.0f by the manual for deltas", line, want)
+			t.Errorf("%s: deltas %.0f according to the page", line, want)
 		}
 		if want := formulas.claims(c.r, c.n, rate); f.claims > want {
-			t.Errorf("%s: %.0f by the manual for claims", line, want)
+			t.Errorf("%s: claims %.0f according to the page", line, want)
 		}
 		rest := formulas.beats(c.r)
 		if f.beats > rest*1.05 || f.beats < rest/3 || c.every == 0 && f.beats < rest*.9 {
-			t.Errorf("%s: %.0f by the manual for heartbeats at rest", line, rest)
+			t.Errorf("%s: idle heartbeats %.0f according to the page", line, rest)
 		}
 		limit := max(f.everybody/2, float64(c.r)*5e3)
 		if added, alone := f.deltas+f.claims+f.beats-rest, f.deltas+f.claims; added > limit || alone > limit {

@@ -10,51 +10,51 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// Plan is what a World is made of. Its zero values are quiet: no faults, no
-// batches but those emitted by hand.
+// Plan configures a World. With zero values nothing happens: no faults, and only batches emitted by
+// hand.
 type Plan struct {
 	Seed    uint64
 	Members int
 	Sources int
 	Share   group.Share
-	Every   time.Duration // mean time between batches of a source; 0 emits none
-	Ring    int           // batches that an engine's replay reaches back; 0 is all
-	Loss    float64       // share of live batches that a subscriber misses
+	Every   time.Duration // mean time between batches of a source; 0 disables them
+	Ring    int           // batches available for an engine's replay; 0 means all
+	Loss    float64       // fraction of live batches that a subscriber misses
 	Net     Conditions
-	Skew    bool // clocks differ and run at different speeds
+	Skew    bool // clocks differ in offset and speed
 	NewIDs  bool // a restarted member has a new ID
 	Fail    float64
 	Options group.Options // Self and Share are set by New
 	Gauges  time.Duration
-	Name    string        // of a source, with a verb for its number; "" means e1, e2, …
-	Pages   int           // of a snapshot, beside the few that there are anyhow
-	Work    time.Duration // each step of making or loading a snapshot takes less
-	// Zones is how many zones members and sources are in, in turn; 0: nobody says.
+	Name    string        // of sources, with a verb for the number; "" means e1, e2, …
+	Pages   int           // additional pages per snapshot
+	Work    time.Duration // maximum time of a step of making or loading a snapshot
+	// Zones is the number of zones, assigned round robin; 0: none.
 	Zones int
-	// Old members, by number, are of a release before relays.
+	// PreviousRelease members, by number, do not support relays.
 	PreviousRelease map[int]bool
-	// Version, if set, is the version of the log that the nth process of a member
-	// states; else all state the latest.
+	// Version, if set, returns the log version of a member's nth process. By default all have the
+	// latest.
 	Version func(member, process int) uint64
-	// Frame, if set, may change or swallow what from sends to to.
+	// Frame, if set, may modify or drop a frame.
 	Frame func(from, to int, frame []byte) []byte
 }
 
-// Stats count what happened in a World.
+// Stats count events in a World.
 type Stats struct {
 	Batches, Missed, RingWraps, Injected int
 	Hints, Frames, Bytes, Events         int
 	Kills, Partitions, Restarts          int
 	HeldPeak                             int
 	Snapshots, Stages, Discarded         int
-	Short, Unsure                        int           // payloads that build on others; and on such as were not known
-	Converged                            time.Duration // after the last fault
-	Relayed, RelayMissed                 uint64        // deltas that members passed on; times that one did not come that way
-	Watched, Behind                      int           // looks at what is said to be known exactly, and how often it was not the latest
-	Oldest                               time.Duration // the oldest of these
+	Short, Unsure                        int           // payloads that depend on others, and those whose dependency was unknown
+	Converged                            time.Duration // time after the last fault
+	Relayed, RelayMissed                 uint64        // frames relayed, and relayed frames that were missed
+	Watched, Behind                      int           // checks of states reported as exact, and those that were not the latest
+	Oldest                               time.Duration // the largest age among these
 }
 
-// zone returns where the nth member or source is.
+// zone returns the zone of the nth member or source.
 func (p *Plan) zone(n int) string {
 	if p.Zones == 0 {
 		return ""
@@ -82,13 +82,13 @@ type World struct {
 	bySource map[string]*engine
 	names    []string
 	zones    map[string]string  // of sources
-	cut      map[[2]string]bool // members that cannot reach an engine
-	quiet    bool               // engines write nothing by themselves
-	healed   bool               // subscriptions miss nothing any more
+	cut      map[[2]string]bool // members disconnected from an engine
+	quiet    bool               // no automatic batches
+	healed   bool               // subscriptions have no losses any more
 	failures []string
 }
 
-// New builds a World. No member is started.
+// New builds a World. No member is running.
 func New(p Plan) *World {
 	rng := rand.New(rand.NewPCG(p.Seed, 0x6772617065))
 	if p.Ring == 0 {
@@ -117,7 +117,7 @@ func New(p Plan) *World {
 // Now returns the virtual time.
 func (w *World) Now() time.Duration { return w.now }
 
-// Failures returns what went against an invariant.
+// Failures returns the violated invariants.
 func (w *World) Failures() []string { return w.failures }
 
 func (w *World) failf(format string, a ...any) {
@@ -139,8 +139,7 @@ func (w *World) after(d time.Duration, fn func()) {
 	w.queue.push(event{at: w.now + d, fn: fn})
 }
 
-// afterFor runs fn later in the process that m is now; never, if that is gone
-// by then.
+// afterFor runs fn later in m's current process, unless that has ended by then.
 func (w *World) afterFor(m *member, d time.Duration, fn func()) {
 	w.queue.push(event{at: w.now + d, m: m, gen: m.gen, fn: fn})
 }
@@ -161,7 +160,7 @@ func (w *World) Run(d time.Duration) {
 	w.now = end
 }
 
-// deliver runs an event of a member, and what follows from it.
+// deliver runs an event of a member and its consequences.
 func (w *World) deliver(e event) {
 	m := e.m
 	if !m.up || m.gen != e.gen {
@@ -177,10 +176,10 @@ func (w *World) deliver(e event) {
 	m.settleEvent()
 }
 
-// event is something that happens.
+// event is a scheduled function.
 type event struct {
 	at  time.Duration
-	n   uint64 // breaks ties in order of making
+	n   uint64 // breaks ties in creation order
 	m   *member
 	gen int
 	fn  func()

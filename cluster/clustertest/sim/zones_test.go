@@ -7,11 +7,11 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// border is what crosses between zones in a second, with framing.
+// border is the traffic between zones per second, including overhead.
 type border struct{ deltas, claims, beats float64 }
 
-// crossing simulates n members of some zones that share the streams of engines, each of which writes
-// two batches a second.
+// crossing simulates n members in several zones that share the streams of engines, each of which
+// writes two batches a second.
 func crossing(t *testing.T, n, zones, engines int, relay bool) border {
 	t.Helper()
 	var bytes [256]float64
@@ -27,13 +27,13 @@ func crossing(t *testing.T, n, zones, engines int, relay bool) border {
 	}
 	w := New(p)
 	w.StartAll()
-	w.Run(20 * time.Second) // what was missed at the start is forgotten
+	w.Run(20 * time.Second) // losses at the start are repaired by then
 	missed := w.missed()
 	bytes = [256]float64{}
 	const window = 20
 	w.Run(window * time.Second)
 	if n := w.missed() - missed; n > 0 {
-		t.Errorf("%d times a frame was not passed on, where nothing is lost", n)
+		t.Errorf("%d relayed frames were missed without losses", n)
 	}
 	if fs := w.Failures(); len(fs) > 0 {
 		t.Error(fs)
@@ -45,7 +45,7 @@ func crossing(t *testing.T, n, zones, engines int, relay bool) border {
 	}
 }
 
-// missed is how often a member did not get what another was to pass on.
+// missed counts relayed frames that a member did not get.
 func (w *World) missed() (n uint64) {
 	for _, m := range w.members {
 		n += m.core.Stats().RelayMissed
@@ -53,15 +53,16 @@ func (w *World) missed() (n uint64) {
 	return n
 }
 
-// TestBorder: with relays a change crosses to each other zone once, not once for each member there.
+// TestBorder: with relays a change crosses to each remote zone once instead of once per member
+// there.
 func TestBorder(t *testing.T) {
 	for _, c := range []struct{ members, zones, engines int }{{4, 2, 64}, {6, 2, 64}, {9, 3, 128}, {15, 3, 128}} {
 		with, without := crossing(t, c.members, c.zones, c.engines, true), crossing(t, c.members, c.zones, c.engines, false)
 		t.Logf("%2d members of %d zones, %d engines: deltas %6.1f kB/s across, %6.1f each to each; claims %.1f, %.1f; heartbeats %.1f, %.1f",
 			c.members, c.zones, c.engines, with.deltas/1e3, without.deltas/1e3, with.claims/1e3, without.claims/1e3, with.beats/1e3, without.beats/1e3)
-		share := float64(c.zones) / float64(c.members) // one member of each zone, of all there
+		share := float64(c.zones) / float64(c.members) // one member per zone, of all members there
 		if got := with.deltas / without.deltas; got > share*1.05 || got < share*.95 {
-			t.Errorf("%d members of %d zones: %.3f of the deltas cross, not %.3f", c.members, c.zones, got, share)
+			t.Errorf("%d members of %d zones: %.3f of the deltas cross, want %.3f", c.members, c.zones, got, share)
 		}
 		if with.claims > without.claims*1.5+100 {
 			t.Errorf("%d members of %d zones: %.0f bytes of claims and repairs, %.0f without relays", c.members, c.zones, with.claims, without.claims)

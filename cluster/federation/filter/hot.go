@@ -93,7 +93,7 @@ func (h *Hot) SetMost(most int) {
 	h.hand %= max(len(h.ring), 1)
 }
 
-// Most returns the size limit.
+// Capacity returns the size limit.
 func (h *Hot) Capacity() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

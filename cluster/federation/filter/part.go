@@ -158,7 +158,7 @@ func (s *Sink) Progress(of Head) (percent int, replaces bool) {
 	return int(100 * uint64(s.at.Row) / rows), s.used != nil && s.used != s.filter
 }
 
-// Whole reports whether the filter in use is complete, and as of which epoch and version.
+// Complete reports whether the filter in use is complete, and as of which epoch and version.
 func (s *Sink) Complete() (head Head, ok bool) {
 	h := s.head
 	h.Version = s.at.Since

@@ -16,7 +16,7 @@ type HubOptions struct {
 	Members   map[string]kubeapi.Config // API servers by cluster name
 	Pools     []Name                    // pools to export if their annotation requests it
 	Namespace string                    // namespace to manage; "": all
-	// Patience is how long an API server may be unreachable before its cluster counts as silent. It
+	// APITimeout is how long an API server may be unreachable before its cluster counts as silent. It
 	// is also how long the other clusters wait for the first read of one. 0: 10 s.
 	APITimeout time.Duration
 	Drain      time.Duration // as in Options

@@ -20,7 +20,7 @@ const (
 	defaultSettle  = 50 * time.Millisecond
 )
 
-// Options configure a Controller. Config, View and Tell are required.
+// Options configure a Controller. Config, View and Publish are required.
 type Options struct {
 	Config    kubeapi.Config
 	Namespace string // namespace to manage; "": all, which needs a ClusterRole
@@ -30,9 +30,9 @@ type Options struct {
 	Serves func() map[Name]string
 	// View returns the federation's state. Controller.Wake signals a change.
 	View func() View
-	// Tell receives the state that this cluster publishes to the others, whenever it changes.
+	// Publish receives the state that this cluster publishes to the others, whenever it changes.
 	Publish func(Local)
-	// Turn is this replica's index among the live replicas of its group, from 0; nil: there is only
+	// Rank is this replica's index among the live replicas of its group, from 0; nil: there is only
 	// one.
 	Rank func() int
 

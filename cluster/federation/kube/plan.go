@@ -34,7 +34,7 @@ type Export struct {
 	Draining bool `json:"draining,omitempty"` // withdrawn: no new requests
 }
 
-// Held is an import in a cluster's own API server.
+// FoundImport is an import in a cluster's own API server.
 type FoundImport struct {
 	Name
 	Clusters []string `json:"clusters,omitempty"` // exporting clusters that it names, sorted

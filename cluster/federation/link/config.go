@@ -222,7 +222,7 @@ func (c *Config) Regions() map[string]string {
 	return regions
 }
 
-// Alone reports whether the file configures no other cluster. Nothing is exchanged then, but the
+// Standalone reports whether the file configures no other cluster. Nothing is exchanged then, but the
 // rules still apply.
 func (c *Config) Standalone() bool { return len(c.Peers) == 0 && c.Listen == "" && c.NATS == nil }
 

@@ -104,7 +104,7 @@ func (l *Link) Hot(pool federation.PoolKey) *filter.Hot {
 	return l.hotOf(pool, l.secrets.use)
 }
 
-// HotOf returns the set keyed by a secret of the view, or nil if that secret is no longer accepted.
+// HotSet returns the set keyed by a secret of the view, or nil if that secret is no longer accepted.
 func (l *Link) HotSet(pool federation.PoolKey, s *filter.Secret) *filter.Hot {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -67,7 +67,7 @@ type OwnStatus struct {
 	Untold       string      `json:"untold,omitempty"` // parts that do not fit in messages
 }
 
-// ToldStatus is another cluster's state for one of our exports.
+// AckStatus is another cluster's state for one of our exports.
 type AckStatus struct {
 	Cluster string `json:"cluster"`
 	State   string `json:"state"`

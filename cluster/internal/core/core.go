@@ -110,14 +110,14 @@ func (c *Core) Deadline() time.Duration {
 }
 
 // Leave announces that this member hands over its sources and will stop. It continues to serve
-// until HandedOver returns true.
+// until SourcesTransferred returns true.
 func (c *Core) Leave() {
 	c.g.Leaving, c.leftAt = true, c.g.Now
 	c.beatNow()
 	c.membersChanged()
 }
 
-// HandedOver reports, after Leave, whether this member may stop: a reachable peer reads each of its
+// SourcesTransferred reports, after Leave, whether this member may stop: a reachable peer reads each of its
 // sources, and every reachable peer has acknowledged the announcement, so that no peer takes the
 // stop for a crash. Peers that do not acknowledge within four leases are not waited for. It returns
 // true if no peer is reachable.

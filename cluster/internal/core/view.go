@@ -86,7 +86,7 @@ func (c *Core) Look(f func(log int, v *logs.SourceView)) (group.Stats, group.Mem
 	return c.g.Stats, h
 }
 
-// Held returns the memory held; see Look.
+// MemoryUse returns the memory held; see Look.
 func (c *Core) MemoryUse() group.MemoryUse {
 	_, h := c.Look(nil)
 	return h

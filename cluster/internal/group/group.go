@@ -114,7 +114,7 @@ func (g *Group) Frame(kind byte) []byte {
 	return Header(make([]byte, 0, 256), kind, g.Opt.Self.Boot)
 }
 
-// NextAsk returns the next request ID.
+// NextRequestID returns the next request ID.
 func (g *Group) NextRequestID() uint64 {
 	g.asks++
 	return g.asks
@@ -151,7 +151,7 @@ func (g *Group) SendTo(peers []*Peer, class Class, state int, frame []byte) {
 	g.out = append(g.out, Envelope{To: to, Class: class, State: g.names[state], Frame: frame})
 }
 
-// Abroad reports whether p is known to be in another zone.
+// InRemoteZone reports whether p is known to be in another zone.
 func (g *Group) InRemoteZone(p *Peer) bool {
 	return g.Opt.Self.Zone != "" && p.Zone != "" && p.Zone != g.Opt.Self.Zone
 }
@@ -181,7 +181,7 @@ func (g *Group) count(p *Peer, state int, frame []byte) {
 	}
 }
 
-// Came counts a frame from p.
+// Received counts a frame from p.
 func (g *Group) Received(p *Peer, state int, frame []byte) {
 	p.Traffic[state].FramesIn++
 	p.Traffic[state].BytesIn += uint64(len(frame))

@@ -8,7 +8,7 @@ import (
 type Options struct {
 	Self  Member
 	Share Share
-	// Alone means that no other member can exist: clustering is off.
+	// Standalone means that no other member can exist: clustering is off.
 	Standalone bool
 	// Relay sends broadcast changes once to each remote zone, where one member forwards them. Use
 	// it for a bus with a direct path to each member. A bus that fans out messages inside a zone

@@ -13,7 +13,7 @@ func (p Position) Known() bool { return p.Inc != 0 }
 // Exact reports whether no sequence number before Next was lost.
 func (p Position) Exact() bool { return p.Inc != 0 && p.Lost == 0 }
 
-// Beats reports whether p is better than q: a later incarnation, then a higher Next, then fewer
+// Exceeds reports whether p is better than q: a later incarnation, then a higher Next, then fewer
 // losses. It is a strict total order.
 func (p Position) Exceeds(q Position) bool {
 	if p.Inc != q.Inc {

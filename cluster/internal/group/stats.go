@@ -65,7 +65,7 @@ type Traffic struct {
 	FramesIn, BytesIn, FramesOut, BytesOut uint64
 }
 
-// Held is the memory that a Core uses for its states, in bytes of payload plus a flat overhead per
+// MemoryUse is the memory that a Core uses for its states, in bytes of payload plus a flat overhead per
 // item.
 type MemoryUse struct {
 	Rings, Pending, Pushes, Snapshots, Loads int
@@ -81,7 +81,7 @@ type Queue struct {
 	Dropped       uint64 // frames, since the start
 }
 
-// Tally accumulates delta counters until AddTo adds them to Stats.
+// DeltaCounts accumulates delta counters until AddTo adds them to Stats.
 type DeltaCounts struct {
 	Appended, Merged                                            [6]uint64
 	StaleDeltas, Straddled, PendingDropped, PushDropped, Broken uint64

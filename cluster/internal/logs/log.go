@@ -279,7 +279,7 @@ func (l *Log) Reading(source string, reading bool) {
 
 // Append adds a delta read from a source's stream. d.Payload belongs to the log afterwards. On Gap
 // the delta is kept if there is room, and the caller fetches the deltas from Position on, or calls
-// Lose. A delta that overlaps the position in part returns Gap and is not kept.
+// MarkLost. A delta that overlaps the position in part returns Gap and is not kept.
 func (l *Log) Append(d Delta) Verdict {
 	v, _, ok := l.AppendNext(l.g.Now, d)
 	if ok {
@@ -319,7 +319,7 @@ func (l *Log) AppendNext(now time.Duration, d Delta) (v Verdict, due time.Durati
 	return v, l.remind(now, s), true
 }
 
-// Lose records that the stream of source cannot provide the sequence numbers before next. The
+// MarkLost records that the stream of source cannot provide the sequence numbers before next. The
 // position continues from next as inexact, until a peer provides the missing deltas.
 func (l *Log) MarkLost(source string, inc, next uint64) Verdict {
 	s := l.sources[source]

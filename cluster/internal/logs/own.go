@@ -235,7 +235,7 @@ func (l *Log) publishes(s *source) bool {
 	return true
 }
 
-// HandedOver reports whether a peer reads each source that this member reads, or no peer can.
+// SourcesTransferred reports whether a peer reads each source that this member reads, or no peer can.
 func (l *Log) SourcesTransferred() bool {
 	if !l.opt.Owned {
 		return true

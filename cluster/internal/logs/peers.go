@@ -178,13 +178,13 @@ func (l *Log) reads(p *group.Peer, payload []byte) bool {
 	return l.opt.Needs == nil || l.opt.Needs(payload) <= max(1, l.of(p).version)
 }
 
-// WantsDigest reports whether a full digest from p is needed.
+// NeedsDigest reports whether a full digest from p is needed.
 func (l *Log) NeedsDigest(p *group.Peer) bool {
 	pl := l.of(p)
 	return pl.version > 0 && (!pl.full || pl.refresh)
 }
 
-// TellAll schedules a full digest for p.
+// SendFullDigest schedules a full digest for p.
 func (l *Log) SendFullDigest(p *group.Peer) { l.of(p).wantsFull = true }
 
 // Named reports whether SetSources was called.

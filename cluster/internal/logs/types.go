@@ -70,7 +70,7 @@ var ErrTooLarge = errors.New("cluster: snapshot over its limit")
 // concurrent. The log tracks positions; the store only has content.
 type LogStore interface {
 	// Apply applies d to the content of d.Source. Deltas of an incarnation arrive in order, each
-	// once, without gaps except those that Lose announced. An error other than ErrUnsure means that
+	// once, without gaps except those that MarkLost announced. An error other than ErrUnsure means that
 	// the payload is malformed.
 	Apply(d Delta) error
 	// Reset empties the content of source after its engine restarted.

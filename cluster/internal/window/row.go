@@ -8,7 +8,7 @@ type Row struct {
 	last  uint64 // highest frame number known to exist
 }
 
-// Came records that frame n was received.
+// MarkReceived records that frame n was received.
 func (r *Row) MarkReceived(n uint64) {
 	r.last = max(r.last, n)
 	switch d := n - r.have; {
@@ -21,7 +21,7 @@ func (r *Row) MarkReceived(n uint64) {
 	}
 }
 
-// Covered marks frames up to n as received: another message carried their content.
+// MarkCovered marks frames up to n as received: another message carried their content.
 func (r *Row) MarkCovered(n uint64) {
 	if n <= r.have {
 		return
@@ -46,5 +46,5 @@ func (r *Row) Sent(n uint64) { r.last = max(r.last, n) }
 // Have returns the largest n for which frames 1 to n were all received.
 func (r *Row) Have() uint64 { return r.have }
 
-// Lacks reports whether a frame is missing.
+// HasGaps reports whether a frame is missing.
 func (r *Row) HasGaps() bool { return r.last > r.have }

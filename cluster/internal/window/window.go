@@ -20,7 +20,7 @@ type Window struct {
 	bits [Size / 64]uint64
 }
 
-// Look classifies n without recording it.
+// Classify classifies n without recording it.
 func (w *Window) Classify(n uint64) Verdict {
 	switch {
 	case n > w.top:
