@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,9 @@ import (
 
 // version is set by the linker (see Makefile).
 var version = "dev"
+
+// started is when this process started.
+var started = time.Now()
 
 func main() {
 	os.Args = implied(os.Args)

@@ -17,6 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -60,6 +61,7 @@ type IndexOptions struct {
 	// before where the page does not say when it started; nil: nobody wants to know.
 	EngineRestarted func(*endpoint.Endpoint)
 	Log             *slog.Logger
+	Watch           *watchdog.Loop // of Run; nil: not watched
 	Registry        *prometheus.Registry
 	Events          events.Options // periods and limits of reading; the rest of it is set by OpenIndex
 }
