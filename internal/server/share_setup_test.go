@@ -43,8 +43,8 @@ func TestOtherModelFiles(t *testing.T) {
 		o.Models = []ModelOptions{{Name: vocab.Name, Path: models}}
 	})
 	first := g.replicas[0]
-	g.says(first, "misconfigured", "replica-1 has other files, or none, for "+vocab.Name)
-	g.says(odd, "misconfigured", "replica-0 has other files")
+	g.says(first, "misconfigured", "replica-1 has different files, or none, for "+vocab.Name)
+	g.says(odd, "misconfigured", "replica-0 has different files")
 	for _, s := range []*Server{first, odd} {
 		testkit.Eventually(g.t, func() string {
 			if n := count(s, "direct"); n != groupEngines {

@@ -18,8 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
-// benchMember is a replica's shared index and its way to the others, and
-// nothing else.
+// benchMember is a replica with only a shared index and its group membership.
 type benchMember struct {
 	store store
 	node  *cluster.Node
@@ -28,7 +27,7 @@ type benchMember struct {
 	at    string
 }
 
-// testIndex is an Index whose sources are all shared and whose streams nobody reads.
+// testIndex returns an Index in which all sources are shared and no stream is read.
 func testIndex(sources []string) (*Index, *indexer.Index) {
 	index := indexer.New(indexer.Options{Hasher: block.NewHasher(block.Seed{})})
 	x, all := &Index{wake: make(chan struct{}, 1)}, map[string]*source{}
@@ -40,7 +39,7 @@ func testIndex(sources []string) (*Index, *indexer.Index) {
 	return x, index
 }
 
-// append takes a batch to the log as its reader would.
+// append adds a batch to the log as the stream's reader would.
 func (m *benchMember) append(t testing.TB, name string, u *events.Update) {
 	t.Helper()
 	s := m.store.find(name)
@@ -74,8 +73,8 @@ func newBenchMember(b testing.TB, name string, sources []string, join ...string)
 	return m
 }
 
-// BenchmarkNewcomer loads 2 million entries of 16 sources from a peer over the
-// encrypted streams, from the newcomer's start until all digests are equal.
+// BenchmarkNewcomer loads 2 million entries of 16 sources from a peer over encrypted streams. It
+// measures from the new member's start until all digests are equal.
 func BenchmarkNewcomer(b *testing.B) {
 	const engines, entries = 16, 2 << 20
 	var sources []string
@@ -103,7 +102,7 @@ func BenchmarkNewcomer(b *testing.B) {
 	b.ReportMetric(float64(entries)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 }
 
-// used is the processor time of this process.
+// used returns this process's CPU time.
 func used() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

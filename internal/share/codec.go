@@ -8,26 +8,25 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 )
 
-// errWire says that a peer sent a batch that cannot be decoded.
+// errWire means that a peer sent a malformed batch.
 var errWire = errors.New("share: malformed batch from a peer")
 
-// What is shared of an engine's event batch: a version, the hash of the
-// batch's payload (8 bytes, by which whoever goes on reading finds out whether the
-// engine is still the same), and the delta. In the short version that is its short
-// form, which is read with what the batches before it made. In the other it is
-// encoded deltas that anybody can read, each with its length before it; a batch over
-// the limits of one is split into several.
+// The shared form of an engine's event batch: a version, the hash of the batch's payload (8 bytes),
+// and the delta. A later reader uses the hash to check that the engine is still the same. The short
+// version contains the delta's short form, which can only be decoded after the preceding batches.
+// The other version contains self-contained deltas, each preceded by its length. A batch over the
+// limits of one delta is split.
 const (
 	payloadVersion = 1
 	payloadShort   = 2
 	payloadHead    = 9
 
-	// payloadMissed in the version says that the reader could not place all that the
-	// engine stored: it had not seen what comes before.
+	// payloadMissed is a flag in the version. It means that the reader could not place everything
+	// that the engine stored, because it had not seen the preceding blocks.
 	payloadMissed = 0x80
 )
 
-// payloadNeeds is cluster.LogOptions.Needs.
+// payloadNeeds is the log's LogOptions.Needs.
 func payloadNeeds(b []byte) uint64 {
 	if len(b) > 0 && b[0]&^payloadMissed == payloadShort {
 		return indexVersion
@@ -39,15 +38,15 @@ func appendPayloadHead(b []byte, version byte, sum uint64) []byte {
 	return binary.LittleEndian.AppendUint64(append(b, version), sum)
 }
 
-// payloadSum is the sum in the head of a payload.
+// payloadSum returns the hash in the payload's header.
 func payloadSum(b []byte) uint64 { return binary.LittleEndian.Uint64(b[1:]) }
 
-// fits reports whether a delta is encoded in one.
+// fits reports whether a delta can be encoded without splitting.
 func fits(d *block.Delta) bool {
 	return len(d.Ops) <= wire.MaxDeltaOps && len(d.Blocks) <= wire.MaxDeltaBlocks && len(d.Hashes) <= wire.MaxDeltaHashes
 }
 
-// appendPayload appends what is shared of one batch, in the form that anybody reads.
+// appendPayload appends the self-contained form of one batch.
 func appendPayload(b []byte, sum uint64, d *block.Delta) []byte {
 	b = appendPayloadHead(b, payloadVersion, sum)
 	if len(d.Ops) == 0 {
@@ -62,7 +61,7 @@ func appendPayload(b []byte, sum uint64, d *block.Delta) []byte {
 	return b
 }
 
-// appendPart appends one delta with its length before it.
+// appendPart appends one delta, preceded by its length.
 func appendPart(b []byte, d *block.Delta) []byte {
 	at := len(b)
 	b = wire.AppendDelta(append(b, 0, 0, 0, 0), d)
@@ -70,8 +69,8 @@ func appendPart(b []byte, d *block.Delta) []byte {
 	return b
 }
 
-// split divides a delta into parts within the limits. A long store goes on
-// below the last block of the part before.
+// split divides a delta into parts within the limits. A long store continues below the last block
+// of the preceding part.
 func split(d *block.Delta) (parts []block.Delta) {
 	const most = min(wire.MaxDeltaBlocks, wire.MaxDeltaHashes)
 	var cur block.Delta
@@ -110,8 +109,7 @@ func split(d *block.Delta) (parts []block.Delta) {
 	return parts
 }
 
-// readPayload decodes a payload that anybody can read, completely before anything
-// of it is used.
+// readPayload decodes a self-contained payload. It validates all of it before any of it is used.
 func readPayload(b []byte) (sum uint64, parts []block.Delta, err error) {
 	if len(b) < payloadHead || b[0]&^payloadMissed != payloadVersion {
 		return 0, nil, errWire
@@ -136,10 +134,10 @@ func readPayload(b []byte) (sum uint64, parts []block.Delta, err error) {
 
 // shareHead is the first page of a snapshot.
 type shareHead struct {
-	doubt bool   // entries may be there that the engine has let go of
-	have  bool   // last and sum are known
+	doubt bool   // may contain entries that the engine has evicted
+	have  bool   // last and sum are valid
 	last  uint64 // the last batch in the content
-	sum   uint64 // the hash of its payload
+	sum   uint64 // hash of that batch's payload
 }
 
 const headBytes = 18

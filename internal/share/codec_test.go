@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
-// chainDelta stores n blocks in a row, removes every third, and clears before both.
+// chainDelta stores a chain of n blocks, removes every third, and clears before both.
 func chainDelta(n int) *block.Delta {
 	d := &block.Delta{Ops: []block.Op{{Kind: block.OpClear}, {Kind: block.OpStore, Root: true, From: 5, N: uint32(n)}}}
 	for i := range n {
@@ -36,17 +36,17 @@ func digestOf(deltas ...block.Delta) [2]uint64 {
 	return [2]uint64{n, xor}
 }
 
-// A batch over the limits of one delta comes out the same in parts.
+// A batch over the limits of one delta has the same effect when split.
 func TestPayloadSplits(t *testing.T) {
 	for _, n := range []int{1, 100, wire.MaxDeltaBlocks, wire.MaxDeltaBlocks + 1, 3*wire.MaxDeltaBlocks + 7} {
 		d := chainDelta(n)
 		sum, parts, err := readPayload(appendPayload(nil, 42, d))
 		if err != nil || sum != 42 {
-			t.Fatalf("%d blocks: sum %d, %v", n, sum, err)
+			t.Fatalf("%d blocks: sum = %d, err = %v", n, sum, err)
 		}
 		for _, p := range parts {
 			if len(p.Ops) > wire.MaxDeltaOps || len(p.Blocks) > wire.MaxDeltaBlocks || len(p.Hashes) > wire.MaxDeltaHashes {
-				t.Errorf("%d blocks: a part of %d, %d, %d", n, len(p.Ops), len(p.Blocks), len(p.Hashes))
+				t.Errorf("%d blocks: part exceeds the limits: %d ops, %d blocks, %d hashes", n, len(p.Ops), len(p.Blocks), len(p.Hashes))
 			}
 		}
 		if got, want := digestOf(parts...), digestOf(*d); got != want {
@@ -82,8 +82,8 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// FuzzStage: pages that a peer sends are taken or refused, and what they take follows their
-// length, whatever the peer has announced.
+// FuzzStage: pages from a peer are accepted or rejected. The memory they take is proportional to
+// their length, whatever size the peer announced.
 func FuzzStage(f *testing.F) {
 	a, _ := testStore(plan.Shared)
 	if err := a.Apply(cluster.Delta{Source: "a/0", Payload: appendPayload(nil, 1, chainDelta(20))}); err != nil {
@@ -110,7 +110,7 @@ func FuzzStage(f *testing.F) {
 		g.Discard()
 		runtime.ReadMemStats(&after)
 		if got := after.TotalAlloc - before.TotalAlloc; got > 8<<20+100*uint64(len(page)) {
-			t.Errorf("%d bytes announced, %d came: %d were allocated", announced, len(page), got)
+			t.Errorf("%d bytes announced, %d received: %d bytes allocated", announced, len(page), got)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func testStore(mode plan.Mode) (store, *source) {
 	return store{x}, s
 }
 
-// pagesOf returns the snapshot of a source.
+// pagesOf returns a source's snapshot.
 func pagesOf(st store, size int) (pages [][]byte, err error) {
 	d, err := st.Snapshot("a/0", size)
 	if err != nil {
@@ -139,7 +139,7 @@ func pagesOf(st store, size int) (pages [][]byte, err error) {
 	}
 }
 
-// restore takes a snapshot over.
+// restore commits a snapshot.
 func restore(st store, pages [][]byte) error {
 	g, err := st.Stage("a/0", 1000)
 	if err != nil {
@@ -158,8 +158,8 @@ func restore(st store, pages [][]byte) error {
 	return nil
 }
 
-// TestStageMemory: what is kept of a snapshot that comes follows what has come, whatever
-// its giver says it will be.
+// TestStageMemory: the memory for a snapshot is proportional to the received data, not to the
+// announced size.
 func TestStageMemory(t *testing.T) {
 	a, _ := testStore(plan.Shared)
 	for n := range uint64(6) {
@@ -193,7 +193,7 @@ func TestStageMemory(t *testing.T) {
 			came += uint64(len(p))
 			runtime.ReadMemStats(&after)
 			if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20+40*came {
-				t.Fatalf("%d bytes announced, %d came: %d were allocated", announced, came, got)
+				t.Fatalf("%d bytes announced, %d received: %d bytes allocated", announced, came, got)
 			}
 		}
 		g.Discard()
@@ -201,13 +201,13 @@ func TestStageMemory(t *testing.T) {
 	}
 }
 
-// A snapshot carries content and position; garbage changes nothing.
+// A snapshot carries content and position. Malformed data changes nothing.
 func TestStoreSnapshot(t *testing.T) {
 	a, _ := testStore(plan.Shared)
 	for i, n := range []int{5000, 50} {
 		d := chainDelta(n)
 		if i > 0 {
-			d.Ops = d.Ops[1:] // adds copies
+			d.Ops = d.Ops[1:] // without the clear, so that it adds copies
 		}
 		if err := a.Apply(cluster.Delta{Source: "a/0", First: uint64(i), Last: uint64(i), Payload: appendPayload(nil, uint64(i), d)}); err != nil {
 			t.Fatal(err)
@@ -219,7 +219,7 @@ func TestStoreSnapshot(t *testing.T) {
 	}
 	for i, p := range pages {
 		if len(p) > 1<<17 {
-			t.Errorf("page %d has %d bytes", i, len(p))
+			t.Errorf("page %d exceeds the limit with %d bytes", i, len(p))
 		}
 	}
 	b, s := testStore(plan.Shared)
@@ -231,14 +231,14 @@ func TestStoreSnapshot(t *testing.T) {
 	bad[1] = bad[1][:len(bad[1])-3]
 	for _, p := range [][][]byte{bad, {{1, 2}}, {pages[1]}} {
 		if err := restore(b, p); err == nil {
-			t.Error("a broken snapshot was taken")
+			t.Error("malformed snapshot was accepted")
 		}
 	}
 	if err := b.Apply(cluster.Delta{Source: "a/0", Payload: []byte("nonsense")}); err == nil {
-		t.Error("a broken delta was taken")
+		t.Error("malformed delta was accepted")
 	}
 	if b.Digest("a/0") != before {
-		t.Error("what was refused changed something")
+		t.Error("rejected data changed the content")
 	}
 	if err := restore(b, pages); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func TestStoreSnapshot(t *testing.T) {
 	}
 }
 
-// Whatever size of pages the log asks for, each fits a message of 1 MiB with all that goes around it.
+// For any requested page size, a page fits in a 1 MiB message with its framing.
 func TestStorePagesFitFrames(t *testing.T) {
 	a, s := testStore(plan.Shared)
 	for i := range uint64(300) {
@@ -275,7 +275,7 @@ func TestStorePagesFitFrames(t *testing.T) {
 		total := 0
 		for _, p := range pages {
 			if total += len(p); len(p) > min(size, frame) {
-				t.Errorf("a page of %d bytes where %d are asked for", len(p), size)
+				t.Errorf("page of %d bytes, requested size %d", len(p), size)
 			}
 		}
 		if least := 300_000 * 17; total < least || len(pages) > 2+3*total/(2*size) {
@@ -284,7 +284,7 @@ func TestStorePagesFitFrames(t *testing.T) {
 	}
 }
 
-// What the reader owns is out of the log's reach.
+// The log cannot change content that the reader owns.
 func TestStoreKeepsOut(t *testing.T) {
 	st, s := testStore(plan.Direct)
 	s.x.Apply(s.src, chainDelta(10))
@@ -302,12 +302,12 @@ func TestStoreKeepsOut(t *testing.T) {
 		t.Errorf("snapshot: %v", err)
 	}
 	if n, xor := s.x.Digest(s.src); [2]uint64{n, xor} != want {
-		t.Error("the content changed")
+		t.Error("log changed content that the reader owns")
 	}
 }
 
-// What a reader could place of a batch is applied, and the batch counts as not known in full:
-// something is missing, nothing is listed that is gone.
+// The blocks of a batch that a reader could place are applied, and the batch counts as incomplete:
+// blocks may be missing, but no evicted block is listed.
 func TestStoreMarksWhatWasMissed(t *testing.T) {
 	for _, missed := range []bool{false, true} {
 		st, s := testStore(plan.Shared)
@@ -317,13 +317,13 @@ func TestStoreMarksWhatWasMissed(t *testing.T) {
 		}
 		err := st.Apply(cluster.Delta{Source: "a/0", Payload: payload})
 		if errors.Is(err, cluster.ErrUnsure) != missed || !missed && err != nil {
-			t.Errorf("missed %v: %v", missed, err)
+			t.Errorf("missed = %v: Apply() = %v", missed, err)
 		}
 		if n, _ := s.x.Digest(s.src); n != 6 || s.head.doubt || s.head.sum != 9 {
-			t.Errorf("missed %v: %d blocks, %+v", missed, n, s.head)
+			t.Errorf("missed = %v: %d blocks, head %+v", missed, n, s.head)
 		}
 		if payloadNeeds(payload) != 1 {
-			t.Errorf("missed %v: needs version %d", missed, payloadNeeds(payload))
+			t.Errorf("missed = %v: payloadNeeds() = %d", missed, payloadNeeds(payload))
 		}
 	}
 }

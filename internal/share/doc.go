@@ -1,21 +1,20 @@
-// Package share is what the replicas of a group tell each other of what engines hold:
-// one prefix index, read from the engines' streams by whoever is nearest and known to
-// all. Package facts below it has what replicas tell of themselves. The cluster package
-// carries the bytes; this one knows what they mean.
+// Package share shares the precise prefix index among the replicas of a group. Each engine's event
+// stream is read by one replica, preferably a near one, and its content is replicated to all.
+// Subpackage facts shares the state of the replicas themselves. Package cluster transports the
+// bytes; this package encodes and decodes them.
 //
-// The way of one event batch:
+// The path of an event batch:
 //
-//  1. The events package reads it from an engine's stream and hands over a delta.
+//  1. Package events reads it from an engine's stream and produces a delta.
 //  2. Index.onDelta encodes it (codec.go, short.go) and appends it to the group's log.
-//  3. The log calls store.Apply, here and at every other member, which changes the
-//     prefix index.
+//  3. The log calls store.Apply on every member, including this one, which updates the prefix
+//     index.
 //
-// Which streams this replica reads, and whether what it reads is shared, is decided
-// per stream (package plan).
+// Package plan decides per stream whether this replica reads it and whether it is shared.
 //
-// What it does not do: it does not find members or carry frames (cluster), decode
-// engines' events (events), or choose endpoints (picker).
+// The package does not discover members or carry frames (cluster), decode engine events (events),
+// or choose endpoints (picker).
 //
-// Concurrency: all exported methods are safe for concurrent use unless they say
-// otherwise. Nothing starts a goroutine but the methods named Run and OpenIndex.
+// Concurrency: all exported methods are safe for concurrent use unless noted otherwise. Only
+// OpenIndex and the methods named Run start goroutines.
 package share

@@ -18,25 +18,25 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// How often the driver looks at what changes by itself: the log's knowledge, and the
-// engines' gauges. Everything else wakes it.
+// Polling intervals of the driver for state that does not wake it: the log's knowledge, and the
+// engines' gauges.
 const (
-	lookSoon  = 20 * time.Millisecond  // while something is under way
-	lookLater = 250 * time.Millisecond // while all is known
+	lookSoon  = 20 * time.Millisecond  // while work is in progress
+	lookLater = 250 * time.Millisecond // while nothing is missing
 	askWait   = 2 * time.Second        // for an engine's metrics page
 )
 
-// Set makes the sources fit the pool and the models. When it returns, nothing of
-// endpoints that the pool has forgotten is read any more.
+// Set updates the sources for the current pool and models. After it returns, no stream of a removed
+// endpoint is read.
 func (x *Index) Set() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.set()
 }
 
-// set is Set; mu is held.
+// set is Set. The caller holds mu.
 func (x *Index) set() {
-	p := x.o.Pool.Snapshot() // under the lock: of two calls at a time the later one may come first
+	p := x.o.Pool.Snapshot() // under the lock, so that concurrent calls cannot apply snapshots out of order
 	x.pool = p
 	old := *x.byName.Load()
 	byName, bySrc := map[string]*source{}, map[block.Source]*source{}
@@ -67,14 +67,14 @@ func inOrder(all map[string]*source) []*source {
 	return slices.SortedFunc(maps.Values(all), func(a, b *source) int { return strings.Compare(a.name, b.name) })
 }
 
-// followed are the endpoints whose streams are followed: those of the list, and those
-// that may come back to it.
+// followed returns the endpoints whose streams are followed: the listed ones and those that may
+// return.
 func followed(p *endpoint.Snapshot) []*endpoint.Endpoint {
 	return append(slices.Clip(p.Endpoints), p.Absent...)
 }
 
-// Reborn says that the engines of endpoints have started again. What their streams have
-// brought is given up once their pages have said so too.
+// EngineRestarted reports that the engines of endpoints have restarted. Their content is dropped
+// once their metrics pages confirm it.
 func (x *Index) EngineRestarted(eps []*endpoint.Endpoint) {
 	for _, ep := range eps {
 		for _, s := range (*x.byEndpoint.Load())[ep.ID] {
@@ -97,7 +97,7 @@ func (x *Index) newSource(name string, src block.Source, at events.Stream, of *e
 	return s
 }
 
-// leave stops reading and sharing the sources that are not among those kept.
+// leave stops reading and sharing the sources that are not in kept.
 func (x *Index) leave(old, kept map[string]*source) {
 	gone := map[string]bool{}
 	for name, s := range old {
@@ -124,9 +124,9 @@ func (x *Index) leave(old, kept map[string]*source) {
 	}
 }
 
-// Rekey gives up all that is known, has change replace the hasher's seed, and begins
-// anew under names that tell the seed's blocks from others': members of another seed share
-// nothing with this one. Requests are matched with nothing meanwhile.
+// Rekey drops all content, calls change to replace the hasher's seed, and starts over under source
+// names that identify the new seed. Members with another seed share nothing with this one. No
+// prefix matches until the index is filled again.
 func (x *Index) Rekey(change func() (mark uint64)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -139,7 +139,7 @@ func (x *Index) Rekey(change func() (mark uint64)) {
 	x.set()
 }
 
-// setStreams opens and closes event streams so that those of all that are read are open.
+// setStreams opens and closes event streams so that exactly the streams to read are open.
 func (x *Index) setStreams(all map[string]*source) {
 	read := map[block.Source]bool{}
 	for _, s := range all {
@@ -162,8 +162,7 @@ func (x *Index) setStreams(all map[string]*source) {
 	x.events.Set(out)
 }
 
-// Run looks at the sources whenever something happened to one of them, until the
-// context of OpenIndex ends.
+// Run processes source events until the context of OpenIndex ends.
 func (x *Index) Run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -184,7 +183,7 @@ func (x *Index) Run() {
 	}
 }
 
-// change is what the plans want done, over all sources.
+// change collects the plans' actions over all sources.
 type change struct {
 	shut, open            bool
 	unlist, named, begins []*source
@@ -193,8 +192,7 @@ type change struct {
 	name                  map[*source]uint64
 }
 
-// step moves every source on, and makes the log and the streams fit. It returns when
-// it is due again.
+// step advances every plan and updates the log and the streams. It returns when it is due again.
 func (x *Index) step() time.Duration {
 	if x.ctx.Err() != nil {
 		return lookLater
@@ -212,7 +210,7 @@ func (x *Index) step() time.Duration {
 		f := x.facts(f, s)
 		if s.tell(now, f) && x.o.EngineRestarted != nil && s.ep.Gauges().Started.IsZero() {
 			ep := s.ep
-			x.waiting.Go(func() { x.o.EngineRestarted(ep) }) // it changes the pool, which sets the sources
+			x.waiting.Go(func() { x.o.EngineRestarted(ep) }) // it changes the pool, which calls Set
 		}
 		do, next := s.plan.Advance(now, f)
 		due = min(due, next)
@@ -231,8 +229,8 @@ func (x *Index) step() time.Duration {
 	return max(due-time.Since(x.began), time.Millisecond)
 }
 
-// look has sources know what the log knows of them: it has as many as there are for each
-// member to look at, so there is one look in a step, and another if that did something.
+// look updates each source's view of the log. The cost grows with sources times members, so a step
+// looks once, and again only if the first look caused changes.
 func (x *Index) look() {
 	if x.log == nil {
 		return
@@ -250,7 +248,7 @@ func (x *Index) look() {
 	}
 }
 
-// at returns how far a source has come, by the log or by what is read here alone.
+// at returns the position of a source, from the log or from this replica's own reading.
 func (x *Index) at(s *source) cluster.Position {
 	v, _ := s.logged()
 	at := v.Position
@@ -300,8 +298,8 @@ func (c *change) add(s *source, do []plan.Action) {
 	}
 }
 
-// perform does what the plans want, in the order of plan.Kind: streams end before
-// their content is given up, and begin once the log knows of them.
+// perform executes the plans' actions in the order of plan.Kind: streams are closed before their
+// content is dropped, and opened once they are in the log.
 func (x *Index) perform(c *change, all map[string]*source, asking bool) {
 	if c.shut {
 		x.setStreams(all)
@@ -348,8 +346,8 @@ func (x *Index) perform(c *change, all map[string]*source, asking bool) {
 	}
 }
 
-// list names the shared sources to the log. The group takes a replica for settled that
-// knows all of its sources, so the first list is a complete one.
+// list sets the log's sources. The group considers a replica settled once it knows all of its
+// sources, so the first list must be complete.
 func (x *Index) list(asking bool) {
 	if x.log == nil || !x.relist || x.names == nil && (asking || !x.o.Seeded()) {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
-// An endpoint of which blocks were left out for want of room is not exact, whatever its
-// stream says, until its cache has been emptied; the reason names the limit.
+// An endpoint whose blocks exceeded the limit is not exact, whatever its stream reports, until its
+// cache was cleared. The reason names the limit.
 func TestFullIndexIsNotExact(t *testing.T) {
 	h, at := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 0}
 	x := lookAt(1).index
@@ -25,7 +25,7 @@ func TestFullIndexIsNotExact(t *testing.T) {
 	said := func(want knowledge.State, complete bool, reason string) {
 		t.Helper()
 		if k := x.Knowledge(0); k.State != want || k.Complete != complete || x.State(0) != want || x.Reason(0) != reason {
-			t.Errorf("%v (%v), complete %v, %q; want %v, %q", k.State, x.State(0), k.Complete, x.Reason(0), want, reason)
+			t.Errorf("state %v (%v), complete %v, reason %q; want %v, %q", k.State, x.State(0), k.Complete, x.Reason(0), want, reason)
 		}
 	}
 	store := func(texts ...string) {
@@ -39,7 +39,7 @@ func TestFullIndexIsNotExact(t *testing.T) {
 	}
 	said(knowledge.Exact, true, "")
 	store("one block", "another one")
-	said(knowledge.Approximate, false, "it holds more blocks than are kept of one (1), or all endpoints do")
+	said(knowledge.Approximate, false, "it exceeds the limit of 1 blocks per endpoint, or all endpoints exceed the total limit")
 	x.o.Index.Apply(at, &block.Delta{Ops: []block.Op{{Kind: block.OpClear}}})
 	said(knowledge.Exact, true, "")
 }

@@ -24,65 +24,62 @@ import (
 
 const (
 	stateIndex   = "index" // name of the shared log
-	indexVersion = 2       // of the log, since which payloads may be short
-	// suffixMark begins what is behind the name of a source whose blocks have keys of a
-	// seed that the group made.
+	indexVersion = 2       // version of the log; since version 2 payloads may be short
+	// suffixMark starts the suffix of source names whose block keys use a seed made by the group.
 	suffixMark = "~"
 )
 
-// printOf is what may be told of a hasher's seed.
+// printOf returns a fingerprint of a hasher's seed that is safe to publish.
 func printOf(h block.Hasher) uint64 { return uint64(h.Root(block.Scope{})) }
 
-// suffix is what is behind the names of such sources, for the seed of a mark.
+// suffix returns the suffix of source names for a seed.
 func suffix(mark uint64) string {
 	return suffixMark + base64.RawURLEncoding.EncodeToString(binary.LittleEndian.AppendUint64(nil, mark))
 }
 
-// Tuning suits sources of 100,000 blocks and more: a snapshot of one takes its time,
-// so few are asked for at once, and not again before it can have been made.
+// Tuning suits sources of 100,000 blocks and more. Their snapshots take time, so few are loaded at
+// once, with a longer timeout.
 func Tuning() cluster.Tuning { return cluster.Tuning{Loads: 4, AskTimeout: time.Second} }
 
-// IndexOptions build an Index. Node and Grouped apart, all fields are required.
+// IndexOptions configure an Index. All fields except Node and Grouped are required.
 type IndexOptions struct {
 	Node    *cluster.Node // not open yet
-	Grouped bool          // false: nothing is shared, and every stream is read here
-	// Secret says that the seed of block keys is of a file, and is never replaced. Else the
-	// group makes one, and Seeded reports whether this replica has it; see Seeds.
+	Grouped bool          // false: nothing is shared, and this replica reads every stream
+	// Secret means that the seed of block keys comes from a file and never changes. Otherwise the
+	// group makes a seed, and Seeded reports whether this replica has it; see Seeds.
 	Secret   bool
 	Seeded   func() bool
 	Hasher   block.Hasher
 	Index    *indexer.Index
 	Pool     *endpoint.Pool
-	Source   func(*endpoint.Endpoint) events.EndpointSource // where an endpoint's streams are, and how they are read
+	Source   func(*endpoint.Endpoint) events.EndpointSource // returns an endpoint's streams and how to read them
 	Page     func(context.Context, *endpoint.Endpoint) (scrape.Page, error)
-	Conflict func(*endpoint.Endpoint) string // names a member that reads an endpoint in another way; "" for none
-	Ready    func() bool                     // models have been read
-	// Reborn is told, on a goroutine of its own, that a stream shows another engine than
-	// before where the page does not say when it started; nil: nobody wants to know.
+	Conflict func(*endpoint.Endpoint) string // returns a member that reads an endpoint differently, or ""
+	Ready    func() bool                     // reports whether models were loaded
+	// EngineRestarted is called on a separate goroutine when a stream shows a restarted engine
+	// whose metrics page has no start time. It may be nil.
 	EngineRestarted func(*endpoint.Endpoint)
 	Log             *slog.Logger
 	Watch           *watchdog.Loop // of Run; nil: not watched
 	Registry        *prometheus.Registry
-	Events          events.Options // periods and limits of reading; the rest of it is set by OpenIndex
+	Events          events.Options // periods and limits of reading; OpenIndex sets the rest
 }
 
-// Index shares the precise index. Each event stream is a source of a log
-// whose positions are (incarnation of the engine, batch). What this replica reads
-// goes through the log, which decides whether it is new; what peers read comes
-// from the log. A source whose incarnation is not known is not shared: this replica
-// reads it directly. It is safe for concurrent use.
+// Index shares the precise index. Each event stream is a source of a log with positions (engine
+// incarnation, batch). Deltas that this replica reads go through the log, which decides whether
+// they are new. Deltas that peers read arrive from the log. A source with an unknown incarnation is
+// not shared: this replica reads it directly. Safe for concurrent use.
 //
-// Locks are taken in this order: mu (the plan), the event manager's, a stream's,
-// the group's, a source's, the index's. So the hooks of streams and of the log
-// only note what happened and wake the plan.
+// Lock order: mu (the plan), the event manager's, a stream's, the group's, a source's, the index's.
+// For that reason the hooks of streams and of the log only record events and wake the driver.
 type Index struct {
 	o       IndexOptions
 	events  *events.Manager
 	began   time.Time
-	log     *cluster.Log // nil when this replica shares nothing
+	log     *cluster.Log // nil if this replica shares nothing
 	wake    chan struct{}
-	waiting sync.WaitGroup // for answers about incarnations
-	common  atomic.Uint64  // version of the log that every member states
+	waiting sync.WaitGroup // for requests about incarnations
+	common  atomic.Uint64  // lowest log version of all members
 	scratch sync.Pool      // of *block.Delta, for store.Apply
 	byName  atomic.Pointer[map[string]*source]
 	bySrc   atomic.Pointer[map[block.Source]*source]
@@ -92,34 +89,35 @@ type Index struct {
 	mu      sync.Mutex
 	ctx     context.Context
 	pool    *endpoint.Snapshot
-	order   []*source             // all, by name in the log
-	views   []cluster.SourceView  // as of the last look
-	names   []string              // given to the log
-	relist  bool                  // they may be others
-	zones   map[string]string     // of those names; given to the log
+	order   []*source             // all sources, by name in the log
+	views   []cluster.SourceView  // from the last look
+	names   []string              // passed to the log
+	relist  bool                  // names may have changed
+	zones   map[string]string     // of those names; passed to the log
 	suffix  string                // of the names in the log
-	reading map[block.Source]bool // as the streams were set last
+	reading map[block.Source]bool // streams as last set
 	losses  prometheus.Counter
 }
 
-// OpenIndex registers the shared log and opens the event streams' manager. Streams
-// are read once Set has been called; Run ends with ctx.
+// OpenIndex registers the shared log and opens the event streams' manager. Streams are read after
+// the first Set. Run ends with ctx.
 func OpenIndex(ctx context.Context, o IndexOptions) *Index {
 	x := &Index{o: o, ctx: ctx, wake: make(chan struct{}, 1), began: time.Now(), pool: &endpoint.Snapshot{}}
 	x.byName.Store(&map[string]*source{})
 	x.bySrc.Store(&map[block.Source]*source{})
 	x.byEndpoint.Store(&map[block.EndpointID][]*source{})
 	x.losses = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "grapevine_share_index_lost_total", Help: "Times that batches of a shared stream were missing and nobody was asked before going on.",
+		Name: "grapevine_share_index_lost_total", Help: "Times that batches of a shared stream were lost and skipped.",
 	})
 	o.Registry.MustRegister(x.losses)
 	for _, m := range []plan.Mode{plan.Asking, plan.Direct, plan.Shared} {
 		o.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "grapevine_share_index_sources", Help: "Event streams by who writes what is known of them.", ConstLabels: prometheus.Labels{"mode": m.String()},
+			Name: "grapevine_share_index_sources", Help: "Event streams by the source of their content: asking, direct (this replica's reader) or shared (the group).", ConstLabels: prometheus.Labels{"mode": m.String()},
 		}, func() float64 { return x.count(m) }))
 	}
 	if o.Grouped {
-		// Block keys of another secret mean nothing here: such replicas do not share the index.
+		// Block keys with another secret are unusable here, so such replicas must not share the
+		// index.
 		name, mark := stateIndex+"-group", printOf(o.Hasher)
 		if o.Secret {
 			name = fmt.Sprintf("%s-%016x", stateIndex, mark)
@@ -135,7 +133,7 @@ func OpenIndex(ctx context.Context, o IndexOptions) *Index {
 	return x
 }
 
-// Close ends all streams and waits for them.
+// Close closes all streams and waits.
 func (x *Index) Close() error { return x.events.Close() }
 
 func (x *Index) poke() {
@@ -147,8 +145,8 @@ func (x *Index) poke() {
 
 func (x *Index) find(src block.Source) *source { return (*x.bySrc.Load())[src] }
 
-// streamIndex is the index as the streams see it: what belongs to the log is
-// not applied by them.
+// streamIndex is the index for the streams. It drops changes to shared sources, which the log
+// applies instead.
 type streamIndex struct{ x *Index }
 
 // Parents implements translate.Index.
@@ -170,7 +168,7 @@ func (i streamIndex) Apply(src block.Source, d *block.Delta) indexer.ApplyStats 
 	if s == nil {
 		return i.x.o.Index.Apply(src, d)
 	}
-	if s.isMode() == plan.Shared { // the mode of a stream that is open does not change
+	if s.isMode() == plan.Shared { // the mode does not change while a stream is open
 		return indexer.ApplyStats{}
 	}
 	s.mu.Lock()
@@ -181,8 +179,8 @@ func (i streamIndex) Apply(src block.Source, d *block.Delta) indexer.ApplyStats 
 	return i.x.o.Index.Apply(src, d)
 }
 
-// onDelta hands a batch that was read here to the log. A stream that begins again
-// from its beginning changes nothing: the log knows what it has, and what it lost.
+// onDelta adds a batch read here to the log. A stream that restarts from its beginning changes
+// nothing: the log tracks its content and losses.
 func (x *Index) onDelta(u events.Update) {
 	s := x.find(u.Source)
 	if s == nil || u.Reset || x.log == nil || s.held.Load() || s.isMode() != plan.Shared {
@@ -205,7 +203,7 @@ func (x *Index) onDelta(u events.Update) {
 	v := x.log.Append(d)
 	if v == cluster.Gap {
 		x.lose(s, inc, u.First)
-		v = x.log.Append(d) // kept aside, or too large for that
+		v = x.log.Append(d) // buffered, or too large for the buffer
 	}
 	s.local.Store(nil)
 	if v == cluster.Stale {
@@ -215,7 +213,7 @@ func (x *Index) onDelta(u events.Update) {
 	}
 }
 
-// another says that the engine is not the one that the content is of.
+// another records that the stream's engine is not the one that the content came from.
 func (x *Index) another(s *source) {
 	s.held.Store(true)
 	s.in.note(func(r *reports) { r.restarted, r.wiped, r.another = true, true, true })
@@ -223,8 +221,8 @@ func (x *Index) another(s *source) {
 	x.poke()
 }
 
-// lose goes on behind batches that the stream does not have. At the beginning
-// that leaves blocks out; later it may leave blocks in that are gone.
+// lose skips batches that the stream cannot provide. At the beginning this omits blocks; later it
+// may keep evicted ones.
 func (x *Index) lose(s *source, inc, next uint64) {
 	before := x.log.Position(s.name)
 	if x.log.MarkLost(s.name, inc, next) != cluster.Applied || before.Inc != inc || before.Next == 0 {
@@ -236,7 +234,7 @@ func (x *Index) lose(s *source, inc, next uint64) {
 	s.mu.Unlock()
 }
 
-// onRestart is told that an engine is another one, or has lost its history.
+// onRestart handles an engine that was replaced or that lost its history.
 func (x *Index) onRestart(src block.Source, wrapped bool) {
 	s := x.find(src)
 	if s == nil {
@@ -253,8 +251,8 @@ func (x *Index) onRestart(src block.Source, wrapped bool) {
 	x.poke()
 }
 
-// onLink is told when a stream is connected, has caught up, or is lost. Others rely
-// on this replica's reading only once it has caught up.
+// onLink handles a stream that connected, caught up or was lost. Peers rely on this replica's
+// reading only after it has caught up.
 func (x *Index) onLink(src block.Source, link events.Link) {
 	s := x.find(src)
 	if s == nil || x.log == nil {
@@ -276,7 +274,7 @@ func (x *Index) onLink(src block.Source, link events.Link) {
 	x.poke()
 }
 
-// resume tells a stream from where to go on: from the last batch in the content.
+// resume returns the position from which a stream continues: after the last batch in the content.
 func (x *Index) resume(src block.Source) (events.Position, bool) {
 	s := x.find(src)
 	if s == nil || x.log == nil || s.isMode() != plan.Shared {

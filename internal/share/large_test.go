@@ -11,11 +11,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// BenchmarkLargeSource has a newcomer load one source of millions of entries, and
-// reports how long others had to wait for the group's lock and for the index at most:
-// where the snapshot is made, where it is loaded, and before that, when nothing happens,
-// which is the noise of the machine; and the memory that both replicas took beyond what
-// they hold in the end, with what the collector had not got to: GOGC=10 shows less of that.
+// BenchmarkLargeSource loads a source of millions of entries into a new replica. It reports the
+// longest wait for the group's lock and for the index: at the sender, at the receiver, and
+// beforehand on an idle system as a baseline. It also reports the extra memory of both replicas
+// during the load, including uncollected garbage; use GOGC=10 to reduce that.
 func BenchmarkLargeSource(b *testing.B) {
 	for _, millions := range []float64{3.5, 6, 12} {
 		b.Run(fmt.Sprintf("%gM", millions), func(b *testing.B) {
@@ -59,9 +58,9 @@ func BenchmarkLargeSource(b *testing.B) {
 	}
 }
 
-// A source whose snapshot has many pages is loaded over real streams while its
-// engine writes, and while one of the two members that have it stops. In the end all have
-// the same, and nothing is left of what was under way.
+// A source whose snapshot has many pages is loaded over real streams while its engine writes and
+// one of the two members that have it stops. Eventually all have the same content and no load is
+// left.
 func TestLargeSourceIsLoadedWhileWritten(t *testing.T) {
 	const source, batches, more = "10.0.0.1:8000/0", 400, 200
 	sources := []string{source}
@@ -92,7 +91,7 @@ func TestLargeSourceIsLoadedWhileWritten(t *testing.T) {
 	a.extend(t, source, 0, batches+more/2, batches+more)
 	testkit.Eventually(t, equal(n))
 	if p := n.log.Position(source); !p.Exact() || p.Next != batches+more {
-		t.Errorf("at %+v", p)
+		t.Errorf("position is %+v", p)
 	}
 	testkit.Eventually(t, func() string {
 		if h := n.node.Status().Memory; h.Loads+h.Pending > 0 {
@@ -102,13 +101,13 @@ func TestLargeSourceIsLoadedWhileWritten(t *testing.T) {
 	})
 }
 
-// fill appends entries to a source, as its engine's reader would.
+// fill appends entries to a source as the engine's reader would.
 func (m *benchMember) fill(b testing.TB, source string, engine, entries int) {
 	b.Helper()
 	m.extend(b, source, engine, 0, entries/256)
 }
 
-// extend appends batches of 256 entries, by their sequence numbers.
+// extend appends batches of 256 entries with the given sequence numbers.
 func (m *benchMember) extend(b testing.TB, source string, engine, from, to int) {
 	b.Helper()
 	for seq := from; seq < to; seq++ {
@@ -126,8 +125,8 @@ func (m *benchMember) extend(b testing.TB, source string, engine, from, to int) 
 	}
 }
 
-// watch takes the group's lock and the index's again and again; the result of what it
-// returns is how long it waited at most, in milliseconds.
+// watch repeatedly takes the group's lock and the index's. The returned function returns the
+// longest waits, in milliseconds.
 func watch(m *benchMember) func() (group, index float64) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	var longest [2]time.Duration
@@ -155,7 +154,7 @@ func watch(m *benchMember) func() (group, index float64) {
 	}
 }
 
-// heapPeak watches the heap; what it returns gives the most that was in use.
+// heapPeak samples the heap. The returned function returns the largest size in use.
 func heapPeak() func() uint64 {
 	stop, done := make(chan struct{}), make(chan uint64)
 	go func() {

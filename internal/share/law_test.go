@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestWorkOfPayloads: no payload of an event batch takes more than in proportion to its
-// length: many deltas of nothing, few large ones, or none.
+// TestWorkOfPayloads: the work for an event batch payload is proportional to its length, with many
+// empty deltas, a few large ones, or none.
 func TestWorkOfPayloads(t *testing.T) {
 	chain := func(blocks int) string { return string(appendPart(nil, chainDelta(blocks))) }
 	for name, part := range map[string]string{
@@ -20,7 +20,7 @@ func TestWorkOfPayloads(t *testing.T) {
 	} {
 		testkit.Linear(t, name, func(n int) func() {
 			b := testkit.Repeated(n, string(appendPayloadHead(nil, payloadVersion, 1)), part, "")
-			return func() { _, _, _ = readPayload(b) } // read or refused
+			return func() { _, _, _ = readPayload(b) } // accepted or rejected
 		})
 	}
 }

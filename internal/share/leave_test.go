@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkLeave has all of many sources go at once, as when a whole pool is replaced, and
-// reports how long the lock is held that heartbeats need.
+// BenchmarkLeave removes all of many sources at once, as when a whole pool is replaced, and reports
+// how long it holds the lock that heartbeats need.
 func BenchmarkLeave(b *testing.B) {
 	for _, n := range []int{20, 200} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// oldStore is the index of the release before short payloads: it reads the long
-// ones, and pages as plain deltas.
+// oldStore is the index of the release before short payloads. It reads self-contained payloads, and
+// pages as plain deltas.
 type oldStore struct {
 	store
 	applied, unreadable *atomic.Int64
@@ -70,7 +70,7 @@ func (g *oldStage) Page(p []byte) error {
 	return nil
 }
 
-// oldMember is a member of the release before, which reads no stream itself.
+// addOld starts a member of that release. It reads no stream itself.
 func addOld(t *testing.T, sources []string, join ...string) (oldStore, *cluster.Node) {
 	t.Helper()
 	x, _ := testIndex(sources)
@@ -92,8 +92,8 @@ func addOld(t *testing.T, sources []string, join ...string) (oldStore, *cluster.
 	return st, node
 }
 
-// A member of the release before comes to a group that writes short payloads, with
-// batches that the engines cannot replay any more, follows it, and leaves.
+// A member of the previous release joins a group that writes short payloads, with batches that
+// engines cannot replay any more. It follows the group and leaves.
 func TestOlderMember(t *testing.T) {
 	sources := []string{"10.0.0.1:8000/0", "10.0.0.2:8000/0"}
 	a := newBenchMember(t, "a", sources)
@@ -137,7 +137,7 @@ func TestOlderMember(t *testing.T) {
 	churn(40)
 	testkit.Eventually(t, follows(old))
 	if old.applied.Load() == 0 || old.unreadable.Load() > 0 {
-		t.Errorf("the old member read %d payloads, and could not read %d", old.applied.Load(), old.unreadable.Load())
+		t.Errorf("old member read %d payloads and failed to read %d", old.applied.Load(), old.unreadable.Load())
 	}
 	if err := node.Close(); err != nil {
 		t.Fatal(err)

@@ -7,9 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
-// encode returns what is shared of a batch that was read here, for members that
-// state a version of the log, and its incarnation. What the content is known to hold is
-// named shortly when the batch is the next one.
+// encode returns the shared form of a batch read here, for members with that log version, and its
+// incarnation. If the batch is the next one, known entries are encoded in short form.
 func (s *source) encode(u *events.Update, version uint64) (payload []byte, inc uint64) {
 	d := u.Delta
 	s.mu.Lock()
@@ -25,13 +24,12 @@ func (s *source) encode(u *events.Update, version uint64) (payload []byte, inc u
 	return wire.AppendShort(b, s.x, s.src, known, d), s.inc
 }
 
-// follows reports whether nothing is missing between the content and batch first;
-// mu is held.
+// follows reports whether batch first directly follows the content. The caller holds mu.
 func (s *source) follows(first uint64) bool { return s.head.have && s.head.last+1 == first }
 
-// decode reads a payload, completely before anything of it is used; mu is held.
-// What it returns may be changed by the next decode with the same scratch. unsure tells
-// that the payload builds on what the content does not hold.
+// decode decodes a payload. It validates all of it before any of it is used. The caller holds mu.
+// The result is valid until the next decode with the same scratch. unsure means that the payload
+// depends on entries that the content lacks.
 func (s *source) decode(b []byte, scratch *block.Delta) (parts []block.Delta, unsure bool, err error) {
 	if len(b) < payloadHead || b[0]&^payloadMissed != payloadShort {
 		_, parts, err = readPayload(b)

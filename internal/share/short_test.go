@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
-// decoding is an engine that decodes some sequences: a batch has a block of each
-// of a few, and removals of the oldest blocks.
+// decoding is an engine that decodes several sequences. A batch has a block for each of a few
+// sequences, and removals of the oldest blocks.
 type decoding struct {
 	rng  *rand.Rand
 	ends [24]block.StoredBlock
@@ -23,8 +23,8 @@ type decoding struct {
 
 func newDecoding(seed uint64) *decoding { return &decoding{rng: rand.New(rand.NewPCG(seed, 0))} }
 
-// batch makes the next batch: so many stores of so many blocks, and removals of
-// what is held beyond most.
+// batch makes the next batch: that many stores of that many blocks, and removals of blocks beyond
+// most.
 func (e *decoding) batch(stores, blocks, most int) *events.Update {
 	d := &block.Delta{}
 	for range stores {
@@ -52,7 +52,7 @@ func (e *decoding) batch(stores, blocks, most int) *events.Update {
 	return u
 }
 
-// read has a store take a batch as one that its replica read, and returns the payload.
+// read applies a batch to a store as if its replica had read it, and returns the payload.
 func read(t testing.TB, st store, s *source, u *events.Update, version uint64) []byte {
 	t.Helper()
 	p, inc := s.encode(u, version)
@@ -64,9 +64,8 @@ func read(t testing.TB, st store, s *source, u *events.Update, version uint64) [
 	return p
 }
 
-// Whoever gets deltas has what the reader has, wherever he began: with the first
-// of them or with a snapshot, of the reader or of another follower; and goes on as
-// the reader from any of them.
+// A receiver of deltas has the same content as the reader, whether it started with the first delta
+// or with a snapshot, from the reader or from a follower. Any of them can take over as the reader.
 func TestShortPayloads(t *testing.T) {
 	engine := newDecoding(1)
 	type replica struct {
@@ -81,7 +80,7 @@ func TestShortPayloads(t *testing.T) {
 	reader, short := 0, 0
 	for i := range 3000 {
 		u := engine.batch(1+i%5, 1+i%3, 2000)
-		p := read(t, all[reader].st, all[reader].s, u, 1+uint64(min(1, i%400))) // an old member comes by
+		p := read(t, all[reader].st, all[reader].s, u, 1+uint64(min(1, i%400))) // an old member joins at times
 		if payloadNeeds(p) == indexVersion {
 			short++
 		}
@@ -97,7 +96,7 @@ func TestShortPayloads(t *testing.T) {
 			}
 		}
 		switch {
-		case i%150 == 149: // a replica starts, or one that was there starts anew
+		case i%150 == 149: // a replica starts or restarts
 			pages, err := pagesOf(all[engine.rng.IntN(len(all))].st, 1<<12)
 			fresh := open()
 			if err == nil {
@@ -116,12 +115,12 @@ func TestShortPayloads(t *testing.T) {
 		}
 	}
 	if short < 2900 {
-		t.Errorf("%d of 3000 payloads are short", short)
+		t.Errorf("only %d of 3000 payloads are short", short)
 	}
 }
 
-// A payload that builds on what a replica has not is applied as far as it can be,
-// and is not taken for all of it; a whole one always is.
+// A payload that depends on unknown entries is applied as far as possible and reported as
+// incomplete. A self-contained one is always complete.
 func TestShortPayloadElsewhere(t *testing.T) {
 	engine := newDecoding(2)
 	a, as := testStore(plan.Shared)
@@ -132,19 +131,19 @@ func TestShortPayloadElsewhere(t *testing.T) {
 	u := engine.batch(24, 1, 1000)
 	late := cluster.Delta{Source: "a/0", First: u.First, Last: u.Last, Payload: read(t, a, as, u, indexVersion)}
 	if err := b.Apply(late); !errors.Is(err, cluster.ErrUnsure) {
-		t.Errorf("%v, want %v", err, cluster.ErrUnsure)
+		t.Errorf("Apply() = %v, want %v", err, cluster.ErrUnsure)
 	}
 	if !bs.head.doubt || !bs.head.have || bs.head.last != u.Last {
 		t.Errorf("head %+v", bs.head)
 	}
-	engine.seq += 7 // batches that nobody has
+	engine.seq += 7 // batches that are lost
 	whole := engine.batch(3, 2, 1000)
 	p := read(t, a, as, whole, indexVersion)
 	if err := b.Apply(cluster.Delta{Source: "a/0", First: whole.First, Last: whole.Last, Payload: p}); err != nil {
-		t.Errorf("a payload behind a gap: %v", err)
+		t.Errorf("payload after a gap: %v", err)
 	}
 	if err := b.Apply(cluster.Delta{Source: "a/0", First: engine.seq, Last: engine.seq, Payload: append(p[:payloadHead:payloadHead], 0xff, 0xff)}); err == nil || errors.Is(err, cluster.ErrUnsure) {
-		t.Errorf("a malformed payload: %v", err)
+		t.Errorf("malformed payload: %v", err)
 	}
 }
 
@@ -163,13 +162,13 @@ func FuzzShortPayload(f *testing.F) {
 		_ = st.Apply(cluster.Delta{Source: "a/0", First: engine.seq, Last: engine.seq, Payload: b})
 		n, _ := s.x.Digest(s.src)
 		if n > 200+uint64(len(b)) {
-			t.Fatalf("%d bytes made %d entries", len(b), n)
+			t.Fatalf("%d bytes decode to %d entries", len(b), n)
 		}
 	})
 }
 
-// BenchmarkPayload is what replicas do for a batch: the reader encodes and
-// applies it, others decode and apply it. "long" is what every release reads.
+// BenchmarkPayload measures a batch's cost at the replicas: the reader encodes and applies it,
+// others decode and apply it. "long" is the self-contained form.
 func BenchmarkPayload(b *testing.B) {
 	for _, c := range []struct {
 		name           string
@@ -195,7 +194,7 @@ func BenchmarkPayload(b *testing.B) {
 	}
 }
 
-// payloadRun is a content of 100,000 blocks and batches that follow it.
+// payloadRun is a content of 100,000 blocks and the batches that follow.
 type payloadRun struct {
 	b               *testing.B
 	version         uint64

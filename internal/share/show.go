@@ -16,8 +16,8 @@ const (
 	whyDoubt   = "blocks may be listed that the engine has let go of"
 )
 
-// show notes what is known of every source, for those who ask often. It reports
-// whether something is under way that should be looked at again soon.
+// show updates the published state of every source, for frequent readers. It reports whether
+// something is in progress that should be checked again soon.
 func (x *Index) show() (moves bool) {
 	for _, s := range x.order {
 		suspect := s.plan.Suspect() > 0
@@ -45,17 +45,17 @@ func (x *Index) show() (moves bool) {
 	return moves
 }
 
-// standing is what decides how far the content of a source can be trusted.
+// standing is the input for a source's state.
 type standing struct {
 	view    cluster.SourceView
 	shared  bool
-	doubt   bool // entries may be there that the engine has let go of
-	read    bool // here
-	suspect bool // the log stands still while the engine works
+	doubt   bool // may contain entries that the engine has evicted
+	read    bool // by this replica
+	suspect bool // the log does not move while the engine works
 }
 
-// state returns how far a source of the log can be trusted, and why not further. It is
-// never better than what the log says.
+// state returns the state of a source in the log, and why it is not better. It is never better than
+// the log's own.
 func (k *standing) state() (knowledge.State, string) {
 	v := &k.view
 	switch {

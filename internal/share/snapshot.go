@@ -11,9 +11,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
-// maxSnapshot bounds the pages of one snapshot, in bytes: it is what
-// cluster.Tuning.SnapshotBytes is by default. As many blocks as a source may have fit, in
-// chains of ten and more.
+// maxSnapshot is the maximum size of a snapshot in bytes, the default of
+// cluster.Tuning.SnapshotBytes. It holds the maximum number of blocks per source in chains of ten
+// or more.
 const maxSnapshot = 384 << 20
 
 // Snapshot implements cluster.LogStore.
@@ -33,12 +33,11 @@ func (st store) Snapshot(name string, pageSize int) (cluster.Dump, error) {
 	}, nil
 }
 
-// indexDump is what a source held at one moment: its head, its tails, and then its
-// blocks.
+// indexDump is a source's content at one moment: its head, its tails, then its blocks.
 type indexDump struct {
 	st    store
 	name  string
-	first [][]byte // before the blocks
+	first [][]byte // pages before the blocks
 	view  *wire.Snapshot
 }
 
@@ -54,7 +53,7 @@ func (d *indexDump) Next() ([]byte, error) {
 		err = fmt.Errorf("%w: %w", cluster.ErrTooLarge, err)
 	}
 	if err != nil {
-		d.st.share.o.Log.Warn("no snapshot of a source: a replica that lacks it does without until its engine holds less or restarts", "source", d.name, "error", err)
+		d.st.share.o.Log.Warn("snapshot of a source failed; replicas without the source wait until its engine holds less or restarts", "source", d.name, "error", err)
 	}
 	return page, err
 }
@@ -62,8 +61,7 @@ func (d *indexDump) Next() ([]byte, error) {
 // Close implements cluster.Dump.
 func (d *indexDump) Close() { d.view.Close() }
 
-// Stage implements cluster.LogStore. Requests are matched with what is there until
-// it is replaced.
+// Stage implements cluster.LogStore. Until the commit, requests match the current content.
 func (st store) Stage(name string, bytes uint64) (cluster.Stage, error) {
 	s := st.find(name)
 	if s == nil {
@@ -72,7 +70,7 @@ func (st store) Stage(name string, bytes uint64) (cluster.Stage, error) {
 	return &indexStage{s: s, blocks: s.x.Stage(s.src, int(bytes/wire.SnapshotBlockBytes))}, nil
 }
 
-// indexStage is what a source is to hold. One decoded page is in memory at a time.
+// indexStage is new content of a source. One decoded page is in memory at a time.
 type indexStage struct {
 	s      *source
 	blocks *indexer.Stage

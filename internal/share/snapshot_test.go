@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 )
 
-// A source that does not fit a snapshot is told to be too large, so that those who
-// lack it can say so.
+// A source that does not fit in a snapshot is reported as too large, so that members without it can
+// report the reason.
 func TestSnapshotOverItsLimit(t *testing.T) {
 	x, src := indexer.New(indexer.Options{}), block.Source{Endpoint: 1}
 	d := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: 1, N: 100}}}
@@ -24,6 +24,6 @@ func TestSnapshotOverItsLimit(t *testing.T) {
 	dump := &indexDump{st: store{share}, name: "e/0", view: wire.OpenSnapshot(x, src, wire.SnapshotLimits{Page: 1000, Total: 1000})}
 	defer dump.Close()
 	if page, err := dump.Next(); !errors.Is(err, cluster.ErrTooLarge) {
-		t.Errorf("%d bytes, %v", len(page), err)
+		t.Errorf("Next() = %d bytes, %v", len(page), err)
 	}
 }

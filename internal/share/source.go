@@ -15,12 +15,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// source is one event stream. mu guards the mode together with what the index holds
-// of the source: whoever writes the content holds mu and has looked at the mode. It is
-// taken below the lock that the group
-// has for the source.
+// source is one event stream. mu guards the mode together with the index's content of the source: a
+// writer of the content holds mu and has checked the mode. It is taken after the group's lock for
+// the source.
 type source struct {
-	name string // in the group's log: as shown, and whose block keys it is of
+	name string // in the group's log: the visible name and the seed's suffix
 	src  block.Source
 	at   events.Stream
 	of   *events.Model
@@ -29,30 +28,30 @@ type source struct {
 	mu   sync.Mutex
 	mode plan.Mode
 	head shareHead
-	// tails are of the batches up to head.last, as far as they came without a gap.
+	// tails are of the batches up to head.last, as far as they are contiguous.
 	tails wire.Tails
-	inc   uint64 // incarnation that this replica's reader reads
+	inc   uint64 // incarnation under which this replica reads
 
-	// opened is how far the content was when the stream was opened from its beginning, and
-	// came how far it has come since: in one life of the engine it comes as far.
+	// opened is the content's position when the stream was opened from its beginning, and came its
+	// position since then. Within one incarnation came reaches opened.
 	opened, came shareHead
 
 	local atomic.Pointer[localDelta]
 	role  atomic.Uint32 // cluster.Role
 	cold  atomic.Bool   // the stream is read from its beginning, not from the log's position
-	paged atomic.Bool   // its reader merges pages that are smaller than a block
-	held  atomic.Bool   // what the stream brings is dropped, until it is known which life of the engine it is of
+	paged atomic.Bool   // its reader merges pages smaller than a block
+	held  atomic.Bool   // the stream's batches are dropped until their incarnation is known
 	shown shown
 	in    inbox
 
-	// Of the driver, under Index.mu.
+	// Owned by the driver, under Index.mu.
 	ep    *endpoint.Endpoint
 	plan  *plan.Plan
 	stall stall
-	view  *cluster.SourceView // as of the last Index.look; nil: the log does not know it
+	view  *cluster.SourceView // from the last Index.look; nil: not in the log
 }
 
-// logged is what the log knows of s.
+// logged returns the log's view of s.
 func (s *source) logged() (v cluster.SourceView, ok bool) {
 	if s.view == nil {
 		return v, false
@@ -60,35 +59,35 @@ func (s *source) logged() (v cluster.SourceView, ok bool) {
 	return *s.view, true
 }
 
-// shown is what others may read of a source at any time.
+// shown is the published state of a source, readable at any time.
 type shown struct {
 	mode   atomic.Uint32 // plan.Mode
-	reads  atomic.Bool   // the stream is open, or is being opened
-	state  atomic.Uint32 // knowledge.State of what the log knows
+	reads  atomic.Bool   // the stream is open or being opened
+	state  atomic.Uint32 // knowledge.State of the log
 	behind atomic.Uint64
-	doubt  atomic.Bool  // the log stands still while its engine works
-	quiet  atomic.Int64 // Unix ns up to which nothing can be missing of an engine that works; 0: it rests
-	usual  atomic.Int64 // ns for which the log of such an engine may stand still
+	doubt  atomic.Bool  // the log does not move while its engine works
+	quiet  atomic.Int64 // Unix ns until which a working engine's content is complete; 0: the engine is idle
+	usual  atomic.Int64 // ns for which the log of such an engine may pause
 	full   atomic.Bool  // followed since the cache was empty
 	backed atomic.Bool  // another member reads the stream too
-	final  atomic.Bool  // no member knows more: waiting makes it no better
+	final  atomic.Bool  // no member knows more, so waiting does not help
 	reader atomic.Pointer[string]
-	reason atomic.Pointer[string] // why nothing better is known
+	reason atomic.Pointer[string] // why the state is not better
 	aside  atomic.Pointer[string] // why it is not shared
-	told   atomic.Int64           // Unix ns at which a change of the log was last applied
+	told   atomic.Int64           // Unix ns of the last applied log change
 }
 
 func (s *source) isMode() plan.Mode { return plan.Mode(s.shown.mode.Load()) }
 
-// localDelta is a batch on its way through the log in its decoded form.
+// localDelta is a decoded batch on its way through the log.
 type localDelta struct {
 	inc   uint64
 	first uint64
 	delta *block.Delta
 }
 
-// inbox collects what the hooks of streams and of the log report, which run while
-// those are locked, until the driver looks.
+// inbox collects events from the hooks of streams and of the log, which run under those locks,
+// until the driver processes them.
 type inbox struct {
 	mu sync.Mutex
 	reports
@@ -97,7 +96,7 @@ type inbox struct {
 // reports are inputs of a plan.
 type reports struct {
 	connected, restarted, wiped, distrusted, paged bool
-	another                                        bool   // life of the engine, as the stream shows
+	another                                        bool   // the stream shows another incarnation
 	overtaken                                      uint64 // incarnation
 	answer                                         *plan.Answer
 }
@@ -115,8 +114,8 @@ func (b *inbox) take() (r reports) {
 	return r
 }
 
-// tell hands the reports to the source's plan. It returns whether its engine has
-// turned out to be another one.
+// tell passes the reports to the source's plan. It returns whether the engine turned out to be
+// another one.
 func (s *source) tell(now time.Duration, f plan.Facts) (another bool) {
 	r := s.in.take()
 	if r.overtaken > 0 {
@@ -152,8 +151,8 @@ func (s *source) become(m plan.Mode, inc uint64) {
 	s.x.Reset(s.src)
 }
 
-// continues reports whether a batch that was read from a stream's beginning can be of the
-// engine that the content is of: it has the same payload as the one that was known by its number.
+// continues reports whether a batch read from a stream's beginning can belong to the same engine as
+// the content: its payload matches the known one with the same number.
 func (s *source) continues(u *events.Update) bool {
 	if !s.cold.Load() {
 		return true
@@ -164,22 +163,21 @@ func (s *source) continues(u *events.Update) bool {
 	return !s.opened.have || u.Last != s.opened.last || u.After.Sum == s.opened.sum
 }
 
-// reached reports whether a stream that was read from its beginning has come as far as the
-// content was.
+// reached reports whether a stream read from its beginning has reached the content's position.
 func (s *source) reached() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.opened.have || s.came.have && s.came.last >= s.opened.last
 }
 
-// identity returns the mode and the incarnation that this replica's reader reads.
+// identity returns the mode and the incarnation under which this replica reads.
 func (s *source) identity() (plan.Mode, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mode, s.inc
 }
 
-// rename sets the incarnation under which the content goes on.
+// rename changes the content's incarnation.
 func (s *source) rename(inc uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

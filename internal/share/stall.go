@@ -7,25 +7,25 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Limits of what is believed of a log that stands still.
+// Limits for judging a log that does not move.
 const (
-	usualBlock = 32                      // how many tokens a block has where two seconds are long for one
-	usualPause = time.Second             // an engine of such blocks that works writes to its log within that time
-	gaugesOld  = 1500 * time.Millisecond // then an engine is judged by the answers that are on their way
-	inStep     = 8                       // so many answers that go on may all be just before the end of a block
+	usualBlock = 32                      // block size in tokens for which two seconds without events are long
+	usualPause = time.Second             // a working engine with such blocks writes to its log within this time
+	gaugesOld  = 1500 * time.Millisecond // gauges older than this are replaced by this replica's own view of responses in progress
+	inStep     = 8                       // this many running responses may all be just short of a block boundary
 )
 
-// work is what is known of an engine's work at a moment.
+// work is an engine's activity at one moment.
 type work struct {
 	at    time.Time
-	runs  bool // requests are being answered
-	block int  // tokens of a block; 0: not known
-	count int  // requests that are being answered
+	runs  bool // requests are running
+	block int  // tokens per block; 0: unknown
+	count int  // running requests
 	done  endpoint.Progress
 }
 
-// workOf returns what an engine's gauges say of its work. Of one whose gauges cannot be
-// read the replicas know which of their requests have had a first token.
+// workOf returns an engine's activity from its gauges. If they cannot be read, it uses the requests
+// that have had a first token.
 func workOf(book *endpoint.LoadTracker, ep *endpoint.Endpoint, now time.Time) work {
 	g := ep.Gauges()
 	w := work{at: g.At, runs: g.Running > 0, block: g.BlockSize, count: g.Running, done: g.Progress}
@@ -36,47 +36,46 @@ func workOf(book *endpoint.LoadTracker, ep *endpoint.Endpoint, now time.Time) wo
 	return w
 }
 
-// owes reports whether an engine that was at from and is at w now must have filled a block
-// in between, which it writes to its log. Each request may compute as many tokens as fit a
-// block, less one, and fill none: prompts that are held but for their ends, with answers of
-// a few tokens, bring no events at all, however many they are. Answers that go on are hardly
-// all in step. Of engines that do not count it is taken for granted.
+// owes reports whether an engine must have filled a block, and so written to its log, between from
+// and w. Each request may compute up to a block less one token without filling a block. For
+// example, any number of cached prompts with short responses produce no events. Longer responses
+// are unlikely to be all in step. If the engine does not report counters, owes returns true.
 func (w *work) owes(from endpoint.Progress) bool {
 	if !w.done.Known || w.block <= 0 {
 		return true
 	}
 	if !from.Known {
-		return false // there is nothing to compare with yet
+		return false // no earlier counters to compare with
 	}
 	requests := w.done.Ended - from.Ended + uint64(min(w.count, inStep))
 	return w.done.Computed-from.Computed > requests*uint64(w.block)
 }
 
-// slowness is how much longer than usual the log of an engine may stand still: those of
-// large blocks write to it more seldom.
+// slowness is the factor by which an engine's log may pause longer: large blocks produce fewer
+// events.
 func (w *work) slowness() (times, of int64) {
 	return int64(max(w.block, usualBlock)), usualBlock
 }
 
-// stall finds out for how long a log has stood still while its engine worked.
+// stall measures how long a log has not moved while its engine worked.
 type stall struct {
 	at     cluster.Position
-	looked time.Time // at the log, last
-	moved  time.Time // when at was reached, at the latest
-	// quiet is up to when nothing can be missing: the log moved after that, or the engine
-	// rested then.
+	looked time.Time // time of the last look
+	moved  time.Time // upper bound for when at was reached
+	// quiet is the time until which the content is complete: the log moved after it, or the engine
+	// was idle at it.
 	quiet time.Time
-	busy  time.Time         // since when every look at the engine shows it at work; zero: the last shows none
-	runs  bool              // the last look shows it at work, be it of before the log moved
-	from  endpoint.Progress // of the first look at it after the log moved
+	busy  time.Time         // since when every look has shown a working engine; zero: the last one did not
+	runs  bool              // the last look shows it working, possibly before the log moved
+	from  endpoint.Progress // from the first look after the log moved
 	owes  bool              // it has filled a block since then
-	// counts: the last look brought its counters.
+	// counts is true if the last look had counters.
 	counts bool
 	lasts  time.Duration
 	usual  time.Duration
 }
 
-// look takes in the log's position and the engine's work.
+// look updates the stall with the log's position and the engine's work.
 func (st *stall) look(now time.Time, at cluster.Position, w work) {
 	if st.looked.IsZero() {
 		st.looked = now
@@ -86,10 +85,10 @@ func (st *stall) look(now time.Time, at cluster.Position, w work) {
 		st.from, st.owes = endpoint.Progress{}, false
 	}
 	if w.done.Known && (w.done.Computed < st.from.Computed || w.done.Ended < st.from.Ended) {
-		st.from = endpoint.Progress{} // it began anew
+		st.from = endpoint.Progress{} // it restarted
 	}
 	if st.counts && !w.done.Known && !st.busy.IsZero() {
-		st.busy = w.at // its page does not come any more: from now on it is judged without
+		st.busy = w.at // the page stopped arriving; continue without it
 	}
 	st.counts = w.done.Known
 	st.owes = st.owes || w.done.Known && w.owes(st.from)
@@ -108,7 +107,7 @@ func (st *stall) look(now time.Time, at cluster.Position, w work) {
 			st.busy = st.moved
 		}
 	case !owes && w.done.Ended > st.from.Ended && w.at.After(st.quiet):
-		st.quiet = w.at // requests came and went, and none of them need have filled a block
+		st.quiet = w.at // requests came and went without necessarily filling a block
 	}
 	times, of := w.slowness()
 	st.looked, st.runs, st.usual = now, w.runs, time.Duration(int64(usualPause)*times/of)
@@ -118,9 +117,8 @@ func (st *stall) look(now time.Time, at cluster.Position, w work) {
 	}
 }
 
-// stalled returns for how long the logs of an engine have stood still while it worked. The
-// gauges of an engine with several ranks do not say which of them works: as long as one
-// brings something, the others may be at rest.
+// stalled returns how long the logs of an engine have not moved while it worked. With several ranks
+// the gauges do not show which rank works. While one rank's log moves, the others may be idle.
 func stalled(ranks []*source) time.Duration {
 	d := ranks[0].stall.lasts
 	for _, s := range ranks[1:] {
@@ -129,7 +127,7 @@ func stalled(ranks []*source) time.Duration {
 	return d
 }
 
-// age notes up to when what is known of an engine is certain to be complete.
+// age updates the time until which an engine's content is certainly complete.
 func (s *source) age(ranks []*source) {
 	quiet := s.stall.quiet
 	for _, o := range ranks {
@@ -145,8 +143,7 @@ func (s *source) age(ranks []*source) {
 	}
 }
 
-// behindBy returns how far what is known may be behind an engine that works; 0: no more
-// than is usual.
+// behindBy returns how far the content may be behind a working engine; 0: no more than usual.
 func (v *shown) behindBy(now time.Time) time.Duration {
 	quiet := v.quiet.Load()
 	if quiet == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// watched is the streams of one engine as the driver looks at them.
+// watched is one engine's streams as the driver sees them.
 type watched struct {
 	index *Index
 	ranks []*source
@@ -34,7 +34,7 @@ func lookAt(ranks int) *watched {
 	return r
 }
 
-// look is what the driver does at a moment.
+// look simulates one look of the driver.
 func (r *watched) look(at time.Duration) (stalls time.Duration) {
 	for i, s := range r.ranks {
 		s.stall.look(r.began.Add(at), cluster.Position{Next: r.at[i]}, r.w)
@@ -58,8 +58,8 @@ func (r *watched) age(at time.Duration) time.Duration {
 	return age
 }
 
-// What is known of an engine that works shows its age once nothing has come for a second, is
-// suspected after two of them, and is as good as new when something comes or the engine rests.
+// The content of a working engine shows its age after a second without events and is suspected
+// after two. An event or an idle engine ends both.
 func TestAge(t *testing.T) {
 	const ms = time.Millisecond
 	r := lookAt(1)
@@ -95,13 +95,13 @@ func TestAge(t *testing.T) {
 		}
 		stalls := r.look(c.at)
 		if got := r.age(c.at); stalls != c.stalls || got != c.shows || r.ranks[0].shown.doubt.Load() != c.suspect {
-			t.Errorf("%s: stalls for %v, shows %v, suspect %v; want %v, %v, %v", c.what, stalls, got, r.ranks[0].shown.doubt.Load(), c.stalls, c.shows, c.suspect)
+			t.Errorf("%s: stalled = %v, age = %v, suspect = %v; want %v, %v, %v", c.what, stalls, got, r.ranks[0].shown.doubt.Load(), c.stalls, c.shows, c.suspect)
 		}
 	}
 }
 
-// Of an engine with several ranks some may rest while another one works: the gauges do not
-// say which. When none brings anything, all are suspected.
+// Some ranks of an engine may be idle while others work, and the gauges do not show which. If no
+// rank sends events, all are suspected.
 func TestRanksAtRest(t *testing.T) {
 	r := lookAt(3)
 	for at := time.Duration(0); at < 20*time.Second; at += 250 * time.Millisecond {
@@ -112,18 +112,18 @@ func TestRanksAtRest(t *testing.T) {
 		stalls, age := r.look(at), r.age(at)
 		switch {
 		case at < 10*time.Second && (stalls > 0 || age > 0):
-			t.Fatalf("at %v: stalls for %v, shows %v while a rank tells", at, stalls, age)
+			t.Fatalf("at %v: stalled = %v, age = %v while a rank sends events", at, stalls, age)
 		case at > 13*time.Second && (stalls < 2*time.Second || age < 3*time.Second || r.ranks[0].plan.Suspect() == 0):
-			t.Fatalf("at %v: stalls for %v, shows %v while no rank tells", at, stalls, age)
+			t.Fatalf("at %v: stalled = %v, age = %v while no rank sends events", at, stalls, age)
 		}
 	}
-	want := "3 event streams bring nothing while their engines work, up to "
+	want := "3 event streams are silent while their engines work, up to "
 	if got := r.index.still(); len(got) < len(want) || got[:len(want)] != want {
 		t.Errorf("%q", got)
 	}
 }
 
-// Engines with large blocks write more seldom.
+// Engines with large blocks send events less often.
 func TestAgeOfLargeBlocks(t *testing.T) {
 	r := lookAt(1)
 	r.w.block = 4 * usualBlock
@@ -131,12 +131,12 @@ func TestAgeOfLargeBlocks(t *testing.T) {
 		r.sample(at, true)
 		stalls, age := r.look(at), r.age(at)
 		if shows := at >= 4*time.Second; (age > 0) != shows || stalls > at/4 {
-			t.Errorf("at %v: stalls for %v, shows %v", at, stalls, age)
+			t.Errorf("at %v: stalled = %v, age = %v", at, stalls, age)
 		}
 	}
 }
 
-// An engine whose gauges cannot be read works while its answers are on their way.
+// An engine without readable gauges counts as working while responses are in progress.
 func TestWorkWithoutGauges(t *testing.T) {
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
@@ -158,15 +158,14 @@ func TestWorkWithoutGauges(t *testing.T) {
 	f("one is being answered", work{at: now, runs: true, block: 64})
 }
 
-// Prompts that are held but for their ends, with short answers, fill no block: their engine
-// owes no event, however long it works. An answer of some length fills one, and so do many
-// that fill one each.
+// Cached prompts with short responses fill no block, so the engine owes no event, however long it
+// works. A longer response fills one, and so do many that fill one each.
 func TestWorkWithoutBlocks(t *testing.T) {
 	for _, c := range []struct {
 		what              string
-		tokens, requests  uint64 // in each quarter of a second
+		tokens, requests  uint64 // per quarter second
 		running           int
-		pages             time.Duration // the page comes up to then
+		pages             time.Duration // the page is readable until then
 		suspectedAfter    time.Duration // 0: never
 		suspectedNotAfter time.Duration
 	}{
@@ -192,7 +191,7 @@ func TestWorkWithoutBlocks(t *testing.T) {
 			r.sample(at, true)
 			r.look(at)
 			if c.suspectedAfter == 0 && c.requests > 0 && at > 2*time.Second && r.age(at) > 0 {
-				t.Fatalf("%s: shows %v at %v", c.what, r.age(at), at)
+				t.Fatalf("%s: age = %v at %v", c.what, r.age(at), at)
 			}
 			if r.ranks[0].shown.doubt.Load() {
 				since = at

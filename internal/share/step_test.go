@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// atRest is an Index of so many sources that are all shared, and none of which does anything.
+// atRest is an Index with that many shared, idle sources.
 func atRest(tb testing.TB, n int) *Index {
 	tb.Helper()
 	specs, names := make([]endpoint.Spec, n), make([]string, n)
@@ -51,12 +51,12 @@ func atRest(tb testing.TB, n int) *Index {
 	return x
 }
 
-// A step costs no memory for each source when nothing happens.
+// A step without events does not allocate memory per source.
 func TestStepAtRest(t *testing.T) {
 	const n, steps = 1000, 20
 	x := atRest(t, n)
 	if len(x.names) != n || x.order[n-1].view == nil || x.order[0].view.Name != x.order[0].name {
-		t.Fatalf("%d sources are listed, the last is known as %+v", len(x.names), x.order[n-1].view)
+		t.Fatalf("%d sources listed, view of the last: %+v", len(x.names), x.order[n-1].view)
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -65,11 +65,11 @@ func TestStepAtRest(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if per := (after.TotalAlloc - before.TotalAlloc) / steps; per > 8*n {
-		t.Errorf("a step takes %d bytes for %d sources", per, n)
+		t.Errorf("a step allocates %d bytes for %d sources", per, n)
 	}
 }
 
-// BenchmarkStep reports what a step costs among 10,000 sources: there are four a second at rest.
+// BenchmarkStep measures a step with 10,000 sources; an idle replica runs four per second.
 func BenchmarkStep(b *testing.B) {
 	x := atRest(b, 10_000)
 	b.ReportAllocs()

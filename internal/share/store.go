@@ -14,7 +14,7 @@ var (
 	errNotShared = errors.New("share: the source is not shared")
 )
 
-// store is the LogStore over the precise index.
+// store is the LogStore backed by the precise index.
 type store struct{ share *Index }
 
 func (st store) find(name string) *source {
@@ -43,7 +43,7 @@ func (st store) Apply(d cluster.Delta) error {
 	if l := s.local.Load(); l != nil && d.Local && l.inc == d.Inc && l.first == d.First {
 		s.apply(l.delta)
 		if !fits(l.delta) {
-			s.tails.Reset() // others have them from its parts
+			s.tails.Reset() // other members have them from its parts
 		}
 	} else {
 		scratch, _ := st.share.scratch.Get().(*block.Delta)
@@ -75,11 +75,11 @@ func (st store) Apply(d cluster.Delta) error {
 	return nil
 }
 
-// apply performs one delta; mu is held.
+// apply performs one delta. The caller holds mu.
 func (s *source) apply(d *block.Delta) {
 	for i := range d.Ops {
 		if d.Ops[i].Kind == block.OpClear {
-			s.head.doubt = false // what was wrong before is gone
+			s.head.doubt = false // earlier errors are gone
 			break
 		}
 	}

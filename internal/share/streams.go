@@ -15,21 +15,20 @@ import (
 
 const (
 	findTimeout = 2 * time.Second
-	findEvery   = 30 * time.Second // engines that did not answer, or say that they publish nothing
+	findEvery   = 30 * time.Second // interval for engines that did not answer or publish nothing
 	findAtOnce  = 8
 )
 
-// Finder asks engines for which the endpoints file names no event stream where
-// they publish. It is safe for concurrent use.
+// Finder asks engines without a configured event stream where they publish. Safe for concurrent
+// use.
 type Finder struct {
 	pool  *endpoint.Pool
 	log   *slog.Logger
 	trust events.Trust
-	// Inbound is at how many ports engines of which no stream is known may dial in, one
-	// for each rank. Set it before Run.
+	// Inbound is the number of ports, one per rank, at which engines without a known stream may
+	// dial in. Set it before Run.
 	Inbound int
-	// EngineKey returns what engines are shown that want a key, "" for nothing; nil:
-	// nothing. Set it before Run.
+	// EngineKey returns the API key for engines, "" for none. It may be nil. Set it before Run.
 	EngineKey func() string
 
 	mu   sync.Mutex
@@ -37,13 +36,12 @@ type Finder struct {
 	wake chan struct{}
 }
 
-// NewFinder returns a Finder that knows what the endpoints of pool say. See Run.
+// NewFinder returns a Finder that knows the configured endpoints of pool. See Run.
 func NewFinder(pool *endpoint.Pool, trust events.Trust, log *slog.Logger) *Finder {
 	return &Finder{pool: pool, trust: trust, log: log, at: map[block.EndpointID][]events.Stream{}, wake: make(chan struct{}, 1)}
 }
 
-// Streams returns where an endpoint publishes: what the file says, else what the
-// engine said.
+// Streams returns an endpoint's streams: the configured ones, or else those reported by the engine.
 func (f *Finder) Streams(ep *endpoint.Endpoint) []events.Stream {
 	e := ep.Events
 	if e.Inbound {
@@ -64,7 +62,7 @@ func (f *Finder) Streams(ep *endpoint.Endpoint) []events.Stream {
 	return f.dialIn(ep)
 }
 
-// dialIn are the streams of an engine that dials in.
+// dialIn returns the streams of an engine that dials in.
 func (f *Finder) dialIn(ep *endpoint.Endpoint) []events.Stream {
 	e, host := ep.Events, ep.Addr.Addr().String()
 	out := events.PortStreams(host, 0, e.ReplayPort, max(f.Inbound, 1), e.Topic)
@@ -77,7 +75,7 @@ func (f *Finder) dialIn(ep *endpoint.Endpoint) []events.Stream {
 // Publishes reports whether an endpoint is known to have an event stream.
 func (f *Finder) Publishes(ep *endpoint.Endpoint) bool { return len(f.Streams(ep)) > 0 }
 
-// Changed follows the pool.
+// Changed handles a change of the pool.
 func (f *Finder) Changed(c endpoint.Change) {
 	f.mu.Lock()
 	for _, ep := range c.Dropped {
@@ -90,7 +88,7 @@ func (f *Finder) Changed(c endpoint.Change) {
 	}
 }
 
-// Run asks until ctx ends, and calls news whenever something new is known.
+// Run asks engines until ctx ends. It calls news after each new result.
 func (f *Finder) Run(ctx context.Context, news func()) {
 	client := events.Client(findTimeout)
 	if f.EngineKey != nil {
@@ -111,7 +109,7 @@ func (f *Finder) Run(ctx context.Context, news func()) {
 	}
 }
 
-// ask asks every endpoint without a configured stream; true when something new is known.
+// ask asks every endpoint without a configured stream. It reports whether there is a new result.
 func (f *Finder) ask(ctx context.Context, client *http.Client) bool {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, findAtOnce)
@@ -126,7 +124,7 @@ func (f *Finder) ask(ctx context.Context, client *http.Client) bool {
 			defer func() { <-slots }()
 			found, err := events.Discover(ctx, client, "http://"+ep.Address, nil, f.trust)
 			if err != nil || len(found) == 0 {
-				f.log.Debug("engine did not tell where it publishes events", "endpoint", ep.Address, "error", err)
+				f.log.Debug("engine did not report where it publishes events", "endpoint", ep.Address, "error", err)
 				return
 			}
 			f.mu.Lock()
@@ -134,7 +132,7 @@ func (f *Finder) ask(ctx context.Context, client *http.Client) bool {
 			f.at[ep.ID] = found
 			f.mu.Unlock()
 			if !same {
-				f.log.Info("engine told where it publishes events", "endpoint", ep.Address, "streams", len(found))
+				f.log.Info("engine reported where it publishes events", "endpoint", ep.Address, "streams", len(found))
 				mu.Lock()
 				news = true
 				mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
-// Knowledge returns how far the index can be trusted about an endpoint, from
-// what is read here and what the log says. It takes no lock.
+// Knowledge returns how far the index can be trusted for an endpoint, from this replica's reading
+// and from the log. It takes no lock.
 func (x *Index) Knowledge(id block.EndpointID) events.Knowledge {
 	k := x.read(id)
 	k.Lag = max(k.Lag, x.Age(id))
@@ -26,8 +26,8 @@ func (x *Index) Knowledge(id block.EndpointID) events.Knowledge {
 	return k
 }
 
-// Age is how far what is known of an endpoint may be behind an engine that works and of which
-// nothing has come for longer than usual; 0: no more than Knowledge says. It takes no lock.
+// Age returns how far the content may be behind a working engine that has sent nothing for longer
+// than usual; 0: no more than Knowledge reports. It takes no lock.
 func (x *Index) Age(id block.EndpointID) (age time.Duration) {
 	now := monotime.Now()
 	for _, s := range (*x.byEndpoint.Load())[id] {
@@ -36,7 +36,7 @@ func (x *Index) Age(id block.EndpointID) (age time.Duration) {
 	return age
 }
 
-// Told is when events of an endpoint were last taken in, read here or by others, in Unix
+// LastEvent returns when events of an endpoint were last applied, from any reader, in Unix
 // nanoseconds; 0: never. It takes no lock.
 func (x *Index) LastEvent(id block.EndpointID) int64 {
 	at := x.events.LastEvent(id)
@@ -46,11 +46,11 @@ func (x *Index) LastEvent(id block.EndpointID) int64 {
 	return at
 }
 
-// Glance has somebody look at what else the publishers of an endpoint's streams send.
+// ProbeTopics triggers a check of which other topics the publishers of an endpoint's streams use.
 func (x *Index) ProbeTopics(streams []events.Stream) { x.events.ProbeTopics(streams) }
 
-// Astray says that the publisher of an endpoint was seen to send under another topic alone
-// than the one that is read, since events of it were last taken in; nil: it was not.
+// TopicMismatch returns the topic that an endpoint's publisher uses instead of the subscribed one,
+// if that was detected after the last applied event; otherwise nil.
 func (x *Index) TopicMismatch(id block.EndpointID, streams []events.Stream) *events.TopicMismatch {
 	if a := x.events.TopicMismatch(streams); a != nil && x.LastEvent(id) < a.At {
 		return a
@@ -58,10 +58,10 @@ func (x *Index) TopicMismatch(id block.EndpointID, streams []events.Stream) *eve
 	return nil
 }
 
-// Reason says why an endpoint is not known better, if that lasts; "" if not.
+// Reason returns the lasting reason why an endpoint's state is not better, or "".
 func (x *Index) Reason(id block.EndpointID) string {
 	if x.o.Index.Overflowed(id) {
-		return fmt.Sprintf("it holds more blocks than are kept of one (%d), or all endpoints do", x.o.Index.MaxSourceBlocks())
+		return fmt.Sprintf("it exceeds the limit of %d blocks per endpoint, or all endpoints exceed the total limit", x.o.Index.MaxSourceBlocks())
 	}
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		if r := s.shown.reason.Load(); r != nil && *r != "" && s.isMode() == plan.Shared {
@@ -79,8 +79,8 @@ func (x *Index) Reason(id block.EndpointID) string {
 	return whyLost
 }
 
-// Final reports whether an endpoint that is not known exactly will not be known
-// better by waiting: batches were lost that no member has.
+// Final reports whether waiting cannot improve the state of an endpoint that is not exact: batches
+// were lost that no member has.
 func (x *Index) Final(id block.EndpointID) bool {
 	all := (*x.byEndpoint.Load())[id]
 	final := len(all) > 0
@@ -90,7 +90,7 @@ func (x *Index) Final(id block.EndpointID) bool {
 	return final
 }
 
-// read is what was read of an endpoint, here and by others.
+// read returns the knowledge from all readers, here and elsewhere.
 func (x *Index) read(id block.EndpointID) events.Knowledge {
 	k := x.events.Knowledge(id)
 	read, shared, direct, backed := false, false, false, true
@@ -121,10 +121,10 @@ func (x *Index) read(id block.EndpointID) events.Knowledge {
 	return k
 }
 
-// joint is what is known of an endpoint whose streams are read here for a log. A
-// stream that goes on from the log's position does not know what came before: the
-// log does, unless some stream of the endpoint is read directly. A stream that is being
-// opened takes nothing away from what members that read it already tell (backed).
+// joint combines the state of an endpoint's streams read here with that of the log. A stream that
+// continues from the log's position does not cover earlier events; the log does, unless some stream
+// of the endpoint is read directly. A stream that is being opened does not degrade what other
+// readers provide (backed).
 func joint(read, log knowledge.State, direct, backed bool) knowledge.State {
 	if !direct && (backed || read.Followed()) {
 		return log
@@ -142,8 +142,8 @@ func (x *Index) count(m plan.Mode) (n float64) {
 	return n
 }
 
-// Readers names who reads the streams of an endpoint for this replica: members,
-// or the replica itself where it shares nothing.
+// Readers returns the members that read an endpoint's streams, or this replica if it shares
+// nothing.
 func (x *Index) Readers(id block.EndpointID) (names []string) {
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		name := ""
@@ -162,8 +162,8 @@ func (x *Index) Readers(id block.EndpointID) (names []string) {
 	return names
 }
 
-// Distrust says that the index was found wrong about an endpoint: it is read again
-// from the beginning, for the whole group where the stream is shared.
+// Invalidate reports that the index was found wrong for an endpoint. Its stream is read again from
+// the beginning, for the whole group if it is shared.
 func (x *Index) Invalidate(id block.EndpointID) {
 	alone := false
 	for _, s := range (*x.byEndpoint.Load())[id] {
@@ -179,35 +179,34 @@ func (x *Index) Invalidate(id block.EndpointID) {
 	x.poke()
 }
 
-// SourceName is the name of a rank's event stream in the group.
+// SourceName returns the name of a rank's event stream in the group.
 func SourceName(address string, rank uint16) string { return fmt.Sprintf("%s/%d", address, rank) }
 
-// Sparse reports whether an endpoint's events, as far as they are read here, tell of cache
-// groups that the index does not hold.
+// Sparse reports whether an endpoint's events, as far as they are read here, contain cache groups
+// that the index does not store.
 func (x *Index) Sparse(id block.EndpointID) bool { return x.events.Sparse(id) }
 
-// Narrow reports whether they tell of no cache group with full attention.
+// Narrow reports whether they contain no cache group with full attention.
 func (x *Index) Narrow(id block.EndpointID) bool { return x.events.Narrow(id) }
 
-// Expect tells the reader of an endpoint's streams that an engine will announce what it
-// reuses of a prompt, and reports whether that is this replica.
+// Expect announces to the reader of an endpoint's streams that an engine will report its reuse for
+// a prompt. It reports whether this replica is the reader.
 func (x *Index) Expect(id block.EndpointID, q block.Query) bool { return x.events.Expect(id, q) }
 
-// Answered is how many full reports have come that Expect was told of.
+// Answered returns the number of full reports announced by Expect that arrived.
 func (x *Index) Answered(id block.EndpointID) uint64 { return x.events.Answered(id) }
 
-// Listen has publishers dial in.
+// Listen accepts connections from publishers that dial in.
 func (x *Index) Listen(o events.Inbound) error { return x.events.Listen(o) }
 
-// Inbound returns where they may.
+// Inbound returns the listen addresses.
 func (x *Index) Inbound() []net.Addr { return x.events.Inbound() }
 
-// Vouch ends the doubt about an endpoint's entries: what the index says of it was
-// found right.
+// Confirm clears the suspicion of an endpoint's entries after the index was verified.
 func (x *Index) Confirm(id block.EndpointID) { x.events.Confirm(id) }
 
-// State is the State of Knowledge, at a fraction of its cost: every decision asks
-// for that of each endpoint.
+// State returns the State of Knowledge at a fraction of its cost. Every decision calls it for each
+// endpoint.
 func (x *Index) State(id block.EndpointID) knowledge.State {
 	if x.o.Index.Overflowed(id) {
 		return knowledge.Approximate
@@ -235,8 +234,8 @@ func (x *Index) State(id block.EndpointID) knowledge.State {
 	return joint(min(here, x.events.State(id)), log, direct, backed)
 }
 
-// Aside says which event streams are not shared with the group, and why, and which stand
-// still while their engines work; "" when none does.
+// NotShared returns which event streams are not shared and why, and which are stalled while their
+// engines work; or "".
 func (x *Index) NotShared() string {
 	apart, still := x.apart(), x.still()
 	if apart != "" && still != "" {
@@ -245,7 +244,7 @@ func (x *Index) NotShared() string {
 	return apart + still
 }
 
-// still names the event streams that bring nothing while their engines work.
+// still lists the event streams that are stalled while their engines work.
 func (x *Index) still() string {
 	n, longest, which, now := 0, time.Duration(0), "", monotime.Now()
 	for name, s := range *x.byName.Load() {
@@ -260,12 +259,12 @@ func (x *Index) still() string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("1 event stream brings nothing while its engine works: %s, up to %.1f s behind", which, longest.Seconds())
+		return fmt.Sprintf("1 event stream is silent while its engine works: %s, up to %.1f s behind", which, longest.Seconds())
 	}
-	return fmt.Sprintf("%d event streams bring nothing while their engines work, up to %.1f s behind: %s, ...", n, longest.Seconds(), which)
+	return fmt.Sprintf("%d event streams are silent while their engines work, up to %.1f s behind: %s, ...", n, longest.Seconds(), which)
 }
 
-// apart says which event streams are not shared.
+// apart lists the event streams that are not shared.
 func (x *Index) apart() string {
 	var why string
 	n := 0
@@ -286,7 +285,7 @@ func (x *Index) apart() string {
 	return fmt.Sprintf("%d event streams are not shared: %s, ...", n, why)
 }
 
-// StreamsRead counts the event streams that this replica reads itself, and all.
+// StreamsRead returns how many event streams this replica reads, and how many there are.
 func (x *Index) StreamsRead() (read, all int) {
 	for _, s := range *x.byName.Load() {
 		all++
@@ -297,7 +296,7 @@ func (x *Index) StreamsRead() (read, all int) {
 	return read, all
 }
 
-// SourceStatus is what this replica knows of one event stream.
+// SourceStatus is this replica's state of one event stream.
 type SourceStatus struct {
 	Name string
 	Mode string // asking, direct, shared
@@ -305,7 +304,7 @@ type SourceStatus struct {
 	Log  cluster.SourceView
 }
 
-// Sources lists the event streams of a group; none when nothing is shared.
+// Sources lists the event streams of a group, or none if nothing is shared.
 func (x *Index) Sources() (out []SourceStatus) {
 	if x.log == nil {
 		return nil
@@ -319,7 +318,7 @@ func (x *Index) Sources() (out []SourceStatus) {
 	return out
 }
 
-// Position returns how far a source is known to the group's log.
+// Position returns a source's position in the group's log.
 func (x *Index) Position(source string) cluster.Position {
 	if s := (*x.byName.Load())[source]; s != nil {
 		source = s.name

@@ -7,9 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
-// What a stream that is being opened does not know takes nothing away from what members
-// that read it tell, and what is told of a stream that nobody else reads is no better than
-// what was read.
+// A stream that is being opened does not degrade what other readers provide. The state of a stream
+// without another reader is no better than what was read here.
 func TestJoint(t *testing.T) {
 	for _, c := range []struct {
 		what           string
@@ -31,8 +30,8 @@ func TestJoint(t *testing.T) {
 	}
 }
 
-// A stream that is read from its beginning is of the engine that the content is of if it has
-// the same batch by the last number, and comes as far.
+// A stream read from its beginning belongs to the content's engine if it has the same batch at the
+// last number and reaches the content's position.
 func TestContinues(t *testing.T) {
 	read := func(batches ...events.Update) (at int, reached bool) {
 		s := &source{opened: shareHead{have: true, last: 7, sum: 70}}
@@ -60,7 +59,7 @@ func TestContinues(t *testing.T) {
 		{"the ring begins behind it", []events.Update{batch(9, 90)}, 1, true},
 	} {
 		if at, reached := read(c.batches...); at != c.at || reached != c.reached {
-			t.Errorf("%s: stopped at %d, reached %v; want %d, %v", c.what, at, reached, c.at, c.reached)
+			t.Errorf("%s: stopped at %d, reached = %v; want %d, %v", c.what, at, reached, c.at, c.reached)
 		}
 	}
 }

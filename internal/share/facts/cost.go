@@ -11,36 +11,36 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// CostEvery is how often learned constants are sent.
+// CostEvery is the interval at which learned constants are sent.
 const CostEvery = time.Second
 
-// CostOptions build a Costs. All fields are required.
+// CostOptions configure a Costs. All fields are required.
 type CostOptions struct {
 	Group Group
 	Pool  *endpoint.Pool
 	Log   *slog.Logger
 }
 
-// Costs shares what each replica has learned of the engines' speed. The others'
-// constants are averaged by the samples behind them. It is safe for concurrent use,
-// except Tell, whose calls follow each other.
+// Costs shares the engine speeds that each replica has learned. The other replicas' constants are
+// averaged, weighted by their samples. It is safe for concurrent use, except that Publish must not
+// be called concurrently.
 type Costs struct {
 	o    CostOptions
 	set  SetFunc
-	sent map[string]endpoint.Cost // by Tell
+	sent map[string]endpoint.Cost // owned by Publish
 
 	mu    sync.Mutex
 	costs Origins[endpoint.Cost]
 }
 
-// NewCosts returns Costs that tell nothing until Tell or Run.
+// NewCosts returns a Costs. It sends nothing before Publish or Run.
 func NewCosts(o CostOptions) *Costs {
 	c := &Costs{o: o, sent: map[string]endpoint.Cost{}}
 	c.set = o.Group.Gauge(stateCost, StateVersion, c)
 	return c
 }
 
-// Run calls Tell every CostEvery until ctx ends.
+// Run calls Publish every CostEvery until ctx ends.
 func (c *Costs) Run(ctx context.Context) {
 	tick := time.NewTicker(CostEvery)
 	defer tick.Stop()
@@ -54,8 +54,8 @@ func (c *Costs) Run(ctx context.Context) {
 	}
 }
 
-// Tell sends constants that differ from those sent last, and withdraws those of
-// endpoints that are gone, because a gauge has room for so many keys only.
+// Publish sends constants that differ from those sent last. It withdraws those of removed
+// endpoints, because a gauge has a limited size.
 func (c *Costs) Publish() {
 	pool := c.o.Pool.Snapshot()
 	set := func(address string, value []byte) {
@@ -71,7 +71,7 @@ func (c *Costs) Publish() {
 	}
 	for _, ep := range pool.Endpoints {
 		cost := ep.LocalCost()
-		if cost.PrefillSeen+cost.DecodeSeen == 0 { // nothing yet, or no more: it is another engine
+		if cost.PrefillSeen+cost.DecodeSeen == 0 { // no samples yet, or none any more: another engine
 			if _, said := c.sent[ep.Address]; said {
 				delete(c.sent, ep.Address)
 				set(ep.Address, nil)
@@ -86,8 +86,8 @@ func (c *Costs) Publish() {
 	}
 }
 
-// told reports whether constants are close enough to those sent before: within 2%,
-// and their numbers of samples within a fifth.
+// told reports whether constants are close to those sent before: within 2%, and their sample counts
+// within a fifth.
 func told(was, is endpoint.Cost) bool {
 	a, b := costFields(&was), costFields(&is)
 	for i := range a {
@@ -145,7 +145,7 @@ func (c *Costs) Merge(origin string, _ uint64, address string, value []byte) err
 	return nil
 }
 
-// Joined applies what is known of endpoints that the pool has just got.
+// Joined applies the known constants to endpoints that joined the pool.
 func (c *Costs) Joined(eps []*endpoint.Endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,15 +156,15 @@ func (c *Costs) Joined(eps []*endpoint.Endpoint) {
 	}
 }
 
-// Drop implements cluster.GaugeSink. What a replica learned stays true when it is
-// gone: endpoints keep the average until another replica says something.
+// Drop implements cluster.GaugeSink. Constants stay valid after their replica is gone: endpoints
+// keep the average until another replica sends new ones.
 func (c *Costs) Drop(origin string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.costs.Drop(origin)
 }
 
-// Endpoints returns of how many endpoints the others have told their constants.
+// Endpoints returns the number of endpoints for which other replicas have sent constants.
 func (c *Costs) Endpoints() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

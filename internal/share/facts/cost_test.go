@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestTold holds which changes of learned constants the others are told of.
+// TestTold checks which changes of learned constants are sent.
 func TestTold(t *testing.T) {
 	was := endpoint.PriorCost
 	was.PrefillSeen, was.DecodeSeen = 20, 20
@@ -28,11 +28,11 @@ func TestTold(t *testing.T) {
 	f(true, func(c *endpoint.Cost) { c.PrefillSeen = 23 })
 	f(false, func(c *endpoint.Cost) { c.DecodeSeen = 10 })
 	if told(endpoint.Cost{}, was) {
-		t.Error("the first constants are not told")
+		t.Error("first constants are not sent")
 	}
 }
 
-// TestTenThousandEndpointsFit: what a replica says of each of ten thousand endpoints is shared.
+// TestTenThousandEndpointsFit: constants of ten thousand endpoints fit in the gauge.
 func TestTenThousandEndpointsFit(t *testing.T) {
 	n := cluster.New(cluster.Options{Self: cluster.Member{ID: "a", Boot: 1}, Bus: cluster.None{}})
 	costs, loads := n.Gauge(stateCost, StateVersion, &Costs{}), n.Gauge(stateLoad, StateVersion, &Load{})

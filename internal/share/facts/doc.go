@@ -1,12 +1,10 @@
-// Package facts is what each replica of a group tells the others of itself: what it has
-// in flight (Load), how fast it found engines to be (Costs), who waits for room
-// (Queues), where requests and sessions went (Hints), which models it uses (Setup) and
-// the seed of the index's keys (Seeds).
+// Package facts shares the state of each replica with its group: load in flight (Load), learned
+// engine speeds (Costs), queued requests (Queues), placements of prompts and sessions (Hints),
+// models in use (Setup) and the seed of the index's keys (Seeds).
 //
-// Each is small and absolute: the newest value of a replica replaces its last one, and
-// what a replica said is forgotten when it is gone (Origins). A value that cannot be
-// read is an error of that value and changes nothing.
+// Each state is small and absolute. The newest value of a replica replaces its last one, and its
+// values are dropped when it is gone (Origins). A malformed value is an error and changes nothing.
 //
-// All exported methods are safe for concurrent use unless they say otherwise. Nothing
-// starts a goroutine but the methods named Run.
+// All exported methods are safe for concurrent use unless noted otherwise. Only the methods named
+// Run start goroutines.
 package facts

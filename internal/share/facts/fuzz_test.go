@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// FuzzSoftState reads any value of a peer as a load, a cost and a setup: what is
-// accepted has numbers that can be computed with, and takes memory by its size.
+// FuzzSoftState decodes arbitrary bytes as a load, a cost and a setup. Accepted values contain only
+// usable numbers and take memory proportional to their size.
 func FuzzSoftState(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	f.Add(appendLoad(nil, endpoint.Load{Requests: 3, Prefill: 1000, Rate: 2.5, Busy: 1, LastFirst: now.Add(-time.Second).UnixNano()}, now))
@@ -22,7 +22,7 @@ func FuzzSoftState(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		l, err := readLoad(b, now)
 		if err == nil && (bad(l.Pairs) || bad(l.Rate) || bad(l.Busy) || l.Requests < 0 || l.Waiting < 0 || l.Prefill < 0 || l.Tokens < 0 || l.Context < 0 || l.LastFirst > now.UnixNano()) {
-			t.Fatalf("%x: load %+v", b, l)
+			t.Fatalf("%x: load has invalid numbers: %+v", b, l)
 		}
 		c, err := readCost(b)
 		if err == nil {
@@ -38,10 +38,10 @@ func FuzzSoftState(f *testing.F) {
 		}
 		runtime.ReadMemStats(&after)
 		if n := int(after.TotalAlloc - before.TotalAlloc); n > 256<<10+12*len(b) {
-			t.Fatalf("%d bytes make %d", len(b), n)
+			t.Fatalf("%d bytes decode to %d values", len(b), n)
 		}
 	})
 }
 
-// bad tells of numbers that poison what is computed with them.
+// bad reports whether a number would corrupt results computed with it.
 func bad(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) || v < 0 }

@@ -4,19 +4,19 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 )
 
-// Group is what parts share through: a replica's cluster.Node, or the group of a
-// simulation in virtual time.
+// Group is the interface to the group: a replica's cluster.Node, or a simulated group in virtual
+// time.
 type Group struct {
-	// Gauge registers a state of absolute values; set changes this replica's.
+	// Gauge registers a state of absolute values; set changes this replica's values.
 	Gauge func(name string, version uint64, sink cluster.GaugeSink) (set SetFunc)
-	// Pulse is Gauge for values whose sink wants to hear that they hold: set tells the
-	// others also what has not changed.
+	// Pulse is Gauge, but set also sends unchanged values, for sinks that need to see that a value
+	// still holds.
 	Pulse func(name string, version uint64, sink cluster.GaugeSink) (set SetFunc)
-	// Feed registers a state of hints; send is false when a hint was dropped.
+	// Feed registers a state of hints; send returns false if a hint was dropped.
 	Feed func(name string, version uint64, sink cluster.FeedSink) (send SendFunc)
 }
 
-// How states are changed.
+// Functions that change states.
 type (
 	// SetFunc is cluster.Gauge.Set, or Renew.
 	SetFunc func(key string, value []byte) error
@@ -39,8 +39,8 @@ func Of(n *cluster.Node) Group {
 	}
 }
 
-// Names and version of the shared states. A change of an encoding that older
-// replicas cannot read gets a new name; fields are only ever appended.
+// Names and version of the shared states. An encoding that older replicas cannot read gets a new
+// name. Otherwise fields are only appended.
 const (
 	stateLoad     = "load"
 	stateCost     = "cost"
@@ -51,9 +51,9 @@ const (
 	stateQueues   = "queues"
 	stateAnswers  = "queueanswers"
 
-	// StateHealth is what each replica has seen of the endpoints' health.
+	// StateHealth is each replica's observations of the endpoints' health.
 	StateHealth = "health"
-	// StateReplicas is where each replica's ext_proc service is.
+	// StateReplicas is the address of each replica's ext_proc service.
 	StateReplicas = "replicas"
 	// StateVersion is the version of all gauges and feeds.
 	StateVersion = 1

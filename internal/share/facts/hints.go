@@ -15,22 +15,21 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// HintOptions build Hints. All fields but Registry are required.
+// HintOptions configure Hints. All fields except Registry are required.
 type HintOptions struct {
 	Group    Group
 	Pool     *endpoint.Pool
 	Sessions *sessions.Table
 	Blame    *health.Prompts
-	// Record enters the chunks of a prompt that another replica sent to ep.
+	// Record records the chunks of a prompt that another replica sent to ep.
 	Record   func(ep block.EndpointID, keys []block.Key, at int64)
 	Now      func() time.Time
 	Registry prometheus.Registerer
 }
 
-// Hints shares decisions: the chunks of prompts that went somewhere (speculative
-// entries and the approximate index at once), where sessions are bound, and which
-// prompts failed. Hints
-// may be lost; nothing waits for them. It is safe for concurrent use.
+// Hints shares decisions: the chunks of placed prompts (for speculative entries and the approximate
+// index), bindings of sessions, and failed prompts. Hints may be lost, and nothing waits for them.
+// Safe for concurrent use.
 type Hints struct {
 	o                HintOptions
 	chunks, sessions SendFunc
@@ -39,13 +38,13 @@ type Hints struct {
 	dropped          prometheus.Counter
 }
 
-// hint is one queued payload: requests do not wait for the group's lock.
+// hint is one queued payload. The queue keeps requests from waiting for the group's lock.
 type hint struct {
 	send    SendFunc
 	payload []byte
 }
 
-// hintQueue bounds the hints that wait to be sent.
+// hintQueue is the maximum number of queued hints.
 const hintQueue = 4096
 
 // chunkSink and sessionSink receive the two feeds.
@@ -54,12 +53,12 @@ type (
 	sessionSink struct{ *Hints }
 )
 
-// NewHints returns Hints that queue up to 4,096 decisions until Run sends them.
+// NewHints returns Hints that queue up to 4,096 decisions. Run sends them.
 func NewHints(o HintOptions) *Hints {
 	h := &Hints{
 		o: o, queue: make(chan hint, hintQueue),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "grapevine_share_hints_dropped_total", Help: "Decisions that were not sent to the other replicas because too many were queued.",
+			Name: "grapevine_share_hints_dropped_total", Help: "Decisions not sent to the other replicas because the queue was full.",
 		}),
 	}
 	h.chunks = o.Group.Feed(stateChunks, StateVersion, chunkSink{h})
@@ -71,7 +70,7 @@ func NewHints(o HintOptions) *Hints {
 	return h
 }
 
-// Run sends what is queued until ctx ends.
+// Run sends queued hints until ctx ends.
 func (h *Hints) Run(ctx context.Context) {
 	for {
 		select {
@@ -83,7 +82,7 @@ func (h *Hints) Run(ctx context.Context) {
 	}
 }
 
-// Flush sends what is queued at this moment.
+// Flush sends the hints that are queued now.
 func (h *Hints) Flush() {
 	for {
 		select {
@@ -109,7 +108,7 @@ func (h *Hints) add(send SendFunc, payload []byte) {
 	}
 }
 
-// Recorded tells the others of one decision.
+// Recorded queues a hint about one placed prompt.
 func (h *Hints) Recorded(ep *endpoint.Endpoint, keys []block.Key, at time.Time) {
 	b := appendText(make([]byte, 0, 32+len(ep.Address)+8*len(keys)), ep.Address)
 	b = binary.AppendVarint(b, int64(max(h.o.Now().Sub(at), 0)))
@@ -133,7 +132,7 @@ func (s chunkSink) Deliver(_ string, _ uint64, payload []byte) error {
 	return nil
 }
 
-// Bound tells the others where a session went.
+// Bound queues a hint about a session's binding.
 func (h *Hints) Bound(b sessions.Binding) {
 	address := h.address(int(b.Endpoint))
 	if address == "" {

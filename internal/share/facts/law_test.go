@@ -11,13 +11,13 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// TestWorkOfFacts: nothing that a member tells of itself takes more than in proportion to its
-// length, be it a list of very many or what is none.
+// TestWorkOfFacts: the work for a member's value is proportional to its length, for long lists and
+// malformed values alike.
 func TestWorkOfFacts(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	var p health.Prompts
 	blame := blameSink{&Hints{o: HintOptions{Pool: endpoint.NewPool(endpoint.PoolOptions{}), Blame: &p, Now: func() time.Time { return now }}}}
-	read := func(b []byte) { // read or refused
+	read := func(b []byte) { // accepted or rejected
 		_, _ = readLoad(b, now)
 		_, _ = readCost(b)
 		_, _ = readSetup(b)

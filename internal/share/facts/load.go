@@ -12,10 +12,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// loadDelay is how long a change of the book waits for others to be sent with it.
+// loadDelay is how long load changes are batched.
 const loadDelay = 5 * time.Millisecond
 
-// LoadOptions build a Load. All fields are required.
+// LoadOptions configure a Load. All fields are required.
 type LoadOptions struct {
 	Group Group
 	Pool  *endpoint.Pool
@@ -23,9 +23,8 @@ type LoadOptions struct {
 	Log   *slog.Logger
 }
 
-// Load shares the in-flight book: absolute loads per endpoint, written by each
-// replica for itself. The book is told the sum over the others. It is safe for
-// concurrent use.
+// Load shares in-flight load: absolute values per endpoint, written by each replica for itself. It
+// passes the sum over the other replicas to the local load tracker. Safe for concurrent use.
 type Load struct {
 	o   LoadOptions
 	set SetFunc
@@ -34,29 +33,29 @@ type Load struct {
 	dirty map[string]bool // addresses
 	wake  chan struct{}
 
-	remote sync.Mutex // taken before the book's
+	remote sync.Mutex // taken before the load tracker's lock
 	loads  Origins[endpoint.Load]
 	sums   map[string]total // by address
 }
 
-// total is the sum of what the others say of an endpoint.
+// total is the other replicas' summed load of an endpoint.
 type total struct {
 	endpoint.Load
-	changes int // since it was summed up as a whole
+	changes int // since the last full summation
 }
 
-// wholeEvery is after how many changes a total is summed up as a whole, so that what rounding
-// does to its rates does not add up.
+// wholeEvery is the number of changes after which a total is summed from scratch, so that rounding
+// errors do not accumulate.
 const wholeEvery = 64
 
-// NewLoad returns a Load that tells nothing until Flush or Run.
+// NewLoad returns a Load. It sends nothing before Flush or Run.
 func NewLoad(o LoadOptions) *Load {
 	l := &Load{o: o, dirty: map[string]bool{}, sums: map[string]total{}, wake: make(chan struct{}, 1)}
 	l.set = o.Group.Gauge(stateLoad, StateVersion, l)
 	return l
 }
 
-// Changed is the hook of endpoint.Book.OnChange: it notes the endpoint and returns.
+// Changed is the hook for endpoint.LoadTracker.OnChange. It only marks the endpoint.
 func (l *Load) Changed(ep *endpoint.Endpoint) { l.note(ep.Address) }
 
 func (l *Load) note(addresses ...string) {
@@ -74,7 +73,7 @@ func (l *Load) note(addresses ...string) {
 	}
 }
 
-// Run sends what changed, a few milliseconds after the first change, until ctx ends.
+// Run sends changes, a few milliseconds after the first one, until ctx ends.
 func (l *Load) Run(ctx context.Context) {
 	for {
 		select {
@@ -91,8 +90,8 @@ func (l *Load) Run(ctx context.Context) {
 	}
 }
 
-// Flush sends what changed. What is sent of an address is the load of the endpoint
-// that has it at this moment: requests to an endpoint that had it before may still end.
+// Flush sends changes. The value for an address is the load of the endpoint that has it now.
+// Requests to an earlier endpoint with that address may still end.
 func (l *Load) Flush() {
 	l.mu.Lock()
 	dirty := l.dirty
@@ -130,10 +129,10 @@ func readLoad(b []byte, now time.Time) (endpoint.Load, error) {
 	if age := readAge(&c); age > 0 {
 		l.LastFirst = now.Add(-age).UnixNano()
 	}
-	if len(c.B) > 0 { // peers of older versions do not send it
+	if len(c.B) > 0 { // older peers omit it
 		l.Busy = c.Float()
 	}
-	if len(c.B) > 0 { // nor this
+	if len(c.B) > 0 { // older peers omit it too
 		l.Moving = c.Natural()
 	}
 	if c.Err != nil || l.Pairs < 0 || l.Rate < 0 || l.Busy < 0 {
@@ -162,14 +161,14 @@ func (l *Load) Merge(origin string, _ uint64, address string, value []byte) erro
 	}
 	t := l.sums[address]
 	t.changes++
-	latest := was.LastFirst == t.LastFirst && load.LastFirst < was.LastFirst // it was, and another one's is
+	latest := was.LastFirst == t.LastFirst && load.LastFirst < was.LastFirst // it was the latest, and now another replica's is
 	if latest || t.changes%wholeEvery == 1 || len(l.loads.Of(address)) == 0 {
 		l.apply(address)
 		return nil
 	}
 	t.Load = t.Add(negative(was)).Add(load)
 	t.Rate, t.Busy = max(t.Rate, 0), max(t.Busy, 0)
-	if all := t.Rate + t.Busy + t.Pairs; math.IsNaN(all) || all > math.MaxFloat32 { // nobody has so much, and what were left of it would be wrong
+	if all := t.Rate + t.Busy + t.Pairs; math.IsNaN(all) || all > math.MaxFloat32 { // such a value is impossible, and subtracting it later would leave a wrong rest
 		l.apply(address)
 		return nil
 	}
@@ -177,7 +176,7 @@ func (l *Load) Merge(origin string, _ uint64, address string, value []byte) erro
 	return nil
 }
 
-// negative is what takes l from a sum that it is in; the latest first token stays.
+// negative returns the value that subtracts l from a sum. The latest first token is kept.
 func negative(l endpoint.Load) endpoint.Load {
 	return endpoint.Load{
 		Requests: -l.Requests, Waiting: -l.Waiting, Prefill: -l.Prefill, Pairs: -l.Pairs, Tokens: -l.Tokens,
@@ -185,7 +184,7 @@ func negative(l endpoint.Load) endpoint.Load {
 	}
 }
 
-// Drop implements cluster.GaugeSink: a replica that is gone has nothing in flight.
+// Drop implements cluster.GaugeSink. A departed replica has nothing in flight.
 func (l *Load) Drop(origin string) {
 	l.remote.Lock()
 	defer l.remote.Unlock()
@@ -194,7 +193,7 @@ func (l *Load) Drop(origin string) {
 	}
 }
 
-// apply sums up the other replicas' loads. l.remote is held.
+// apply sums the other replicas' loads. The caller holds l.remote.
 func (l *Load) apply(address string) {
 	var sum endpoint.Load
 	for load := range l.loads.Values(address) {
@@ -203,7 +202,7 @@ func (l *Load) apply(address string) {
 	l.tell(address, total{Load: sum, changes: 1})
 }
 
-// tell gives the book a sum. l.remote is held.
+// tell passes a sum to the load tracker. The caller holds l.remote.
 func (l *Load) tell(address string, t total) {
 	if l.sums[address] = t; len(l.loads.Of(address)) == 0 {
 		delete(l.sums, address)
@@ -213,8 +212,8 @@ func (l *Load) tell(address string, t total) {
 	}
 }
 
-// Joined applies what is known of endpoints that the pool has just got, and tells
-// the others what is in flight there.
+// Joined applies known loads to endpoints that joined the pool, and sends this replica's load
+// there.
 func (l *Load) Joined(eps []*endpoint.Endpoint) {
 	l.remote.Lock()
 	defer l.remote.Unlock()
@@ -225,7 +224,7 @@ func (l *Load) Joined(eps []*endpoint.Endpoint) {
 	}
 }
 
-// Forgotten withdraws what this replica said of endpoints that the pool has let go.
+// Withdraw withdraws this replica's values for endpoints that left the pool.
 func (l *Load) Withdraw(eps []*endpoint.Endpoint) {
 	addresses := make([]string, len(eps))
 	for i, ep := range eps {

@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestLoadOnTheWire: what a replica says of its book comes out as it went in,
-// dated by the reader; a peer of an older version says less.
+// TestLoadOnTheWire: a load decodes to what was encoded, with times by the reader's clock. Older
+// peers send fewer fields.
 func TestLoadOnTheWire(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	said := endpoint.Load{
@@ -45,13 +45,13 @@ func TestLoadOnTheWire(t *testing.T) {
 	said.Busy = -1
 	for _, bad := range [][]byte{nil, b[:4], b[:len(b)-2], appendLoad(nil, said, now)} {
 		if l, err := readLoad(bad, now); err == nil {
-			t.Errorf("%x was read as %+v", bad, l)
+			t.Errorf("%x was decoded as %+v", bad, l)
 		}
 	}
 }
 
-// What this replica believes of the others' requests is the sum of what each said last, also
-// of an endpoint that it has got since, and nothing of one that is gone.
+// The remote load of an endpoint is the sum of the latest value of each replica, including for
+// endpoints that joined later. Departed replicas do not count.
 func TestLoadOfTheOthers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	p := endpoint.NewPool(endpoint.PoolOptions{})
@@ -101,14 +101,14 @@ func TestLoadOfTheOthers(t *testing.T) {
 	l.Withdraw([]*endpoint.Endpoint{p.Snapshot().Known(e0)})
 	l.Flush()
 	if _, ok := said[e0]; !ok {
-		t.Error("nothing is said of an endpoint that changed")
+		t.Error("changed endpoint was not sent")
 	}
 	if err := l.Merge("b", 3, e0, []byte{1}); err == nil {
-		t.Error("a value that cannot be read was taken")
+		t.Error("malformed value was accepted")
 	}
 }
 
-// TestTotals: the sum that is kept of an endpoint's loads is that of all of them, whatever came.
+// TestTotals: the incremental total always equals the full sum.
 func TestTotals(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	l := NewLoad(LoadOptions{
@@ -143,7 +143,7 @@ func TestTotals(t *testing.T) {
 		}
 		want, sum := want.Add(endpoint.Load{RatesAt: now.UnixNano()}), got.Add(endpoint.Load{RatesAt: now.UnixNano()})
 		if !near(sum.Rate, want.Rate) || !near(sum.Busy, want.Busy) {
-			t.Fatalf("step %d: rates of %+v, not of %+v", step, sum, want)
+			t.Fatalf("step %d: rates of %+v, want %+v", step, sum, want)
 		}
 		sum.Rate, sum.Busy = want.Rate, want.Busy
 		if diff := cmp.Diff(want, sum); diff != "" {
@@ -151,6 +151,6 @@ func TestTotals(t *testing.T) {
 		}
 	}
 	if kept < 15_000 || len(l.sums) > 3 {
-		t.Errorf("%d of 20000 sums were kept; %d are held", kept, len(l.sums))
+		t.Errorf("%d of 20000 sums were kept; %d sums held", kept, len(l.sums))
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Origins holds one value per key and origin: what each other replica says of an
-// endpoint, or of itself. The zero value is empty. It is not safe for concurrent use.
-// There may be thirty values for each of ten thousand keys, so those of a key lie in a row.
+// Origins stores one value per key and origin: each replica's value for an endpoint, or for itself.
+// The zero value is empty. Not safe for concurrent use. There may be thirty values for each of ten
+// thousand keys, so the values of a key are stored in a slice.
 type Origins[T any] struct {
-	by map[string][]Said[T] // by key; those of a key by origin
+	by map[string][]Said[T] // by key; each sorted by origin
 }
 
-// Said is what one origin says.
+// Said is one origin's value.
 type Said[T any] struct {
 	Origin string
 	Value  T
@@ -23,7 +23,7 @@ func find[T any](row []Said[T], origin string) (int, bool) {
 	return slices.BinarySearchFunc(row, origin, func(s Said[T], origin string) int { return cmp.Compare(s.Origin, origin) })
 }
 
-// Set replaces what origin says of key.
+// Set stores origin's value for key.
 func (o *Origins[T]) Set(key, origin string, v T) {
 	row := o.by[key]
 	i, ok := find(row, origin)
@@ -34,13 +34,13 @@ func (o *Origins[T]) Set(key, origin string, v T) {
 	if o.by == nil {
 		o.by = map[string][]Said[T]{}
 	}
-	if len(row) == cap(row) { // a quarter more, for rows stay
+	if len(row) == cap(row) { // grow by a quarter, since rows are long-lived
 		row = append(make([]Said[T], 0, len(row)+1+len(row)/4), row...)
 	}
 	o.by[key] = slices.Insert(row, i, Said[T]{origin, v})
 }
 
-// Delete removes what origin says of key.
+// Delete removes origin's value for key.
 func (o *Origins[T]) Delete(key, origin string) {
 	row := o.by[key]
 	i, ok := find(row, origin)
@@ -52,7 +52,7 @@ func (o *Origins[T]) Delete(key, origin string) {
 	}
 }
 
-// Drop removes all that origin says and returns the keys that it spoke of.
+// Drop removes all values of origin and returns their keys.
 func (o *Origins[T]) Drop(origin string) (keys []string) {
 	for key, row := range o.by {
 		if _, ok := find(row, origin); ok {
@@ -63,7 +63,7 @@ func (o *Origins[T]) Drop(origin string) (keys []string) {
 	return keys
 }
 
-// Get returns what origin says of key, the zero value when it says nothing.
+// Get returns origin's value for key, or the zero value.
 func (o *Origins[T]) Get(key, origin string) (v T) {
 	row := o.by[key]
 	if i, ok := find(row, origin); ok {
@@ -72,10 +72,10 @@ func (o *Origins[T]) Get(key, origin string) (v T) {
 	return v
 }
 
-// Of returns what the others say of key, by origin. It is valid until something is set or removed.
+// Of returns the values for key, by origin. The slice is valid until the next change.
 func (o *Origins[T]) Of(key string) []Said[T] { return o.by[key] }
 
-// Values yields what the others say of key, in order of their origins.
+// Values yields the values for key, by origin.
 func (o *Origins[T]) Values(key string) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i := range o.by[key] {

@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestOrigins compares what is held with a map of maps, through everything that can be done.
+// TestOrigins compares Origins with a map of maps under random operations.
 func TestOrigins(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var o Origins[int]
@@ -45,11 +45,11 @@ func TestOrigins(t *testing.T) {
 			}
 			slices.Sort(keys)
 			if got := o.Drop(origin); !slices.Equal(slices.Sorted(slices.Values(got)), keys) {
-				t.Fatalf("step %d: %s spoke of %v, not of %v", step, origin, got, keys)
+				t.Fatalf("step %d: Drop(%s) = %v, want %v", step, origin, got, keys)
 			}
 		}
 		if o.Len() != len(want) {
-			t.Fatalf("step %d: %d keys, not %d", step, o.Len(), len(want))
+			t.Fatalf("step %d: %d keys, want %d", step, o.Len(), len(want))
 		}
 		got := map[string]int{}
 		for _, s := range o.Of(key) {
@@ -57,12 +57,12 @@ func TestOrigins(t *testing.T) {
 		}
 		row := o.Of(key)
 		if !maps.Equal(got, want[key]) || !slices.IsSortedFunc(row, func(a, b Said[int]) int { return cmp.Compare(a.Origin, b.Origin) }) || len(row) != len(got) {
-			t.Fatalf("step %d: of %s %v, not %v", step, key, row, want[key])
+			t.Fatalf("step %d: values of %s are %v, want %v", step, key, row, want[key])
 		}
 	}
 }
 
-// BenchmarkLoad takes one change after the other of what 29 others say of 10,000 endpoints.
+// BenchmarkLoad merges one change after another, with 29 replicas and 10,000 endpoints.
 func BenchmarkLoad(b *testing.B) {
 	l := &Load{o: LoadOptions{Pool: endpoint.NewPool(endpoint.PoolOptions{}), Now: time.Now}, sums: map[string]total{}}
 	value := appendLoad(nil, endpoint.Load{Requests: 3, Rate: 1}, time.Now())
@@ -81,7 +81,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkOrigins takes what 29 others say of 10,000 endpoints, and says what that holds.
+// BenchmarkOrigins stores values of 29 replicas for 10,000 endpoints and reports the memory.
 func BenchmarkOrigins(b *testing.B) {
 	origins, keys := make([]string, 29), make([]string, 10_000)
 	for i := range origins {

@@ -12,32 +12,31 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Pace of Queues.
+// Timing and limits of Queues.
 const (
 	queueDelay = 20 * time.Millisecond
-	queueBeat  = 250 * time.Millisecond // while something waits or is in flight: silence means death
-	// maxQueueFlows bounds the flows of a pool that are told one by one; what the rest
-	// of them hold is told as one.
+	queueBeat  = 250 * time.Millisecond // while requests wait or are in flight: silence counts as failure
+	// maxQueueFlows is the number of a pool's flows that are sent individually. The rest are
+	// summed.
 	maxQueueFlows = 256
 	restOfFlows   = "(others)"
 	maxFlowName   = 1024
 	maxAnswers    = 1024 // replicas
 )
 
-// Queue is what Queues asks and tells of requests that wait: methods of
-// picker/flow/gate.Gate.
+// Queue is the local queue: methods of picker/flow/gate.Gate.
 type Queue struct {
 	Changes  func(all bool, tell func(model string, gauges []rules.Gauge))
 	Receive  func(origin, model string, gauges []rules.Gauge)
 	PeerLeft func(origin string)
 
-	// Which gauges of each other replicas have heard.
+	// Acknowledgments of other replicas' gauges.
 	Answers  func(tell func(model string, a rules.Answer))
 	Answered func(origin, model string, a rules.Answer)
 }
 
-// Queues shares what waits for capacity and what is in flight, by flow: absolute
-// gauges, written by each replica for itself, and which of them others have heard. It is safe for concurrent use.
+// Queues shares queued and in-flight requests by flow: absolute gauges, written by each replica for
+// itself, and acknowledgments of other replicas' gauges. Safe for concurrent use.
 type Queues struct {
 	queue  Queue
 	set    SetFunc
@@ -45,15 +44,15 @@ type Queues struct {
 	log    *slog.Logger
 }
 
-// NewQueues returns a Queues that tells nothing until Run.
+// NewQueues returns a Queues. It sends nothing before Run.
 func NewQueues(g Group, q Queue, log *slog.Logger) *Queues {
 	s := &Queues{queue: q, log: log}
 	s.set = g.Pulse(stateQueues, StateVersion, s)
-	s.answer = g.Gauge(stateAnswers, StateVersion, answers{s}) // comes after it: flushes go in this order
+	s.answer = g.Gauge(stateAnswers, StateVersion, answers{s}) // registered second, because flushes follow this order
 	return s
 }
 
-// Run tells what changed until ctx ends.
+// Run sends changes until ctx ends.
 func (s *Queues) Run(ctx context.Context) {
 	tick := time.NewTicker(queueDelay)
 	defer tick.Stop()
@@ -67,22 +66,24 @@ func (s *Queues) Run(ctx context.Context) {
 	}
 }
 
-// Flush tells what changed; with all, also what did not, to show that this replica lives.
+// Flush sends changes. If all is true it also sends unchanged gauges, to show that this replica is
+// alive.
 func (s *Queues) Flush(all bool) {
 	s.queue.Changes(all, func(model string, gauges []rules.Gauge) {
-		// An empty queue is told of too: who shares its places is known before they are asked for.
+		// An empty queue is sent too: replicas that share its permits must be known before they are
+		// requested.
 		if err := s.set(model, appendGauges([]byte{}, gauges)); err != nil {
 			s.log.Warn("queues not shared", "model", model, "error", err)
 		}
 	})
 	s.queue.Answers(func(model string, a rules.Answer) {
 		if err := s.answer(model, appendAnswer(nil, a)); err != nil {
-			s.log.Warn("answers of queues not shared", "model", model, "error", err)
+			s.log.Warn("queue acknowledgments not shared", "model", model, "error", err)
 		}
 	})
 }
 
-// answers takes the state of answers.
+// answers is the sink for acknowledgments.
 type answers struct{ s *Queues }
 
 // Merge implements cluster.GaugeSink.
@@ -98,7 +99,7 @@ func (t answers) Merge(origin string, _ uint64, model string, value []byte) erro
 	return nil
 }
 
-// Drop implements cluster.GaugeSink: who is gone is dropped with its gauges.
+// Drop implements cluster.GaugeSink. A departed replica is dropped with its gauges.
 func (t answers) Drop(string) {}
 
 func appendAnswer(b []byte, a rules.Answer) []byte {

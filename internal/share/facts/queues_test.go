@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// queue holds what it is told.
+// queue records received gauges.
 type queue struct {
 	own   map[string][]rules.Gauge
 	heard map[string][]rules.Gauge // by origin and model
@@ -45,7 +45,7 @@ func (q *queue) Answered(origin, model string, a rules.Answer) { q.answered = ap
 
 func (q *queue) methods() Queue { return Queue{q.Changes, q.Hear, q.Gone, q.Answers, q.Answered} }
 
-// TestAnswers: what one replica asks and answers, another one hears as it is, or not at all.
+// TestAnswers: a replica's requests and acknowledgments arrive unchanged, or not at all.
 func TestAnswers(t *testing.T) {
 	want := rules.Answer{PeerMark: rules.PeerMark{Incarnation: 1 << 63, Mark: 7}, Marks: []rules.PeerMark{{Incarnation: 5, Mark: 1 << 60}, {Incarnation: 6}}}
 	a, b := &queue{answer: &want}, &queue{}
@@ -64,23 +64,23 @@ func TestAnswers(t *testing.T) {
 	}
 	for _, bad := range [][]byte{{1}, {1, 1}, {1, 2, 3}, bytes.Repeat([]byte{1, 2}, maxAnswers+2)} {
 		if err := receiver.Merge("a", 1, "m", bad); err == nil {
-			t.Errorf("%.6x is taken for an answer", bad)
+			t.Errorf("%.6x was decoded as an answer", bad)
 		}
 	}
 	if err := receiver.Merge("a", 1, "m", nil); err != nil || len(b.answered) != 1 {
-		t.Error("a key that was taken away is an answer")
+		t.Error("removed key was decoded as an answer")
 	}
 }
 
-// TestQueues: what one replica tells of its queues, another one hears.
+// TestQueues: a replica's queue gauges arrive at another one.
 func TestQueues(t *testing.T) {
 	a, b := &queue{own: map[string][]rules.Gauge{}}, &queue{heard: map[string][]rules.Gauge{}}
 	told := 0
 	receiver := &Queues{queue: b.methods()}
 	sender := NewQueues(Group{Pulse: func(string, uint64, cluster.GaugeSink) SetFunc {
 		return func(key string, value []byte) error {
-			if told++; value == nil { // which takes the key away
-				t.Error("a queue that is empty is told of as if there were none")
+			if told++; value == nil { // which would remove the key
+				t.Error("empty queue was withdrawn instead of sent")
 			}
 			return receiver.Merge("a", 1, key, value)
 		}
@@ -88,7 +88,7 @@ func TestQueues(t *testing.T) {
 	a.own["m"] = nil
 	sender.Flush(true)
 	if _, ok := b.heard["a m"]; told != 1 || !ok {
-		t.Error("nobody was told of a queue that is empty, whose places are shared all the same")
+		t.Error("empty queue was not sent, although its permits are shared")
 	}
 	want := []rules.Gauge{{Flow: "tenant", Priority: -3, Requests: 4, Bytes: 5, Waiting: 6, InFlight: 7}, {Flow: "", Priority: 9, InFlight: 1}}
 	a.own["m"] = want
@@ -100,7 +100,7 @@ func TestQueues(t *testing.T) {
 	a.own["m"] = want
 	sender.Flush(false)
 	if diff := cmp.Diff(want, b.heard["a m"]); diff != "" {
-		t.Errorf("of a flow whose id is long (-want +got):\n%s", diff)
+		t.Errorf("flow with a long ID (-want +got):\n%s", diff)
 	}
 	a.own["m"] = nil
 	sender.Flush(false)
@@ -109,11 +109,11 @@ func TestQueues(t *testing.T) {
 	}
 	receiver.Drop("a")
 	if len(b.heard) != 0 {
-		t.Error("a replica that is gone is still believed")
+		t.Error("gauges of a departed replica are still in use")
 	}
 }
 
-// hearing counts how often a queue hears of another one's models.
+// hearing counts received gauges of a stable and of a changing model.
 type hearing struct{ still, moving atomic.Int64 }
 
 func (h *hearing) hear(_, model string, _ []rules.Gauge) {
@@ -124,8 +124,8 @@ func (h *hearing) hear(_, model string, _ []rules.Gauge) {
 	}
 }
 
-// TestQueuesAreRepeated: a replica whose queues stand still is heard all the same. Who is
-// not heard is taken for dead.
+// TestQueuesAreRepeated: gauges are sent repeatedly even if they do not change. A silent replica
+// counts as dead.
 func TestQueuesAreRepeated(t *testing.T) {
 	hub := clustertest.NewHub()
 	node := func(name string, q Queue) *Queues {
@@ -147,12 +147,12 @@ func TestQueuesAreRepeated(t *testing.T) {
 		sender.Flush(true)
 		testkit.Await(t, "what moves is heard of", func() bool { return b.moving.Load() > was })
 	}
-	if n := b.still.Load(); n < 3 { // what is told together may be heard of one by one
-		t.Errorf("what stands still was heard of %d times, and what moves %d times", n, b.moving.Load())
+	if n := b.still.Load(); n < 3 { // gauges sent together may arrive one by one
+		t.Errorf("stable gauges arrived %d times, changing ones %d times", n, b.moving.Load())
 	}
 }
 
-// TestManyFlowsAreSummed: of too many flows those that hold most are told one by one.
+// TestManyFlowsAreSummed: with too many flows, the largest are sent individually.
 func TestManyFlowsAreSummed(t *testing.T) {
 	var gauges []rules.Gauge
 	for i := range 2 * maxQueueFlows {
@@ -172,7 +172,7 @@ func TestManyFlowsAreSummed(t *testing.T) {
 	}
 }
 
-// FuzzGauges: what a replica sends is an error or gauges that can be told again.
+// FuzzGauges: any input is an error or decodes to gauges that can be encoded again.
 func FuzzGauges(f *testing.F) {
 	f.Add(appendGauges(nil, []rules.Gauge{{Flow: "a", Priority: -1, Requests: 2, Bytes: 3, Waiting: 4, InFlight: 5}}))
 	f.Add([]byte{1})

@@ -18,20 +18,20 @@ import (
 const (
 	stateSeed = "seed"
 	keySeed   = "seed"
-	// GroupSecret stands for the seed that a group makes, where secrets are compared.
+	// GroupSecret represents a seed made by the group where secrets are compared.
 	GroupSecret = 1
 )
 
-// seed is a seed that a replica made and others took over.
+// seed is a seed made by one replica and adopted by others.
 type seed struct {
-	firm  bool   // one that settled uses it
-	born  uint64 // ms, by the clock of whoever made it
+	firm  bool   // used by a settled replica
+	born  uint64 // ms, by its creator's clock
 	value block.Seed
 }
 
-// before orders seeds: of several in a group all take the first. What a replica made that
-// has not settled yields to what is in use, whatever the clocks say; of two that are in
-// use, those of halves that meet, the older one stays.
+// before defines the order of seeds: all members of a group adopt the first. A seed of a replica
+// that has not settled yields to one in use, regardless of clocks. If two groups merge, the older
+// of their seeds wins.
 func (s *seed) before(o *seed) bool {
 	if s.firm != o.firm {
 		return s.firm
@@ -50,7 +50,7 @@ func (s *seed) append(b []byte) []byte {
 	return append(b, s.value[:]...)
 }
 
-// readSeed reads a seed; what follows it is left to later versions.
+// readSeed decodes a seed. It ignores later bytes, which future versions may add.
 func readSeed(b []byte) (s seed, err error) {
 	if len(b) < seedBytes || b[0] != StateVersion || b[1] > 1 {
 		return s, errWire
@@ -60,20 +60,20 @@ func readSeed(b []byte) (s seed, err error) {
 	return s, nil
 }
 
-// SeedOptions build Seeds. All fields are required.
+// SeedOptions configure Seeds. All fields are required.
 type SeedOptions struct {
 	Own     block.Seed // made by this process
 	Now     func() time.Time
-	Settled func() bool        // the replica has found its group, or given it up
-	Use     func(s block.Seed) // has all block keys computed with s from now on
+	Settled func() bool        // reports whether the replica has found its group or stopped looking
+	Use     func(s block.Seed) // switches all block keys to s
 	Log     *slog.Logger
-	// Registry takes the metrics.
+	// Registry receives the metrics.
 	Registry prometheus.Registerer
 }
 
-// Seeds agrees with the group on the seed of block keys: one member has made it, and
-// each newcomer takes it over. It travels as what is shared does, encrypted where the group
-// has a key, and keys come and go without it. It is safe for concurrent use.
+// Seeds makes a group agree on the seed of block keys. One member makes it, and each new member
+// adopts it. It is sent like all shared state, encrypted if the group has a key, and does not
+// depend on the group's keys. Safe for concurrent use.
 type Seeds struct {
 	o    SeedOptions
 	set  SetFunc
@@ -101,14 +101,14 @@ func NewSeeds(o SeedOptions) *Seeds {
 // Join registers the seed with a group.
 func (s *Seeds) Join(g Group) { s.set = g.Gauge(stateSeed, StateVersion, s) }
 
-// Has reports whether this replica has the seed of its group: a peer's was taken over or
-// found to be no better, or nobody came in time.
+// Has reports whether this replica has its group's seed: a peer's was adopted or found no better,
+// or no peer answered in time.
 func (s *Seeds) Has() bool { return s.has.Load() }
 
-// seedLook is how often Run looks whether the replica has settled.
+// seedLook is how often Run checks whether the replica has settled.
 const seedLook = 50 * time.Millisecond
 
-// Run takes seeds over until ctx ends.
+// Run adopts seeds until ctx ends.
 func (s *Seeds) Run(ctx context.Context) {
 	s.tell()
 	tick := time.NewTicker(seedLook)
@@ -133,7 +133,7 @@ func (s *Seeds) firm() bool {
 	return s.own.firm
 }
 
-// settle takes over the best seed that is known.
+// settle adopts the best known seed.
 func (s *Seeds) settle() {
 	settled := s.o.Settled()
 	s.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// TestSeedOrder: seeds have one first, whoever looks; what is in use comes before what a
-// newcomer made, whatever its clock said.
+// TestSeedOrder: all members agree on the first seed. A seed in use precedes a new member's,
+// whatever its clock.
 func TestSeedOrder(t *testing.T) {
 	one := rapid.Custom(func(t *rapid.T) seed {
 		s := seed{firm: rapid.Bool().Draw(t, "firm"), born: rapid.Uint64Max(3).Draw(t, "born")}
@@ -28,20 +28,20 @@ func TestSeedOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := one.Draw(t, "a"), one.Draw(t, "b"), one.Draw(t, "c")
 		if a.before(&b) && b.before(&a) || a != b && !a.before(&b) && !b.before(&a) || a.before(&b) && b.before(&c) && !a.before(&c) {
-			t.Errorf("no order: %v %v %v", a, b, c)
+			t.Errorf("seeds are not ordered: %v %v %v", a, b, c)
 		}
 		if again, err := readSeed(append(a.append(nil), "added later"...)); err != nil || again != a {
-			t.Errorf("%v reads as %v (%v)", a, again, err)
+			t.Errorf("%v decodes as %v (%v)", a, again, err)
 		}
 	})
 	if used, early := (seed{firm: true, born: 9}), (seed{born: 1}); early.before(&used) {
-		t.Error("a newcomer whose clock is late replaces the seed of its group")
+		t.Error("new member with a slow clock replaces the seed of its group")
 	}
 }
 
-// TestSeedsConverge: members that hear each other late, in parts and in any order have one
-// seed once all hear all, the first one that any of them had; nobody takes it for his
-// group's before he heard of one or settled.
+// TestSeedsConverge: members that receive each other's seeds late, in parts and in any order end up
+// with one seed, the first that any of them had. No member considers a seed its group's before it
+// received one or settled.
 func TestSeedsConverge(t *testing.T) {
 	for n := range 60 {
 		synctest.Test(t, func(t *testing.T) { converge(t, n) })
@@ -57,7 +57,7 @@ type seeder struct {
 	said    atomic.Value // []byte
 }
 
-// last is what it said last.
+// last returns the last value sent.
 func (s *seeder) last() []byte {
 	b, _ := s.said.Load().([]byte)
 	return b
@@ -86,14 +86,14 @@ func converge(t *testing.T, n int) {
 		go m.Run(ctx)
 		synctest.Wait()
 		if m.Has() {
-			t.Fatal("a seed before anything was heard")
+			t.Fatal("Has() = true before a seed was received")
 		}
-		if (i+n)%3 == 0 { // nobody came in time
+		if (i+n)%3 == 0 { // no peer in time
 			m.settled.Store(true)
 		}
 		time.Sleep(100 * time.Millisecond)
 		if synctest.Wait(); m.Has() != m.settled.Load() {
-			t.Fatalf("has %v, settled %v", m.Has(), m.settled.Load())
+			t.Fatalf("Has() = %v with settled = %v", m.Has(), m.settled.Load())
 		}
 	}
 	first := members[0].own
@@ -102,7 +102,7 @@ func converge(t *testing.T, n int) {
 			first = m.own
 		}
 	}
-	for round := range len(members) { // whom each hears in a round is another one
+	for round := range len(members) { // a different peer in each round
 		for i, m := range members {
 			from := members[(i+round+n)%len(members)]
 			if from != m {
@@ -129,7 +129,7 @@ func converge(t *testing.T, n int) {
 	synctest.Wait()
 	for _, m := range members {
 		if m.used != first.value || !m.Has() {
-			t.Errorf("%d: member %s uses %v, not %v", n, m.id, m.used[0], first.value[0])
+			t.Errorf("%d: member %s uses %v, want %v", n, m.id, m.used[0], first.value[0])
 		}
 	}
 }
@@ -139,7 +139,7 @@ func FuzzSeed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := readSeed(b)
 		if err == nil && !bytes.Equal(s.append(nil), b[:seedBytes]) {
-			t.Errorf("%x reads as %v", b, s)
+			t.Errorf("%x decodes as %v", b, s)
 		}
 	})
 }

@@ -21,61 +21,60 @@ const (
 	maxModelNames = 4096
 )
 
-// The prints of a model that has no usable files. Any other value is a
-// fingerprint of how its tokens become bytes.
+// Fingerprints of a model without usable files. Any other value is a fingerprint of how its tokens
+// become bytes.
 const (
-	printLoading uint64 = iota // not known yet
-	printNone                  // its engines are matched by token ids
+	printLoading uint64 = iota // unknown yet
+	printNone                  // its engines are matched by token IDs
 )
 
-// setup is what replicas must have in common to share the index.
+// setup is the configuration that replicas must share to share the index.
 type setup struct {
-	secret uint64            // fingerprint of how block keys are seeded
-	models map[string]uint64 // fingerprints by every name that stands for the model; nil: not known yet
+	secret uint64            // fingerprint of the block keys' seed
+	models map[string]uint64 // fingerprints by every name of a model; nil: unknown yet
 }
 
-// SetupOptions build a Setup. All fields are required.
+// SetupOptions configure a Setup.
 type SetupOptions struct {
-	Secret uint64 // fingerprint of how block keys are seeded
-	// Models lists the models in use by every name that stands for one. It may take
-	// long and is called by Tell alone.
+	Secret uint64 // fingerprint of the block keys' seed
+	// Models lists the models in use, by every name. It may be slow and is called only by Publish.
 	Models func() []ModelInUse
 	Log    *slog.Logger
 }
 
-// ModelInUse is what a model name stands for.
+// ModelInUse is a model name and its model.
 type ModelInUse struct {
 	Name    string
-	Model   *prompt.Model // nil: it has no usable files
+	Model   *prompt.Model // nil: no usable files
 	Loading bool          // its files are being read for the first time
 }
 
-// Setup tells the group this replica's setup, and finds out whose is another.
-// Blocks named by another secret or read by another vocabulary mean nothing here,
-// and nothing would show it: positions and digests are equal. It is safe for
-// concurrent use, except Tell, whose calls follow each other.
+// Setup publishes this replica's setup to the group and detects members with a different one.
+// Blocks with another secret or vocabulary are unusable here, and nothing else would reveal it,
+// since positions and digests are equal. It is safe for concurrent use, except that Publish must
+// not be called concurrently.
 type Setup struct {
 	o   SetupOptions
 	set SetFunc
 
-	told []byte // by Tell
+	told []byte // owned by Publish
 
 	mu     sync.Mutex
 	own    setup
 	theirs Origins[setup] // under keySetup
 
-	apart atomic.Bool // some member's models are others
+	apart atomic.Bool // some member uses different models
 }
 
-// NewSetup returns a Setup that is in no group. See Join.
+// NewSetup returns a Setup without a group. See Join.
 func NewSetup(o SetupOptions) *Setup {
 	return &Setup{o: o, own: setup{secret: o.Secret}, set: func(string, []byte) error { return nil }}
 }
 
-// Join registers the setup with a group; before the first Tell.
+// Join registers the setup with a group. Call it before the first Publish.
 func (x *Setup) Join(g Group) { x.set = g.Gauge(stateSetup, StateVersion, x) }
 
-// Tell sends this replica's setup when it is another than last time.
+// Publish sends this replica's setup if it has changed.
 func (x *Setup) Publish() {
 	models := x.look()
 	x.mu.Lock()
@@ -92,7 +91,7 @@ func (x *Setup) Publish() {
 	}
 }
 
-// compare notes whether any member uses other models. x.mu is held.
+// compare updates whether any member uses different models. The caller holds x.mu.
 func (x *Setup) compare() {
 	apart := false
 	for t := range x.theirs.Values(keySetup) {
@@ -101,8 +100,8 @@ func (x *Setup) compare() {
 	x.apart.Store(apart)
 }
 
-// look fingerprints the models as they are at present. x.mu must not be held: large
-// vocabularies take long, and the group's lock may wait for x.mu.
+// look fingerprints the current models. The caller must not hold x.mu: large vocabularies take
+// long, and the group's lock may wait for x.mu.
 func (x *Setup) look() map[string]uint64 {
 	names := map[string]uint64{}
 	for _, m := range x.o.Models() {
@@ -118,8 +117,8 @@ func (x *Setup) look() map[string]uint64 {
 	return names
 }
 
-// Conflict names a member that reads an endpoint's events by other files than
-// this replica does, "" when none is known to.
+// Conflict returns a member that reads an endpoint's events with different files than this replica,
+// or "".
 func (x *Setup) Conflict(ep *endpoint.Endpoint) string {
 	if !x.apart.Load() {
 		return ""
@@ -136,8 +135,8 @@ func (x *Setup) Conflict(ep *endpoint.Endpoint) string {
 	return ""
 }
 
-// of returns the print of the model that an endpoint of these names is read by:
-// the first that has files, the only one when there are no names.
+// of returns the fingerprint of the model for an endpoint with these names: the first that has
+// files, or the only model if there are no names.
 func (u *setup) of(names []string) uint64 {
 	if len(names) == 0 {
 		prints := slices.Compact(slices.Sorted(maps.Values(u.models)))
@@ -154,7 +153,7 @@ func (u *setup) of(names []string) uint64 {
 	return printNone
 }
 
-// Trouble names a member of another setup and says what follows; "" when there is none.
+// Mismatch returns a member with a different setup and the consequence, or "".
 func (x *Setup) Mismatch() (member, what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -168,14 +167,14 @@ func (x *Setup) Mismatch() (member, what string) {
 			return id, why + ": no index is shared with it"
 		}
 		if other := x.own.differ(t); len(other) > 0 {
-			return id, fmt.Sprintf("has other files, or none, for %s: each reads those engines itself", strings.Join(other, ", "))
+			return id, fmt.Sprintf("has different files, or none, for %s, so each reads those engines itself", strings.Join(other, ", "))
 		}
 	}
 	return "", ""
 }
 
-// differ lists the model names that stand for something else in another setup,
-// none while this one is not known yet.
+// differ lists the model names with a different fingerprint in another setup. It returns none while
+// this setup is unknown.
 func (u *setup) differ(other *setup) (names []string) {
 	if u.models == nil {
 		return nil
@@ -207,7 +206,7 @@ func (u *setup) append(b []byte) []byte {
 	return b
 }
 
-// maxModelName bounds the model names that peers send, in bytes.
+// maxModelName is the longest model name accepted from peers, in bytes.
 const maxModelName = 1024
 
 func readSetup(b []byte) (u setup, err error) {

@@ -11,11 +11,11 @@ func TestSetupCodec(t *testing.T) {
 	b := want.append(nil)
 	got, err := readSetup(b)
 	if err != nil || !cmp.Equal(got, want, cmp.AllowUnexported(setup{})) {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
+		t.Errorf("readSetup() = %+v, %v, want %+v", got, err, want)
 	}
 	for n := range b {
 		if _, err := readSetup(b[:n]); err == nil {
-			t.Errorf("%d of %d bytes are taken for a setup", n, len(b))
+			t.Errorf("%d of %d bytes were accepted as a setup", n, len(b))
 		}
 	}
 }
@@ -42,8 +42,8 @@ func TestSetupDiffers(t *testing.T) {
 	f(m{"a": printLoading, "b": 1}, m{"a": 6, "b": 2}, "b")
 }
 
-// An endpoint without names is read by the only model; by none where there are
-// several, in whatever order they are looked at.
+// An endpoint without names is read with the only model. If there are several, it is read with
+// none, whatever their order.
 func TestSetupWithoutNames(t *testing.T) {
 	for _, c := range []struct {
 		models map[string]uint64
@@ -57,7 +57,7 @@ func TestSetupWithoutNames(t *testing.T) {
 	} {
 		for range 100 {
 			if got := (&setup{models: c.models}).of(nil); got != c.want {
-				t.Fatalf("%v: %d and not %d", c.models, got, c.want)
+				t.Fatalf("%v: of() = %d, want %d", c.models, got, c.want)
 			}
 		}
 	}

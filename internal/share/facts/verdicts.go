@@ -12,9 +12,8 @@ type blameSink struct{ *Hints }
 
 const verdictAnswered = 1
 
-// Judged tells the others what became of a request with a prompt that failed. Failures
-// at endpoints of other clusters are told to nobody: each replica has numbers of its own
-// for them.
+// VerdictReached sends the outcome of a request with a failed prompt. Failures at other clusters'
+// endpoints are not sent, because each replica numbers those differently.
 func (h *Hints) VerdictReached(v health.Verdict) {
 	address, flags := "", uint64(0)
 	if v.Answered {
@@ -28,7 +27,7 @@ func (h *Hints) VerdictReached(v health.Verdict) {
 	h.add(h.verdicts, appendText(b, address))
 }
 
-// address returns the address of an endpoint of the pool, "" when it has gone.
+// address returns the address of an endpoint in the pool, or "" if it has left.
 func (h *Hints) address(id int) string {
 	for _, ep := range h.o.Pool.Snapshot().Endpoints {
 		if int(ep.ID) == id {

@@ -12,14 +12,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// judges are replicas that tell each other of prompts. Their pools came to be in
-// different orders, so that one endpoint has different numbers.
+// judges are replicas that share verdicts on prompts. Their pools were filled in different orders,
+// so endpoints have different numbers.
 type judges struct {
 	now   time.Time
 	blame []*health.Prompts
 	hints []*Hints
 	pools []*endpoint.Pool
-	sinks [][]cluster.FeedSink // by replica: those of stateVerdicts
+	sinks [][]cluster.FeedSink // by replica: sinks of stateVerdicts
 }
 
 const judged = "10.0.0.1:8000"
@@ -78,39 +78,39 @@ func (j *judges) suspected(prompt uint64) (by int) {
 	return by
 }
 
-// A prompt that killed two engines is known to every replica, whoever placed it, so
-// that it kills no second one each time it comes to a replica that has not seen it.
+// A prompt that killed two engines is known to every replica, so that it does not kill one more at
+// each replica that has not seen it.
 func TestBlameIsShared(t *testing.T) {
 	j := newJudges(t, 3)
 	j.fail(0, 7, judged)
 	j.fail(1, 7, judged) // the same engine, seen by another replica under another number
 	if by := j.suspected(7); by != 0 {
-		t.Errorf("%d replicas blame a prompt that failed at one engine only", by)
+		t.Errorf("%d replicas reject a prompt that failed at only one engine", by)
 	}
 	j.fail(2, 7, "10.0.0.2:8000")
 	if by := j.suspected(7); by != 3 {
-		t.Errorf("%d of 3 replicas know of a prompt that failed at two engines", by)
+		t.Errorf("%d of 3 replicas reject a prompt that failed at two engines", by)
 	}
 	j.blame[1].Succeeded(7, j.now)
 	j.hints[1].Flush()
 	if by := j.suspected(7); by != 0 {
-		t.Errorf("%d replicas blame a prompt that was answered since", by)
+		t.Errorf("%d replicas reject a prompt that was answered since", by)
 	}
 	j.fail(0, 8, judged)
 	earlier := j.now
 	j.fail(0, 8, "10.0.0.3:8000")
 	j.blame[2].Merge(health.Verdict{Prompt: 8, Answered: true, At: earlier})
 	if by := j.suspected(8); by != 3 {
-		t.Errorf("%d of 3 replicas blame a prompt whose last answer is older than its failures", by)
+		t.Errorf("%d of 3 replicas reject a prompt whose last answer precedes its failures", by)
 	}
-	j.hints[0].VerdictReached(health.Verdict{Prompt: 9, Endpoint: ^1, At: j.now}) // of another cluster
+	j.hints[0].VerdictReached(health.Verdict{Prompt: 9, Endpoint: ^1, At: j.now}) // in another cluster
 	j.hints[0].Flush()
 	if !j.blame[1].Empty() && j.blame[1].Suspected(9, j.now) {
-		t.Error("a failure elsewhere is told under a number that means something else here")
+		t.Error("failure at a remote endpoint was sent under a local number")
 	}
 }
 
-// FuzzVerdict reads any bytes of a peer as a verdict.
+// FuzzVerdict decodes arbitrary bytes as a verdict.
 func FuzzVerdict(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 2, 'a', 'b'})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -119,7 +119,7 @@ func FuzzVerdict(f *testing.F) {
 		now := time.Unix(1_700_000_000, 0)
 		_ = blameSink{&Hints{o: HintOptions{Pool: pool, Blame: &p, Now: func() time.Time { return now }}}}.Deliver("r", 1, b)
 		if !p.Empty() {
-			t.Fatal("a failure at an endpoint that nobody knows is remembered")
+			t.Fatal("failure at an unknown endpoint was stored")
 		}
 	})
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
-// errWire says that a peer sent a value that cannot be decoded.
+// errWire means that a peer sent a malformed value.
 var errWire = errors.New("facts: malformed value from a peer")
 
 const (
-	maxAddress = 128 // bytes of the endpoint names that peers send
-	// maxAge bounds how old a peer may say that something is. Ages are sent rather than
-	// times because replicas' clocks differ.
+	maxAddress = 128 // bytes of endpoint names from peers
+	// maxAge is the greatest age that is accepted from peers. Ages are sent instead of times
+	// because replicas' clocks differ.
 	maxAge = time.Hour
 )
 

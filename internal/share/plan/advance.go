@@ -4,22 +4,22 @@ import (
 	"time"
 )
 
-// Advance returns what is to be done at now, and when Advance is due again if
-// nothing happens before. The result is valid until the next call.
+// Advance returns the actions due at now, and when to call it again if nothing happens before. The
+// result is valid until the next call.
 func (p *Plan) Advance(now time.Duration, f Facts) (do []Action, next time.Duration) {
 	if f.Ready {
 		p.identify(now, f)
 	}
 	p.watch(now, f)
 	if p.list(now) {
-		f.Log = Log{} // it was of another listing
+		f.Log = Log{} // it belongs to another listing
 	}
 	p.read(now, f)
 	do, p.out = p.out, nil
 	return do, p.due(now, f)
 }
 
-// identify finds out whether the source can be shared, and asks the engine when due.
+// identify determines whether the source can be shared, and asks the engine when due.
 func (p *Plan) identify(now time.Duration, f Facts) {
 	switch {
 	case p.final:
@@ -35,7 +35,7 @@ func (p *Plan) identify(now time.Duration, f Facts) {
 	case p.mode == Asking && p.since < 0:
 		p.since = now
 	case p.mode == Asking && now-p.since >= askLimit:
-		// The stream can be read all the same, and tells its engine's lives apart.
+		// The stream can be read all the same; it distinguishes incarnations of its engine.
 		p.anew(now, 0, false)
 		p.askAt = now + askLater
 		p.verify = true
@@ -47,7 +47,7 @@ func (p *Plan) identify(now time.Duration, f Facts) {
 	}
 }
 
-// Answer takes in what the engine's page said.
+// Answer handles the engine's metrics page.
 func (p *Plan) Answer(now time.Duration, a Answer, f Facts) {
 	p.asking, p.askAt = false, now
 	if a.Failed {
@@ -67,7 +67,7 @@ func (p *Plan) Answer(now time.Duration, a Answer, f Facts) {
 	p.begun, p.wiped = false, false
 }
 
-// learn draws the consequences of the engine's start time, 0 when it is not known.
+// learn applies the engine's start time, or 0 if unknown.
 func (p *Plan) learn(now time.Duration, started uint64, f Facts) {
 	life := max(p.inc, f.Log.Inc)
 	switch {
@@ -80,12 +80,12 @@ func (p *Plan) learn(now time.Duration, started uint64, f Facts) {
 	case p.begun && p.wiped:
 		p.anew(now, life+1, false)
 	case p.begun:
-		p.cold = true // what the ring still has follows the content, with a loss between
+		p.cold = true // the ring's content follows the known content after a gap
 	}
 }
 
-// list keeps the source in the log while it is shared, and a moment longer, so that
-// others hear that it is not read here for them.
+// list keeps the source in the log while it is shared, and a moment longer, so that peers see that
+// this replica does not read it for them.
 func (p *Plan) list(now time.Duration) (begins bool) {
 	switch {
 	case p.mode == Shared && !p.listed:
@@ -121,7 +121,7 @@ func (p *Plan) wanted(now time.Duration, f Facts) bool {
 		return true
 	}
 	if p.begun {
-		return false // which life it is has to be known first
+		return false // the incarnation must be known first
 	}
 	if f.Log.Standby && p.doubted > 0 && now-p.doubted >= coverPause {
 		p.own = max(p.own, now+coverFor)
@@ -132,12 +132,12 @@ func (p *Plan) wanted(now time.Duration, f Facts) bool {
 	if p.paged && !p.reads && f.Log.HasStayingReader && now >= p.own {
 		return false
 	}
-	// A stream that is opened goes on from what peers know.
+	// A stream that is opened continues from the peers' position.
 	return p.reads || f.Settled && (f.Log.Next > 0 || f.Log.Unclaimed || now-p.shared >= joinPause)
 }
 
-// open reads the stream under the incarnation that the group knows. An engine
-// that nobody has seen starting gets the least, so that whoever has knows better.
+// open reads the stream under the incarnation known to the group. An engine whose start no member
+// has observed gets the lowest incarnation, so that any member with better information prevails.
 func (p *Plan) open(f Facts) {
 	if p.mode == Shared {
 		inc := max(p.inc, f.Log.Inc)
@@ -154,9 +154,9 @@ func (p *Plan) open(f Facts) {
 	p.act(Action{Kind: Open, Cold: cold})
 }
 
-// watch suspects a log that stands still while its engine works. Whoever reads the
-// stream renews its connection: one that was cut silently looks alive. Each
-// suspicion that brings nothing makes the next one come later.
+// watch suspects a log that does not move while its engine works. A reader then reconnects its
+// stream, because a silently dropped connection looks alive. Each suspicion without effect delays
+// the next one.
 func (p *Plan) watch(now time.Duration, f Facts) {
 	switch {
 	case f.Stalled == 0:
@@ -167,12 +167,12 @@ func (p *Plan) watch(now time.Duration, f Facts) {
 			p.doubted = max(now, 1)
 		}
 		if p.reads {
-			p.act(Action{Kind: Renew, Reason: "its engine works and it brings nothing"})
+			p.act(Action{Kind: Renew, Reason: "no events while its engine works"})
 		}
 	}
 }
 
-// due returns when Advance has something to do by itself.
+// due returns when Advance has work without further input.
 func (p *Plan) due(now time.Duration, f Facts) time.Duration {
 	next := Never
 	at := func(t time.Duration) {

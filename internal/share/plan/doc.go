@@ -1,20 +1,18 @@
-// Package plan decides about one event stream of an engine: whether this replica
-// reads it, whether what is read is shared with the group, and under which
-// incarnation of the engine. It is a state machine without clock, goroutine, lock
-// or log: what happened and what time it is comes in, what is to be done goes out.
+// Package plan decides for one engine's event stream whether this replica reads it, whether it is
+// shared with the group, and under which incarnation of the engine. It is a state machine without a
+// clock, goroutines, locks or logs. Inputs are events and times; outputs are actions.
 //
-// The way of a stream:
+// The modes of a stream:
 //
-//  1. Asking: the engine's metrics page is read, because its start time is the best
-//     evidence of which life of the engine a batch belongs to.
-//  2. Shared: the source is in the group's log. The log assigns the role; a reader
-//     opens the stream and goes on from where the group is. An engine whose page
-//     does not say when it started gets its incarnation from the log, or from the
-//     clock of the replica that reads it first.
-//  3. Direct: nothing can be shared, so this replica reads the stream for itself.
+//  1. Asking: the engine's metrics page is read, because its start time is the best evidence
+//     for the incarnation of a batch.
+//  2. Shared: the source is in the group's log, which assigns the role. A reader opens the
+//     stream and continues from the group's position. If the page has no start time, the
+//     incarnation comes from the log, or from the clock of the first reader.
+//  3. Direct: the stream cannot be shared, so this replica reads it for itself.
 //
-// Invariants: the content is given up only for a newer life of the engine, or to
-// begin anew after it was found wrong, and then under a greater incarnation, so that
-// all members follow; a stream is open only in the modes Shared and Direct; every
-// state that does not last has a time at which Advance is due again.
+// Invariants: content is dropped only for a newer incarnation of the engine, or to start over after
+// it was found wrong. It then gets a higher incarnation, so that all members follow. A stream is
+// open only in modes Shared and Direct. In every transient state there is a time at which Advance
+// is due.
 package plan

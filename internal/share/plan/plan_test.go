@@ -10,23 +10,24 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// session is a plan with what its surroundings look like.
+// session is a plan and its simulated environment.
 type session struct {
 	plan  *Plan
 	now   time.Duration
 	facts Facts
 }
 
-// TestPlan runs the scripts of testdata: what happens to one event stream.
+// TestPlan runs the scripts in testdata, each the history of one event stream.
 //
-//	new [no-replay]     a plan
-//	facts WORD ...      what holds from now on: ready, settled, conflict, reader, standby, kept,
-//	                    unclaimed, inc=N, next=N, wall=N, stalled=DURATION; what is not named does not
-//	at TIME             the clock; Advance
-//	answer WORD ...     the engine's page: started=N, block=N, failed; then Advance
+//	new [no-replay]     creates a plan
+//	facts WORD ...      sets the current conditions: ready, settled, conflict, reader, standby,
+//	                    kept, unclaimed, inc=N, next=N, wall=N, stalled=DURATION; others are
+//	                    unset
+//	at TIME             sets the clock and calls Advance
+//	answer WORD ...     is the engine's page: started=N, block=N, failed; then Advance
 //	connected | paged | restarted [wiped] | overtaken inc=N | distrusted
 //
-// The output lists actions, then the state and when it is due again.
+// The output lists the actions, the state, and when the plan is due again.
 func TestPlan(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &session{plan: New(true)}
@@ -79,9 +80,8 @@ func (s *session) step(t *testing.T, cmd string, words map[string]string, td *da
 	return s.advance()
 }
 
-// TestAnswerComesWithRestart: a page that was asked for before may be answered in the moment in
-// which the stream shows that something is missing. The stream, from which nothing is taken
-// any more, is opened anew all the same.
+// TestAnswerComesWithRestart: the answer to an earlier request may arrive just as the stream
+// reveals a gap. The stream, from which nothing more is accepted, is reopened anyway.
 func TestAnswerComesWithRestart(t *testing.T) {
 	const started = 1_700_000_000_000
 	for _, wiped := range []bool{false, true} {
@@ -91,7 +91,7 @@ func TestAnswerComesWithRestart(t *testing.T) {
 		s.advance()
 		s.now = time.Second
 		if s.advance(); !s.plan.Reads() {
-			t.Fatal("it is not read")
+			t.Fatal("stream is not read")
 		}
 		s.plan.Connected()
 		s.now = 10 * time.Second
@@ -116,7 +116,7 @@ func TestAnswerComesWithRestart(t *testing.T) {
 			}
 		}
 		if shut < 0 || open < shut {
-			t.Errorf("wiped %v: %q", wiped, did)
+			t.Errorf("wiped = %v: actions %q", wiped, did)
 		}
 	}
 }
