@@ -233,6 +233,18 @@ race: setup ## run the tests of the concurrent packages with the race detector
 fuzz: setup ## run every fuzz target for FUZZTIME
 	@internal/setup/fuzz.sh $(FUZZTIME) $(PACKAGES)
 
+.PHONY: fuzz-short
+fuzz-short: setup ## run every fuzz target for 3 s from the kept corpus (8 minutes at most)
+	@internal/setup/fuzz.sh --at-most 480 3s $(PACKAGES)
+
+.PHONY: fuzz-long
+fuzz-long: setup ## run every fuzz target for 5 minutes (6 hours)
+	@internal/setup/fuzz.sh 5m $(PACKAGES)
+
+.PHONY: fuzz-corpus
+fuzz-corpus: ## replace the kept corpus by the smallest inputs that fuzzing on this machine found
+	@internal/setup/fuzz.sh --keep
+
 .PHONY: test-flood
 test-flood: setup ## offer 50,000 requests of 100 KB to a full pool behind Envoy, buffered and full duplex; print what waited
 	go test ./internal/e2e -run '^TestFlood$$' -count=1 -timeout 20m -v -args -flood.requests 50000
@@ -240,6 +252,11 @@ test-flood: setup ## offer 50,000 requests of 100 KB to a full pool behind Envoy
 .PHONY: test-hostile
 test-hostile: setup ## attack the program within 512 MiB, beside honest requests; print a table (11 minutes)
 	go test -tags hostile ./internal/e2e/hostile -count=1 -timeout 25m -v
+
+# A third of the attacks, chosen by the commit, within the same memory limits.
+.PHONY: test-hostile-short
+test-hostile-short: setup ## attack the program with a third of the attacks, chosen by the commit (5 minutes)
+	go test -tags hostile ./internal/e2e/hostile -count=1 -timeout 15m -v -run '^(TestHostile|TestSidecar)$$' -args -hostile.part $$((16#$$(git rev-parse --short=4 HEAD) % 3 + 1))/3
 
 .PHONY: bench
 bench: setup build ## run benchmarks and load, print a table, write build/bench.json

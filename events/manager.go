@@ -173,7 +173,7 @@ func (m *Manager) Knowledge(id block.EndpointID) Knowledge {
 	return k
 }
 
-// LastHeard is when something last came of an endpoint's streams, in Unix nanoseconds, of the
+// LastEvent is when something last came of an endpoint's streams, in Unix nanoseconds, of the
 // one that has been silent for longest; 0: never. It takes no lock.
 func (m *Manager) LastEvent(id block.EndpointID) (at int64) {
 	for i, s := range m.of(id) {
@@ -221,7 +221,7 @@ func (m *Manager) SetIncarnation(src block.Source, incarnation uint64) {
 	}
 }
 
-// Vouch ends the doubt about an endpoint's entries: others have found that
+// Confirm ends the doubt about an endpoint's entries: others have found that
 // what the index says of it is right, such as an audit of cached tokens.
 func (m *Manager) Confirm(id block.EndpointID) {
 	for _, s := range m.of(id) {
@@ -232,7 +232,7 @@ func (m *Manager) Confirm(id block.EndpointID) {
 	}
 }
 
-// Heard returns when the last message of a source's stream came, in Unix
+// LastMessage returns when the last message of a source's stream came, in Unix
 // nanoseconds; 0: none yet. It takes no lock.
 func (m *Manager) LastMessage(src block.Source) uint64 {
 	for _, s := range m.of(src.Endpoint) {
@@ -296,7 +296,7 @@ func (m *Manager) Answered(id block.EndpointID) (n uint64) {
 	return n
 }
 
-// Distrust says that the index was found wrong about an endpoint: it becomes
+// Invalidate says that the index was found wrong about an endpoint: it becomes
 // approximate, and is rebuilt where a replay can be had.
 func (m *Manager) Invalidate(id block.EndpointID) {
 	for _, s := range m.of(id) {

@@ -114,7 +114,7 @@ type Update struct {
 // Model is what reading streams needs to know of a base model. Streams are
 // started again when their endpoint gets another *Model.
 type Model struct {
-	Name       string // as in indexer.Scope
+	Name       string // as in block.Scope
 	Vocabulary translate.Vocabulary
 	Canonical  translate.Canonical
 	Medium     func(id []byte)

@@ -44,7 +44,7 @@ func note(at *atomic.Pointer[string], what string, err error) {
 	at.Store(&text)
 }
 
-// Trouble says why an endpoint's streams cannot be followed as they should be:
+// Problem says why an endpoint's streams cannot be followed as they should be:
 // no connection, no replay. It is "" when nothing is wrong or there are no
 // streams, and takes no lock.
 func (m *Manager) Problem(id block.EndpointID) string {

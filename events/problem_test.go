@@ -13,7 +13,7 @@ import (
 )
 
 // A stream that cannot be read, and a replay that fails, are said once in the log
-// and as long as they last by Trouble.
+// and as long as they last by Problem.
 func TestTroubleIsSaid(t *testing.T) {
 	log := new(parts.Output)
 	o := testOptions()

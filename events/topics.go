@@ -40,16 +40,16 @@ type glance struct {
 	found *TopicMismatch // nil: nothing, or that all is as it should be
 }
 
-// Astray says that all batches of a publisher came under one topic, and that this is not
+// TopicMismatch says that all batches of a publisher came under one topic, and that this is not
 // the one that is read.
 type TopicMismatch struct {
 	Topic string // "": none
 	At    int64  // when that was seen, Unix ns
 }
 
-// Glance has somebody look, for a moment and on a connection of its own, at all that the
+// ProbeTopics has somebody look, for a moment and on a connection of its own, at all that the
 // publishers of streams send, unless that was done a moment ago or too many are being
-// looked at. It does not wait; Astray says what was found.
+// looked at. It does not wait; TopicMismatch says what was found.
 func (m *Manager) ProbeTopics(streams []Stream) {
 	for _, s := range streams {
 		if _, inbound := s.dialsIn(); inbound || s.Topic == "" || !m.glances.begin(s, m.opt.Now()) {
@@ -66,7 +66,7 @@ func (m *Manager) ProbeTopics(streams []Stream) {
 	}
 }
 
-// Astray returns what was seen of the first of streams whose publisher sends under another
+// TopicMismatch returns what was seen of the first of streams whose publisher sends under another
 // topic alone than the one that is read; nil for none.
 func (m *Manager) TopicMismatch(streams []Stream) *TopicMismatch {
 	g := &m.glances

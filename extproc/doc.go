@@ -1,5 +1,5 @@
 // Package extproc speaks Envoy external processing and nothing else: it turns
-// one side stream per HTTP request into one picker.Request, asks a
+// one side stream per HTTP request into one request.Request, asks a
 // request.Chooser where the request goes, and tells Envoy.
 //
 // The path of one request:

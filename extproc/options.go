@@ -53,7 +53,7 @@ type Options struct {
 
 	// ParsePrefix fills what can be known without the whole body, of which
 	// there are the first bytes (BUFFERED_PARTIAL, STREAMED) or none:
-	// picker.ParsePrefix. Nil leaves such requests with path and headers.
+	// request.ParsePrefix. Nil leaves such requests with path and headers.
 	ParsePrefix func(*request.Request)
 
 	// Forms reports whether uploads of a known length are read for the model that they

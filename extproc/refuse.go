@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// refusal is what one picker.Reason looks like on the wire and in metrics.
+// refusal is what one request.Reason looks like on the wire and in metrics.
 type refusal struct {
 	status int
 	drop   string // drop-reason header

@@ -53,7 +53,7 @@ func (x *Index) successor(s *source) (next *source) {
 	return next
 }
 
-// Tidy goes on releasing what has gone. Call it now and then where nothing may be written for
+// Reclaim goes on releasing what has gone. Call it now and then where nothing may be written for
 // long.
 func (x *Index) Reclaim() {
 	x.mu.Lock()

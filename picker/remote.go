@@ -12,23 +12,23 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Elsewhere knows the other clusters that requests can be sent to. An endpoint of
+// RemoteClusters knows the other clusters that requests can be sent to. An endpoint of
 // another cluster is one with Spec.Cluster set: its gateway, or an engine there. It is in
-// no Pool of this cluster. The functions but Ask are all set, and safe for concurrent use.
+// no Pool of this cluster. The functions but ResolveEndpoint are all set, and safe for concurrent use.
 type RemoteClusters struct {
 	// Offer is asked once this cluster's endpoints are ranked: it may add candidates
 	// (Cycle.Add) and put one of them first in the plan (Cycle.Prefer). refused says why
 	// this cluster cannot serve the request, nil when it can; what Offer returns stands
 	// in its place.
 	Offer func(c *cycle.Cycle, refused error) error
-	// Would says whether a request that waits here for a place, and is expected to go on
+	// WouldTake says whether a request that waits here for a place, and is expected to go on
 	// for so many seconds, would be offered less elsewhere: then it is worth an Offer.
 	WouldTake func(r *request.Request, wait float64, now time.Time) bool
-	// Ask may ask the cluster of ep, to which r is about to go with these headers, for a
+	// ResolveEndpoint may ask the cluster of ep, to which r is about to go with these headers, for a
 	// better endpoint there; nil: ep stays. ended, where it is not nil, is called once when
 	// the request has ended, with the status of its answer or 0. nil: nobody is asked.
 	ResolveEndpoint func(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (better *endpoint.Endpoint, ended func(status int))
-	// Stayed tells that r is served here.
+	// ServedLocally tells that r is served here.
 	ServedLocally func(r *request.Request)
 	// Sent tells that r goes to ep of another cluster.
 	Sent func(r *request.Request, ep *endpoint.Endpoint, w endpoint.Work, now time.Time)
@@ -36,7 +36,7 @@ type RemoteClusters struct {
 	Ended func(ep *endpoint.Endpoint, e RemoteOutcome)
 }
 
-// FarEnd is how a request ended that was sent to another cluster.
+// RemoteOutcome is how a request ended that was sent to another cluster.
 type RemoteOutcome struct {
 	Sent, At  time.Time
 	Cause     health.Cause     // what speaks against the endpoint; None, Void: nothing
@@ -57,7 +57,7 @@ func (s *Scheduler) offer(c *cycle.Cycle, err error) error {
 }
 
 // askFar has the other cluster's picker choose the endpoint there, where it may be asked.
-// ended is as Elsewhere.Ask returns it.
+// ended is as RemoteClusters.Ask returns it.
 func (s *Scheduler) askFar(ctx context.Context, c *cycle.Cycle) (ended func(status int)) {
 	if ep := c.First().Endpoint; ep.IsRemote() && s.opts.RemoteClusters.ResolveEndpoint != nil {
 		var better *endpoint.Endpoint

@@ -58,7 +58,7 @@ type Options struct {
 	Prompts Prompts
 	// Gate is where requests wait for capacity; nil admits all at once.
 	Gate Gate
-	// Elsewhere knows other clusters; nil: there are none.
+	// RemoteClusters knows other clusters; nil: there are none.
 	RemoteClusters *RemoteClusters
 	// WorkTimeout bounds the work of a decision, waits for the Gate apart: after it,
 	// load alone decides. It must be shorter than the proxy's timer. 0 means
@@ -108,7 +108,7 @@ type Gate interface {
 	Leave(p Permit, service float64)
 }
 
-// Place names what a request holds of a pool's capacity. The zero Place is none.
+// Permit names what a request holds of a pool's capacity. The zero Permit is none.
 type Permit struct {
 	Queue  uint32
 	Handle uint64

@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +14,6 @@ import (
 
 // version is set by the linker (see Makefile).
 var version = "dev"
-
-// started is when this process started.
-var started = time.Now()
 
 func main() {
 	os.Args = implied(os.Args)

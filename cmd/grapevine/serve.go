@@ -176,7 +176,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 		return err
 	}
 	defer cli.ExitAfter(ctx, f.o.Drain, log)()
-	f.o.Log, f.o.LogWriter, f.o.Version, f.o.Started = log, cli.Stderr(), version, started
+	f.o.Log, f.o.LogWriter, f.o.Version = log, cli.Stderr(), version
 	if err := f.complete(); err != nil {
 		return err
 	}

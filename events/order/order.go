@@ -164,11 +164,11 @@ func (o *Order) Disconnected() {
 	o.held.clear()
 }
 
-// Distrust is called when the batch seq could not be read: it may have held
+// MarkUnreadable is called when the batch seq could not be read: it may have held
 // anything.
 func (o *Order) MarkUnreadable(seq uint64) { o.suspect(seq + 1) }
 
-// Vouch is called when somebody has verified the entries by other means.
+// Confirm is called when somebody has verified the entries by other means.
 func (o *Order) Confirm() {
 	if o.phase == phaseLive {
 		o.doubt = false

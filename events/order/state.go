@@ -3,10 +3,10 @@ package order
 // Down reports whether the stream has no connection.
 func (o *Order) Down() bool { return o.phase == phaseDown }
 
-// Follows reports whether live batches are applied as they come.
+// IsLive reports whether live batches are applied as they come.
 func (o *Order) IsLive() bool { return o.phase == phaseLive }
 
-// InDoubt reports whether a batch was lost, or may have been.
+// Suspect reports whether a batch was lost, or may have been.
 func (o *Order) Suspect() bool { return o.doubt }
 
 // Complete reports whether everything was applied from the engine's first batch on, or
@@ -16,7 +16,7 @@ func (o *Order) Complete() bool { return o.base == 0 }
 // Replays reports whether the engine has a replay socket.
 func (o *Order) Replays() bool { return o.hasReplay }
 
-// Wants reports whether Timeout is to be called after a while.
+// NeedsTimeout reports whether Timeout is to be called after a while.
 func (o *Order) NeedsTimeout() bool {
 	return o.hasReplay && !o.pending && (o.phase == phaseReplay || o.phase == phaseLive && o.doubt)
 }

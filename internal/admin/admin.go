@@ -40,7 +40,6 @@ type Options struct {
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer // takes the package's own metrics; nil leaves them out
 	Ready      func() []Check
-	Stalled    func() []string            // loops of the process that have stopped; nil: not known
 	Status     func() any                 // JSON value of /status
 	Decisions  func(id string, n int) any // JSON value of /debug/decisions
 	Explain    func(ctx context.Context, r *http.Request) (any, error)
@@ -190,9 +189,9 @@ func handler(o Options, g guard, m *metrics) http.Handler {
 	if o.Gatherer != nil {
 		open("GET /metrics", made.whole(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{Timeout: 10 * time.Second})))
 	}
-	open("GET /healthz", unlessStalled(o.Stalled, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
+	open("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
 	if o.Ready != nil {
-		open("GET /readyz", unlessStalled(o.Stalled, readyz(o.Ready)))
+		open("GET /readyz", readyz(o.Ready))
 	}
 	if o.Status != nil {
 		open("GET /status", made.whole(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, o.Status()) })))

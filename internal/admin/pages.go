@@ -10,7 +10,6 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
 )
@@ -38,20 +37,6 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 
 // readyz answers 200 when every check is ready, else 503. With ?verbose it
 // lists all checks, otherwise only those that are not ready.
-// unlessStalled answers 503 while loops of the process are stalled, without asking them
-// anything: the page's own function might wait for the same mutex.
-func unlessStalled(stalled func() []string, page http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if stalled != nil {
-			if names := stalled(); len(names) > 0 {
-				http.Error(w, "stalled: "+strings.Join(names, ", "), http.StatusServiceUnavailable)
-				return
-			}
-		}
-		page(w, r)
-	}
-}
-
 func readyz(ready func() []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		verbose := r.URL.Query().Has("verbose")

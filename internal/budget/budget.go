@@ -114,7 +114,7 @@ func (b *Budget) Take(u Use, n int) bool {
 	return false
 }
 
-// Give gives back n bytes that Take took.
+// Release gives back n bytes that Take took.
 func (b *Budget) Release(u Use, n int) {
 	if b != nil && n > 0 {
 		b.uses[u].used.Add(-int64(n))

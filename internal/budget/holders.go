@@ -112,7 +112,7 @@ func (h *Holder) End() {
 	h.of.b.Release(h.of.use, int(h.held.Swap(0)))
 }
 
-// Held returns how many bytes h holds.
+// Bytes returns how many bytes h holds.
 func (h *Holder) Bytes() int64 { return h.held.Load() }
 
 // remove takes h out of the list. The shard is locked.

@@ -29,7 +29,7 @@ func ShortName(name string) string {
 
 func hashOf(name string) string { return "#" + strconv.FormatUint(xxhash.Sum64String(name), 16) }
 
-// ShownName returns a name that a stranger chose as it may be shown: in records, labels, logs
+// PrintableName returns a name that a stranger chose as it may be shown: in records, labels, logs
 // and pages. It is cut as ShortName cuts it, and what cannot be printed, or is no UTF-8, is
 // written as an escape of Go. Where that is so, and where a name could be taken for another
 // one (marks, blanks at an end, letters of Latin among those that look like them), the last

@@ -25,7 +25,7 @@ type pressure struct {
 	pressed   atomic.Bool
 }
 
-// Pressed reports whether live memory is so high that the process must let go of
+// UnderPressure reports whether live memory is so high that the process must let go of
 // what it can. It is cheap enough for every message.
 func (b *Budget) UnderPressure() bool {
 	if b == nil {

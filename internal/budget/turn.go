@@ -15,7 +15,7 @@ type turns chan struct{}
 
 func newTurns() turns { return make(turns, max(runtime.GOMAXPROCS(0)/2, 1)) }
 
-// Turn waits until the work of reading n bytes may begin, and returns what to call at
+// AcquireCPU waits until the work of reading n bytes may begin, and returns what to call at
 // its end. It reports false when ctx ended before. A nil Budget never waits.
 func (b *Budget) AcquireCPU(ctx context.Context, n int) (end func(), ok bool) {
 	if b == nil || n < heavy {

@@ -98,7 +98,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Elsewhere refuses the subcommands of another command of this module by saying
+// SubcommandsOf refuses the subcommands of another command of this module by saying
 // where they are, and every other positional argument.
 func SubcommandsOf(other string, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

@@ -66,7 +66,7 @@ const (
 	promptWords = 100 // more than a block of any usual size
 )
 
-// Look asks an engine who it is, compares its rendering of fixed chats with models', and
+// Examine asks an engine who it is, compares its rendering of fixed chats with models', and
 // sends it two completions to see what its event streams and its answers tell of them.
 func Examine(ctx context.Context, t Target, models *prompt.Models) *Live {
 	ctx, cancel := context.WithTimeout(ctx, liveTime)

@@ -2,7 +2,6 @@ package listen
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,8 +20,7 @@ const (
 
 // Readiness is the state behind the health service: Check, List and Watch of
 // the empty name, ServiceReadiness and ServiceExtProc follow Set;
-// ServiceLiveness is serving as long as the process answers and SetStalled does not say
-// otherwise. Any other name
+// ServiceLiveness is serving as long as the process answers. Any other name
 // follows Set as well, see status. It starts not ready. Safe for concurrent use;
 // one Readiness may feed several listeners.
 type Readiness struct {
@@ -31,10 +29,6 @@ type Readiness struct {
 	began  time.Time
 
 	ready, was atomic.Bool // now, and ever
-
-	mu      sync.Mutex // orders changes; held for a few instructions of the health server
-	wanted  bool
-	stalled bool
 }
 
 // startGrace is how long a name that this package does not know is told that a
@@ -56,29 +50,6 @@ func newReadiness(now func() time.Time) *Readiness {
 
 // Set tells every checker and watcher whether requests are welcome.
 func (r *Readiness) Set(ready bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.wanted = ready
-	r.publish()
-}
-
-// SetStalled reports that the process cannot work, or that it can again. While it cannot, no
-// service is serving, ServiceLiveness included, whatever Set says.
-func (r *Readiness) SetStalled(stalled bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stalled = stalled
-	alive := healthpb.HealthCheckResponse_SERVING
-	if stalled {
-		alive = healthpb.HealthCheckResponse_NOT_SERVING
-	}
-	r.health.SetServingStatus(ServiceLiveness, alive)
-	r.publish()
-}
-
-// publish sends the state to checkers and watchers. r.mu is held.
-func (r *Readiness) publish() {
-	ready := r.wanted && !r.stalled
 	r.ready.Store(ready)
 	if ready {
 		r.was.Store(true)

@@ -115,7 +115,7 @@ func doubleDashes(fl *pflag.FlagSet, args []string) []string {
 	return out
 }
 
-// Print writes the command line, and the notes as comments.
+// Write writes the command line, and the notes as comments.
 func (t *Translation) Write(w io.Writer) {
 	fmt.Fprint(w, "grapevine serve")
 	for _, a := range t.Args {

@@ -20,7 +20,7 @@ const Feed = "federation-hot"
 // hot at the others too.
 const refreshEvery = 8
 
-// Remembers reports whether prompts that are served here are remembered.
+// TracksHotPrompts reports whether prompts that are served here are remembered.
 func (p *Part) TracksHotPrompts() bool { return p != nil && p.o.Hot != nil }
 
 // Share has the other replicas of the group told of them, through what returns false
@@ -100,7 +100,7 @@ func (p *Part) partial(now time.Time) string {
 		n, max(now.Sub(time.Unix(0, p.missedAt.Load())), 0).Round(time.Second))
 }
 
-// Remember enters prompts that are served here into the hot sets, until ctx ends.
+// TrackHotPrompts enters prompts that are served here into the hot sets, until ctx ends.
 func (p *Part) TrackHotPrompts(ctx context.Context) {
 	var last prompt // whose set is known
 	var set *filter.Hot

@@ -64,7 +64,7 @@ const (
 )
 
 // Part is a replica's part in a federation. A nil one is no part: Elsewhere, Reload, Leave, Close,
-// Status and Remembers may be called on it. Methods are safe for concurrent use.
+// Status and TracksHotPrompts may be called on it. Methods are safe for concurrent use.
 type Part struct {
 	o       Options
 	r       Replica
@@ -155,7 +155,7 @@ func (p *Part) open(o *Options) error {
 	return nil
 }
 
-// Elsewhere is what the scheduler asks for endpoints of other clusters.
+// RemoteClusters is what the scheduler asks for endpoints of other clusters.
 func (p *Part) RemoteClusters() *picker.RemoteClusters {
 	if p == nil {
 		return nil
@@ -182,7 +182,7 @@ func (p *Part) Leave() {
 	}
 }
 
-// Close ends the part. Run and Remember have returned before.
+// Close ends the part. Run and TrackHotPrompts have returned before.
 func (p *Part) Close() (err error) {
 	if p == nil {
 		return nil
@@ -204,7 +204,7 @@ type Status struct {
 	Federation *link.Status `json:"federation,omitempty"`
 	// Objects is what Kubernetes shows of it, nil where none are kept.
 	Objects *kube.Status `json:"federation_objects,omitempty"`
-	// Elsewhere are the other clusters that export the pool, as decisions see them.
+	// RemoteClusters are the other clusters that export the pool, as decisions see them.
 	RemoteClusters []remotecluster.Status `json:"elsewhere,omitempty"`
 }
 

@@ -64,7 +64,7 @@ func (s *Script) Line() string {
 	return strings.TrimRight(line, "\r\n")
 }
 
-// Tell sends one line to the program.
+// Send sends one line to the program.
 func (s *Script) Send(line string) {
 	s.tb.Helper()
 	if _, err := io.WriteString(s.in, line+"\n"); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Basis says what the predictions for an endpoint rest on whose events are not believed,
-// or not alone; "" where they are. state is what Standing returns.
+// or not alone; "" where they are. state is what State returns.
 func (m *Matcher) Basis(ep *endpoint.Endpoint, state knowledge.State) string {
 	if state.Followed() {
 		return ""

@@ -166,7 +166,7 @@ func (m *Matcher) young(ep *endpoint.Endpoint, now time.Time) int64 {
 	return now.Add(-m.o.Speculate - min(m.o.Wait(ep, now), maxQueued)).UnixNano()
 }
 
-// Believed reports whether the precise index is believed about an endpoint.
+// IndexAccepted reports whether the precise index is believed about an endpoint.
 // Every decision asks this for each endpoint.
 func (m *Matcher) IndexAccepted(id block.EndpointID) bool {
 	return m.o.Read(id).Followed() && !m.o.Index.Overflowed(id)

@@ -40,20 +40,20 @@ type Options struct {
 	Read func(block.EndpointID) knowledge.State
 	// Streams lists where an endpoint publishes its events; nil: nowhere known.
 	Streams func(*endpoint.Endpoint) []events.Stream
-	// Seen says what else is known of an endpoint's stream; nil: that blocks have come.
+	// StreamInfo says what else is known of an endpoint's stream; nil: that blocks have come.
 	StreamInfo func(*endpoint.Endpoint) StreamInfo
-	// Told is when events of an endpoint were last taken in, in Unix nanoseconds; nil: not
+	// LastEvent is when events of an endpoint were last taken in, in Unix nanoseconds; nil: not
 	// known. It takes no lock.
 	LastEvent func(block.EndpointID) int64
-	// Glance is told that an engine had more than is known, and that no event has come of it
+	// ProbeTopics is told that an engine had more than is known, and that no event has come of it
 	// lately: somebody may look at what else its publisher sends. It may be nil.
 	ProbeTopics func(*endpoint.Endpoint)
-	// Distrust is told that an endpoint's events do not describe its cache, Vouch
+	// Invalidate is told that an endpoint's events do not describe its cache, Confirm
 	// that they do. Either may be nil.
 	Invalidate func(*endpoint.Endpoint)
 	Confirm    func(*endpoint.Endpoint)
 
-	// Doubted is told that the verdict on an endpoint's predictions has changed. It may be
+	// VerdictChanged is told that the verdict on an endpoint's predictions has changed. It may be
 	// nil.
 	VerdictChanged func(*endpoint.Endpoint)
 

@@ -22,7 +22,7 @@ type unlike struct{ chats, tools string }
 // doUnlike is what to do about it.
 const doUnlike = "compare the chat template, its arguments, the model's folder and the time zone with those of the engine (grapevine check --live shows both sides)"
 
-// Unlike notes what an engine has made of fixed chats, before requests show it: how its
+// NoteRenderingDiffs notes what an engine has made of fixed chats, before requests show it: how its
 // chats differ from those rendered here, and those with tools; "" where they do not. Until
 // enough answers were compared, decisions about such prompts go by what was sent there.
 func (m *Matcher) NoteRenderingDiffs(ep *endpoint.Endpoint, model, chats, tools string) {

@@ -46,13 +46,13 @@ const (
 	narrow      = "its model has windows or states alone: it reuses prompts whose beginning is evicted, and these are not predicted"
 )
 
-// Seen is what is known of an endpoint's stream besides its state.
+// StreamInfo is what is known of an endpoint's stream besides its state.
 type StreamInfo struct {
 	Blocks      int  // of its cache
 	HasMessages bool // some message has come
 	Sparse      bool // some cache groups are of kinds that are not followed
 	Narrow      bool // none has full attention
-	// Astray says that its publisher sends under another topic alone than the one that is
+	// TopicMismatch says that its publisher sends under another topic alone than the one that is
 	// read; nil: it was not seen to.
 	TopicMismatch *events.TopicMismatch
 	// Reports is how many full reports have come that were asked for.
@@ -197,7 +197,7 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 	return out
 }
 
-// Standing is how far what is known of an endpoint can be trusted, where its stream
+// State is how far what is known of an endpoint can be trusted, where its stream
 // alone says read: what is followed and does not match is not exact. reason is "" where
 // the stream's state stands.
 func (m *Matcher) State(ep *endpoint.Endpoint, read knowledge.State) (state knowledge.State, reason string) {

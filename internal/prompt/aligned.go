@@ -1,6 +1,6 @@
 package prompt
 
-// AtWord tells that a token ends at byte pos of a rendered prompt whatever
+// IsTokenBoundary tells that a token ends at byte pos of a rendered prompt whatever
 // surrounds it.
 func (m *Model) IsTokenBoundary(rendered []byte, pos int) bool {
 	return m.vocab.IsTokenBoundary(rendered, pos)

@@ -66,7 +66,7 @@ func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 	return c, members
 }
 
-// Turn returns this replica's place, from 0 on, among the members of the group that
+// Rank returns this replica's place, from 0 on, among the members of the group that
 // are up, by name: what one of them should do for all, the first does. Who leaves is
 // last. Replicas that do not reach each other may be first at the same time.
 func (s *Server) Rank() int {

@@ -87,8 +87,6 @@ type Options struct {
 	Linger           time.Duration // draining, for health checkers to see it; default 2 s, negative none
 	Drain            time.Duration // for streams to end; default 20 s
 
-	// Started is when the process started, from which on ReadyTimeout counts; zero: now.
-	Started   time.Time
 	Log       *slog.Logger
 	LogWriter *cli.LogWriter // whose lost lines a metric counts; nil: none
 }
@@ -128,9 +126,6 @@ func (o *Options) complete() error {
 	}
 	if o.Linger == 0 {
 		o.Linger = 2 * time.Second
-	}
-	if o.Started.IsZero() {
-		o.Started = time.Now()
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -174,11 +174,9 @@ func (x *Index) Run() {
 		case <-x.wake:
 		case <-timer.C:
 		}
-		x.o.Watch.Working()
 		x.mu.Lock()
 		next := x.step()
 		x.mu.Unlock()
-		x.o.Watch.Waiting()
 		timer.Reset(next)
 	}
 }

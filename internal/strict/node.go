@@ -60,7 +60,7 @@ func (n Node) Problem(hint, format string, a ...any) {
 	n.report.add(line, column, fmt.Sprintf(format, a...), hint)
 }
 
-// Blamed reports whether a problem was found at the value's place already.
+// HasProblem reports whether a problem was found at the value's place already.
 func (n Node) HasProblem() bool {
 	return n.at != nil && n.report.at(n.at.Line, n.at.Column)
 }

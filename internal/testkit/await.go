@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Patience is when what a test waits for counts as hung. It is no limit of what is
+// HangTimeout is when what a test waits for counts as hung. It is no limit of what is
 // tested: a slow machine with other work stays far below it.
 const HangTimeout = 3 * time.Minute
 
@@ -28,7 +28,7 @@ func Eventually(tb testing.TB, amiss func() string) time.Duration {
 	return time.Since(begun)
 }
 
-// Comes polls until ok holds and says whether it does in the end, the more rarely the
+// PollUntil polls until ok holds and says whether it does in the end, the more rarely the
 // longer it takes.
 func PollUntil(ok func() bool) bool {
 	for begun := time.Now(); !ok(); {

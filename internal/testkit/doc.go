@@ -5,8 +5,8 @@
 //  2. It waits until Envoy says that it is live and reads where it listens.
 //  3. Stats, Log and Addr look at it; Stop, or the end of the test, ends it.
 //
-// Await, Eventually and Comes wait for what another goroutine or process brings about,
-// for Patience at most: a test never says how long something may take.
+// Await, Eventually and PollUntil wait for what another goroutine or process brings about,
+// for HangTimeout at most: a test never says how long something may take.
 //
 // Envoy dies with the test process even when that is killed. It does not render
 // configurations: see extproc/envoyconf. An Envoy may be used by several

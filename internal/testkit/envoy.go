@@ -71,7 +71,7 @@ func StartEnvoy(tb testing.TB, config []byte, args ...string) *Envoy {
 	return e
 }
 
-// PatientEnvoy returns a configuration of package envoyconf whose pickers and engines
+// LongTimeoutEnvoy returns a configuration of package envoyconf whose pickers and engines
 // have half a minute where it gives them a second: on a busy machine one that is
 // slow must not be taken for one that is dead. Those that refuse connections, or
 // say that they are not well, are noticed as soon as ever.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apart starts a command in a network namespace of its own: as root of a user
+// InNamespace starts a command in a network namespace of its own: as root of a user
 // namespace of its own where the kernel lets everybody have one, else as root. It calls
 // cmd once or twice.
 func InNamespace(cmd func() *exec.Cmd) (*exec.Cmd, error) {

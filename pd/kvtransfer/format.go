@@ -220,7 +220,7 @@ func inside(text []byte, key string, change func([]byte) []byte) []byte {
 // handed names the members of answers that hold internal addresses.
 var handed = []string{"kv_transfer_params", "ec_transfer_params", "disaggregated_params"}
 
-// WithoutHandOver removes hand-over members that are not null from an answer or an
+// StripTransfer removes hand-over members that are not null from an answer or an
 // event.
 func (a *Format) StripTransfer(text []byte, event bool) []byte {
 	if event && a.event != "" {

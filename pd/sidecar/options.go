@@ -40,7 +40,7 @@ type Options struct {
 	BasePort, Ranks int
 	// Targets decides which addresses may be called; nil allows all.
 	Targets Targets
-	// HandOver says what is done about hand-over members in clients' bodies.
+	// KVTransfer says what is done about hand-over members in clients' bodies.
 	KVTransfer kvtransfer.Policy
 	// WebSockets are passed on to the engine, which is to take no hand-over members from
 	// them: nobody looks into them.

@@ -36,7 +36,7 @@ func (v *View) Rank() *View {
 	return v
 }
 
-// OfRank returns what Rank points to, by itself.
+// PerRank returns what Rank points to, by itself.
 func (v *View) PerRank() View {
 	r := *v
 	r.Load, r.Reading, r.rank = v.Load.PerRank(v.Ranks), v.Reading.PerRank(), nil
@@ -170,7 +170,7 @@ func New(o Options, r *request.Request) *Cycle {
 	return c
 }
 
-// PlaceAnywhere makes all allowed endpoints candidates, whatever they serve.
+// AllowAll makes all allowed endpoints candidates, whatever they serve.
 func (c *Cycle) AllowAll() {
 	c.gatherAll()
 	c.unserved, c.avoided = false, c.avoided[:0]
@@ -376,7 +376,7 @@ func (c *Cycle) RunAt(i int32) *block.Run {
 	return &c.held[i].Run
 }
 
-// HeldAt returns what the matcher found at a position among all candidates.
+// MatchAt returns what the matcher found at a position among all candidates.
 func (c *Cycle) MatchAt(i int32) PrefixMatch {
 	if !c.matched {
 		c.match()

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Held is what one endpoint is known to hold of a prompt.
+// PrefixMatch is what one endpoint is known to hold of a prompt.
 type PrefixMatch struct {
 	// Run is what the decision goes by: precise knowledge where it is believed,
 	// else approximate, and speculative entries.
@@ -22,7 +22,7 @@ type PrefixMatch struct {
 	Looked bool
 	// WantUsage asks to see what the engine reports of this request.
 	WantUsage bool
-	// Told is for the Matcher: when the endpoint's events had last told something, where
+	// LastEvent is for the Matcher: when the endpoint's events had last told something, where
 	// that was a moment before; else 0.
 	LastEvent int64
 }

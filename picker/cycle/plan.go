@@ -148,7 +148,7 @@ func (p *Plan) reset() {
 }
 
 // ProfileHandler runs the profiles that a request needs and makes a plan of
-// their rankings. An empty plan.Order without an error means that nobody was
+// their rankings. An empty plan order without an error means that nobody was
 // left. It is safe for concurrent use.
 type ProfileHandler interface {
 	Handle(c *Cycle, plan *Plan) error

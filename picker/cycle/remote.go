@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// FarWhy says why a cluster was not chosen; FarChosen that it was.
+// RemoteReason says why a cluster was not chosen; FarChosen that it was.
 type RemoteReason uint8
 
 // Reasons, in the order in which they are looked at.
@@ -43,7 +43,7 @@ func (w RemoteReason) String() string {
 	return farWhys[w]
 }
 
-// FarTerms are the terms of one cluster's price, in seconds.
+// RemoteTerms are the terms of one cluster's price, in seconds.
 type RemoteTerms struct {
 	Cluster   string
 	Gateway   string // where it is reached, "" for an endpoint of its own
@@ -95,7 +95,7 @@ func (c *Cycle) Prefer(i int32, stay bool, headers ...request.HeaderSet) {
 	c.plan.Headers = append(c.plan.Headers, headers...)
 }
 
-// StandBy adds candidate i to the end of the plan.
+// AddFallback adds candidate i to the end of the plan.
 func (c *Cycle) AddFallback(i int32) { c.plan.Order = append(c.plan.Order, i) }
 
 // Best returns the position of the plan's first choice among all candidates, -1 when there is
@@ -107,7 +107,7 @@ func (c *Cycle) Best() int32 {
 	return c.plan.Order[0]
 }
 
-// Kept reports whether the request goes on with what one engine here keeps.
+// Pinned reports whether the request goes on with what one engine here keeps.
 func (c *Cycle) Pinned() bool { return c.pinned }
 
 // Consider notes the terms of a cluster, for the record.
@@ -129,11 +129,11 @@ type farScratch struct {
 	keeper block.EndpointID // sessions.Cluster of the cluster that keeps what the request goes on with, 0: none
 }
 
-// KeptIn reports whether a cluster keeps what the request goes on with, as far as this
+// PinnedTo reports whether a cluster keeps what the request goes on with, as far as this
 // replica has seen.
 func (c *Cycle) PinnedTo(cluster string) bool {
 	return c.far.keeper != 0 && c.far.keeper == sessions.Cluster(cluster)
 }
 
-// KeptFar reports whether any cluster does.
+// PinnedRemote reports whether any cluster does.
 func (c *Cycle) PinnedRemote() bool { return c.far.keeper != 0 }

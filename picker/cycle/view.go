@@ -61,7 +61,7 @@ func (c *Cycle) Replace(i int32, ep *endpoint.Endpoint) {
 	c.endpoints[i], c.views[i].Endpoint = ep, ep
 }
 
-// TellChosen tells the observers among the plugins who was first in their profiles.
+// NotifyChosen tells the observers among the plugins who was first in their profiles.
 func (c *Cycle) NotifyChosen() {
 	for _, r := range c.Rankings() {
 		if i := r.Best(); i >= 0 {

@@ -167,7 +167,7 @@ func (v *View) full() bool {
 	return places > 0 && v.Load.Requests >= places
 }
 
-// Well reports whether nothing speaks against the endpoint at a place of the plan.
+// Healthy reports whether nothing speaks against the endpoint at a place of the plan.
 func (c *Cycle) Healthy(place int) bool {
 	ep := c.endpoints[c.plan.Order[place]]
 	return !ep.IsRemote() && ep.Share() == health.Full && !ep.Down() && !ep.Tracker().FullAt(c.Now.UnixNano())

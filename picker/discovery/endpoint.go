@@ -15,7 +15,7 @@ type Problem = strict.Problem
 
 // Endpoint is one entry of an endpoints file, defaults filled in. It stands
 // for one endpoint when Host is an address, for one per address when it is a
-// name. Engine is also in Labels, under picker.LabelEngine.
+// name. Engine is also in Labels, under endpoint.LabelEngine.
 type Endpoint struct {
 	Name      string
 	Namespace string

@@ -197,7 +197,7 @@ func (s *File) lookUp(ctx context.Context, hosts []string) {
 	}
 }
 
-// tell calls Tell when the specs differ from those told before, and
+// tell calls Update when the specs differ from those told before, and
 // reports whether it did.
 func (s *File) tell() bool {
 	specs, doubled := s.names.specs(s.list)

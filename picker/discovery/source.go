@@ -14,7 +14,7 @@ import (
 // It tells its Sink what it found, whole, each time that this changed, from one
 // goroutine at a time.
 type Source interface {
-	// Close ends the source and waits for a Tell that runs; none comes after.
+	// Close ends the source and waits for a Update that runs; none comes after.
 	Close()
 	// Status returns what the source knows about itself. It is safe for
 	// concurrent use.
@@ -25,9 +25,9 @@ type Source interface {
 // source that has to wait for its origin returns, and tells later.
 type Opener func(sink Sink) (Source, error)
 
-// Sink is what a source works for. Only Tell is required.
+// Sink is what a source works for. Only Update is required.
 type Sink struct {
-	// Tell is given all that there is. The callee owns it.
+	// Update is given all that there is. The callee owns it.
 	Update     func(Found)
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards

@@ -61,7 +61,7 @@ func (l *Load) fadeTo(at int64) {
 	l.Rate, l.Busy, l.RatesAt = l.Rate*rate, l.Busy*busy, at
 }
 
-// OfRank returns what is in flight at one of so many data-parallel ranks, of an engine that
+// PerRank returns what is in flight at one of so many data-parallel ranks, of an engine that
 // sends each request to the rank with the fewest: at that rank. Ranks differ by a request,
 // so that it has the whole part of an equal share, and of those that wait their mean work.
 // Moving stays whole, since ranks may share what sends their blocks, and so does LastFirst.
@@ -141,7 +141,7 @@ func (c *loadCell) store(l Load) {
 	c.lastFirst.Store(l.LastFirst)
 }
 
-// Book is the in-flight book of a pool. It is safe for concurrent use.
+// LoadTracker is the in-flight book of a pool. It is safe for concurrent use.
 type LoadTracker struct {
 	hook  atomic.Pointer[func(*Endpoint)]
 	watch atomic.Pointer[func(*Endpoint)]

@@ -28,7 +28,7 @@ type Cost struct {
 	// Samples behind the two halves, faded; 0 means the prior.
 	PrefillSeen float64 `json:"prefill_samples"`
 	DecodeSeen  float64 `json:"decode_samples"`
-	// Doubt is the standard error of a prefill by this replica's constants
+	// Uncertainty is the standard error of a prefill by this replica's constants
 	// against that of an equal endpoint, as a share of it.
 	Uncertainty float64 `json:"doubt"`
 }
@@ -125,7 +125,7 @@ func (c *counters) LocalCost() Cost {
 	return PriorCost
 }
 
-// SetRemoteCost replaces what the other replicas have learned; its Seen fields
+// SetRemoteCost replaces what the other replicas have learned; its Samples fields
 // are its weight against our own.
 func (c *counters) SetRemoteCost(remote Cost) {
 	c.cost.mu.Lock()

@@ -99,7 +99,7 @@ type Spec struct {
 	Models    []string // models it serves, when discovery says so
 	Events    Events   // where its KV events come from
 	Metrics   string   // metrics URL; "" means http://ip:port/metrics
-	// Life tells one engine behind the address from the next, such as a pod's UID and
+	// Instance tells one engine behind the address from the next, such as a pod's UID and
 	// restart count; "" when discovery does not know. Another life starts with nothing.
 	Instance string
 }
@@ -115,7 +115,7 @@ type Events struct {
 	Inbound    bool   // its engine connects to the picker: Port and Host mean nothing
 }
 
-// Far reports whether the endpoint is in another cluster.
+// IsRemote reports whether the endpoint is in another cluster.
 func (s *Spec) IsRemote() bool { return s.Cluster != "" }
 
 // Equal reports whether two specs say the same.

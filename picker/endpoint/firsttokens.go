@@ -61,7 +61,7 @@ func (b *Unseen) of(asked bool) *visibility {
 	return &b.unasked
 }
 
-// Saw notes a first token that was seen when it came, of a streamed answer whose body was
+// ObserveFirstToken notes a first token that was seen when it came, of a streamed answer whose body was
 // asked for or not.
 func (b *Unseen) ObserveFirstToken(asked bool) { b.of(asked).move(-1) }
 

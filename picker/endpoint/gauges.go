@@ -133,7 +133,7 @@ func (c *counters) Reading(now int64) Reading {
 	return r
 }
 
-// OfRank returns what the gauges say of one of the engine's ranks. KVUse is their mean: memory
+// PerRank returns what the gauges say of one of the engine's ranks. KVUse is their mean: memory
 // is full when it is at all of them.
 func (r Reading) PerRank() Reading {
 	if n := r.Ranks; n > 1 {

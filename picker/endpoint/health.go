@@ -47,7 +47,7 @@ func ModelKey(name string) uint64 {
 	return xxhash.Sum64String(name)
 }
 
-// Shunned appends the models whose requests go elsewhere, as far as the endpoint is known to
+// AvoidedModels appends the models whose requests go elsewhere, as far as the endpoint is known to
 // serve them.
 func (e *Endpoint) AvoidedModels(list []string, now time.Time) []string {
 	if e.Tracker().AvoidedCount() > 0 {
@@ -74,9 +74,9 @@ func (p *Pool) SetHealth(h *health.Snapshot) {
 	}
 }
 
-// SetPlaces says how many requests the engine is to have at once, its own queue included;
+// SetPermits says how many requests the engine is to have at once, its own queue included;
 // 0: nobody says.
 func (c *counters) SetPermits(n int64) { c.places.Store(n) }
 
-// Places returns what SetPlaces said last.
+// Permits returns what SetPermits said last.
 func (c *counters) Permits() int64 { return c.places.Load() }

@@ -56,7 +56,7 @@ type freeID struct {
 
 // Change is what one Set or Expire did. Changed endpoints kept their id and counters, and
 // so did those among Added that were kept since they left. Removed endpoints are listed
-// no more; what is known of them goes when they are Forgotten, at once or later.
+// no more; what is known of them goes when they are Dropped, at once or later.
 type Change struct {
 	Snapshot *Snapshot
 	Added    []*Endpoint
@@ -65,7 +65,7 @@ type Change struct {
 
 	Dropped []*Endpoint
 
-	// Reborn are those among Changed whose engine has started again.
+	// Restarted are those among Changed whose engine has started again.
 	Restarted []*Endpoint
 }
 
@@ -101,7 +101,7 @@ func (p *Pool) Transfers() *Transfers { return &p.moves }
 // Fetches returns what is learned of fetching KV blocks that another endpoint holds.
 func (p *Pool) Fetches() *Transfers { return &p.fetches }
 
-// Book returns the in-flight book of the pool's endpoints.
+// LoadTracker returns the in-flight book of the pool's endpoints.
 func (p *Pool) LoadTracker() *LoadTracker { return &p.book }
 
 // Subscribe calls f for every later change, in order, on the goroutine that

@@ -147,7 +147,7 @@ func (s *Snapshot) MayServe(model string) bool {
 // name. The result is read-only.
 func (s *Snapshot) Models() []Model { return s.models.names }
 
-// OfBase returns the positions, ascending, of the endpoints whose base model is known
+// ByBaseModel returns the positions, ascending, of the endpoints whose base model is known
 // by the name; "": of those whose base model is not known. The result is read-only.
 func (s *Snapshot) ByBaseModel(name string) []int32 { return s.models.bases[name] }
 

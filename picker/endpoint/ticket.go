@@ -27,7 +27,7 @@ type Ticket struct {
 	// Helps says that the endpoint's work is done when the first token is
 	// there. It is set before Open.
 	Helps bool
-	// Fed says that another endpoint computes the prompt: the request has its place
+	// RemotePrefill says that another endpoint computes the prompt: the request has its place
 	// here, and waits for nothing of this endpoint. It is set before Open.
 	RemotePrefill bool
 	// Sends is how many tokens' blocks go from the endpoint to the one that answers, and

@@ -59,7 +59,7 @@ func (t *Transfers) Seconds(m *TransferModel, from, to *Endpoint, tokens int) fl
 	return t.LevelSeconds(m, Shared(from, to), tokens) * t.PairFactor(from, to)
 }
 
-// OfLevel is Seconds for a usual pair of a level.
+// LevelSeconds is Seconds for a usual pair of a level.
 func (t *Transfers) LevelSeconds(m *TransferModel, level Level, tokens int) float64 {
 	seconds := m.Seconds(level, tokens)
 	if l := t.levels[level].Load(); l != nil {
@@ -79,7 +79,7 @@ func (t *Transfers) PerToken(m *TransferModel, level Level) float64 {
 	return seconds
 }
 
-// OfPair returns by what factor the transfers of a pair are longer than those of its
+// PairFactor returns by what factor the transfers of a pair are longer than those of its
 // level.
 func (t *Transfers) PairFactor(from, to *Endpoint) float64 {
 	mean, weight := t.pairs[pairOf(from, to)].Load()
@@ -109,7 +109,7 @@ func (t *Transfers) Learn(from, to *Endpoint, tokens int, seconds, trust float64
 	}
 }
 
-// Seen returns the samples behind a level, faded.
+// Samples returns the samples behind a level, faded.
 func (t *Transfers) Samples(level Level) float64 {
 	if l := t.levels[level].Load(); l != nil {
 		return l.seen

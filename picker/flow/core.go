@@ -110,7 +110,7 @@ func (c *Core) Offer(now int64, a rules.Request) (rules.Handle, rules.Outcome) {
 // the request does not wait; if it was dispatched, Release is still due.
 func (c *Core) Cancel(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Cancelled) }
 
-// Depart is Cancel for a request that goes to another cluster.
+// CancelRemote is Cancel for a request that goes to another cluster.
 func (c *Core) CancelRemote(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Departed) }
 
 func (c *Core) quit(now int64, h rules.Handle, out rules.Outcome) bool {

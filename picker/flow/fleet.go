@@ -94,7 +94,7 @@ func (t *fleet) next(now int64) int64 {
 	return next
 }
 
-// Gone is told that a replica has left the group: what waits there is lost, what it
+// PeerLeft is told that a replica has left the group: what waits there is lost, what it
 // held runs on in the engines.
 func (c *Core) PeerLeft(now int64, origin string) {
 	c.now = now
@@ -118,8 +118,8 @@ func (c *Core) join() {
 	}
 }
 
-// Hear takes what another replica tells: all its flows that hold or wait for
-// something, also none. From then on it is a member until Gone.
+// ReceiveShares takes what another replica tells: all its flows that hold or wait for
+// something, also none. From then on it is a member until PeerLeft.
 func (c *Core) ReceiveShares(now int64, origin string, gauges []rules.Gauge) {
 	c.now = now
 	p := c.fleet.peers[origin]
@@ -157,7 +157,7 @@ func (c *Core) returned(gauges []rules.Gauge) {
 	}
 }
 
-// Witness says how many places engines were seen to be running and queueing, by their
+// ObserveRunning says how many places engines were seen to be running and queueing, by their
 // own readings. What no living replica accounts for belongs to silent ones.
 func (c *Core) ObserveRunning(now, running int64) {
 	c.now, c.fleet.witnessed = now, now

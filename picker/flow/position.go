@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Standing describes a request that waits; false when it does not. It looks at all that wait
+// Position describes a request that waits; false when it does not. It looks at all that wait
 // of its flow.
 func (c *Core) Position(now int64, h rules.Handle) (s rules.QueuePosition, waits bool) {
 	c.now = now

@@ -133,7 +133,7 @@ func (s *shuns) has(model uint64, now time.Time) bool {
 	return e != nil && (now.Before(e.until) || now.Sub(e.trial) < shunTrial)
 }
 
-// Shuns reports whether requests of a model are to be sent elsewhere, since they fail here
+// Avoids reports whether requests of a model are to be sent elsewhere, since they fail here
 // while those of other models are answered. After ten seconds one is let through, and when
 // that fails too, the next after twice as long, up to 160 s.
 func (t *Tracker) Avoids(model uint64, now time.Time) bool {
@@ -145,7 +145,7 @@ func (t *Tracker) Avoids(model uint64, now time.Time) bool {
 	return t.shuns.has(model, now)
 }
 
-// ShunsFor returns for how long requests of a model are sent elsewhere from now on, unless one
+// AvoidsFor returns for how long requests of a model are sent elsewhere from now on, unless one
 // that is let through then fails too; 0 when they are not.
 func (t *Tracker) AvoidsFor(model uint64, now time.Time) time.Duration {
 	if t.shuns.open.Load() == 0 {
@@ -159,7 +159,7 @@ func (t *Tracker) AvoidsFor(model uint64, now time.Time) time.Duration {
 	return 0
 }
 
-// Shun is a model that is passed over at an endpoint, as replicas tell each other.
+// ModelAvoidance is a model that is passed over at an endpoint, as replicas tell each other.
 type ModelAvoidance struct {
 	Model uint64
 	For   time.Duration // from now on; 0: the next request is a trial
@@ -179,7 +179,7 @@ func (t *Tracker) Found(list []ModelAvoidance, now time.Time) ([]ModelAvoidance,
 	return list, t.shuns.news
 }
 
-// HearFound takes all that another replica has found of the endpoint. Its models are passed over
+// ReceiveAvoidances takes all that another replica has found of the endpoint. Its models are passed over
 // here too until it says otherwise, or until a request that is let through here is answered.
 func (t *Tracker) ReceiveAvoidances(origin string, list []ModelAvoidance, now time.Time) {
 	t.mu.Lock()
@@ -222,7 +222,7 @@ func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 	*e = shun{model: o.Model, score: maxScore, at: now, others: shunOthers, times: times, until: until, from: origin}
 }
 
-// Forgive forgets what speaks against single models, as when the endpoint is out for all of
+// ClearModels forgets what speaks against single models, as when the endpoint is out for all of
 // them, or its engine has started again.
 func (t *Tracker) ClearModels() {
 	t.mu.Lock()
@@ -232,5 +232,5 @@ func (t *Tracker) ClearModels() {
 	t.shuns.news++
 }
 
-// Shunned returns how many models are passed over.
+// AvoidedCount returns how many models are passed over.
 func (t *Tracker) AvoidedCount() int { return int(t.shuns.open.Load()) }

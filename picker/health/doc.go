@@ -2,7 +2,7 @@
 //
 //  1. A Tracker watches the requests in flight at one endpoint and counts how
 //     they end: in time, late, with an error of the engine, with a reset.
-//  2. Its Evidence, and that of the other replicas, goes into a Set by Hear.
+//  2. Its Evidence, and that of the other replicas, goes into a Set by Receive.
 //  3. Step moves each endpoint's state machine on and returns what changed:
 //     healthy → suspect → out → probing → returning → healthy.
 //  4. Snapshot returns, for each endpoint, the share of decisions in which it may

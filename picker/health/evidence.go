@@ -30,7 +30,7 @@ func (c Cause) String() string {
 	return causeNames[c]
 }
 
-// Hard reports whether the evidence cannot be mistaken: such endpoints stay out
+// Certain reports whether the evidence cannot be mistaken: such endpoints stay out
 // as long as any other is left.
 func (c Cause) Certain() bool { return c == Refused }
 

@@ -96,7 +96,7 @@ func (g *group) pardons(k *member) bool {
 // be no worse: the shares are of few.
 const alike = 2
 
-// Trouble is what is wrong with a group as a whole. It is a plain value.
+// GroupProblem is what is wrong with a group as a whole. It is a plain value.
 type GroupProblem struct {
 	Group     string
 	Endpoints int

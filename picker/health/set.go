@@ -129,7 +129,7 @@ func (s *Set) member(id int) *member {
 	return s.members[id]
 }
 
-// Hear takes what a replica says of an endpoint; "" is this replica. The first
+// Receive takes what a replica says of an endpoint; "" is this replica. The first
 // word of another replica is where its counts begin.
 func (s *Set) Receive(origin string, id int, e Evidence, now time.Time) {
 	k := s.member(id)
@@ -178,7 +178,7 @@ func (s *Set) Step(now time.Time) []Change {
 	return changes
 }
 
-// Blind reports whether this replica stood still less than a second ago, or does not get to
+// Stalled reports whether this replica stood still less than a second ago, or does not get to
 // its steps in time: what it missed speaks against nobody.
 func (s *Set) Stalled(now time.Time) bool {
 	return now.Before(s.paused) || s.lateBy(now) > pauseAt-stepFree
@@ -288,7 +288,7 @@ const (
 	probeTurn  = time.Second            // after which the next replica in line probes too
 )
 
-// Doubted reports whether requests speak against an endpoint that is healthy yet.
+// Suspected reports whether requests speak against an endpoint that is healthy yet.
 func (s *Set) Suspected(id int) bool {
 	k := s.member(id)
 	return k != nil && !k.m.doubtedAt.IsZero()
@@ -369,7 +369,7 @@ type known struct {
 	since time.Time // of a healthy one
 }
 
-// Troubles returns the groups that are in trouble as a whole, by name.
+// GroupProblems returns the groups that are in trouble as a whole, by name.
 func (s *Set) GroupProblems() (list []GroupProblem) {
 	for _, g := range s.sorted() {
 		if t := g.trouble(s.opts.Threshold); t != (GroupProblem{}) {

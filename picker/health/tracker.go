@@ -35,7 +35,7 @@ const (
 	wariness  = 5 * time.Second
 )
 
-// Look reports whether the next answer is to be seen to its end: one a second,
+// SampleAnswer reports whether the next answer is to be seen to its end: one a second,
 // since an answer that breaks off looks well from its beginning, and all of them
 // for a while after one spoke against the endpoint.
 func (t *Tracker) SampleAnswer(now time.Time) bool {
@@ -43,7 +43,7 @@ func (t *Tracker) SampleAnswer(now time.Time) bool {
 	return n < t.wary.Load() || n-last >= int64(lookEvery) && t.looked.CompareAndSwap(last, n)
 }
 
-// Beware has all answers seen for a while, as where another replica saw one break off.
+// WatchClosely has all answers seen for a while, as where another replica saw one break off.
 func (t *Tracker) WatchClosely(now time.Time) { t.wary.Store(now.Add(wariness).UnixNano()) }
 
 // Watch is one request in flight. It is not safe for concurrent use, except that
@@ -85,7 +85,7 @@ func (w *Watch) Moved(now, due time.Time) {
 	w.begun, w.due = now, due
 }
 
-// Told counts a request whose end somebody else saw: None says that it ended well.
+// CountRemote counts a request whose end somebody else saw: None says that it ended well.
 func (t *Tracker) CountRemote(now time.Time, c Cause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

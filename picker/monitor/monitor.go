@@ -15,7 +15,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/loglines"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
-	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
@@ -26,10 +25,10 @@ type Options struct {
 	Pool *endpoint.Pool
 	// Probe asks an endpoint for a short answer; nil probes nobody.
 	Probe func(context.Context, *endpoint.Endpoint) Result
-	// Turn is this replica's place in the line of those that may probe an
+	// Rank is this replica's place in the line of those that may probe an
 	// endpoint, 0 for the one elected; nil means always 0.
 	Rank func(address string) int
-	// Tell shares this replica's evidence about an endpoint, nil takes it back;
+	// Publish shares this replica's evidence about an endpoint, nil takes it back;
 	// nil shares nothing.
 	Publish func(address string, value []byte) error
 	// Refresh has an endpoint's metrics page read soon; nil: it is read in its turn.
@@ -38,7 +37,6 @@ type Options struct {
 	Health     health.Options
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Watch      *watchdog.Loop        // of the loop; nil: not watched
 	Now        func() time.Time      // nil means steady.Now
 }
 
@@ -116,12 +114,6 @@ func (m *Monitor) Close() {
 	m.wg.Wait()
 }
 
-// Probe takes the monitor's lock and releases it.
-func (m *Monitor) Probe() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-}
-
 func (m *Monitor) run() {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -130,9 +122,7 @@ func (m *Monitor) run() {
 		case <-m.ctx.Done():
 			return
 		case <-tick.C:
-			m.opts.Watch.Working()
 			m.Tick()
-			m.opts.Watch.Waiting()
 		}
 	}
 }

@@ -44,7 +44,7 @@ type End struct {
 	Whole time.Duration // to the end; 0: nobody saw it
 }
 
-// Tally counts how requests ended, for metrics that people look at and alert on.
+// Counter counts how requests ended, for metrics that people look at and alert on.
 // What users saw is counted apart from what endpoints did: a request that one
 // endpoint failed and the next one answered is no error of a user. An answer that
 // ended in the middle may be the client's doing, and is an error of neither.

@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Loose is a parameter that is accepted and not looked into.
+// Unchecked is a parameter that is accepted and not looked into.
 type Unchecked = json.RawMessage
 
 // Producer is what the configuration says about the making of request data:

@@ -161,7 +161,7 @@ func isObject(b []byte) bool {
 	return true
 }
 
-// HandOut returns what hands out tokens in a header of answers, for
+// SessionHeader returns what hands out tokens in a header of answers, for
 // picker.Rules: to requests that name no session of their own the namespace and
 // name of their endpoint in base64, as other pickers do. A client that sends it
 // back goes there again, whichever replica it asks.

@@ -63,7 +63,7 @@ const (
 	secondLook     = 0.01 // of the requests that would be refused
 )
 
-// BeyondTargets reports whether the request has a latency target that no
+// MissesTarget reports whether the request has a latency target that no
 // endpoint is expected to meet: the first token anywhere but where only images
 // are encoded, the time per token where answers are made. Endpoints that are
 // little known count as meeting it, and so do all for one request in a hundred,

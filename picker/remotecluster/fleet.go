@@ -132,12 +132,12 @@ func (f *Fleet) egress(class string) float64 {
 	return price / 1e9
 }
 
-// Elsewhere returns what a scheduler asks, but for Ask, which takes time.
+// RemoteClusters returns what a scheduler asks, but for ResolveEndpoint, which takes time.
 func (f *Fleet) RemoteClusters() *picker.RemoteClusters {
 	return &picker.RemoteClusters{Offer: f.Offer, WouldTake: f.WouldTake, ServedLocally: f.ServedLocally, Sent: f.Sent, Ended: f.Ended}
 }
 
-// Sent notes that r goes to ep of another cluster: picker.Elsewhere.Sent.
+// Sent notes that r goes to ep of another cluster: picker.RemoteClusters.Sent.
 func (f *Fleet) Sent(r *request.Request, ep *endpoint.Endpoint, w endpoint.Work, now time.Time) {
 	t := f.table.Load()
 	for _, s := range t.sides {
@@ -159,7 +159,7 @@ func (f *Fleet) Sent(r *request.Request, ep *endpoint.Endpoint, w endpoint.Work,
 	}
 }
 
-// Ended notes how a request ended there: picker.Elsewhere.Ended.
+// Ended notes how a request ended there: picker.RemoteClusters.Ended.
 func (f *Fleet) Ended(ep *endpoint.Endpoint, e picker.RemoteOutcome) {
 	for _, s := range f.table.Load().sides {
 		if s.Cluster == ep.Cluster {

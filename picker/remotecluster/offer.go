@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Offer makes the offers of other clusters: picker.Elsewhere.Offer.
+// Offer makes the offers of other clusters: picker.RemoteClusters.Offer.
 func (f *Fleet) Offer(c *cycle.Cycle, refused error) error {
 	t := f.table.Load()
 	r := c.Request
@@ -62,8 +62,8 @@ func lendable(refused error) bool {
 	return false
 }
 
-// Stayed notes that a request is served here, for what this cluster exports:
-// picker.Elsewhere.Stayed.
+// ServedLocally notes that a request is served here, for what this cluster exports:
+// picker.RemoteClusters.Stayed.
 func (f *Fleet) ServedLocally(r *request.Request) {
 	t := f.table.Load()
 	if f.o.Stays == nil || t.view.Secret == nil || r.CacheSalt != "" {
@@ -81,8 +81,8 @@ func (f *Fleet) ServedLocally(r *request.Request) {
 	}
 }
 
-// Would says whether a request that waits here for a place, and is expected to go on for so
-// many seconds, would be offered less in another cluster: picker.Elsewhere.Would. What it
+// WouldTake says whether a request that waits here for a place, and is expected to go on for so
+// many seconds, would be offered less in another cluster: picker.RemoteClusters.Would. What it
 // would take here beyond the wait is not counted, so it may say no where Offer would not.
 func (f *Fleet) WouldTake(r *request.Request, wait float64, now time.Time) bool {
 	t := f.table.Load()

@@ -50,7 +50,7 @@ type Options struct {
 	// Asked reports whether the pickers of a cluster may be asked for an endpoint, in
 	// ModeEndpoint: see Fleet.Ask. nil: none may.
 	Asked func(cluster string) bool
-	// Patience is how long that may take; 0: four round trips and 100 ms, 500 ms at most.
+	// Timeout is how long that may take; 0: four round trips and 100 ms, 500 ms at most.
 	Timeout time.Duration
 	// Crowd is how many like this one may send to the same clusters at the same moment,
 	// unseen by each other: the replicas of the group. nil means 1.

@@ -17,7 +17,7 @@ type Question struct {
 	EPP     federation.Address
 	Request *request.Request
 	Token   string // of the hop; it keeps the picker from sending the request on
-	// Patience is how long the answer may take.
+	// Timeout is how long the answer may take.
 	Timeout time.Duration
 }
 
@@ -49,8 +49,8 @@ func (f *Fleet) asks(s *side) bool {
 // how the request ended. The error of a picker that answers otherwise is Refused.
 type Pick func(q *Question) (destination string, ended func(status int), err error)
 
-// Ask asks the picker of the cluster that a request goes to for one of the endpoints that
-// the cluster has told: picker.Elsewhere.Ask. Where that fails, or is refused, one of its
+// ResolveEndpoint asks the picker of the cluster that a request goes to for one of the endpoints that
+// the cluster has told: picker.RemoteClusters.Ask. Where that fails, or is refused, one of its
 // gateways has the request, and what was chosen before where there is none.
 func (f *Fleet) ResolveEndpoint(r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time, pick Pick) (*endpoint.Endpoint, func(status int)) {
 	t := f.table.Load()

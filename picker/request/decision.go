@@ -74,7 +74,7 @@ type Event struct {
 	// it says; else 0.
 	RetryAfter time.Duration
 
-	// HandOver is what a proxy beside a decode engine tells of how the answer was made.
+	// KVTransfer is what a proxy beside a decode engine tells of how the answer was made.
 	KVTransfer kvtransfer.Report
 }
 

@@ -53,7 +53,7 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// OfClient reports whether the client did something wrong, or gave up.
+// IsClientError reports whether the client did something wrong, or gave up.
 func (r Reason) IsClientError() bool {
 	switch r {
 	case ReasonBadRequest, ReasonTooLarge, ReasonModelNotFound, ReasonCancelled, ReasonForbidden:

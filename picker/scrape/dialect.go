@@ -75,7 +75,7 @@ type Dialect struct {
 // is in List, and otherwise by what the page names. Nil means no List. It is
 // immutable.
 type Dialects struct {
-	Label   string // name of the engine label; "" means picker.LabelEngine
+	Label   string // name of the engine label; "" means endpoint.LabelEngine
 	Default string
 	List    []Dialect
 

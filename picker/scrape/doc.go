@@ -1,10 +1,10 @@
 // Package scrape reads the gauges that engines publish about themselves:
 // queue, running requests, KV-cache use, block size and number, adapters,
-// process start. It keeps each endpoint's picker.Gauges fresh.
+// process start. It keeps each endpoint's endpoint.Gauges fresh.
 //
 // The main path:
 //
-//  1. Poller.Apply is told the pool's endpoints (picker.Pool.Subscribe).
+//  1. Poller.Apply is told the pool's endpoints (endpoint.Pool.Subscribe).
 //  2. One goroutine looks at all endpoints many times a second and starts a
 //     reading of each that is due: at Options.Slow, at Options.Fast while
 //     Options.Demand asks for it, later after errors, at once after Refresh.

@@ -107,7 +107,7 @@ func (p *Poller) Close() {
 }
 
 // Apply follows a change of the pool. It does not wait for anything; hand it
-// to picker.Pool.Subscribe.
+// to endpoint.Pool.Subscribe.
 func (p *Poller) Apply(c endpoint.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,12 +241,6 @@ func (p *Poller) rouse() {
 	}
 }
 
-// Probe takes the poller's lock and releases it.
-func (p *Poller) Probe() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-}
-
 // run looks at all endpoints again and again. A sweep over a thousand of them
 // costs some microseconds, less than a timer for each.
 func (p *Poller) run() {
@@ -260,9 +254,7 @@ func (p *Poller) run() {
 		case <-timer.C:
 		case <-p.wake:
 		}
-		p.opts.Watch.Working()
 		timer.Reset(p.sweep())
-		p.opts.Watch.Waiting()
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/monotime"
-	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -35,7 +34,6 @@ type Options struct {
 
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Watch      *watchdog.Loop        // of the loop; nil: not watched
 	Now        func() time.Time      // nil means steady.Now
 }
 

@@ -81,7 +81,7 @@ func (r *Reader) Changed(c endpoint.Change) {
 	r.soon()
 }
 
-// Doubt has the endpoint's list read again soon: it refused a model that it was
+// Recheck has the endpoint's list read again soon: it refused a model that it was
 // known to serve.
 func (r *Reader) Recheck(id block.EndpointID) {
 	r.mu.Lock()
@@ -109,9 +109,7 @@ func (r *Reader) run() {
 		case <-r.wake:
 		case <-timer.C:
 		}
-		r.opts.Watch.Working()
 		timer.Reset(r.readDue())
-		r.opts.Watch.Waiting()
 	}
 }
 

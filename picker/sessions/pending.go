@@ -16,7 +16,7 @@ type coming struct {
 	n     int // who wait
 }
 
-// Coming returns what is closed when a session is bound that is not known yet, and a
+// WaitBinding returns what is closed when a session is bound that is not known yet, and a
 // function that ends the wait for it. It returns nil when the session is known, when
 // no other replica could tell of it, and when too many are waited for.
 func (s *Table) WaitBinding(k Key) (bound <-chan struct{}, end func()) {

@@ -242,7 +242,7 @@ func TestNewLifeForgetsDeltas(t *testing.T) {
 	}
 }
 
-// digestAt returns the digest only at a position where a delta ends.
+// TestDigestAtAPosition checks that digestAt returns the digest only at a position where a delta ends.
 func TestDigestAtAPosition(t *testing.T) {
 	var r ring
 	for _, e := range []struct{ first, last uint64 }{{0, 0}, {1, 4}, {5, 5}} {

@@ -16,7 +16,7 @@ const (
 	Unknown   = "unknown"   // the proxy does not say
 )
 
-// Tally counts who answered and notices when the proxy does not follow
+// Counter counts who answered and notices when the proxy does not follow
 // the picker. It is safe for concurrent use.
 type Counter struct {
 	chosen, next, elsewhere, unknown atomic.Uint64

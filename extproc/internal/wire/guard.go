@@ -158,7 +158,7 @@ func (g *Guard) push() {
 	s.n++
 }
 
-// Starve ends the stream: what it holds is needed. It may be called by any goroutine.
+// Evict ends the stream: what it holds is needed. It may be called by any goroutine.
 func (g *Guard) Evict() { g.cancel(ErrStarved) }
 
 // starve ends a stream that waits too long. One that has not run by then never will.
@@ -196,7 +196,7 @@ func GuardOf(ctx context.Context) *Guard {
 	return g
 }
 
-// Hold shortens the wait once part of a body is held, of which size bytes are
+// ShortenTimeout shortens the wait once part of a body is held, of which size bytes are
 // expected.
 func (g *Guard) ShortenTimeout(timeout time.Duration, size int) {
 	if g == nil || g.held {

@@ -48,7 +48,6 @@ func seenByUs(raw []byte, cut int) (s seen, err error) {
 	return s, nil
 }
 
-// seenByProto reads the same from the generated type.
 // asciiLower is how header names compare.
 func asciiLower(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -41,7 +41,7 @@ func (s *Segment) bit(k uint64) (word *atomic.Uint64, bit uint64) {
 	return &s.seen[k>>22&uint64(len(s.seen)-1)], 1 << (k >> 16 & 63)
 }
 
-// May reports whether k can be in s.
+// MayContain reports whether k can be in s.
 func (s *Segment) MayContain(k uint64) bool {
 	word, bit := s.bit(k)
 	return word.Load()&bit != 0

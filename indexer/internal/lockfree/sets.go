@@ -89,7 +89,7 @@ func (t *Sets) newID(members []uint32, hash uint64) uint32 {
 	return id
 }
 
-// Flip returns the set that has the tier bit of a slot flipped against set id.
+// ToggleTier returns the set that has the tier bit of a slot flipped against set id.
 // The caller moves the node's reference with retain and release.
 func (t *Sets) ToggleTier(id, slot uint32, tier uint8) uint32 {
 	op := slot<<2 | uint32(tier)

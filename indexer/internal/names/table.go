@@ -63,7 +63,7 @@ func (a *Table) Freeze() [][]Entry {
 	return out
 }
 
-// Thaw ends what one freeze began.
+// Unfreeze ends what one freeze began.
 func (a *Table) Unfreeze() { a.frozen-- }
 
 // own has s changed where nobody else looks. Whoever writes to slots that may be
@@ -297,7 +297,7 @@ func (a *Table) Raise(h uint64, node, kind uint32, again bool) bool {
 	return true
 }
 
-// Spent returns an entry of hash whose count is zero, or nil.
+// Unreferenced returns an entry of hash whose count is zero, or nil.
 func (a *Table) Unreferenced(h uint64) *Entry {
 	s, i := a.Find(h)
 	for e, i := s.Next(h, i); e != nil; e, i = s.Next(h, i) {

@@ -40,6 +40,22 @@ type row struct {
 // only chooses among the attacks.
 var only = flag.String("hostile.only", "", "regular expression: the attacks of TestHostile and TestSidecar that are run")
 
+// part chooses a part of the attacks, so that a short run covers all of them over several commits.
+var part = flag.String("hostile.part", "1/1", "the part of the attacks that is run, such as 2/3: every third attack, from the second on; the first attacks, on memory and trust, always run")
+
+// always are the attacks at the head of the list that every part runs.
+const always = 3
+
+// inPart reports whether the i-th attack belongs to the part.
+func inPart(t *testing.T, i int) bool {
+	t.Helper()
+	var nth, parts int
+	if _, err := fmt.Sscanf(*part, "%d/%d", &nth, &parts); err != nil || nth < 1 || nth > parts {
+		t.Fatalf("-hostile.part %q is not like 2/3", *part)
+	}
+	return i%parts == nth-1
+}
+
 // alone chooses among those that are chosen.
 var alone = flag.String("hostile.idle", "^$", "regular expression: the attacks of TestHostile and TestSidecar that are run at an idle picker as well, to tell what honest requests wait for Envoy, gRPC and the machine")
 
@@ -68,8 +84,8 @@ func TestHostile(t *testing.T) {
 		calm := r.idly(idle, func(*rig) string { time.Sleep(4 * time.Second); return "" })
 		rows[0].idle, rows[0].idleOwn = calm.p99, calm.own
 	}
-	for _, a := range slices.Concat(attacks, strange, frames, clusters) {
-		if !chosen.MatchString(a.name) {
+	for i, a := range slices.Concat(attacks, strange, frames, clusters) {
+		if !chosen.MatchString(a.name) || i >= always && !inPart(t, i) {
 			continue
 		}
 		before := r.cage.counters()

@@ -300,7 +300,7 @@ func (e *Engine) foresee(r *Result) {
 	e.quiet, e.load = max(quiet, 0), next
 }
 
-// EachAdapter calls f for every request that uses an adapter, running ones
+// ForEachAdapter calls f for every request that uses an adapter, running ones
 // first.
 func (e *Engine) ForEachAdapter(f func(adapter uint32, running bool)) {
 	for _, s := range e.running {

@@ -88,7 +88,7 @@ func MachineByName(name string) (Machine, bool) {
 	return Machine{}, false
 }
 
-// Slowed returns the model of an engine that takes by times as long.
+// SlowedBy returns the model of an engine that takes by times as long.
 func (m Model) SlowedBy(by float64) Model {
 	m.A, m.B, m.E, m.C, m.D, m.A0, m.W = m.A*by, m.B*by, m.E*by, m.C*by, m.D*by, m.A0*by, m.W*by
 	return m

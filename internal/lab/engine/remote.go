@@ -12,7 +12,7 @@ func (e *Engine) hold(s *seq) {
 	e.kept[s.ID] = s
 }
 
-// Kept returns the physical blocks that are kept for an ended request, nil when none
+// HeldBlocks returns the physical blocks that are kept for an ended request, nil when none
 // are.
 func (e *Engine) HeldBlocks(id uint64) []int32 {
 	if s := e.kept[id]; s != nil {

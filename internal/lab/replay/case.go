@@ -47,7 +47,7 @@ type Case struct {
 	Roles     []string       // by engine: prefill or decode; missing and "": whole requests
 	Network   Network        // between engines with roles
 	Changes   []Change       // of engines, in mid-run
-	Prior     endpoint.Cost  // what replicas assume of engines at first; default picker.PriorCost
+	Prior     endpoint.Cost  // what replicas assume of engines at first; default endpoint.PriorCost
 
 	Replicas   int           // default 1; arrivals are spread over them at random
 	Share      time.Duration // delay of what replicas tell each other, or Cut

@@ -169,7 +169,7 @@ func (r *Rig) StartReplicas(ctx context.Context, flags func(i int) []string) ([]
 	return all, nil
 }
 
-// Revive starts a replica that has ended, and waits until it is ready.
+// Restart starts a replica that has ended, and waits until it is ready.
 func (r *Rig) Restart(ctx context.Context, p *Replica) error {
 	if err := r.StartReplica(p); err != nil {
 		return err

@@ -17,7 +17,7 @@ type Source struct {
 	// Saturation is the rate per engine that counts as load 1, in requests
 	// per second. 0: not known, and loads are rates per engine.
 	Saturation float64
-	// Kept is the share of requests that a transform keeps: what Make returns
+	// KeepShare is the share of requests that a transform keeps: what Make returns
 	// has so much of the rate. 0 means all.
 	KeepShare float64
 	// Own is the rate of a trace that plays as it is, whatever the load. 0:

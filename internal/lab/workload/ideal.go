@@ -22,7 +22,7 @@ func NewIdeal(tok sim.Tokenizer, size int) *Ideal {
 	return &Ideal{tok: tok, size: size, known: map[uint64]struct{}{}}
 }
 
-// Ask returns the tokens of a prompt, and how many of them are cached; the
+// Request returns the tokens of a prompt, and how many of them are cached; the
 // prompt is cached from then on.
 func (c *Ideal) Request(prompt []byte) (tokens, hit int) {
 	names, tokens := c.names(prompt)

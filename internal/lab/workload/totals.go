@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Tally adds up outcomes.
+// Totals adds up outcomes.
 type Totals struct {
-	At time.Time // when the Tally was taken
+	At time.Time // when the Totals was taken
 
 	Requests uint64 // ended, whatever the outcome but aborts
 	Errors   uint64 // refused, broken or timed out
@@ -45,7 +45,7 @@ func ratio(a, b uint64) float64 {
 	return float64(a) / float64(b)
 }
 
-// Minus returns what happened between old, an earlier Tally of the same
+// Minus returns what happened between old, an earlier Totals of the same
 // Recorder, and t. At and Active are t's.
 func (t Totals) Minus(old *Totals) Totals {
 	t.Requests -= old.Requests
@@ -91,7 +91,7 @@ func (r *Recorder) Cohort(n int) EngineTally {
 	return r.cohorts[n]
 }
 
-// Tally returns the sums so far.
+// Totals returns the sums so far.
 func (r *Recorder) Totals() Totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()

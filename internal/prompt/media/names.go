@@ -51,7 +51,7 @@ func New(models ...string) *Names {
 	return n
 }
 
-// Announced is told a name that an engine announced. It does not retain it.
+// Add is told a name that an engine announced. It does not retain it.
 func (n *Names) Add(name []byte) {
 	var d [digestSize]byte
 	if len(name) != hex.EncodedLen(digestSize) {

@@ -31,7 +31,7 @@ type Finding struct {
 	tools bool
 }
 
-// Compared reports whether both sides rendered the chat.
+// Complete reports whether both sides rendered the chat.
 func (f *Finding) Complete() bool { return f.Skipped == "" }
 
 // Tools reports whether the chat has tools.

@@ -123,7 +123,7 @@ func (p *Prober) Findings(id block.EndpointID, model string) []Finding {
 	return nil
 }
 
-// Forget has the engines of endpoints asked anew: they are others.
+// Reset has the engines of endpoints asked anew: they are others.
 func (p *Prober) Reset(eps []*endpoint.Endpoint) {
 	if p == nil || len(eps) == 0 {
 		return
@@ -138,7 +138,7 @@ func (p *Prober) Reset(eps []*endpoint.Endpoint) {
 	}
 }
 
-// Doubt has the engine of an endpoint asked anew, unless it was asked a moment ago: its
+// Recheck has the engine of an endpoint asked anew, unless it was asked a moment ago: its
 // answers are not as its prompts should make them.
 func (p *Prober) Recheck(ep *endpoint.Endpoint) {
 	if p == nil {

@@ -80,7 +80,7 @@ func (d *Decoder) reset(doc []byte) {
 	d.left = memoryBase + memoryFactor*len(doc)
 }
 
-// Spend takes n bytes of the memory that the current document's values may take,
+// Charge takes n bytes of the memory that the current document's values may take,
 // for a value that is made of them. It returns false when there is not so much.
 func (d *Decoder) Charge(n int) bool {
 	d.left -= n

@@ -20,7 +20,7 @@ type Style struct {
 	ASCII     bool // other characters are escaped
 }
 
-// OneLine is the style of json.dumps without arguments but ensure_ascii=False.
+// PythonStyle is the style of json.dumps without arguments but ensure_ascii=False.
 func PythonStyle() Style { return Style{Item: ", ", Key: ": "} }
 
 // Indented is the style of json.dumps with an indent.

@@ -4,7 +4,7 @@ package vocab
 // block of a prompt is that much longer.
 const maxAhead = 8
 
-// AtWord tells that a token ends at byte pos of text, which is in text space,
+// IsTokenBoundary tells that a token ends at byte pos of text, which is in text space,
 // whatever the words around it are: a word or an added token ends there.
 func (v *Vocab) IsTokenBoundary(text []byte, pos int) bool {
 	if pos <= 0 || pos >= len(text) || !v.CanEncode() {

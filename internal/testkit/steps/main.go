@@ -180,7 +180,7 @@ func (b *built) inputs() (names []string, err error) {
 		names = append(names, name)
 	}
 	if len(names) == 0 {
-		return nil, errors.New("it hands no input to testkit.Linear")
+		return nil, errors.New("it calls no testkit function named Linear")
 	}
 	return names, nil
 }

@@ -73,7 +73,7 @@ func (o *olderFlags) apply(f *flags) {
 	}
 }
 
-// TwoDashes has flags of sidecars that take one dash, as Go's own flags do, begin with two.
+// NormalizeDashes has flags of sidecars that take one dash, as Go's own flags do, begin with two.
 func NormalizeDashes(args []string) []string {
 	out := append([]string(nil), args...)
 	for i, a := range out {

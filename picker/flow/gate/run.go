@@ -29,13 +29,11 @@ func (g *Gate) Run(ctx context.Context) {
 		case <-g.wake:
 		case <-timer.C:
 		}
-		g.o.Watch.Working()
 		timer.Reset(g.Poll())
-		g.o.Watch.Waiting()
 	}
 }
 
-// Look is one round of Run, for callers with a clock of their own: it measures what pools
+// Poll is one round of Run, for callers with a clock of their own: it measures what pools
 // can take and ends waits whose time is over. It returns after which time the next is due.
 func (g *Gate) Poll() time.Duration {
 	g.open()
@@ -90,7 +88,7 @@ func (g *Gate) resize(grp *group) {
 	grp.core.Advance(now)
 }
 
-// Gone is told that a replica has left the group.
+// PeerLeft is told that a replica has left the group.
 func (g *Gate) PeerLeft(origin string) {
 	g.mu.Lock()
 	delete(g.peers, origin)
@@ -104,7 +102,7 @@ func (g *Gate) PeerLeft(origin string) {
 	}
 }
 
-// Hear takes what another replica tells of a model's pool.
+// Receive takes what another replica tells of a model's pool.
 func (g *Gate) Receive(origin, model string, gauges []rules.Gauge) {
 	g.mu.RLock()
 	known := g.peers[origin]

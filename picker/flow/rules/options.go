@@ -90,7 +90,7 @@ var outcomeNames = [NumOutcomes]string{
 // String returns the outcome as metrics and status spell it.
 func (o Outcome) String() string { return outcomeNames[o] }
 
-// Ask is a request that wants a place.
+// Request is a request that wants a place.
 type Request struct {
 	Flow     string // fairness id; "" is a flow as well
 	Priority int
@@ -131,7 +131,7 @@ type Answer struct {
 	Marks    []PeerMark
 }
 
-// Heard is a mark of a replica, which is named by a number of its own.
+// PeerMark is a mark of a replica, which is named by a number of its own.
 type PeerMark struct {
 	Incarnation uint64
 	Mark        int64

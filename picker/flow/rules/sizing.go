@@ -27,7 +27,7 @@ type Sizing struct {
 // request takes the larger of its shares of them.
 const WholeShare = int64(1_000_000)
 
-// Places returns how many places a request takes.
+// Permits returns how many places a request takes.
 func (s Sizing) Permits(tokens int) int64 {
 	switch s.Unit {
 	case Tokens:

@@ -36,7 +36,7 @@ type Tenant struct {
 	Share    float64 `json:"share"`     // places that it should hold
 }
 
-// Standing is how a request that waits stands.
+// QueuePosition is how a request that waits stands.
 type QueuePosition struct {
 	Tenant
 	Priority  int

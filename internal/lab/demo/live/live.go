@@ -70,7 +70,7 @@ func Run(ctx context.Context, o demo.Options) (*Summary, error) {
 // intro says what is about to be seen.
 func (r *run) intro() {
 	fmt.Fprintf(r.o.Out, "%d engines (simulated: 70B on four GPUs, %dk tokens of KV cache), a real Envoy,\n", r.o.Engines, rig.KVTokens/1000)
-	fmt.Fprintf(r.o.Out, "%d demo.Users in chats of %d tenants with system prompts of about %d tokens.\n", demo.Users, demo.Chat.Shared, demo.Chat.SharedTokens)
+	fmt.Fprintf(r.o.Out, "%d users chat in %d tenants with system prompts of about %d tokens.\n", demo.Users, demo.Chat.Shared, demo.Chat.SharedTokens)
 	fmt.Fprintf(r.o.Out, "First Envoy places requests round robin, then it asks %d Grapevine replicas.\n\n", r.o.Replicas)
 }
 

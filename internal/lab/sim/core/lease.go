@@ -71,7 +71,7 @@ func hashes(names []uint64) []engine.Hash {
 	return out
 }
 
-// Kept returns the blocks of a lease, nil when there is none.
+// LeasedBlocks returns the blocks of a lease, nil when there is none.
 func (c *Core) LeasedBlocks(id string) []int32 {
 	blocks, _ := ask(c, func() []int32 {
 		l := c.leases[id]

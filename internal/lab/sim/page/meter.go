@@ -84,7 +84,7 @@ const (
 	ReasonAbort  = "abort"
 )
 
-// Life is what a meter notes of one request. The engine's goroutine owns First and Latest.
+// RequestTimes is what a meter notes of one request. The engine's goroutine owns First and Latest.
 type RequestTimes struct {
 	Prompt, Output int  // tokens
 	Stop           bool // the answer ends by itself, not by a limit

@@ -159,7 +159,7 @@ func asciiPrefix(s []byte) int {
 // plane and the first supplementary one.
 const formRunes = 0x20000
 
-// Inert tells that s is in NFC because each of its characters is stable and
+// IsStableNFC tells that s is in NFC because each of its characters is stable and
 // starts a new composition. Text of scripts with combining marks may be in NFC
 // without being inert.
 func IsStableNFC(s []byte) bool {
@@ -182,7 +182,7 @@ func IsStableNFC(s []byte) bool {
 	}
 }
 
-// inertTable marks the characters that Inert accepts.
+// inertTable marks the characters that IsStableNFC accepts.
 var inertTable = sync.OnceValue(func() *[formRunes / 64]uint64 {
 	t := new([formRunes / 64]uint64)
 	var buf, out []byte

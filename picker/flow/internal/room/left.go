@@ -34,7 +34,7 @@ func (l *Left) Used(n float64) {
 	}
 }
 
-// Lapse drops what was left before a time.
+// DropBefore drops what was left before a time.
 func (l *Left) DropBefore(before int64) {
 	for i := 1; i < l.n; i++ {
 		if l.list[i-1].begun <= before {
