@@ -28,13 +28,19 @@ app.kubernetes.io/component: picker
 
 {{- define "gv.labels" -}}
 {{ include "gv.selector" . }}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ include "gv.tag" . | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- /* Numbers in values files are floats, which would print as 2.0261128e+07. */ -}}
+{{- define "gv.tag" -}}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
+{{- if kindIs "float64" $tag }}{{ $tag | int64 }}{{ else }}{{ $tag }}{{ end }}
+{{- end }}
+
 {{- define "gv.image" -}}
-{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ include "gv.tag" . }}{{ end }}
 {{- end }}
 
 {{- define "gv.securityContext" -}}
