@@ -34,8 +34,8 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 		return // runs are of these
 	}
 	s.ends, s.checked = s.ends[:0], s.checked[:0]
-	for k := range s.runs {
-		run := &s.runs[k]
+	for k := range s.found {
+		run := &s.found[k]
 		if run.Blocks == 0 {
 			continue
 		}
@@ -54,7 +54,7 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 		}
 		if end := int(run.Blocks - drop); run.Ruled {
 			// One byte more, since a run ends before its prompt does.
-			m.o.Index.Match(block.Query{Root: q.Root, Bytes: q.Bytes[:s.ends[end]+1]}, s.ids[k:k+1], s.runs[k:k+1])
+			m.o.Index.Match(block.Query{Root: q.Root, Bytes: q.Bytes[:s.ends[end]+1]}, s.among[k:k+1], s.found[k:k+1])
 			continue
 		}
 		shorten(run, drop, s.ends)

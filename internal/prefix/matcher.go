@@ -47,12 +47,27 @@ type scratch struct {
 	flags []flags
 	ends  []int32
 
+	// Those of the candidates for which one rendering of the prompt is matched.
+	places []int
+	among  []block.EndpointID
+	found  []block.Run
+
 	checked []checkedEnd
 }
 
 func (s *scratch) reset() {
 	s.ids, s.since, s.runs = s.ids[:0], s.since[:0], s.runs[:0]
 	s.all, s.flags = s.all[:0], s.flags[:0]
+}
+
+// pick chooses candidates by their places.
+func (s *scratch) pick(wanted func(k int) bool) {
+	s.places, s.among, s.found = s.places[:0], s.among[:0], s.found[:0]
+	for k, id := range s.ids {
+		if wanted(k) {
+			s.places, s.among, s.found = append(s.places, k), append(s.among, id), append(s.found, block.Run{})
+		}
+	}
 }
 
 // always makes every record of the approximate index count.
@@ -63,19 +78,20 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	s := m.scratch.Get().(*scratch)
 	defer m.scratch.Put(s)
 	s.reset()
-	now, records, none := m.o.Now(), m.trialsOf(r), int32(0)
-	if len(r.Exact) == 0 {
-		none = -1
-	}
+	now, records := m.o.Now(), m.trialsOf(r)
 	for i, ep := range eps {
-		since, f := int64(always), records.of(ep.ID)
-		if len(r.Exact) > 0 && f&flagGuess == 0 && m.IndexAccepted(ep.ID) {
+		since, f, none := int64(always), records.of(ep.ID), int32(0)
+		rendered := len(m.exactOf(r, ep.ID)) > 0
+		if !rendered {
+			none = -1
+		}
+		if rendered && f&flagGuess == 0 && m.IndexAccepted(ep.ID) {
 			since = m.young(ep, now)
 		}
 		s.ids, s.runs, s.since = append(s.ids, ep.ID), append(s.runs, block.Run{}), append(s.since, since)
 		s.all, s.flags = append(s.all, block.Run{}), append(s.flags, f)
 		held[i] = cycle.PrefixMatch{Precise: none, Approximate: -1, Looked: true}
-		if f&flagWatch != 0 && len(r.Exact) > 0 {
+		if f&flagWatch != 0 && rendered {
 			held[i].WantUsage, held[i].LastEvent = true, m.toldLately(ep.ID, now)
 		}
 	}
@@ -86,19 +102,29 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 // matchPrecise fills held with the runs that the precise index sees. Of a prompt that is
 // held whole an engine reuses a block less: it computes the last token anew, to answer it.
 func (m *Matcher) matchPrecise(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
-	if len(r.Exact) == 0 {
-		return
-	}
-	for i := range r.Exact {
-		m.o.Index.Match(r.Exact[i], s.ids, s.runs)
-		m.trimUnsafe(r, s, r.Exact[i])
-		for k := range held {
-			run := &s.runs[k]
-			held[k].Precise += run.Total()
-			if int(run.Bytes) == len(r.Exact[i].Bytes) && !run.Ruled { // rules have it taken off
-				takeOff(run, int32(blockOf(eps[k].BlockSize())))
+	for variant := -1; variant < len(r.Variants); variant++ {
+		qs := r.Exact
+		if variant >= 0 {
+			qs = r.Variants[variant].Exact
+		}
+		if len(qs) == 0 {
+			continue
+		}
+		s.pick(func(k int) bool { return m.variantOf(r, eps[k].ID) == variant })
+		if len(s.places) == 0 {
+			continue
+		}
+		for i := range qs {
+			m.o.Index.Match(qs[i], s.among, s.found)
+			m.trimUnsafe(r, s, qs[i])
+			for j, k := range s.places {
+				run := &s.found[j]
+				held[k].Precise += run.Total()
+				if int(run.Bytes) == len(qs[i].Bytes) && !run.Ruled { // rules have it taken off
+					takeOff(run, int32(blockOf(eps[k].BlockSize())))
+				}
+				add(&held[k].Run, run)
 			}
-			add(&held[k].Run, run)
 		}
 	}
 	for k := range held {
@@ -239,6 +265,9 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.Pr
 func (m *Matcher) Left(eps []*endpoint.Endpoint) {
 	for _, ep := range eps {
 		m.o.Approx.Forget(ep.ID)
+		if m.o.Profiles != nil {
+			m.o.Profiles.Forget(ep.ID)
+		}
 		m.reuses.forget(ep.ID)
 		m.sizes.Delete(ep.ID)
 		m.unlike.Range(func(key, _ any) bool {

@@ -148,12 +148,14 @@ func (m *Models) Fill(ctx context.Context, r *request.Request) {
 	scope := block.Scope{Space: block.SpaceChunks, Model: base, Adapter: r.Adapter, Salt: r.CacheSalt}
 	r.Chunks.Root = m.opts.Hasher.Root(scope)
 	r.ChunkKeys = m.opts.Approx.Keys(r.Chunks, r.ChunkKeys[:0])
-	r.Exact, r.PromptBytes = r.Exact[:0], 0
-	text, info := m.render(ctx, r)
+	r.Exact, r.Variants, r.PromptBytes = r.Exact[:0], r.Variants[:0], 0
+	profiles := m.opts.Profiles.all()
+	text, info := m.render(ctx, r, profiles[0])
 	if len(text) == 0 {
 		return
 	}
 	r.Exact = queries(r.Exact, m.root(r), text, &info)
+	m.variants(ctx, r, profiles, info.Facts)
 	if info.Media || info.Truncated {
 		return // what a medium takes in tokens is not told by the text
 	}
@@ -163,14 +165,31 @@ func (m *Models) Fill(ctx context.Context, r *request.Request) {
 	}
 }
 
+// variants adds the prompts of r for engines that render them otherwise than the first
+// profile, which depends on facts. A prompt for engines of which such a fact is not known
+// is not matched exactly.
+func (m *Models) variants(ctx context.Context, r *request.Request, profiles []prompt.Profile, facts prompt.Fact) {
+	for i, as := range profiles {
+		switch v := (request.Variant{Profile: uint32(as)}); {
+		case as.Unknown(facts):
+			r.Variants = append(r.Variants, v)
+		case i > 0 && !profiles[0].Same(as, facts):
+			if text, info := m.render(ctx, r, as); len(text) > 0 && !as.Unknown(info.Facts) {
+				v.Exact = queries(nil, m.root(r), text, &info)
+			}
+			r.Variants = append(r.Variants, v)
+		}
+	}
+}
+
 // render renders the prompt of r into a buffer of the pool, nil when that is not
 // possible. giveBack takes the buffer back.
-func (m *Models) render(ctx context.Context, r *request.Request) ([]byte, prompt.Info) {
+func (m *Models) render(ctx context.Context, r *request.Request, as prompt.Profile) ([]byte, prompt.Info) {
 	if r.Kind == request.KindOther || len(r.Body) == 0 {
 		return nil, prompt.Info{}
 	}
 	buf := m.texts.Get().(*[]byte)
-	text, info, err := m.all.Render(ctx, r.Target, (*buf)[:0], r.Body, promptKinds[r.Kind])
+	text, info, err := m.all.RenderAs(ctx, r.Target, (*buf)[:0], r.Body, promptKinds[r.Kind], as)
 	if err != nil || len(text) == 0 {
 		m.texts.Put(buf)
 		return nil, prompt.Info{}
@@ -231,6 +250,13 @@ func (m *Models) Release(r *request.Request) {
 	if len(r.Exact) == 0 {
 		return
 	}
+	for _, v := range r.Variants {
+		if len(v.Exact) > 0 {
+			m.giveBack(v.Exact[0].Bytes)
+		}
+	}
+	clear(r.Variants)
+	r.Variants = r.Variants[:0]
 	m.giveBack(r.Exact[0].Bytes) // the first prompt begins where the buffer does
 	clear(r.Exact)
 	r.Exact = r.Exact[:0]

@@ -69,6 +69,8 @@ type Options struct {
 	// of a prompt, and reports whether whoever reads the endpoint's events knows. nil:
 	// nobody does.
 	Expect func(*endpoint.Endpoint, block.Query) bool
+	// Profiles are how the engines render prompts; nil: all as the newest vLLM.
+	Profiles *Profiles
 	// FullReport lets vLLM engines be asked to announce the blocks that a request
 	// reuses, where too little is known of them.
 	FullReport bool
@@ -128,5 +130,7 @@ type ModelOptions struct {
 type ModelsOptions struct {
 	Hasher block.Hasher
 	Approx *approx.Index // cuts the chunks
-	Prompt prompt.ModelsOptions
+	// Profiles are how the engines render prompts; nil: all as the newest vLLM.
+	Profiles *Profiles
+	Prompt   prompt.ModelsOptions
 }

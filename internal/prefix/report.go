@@ -181,15 +181,19 @@ func (m *Matcher) expect(r *request.Request, ep *endpoint.Endpoint, want func(kn
 	if r.SkipsCache() {
 		return -1, false // it reuses nothing
 	}
-	qs := r.Exact
+	qs := m.exactOf(r, ep.ID)
 	if m.o.Models != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), renderTimeout)
 		defer cancel()
-		text, info := m.o.Models.render(ctx, r)
+		as := m.o.Profiles.of(ep.ID)
+		text, info := m.o.Models.render(ctx, r, as)
 		if text == nil {
 			return 0, false
 		}
 		defer m.o.Models.giveBack(text)
+		if as.Unknown(info.Facts) {
+			return 0, false
+		}
 		qs = queries(nil, m.o.Models.root(r), text, &info)
 	}
 	if len(qs) == 0 {

@@ -18,6 +18,7 @@ type chat struct {
 	addGeneration bool
 	continueFinal bool
 	addSpecial    bool
+	facts         Fact // on which the mapping of the body depends
 	altered       bool // media are named otherwise than without the body's settings
 	callsAsGiven  bool // tool calls do not pass the engine's model of chat requests
 }
@@ -31,6 +32,8 @@ const mediaMark = "\U0010FFFDgrapevine\U0010FFFDmedia\U0010FFFD"
 type converter struct {
 	dec   *value.Decoder
 	parts bool // contents are lists of parts
+	as    Profile
+	facts Fact // on which the conversation depends
 	mark  bool // the first media part becomes mediaMark
 	media bool // a media part was met
 	items []media.Item
@@ -78,7 +81,7 @@ func (c *converter) message(m *value.Dict) (*value.Dict, bool) {
 	if !ok {
 		return nil, false
 	}
-	if plain(m, role.Str()) && content.PartOf(original) {
+	if plain(m, role.Str()) && content.PartOf(original) && len(content.Str()) == len(original.Str()) {
 		return m, true
 	}
 	d := value.NewDict(4)
@@ -100,6 +103,7 @@ func (c *converter) message(m *value.Dict) (*value.Dict, bool) {
 		}
 	}
 	if role.Str() == "developer" {
+		c.facts |= FactHistory
 		tools, ok := m.Get("tools")
 		if !ok {
 			tools = value.None()
@@ -138,6 +142,7 @@ func (c *converter) assistant(d, m *value.Dict) bool {
 		reasoning, ok = m.Get("reasoning_content")
 	}
 	if ok && reasoning.Kind() != value.KindNone {
+		c.facts |= FactHistory
 		d.Set("reasoning", reasoning)
 		d.Set("reasoning_content", reasoning)
 	}

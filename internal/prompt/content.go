@@ -1,6 +1,8 @@
 package prompt
 
 import (
+	"strings"
+
 	"github.com/grapevine-epp/grapevine/internal/prompt/media"
 	"github.com/grapevine-epp/grapevine/internal/prompt/shape"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
@@ -11,20 +13,66 @@ func (c *converter) content(m *value.Dict, role string) (value.Value, bool) {
 	v, _ := m.Get("content")
 	switch v.Kind() {
 	case value.KindString:
-		if c.parts && role != "tool" {
+		if role == "system" {
+			v = value.String(c.withoutHeader(v.Str()))
+			if v.Str() == "" {
+				return c.empty(role), true
+			}
+		}
+		if c.wraps(role) {
 			return value.List([]value.Value{textPart(v)}), true
 		}
 		return v, true
 	case value.KindUndefined, value.KindNone:
-		if c.parts && role != "tool" {
-			return value.List(nil), true
-		}
-		return value.String(""), true
+		return c.empty(role), true
 	case value.KindList:
 		return c.contentParts(v.Items(), role)
 	}
 	c.bad = "content is a " + v.Kind().String()
 	return v, false
+}
+
+// wraps reports whether a string becomes a list of one part.
+func (c *converter) wraps(role string) bool {
+	if !c.parts || role == "tool" {
+		return false
+	}
+	c.facts |= FactWrap
+	return !c.as.sglang()
+}
+
+// empty is the content of a message that has none.
+func (c *converter) empty(role string) value.Value {
+	if c.wraps(role) {
+		return value.List(nil)
+	}
+	return value.String("")
+}
+
+// withoutHeader takes Claude Code's header line off a system text. It changes with every
+// request, and reaches chats through gateways that translate Anthropic bodies.
+func (c *converter) withoutHeader(text string) string {
+	if !strings.HasPrefix(text, billingHeader) {
+		return text
+	}
+	c.facts |= FactHeader
+	if !c.as.strips() {
+		return text
+	}
+	_, rest, _ := strings.Cut(text, "\n")
+	return rest
+}
+
+// join joins the texts of a message.
+func (c *converter) join(texts []value.Value) string {
+	if len(texts) < 2 {
+		return shape.JoinTexts(texts)
+	}
+	c.facts |= FactTexts
+	if c.as.sglang() {
+		return shape.JoinWith(texts, " ")
+	}
+	return shape.JoinTexts(texts)
 }
 
 // contentParts converts a list of parts: to a list of parts, or to the texts
@@ -39,6 +87,13 @@ func (c *converter) contentParts(items []value.Value, role string) (value.Value,
 		}
 		switch kind {
 		case partText:
+			if role == "system" {
+				if text := c.withoutHeader(part.Str()); text == "" && part.Str() != "" {
+					continue
+				} else {
+					part = value.String(text)
+				}
+			}
 			texts = append(texts, part)
 			parts = append(parts, textPart(part))
 		case partMedia:
@@ -55,7 +110,7 @@ func (c *converter) contentParts(items []value.Value, role string) (value.Value,
 	if media && c.mark && c.firstMedia() {
 		texts = append([]value.Value{value.String(mediaMark)}, texts...)
 	}
-	return value.String(shape.JoinTexts(texts)), true
+	return value.String(c.join(texts)), true
 }
 
 // firstMedia tells whether this is the first media part of the conversation,

@@ -29,14 +29,16 @@ func (m *Model) findPads(conf *folder.Config) {
 
 // names tells whether media in prompts of a template are given the names that engines
 // give them.
-func (m *Model) names(t *template) bool { return m.opts.Media != nil && t.parts && len(m.pads) > 0 }
+func (m *Model) names(t *template, as Profile) bool {
+	return m.opts.Media != nil && t.parts[as.rule()] && len(m.pads) > 0
+}
 
 // mediaStatus says, for people, how media of the model's chats are matched.
 func (m *Model) mediaStatus() string {
 	switch {
 	case len(m.pads) == 0 || m.chat == nil:
 		return ""
-	case !m.names(m.chat):
+	case !m.names(m.chat, 0):
 		return "prompts are matched up to the first: its place in a chat is set by the engine"
 	}
 	return m.opts.Media.Status() + "; sounds and videos by uuid; prompts are matched up to the first that has no such name"
@@ -51,7 +53,7 @@ func (m *Model) illustrate(s *scratch, out []byte, start int, items []media.Item
 
 // renderCut renders a chat up to its first medium.
 func (m *Model) renderCut(s *scratch, dst []byte, t *template, ch *chat) ([]byte, error) {
-	conv := converter{dec: &s.dec, parts: t.parts, mark: true}
+	conv := converter{dec: &s.dec, parts: t.parts[s.as.rule()], as: s.as, mark: true}
 	messages, err := m.conversation(t, &conv, ch)
 	if err != nil {
 		return nil, err

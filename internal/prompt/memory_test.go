@@ -101,10 +101,10 @@ func TestTemplatesPay(t *testing.T) {
 	m := smallModel(t, folderOf("{% for i in range(3000) %}{% set x = messages[0].content * 1000 %}{% endfor %}"), Options{Now: testClock})
 	body := []byte(`{"messages":[{"role":"user","content":"abc"}]}`)
 	asked := 0
-	if _, _, err := m.render(context.Background(), nil, body, KindChat, func(n int) bool { asked += n; return true }); err != nil || asked < 8<<20 || asked > 10<<20 {
+	if _, _, err := m.render(context.Background(), nil, body, KindChat, 0, func(n int) bool { asked += n; return true }); err != nil || asked < 8<<20 || asked > 10<<20 {
 		t.Errorf("%d bytes asked for, %v", asked, err)
 	}
-	if _, _, err := m.render(context.Background(), nil, body, KindChat, func(int) bool { return false }); ReasonOf(err) != ReasonBounds {
+	if _, _, err := m.render(context.Background(), nil, body, KindChat, 0, func(int) bool { return false }); ReasonOf(err) != ReasonBounds {
 		t.Errorf("without memory: %v", err)
 	}
 }

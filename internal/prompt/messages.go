@@ -14,9 +14,14 @@ var messagesKeys = keySet("messages", "system", "tools", "tool_choice", "chat_te
 // engines leave out.
 const billingHeader = "x-anthropic-billing-header"
 
-// messagesChat maps an Anthropic Messages body to a chat, as vLLM does from 0.32 on.
-func messagesChat(body *value.Dict, h habits) (*chat, error) {
+// messagesChat maps an Anthropic Messages body to a chat: as vLLM does from 0.32 on, or as
+// SGLang does.
+func messagesChat(body *value.Dict, h habits, as Profile) (*chat, error) {
+	if as.sglang() {
+		return sglangMessages(body, h)
+	}
 	ch := newChat(body)
+	ch.facts = messagesFacts(body)
 	list, _ := body.Get("messages")
 	if list.Kind() != value.KindList {
 		return nil, failure(ReasonBody, "messages is a %s", list.Kind())

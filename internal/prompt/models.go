@@ -266,6 +266,11 @@ const (
 // came of it. The engine renderer is asked, if there is one, where a template
 // cannot do it. On an error dst is returned as it was.
 func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind Kind) (out []byte, info Info, err error) {
+	return m.RenderAs(ctx, name, dst, body, kind, 0)
+}
+
+// RenderAs is Render as engines of a profile do it.
+func (m *Models) RenderAs(ctx context.Context, name string, dst, body []byte, kind Kind, as Profile) (out []byte, info Info, err error) {
 	t, ok := (*m.table.Load())[name]
 	if !ok {
 		m.miss[ReasonNoModel].Add(1)
@@ -298,7 +303,7 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 			return dst, Info{}, failure(ReasonDeadline, "other large bodies were rendered for all of its time")
 		}
 		defer end()
-		return model.render(ctx, dst, body, kind, more)
+		return model.render(ctx, dst, body, kind, as, more)
 	}
 	model, reason := t.entry.get()
 	if model == nil {

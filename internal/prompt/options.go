@@ -98,4 +98,6 @@ type Info struct {
 	Truncated bool
 	// Engine says that an engine rendered the prompt.
 	Engine bool
+	// Facts are those on which the rendering depends.
+	Facts Fact
 }

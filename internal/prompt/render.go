@@ -16,17 +16,22 @@ import (
 // the engine's prompt tokens stand for. On an error dst is returned as it was.
 // The body is not retained. A rendering that outlasts ctx ends with its error.
 func (m *Model) Render(ctx context.Context, dst, body []byte, kind Kind) (out []byte, info Info, err error) {
-	return m.render(ctx, dst, body, kind, nil)
+	return m.render(ctx, dst, body, kind, 0, nil)
+}
+
+// RenderAs is Render as engines of a profile do it.
+func (m *Model) RenderAs(ctx context.Context, dst, body []byte, kind Kind, as Profile) (out []byte, info Info, err error) {
+	return m.render(ctx, dst, body, kind, as, nil)
 }
 
 // render is Render; more, if there is one, is asked for memory that a template
 // needs beyond what every body may take.
-func (m *Model) render(ctx context.Context, dst, body []byte, kind Kind, more func(n int) bool) (out []byte, info Info, err error) {
+func (m *Model) render(ctx context.Context, dst, body []byte, kind Kind, as Profile, more func(n int) bool) (out []byte, info Info, err error) {
 	if ctx.Err() != nil {
 		return dst, Info{}, &Error{ReasonDeadline, ctx.Err()}
 	}
 	s := m.pool.Get().(*scratch)
-	s.ctx = ctx
+	s.ctx, s.as = ctx, as
 	if s.limits = (jinja.Options{Now: m.opts.Now()}); more != nil {
 		s.limits.Memory, s.limits.More = templateBase+templateFactor*len(body), more
 	}
@@ -36,11 +41,11 @@ func (m *Model) render(ctx context.Context, dst, body []byte, kind Kind, more fu
 	}()
 	switch kind {
 	case KindChat:
-		out, info, err = m.renderChatBody(s, dst, body, chatKeys, func(obj *value.Dict) (*chat, error) { return parseChat(obj, &m.opts) })
+		out, info, err = m.renderChatBody(s, dst, body, chatKeys, func(obj *value.Dict) (*chat, error) { return parseChat(obj, &m.opts, as) })
 	case KindResponses:
 		out, info, err = m.renderChatBody(s, dst, body, responsesKeys, responsesChat)
 	case KindMessages:
-		out, info, err = m.renderChatBody(s, dst, body, messagesKeys, func(obj *value.Dict) (*chat, error) { return messagesChat(obj, m.habits()) })
+		out, info, err = m.renderChatBody(s, dst, body, messagesKeys, func(obj *value.Dict) (*chat, error) { return messagesChat(obj, m.habits(), as) })
 	case KindCompletions, KindEmbeddings, KindGenerate:
 		out, info, err = m.renderText(s, dst, body, kind)
 	default:
@@ -70,7 +75,7 @@ func (m *Model) renderChatBody(s *scratch, dst, body []byte, keys func(string) b
 
 // renderChat renders a chat.
 func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, error) {
-	if ch.noTools && m.opts.HideTools {
+	if ch.noTools && (m.opts.HideTools || s.as.sglang()) {
 		ch.tools = value.None()
 	}
 	t := m.chat
@@ -83,15 +88,18 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 	if t == nil {
 		return nil, Info{}, failure(ReasonNoTemplate, "no chat template")
 	}
-	conv := converter{dec: &s.dec, parts: t.parts, altered: ch.altered}
+	conv := converter{dec: &s.dec, parts: t.parts[s.as.rule()], as: s.as, facts: ch.facts, altered: ch.altered}
+	if t.varies {
+		conv.facts |= FactFormat
+	}
 	messages, err := m.conversation(t, &conv, ch)
 	if err != nil {
 		return nil, Info{}, err
 	}
 	start := len(dst)
-	if conv.media && !m.names(t) {
+	if conv.media && !m.names(t, s.as) {
 		out, err := m.renderCut(s, dst, t, ch)
-		return out, Info{Truncated: true}, err
+		return out, Info{Truncated: true, Facts: conv.facts}, err
 	}
 	out := dst
 	if ch.addSpecial {
@@ -110,14 +118,14 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 		ok = ok && whole
 		if !ok && conv.media {
 			out, err := m.renderCut(s, dst, t, ch)
-			return out, Info{Truncated: true}, err
+			return out, Info{Truncated: true, Facts: conv.facts}, err
 		}
 		if !ok {
 			return nil, Info{}, failure(ReasonTemplate, "the final message is not in the rendered chat")
 		}
 		out = out[:head+end]
 	}
-	out, info := m.settle(s, out, start), Info{}
+	out, info := m.settle(s, out, start), Info{Facts: conv.facts}
 	if conv.media {
 		var ok bool
 		if out, info.Truncated, ok, err = m.illustrate(s, out, head, conv.items); err != nil {
@@ -125,7 +133,7 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 		}
 		if !ok {
 			out, err = m.renderCut(s, dst, t, ch)
-			return out, Info{Truncated: true}, err
+			return out, Info{Truncated: true, Facts: conv.facts}, err
 		}
 		info.Media = !info.Truncated
 	}
@@ -231,7 +239,7 @@ func (m *Model) cutMedia(s *scratch, out []byte, head int, t *template, ch *chat
 		return nil, failure(ReasonMedia, "the template leaves the media's place open")
 	}
 	out = out[:head+at]
-	conv := converter{dec: &s.dec, parts: t.parts}
+	conv := converter{dec: &s.dec, parts: t.parts[s.as.rule()], as: s.as}
 	messages, err := m.conversation(t, &conv, ch)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func newChat(body *value.Dict) *chat {
 }
 
 // parseChat reads a chat body.
-func parseChat(body *value.Dict, o *Options) (*chat, error) {
+func parseChat(body *value.Dict, o *Options, as Profile) (*chat, error) {
 	for _, key := range []string{"chat_template", "truncate_prompt_tokens", "functions"} {
 		if v, ok := body.Get(key); ok && v.Kind() != value.KindNone {
 			return nil, failure(ReasonUnsupported, "%s in the body", key)
@@ -54,13 +54,18 @@ func parseChat(body *value.Dict, o *Options) (*chat, error) {
 	}
 	ch.messages = list.Items()
 	ch.documents, _ = body.Get("documents")
-	ch.effort, _ = body.Get("reasoning_effort")
+	if ch.effort, _ = body.Get("reasoning_effort"); ch.effort.Kind() == value.KindString {
+		ch.facts |= FactHistory
+	}
 	if handed(body) {
 		return nil, failure(ReasonUnsupported, "token ids of another engine in the body")
 	}
 	ch.addGeneration = flag(body, "add_generation_prompt", true)
 	ch.continueFinal = flag(body, "continue_final_message", false)
 	ch.addSpecial = flag(body, "add_special_tokens", false)
+	if ch.continueFinal || !ch.addGeneration {
+		ch.facts |= FactFinal
+	}
 	if ch.addGeneration && ch.continueFinal {
 		return nil, failure(ReasonBody, "continue_final_message with add_generation_prompt")
 	}
@@ -69,7 +74,14 @@ func parseChat(body *value.Dict, o *Options) (*chat, error) {
 	if !ok {
 		tools = value.None()
 	}
-	if o.Tools == ToolsDumped {
+	if tools.Kind() == value.KindList {
+		ch.facts |= FactTools
+	}
+	if as.sglang() {
+		if tools, ok = shape.SGLangTools(tools); !ok {
+			return nil, failure(ReasonBody, "tools are malformed")
+		}
+	} else if o.Tools == ToolsDumped {
 		if tools, ok = shape.DumpTools(tools); !ok {
 			return nil, failure(ReasonBody, "tools are malformed")
 		}
@@ -109,6 +121,7 @@ func flag(body *value.Dict, key string, otherwise bool) bool {
 // scratch is the reusable memory of one rendering.
 type scratch struct {
 	ctx    context.Context
+	as     Profile
 	limits jinja.Options
 	dec    value.Decoder
 	body   []byte // the body with invalid UTF-8 replaced

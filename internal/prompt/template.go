@@ -2,15 +2,18 @@ package prompt
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 )
 
 // template is one chat template.
 type template struct {
 	*jinja.Template
-	parts     bool // contents are lists of parts
-	developer bool // the template knows the role developer
+	parts     [numRules]bool // contents are lists of parts, by rule
+	varies    bool           // rules differ
+	developer bool           // the template knows the role developer
 }
 
 // newTemplate parses a chat template. The error wraps [jinja.ErrUnsupported] and
@@ -20,11 +23,35 @@ func newTemplate(source string, format ContentFormat) (*template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prompt: chat template: %w", err)
 	}
-	return &template{
-		Template:  parsed,
-		parts:     format == ContentParts || format == ContentAuto && parsed.IteratesContent(),
-		developer: parsed.Mentions("developer"),
-	}, nil
+	t := &template{Template: parsed, developer: parsed.Mentions("developer")}
+	for rule := range t.parts {
+		t.parts[rule] = format == ContentParts
+		if format == ContentAuto {
+			t.parts[rule] = takesParts(parsed, source, contentRule(rule))
+		}
+		t.varies = t.varies || t.parts[rule] != t.parts[0]
+	}
+	return t, nil
+}
+
+// mediaWords make SGLang give a template parts, wherever they stand in it.
+var mediaWords = [...]string{"image", "audio", "video", "vision"}
+
+func takesParts(t *jinja.Template, source string, rule contentRule) bool {
+	switch rule {
+	case ruleNamespaces:
+		return t.IteratesContent(syntax.RuleNamespaces)
+	case ruleMacros:
+		return t.IteratesContent(syntax.RuleMacros)
+	case ruleLoops:
+		return t.IteratesContent(syntax.RuleLoops)
+	}
+	for _, word := range mediaWords {
+		if strings.Contains(source, word) {
+			return true
+		}
+	}
+	return t.IteratesContent(syntax.RuleNames)
 }
 
 // renderer names what renders the chats of a model, for status pages.

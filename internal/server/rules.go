@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
+	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -360,12 +361,26 @@ func gaugePace(age time.Duration, objectives map[string]int) time.Duration {
 	return 0
 }
 
+// profile notes how the engine of an endpoint renders prompts. Its kind and version may become
+// known later than the endpoint.
+func (s *Server) profile(ep *endpoint.Endpoint) {
+	if s.pool.Snapshot().ByID(int(ep.ID)) == nil {
+		return // it has left
+	}
+	kind := ep.Engine
+	if kind == endpoint.EngineUnknown {
+		kind = ep.Gauges().Engine
+	}
+	s.profiles.Set(ep.ID, prompt.ProfileOf(kind.String(), s.served.Version(ep.ID)))
+}
+
 // scrapeOptions make gauges young enough for what the configuration does with
 // them at any time.
 func (s *Server) scrapeOptions() (scrape.Options, error) {
 	o := scrape.Options{
 		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, Registerer: s.registry, Log: s.o.Log,
 		OnPage: func(ep *endpoint.Endpoint, p scrape.Page) {
+			s.profile(ep)
 			s.prefixes.Sized(ep, p.Blocks, p.BlockSize)
 			s.prefixes.Counted(ep, prefix.Reused{Tokens: p.HitTokens, Counts: p.Counts, Uncached: p.Uncached})
 		},

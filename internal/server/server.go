@@ -59,7 +59,8 @@ type Server struct {
 	approx    *approx.Index
 	models    *prefix.Models
 	prefixes  *prefix.Matcher
-	rendering *remote.Prober // nil: engines are not asked what they make of chats
+	profiles  prefix.Profiles // how engines render prompts
+	rendering *remote.Prober  // nil: engines are not asked what they make of chats
 	pool      *endpoint.Pool
 	scrape    *scrape.Poller
 	served    *served.Reader // what engines say they serve
@@ -151,7 +152,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.finder = share.NewFinder(s.pool, s.o.Trust, s.o.Log)
 	s.finder.EngineKey = s.engineKey.get
 	sessions := sessions.New(0)
-	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Prompt: prompt.ModelsOptions{
+	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Profiles: &s.profiles, Prompt: prompt.ModelsOptions{
 		Log: s.o.Log, Budget: s.budget, Engine: remote.New(remote.Options{Endpoints: s.renderers, Client: s.keyed(remote.NewClient())}).Render,
 	}}); err != nil {
 		return err
@@ -233,7 +234,7 @@ func (s *Server) keepOn(ctx context.Context) {
 // openPicker builds what knows which endpoint holds which prefix, and the scheduler.
 func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	o := prefix.Options{
-		Index: s.index, Approx: s.approx, Models: s.models, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
+		Index: s.index, Approx: s.approx, Models: s.models, Profiles: &s.profiles, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
 		Read: s.share.State, Streams: s.finder.Streams,
 		StreamInfo: func(ep *endpoint.Endpoint) prefix.StreamInfo {
 			return prefix.StreamInfo{
@@ -406,6 +407,9 @@ func (s *Server) onChange(c endpoint.Change) {
 	}
 	s.rendering.Reset(slices.Concat(c.Dropped, c.Restarted)) // before Left: nothing is told of them from then on
 	s.prefixes.Left(slices.Concat(c.Dropped, c.Restarted))
+	for _, ep := range slices.Concat(c.Added, c.Restarted) {
+		s.profile(ep)
+	}
 	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Dropped), "reborn", len(c.Restarted))
 }
 

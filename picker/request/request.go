@@ -114,6 +114,7 @@ type Request struct {
 
 	// What the prompt is matched by. Parse fills Chunks.Bytes and
 	// InputTokens, the prompt producer the rest.
+	Variants    []Variant     // prompts as engines of some profiles render them otherwise than Exact
 	Exact       []block.Query // precise spaces to be matched, usually one; empty when the prompt could not be rendered
 	Chunks      block.Query   // approximate space
 	ChunkKeys   []block.Key   // chain of Chunks, by the prompt producer
@@ -137,6 +138,13 @@ type Request struct {
 
 	dropped int // length of Chunks.Bytes before Drop
 	reads   reads
+}
+
+// Variant is a prompt as engines of one profile render it. Exact is empty where that is not
+// known.
+type Variant struct {
+	Profile uint32 // a prompt.Profile
+	Exact   []block.Query
 }
 
 // reads is what in a body makes engines look at their prefix cache or not.
@@ -166,7 +174,7 @@ func (r *Request) SkipsCache() bool {
 // still tells how long the prompt was.
 func (r *Request) Drop() {
 	r.dropped = r.ChunkBytes()
-	r.Body, r.Chunks.Bytes, r.Exact = nil, nil, nil
+	r.Body, r.Chunks.Bytes, r.Exact, r.Variants = nil, nil, nil, nil
 	for _, name := range [...]*string{&r.Model, &r.Target, &r.CacheSalt, &r.User} {
 		*name = budget.ShortName(*name)
 	}

@@ -87,7 +87,10 @@ func First(d *value.Dict, keys ...string) *value.Dict {
 }
 
 // JoinTexts joins parts of text as engines do.
-func JoinTexts(texts []value.Value) string {
+func JoinTexts(texts []value.Value) string { return JoinWith(texts, "\n") }
+
+// JoinWith joins parts of text with a separator.
+func JoinWith(texts []value.Value, separator string) string {
 	if len(texts) == 1 {
 		return texts[0].Str()
 	}
@@ -95,5 +98,5 @@ func JoinTexts(texts []value.Value) string {
 	for i, t := range texts {
 		list[i] = t.Str()
 	}
-	return strings.Join(list, "\n")
+	return strings.Join(list, separator)
 }

@@ -1,6 +1,10 @@
 package syntax
 
-import "github.com/grapevine-epp/grapevine/internal/prompt/value"
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
 
 // Mentions tells whether a string constant of the template equals s.
 func (t *Tree) Mentions(s string) bool {
@@ -12,71 +16,204 @@ func (t *Tree) Mentions(s string) bool {
 	return false
 }
 
-// IteratesContent tells whether the template loops over the parts of a
-// message's content. Engines then pass content as a list of parts instead of
-// one string.
-func (t *Tree) IteratesContent() bool { return t.content.found }
+// Rule is how an engine finds out whether a template loops over the parts of a message's
+// content.
+type Rule uint8
 
-// contentScan collects loops and assignments and answers IteratesContent, by
-// the rule that vLLM documents for its content format "auto".
+// Rules.
+const (
+	// RuleLoops is that of vLLM before 0.30: a loop over the content of an item of messages,
+	// or over a variable content.
+	RuleLoops Rule = iota
+	// RuleMacros is that of vLLM 0.30: within a macro, a loop counts over each parameter
+	// that some call gives a message's content.
+	RuleMacros
+	// RuleNamespaces is that of vLLM 0.33: RuleMacros, and messages may be an attribute of a
+	// namespace.
+	RuleNamespaces
+	// RuleNames is that of SGLang: a loop over the content of message, msg or m.
+	RuleNames
+	numRules
+)
+
+// IteratesContent tells whether the template loops over the parts of a message's content,
+// by a rule. Engines then pass content as a list of parts instead of one string.
+func (t *Tree) IteratesContent(r Rule) bool { return t.content.found[r] }
+
+// contentScan collects what IteratesContent looks at.
 type contentScan struct {
 	loops   []loopSite
 	assigns []assignSite
-	found   bool
+	calls   []*Call
+	macros  []macroSite
+	found   [numRules]bool
 }
 
+// loopSite is a loop. macros are those that enclose it, as places in contentScan.macros.
 type loopSite struct {
 	iter   Expr
 	target []int
+	macros []int
 }
 
 type assignSite struct {
-	target int
+	target Target
 	value  Expr
 }
 
+type macroSite struct {
+	name string
+	args []int
+	open bool // its body is being parsed
+}
+
 func (c *contentScan) loop(iter Expr, target []int) {
-	c.loops = append(c.loops, loopSite{iter, target})
+	l := loopSite{iter: iter, target: target}
+	for i := range c.macros {
+		if c.macros[i].open {
+			l.macros = append(l.macros, i)
+		}
+	}
+	c.loops = append(c.loops, l)
 }
 
 func (c *contentScan) assign(targets []Target, value Expr) {
-	if len(targets) == 1 && targets[0].Attr == "" {
-		c.assigns = append(c.assigns, assignSite{targets[0].ID, value})
+	if len(targets) == 1 {
+		c.assigns = append(c.assigns, assignSite{targets[0], value})
 	}
 }
 
-func (c *contentScan) finish() {
-	lists := map[string]bool{"messages": true}
-	ids := map[int]bool{}
-	for changed := true; changed; {
-		changed = false
-		for _, a := range c.assigns {
-			if n, key := accessed(a.value); n != nil && key == "" && (lists[n.Text] || ids[n.ID]) && !ids[a.target] {
-				ids[a.target], changed = true, true
+// begin notes a macro, and returns what ends it.
+func (c *contentScan) begin(m *Macro) (end func()) {
+	at := len(c.macros)
+	c.macros = append(c.macros, macroSite{name: m.Name, args: m.Args, open: true})
+	return func() { c.macros[at].open = false }
+}
+
+// finish applies the rules.
+func (c *contentScan) finish(ids map[string]int) {
+	names := make([]string, len(ids))
+	for name, id := range ids {
+		names[id] = name
+	}
+	var found [numRules]bool
+	for rule := range found {
+		found[rule] = c.iterates(Rule(rule), names)
+	}
+	*c = contentScan{found: found}
+}
+
+func (c *contentScan) iterates(rule Rule, names []string) bool {
+	var items []string
+	if rule == RuleNames {
+		items = []string{"message", "msg", "m"}
+	} else {
+		items = c.items(c.lists(rule == RuleNamespaces, names), names)
+	}
+	content := func(e Expr) bool {
+		of, key := accessed(e)
+		return key == "content" && slices.Contains(items, of)
+	}
+	for _, l := range c.loops {
+		if content(l.iter) {
+			return true
+		}
+		bare, ok := l.iter.(*Name)
+		switch {
+		case !ok || rule == RuleNames:
+		case rule == RuleLoops || len(l.macros) == 0:
+			if bare.Text == "content" {
+				return true
+			}
+		default: // the innermost macro's parameters count
+			m := &c.macros[l.macros[len(l.macros)-1]]
+			if c.receives(m, bare.Text, names, content) {
+				return true
 			}
 		}
 	}
-	messages := map[int]bool{}
-	for _, l := range c.loops {
-		if n, key := accessed(l.iter); n != nil && key == "" && (lists[n.Text] || ids[n.ID]) && len(l.target) == 1 {
-			messages[l.target[0]] = true
-		}
-	}
-	for _, l := range c.loops {
-		n, key := accessed(l.iter)
-		if n == nil {
-			continue
-		}
-		if _, bare := l.iter.(*Name); bare && n.Text == "content" || key == "content" && messages[n.ID] {
-			c.found = true
-		}
-	}
-	*c = contentScan{found: c.found}
+	return false
 }
 
-// accessed looks through filters, tests and slices at a name or at one
-// attribute of a name.
-func accessed(e Expr) (n *Name, key string) {
+// lists returns the names that stand for messages, or for a part of them.
+func (c *contentScan) lists(namespaces bool, names []string) []string {
+	lists := []string{"messages"}
+	add := func(name string) bool {
+		if slices.Contains(lists, name) {
+			return false
+		}
+		lists = append(lists, name)
+		return true
+	}
+	is := func(e Expr) bool {
+		of, key := accessed(e)
+		if key != "" {
+			of += "." + key
+		}
+		return slices.Contains(lists, of)
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, a := range c.assigns {
+			target := names[a.target.ID]
+			switch call, made := a.value.(*Call); {
+			case a.target.Attr != "":
+				changed = namespaces && is(a.value) && add(target+"."+a.target.Attr) || changed
+			case is(a.value):
+				changed = add(target) || changed
+			case made && namespaces && isName(call.Fn, "namespace"):
+				for i, key := range call.Args.Names {
+					changed = is(call.Args.Vals[i]) && add(target+"."+key) || changed
+				}
+			}
+		}
+	}
+	return lists
+}
+
+// items returns the names of loops over lists.
+func (c *contentScan) items(lists, names []string) (items []string) {
+	for _, l := range c.loops {
+		of, key := accessed(l.iter)
+		if key != "" {
+			of += "." + key
+		}
+		if len(l.target) == 1 && slices.Contains(lists, of) {
+			items = append(items, names[l.target[0]])
+		}
+	}
+	return items
+}
+
+// receives reports whether some call of a macro gives the parameter of that name a
+// message's content.
+func (c *contentScan) receives(m *macroSite, name string, names []string, content func(Expr) bool) bool {
+	at := slices.IndexFunc(m.args, func(id int) bool { return names[id] == name })
+	if at < 0 {
+		return false
+	}
+	for _, call := range c.calls {
+		if !isName(call.Fn, m.name) {
+			continue
+		}
+		if at < len(call.Args.Pos) && content(call.Args.Pos[at]) {
+			return true
+		}
+		if i := slices.Index(call.Args.Names, name); i >= 0 && content(call.Args.Vals[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func isName(e Expr, name string) bool {
+	n, ok := e.(*Name)
+	return ok && n.Text == name
+}
+
+// accessed looks through filters, tests and slices at a name or at one attribute of a
+// name. of is "" for anything else.
+func accessed(e Expr) (of, key string) {
 	switch x := e.(type) {
 	case *Filter:
 		return accessed(x.Of)
@@ -85,17 +222,17 @@ func accessed(e Expr) (n *Name, key string) {
 	case *Slice:
 		return accessed(x.Of)
 	case *Name:
-		return x, ""
+		return x.Text, ""
 	case *Attr:
 		if n, ok := x.Of.(*Name); ok {
-			return n, x.Name
+			return n.Text, x.Name
 		}
 	case *Item:
 		n, ok1 := x.Of.(*Name)
 		k, ok2 := x.Key.(*Constant)
 		if ok1 && ok2 && k.Value.Kind() == value.KindString {
-			return n, k.Value.Str()
+			return n.Text, k.Value.Str()
 		}
 	}
-	return nil, ""
+	return "", ""
 }

@@ -51,7 +51,7 @@ func Parse(source string) (t *Tree, err error) {
 	if p.cur().kind != tokEOF {
 		p.unexpected("end of template")
 	}
-	p.t.content.finish()
+	p.t.content.finish(p.t.ids)
 	return p.t, nil
 }
 

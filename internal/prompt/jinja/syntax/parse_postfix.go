@@ -85,7 +85,9 @@ func (p *parser) subscript(of Expr) Expr {
 
 func (p *parser) call(fn Expr) Expr {
 	line := p.cur().line
-	return &Call{fn, p.args(), line}
+	c := &Call{fn, p.args(), line}
+	p.t.content.calls = append(p.t.content.calls, c)
+	return c
 }
 
 // args parses call arguments with their parentheses.

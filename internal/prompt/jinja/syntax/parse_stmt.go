@@ -144,7 +144,9 @@ func (p *parser) macroStmt() Stmt {
 	word := p.expect(tokName, "a name").text
 	s := &Macro{ID: p.id(word), Name: word}
 	p.signature(s)
+	end := p.t.content.begin(s)
 	p.macroBody(s, "endmacro")
+	end()
 	return s
 }
 

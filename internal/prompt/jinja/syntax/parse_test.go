@@ -52,19 +52,39 @@ func TestErrors(t *testing.T) {
 }
 
 func TestIteratesContent(t *testing.T) {
-	for src, want := range map[string]bool{
-		"{% for m in messages %}{% for p in m.content %}{% endfor %}{% endfor %}":                              true,
-		"{% set l = messages[1:] %}{% for m in l %}{% for p in m['content'] | list %}{% endfor %}{% endfor %}": true,
-		"{% for p in content %}{% endfor %}":                                                                   true,
-		"{% for m in messages %}{{ m.content }}{% endfor %}":                                                   false,
-		"{% for m in others %}{% for p in m.content %}{% endfor %}{% endfor %}":                                false,
+	const all = 1<<RuleLoops | 1<<RuleMacros | 1<<RuleNamespaces | 1<<RuleNames
+	const vllm = all &^ (1 << RuleNames)
+	for src, want := range map[string]int{
+		"{% for m in messages %}{% for p in m.content %}{% endfor %}{% endfor %}":                              all,
+		"{% for x in messages %}{% for p in x.content %}{% endfor %}{% endfor %}":                              vllm,
+		"{% set l = messages[1:] %}{% for m in l %}{% for p in m['content'] | list %}{% endfor %}{% endfor %}": all,
+		"{% for p in content %}{% endfor %}":                                                                   vllm,
+		"{% for m in messages %}{{ m.content }}{% endfor %}":                                                   0,
+		"{% for m in others %}{% for p in m.content %}{% endfor %}{% endfor %}":                                1 << RuleNames,
+		// Macros.
+		"{% macro r(c) %}{% for p in c %}{% endfor %}{% endmacro %}{% for m in messages %}{{ r(m.content) }}{% endfor %}":             1<<RuleMacros | 1<<RuleNamespaces,
+		"{% macro r(a, c) %}{% for p in c %}{% endfor %}{% endmacro %}{% for m in messages %}{{ r(1, c=m['content']) }}{% endfor %}":  1<<RuleMacros | 1<<RuleNamespaces,
+		"{% macro r(c) %}{% for p in c %}{% endfor %}{% endmacro %}{% for m in messages %}{{ r(m.role) }}{% endfor %}":                0,
+		"{% macro r(content) %}{% for p in content %}{% endfor %}{% endmacro %}{% for m in messages %}{{ r(m.other) }}{% endfor %}":   1 << RuleLoops,
+		"{% macro r(content) %}{% for p in content %}{% endfor %}{% endmacro %}{% for m in messages %}{{ r(m.content) }}{% endfor %}": vllm,
+		"{% macro r(c) %}{% endmacro %}{% for p in c %}{% endfor %}{% for m in messages %}{{ r(m.content) }}{% endfor %}":             0,
+		// Namespaces.
+		"{% set n = namespace(rest=messages) %}{% for x in n.rest %}{% for p in x.content %}{% endfor %}{% endfor %}":                            1 << RuleNamespaces,
+		"{% set n = namespace(rest=none) %}{% set n.rest = messages[1:] %}{% for x in n.rest %}{% for p in x.content %}{% endfor %}{% endfor %}": 1 << RuleNamespaces,
+		"{% set n = namespace(rest=none) %}{% set n.rest = others %}{% for x in n.rest %}{% for p in x.content %}{% endfor %}{% endfor %}":       0,
 	} {
 		tree, err := Parse(src)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := tree.IteratesContent(); got != want {
-			t.Errorf("%s: %v", src, got)
+		got := 0
+		for r := range numRules {
+			if tree.IteratesContent(r) {
+				got |= 1 << r
+			}
+		}
+		if got != want {
+			t.Errorf("%s: rules %04b, want %04b", src, got, want)
 		}
 	}
 }

@@ -1,0 +1,102 @@
+package prefix
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// Each endpoint is matched by the prompt that its engine renders, and not exactly where it
+// is not known how the engine does that.
+func TestEndpointsAreMatchedByTheirOwnRendering(t *testing.T) {
+	h := block.NewHasher(block.Seed{1})
+	guess, index := approx.New(approx.Options{Hasher: h}), indexer.New(indexer.Options{Hasher: h})
+	var profiles Profiles
+	models := letterChats(t, h, guess, &profiles)
+	m := New(Options{Index: index, Approx: guess, Models: models, Profiles: &profiles})
+	all := endpoint.NewPool(endpoint.PoolOptions{})
+	all.Set(fleetOf(4))
+	eps := all.Snapshot().Endpoints
+	for i, engine := range []struct{ kind, version string }{{"vllm", "0.33.0"}, {"vllm", "0.33.0"}, {"sglang", "0.5.23"}, {"trtllm-serve", "1.3.0"}} {
+		profiles.Set(eps[i].ID, prompt.ProfileOf(engine.kind, engine.version))
+		eps[i].SetGauges(endpoint.Gauges{BlockSize: 2})
+	}
+	const body = `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"abababab"},{"type":"text","text":"cdcdcdcd"}]}]}`
+	store := func(ep *endpoint.Endpoint, text string) {
+		root := h.Root(block.Scope{Space: block.SpaceText, Model: "m"})
+		d, key := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root}}}, root
+		for i := 0; i+2 <= len(text); i += 2 {
+			key = h.Child(key, []byte(text[i:i+2]))
+			d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(i + 1), Key: key, Bytes: 2, Tokens: 2})
+		}
+		d.Ops[0].N = uint32(len(d.Blocks))
+		index.Apply(block.Source{Endpoint: ep.ID}, &d)
+	}
+	store(eps[0], "abababab\ncdcdcdcdx.")
+	store(eps[1], "abababab cdcdcdcdx.")
+	store(eps[2], "abababab cdcdcdcdx.")
+	store(eps[3], "abababab\ncdcdcdcdx.")
+	r := &request.Request{Path: "/v1/chat/completions", Body: []byte(body)}
+	if err := request.Parse(r); err != nil {
+		t.Fatal(err)
+	}
+	models.Fill(t.Context(), r)
+	held := make([]cycle.PrefixMatch, len(eps))
+	m.Match(t.Context(), r, eps, held)
+	for i, want := range []int32{18, 8, 18, -1} { // tokens: the text has 18 bytes
+		if got := held[i].Precise; got != want {
+			t.Errorf("endpoint %d: %d tokens predicted, want %d", i, got, want)
+		}
+	}
+	models.Release(r)
+	profiles.Forget(eps[2].ID)
+	profiles.Forget(eps[3].ID)
+	models.Fill(t.Context(), r)
+	if len(r.Variants) != 0 {
+		t.Errorf("%d variants for engines of one kind, want none", len(r.Variants))
+	}
+}
+
+// letterChats is lettersModel with a template that prints contents and a dot.
+func letterChats(t *testing.T, h block.Hasher, guess *approx.Index, profiles *Profiles) *Models {
+	t.Helper()
+	ids := map[string]int{"Ġ": 0, "Ċ": 1, ".": 2}
+	for c := 'a'; c <= 'z'; c++ {
+		ids[string(c)] = int(c-'a') + 3
+	}
+	dir := t.TempDir()
+	for name, v := range map[string]any{
+		"tokenizer.json": map[string]any{
+			"model":         map[string]any{"type": "BPE", "vocab": ids, "merges": []string{}},
+			"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+			"decoder":       map[string]any{"type": "ByteLevel"},
+		},
+		"tokenizer_config.json": map[string]any{"chat_template": "{% for m in messages %}{{ m.content }}x{% endfor %}"},
+	} {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	models, err := OpenModels([]ModelOptions{{Name: "m", Path: dir}}, ModelsOptions{Hasher: h, Approx: guess, Profiles: profiles})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(models.Close)
+	if err := models.Registry().Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return models
+}
