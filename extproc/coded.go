@@ -50,7 +50,7 @@ func (st *stream) decode(extent bodyExtent) (bodyExtent, error) {
 	}
 	end, ok := st.p.opts.Budget.AcquireCPU(st.ctx, usualRatio*len(r.Body))
 	if !ok {
-		return extent, request.Errorf(request.ReasonCancelled, "the client went away")
+		return extent, request.Errorf(request.ReasonCancelled, "the client disconnected")
 	}
 	defer end()
 	plain, err := coding.Decode(r.Body, list, coding.Limits{Size: st.p.opts.MaxBody, Take: st.in.memory.Take})

@@ -97,7 +97,7 @@ func (st *stream) destinations() int {
 func (st *stream) parse(extent bodyExtent) error {
 	end, ok := st.p.opts.Budget.AcquireCPU(st.ctx, len(st.request.Body))
 	if !ok {
-		return request.Errorf(request.ReasonCancelled, "the client went away")
+		return request.Errorf(request.ReasonCancelled, "the client disconnected")
 	}
 	defer end()
 	st.request.Copyable = extent == bodyWhole && !st.modes.observe
@@ -156,7 +156,7 @@ func (st *stream) answerFor(status int, body []byte) error {
 func (st *stream) refuse(e *request.Error) error {
 	st.in.settled = true
 	if st.ctx.Err() != nil {
-		e = request.Errorf(request.ReasonCancelled, "the client went away")
+		e = request.Errorf(request.ReasonCancelled, "the client disconnected")
 	}
 	st.p.metrics.requests.WithLabelValues(e.Reason.String()).Inc()
 	st.p.opts.Log.Debug("request refused", "request_id", budget.PrintableName(st.request.ID), "reason", e.Reason.String())

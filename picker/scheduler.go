@@ -282,7 +282,7 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 	ctx, cancel := context.WithTimeout(ctx, s.opts.WorkTimeout)
 	defer cancel()
 	if ctx.Err() != nil {
-		return nil, request.Errorf(request.ReasonCancelled, "the client went away")
+		return nil, request.Errorf(request.ReasonCancelled, "the client disconnected")
 	}
 	start := s.opts.Now()
 	s.unseen.Expire(start)

@@ -6,33 +6,34 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/internal/room"
 )
 
-// allowance bounds how far a replica may grow until it hears of others again. What looks
-// free to one looks free to all for as long as gauges take to travel. So each takes its
-// part of it, and what it leaves to others stays theirs until they have told that they took
-// it, or know better: a replica that runs short asks the others to answer (Mark), and their
-// answers (Echo) say which of its gauges they had heard when they told theirs. From others that
-// do not answer it is believed after the time in which they should have heard and been heard.
+// allowance limits how much a replica may grow between updates from its peers. Gauges take time to
+// travel, so the same free permits look free to every replica. Each replica therefore takes only
+// its part of them. The rest is reserved for the peers until they have reported that they took it,
+// or until they are known to have newer information. A replica that runs short requests an
+// acknowledgment (Mark). The peers' acknowledgments (Echo) contain the latest of its gauges that
+// they had received when they sent theirs. For peers that do not acknowledge, a travel time is
+// assumed.
 type allowance struct {
-	most  float64 // places that we may hold
-	extra bool    // and one request beyond them
+	most  float64 // permits that this replica may hold
+	extra bool    // plus one request
 	left  room.Left
-	own   int64 // places in flight when this was computed last
+	own   int64 // permits in flight at the last computation
 	other int64
 	at    int64
 
-	grownAt int64 // when we were last seen to hold more than before
+	grownAt int64 // when this replica was last seen to hold more than before
 }
 
 const (
-	travelShare  = .10                          // of the mean service: within this time others have heard us and were heard
-	leastTravel  = int64(30 * time.Millisecond) // and no less than that
+	travelShare  = .10                          // of the mean service time: by then gauges have traveled both ways
+	leastTravel  = int64(30 * time.Millisecond) // lower bound
 	mostTravel   = int64(400 * time.Millisecond)
-	likelyTravel = int64(60 * time.Millisecond) // where the mean is not known
+	likelyTravel = int64(60 * time.Millisecond) // if the mean is unknown
 	extraEvery   = int64(60 * time.Millisecond)
-	eagerShare   = .05 // of the capacity, of all replicas together: taken for demand that others do not know
+	eagerShare   = .05 // of the capacity, summed over replicas: taken for demand that peers do not know yet
 )
 
-// travel returns for how long a place that was left to others stays theirs, if they do not answer.
+// travel returns how long permits stay reserved for peers that do not acknowledge.
 func (t *fleet) travel() int64 {
 	if t.service == 0 {
 		return likelyTravel
@@ -40,8 +41,8 @@ func (t *fleet) travel() int64 {
 	return min(max(int64(t.service*travelShare*1e9), leastTravel), mostTravel)
 }
 
-// known returns the time whose gauges of ours all others had heard when they told what is known
-// of them. Of those that do not say so it is guessed.
+// known returns the latest time whose gauges of ours all peers are known to have received. For
+// peers that do not acknowledge it is an estimate.
 func (t *fleet) known(now int64) (at int64) {
 	at = now
 	for _, p := range t.peers {
@@ -51,7 +52,7 @@ func (t *fleet) known(now int64) (at int64) {
 		switch guess := p.heard(now); {
 		case !p.answers:
 			at = min(at, guess-t.travel())
-		case p.asked > 0 && now-p.asked > silentAfter: // it has stopped to answer
+		case p.asked > 0 && now-p.asked > silentAfter: // it has stopped acknowledging
 			at = min(at, max(p.echo, guess-silentAfter))
 		default:
 			at = min(at, p.echo)
@@ -60,7 +61,7 @@ func (t *fleet) known(now int64) (at int64) {
 	return at
 }
 
-// heard returns when a peer was heard last. Who holds nothing has nothing to tell.
+// heard returns when a peer was last heard. A peer without gauges sends nothing.
 func (p *peer) heard(now int64) int64 {
 	if len(p.gauges) == 0 {
 		return now
@@ -68,7 +69,7 @@ func (p *peer) heard(now int64) int64 {
 	return p.heardAt
 }
 
-// took takes off what others have made use of, the oldest first.
+// took releases reservations that peers have used, oldest first.
 func (a *allowance) took(now, own, others int64) {
 	if own > a.own {
 		a.grownAt = now
@@ -78,7 +79,7 @@ func (a *allowance) took(now, own, others int64) {
 	a.left.Used(n)
 }
 
-// turn begins a new stretch of time where the one under way has lasted for so long.
+// turn starts a new period if the current one has lasted for after.
 func (c *Core) turn(after int64) {
 	if c.fleet.allowance.left.Turn(c.now, after) {
 		for _, b := range c.bands {
@@ -88,7 +89,7 @@ func (c *Core) turn(after int64) {
 	}
 }
 
-// fits reports whether a request of so many places may go.
+// fits reports whether a request of that many permits may be dispatched.
 func (a *allowance) fits(own, places int64) bool {
 	if a.extra {
 		places = 0
@@ -96,11 +97,11 @@ func (a *allowance) fits(own, places int64) bool {
 	return float64(own+places) <= a.most+slack
 }
 
-// allow gives this replica its part of what is free: by what waits where, as far as all know of
-// it, and a little by what waits here in any case. Parts of what a request takes are of no use.
-// So we may take one more where ours is such a part, and nothing was taken here since all heard
-// of what was: else all that have a part take a whole one, and those that have just had theirs
-// one more.
+// allow computes this replica's part of the free permits: proportional to the demand that all
+// replicas know of, plus a little for local demand in any case. Fractions of a request are useless.
+// So a replica whose part is less than a request may take one more, if it has taken nothing since
+// all peers knew its last increase. Otherwise every replica with a fraction would take a whole one,
+// repeatedly.
 func (c *Core) allow() {
 	t := &c.fleet
 	a := &t.allowance
@@ -129,9 +130,9 @@ func (c *Core) allow() {
 	a.at = c.now
 }
 
-// part divides what is free by what waits where, highest bands first: which part of it is ours.
-// Of what nobody waits for, all have the same. Where it is to be what others know of, only what
-// has been waiting here all the time since what they know counts.
+// part returns this replica's part of the free permits. They are divided by demand, highest bands
+// first; permits without demand are divided equally. If known is set, only demand that has lasted
+// since the last known gauges counts.
 func (c *Core) part(free float64, known bool) (ours float64) {
 	ages := c.fleet.allowance.left.Len()
 	for _, b := range c.bands {
@@ -150,9 +151,9 @@ func (c *Core) part(free float64, known bool) (ours float64) {
 	return ours + free/float64(c.fleet.size())
 }
 
-// Mark returns a number for what Gauges returned just before: others answer with it. 0: no answer
-// is wanted, since this replica may take what it needs, all know what it took where the pool is more
-// than half full, and it has learned of all whether they answer.
+// Mark returns a number that identifies the gauges that Gauges just returned, for peers to
+// acknowledge. 0 means that no acknowledgment is needed: this replica is not short, peers know what
+// it took if the pool is more than half full, and it has determined which peers acknowledge.
 func (c *Core) Mark(now int64) int64 {
 	c.now = now
 	t := &c.fleet
@@ -171,7 +172,7 @@ func (c *Core) Mark(now int64) int64 {
 	return now
 }
 
-// answered reports whether all others have answered.
+// answered reports whether all peers have acknowledged.
 func (t *fleet) answered() bool {
 	for _, p := range t.peers {
 		if !p.silent && !p.answers {
@@ -181,8 +182,8 @@ func (t *fleet) answered() bool {
 	return true
 }
 
-// Echo takes another replica's answer: it had heard what Mark returned at that time when it told
-// the gauges that were heard of it last.
+// Echo handles a peer's acknowledgment: the peer had received the gauges identified by mark when it
+// sent its latest gauges.
 func (c *Core) Echo(now int64, origin string, mark int64) {
 	c.now = now
 	p := c.fleet.peers[origin]

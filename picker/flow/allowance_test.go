@@ -7,8 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// pair returns two cores of 40 places that have heard of each other: each holds 20, and so
-// many more wait at each.
+// pair returns two connected cores with 40 permits. Each holds 20, and that many more wait at each.
 func pair(waiting int) (cores [2]*Core, now int64) {
 	for i := range cores {
 		c := New(tenants)
@@ -30,16 +29,16 @@ func pair(waiting int) (cores [2]*Core, now int64) {
 	return cores, now
 }
 
-// hear tells b what a holds and waits for.
+// hear sends a's gauges to b.
 func hear(now int64, a, b *Core) { b.ReceiveShares(now, "other", a.Gauges(nil)) }
 
-// What comes free at once is free to both of two replicas. Neither takes more of it than
-// its part, however often it hears what the other told before it knew of it.
+// Permits that become free are visible to both replicas. Neither takes more than its part, however
+// often it receives outdated gauges of the other.
 func TestFreePlacesAreTakenOnce(t *testing.T) {
 	cores, now := pair(30)
 	old := [2][]rules.Gauge{cores[0].Gauges(nil), cores[1].Gauges(nil)}
 	if a, b := cores[0].own, cores[1].own; a != 20 || b != 20 {
-		t.Fatalf("%d and %d places are held of 40", a, b)
+		t.Fatalf("%d and %d of 40 permits are held", a, b)
 	}
 	for i, c := range cores {
 		c.SetCapacity(now, rules.Capacity{Permits: 60, Endpoints: 1})
@@ -48,11 +47,11 @@ func TestFreePlacesAreTakenOnce(t *testing.T) {
 		}
 	}
 	if n := cores[0].own + cores[1].own; n < 58 || n > 62 {
-		t.Errorf("%d places are held of 60", n)
+		t.Errorf("%d of 60 permits are held", n)
 	}
 }
 
-// What a replica did not take is the other's once it has told that it wants none.
+// Permits that one replica does not need go to the other once the first has reported that.
 func TestFreePlacesAreNotKept(t *testing.T) {
 	cores, now := pair(0)
 	busy, quiet := cores[0], cores[1]
@@ -66,12 +65,12 @@ func TestFreePlacesAreNotKept(t *testing.T) {
 		busy.Advance(now)
 	}
 	if busy.own != 40 {
-		t.Errorf("%d places are held of 40 that are free to the only one that waits", busy.own)
+		t.Errorf("%d of 40 permits are held by the only replica with demand", busy.own)
 	}
 }
 
-// Gauges that were on their way when engines were read for the first time explain later
-// what they run.
+// Gauges in transit when engines are read for the first time later account for what the engines
+// run.
 func TestFirstReadingIsExplained(t *testing.T) {
 	c := New(tenants)
 	c.SetCapacity(1, rules.Capacity{Permits: 60, Endpoints: 1})
@@ -79,16 +78,16 @@ func TestFirstReadingIsExplained(t *testing.T) {
 	now := 1 + 400*ms
 	c.ObserveRunning(now, 30)
 	if got := c.fleet.stray; got != 30 {
-		t.Fatalf("%g places are nobody's, want 30", got)
+		t.Fatalf("%g permits are unaccounted, want 30", got)
 	}
 	c.ReceiveShares(now+20*ms, "other", []rules.Gauge{{Flow: "f", InFlight: 30}})
 	if got := c.fleet.stray; got != 0 {
-		t.Errorf("%g places are nobody's after the other has told of them", got)
+		t.Errorf("%g permits are unaccounted after the peer reported them", got)
 	}
 }
 
-// A member that was silent and is heard again accounts for its places itself: they are not
-// counted twice until engines are read.
+// A silent member that is heard again accounts for its own permits. They are not counted twice
+// until engines are read.
 func TestReturnedIsCountedOnce(t *testing.T) {
 	for told, want := range map[int64]int64{20: 20, 5: 20, 0: 20, 25: 25} {
 		c := New(tenants)
@@ -97,11 +96,11 @@ func TestReturnedIsCountedOnce(t *testing.T) {
 		c.ObserveRunning(2, 20)
 		c.Advance(3 + silentAfter)
 		if c.fleet.ghost != 20 {
-			t.Fatalf("%g places are those of a silent member, want 20", c.fleet.ghost)
+			t.Fatalf("%g permits belong to a silent member, want 20", c.fleet.ghost)
 		}
 		c.ReceiveShares(4+silentAfter, "other", []rules.Gauge{{Flow: "f", InFlight: told}})
 		if got := c.inFlight(); got != want {
-			t.Errorf("%d places are in flight when it tells of %d, want %d", got, told, want)
+			t.Errorf("%d permits are in flight after it reported %d, want %d", got, told, want)
 		}
 	}
 }

@@ -10,90 +10,89 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Bounds of what clients can make a Core keep.
+// Limits on state that clients can create in a Core.
 const (
-	maxFlows    = 10_000 // beyond, flows share sharedFlows of them
+	maxFlows    = 10_000 // beyond this, flows share sharedFlows flows
 	sharedFlows = 64
-	maxBands    = 64 // beyond, requests join the band just below
+	maxBands    = 64 // beyond this, requests join the next lower band
 	idleFlow    = 5 * time.Minute
-	longestTTL  = 365 * 24 * time.Hour // so that arrivals and times to wait can be added
+	longestTTL  = 365 * 24 * time.Hour // short enough to add to arrival times without overflow
 )
 
 // band is the queue of one priority.
 type band struct {
 	rules.Band
-	busy     []*flow // flows that wait; a heap while ranked
+	busy     []*flow // flows with waiting requests; a heap while ranked
 	ranked   bool
 	rankedAt int64
 	waiting  int   // requests
-	places   int64 // the same, in places
+	places   int64 // waiting, in permits
 	bytes    int64
-	own      int64 // places in flight
-	arrivals line  // requests that wait
+	own      int64 // permits in flight
+	arrivals line  // waiting requests
 	flight   line
 	lastUse  int64
-	virtual  float64 // of Work: the start tag of the flow served last
+	virtual  float64 // for Work: the start tag of the flow served last
 
-	asked    [room.Stretches]int64 // the least that waited, in places, in each stretch of the allowance
+	asked    [room.Stretches]int64 // minimum of permits waiting in each period of the allowance
 	others   queued                // waiting at other replicas
-	live     []*flow               // that hold or wait for something, anywhere
-	active   []*flow               // the same as shares were computed last, by demand
-	ceiling  float64               // as the usage limit said last
-	weights  float64               // of flows that wait anywhere
+	live     []*flow               // flows that hold or wait for permits at any replica
+	active   []*flow               // the same, sorted by demand, from the last share computation
+	ceiling  float64               // last value of the usage limit
+	weights  float64               // total weight of flows with demand anywhere
 	most     largest
-	entitled float64 // places that this replica may hold, while not dirty
+	entitled float64 // permits that this replica may hold, unless dirty
 	dirty    bool
 }
 
-// flow is the requests of one tenant in one band.
+// flow is one tenant's requests in one band.
 type flow struct {
 	id   string
 	band *band
 	heap heap
-	at   int // in band.busy, -1 when nothing waits
+	at   int // index in band.busy, -1 if nothing waits
 
-	waiting, bytes int64       // places, bytes
-	own            int64       // places in flight
-	others         rules.Gauge // of the living other replicas, summed
+	waiting, bytes int64       // in permits and in bytes
+	own            int64       // permits in flight
+	others         rules.Gauge // sum over the other live replicas
 	ghost          float64
 
 	weight  float64
-	fair    float64 // places that are its share at this moment
-	target  float64 // the same, with its deficit made good
-	parted  float64 // what of that is this replica's, as its band counts it
-	score   float64 // while its band is ranked
-	waits   bool    // anywhere, as its band counts it
-	deficit float64 // place-seconds that it is owed
-	tag     float64 // of Work: where its next request starts
+	fair    float64 // its current share in permits
+	target  float64 // its share adjusted for its deficit
+	parted  float64 // this replica's part of the target, as counted by its band
+	score   float64 // valid while its band is ranked
+	waits   bool    // has demand anywhere, as counted by its band
+	deficit float64 // permit-seconds owed to it
+	tag     float64 // for Work: start tag of its next request
 
-	service  float64 // decayed seconds
+	service  float64 // decayed, in seconds
 	serveAt  int64
 	servedAt uint64
-	ratio    float64 // as Core.ratio
+	ratio    float64 // see Core.ratio
 	lastUse  int64
 
-	normService, normWait float64 // of LeastService: 0 to 1 among the flows that wait
+	normService, normWait float64 // for LeastService: 0 to 1 among flows with waiting requests
 
-	prev, next *flow // in the list of idle flows
+	prev, next *flow // list of idle flows
 	idle       bool
-	liveAt     int // in band.live, while it is not idle
+	liveAt     int // index in band.live, while not idle
 }
 
 func (f *flow) use(now int64) {
 	f.lastUse, f.band.lastUse = now, now
 }
 
-// held returns the flow's places in flight, everywhere.
+// held returns the flow's permits in flight at all replicas.
 func (f *flow) held() float64 { return float64(f.own+f.others.InFlight) + f.ghost }
 
-// demand returns what the flow holds and waits for, everywhere.
+// demand returns the permits that the flow holds and waits for at all replicas.
 func (f *flow) demand() float64 { return f.held() + float64(f.waiting+f.others.Waiting) }
 
-// waitsAnywhere reports whether the flow wants more than it holds.
+// waitsAnywhere reports whether the flow has requests waiting at any replica.
 func (f *flow) waitsAnywhere() bool { return f.waiting+f.others.Waiting > 0 }
 
-// serve notes that the flow took seconds of an engine; what it took earlier counts
-// half after each half-life.
+// serve adds engine seconds to the flow's service. Earlier service decays with the half-life.
 func (f *flow) serve(now int64, s float64, halfLife time.Duration) {
 	if halfLife > 0 && f.service != 0 {
 		f.service *= math.Exp2(-float64(now-f.serveAt) / float64(halfLife))
@@ -104,7 +103,7 @@ func (f *flow) serve(now int64, s float64, halfLife time.Duration) {
 	}
 }
 
-// lift takes from a flow that did not wait what it did not use.
+// lift raises the tag of a flow that was idle, so that it gains nothing from not having waited.
 func (f *flow) lift() { f.tag = max(f.tag, f.band.virtual) }
 
 // usedBand is how long a band counts for usage limits after its last request.
@@ -114,7 +113,7 @@ func (b *band) used(now int64) bool {
 	return b.waiting > 0 || b.own > 0 || (b.lastUse > 0 && now-b.lastUse < usedBand)
 }
 
-// scoreOf a flow whose head is w: the least goes first.
+// scoreOf returns the score of a flow with head w. The lowest score goes first.
 func (b *band) scoreOf(f *flow, w *waiter) float64 {
 	switch b.Fairness {
 	case rules.Places:
@@ -128,8 +127,8 @@ func (b *band) scoreOf(f *flow, w *waiter) float64 {
 	}
 }
 
-// normalize sets where each waiting flow's service and head's wait lie between the
-// least and the most of them.
+// normalize scales each waiting flow's service and its head's wait to the range from the lowest to
+// the highest of them.
 func (b *band) normalize(s []waiter, now int64) {
 	if b.Fairness != rules.LeastService {
 		return
@@ -157,7 +156,7 @@ func (s span) norm(v float64) float64 {
 	return (v - s.low) / (s.high - s.low)
 }
 
-// join appends a request to the band's list by arrival.
+// join appends a request to the band's arrival list.
 func (b *band) join(s []waiter, i int32) {
 	b.arrivals.append(s, i)
 	b.waiting++
@@ -172,8 +171,8 @@ func (b *band) part(s []waiter, i int32) {
 	b.bytes -= s[i].bytes
 }
 
-// busy puts a flow among those that wait. Until shares are computed again it gets
-// what flows of its weight get.
+// busy adds a flow to those with waiting requests. Until the next share computation it gets the
+// share of a flow with its weight.
 func (c *Core) busy(f *flow) {
 	c.awake(f)
 	f.lift()
@@ -181,7 +180,7 @@ func (c *Core) busy(f *flow) {
 	f.use(c.now)
 }
 
-// band returns the band of a priority, made from a template when it is new.
+// band returns the band of a priority. A new one is created from a template.
 func (c *Core) band(priority int) *band {
 	at, found := slices.BinarySearchFunc(c.bands, priority, func(b *band, p int) int { return cmp.Compare(p, b.Priority) })
 	if found {

@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// BenchmarkPump ends a request and lets the next one go, while so many wait in so
+// BenchmarkPump ends a request and dispatches the next, with that many requests waiting in that
 // many flows.
 func BenchmarkPump(b *testing.B) {
 	for _, tc := range []struct{ waiters, flows int }{{10, 1}, {10, 4}, {5000, 64}, {50000, 64}, {50000, 1000}, {50000, 10000}} {

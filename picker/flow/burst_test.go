@@ -12,9 +12,9 @@ import (
 
 var burstSeeds = flag.Int("flow.bursts", 20, "seeds of TestFleetBursts")
 
-// TestFleetBursts: many requests come at once to a pool in which nothing is in flight, at all
-// replicas or some, before any has heard of another's. What replicas know of how long requests
-// take does not matter: nothing, what is true, or a tenth of it.
+// TestFleetBursts sends a burst of requests to an idle pool, at all replicas or some, before any
+// replica has heard of another's. The result must not depend on the known mean service time: none,
+// the true one, or a tenth of it.
 func TestFleetBursts(t *testing.T) {
 	worst := map[string]float64{}
 	for seed := range uint64(*burstSeeds) {
@@ -23,7 +23,7 @@ func TestFleetBursts(t *testing.T) {
 			limit := max(int64(math.Ceil(1.1*float64(w.capacity))), w.capacity+int64(len(w.replicas)))
 			worst[what] = max(worst[what], float64(w.most)/float64(w.capacity))
 			if w.most > limit {
-				t.Errorf("seed %d, %s is known: %d replicas, requests of %.2f s (sigma %.2g), delay %v: %d places in flight of %d",
+				t.Errorf("seed %d, known mean %s: %d replicas, requests of %.2f s (sigma %.2g), delay %v: %d permits in flight of %d",
 					seed, what, len(w.replicas), w.mean, w.sigma, time.Duration(w.delay), w.most, w.capacity)
 			}
 			w.check(t)
@@ -32,8 +32,8 @@ func TestFleetBursts(t *testing.T) {
 	t.Log("most places in flight, by what is known of the time that requests take:", worst)
 }
 
-// burst plays a burst on an idle pool, whose requests of earlier took known times the time of
-// those that come. Gauges are at most a twentieth of that old.
+// burst simulates a burst on an idle pool. known is the mean time of earlier requests, relative to
+// those of the burst. Gauges are delayed by at most a twentieth of it.
 func burst(seed uint64, known float64) *world {
 	const s = int64(time.Second)
 	rng := rand.New(rand.NewPCG(seed, 11))
@@ -66,8 +66,8 @@ func burst(seed uint64, known float64) *world {
 	return w
 }
 
-// TestBurstAtOneTakesAll: where only one replica is asked, it has almost all places as soon as
-// the others have answered, however long requests take.
+// TestBurstAtOneTakesAll: if only one replica gets requests, it holds almost all permits as soon as
+// its peers have acknowledged, however long requests take.
 func TestBurstAtOneTakesAll(t *testing.T) {
 	for _, mean := range []float64{.5, 2, 10} {
 		w := newWorld(1, 3, 96, mean, tenants)
@@ -76,7 +76,7 @@ func TestBurstAtOneTakesAll(t *testing.T) {
 			w.offer(w.replicas[0], rules.Request{Flow: "a"})
 		}
 		if w.until(w.now + 250*ms); w.running < 90 {
-			t.Errorf("requests of %g s: %d of 96 places are held a quarter of a second after 400 came", mean, w.running)
+			t.Errorf("requests of %g s: %d of 96 permits are held a quarter second after 400 requests arrived", mean, w.running)
 		}
 		w.check(t)
 	}

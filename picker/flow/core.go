@@ -9,11 +9,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// never is a time that does not come.
+// never is after any time.
 const never = int64(math.MaxInt64)
 
-// Core is the queue of one pool at one replica. Times are nanoseconds of any clock
-// that does not go back.
+// Core is the queue of one pool at one replica. Times are nanoseconds of any monotonic clock.
 type Core struct {
 	o rules.Options
 
@@ -21,30 +20,30 @@ type Core struct {
 	free    int32 // first free slot, linked by next
 	seq     uint64
 	ends    heap
-	waiting int   // requests
-	bytes   int64 // of them
-	own     int64 // places in flight
+	waiting int   // waiting requests
+	bytes   int64 // of waiting requests
+	own     int64 // permits in flight
 
-	bands  []*band // highest priority first
+	bands  []*band // by descending priority
 	flows  map[flowKey]*flow
 	idle   flowList
 	served uint64
-	ratio  float64 // of service to what sizes say, 0 until known
+	ratio  float64 // of service to the sizes' prediction, 0 until known
 
 	capacity rules.Capacity
 	entry    room.Entry
-	changed  int64 // when the pool became empty or stopped being so
+	changed  int64 // when the pool became empty or stopped being empty
 	now      int64
-	sharedAt int64 // when shares were computed last
-	stale    bool  // something that shares depend on has changed since
+	sharedAt int64 // time of the last share computation
+	stale    bool  // an input of shares has changed since
 	urgent   bool  // a flow has no share yet
 
 	fleet   fleet
 	revoked []revocation
 	out     []rules.Event
 
-	frontier   []int32 // scratch of search
-	priorities []int   // of usage limits
+	frontier   []int32 // scratch for search
+	priorities []int   // scratch for usage limits
 	ceilings   []float64
 	counts     [rules.NumOutcomes]uint64
 }
@@ -54,7 +53,7 @@ type flowKey struct {
 	priority int
 }
 
-// New returns a Core without capacity: until SetCapacity everything waits.
+// New returns a Core without capacity: all requests wait until SetCapacity.
 func New(o rules.Options) *Core {
 	c := &Core{free: none, ends: heap{by: byEnd}}
 	c.fleet.init()
@@ -62,7 +61,7 @@ func New(o rules.Options) *Core {
 	return c
 }
 
-// begin makes o the rules of a core in which nothing waits.
+// begin sets the rules of a core without waiting requests.
 func (c *Core) begin(o rules.Options) {
 	if o.Limit == nil {
 		o.Limit = rules.StaticLimit{}
@@ -75,8 +74,8 @@ func (c *Core) begin(o rules.Options) {
 	c.band(0)
 }
 
-// Offer asks for a place. Dispatched: go. Queued: an Event tells the outcome later.
-// All other rules.NumOutcomes are refusals, and the handle is zero.
+// Offer requests permits. With Dispatched the request may go; with Queued an Event has the outcome
+// later. Any other outcome is a refusal with a zero handle.
 func (c *Core) Offer(now int64, a rules.Request) (rules.Handle, rules.Outcome) {
 	c.now = now
 	a.Permits = max(a.Permits, 1)
@@ -106,11 +105,11 @@ func (c *Core) Offer(now int64, a rules.Request) (rules.Handle, rules.Outcome) {
 	return h, rules.Queued
 }
 
-// Cancel takes a request out that waits: its client has left. It reports false when
-// the request does not wait; if it was dispatched, Release is still due.
+// Cancel removes a waiting request whose client has left. It returns false if the request is not
+// waiting. If it was dispatched, Release is still required.
 func (c *Core) Cancel(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Cancelled) }
 
-// CancelRemote is Cancel for a request that goes to another cluster.
+// CancelRemote is Cancel for a request that moves to another cluster.
 func (c *Core) CancelRemote(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Departed) }
 
 func (c *Core) quit(now int64, h rules.Handle, out rules.Outcome) bool {
@@ -123,9 +122,8 @@ func (c *Core) quit(now int64, h rules.Handle, out rules.Outcome) bool {
 	return true
 }
 
-// Release gives back the places of a dispatched request. service is what it took of
-// an engine in seconds, below 0 when that is unknown. It reports false for handles that
-// are not known.
+// Release returns the permits of a dispatched request. service is its engine time in seconds,
+// negative if unknown. It returns false for unknown handles.
 func (c *Core) Release(now int64, h rules.Handle, service float64) bool {
 	c.now = now
 	i := c.slot(h)
@@ -151,7 +149,7 @@ func (c *Core) Release(now int64, h rules.Handle, service float64) bool {
 	return true
 }
 
-// SetCapacity says what the pool can take from now on.
+// SetCapacity sets the pool's capacity.
 func (c *Core) SetCapacity(now int64, p rules.Capacity) {
 	c.now = now
 	empty, was := p.Endpoints == 0, c.capacity.Endpoints == 0
@@ -171,8 +169,8 @@ func (c *Core) SetCapacity(now int64, p rules.Capacity) {
 	c.pump()
 }
 
-// Advance ends what has waited as long as it may, and returns when that happens
-// next: call it again then. never means not before something else is called.
+// Advance expires requests that have waited too long. It returns when to call it again; never means
+// not before another call changes the state.
 func (c *Core) Advance(now int64) int64 {
 	c.now = now
 	for len(c.ends.items) > 0 {
@@ -186,7 +184,7 @@ func (c *Core) Advance(now int64) int64 {
 	c.expireRevocations()
 	c.watch()
 	if now-c.fleet.allowance.at >= c.fleet.travel() {
-		c.allow() // also where nobody holds anything, and so tells nothing
+		c.allow() // also if no replica holds anything and so sends no gauges
 	}
 	c.pump()
 	c.helpOthers()
@@ -197,7 +195,7 @@ func (c *Core) Advance(now int64) int64 {
 	return next
 }
 
-// Close ends everything that waits: the picker stops.
+// Close ends all waiting requests: the picker is shutting down.
 func (c *Core) Close(now int64) {
 	c.now = now
 	for len(c.ends.items) > 0 {
@@ -205,14 +203,14 @@ func (c *Core) Close(now int64) {
 	}
 }
 
-// Events appends the rules.NumOutcomes since the last call to dst.
+// Events appends the events since the last call to dst.
 func (c *Core) Events(dst []rules.Event) []rules.Event {
 	dst = append(dst, c.out...)
 	c.out = c.out[:0]
 	return dst
 }
 
-// whenEmpty returns full while there are endpoints, else empty.
+// whenEmpty returns full if there are endpoints, else empty.
 func (c *Core) whenEmpty(full, empty rules.Outcome) rules.Outcome {
 	if c.capacity.Endpoints == 0 {
 		return empty
@@ -220,8 +218,8 @@ func (c *Core) whenEmpty(full, empty rules.Outcome) rules.Outcome {
 	return full
 }
 
-// end returns when w may wait no longer. The time counts from its arrival, or from
-// when the pool last became empty or stopped being so.
+// end returns the deadline of w. It counts from the arrival, or from when the pool last became
+// empty or stopped being empty.
 func (c *Core) end(w *waiter) int64 {
 	ttl, other := int64(c.o.TTL), int64(c.o.EmptyTTL)
 	if c.capacity.Endpoints == 0 {
@@ -240,9 +238,8 @@ func (c *Core) end(w *waiter) int64 {
 	return end
 }
 
-// admit says whether the request may join the queue. Where the bound of its band is
-// reached, the flow that waits for most makes way; where that of all bands is, lower
-// bands do.
+// admit decides whether the request may be queued. At the limit of its band, a request of the
+// longest flow is displaced; at the total limit, one of a lower band.
 func (c *Core) admit(b *band, f *flow, a rules.Request) rules.Outcome {
 	full := c.whenEmpty(rules.RefusedFull, rules.RefusedEmpty)
 	for c.bandFull(b, 1, a.Bytes) {
@@ -268,14 +265,14 @@ func (c *Core) admit(b *band, f *flow, a rules.Request) rules.Outcome {
 	return rules.Queued
 }
 
-// bandFull reports whether so much more would exceed the band's limits.
+// bandFull reports whether the addition would exceed the band's limits.
 func (c *Core) bandFull(b *band, requests, bytes int64) bool {
 	return exceeds(int64(b.waiting)+b.others.requests, requests, b.MaxRequests) || exceeds(b.bytes+b.others.bytes, bytes, b.MaxBytes)
 }
 
 func exceeds(have, more, limit int64) bool { return limit > 0 && have+more > limit }
 
-// lastBelow returns the newest request of the lowest band below the priority.
+// lastBelow returns the newest request of the lowest band below the priority, or none.
 func (c *Core) lastBelow(priority int64) int32 {
 	for i := len(c.bands) - 1; i >= 0 && int64(c.bands[i].Priority) < priority; i-- {
 		if c.bands[i].arrivals.last != none {
@@ -285,7 +282,7 @@ func (c *Core) lastBelow(priority int64) int32 {
 	return none
 }
 
-// aheadOf reports whether somebody waits whom a newcomer of b may not pass.
+// aheadOf reports whether a waiting request takes precedence over a new one in b.
 func (c *Core) aheadOf(b *band) bool {
 	for _, higher := range c.bands {
 		if higher.waiting > 0 {
@@ -325,10 +322,10 @@ func (c *Core) freeSlot(i int32) {
 
 func (c *Core) handle(i int32) rules.Handle { return rules.Handle(c.slab[i].gen)<<32 | rules.Handle(i) }
 
-// genOf returns which user of its slot a handle names.
+// genOf returns the generation of the slot in a handle.
 func genOf(h rules.Handle) uint32 { return uint32(h >> 32) }
 
-// slot returns the slot of h, none when its request has ended.
+// slot returns the slot of h, or none if its request has ended.
 func (c *Core) slot(h rules.Handle) int32 {
 	i := uint32(h)
 	if h == 0 || int(i) >= len(c.slab) || c.slab[i].gen != genOf(h) {
@@ -357,7 +354,7 @@ func (c *Core) enqueue(i int32) {
 	c.stale = true
 }
 
-// orderKey is by what w is sorted in its flow.
+// orderKey is the sort key of w in its flow.
 func orderKey(o rules.Ordering, w *waiter) int64 {
 	switch o {
 	case rules.Deadline:
@@ -374,7 +371,7 @@ func orderKey(o rules.Ordering, w *waiter) int64 {
 	}
 }
 
-// unlink takes a waiting request out of all lists.
+// unlink removes a waiting request from all lists.
 func (c *Core) unlink(i int32) {
 	w := &c.slab[i]
 	f := w.flow
@@ -392,7 +389,7 @@ func (c *Core) unlink(i int32) {
 	c.stale = true
 }
 
-// leave ends a waiting request without a place.
+// leave ends a waiting request without permits.
 func (c *Core) leave(i int32, out rules.Outcome) {
 	f := c.slab[i].flow
 	c.unlink(i)
@@ -402,14 +399,14 @@ func (c *Core) leave(i int32, out rules.Outcome) {
 	c.settle(f)
 }
 
-// dispatch gives places to a request that does not wait, or no longer.
+// dispatch gives permits to a request.
 func (c *Core) dispatch(i int32) {
 	w := &c.slab[i]
 	f := w.flow
 	w.state, w.dispatched = rules.Dispatched, c.now
 	c.fly(i)
 	c.entry.Take(c.now, w.places)
-	w.work = c.foretold(f, w.sizes) // by what was learned while it waited
+	w.work = c.foretold(f, w.sizes) // with what was learned while it waited
 	f.band.virtual = max(f.band.virtual, f.tag)
 	f.serve(c.now, w.work, f.band.Service.HalfLife)
 	c.served++
@@ -434,8 +431,8 @@ func (c *Core) fly(i int32) {
 	c.stale = true
 }
 
-// pump lets requests go while there is room, highest band first. A band that waits
-// for room keeps lower ones waiting.
+// pump dispatches waiting requests while permits are free, highest band first. A band that waits
+// for permits blocks the lower ones.
 func (c *Core) pump() {
 	if c.waiting == 0 || c.capacity.Endpoints == 0 {
 		return
@@ -455,16 +452,15 @@ func (c *Core) pump() {
 	}
 }
 
-// heldBack is how long the head of a flow is passed by smaller requests of other
-// flows before places are kept free for it.
+// heldBack is how long smaller requests of other flows may overtake a flow's head before permits
+// are reserved for it.
 const heldBack = int64(time.Second)
 
-// halved is how long a request waits until it goes where half of the pool has room for it.
-// Places for one that takes more are free at one moment only when others pause for it, at all
-// replicas: it would wait for ever.
+// halved is how long a request waits before it may go with only half of the pool free for it. More
+// permits than that are free at one moment only if all replicas pause for it, so it would starve.
 const halved = int64(5 * time.Second)
 
-// wanted returns how many places are to be free for a request.
+// wanted returns the number of permits that must be free for a request.
 func (c *Core) wanted(w *waiter) int64 {
 	if c.now-w.arrival <= halved {
 		return w.places
@@ -472,7 +468,7 @@ func (c *Core) wanted(w *waiter) int64 {
 	return min(w.places, max(c.capacity.Permits/int64(max(c.capacity.Endpoints, 2)), 1))
 }
 
-// choose returns the flow whose head goes next, nil when none may.
+// choose returns the flow whose head goes next, or nil if none may.
 func (c *Core) choose(b *band, ceiling float64) *flow {
 	c.refresh()
 	if b.many() {
@@ -482,10 +478,10 @@ func (c *Core) choose(b *band, ceiling float64) *flow {
 	return c.scan(b, ceiling)
 }
 
-// scan looks at all flows that wait.
+// scan iterates over all waiting flows.
 func (c *Core) scan(b *band, ceiling float64) *flow {
 	b.normalize(c.slab, c.now)
-	var best, held *flow // held: the first of those for whom places are kept free
+	var best, held *flow // held: the first flow with reserved permits
 	for _, f := range b.busy {
 		w := &c.slab[f.heap.items[0]]
 		f.score = b.scoreOf(f, w)
@@ -505,7 +501,7 @@ func (c *Core) scan(b *band, ceiling float64) *flow {
 	return best
 }
 
-// ceiling returns the share of the capacity that b may use.
+// ceiling returns the fraction of the capacity that b may use.
 func (c *Core) ceiling(b *band) float64 {
 	if _, static := c.o.Limit.(rules.StaticLimit); static {
 		return 1

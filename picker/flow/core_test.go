@@ -18,7 +18,7 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// offer asks and fails the test unless the outcome is as wanted.
+// offer offers a request and checks the outcome.
 func offer(t *testing.T, c *Core, now int64, a rules.Request, want rules.Outcome) rules.Handle {
 	t.Helper()
 	h, got := c.Offer(now, a)
@@ -28,7 +28,7 @@ func offer(t *testing.T, c *Core, now int64, a rules.Request, want rules.Outcome
 	return h
 }
 
-// dispatched returns the handles that were let go since the last call, in order.
+// dispatched returns the handles dispatched since the last call, in order.
 func dispatched(c *Core) (list []rules.Handle) {
 	for _, e := range c.Events(nil) {
 		if e.Outcome == rules.Dispatched {
@@ -60,7 +60,7 @@ func TestOrderings(t *testing.T) {
 			c.Release(100, holder, -1)
 			next := dispatched(c)
 			if len(next) != 1 {
-				t.Fatalf("ordering %d: one place let %d requests go", ordering, len(next))
+				t.Fatalf("ordering %d: one permit dispatched %d requests", ordering, len(next))
 			}
 			holder, got = next[0], append(got, at[next[0]])
 		}
@@ -70,7 +70,7 @@ func TestOrderings(t *testing.T) {
 	}
 }
 
-// TestAgeing: nobody is passed by requests that came more than Ageing times its own
+// TestAgeing: no request is overtaken by requests that arrived more than Ageing times its own
 // predicted work later.
 func TestAgeing(t *testing.T) {
 	c := New(rules.Options{Default: rules.Band{Ordering: rules.ShortestFirst}})
@@ -83,12 +83,12 @@ func TestAgeing(t *testing.T) {
 		holder = dispatched(c)[0]
 		if holder == long {
 			if now > 8*int64(time.Second) {
-				t.Errorf("waited %v", time.Duration(now))
+				t.Errorf("request waited %v", time.Duration(now))
 			}
 			return
 		}
 	}
-	t.Error("the long request starved")
+	t.Error("long request starved")
 }
 
 func TestLimits(t *testing.T) {
@@ -103,12 +103,12 @@ func TestLimits(t *testing.T) {
 	}
 	offer(t, c, 7, rules.Request{Priority: 1}, rules.RefusedFull)
 	if diff := cmp.Diff([]rules.Event{{Handle: low, Outcome: rules.Displaced}}, c.Events(nil)); diff != "" {
-		t.Errorf("the newest of the lowest band makes way (-want +got):\n%s", diff)
+		t.Errorf("displaced requests (-want +got):\n%s", diff)
 	}
 	offer(t, c, 8, rules.Request{Priority: 0, Bytes: 2000}, rules.RefusedFull)
 	c.Release(9, holder, -1)
 	if c.waiting != 2 || c.bytes != 0 {
-		t.Errorf("%d requests of %d bytes wait, want 2 of 0", c.waiting, c.bytes)
+		t.Errorf("%d requests with %d bytes wait, want 2 with 0", c.waiting, c.bytes)
 	}
 }
 
@@ -119,11 +119,11 @@ func TestExpiry(t *testing.T) {
 	if next := c.Advance(2 * s); next != 4*s {
 		t.Errorf("next %v, want 4s", time.Duration(next))
 	}
-	c.SetCapacity(3*s, rules.Capacity{Endpoints: 1}) // all are full: ten seconds from here
+	c.SetCapacity(3*s, rules.Capacity{Endpoints: 1}) // all are full: the TTL of ten seconds starts here
 	short := offer(t, c, 3*s, rules.Request{TTL: time.Second}, rules.Queued)
 	c.Advance(4*s - 1)
 	if e := c.Events(nil); len(e) != 0 {
-		t.Errorf("ended early: %v", e)
+		t.Errorf("requests ended early: %v", e)
 	}
 	c.Advance(4 * s)
 	if diff := cmp.Diff([]rules.Event{{Handle: short, Outcome: rules.Expired}}, c.Events(nil)); diff != "" {
@@ -133,7 +133,7 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("next %v, want 13s", time.Duration(next))
 	}
 	c.SetCapacity(12*s, rules.Capacity{})
-	if next := c.Advance(12 * s); next != 13*s { // arrival + the longer of both + 2 s
+	if next := c.Advance(12 * s); next != 13*s { // arrival + the longer TTL + 2 s
 		t.Errorf("next %v, want 13s", time.Duration(next))
 	}
 	c.Advance(13 * s)
@@ -171,12 +171,12 @@ func TestUsageLimits(t *testing.T) {
 			open += int(ceilings(l, s, 2, 1, 0)[2])
 		}
 		if open != 90/period {
-			t.Errorf("saturation %g: open on %d of 90 chances, want one in %d", s, open, period)
+			t.Errorf("saturation %g: open on %d of 90 calls, want one in %d", s, open, period)
 		}
 	}
 }
 
-// TestHoldback: a lower band leaves places to a higher one.
+// TestHoldback: a lower band leaves permits for a higher one.
 func TestHoldback(t *testing.T) {
 	c := New(rules.Options{Limit: rules.Holdback{Min: .5, Max: 1}, Bands: []rules.Band{{Priority: 1}, {Priority: 0}}})
 	c.SetCapacity(1, rules.Capacity{Permits: 10, Endpoints: 1})
@@ -217,14 +217,13 @@ func TestWaterfill(t *testing.T) {
 	}
 }
 
-// TestFairness: whatever the demand, flows that wait get places by weight, and by
-// work where that is asked for.
+// TestFairness: with any demand, waiting flows get permits by weight, or by work with that policy.
 func TestFairness(t *testing.T) {
 	for _, tc := range []struct {
 		fairness rules.Fairness
 		weights  map[string]float64
 		work     map[string]float64
-		want     map[string]float64 // share of requests
+		want     map[string]float64 // fraction of requests
 	}{
 		{rules.Places, nil, nil, map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}},
 		{rules.Places, map[string]float64{"a": 2}, nil, map[string]float64{"a": .5, "b": .25, "c": .25}},
@@ -292,8 +291,8 @@ func TestStrictPriority(t *testing.T) {
 	}
 }
 
-// TestLargeRequest: one that takes many places is passed by small ones of other flows
-// for a while, and then gets them.
+// TestLargeRequest: small requests of other flows overtake a request with many permits for a while,
+// and then it is dispatched.
 func TestLargeRequest(t *testing.T) {
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places}})
 	c.SetCapacity(1, rules.Capacity{Permits: 10, Endpoints: 1})
@@ -313,7 +312,7 @@ func TestLargeRequest(t *testing.T) {
 			break
 		}
 	}
-	t.Error("the large request starved")
+	t.Error("large request starved")
 }
 
 func TestHandles(t *testing.T) {
@@ -322,21 +321,21 @@ func TestHandles(t *testing.T) {
 	h := offer(t, c, 2, rules.Request{}, rules.Dispatched)
 	w := offer(t, c, 3, rules.Request{}, rules.Queued)
 	if c.Cancel(4, h) {
-		t.Error("a request that holds a place was cancelled")
+		t.Error("a dispatched request was cancelled")
 	}
 	if !c.Cancel(4, w) || c.Cancel(4, w) {
-		t.Error("a request that waits is cancelled once")
+		t.Error("a waiting request was not cancelled exactly once")
 	}
 	c.Release(5, w, -1)
 	c.Release(5, h, -1)
 	c.Release(5, h, -1)
 	c.Release(5, rules.Handle(99)<<32|7, -1)
 	if c.own != 0 || c.waiting != 0 {
-		t.Errorf("%d places in flight, %d requests wait", c.own, c.waiting)
+		t.Errorf("%d permits in flight, %d requests waiting", c.own, c.waiting)
 	}
 }
 
-// TestManyFlows: ids that clients make up take bounded memory.
+// TestManyFlows: arbitrary client-provided IDs take bounded memory.
 func TestManyFlows(t *testing.T) {
 	c := New(rules.Options{TTL: time.Second, Default: rules.Band{Fairness: rules.Places}})
 	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
@@ -350,7 +349,7 @@ func TestManyFlows(t *testing.T) {
 	c.Advance(2 * int64(time.Second))
 	c.Release(2*int64(time.Second), holder, -1)
 	if c.waiting != 0 || c.own != 0 {
-		t.Fatalf("%d wait, %d in flight", c.waiting, c.own)
+		t.Fatalf("%d waiting, %d in flight", c.waiting, c.own)
 	}
 	c.Advance(int64(time.Hour))
 	if len(c.flows) != 0 {
@@ -358,7 +357,7 @@ func TestManyFlows(t *testing.T) {
 	}
 }
 
-// TestFlowsKeepNoHeaders: a flow's name is all that is kept of the request that brought it.
+// TestFlowsKeepNoHeaders: a flow keeps only its name, not the request that created it.
 func TestFlowsKeepNoHeaders(t *testing.T) {
 	headers := strings.Repeat("x", 60_000) + "tenant"
 	id := headers[60_000:]
@@ -367,7 +366,7 @@ func TestFlowsKeepNoHeaders(t *testing.T) {
 	c.Release(3, offer(t, c, 2, rules.Request{Flow: id}, rules.Dispatched), -1)
 	for key, f := range c.flows {
 		if unsafe.StringData(key.id) == unsafe.StringData(id) || unsafe.StringData(f.id) == unsafe.StringData(id) {
-			t.Error("the name lies in the request's headers")
+			t.Error("flow name shares memory with the request's headers")
 		}
 	}
 }
@@ -381,12 +380,12 @@ func TestOfferAllocates(t *testing.T) {
 		h, _ := c.Offer(now, rules.Request{Flow: "a"})
 		c.Release(now, h, 1)
 	}); n != 0 {
-		t.Errorf("%g allocations for a request that need not wait", n)
+		t.Errorf("%g allocations for a request that does not wait, want 0", n)
 	}
 }
 
-// TestEvict: for a request of a higher priority that finds no room, the newest of the
-// lowest priority in flight is ended, two at a time at most, and only those that may be.
+// TestEvict: for a request of higher priority without room, the newest in-flight request of the
+// lowest priority is evicted, at most two at a time, and only evictable ones.
 func TestEvict(t *testing.T) {
 	s := int64(time.Second)
 	c := New(rules.Options{Evict: true})
@@ -403,7 +402,7 @@ func TestEvict(t *testing.T) {
 		}
 	}
 	offer(t, c, 7, rules.Request{Priority: -3, Endable: true}, rules.Queued)
-	events() // nobody makes way for the same priority
+	events() // no eviction for the same priority
 	first := offer(t, c, 8, rules.Request{}, rules.Queued)
 	events(rules.Event{Handle: lowest, Outcome: rules.Evicted})
 	offer(t, c, 9, rules.Request{}, rules.Queued)
@@ -415,27 +414,27 @@ func TestEvict(t *testing.T) {
 	c.Cancel(12, third)
 	c.Release(13, young, -1)
 	if got := dispatched(c); len(got) != 1 {
-		t.Fatalf("let go: %v", got)
+		t.Fatalf("dispatched: %v", got)
 	}
 	c.Advance(14 * s) // old does not end
 	if st := c.Status(14*s, 1); st.Evicting != 0 || st.Outcomes["evicted"] != 3 || st.Outcomes["evicted_late"] != 1 {
 		t.Errorf("status %+v", st)
 	}
 	offer(t, c, 15*s, rules.Request{}, rules.Queued)
-	events() // nobody is left who may be ended: not one that was told, nor of priority 0, nor one that cannot be
+	events() // no candidate is left: evicted already, of priority 0, or not evictable
 	c.Release(16*s, old, -1)
 	if got := dispatched(c); len(got) != 1 {
-		t.Errorf("let go: %v", got)
+		t.Errorf("dispatched: %v", got)
 	}
 	c.Release(17*s, fixed, -1)
 	c.Release(17*s, usual, -1)
-	if got := dispatched(c); len(got) != 1 { // the one of priority -3
-		t.Errorf("let go: %v", got)
+	if got := dispatched(c); len(got) != 1 { // the one with priority -3
+		t.Errorf("dispatched: %v", got)
 	}
 }
 
-// TestEvictSeeds: whatever comes and ends in whatever order, only requests of priorities
-// below 0 in flight are ended, each once, while a higher one waits; none without need.
+// TestEvictSeeds: in any sequence of events, only in-flight requests with priorities below 0 are
+// evicted, each once, and only while a higher one waits.
 func TestEvictSeeds(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -455,7 +454,7 @@ func TestEvictSeeds(t *testing.T) {
 						higher = higher || priority[h] > priority[e.Handle]
 					}
 					if !inFlight[e.Handle] || told[e.Handle] || priority[e.Handle] >= 0 || !higher {
-						t.Fatalf("seed %d: %v of priority %d was ended; in flight %v, told %v", seed, e.Handle, priority[e.Handle], inFlight[e.Handle], told[e.Handle])
+						t.Fatalf("seed %d: %v of priority %d was evicted; in flight %v, evicted %v", seed, e.Handle, priority[e.Handle], inFlight[e.Handle], told[e.Handle])
 					}
 					told[e.Handle] = true
 					continue
@@ -463,7 +462,7 @@ func TestEvictSeeds(t *testing.T) {
 				delete(waiting, e.Handle)
 			}
 			if len(inFlight) > int(places) {
-				t.Fatalf("seed %d: %d in flight in %d places", seed, len(inFlight), places)
+				t.Fatalf("seed %d: %d in flight with %d permits", seed, len(inFlight), places)
 			}
 		}
 		for range 400 {
@@ -493,14 +492,14 @@ func TestEvictSeeds(t *testing.T) {
 			}
 			take()
 			if n := c.Status(now, 0).Evicting; n > mostRevoked || n != len(told) {
-				t.Fatalf("seed %d: %d are being ended, %d were told", seed, n, len(told))
+				t.Fatalf("seed %d: %d revocations, want %d", seed, n, len(told))
 			}
 		}
 	}
 }
 
-// TestBacklog: what waits everywhere, in seconds of the pool; nothing is said before
-// anything is known.
+// TestBacklog: the backlog of all replicas in seconds of the pool's work; unknown until a request
+// has ended.
 func TestBacklog(t *testing.T) {
 	s := int64(time.Second)
 	c := New(rules.Options{})
@@ -518,7 +517,7 @@ func TestBacklog(t *testing.T) {
 	f(-1)
 	c.ReceiveShares(2, "other", []rules.Gauge{{Flow: "", Requests: 3, Waiting: 3}})
 	offer(t, c, 2, rules.Request{Permits: 4}, rules.Queued)
-	c.Release(2+2*s, holder, -1) // it took 2 s; one place is taken by who waited first
+	c.Release(2+2*s, holder, -1) // it took 2 s; one permit goes to the first waiter
 	f(2 * (3. + 4.) / 4)
 	c.SetCapacity(3*s, rules.Capacity{})
 	f(2 * (3. + 4.) / 1)
@@ -531,8 +530,8 @@ func deref(v *float64) float64 {
 	return *v
 }
 
-// TestExpected: a newcomer waits for what is before it: all of higher bands, and in its own
-// what its flow waits for, times the flows that share.
+// TestExpected: a new request waits for all requests of higher bands and, in its own band, for its
+// flow's requests times the number of sharing flows.
 func TestExpected(t *testing.T) {
 	s := int64(time.Second)
 	c := New(rules.Options{Bands: []rules.Band{{Priority: 5}, {Priority: 0, Fairness: rules.Places}}})
@@ -541,19 +540,19 @@ func TestExpected(t *testing.T) {
 		t.Helper()
 		got, known := c.Expected(h)
 		if known != (want >= 0) || known && math.Abs(got-want) > 1e-6 {
-			t.Errorf("expected to wait %v s (known: %v), want %v", got, known, want)
+			t.Errorf("Expected() = %v s (known: %v), want %v", got, known, want)
 		}
 	}
 	first := offer(t, c, 1, rules.Request{Flow: "a", Permits: 2}, rules.Dispatched)
-	f(first, -1) // it does not wait
+	f(first, -1) // it is not waiting
 	waits := offer(t, c, 1, rules.Request{Flow: "a", Permits: 2}, rules.Queued)
-	f(waits, -1)                // nothing has ended yet
-	c.Release(1+4*s, first, -1) // it took 4 s, and waits goes
+	f(waits, -1)                // no request has ended yet
+	c.Release(1+4*s, first, -1) // it took 4 s, and waits is dispatched
 	f(offer(t, c, 5*s, rules.Request{Flow: "a"}, rules.Queued), 4*1./2)
 	f(offer(t, c, 5*s, rules.Request{Flow: "a", Permits: 2}, rules.Queued), 4*3./2)
-	f(offer(t, c, 5*s, rules.Request{Flow: "b"}, rules.Queued), 4*2./2)              // it shares with the other flow
-	f(offer(t, c, 5*s, rules.Request{Flow: "x", Priority: 5}, rules.Queued), 4*1./2) // it passes all
+	f(offer(t, c, 5*s, rules.Request{Flow: "b"}, rules.Queued), 4*2./2)              // shared with the other flow
+	f(offer(t, c, 5*s, rules.Request{Flow: "x", Priority: 5}, rules.Queued), 4*1./2) // ahead of all
 	f(offer(t, c, 5*s, rules.Request{Flow: "c"}, rules.Queued), 4*(1+3.)/2)          // behind the high one, with three flows
 	c.ReceiveShares(5*s, "other", []rules.Gauge{{Flow: "c", Requests: 9, Waiting: 9}})
-	f(offer(t, c, 5*s, rules.Request{Flow: "c"}, rules.Queued), 4*(1+15.)/2) // never longer than for all that wait
+	f(offer(t, c, 5*s, rules.Request{Flow: "c"}, rules.Queued), 4*(1+15.)/2) // at most the time for all waiting requests
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// users has so many clients ask again as soon as they are answered, each time at any replica
-// that lives.
+// users simulates clients that each send a new request as soon as the last is answered, at a random
+// live replica.
 func (w *world) users(id string, n int) {
 	for range n {
 		var ask func()
@@ -25,8 +25,8 @@ func (w *world) users(id string, n int) {
 	}
 }
 
-// windows returns the places that each flow held in the mean, in each ten seconds from now to
-// t, a quarter of a second apart.
+// windows returns the mean permits held by each flow in each ten-second window from now to t, a
+// quarter second apart.
 func (w *world) windows(t int64) (list []map[string]float64) {
 	const step, length = int64(time.Second / 4), 40
 	var sums []map[string]float64
@@ -49,8 +49,8 @@ func (w *world) windows(t int64) (list []map[string]float64) {
 	}
 }
 
-// even checks that flows held equal parts of what all held in every window, but for a tenth or
-// one request for each replica.
+// even checks that flows held equal parts in every window, within a tenth or one request per
+// replica.
 func (w *world) even(t *testing.T, what string, list []map[string]float64) {
 	t.Helper()
 	worst, at := 0.0, ""
@@ -65,7 +65,7 @@ func (w *world) even(t *testing.T, what string, list []map[string]float64) {
 				worst, at = off, id
 			}
 			if math.Abs(v-fair) > allowed {
-				t.Errorf("%s: %s held %.2f places in ten seconds, its share is %.2f", what, id, v, fair)
+				t.Errorf("%s: %s held %.2f permits in ten seconds, want a share of %.2f", what, id, v, fair)
 				return
 			}
 		}
@@ -73,9 +73,9 @@ func (w *world) even(t *testing.T, what string, list []map[string]float64) {
 	t.Logf("%s: at most %+.1f%% off in %d windows (%s)", what, 100*worst, len(list), at)
 }
 
-// TestFleetPaysNoOldDebts: one tenant held all places when two others come, and has them back
-// a service time later. From then on each has its third in any ten seconds: what was not
-// theirs before is not made good at the cost of the first, however long requests take.
+// TestFleetPaysNoOldDebts: one tenant held all permits when two others arrive, and returns them
+// over a service time. From then on each has a third in any ten seconds. Earlier imbalance is not
+// repaid at the first tenant's cost, however long requests take.
 func TestFleetPaysNoOldDebts(t *testing.T) {
 	s := int64(time.Second)
 	for _, mean := range []float64{.3, 2, 5} {
@@ -93,9 +93,9 @@ func TestFleetPaysNoOldDebts(t *testing.T) {
 	}
 }
 
-// TestFleetIsFairAtAnyTime: tenants whose clients ask for 20, 200 and 2,000 of 48 places hold
-// a third each in any ten seconds from the end of the first requests on, while a replica is
-// killed and while it is back.
+// TestFleetIsFairAtAnyTime: tenants whose clients request 20, 200 and 2,000 of 48 permits hold a
+// third each in any ten seconds after the first requests end, even while a replica is killed and
+// restarted.
 func TestFleetIsFairAtAnyTime(t *testing.T) {
 	s := int64(time.Second)
 	for seed := range uint64(6) {
@@ -112,7 +112,7 @@ func TestFleetIsFairAtAnyTime(t *testing.T) {
 		w.start(w.replicas[2], tenants)
 		w.even(t, fmt.Sprint(seed, ": it is back"), w.windows(w.now+18*s))
 		if w.most > 52 {
-			t.Errorf("seed %d: %d places in flight of 48", seed, w.most)
+			t.Errorf("seed %d: %d permits in flight, want at most 48", seed, w.most)
 		}
 		w.check(t)
 	}

@@ -1,33 +1,31 @@
-// Package flow holds requests back while the pool is full, and lets them go in the
-// right order: by priority, then fairly by flow, then by the flow's own order. The
-// replicas of a group act as one queue.
+// Package flow queues requests while the pool is full and dispatches them in order: by priority,
+// then fairly among flows, then by the flow's own order. The replicas of a group act as one queue.
 //
-// The way of one request:
+// The path of a request:
 //
 //  1. Gate.Wait offers it to the Core of its pool, before its prompt is rendered.
-//  2. Core.Offer lets it go at once when nothing is ahead of it and there is room
-//     (room.go); else it joins its flow (band.go), or is refused at a limit.
-//  3. A release, a change of capacity or of what other replicas tell calls pump, which
-//     hands places to the heads of flows until none is left.
-//  4. Gate.Leave gives the place back when the answer has ended.
+//  2. Core.Offer dispatches it immediately if no request is ahead of it and there is room
+//     (room.go). Otherwise it joins its flow (band.go), or is refused at a limit.
+//  3. A release, or a change of the capacity or of other replicas' gauges, calls pump, which
+//     gives permits to the heads of flows until none is left.
+//  4. Gate.Leave returns the permits when the response has ended.
 //
-// Core.Reconfigure changes the rules of what waits and of what is in flight.
+// Core.Reconfigure changes the rules for waiting and in-flight requests.
 //
-// A place is what one request takes of the pool's capacity. Nobody asks other replicas
-// before letting a request go: each tells how many places its flows hold and wait for
-// (Gauge), computes every flow's fair share of all places from the same sums, and takes
-// its part of it; one that runs short asks what the others have heard of it (Mark, Echo),
-// and takes what they leave. A replica that falls silent keeps its places in the account (its
-// requests run on in the engines) and loses its claim to new ones.
+// A permit is the unit of a pool's capacity. Replicas dispatch without asking each other. Each
+// publishes how many permits its flows hold and wait for (Gauge). Each computes every flow's fair
+// share of all permits from the same sums, and takes its own part. A replica that runs short
+// requests acknowledgments of its gauges (Mark, Echo) and takes what the others leave. The permits
+// of a silent replica stay accounted for, because its requests still run in the engines, but it
+// gets no new ones.
 //
-// What it does not do: it does not choose endpoints (picker), measure engines
-// (picker/scrape), or carry gauges (internal/share).
+// The package does not choose endpoints (picker), measure engines (picker/scrape), or transport
+// gauges (internal/share).
 //
-// Invariants: a request ends in exactly one Outcome (one that was dispatched may be
-// Evicted after that); what waits never exceeds the
-// limits; places in flight exceed the capacity only by what changed within the time
-// that gauges take.
+// Invariants: a request ends in exactly one Outcome (a dispatched one may be Evicted afterwards).
+// Waiting requests never exceed the limits. Permits in flight exceed the capacity only by changes
+// within the gauges' travel time.
 //
-// Concurrency: Core is a state machine for one goroutine at a time: no clock, lock or
-// goroutine. Gate wraps one with both and is safe for concurrent use.
+// Concurrency: Core is a state machine without a clock, locks or goroutines, for one goroutine at a
+// time. Gate adds these and is safe for concurrent use.
 package flow

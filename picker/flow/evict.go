@@ -7,23 +7,23 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Of requests in flight that are ended for others.
+// Limits of eviction.
 const (
-	mostRevoked = 2                       // at a time: what comes free is looked at first
-	revokeTime  = int64(10 * time.Second) // in which one must have ended
+	mostRevoked = 2                       // at a time, so that freed permits are seen before more requests are evicted
+	revokeTime  = int64(10 * time.Second) // time within which an evicted request must end
 	helpAfter   = int64(60 * time.Millisecond)
 )
 
-// revocation is a request that was told to end and holds its places still.
+// revocation is an evicted request that still holds its permits.
 type revocation struct {
 	handle rules.Handle
 	at     int64
 	places int64
 }
 
-// makeRoom ends requests in flight for a band that waits for room: of the lowest
-// priority first, of these the one that was let go last, since least is lost with it.
-// Places that were taken back already, and have not come free, count as coming.
+// makeRoom evicts in-flight requests for a band that waits for permits: the lowest priority first,
+// and within it the one dispatched last, because it loses the least work. Permits that are already
+// revoked but not free yet count as available.
 func (c *Core) makeRoom(b *band) {
 	if !c.o.Evict || len(c.revoked) >= mostRevoked || b.ceiling <= 0 || !c.shortOfRoom(b) {
 		return
@@ -35,10 +35,10 @@ func (c *Core) makeRoom(b *band) {
 	c.endBelow(min(b.Priority, 0), wanted)
 }
 
-// helpOthers ends requests in flight for those of higher priority that wait at other
-// replicas and have nobody there who could make way: of the replicas that hold requests of
-// lower priority, the one that holds most does. What comes free is theirs: what waits here
-// with less priority has no share of it.
+// helpOthers evicts in-flight requests for requests of higher priority that wait at replicas
+// without evictable requests. Among the replicas with requests of lower priority, the one that
+// holds most evicts. The freed permits go to the waiting requests: local requests of lower priority
+// have no share in them.
 func (c *Core) helpOthers() {
 	if !c.o.Evict || len(c.revoked) >= mostRevoked || c.fleet.all.requests == 0 {
 		return
@@ -56,7 +56,7 @@ func (c *Core) helpOthers() {
 	}
 }
 
-// lower returns the places that requests of less than a priority hold here.
+// lower returns the permits held here by requests below a priority.
 func (c *Core) lower(priority int) (places int64) {
 	for _, b := range c.bands {
 		if b.Priority < priority {
@@ -66,13 +66,13 @@ func (c *Core) lower(priority int) (places int64) {
 	return places
 }
 
-// holding is what a replica has, by which replicas agree who of them makes way: places of
-// lower priority, all places, and what waits in requests and bytes.
+// holding is the key by which replicas agree which of them evicts: permits of lower priority, all
+// permits, and waiting requests and bytes.
 type holding [4]int64
 
-// helpless returns the places that requests of a priority wait for at replicas that hold
-// none of less, for as long as gauges of others take to be heard, and whether nobody has more
-// than own.
+// helpless returns the permits that requests of a priority wait for at replicas without requests of
+// lower priority, counted once they have waited for the gauges' travel time. most reports whether
+// no replica has more than own.
 func (t *fleet) helpless(now int64, priority, below int, own holding) (wanted int64, most bool) {
 	most = true
 	for _, p := range t.peers {
@@ -93,7 +93,7 @@ func (t *fleet) helpless(now int64, priority, below int, own holding) (wanted in
 	return wanted, most
 }
 
-// endBelow ends requests of less than a priority that hold so many places.
+// endBelow evicts requests below a priority with that many permits in total.
 func (c *Core) endBelow(priority int, wanted int64) {
 	for at := len(c.bands) - 1; at >= 0 && c.bands[at].Priority < priority; at-- {
 		for i := c.bands[at].flight.last; i != none; i = c.slab[i].prev {
@@ -114,8 +114,8 @@ func (c *Core) endBelow(priority int, wanted int64) {
 	}
 }
 
-// shortOfRoom reports whether nobody of a band can go for want of free places, rather
-// than because this replica has its part of them.
+// shortOfRoom reports whether the band is blocked by missing permits, rather than by this replica
+// having used its part.
 func (c *Core) shortOfRoom(b *band) bool {
 	if c.capacity.Permits <= 0 {
 		return false
@@ -131,7 +131,7 @@ func (c *Core) shortOfRoom(b *band) bool {
 	return true
 }
 
-// endFlight forgets a request that ends among those that may be ended.
+// endFlight removes a request that ends from the evictable ones.
 func (c *Core) endFlight(i int32) {
 	w := &c.slab[i]
 	if w.endable {
@@ -143,8 +143,8 @@ func (c *Core) endFlight(i int32) {
 	}
 }
 
-// expireRevocations gives up waiting for requests that were told to end and did not: others
-// are ended in their place.
+// expireRevocations stops waiting for evicted requests that did not end, so that others are evicted
+// instead.
 func (c *Core) expireRevocations() {
 	c.revoked = slices.DeleteFunc(c.revoked, func(r revocation) bool {
 		late := c.now-r.at >= revokeTime

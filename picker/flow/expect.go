@@ -2,12 +2,11 @@ package flow
 
 import "github.com/grapevine-epp/grapevine/picker/flow/rules"
 
-// Expected returns how long a request that has just joined the queue is likely to wait, in
-// seconds: until the places that are waited for before it have been handed on, at the pace
-// of those held of late. Those are all of higher bands and, of its own, what its flow waits
-// for, times the flows that share, where that is less than all. False: no request has ended
-// yet of whose time it could be told, or h does not wait. What comes later with a higher
-// priority is not foreseen.
+// Expected returns how long a request that has just been queued will probably wait, in seconds. It
+// assumes that all permits that are waited for ahead of it are released at the recent pace. Those
+// are all of higher bands, and in its own band its flow's, times the number of sharing flows, up to
+// all of them. known is false if no request has ended yet, or if h is not waiting. Later arrivals
+// of higher priority are not predicted.
 func (c *Core) Expected(h rules.Handle) (seconds float64, known bool) {
 	i := c.slot(h)
 	if i == none || c.slab[i].state != rules.Queued {
@@ -26,8 +25,8 @@ func (c *Core) Expected(h rules.Handle) (seconds float64, known bool) {
 	return c.seconds(ahead), c.fleet.service > 0
 }
 
-// seconds returns how long the pool needs to hand on so many places: what one is held in
-// the mean, over the places that there are. A pool without endpoints counts as one place.
+// seconds returns how long the pool needs to release that many permits: their mean holding time
+// over the number of permits. A pool without endpoints counts as one permit.
 func (c *Core) seconds(places float64) float64 {
 	return places * c.fleet.service / float64(max(c.capacity.Permits, 1))
 }

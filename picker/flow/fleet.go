@@ -8,37 +8,37 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Of the other replicas.
+// Constants for other replicas.
 const (
 	silentAfter = int64(800 * time.Millisecond)
-	learning    = int64(time.Second) // a replica that starts is careful until it heard all, at most this long
+	learning    = int64(time.Second) // a new replica is careful until it has heard all peers, for at most this long
 	witnessAge  = int64(2 * time.Second)
 	strayShare  = .02 // of the capacity
 )
 
-// queued sums what waits.
+// queued sums waiting requests.
 type queued struct{ requests, bytes, places int64 }
 
 func (q *queued) add(g rules.Gauge) {
 	q.requests, q.bytes, q.places = q.requests+g.Requests, q.bytes+g.Bytes, q.places+g.Waiting
 }
 
-// fleet is what a Core knows of the other replicas.
+// fleet is a Core's view of the other replicas.
 type fleet struct {
 	peers    map[string]*peer
-	inFlight int64   // places of living others
-	ghost    float64 // places of silent ones, whose requests run on in the engines
-	stray    float64 // places that engines run and nobody accounts for
-	seen     float64 // the same and those of silent members, at the last reading
+	inFlight int64   // permits of other live replicas
+	ghost    float64 // permits of silent replicas, whose requests still run in the engines
+	stray    float64 // permits that engines run and no replica accounts for
+	seen     float64 // stray plus ghost permits at the last reading
 	readings int
-	all      queued // by others
+	all      queued // at other replicas
 
-	bound     float64 // places that we may hold while somebody is silent
+	bound     float64 // permits that this replica may hold while a peer is silent
 	allowance allowance
-	started   int64   // when the first peer was named; 0: alone
-	service   float64 // mean seconds of a request, 0 when unknown
-	witnessed int64   // when engines were read last
-	fadedAt   int64   // when silent members' places faded last
+	started   int64   // when the first peer was heard; 0: none
+	service   float64 // mean seconds of a request; 0: unknown
+	witnessed int64   // when engines were last read
+	fadedAt   int64   // when silent members' permits last decayed
 }
 
 // peer is one other replica.
@@ -46,19 +46,19 @@ type peer struct {
 	gauges  []rules.Gauge
 	heardAt int64
 	silent  bool
-	answers bool  // it has answered a Mark
-	echo    int64 // the last one
-	asked   int64 // since when an answer is due; 0: none
+	answers bool  // it acknowledges marks
+	echo    int64 // last acknowledged mark
+	asked   int64 // since when an acknowledgment is due; 0: none
 
-	waitsSince int64 // since when something has been waiting there
+	waitsSince int64 // since when requests have been waiting there
 }
 
 func (t *fleet) init() { t.peers, t.bound = map[string]*peer{}, math.Inf(1) }
 
-// shared reports whether places are shared with others.
+// shared reports whether permits are shared with other replicas.
 func (t *fleet) shared() bool { return len(t.peers) > 0 || t.ghost > 0 }
 
-// ended learns how long requests take.
+// ended updates the mean service time.
 func (t *fleet) ended(took int64) {
 	if t.service == 0 {
 		t.service = float64(took) / 1e9
@@ -66,7 +66,7 @@ func (t *fleet) ended(took int64) {
 	t.service += (float64(took)/1e9 - t.service) * .05
 }
 
-// size returns the number of living replicas, this one included.
+// size returns the number of live replicas, including this one.
 func (t *fleet) size() int {
 	n := 1
 	for _, p := range t.peers {
@@ -77,10 +77,10 @@ func (t *fleet) size() int {
 	return n
 }
 
-// settled reports whether every member has had the time to be heard.
+// settled reports whether every member has had time to be heard.
 func (t *fleet) settled(now int64) bool { return now-t.started > learning }
 
-// next returns when Advance is due for the fleet's sake.
+// next returns when Advance is due because of the fleet.
 func (t *fleet) next(now int64) int64 {
 	next := never
 	for _, p := range t.peers {
@@ -94,8 +94,8 @@ func (t *fleet) next(now int64) int64 {
 	return next
 }
 
-// PeerLeft is told that a replica has left the group: what waits there is lost, what it
-// held runs on in the engines.
+// PeerLeft handles a replica that left the group. Its waiting requests are lost; its dispatched
+// requests still run in the engines.
 func (c *Core) PeerLeft(now int64, origin string) {
 	c.now = now
 	p := c.fleet.peers[origin]
@@ -108,9 +108,8 @@ func (c *Core) PeerLeft(now int64, origin string) {
 	c.pump()
 }
 
-// join is called when the first other member is heard. What runs in the engines may
-// belong to replicas that are gone: until engines were read this replica takes one
-// place.
+// join handles the first other member. Engines may be running requests of departed replicas, so
+// this replica takes one permit until engines were read.
 func (c *Core) join() {
 	if c.fleet.started == 0 {
 		c.fleet.started = c.now
@@ -118,8 +117,8 @@ func (c *Core) join() {
 	}
 }
 
-// ReceiveShares takes what another replica tells: all its flows that hold or wait for
-// something, also none. From then on it is a member until PeerLeft.
+// ReceiveShares handles another replica's gauges: all its flows that hold or wait for permits,
+// possibly none. From then on it is a member until PeerLeft.
 func (c *Core) ReceiveShares(now int64, origin string, gauges []rules.Gauge) {
 	c.now = now
 	p := c.fleet.peers[origin]
@@ -143,8 +142,8 @@ func (c *Core) ReceiveShares(now int64, origin string, gauges []rules.Gauge) {
 	c.helpOthers()
 }
 
-// returned takes what a member holds that was silent, and accounts for itself again, off what
-// nobody accounted for.
+// returned reduces the unaccounted permits when a silent member is heard again, since it now
+// accounts for its own.
 func (c *Core) returned(gauges []rules.Gauge) {
 	t := &c.fleet
 	held := 0.0
@@ -157,16 +156,16 @@ func (c *Core) returned(gauges []rules.Gauge) {
 	}
 }
 
-// ObserveRunning says how many places engines were seen to be running and queueing, by their
-// own readings. What no living replica accounts for belongs to silent ones.
+// ObserveRunning sets how many requests the engines run and queue, according to their gauges.
+// Permits that no live replica accounts for belong to silent ones.
 func (c *Core) ObserveRunning(now, running int64) {
 	c.now, c.fleet.witnessed = now, now
 	t := &c.fleet
 	seen := max(float64(running-c.own-t.inFlight), 0)
 	unexplained := seen
 	if t.silent() == 0 && t.ghost == 0 && t.readings > 0 {
-		// Gauges on their way explain a few places, of which no more is known than what was
-		// there before.
+		// Gauges in transit explain a few permits. Beyond those, only what was already unexplained
+		// before counts.
 		unexplained = min(seen, t.seen)
 		few := float64(t.size()) + strayShare*float64(c.capacity.Permits)
 		unexplained = max(unexplained-few, min(unexplained, t.stray))
@@ -183,9 +182,8 @@ func (c *Core) ObserveRunning(now, running int64) {
 	c.pump()
 }
 
-// anchor bounds how far this replica may grow until engines are read again. Places
-// that come free are handed over in equal parts, so that both sides of a cut do not
-// take the same ones.
+// anchor limits this replica's growth until engines are read again. Free permits are divided
+// equally, so that both sides of a partition do not take the same ones.
 func (c *Core) anchor() {
 	c.stale = true
 	t := &c.fleet
@@ -198,7 +196,7 @@ func (c *Core) anchor() {
 	t.bound = float64(c.own) + max(free, 0)/float64(t.size()+max(silent, 1))
 }
 
-// silent counts the members that fell silent.
+// silent returns the number of silent members.
 func (t *fleet) silent() int {
 	n := 0
 	for _, p := range t.peers {
@@ -209,12 +207,12 @@ func (t *fleet) silent() int {
 	return n
 }
 
-// watch notices members that fell silent, and lets the places of such members fade
-// where no engine tells whether they are still held.
+// watch detects members that became silent. Their permits decay if no engine shows whether they are
+// still held.
 func (c *Core) watch() {
 	fell := false
 	for _, p := range c.fleet.peers {
-		// Those that hold nothing have nothing to tell.
+		// A peer that holds nothing sends nothing.
 		if !p.silent && len(p.gauges) > 0 && c.now-p.heardAt > silentAfter {
 			c.fall(p)
 			fell = true
@@ -224,7 +222,7 @@ func (c *Core) watch() {
 		c.sum()
 	}
 	if c.now-max(c.fleet.witnessed, c.fleet.started) > witnessAge && c.fleet.ghost == 0 && !math.IsInf(c.fleet.bound, 1) {
-		c.fleet.bound = math.Inf(1) // engines do not tell
+		c.fleet.bound = math.Inf(1) // engine gauges are unavailable
 	}
 	if c.fleet.stray > 0 && c.now-c.fleet.witnessed > witnessAge {
 		c.fleet.stray = 0
@@ -238,8 +236,7 @@ func (c *Core) watch() {
 	c.fleet.fadedAt = c.now
 }
 
-// fall turns what a member holds into places that nobody accounts for, and drops
-// what waits there.
+// fall converts a member's held permits to unaccounted ones and drops its waiting requests.
 func (c *Core) fall(p *peer) {
 	if p.silent {
 		return
@@ -257,7 +254,7 @@ func (c *Core) fall(p *peer) {
 	p.silent, p.gauges = true, p.gauges[:0]
 }
 
-// scaleGhost makes the places of silent members so many, all flows in proportion.
+// scaleGhost scales silent members' permits to a total, proportionally over flows.
 func (c *Core) scaleGhost(to float64) {
 	if to < .5 {
 		to = 0
@@ -276,7 +273,7 @@ func (c *Core) scaleGhost(to float64) {
 	c.fleet.ghost = to
 }
 
-// sum adds up what the living members tell.
+// sum adds up the live members' gauges.
 func (c *Core) sum() {
 	t := &c.fleet
 	before := t.inFlight
@@ -317,8 +314,8 @@ func (c *Core) sum() {
 	c.allow()
 }
 
-// explain takes off what others have told of since engines were read for the first time:
-// gauges that were on their way then.
+// explain reduces the unaccounted permits by gauges that were in transit when engines were read for
+// the first time.
 func (c *Core) explain(places float64) {
 	t := &c.fleet
 	if t.stray <= 0 || places <= 0 || t.readings > 1 || t.ghost > 0 || t.silent() > 0 || c.now-t.witnessed > mostTravel/2 {
@@ -329,7 +326,7 @@ func (c *Core) explain(places float64) {
 	}
 }
 
-// Gauges appends what this replica tells the others.
+// Gauges appends this replica's gauges to dst.
 func (c *Core) Gauges(dst []rules.Gauge) []rules.Gauge {
 	for _, f := range c.flows {
 		if f.own > 0 || f.waiting > 0 {

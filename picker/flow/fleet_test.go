@@ -18,8 +18,8 @@ var (
 	fleetFirst = flag.Uint64("flow.first", 0, "the first of them")
 )
 
-// world simulates replicas in front of one pool in virtual time: requests arrive at
-// replicas, run in the engines for a random time, and gauges travel with a delay.
+// world simulates replicas in front of one pool in virtual time. Requests arrive at replicas and
+// run in the engines for a random time, and gauges are delayed.
 type world struct {
 	rng    *rand.Rand
 	now    int64
@@ -28,29 +28,29 @@ type world struct {
 
 	capacity int64
 	mean     float64 // of a request, seconds
-	sigma    float64 // of its logarithm
+	sigma    float64 // of the log-normal distribution
 	delay    int64   // of gauges
 	loss     float64
 	sick     bool // engines cannot be read
 
 	replicas []*replica
-	running  int64 // places that engines run, of dead replicas too
+	running  int64 // permits that engines run, including those of dead replicas
 	most     int64
 	byFlow   map[string]*tally
 
-	waitingIdle float64 // place-seconds that were free while somebody waited
-	waitingAll  float64 // place-seconds while somebody waited
+	waitingIdle float64 // permit-seconds free while requests waited
+	waitingAll  float64 // permit-seconds while requests waited
 	failures    []string
 	evicted     int
 }
 
 type tally struct {
 	running int64
-	area    float64 // place-seconds
+	area    float64 // permit-seconds
 	offered int
 	served  int
 	refused int
-	lost    int // waited at a replica that died
+	lost    int // waiting at a replica that died
 }
 
 // replica is one Core with its connections.
@@ -59,16 +59,16 @@ type replica struct {
 	core    *Core
 	alive   bool
 	cut     bool
-	queued  map[rules.Handle]string // flow of what waits here
+	queued  map[rules.Handle]string // flow by waiting handle
 	flights map[rules.Handle]bool
-	ends    map[rules.Handle]func() // of flights
-	then    map[rules.Handle]func() // what clients do when they are answered
-	due     int64                   // of Advance
+	ends    map[rules.Handle]func() // of dispatched requests
+	then    map[rules.Handle]func() // callbacks when requests are answered
+	due     int64                   // next Advance
 	life    int
 
-	marks map[string]int64 // by origin, the last that came
-	told  int              // gauges that were sent
-	heard map[string]int   // by origin, the last that came
+	marks map[string]int64 // by origin, last received mark
+	told  int              // number of gauges sent
+	heard map[string]int   // by origin, last received number
 }
 
 type event struct {
@@ -118,7 +118,7 @@ func (w *world) flow(id string) *tally {
 }
 
 func (w *world) start(r *replica, o rules.Options) {
-	r.name = fmt.Sprintf("%s'", r.name) // another life is another member
+	r.name = fmt.Sprintf("%s'", r.name) // a restart is another member
 	r.core, r.alive, r.queued, r.flights = New(o), true, map[rules.Handle]string{}, map[rules.Handle]bool{}
 	r.ends, r.then = map[rules.Handle]func(){}, map[rules.Handle]func(){}
 	r.marks = map[string]int64{}
@@ -161,7 +161,7 @@ func (w *world) tell(r *replica) {
 		}
 		w.after(w.delay/2+w.rng.Int64N(w.delay+1), func() {
 			if p.alive && p.cut == r.cut && number > p.heard[name] {
-				p.heard[name] = number // what was overtaken is ignored, as in the group
+				p.heard[name] = number // older gauges are ignored, as in the group
 				p.core.ReceiveShares(w.now, name, g)
 				if mark > 0 {
 					p.marks[name] = mark
@@ -175,10 +175,10 @@ func (w *world) tell(r *replica) {
 	}
 }
 
-// offer lets a request arrive at r.
+// offer makes a request arrive at r.
 func (w *world) offer(r *replica, a rules.Request) { w.ask(r, a, nil) }
 
-// ask is offer for a client that does something when it is answered.
+// ask is offer with a callback when the request is answered.
 func (w *world) ask(r *replica, a rules.Request, then func()) {
 	if !r.alive {
 		return
@@ -199,7 +199,7 @@ func (w *world) ask(r *replica, a rules.Request, then func()) {
 	w.drain(r)
 }
 
-// run lets an engine work on a request of r.
+// run simulates an engine that works on a request of r.
 func (w *world) run(r *replica, h rules.Handle, id string, places int64) {
 	if r.flights[h] {
 		w.failures = append(w.failures, "a request was let go twice")
@@ -239,7 +239,7 @@ func (w *world) drain(r *replica) {
 		if e.Outcome == rules.Evicted {
 			if end := r.ends[e.Handle]; end != nil {
 				w.evicted++
-				w.after(5*ms, end) // its client is told, the engine stops
+				w.after(5*ms, end) // the client is notified, the engine stops
 			} else {
 				w.failures = append(w.failures, "a request was ended that is not in flight")
 			}
@@ -265,7 +265,7 @@ func (w *world) drain(r *replica) {
 			}
 		})
 	}
-	if len(r.core.out) > 0 { // as the gate delivers what Advance decides before anything else comes
+	if len(r.core.out) > 0 { // like the gate, deliver Advance's events before other input
 		w.drain(r)
 	}
 }
@@ -315,12 +315,12 @@ func (w *world) account(at int64) {
 	}
 }
 
-// stream lets requests of a flow arrive at rate per second, at replicas by share.
+// stream makes requests of a flow arrive at rate per second, spread over replicas by share.
 func (w *world) stream(id string, rate float64, share []float64) {
 	w.streamOf(rules.Request{Flow: id}, rate, share)
 }
 
-// streamOf is stream for more than a flow's name.
+// streamOf is stream with given request attributes.
 func (w *world) streamOf(a rules.Request, rate float64, share []float64) {
 	var next func()
 	next = func() {
@@ -336,12 +336,12 @@ func (w *world) streamOf(a rules.Request, rate float64, share []float64) {
 	w.after(int64(w.rng.ExpFloat64()/rate*1e9), next)
 }
 
-// window returns the place-seconds that each flow got from now to t, as shares.
+// window returns the permit-seconds of each flow from now to t, as fractions.
 func (w *world) window(t int64) map[string]float64 {
 	return w.shares(func() { w.until(t) })
 }
 
-// shares is window for what runs meanwhile.
+// shares is window during run.
 func (w *world) shares(run func()) map[string]float64 {
 	before, total := map[string]float64{}, 0.
 	for id, f := range w.byFlow {
@@ -383,9 +383,9 @@ func (w *world) check(t *testing.T) {
 
 var tenants = rules.Options{Default: rules.Band{Fairness: rules.Places}, TTL: time.Minute, MaxRequests: 4000}
 
-// TestFleetIsFair: three tenants whose demands are as 1 to 10 to 100, unevenly spread
-// over three replicas, get what they ask for or equal parts, in each ten seconds,
-// while a replica is unheard and comes back as well.
+// TestFleetIsFair: three tenants with demands of 1 to 10 to 100, spread unevenly over three
+// replicas, get their demand or equal parts in each ten seconds, even while a replica is silent and
+// returns.
 func TestFleetIsFair(t *testing.T) {
 	s := int64(time.Second)
 	w := newWorld(1, 3, 256, 2, tenants)
@@ -398,13 +398,13 @@ func TestFleetIsFair(t *testing.T) {
 		waiting := 0.
 		got := w.shares(func() { waiting = w.meanWaiting("small", 10*s) })
 		t.Logf("%s: small %.3f, middle %.3f, large %.3f of the places; %.2f of small wait in the mean", what, got["small"], got["middle"], got["large"], waiting)
-		// The small one holds what it asks for; the others share the rest.
-		if waiting > 2 { // of 10 that come a second
-			t.Errorf("%s: %.2f requests of small wait in the mean", what, waiting)
+		// The small tenant holds its demand; the others share the rest.
+		if waiting > 2 { // of 10 arriving per second
+			t.Errorf("%s: on average %.2f requests of tenant small wait", what, waiting)
 		}
 		for _, id := range []string{"middle", "large"} {
 			if want := (1 - got["small"]) / 2; math.Abs(got[id]-want) > .05*want {
-				t.Errorf("%s: %s has %.3f of the places, want %.3f", what, id, got[id], want)
+				t.Errorf("%s: %s has %.3f of the permits, want %.3f", what, id, got[id], want)
 			}
 		}
 	}
@@ -418,17 +418,16 @@ func TestFleetIsFair(t *testing.T) {
 	w.until(w.now + 3*s)
 	check("back")
 	if over := float64(w.most)/256 - 1; over > .10 {
-		t.Errorf("%.1f%% more places in flight than there are", 100*over)
+		t.Errorf("permits in flight exceed the capacity by %.1f%%", 100*over)
 	}
 	if idle := w.waitingIdle / w.waitingAll; idle > .03 {
-		t.Errorf("%.1f%% of the places were free while somebody waited", 100*idle)
+		t.Errorf("%.1f%% of the permits were free while requests waited", 100*idle)
 	}
 	t.Logf("at most %d of 256 places in flight; %.2f%% free while somebody waited", w.most, 100*w.waitingIdle/w.waitingAll)
 	w.check(t)
 }
 
-// Unequal weights hold over replicas as equal ones do, whichever replica a tenant's
-// requests come to.
+// Weights hold across replicas, whichever replica a tenant's requests arrive at.
 func TestFleetIsFairByWeight(t *testing.T) {
 	s := int64(time.Second)
 	o := tenants
@@ -443,15 +442,15 @@ func TestFleetIsFairByWeight(t *testing.T) {
 		t.Logf("gold %.3f, silver %.3f, iron %.3f of the places", got["gold"], got["silver"], got["iron"])
 		for id, want := range map[string]float64{"gold": 3. / 6, "silver": 2. / 6, "iron": 1. / 6} {
 			if math.Abs(got[id]-want) > .10*want {
-				t.Errorf("%s has %.3f of the places, want %.3f", id, got[id], want)
+				t.Errorf("%s has %.3f of the permits, want %.3f", id, got[id], want)
 			}
 		}
 	}
 	w.check(t)
 }
 
-// TestFleetSeeds: whatever fails, no request is let go twice or lost, places stay
-// within the capacity, and places do not stay free while somebody waits.
+// TestFleetSeeds: under any faults, no request is dispatched twice or lost, permits stay within the
+// capacity, and none stays free while requests wait.
 func TestFleetSeeds(t *testing.T) {
 	for i := range uint64(*fleetSeeds) {
 		seed := *fleetFirst + i
@@ -465,7 +464,7 @@ func TestFleetSeeds(t *testing.T) {
 			o.Default.Ordering = rules.Ordering(rng.IntN(4))
 			o.TTL = time.Duration(1+rng.IntN(20)) * time.Second
 			capacity := int64(16 + rng.IntN(200))
-			banded := rand.New(rand.NewPCG(seed, 5)) // of its own: seeds keep their faults
+			banded := rand.New(rand.NewPCG(seed, 5)) // a separate source, so that seeds keep their faults
 			bands := []int{0, 0, 1, 3}[banded.IntN(4)]
 			o.Evict = banded.IntN(2) == 0
 			w := newWorld(seed, replicas, capacity, mean, o)
@@ -510,11 +509,11 @@ func TestFleetSeeds(t *testing.T) {
 			}
 			w.until(w.now + 5*s)
 			limit := max(int64(math.Ceil(1.1*float64(capacity))), capacity+int64(replicas))
-			if w.sick && unheard { // nobody can see what the others hold
+			if w.sick && unheard { // no replica can see what the others hold
 				limit = 2*capacity + int64(replicas)
 			}
 			if w.most > limit {
-				t.Errorf("%d places in flight of %d", w.most, capacity)
+				t.Errorf("%d permits in flight of %d", w.most, capacity)
 			}
 			for _, r := range w.replicas {
 				f := &r.core.fleet
@@ -523,21 +522,20 @@ func TestFleetSeeds(t *testing.T) {
 			w.waitingIdle, w.waitingAll = 0, 0
 			w.until(w.now + 5*s)
 			if idle := w.waitingIdle / max(w.waitingAll, 1e-9); w.waitingAll > float64(capacity) && idle > .10+2*float64(replicas)/float64(capacity) {
-				t.Errorf("%.1f%% of %d places were free while somebody waited, after all faults", 100*idle, capacity)
+				t.Errorf("%.1f%% of %d permits were free while requests waited, after all faults", 100*idle, capacity)
 			}
 			w.check(t)
 		})
 	}
 }
 
-// TestAloneIsExact: one replica holds neither more nor fewer places than there are
-// while somebody waits.
+// TestAloneIsExact: a single replica holds exactly all permits while requests wait.
 func TestAloneIsExact(t *testing.T) {
 	w := newWorld(3, 1, 50, 1, tenants)
 	w.stream("a", 200, []float64{1})
 	w.until(20 * int64(time.Second))
 	if w.most != 50 || w.waitingIdle > 0 {
-		t.Errorf("%d places in flight, %g place-seconds free while somebody waited", w.most, w.waitingIdle)
+		t.Errorf("%d permits in flight, %g permit-seconds free while requests waited", w.most, w.waitingIdle)
 	}
 	w.check(t)
 }

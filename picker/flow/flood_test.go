@@ -7,9 +7,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// 50,000 requests of 100 KB come to a pool that is full: what waits stays within the bytes
-// that are allowed, of the band and of all, everybody else is told at once, and when the
-// pool goes on nobody is lost and a newcomer does not wait.
+// 50,000 requests of 100 KB arrive at a full pool. The waiting requests stay within the byte limits
+// of the band and in total, all others are refused immediately, and when the pool continues no
+// request is lost and a new one does not wait.
 func TestFlood(t *testing.T) {
 	const size, offered, limit = 100 << 10, 50_000, 64 << 20
 	for _, tc := range []struct {
@@ -39,9 +39,9 @@ func TestFlood(t *testing.T) {
 				default:
 					t.Fatalf("request %d: outcome %v", i, out)
 				}
-				for _, e := range c.Events(nil) { // those that made way for others
+				for _, e := range c.Events(nil) { // displaced for others
 					if e.Outcome != rules.Displaced {
-						t.Fatalf("outcome %v of one that waited", e.Outcome)
+						t.Fatalf("outcome %v of a waiting request", e.Outcome)
 					}
 					waiting--
 					refused++
@@ -52,12 +52,12 @@ func TestFlood(t *testing.T) {
 						bytes += b.Bytes
 					}
 					if bytes > limit {
-						t.Fatalf("%d bytes wait, %d are allowed", bytes, limit)
+						t.Fatalf("%d bytes waiting, limit is %d", bytes, limit)
 					}
 				}
 			}
 			if want := int(limit / size); waiting != want || len(held)+waiting+refused != offered {
-				t.Fatalf("%d are let go, %d wait, %d are refused of %d; want %d that wait", len(held), waiting, refused, offered, want)
+				t.Fatalf("%d dispatched, %d waiting, %d refused of %d; want %d waiting", len(held), waiting, refused, offered, want)
 			}
 			c.SetCapacity(now, rules.Capacity{Permits: 8, Endpoints: 1})
 			served := 0
@@ -74,10 +74,10 @@ func TestFlood(t *testing.T) {
 				served++
 			}
 			if served != offered-refused || c.Busy() {
-				t.Errorf("%d are served of %d, busy %v", served, offered-refused, c.Busy())
+				t.Errorf("%d of %d served, Busy() = %v", served, offered-refused, c.Busy())
 			}
 			if _, out := c.Offer(now+1, rules.Request{Bytes: size}); out != rules.Dispatched {
-				t.Errorf("afterwards: outcome %v", out)
+				t.Errorf("outcome afterwards: %v", out)
 			}
 		})
 	}

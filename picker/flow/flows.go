@@ -9,11 +9,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// flow returns the flow of an id in a band. The ids come from clients: beyond
-// maxFlows, the flow that was idle longest gives its place, and where none is idle
-// the newcomers share sharedFlows flows.
+// flow returns a flow of a band. Clients choose the IDs, so their number is limited: beyond
+// maxFlows, the flow idle longest is replaced. If none is idle, new IDs share sharedFlows flows.
 //
-// A band that is strict has one flow.
+// A band with strict fairness has one flow.
 func (c *Core) flow(b *band, id string) *flow {
 	if b.Fairness == rules.Strict {
 		id = ""
@@ -32,7 +31,7 @@ func (c *Core) flow(b *band, id string) *flow {
 			}
 		}
 	}
-	key.id = strings.Clone(key.id) // it lies in a request's headers, and outlives them
+	key.id = strings.Clone(key.id) // it points into a request's headers and outlives them
 	f := &flow{id: key.id, band: b, at: -1, weight: 1, lastUse: c.now}
 	if w := b.Weights[id]; w > 0 {
 		f.weight = w
@@ -42,7 +41,7 @@ func (c *Core) flow(b *band, id string) *flow {
 	return f
 }
 
-// settle puts a flow that holds and waits for nothing among the idle ones.
+// settle moves a flow without held or waiting permits to the idle list.
 func (c *Core) settle(f *flow) {
 	if f.own > 0 || len(f.heap.items) > 0 || f.others != (rules.Gauge{}) || f.ghost > 0 || f.idle {
 		return
@@ -57,7 +56,7 @@ func (c *Core) settle(f *flow) {
 	c.idle.append(f)
 }
 
-// awake takes a flow out of the idle ones.
+// awake removes a flow from the idle list.
 func (c *Core) awake(f *flow) {
 	if !f.idle {
 		return
@@ -68,7 +67,7 @@ func (c *Core) awake(f *flow) {
 	f.band.live = append(f.band.live, f)
 }
 
-// expireFlows forgets flows that were idle for long.
+// expireFlows removes flows that were idle for long.
 func (c *Core) expireFlows() {
 	for f := c.idle.first; f != nil && c.now-f.lastUse > int64(idleFlow); f = c.idle.first {
 		c.forget(f)
@@ -80,7 +79,7 @@ func (c *Core) forget(f *flow) {
 	delete(c.flows, flowKey{f.id, f.band.Priority})
 }
 
-// flowList is a list of idle flows, the one idle longest first.
+// flowList is a list of idle flows, idle longest first.
 type flowList struct{ first, last *flow }
 
 func (l *flowList) append(f *flow) {

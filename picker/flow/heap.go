@@ -2,44 +2,44 @@ package flow
 
 import "github.com/grapevine-epp/grapevine/picker/flow/rules"
 
-// Keys by which waiters are in heaps.
+// Keys of the heaps.
 const (
-	byOrder = iota // in the heap of their flow
-	byEnd          // in the heap of all, by when they may wait no longer
+	byOrder = iota // in its flow's heap
+	byEnd          // in the heap of all waiters, by deadline
 	heaps
 )
 
-// none stands for no waiter.
+// none is the absence of a waiter.
 const none = int32(-1)
 
-// waiter is a request that waits, or that holds places. Slots are used again; gen
-// tells handles of earlier users.
+// waiter is a request that waits or holds permits. Slots are reused; gen distinguishes handles of
+// earlier users.
 type waiter struct {
 	key  [heaps]int64
 	pos  [heaps]int32
 	seq  uint64
 	flow *flow
 
-	// As asked for: what Reconfigure sorts it by.
+	// As requested: Reconfigure uses these to sort it again.
 	id       string
 	priority int
-	ttl      int64 // 0: as the options say
+	ttl      int64 // 0: from the options
 	target   int64
 	tokens   int64
 
 	arrival, dispatched int64
 	bytes, places       int64
-	sizes, work         float64 // foretold seconds: by its sizes, and by what was learned too
+	sizes, work         float64 // predicted seconds: by size alone, and with learned ratios
 
-	prev, next int32 // in the band, by arrival, or in flight by dispatch; next also links free slots
+	prev, next int32 // in the band by arrival, or in flight by dispatch; next also links free slots
 	gen        uint32
 	state      rules.Outcome
-	endable    bool // it may be ended in flight
-	revoked    bool // it is to be ended
+	endable    bool // it may be evicted
+	revoked    bool // it was evicted
 }
 
-// heap is a 4-ary heap of slots, least key first, ties by arrival. Waiters know
-// their place in it, so that any can be removed.
+// heap is a 4-ary heap of slots, lowest key first, ties by arrival. Waiters know their position, so
+// any can be removed.
 type heap struct {
 	by    int
 	items []int32

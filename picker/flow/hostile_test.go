@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Times to wait that are as long as numbers go do not turn into ones that are over.
+// Extremely long TTLs do not overflow into expired ones.
 func TestEndlessWaits(t *testing.T) {
 	now := int64(time.Hour)
 	for _, o := range []rules.Options{{TTL: math.MaxInt64, EmptyTTL: math.MaxInt64}, {TTL: math.MaxInt64}, {EmptyTTL: math.MaxInt64}, {}} {
@@ -21,18 +21,18 @@ func TestEndlessWaits(t *testing.T) {
 				c.SetCapacity(now, rules.Capacity{Endpoints: 1})
 				c.Advance(now + int64(24*time.Hour))
 				if len(c.Events(nil)) > 0 {
-					t.Fatalf("%+v: a wait without an end is over", o)
+					t.Fatalf("%+v: a request without a deadline expired", o)
 				}
 			}
 			c.SetCapacity(now, rules.Capacity{Permits: 4, Endpoints: 1})
 			if n := len(dispatched(c)); n != 4 {
-				t.Errorf("%+v: %d of 4 go", o, n)
+				t.Errorf("%+v: %d of 4 dispatched", o, n)
 			}
 		}
 	}
 }
 
-// Who calls the engines past the group takes its room, but for one place.
+// Load that bypasses the group reduces its room to no less than one permit.
 func TestForeignLoad(t *testing.T) {
 	c := New(tenants)
 	c.SetCapacity(1, rules.Capacity{Permits: 8, Endpoints: 2})
@@ -43,18 +43,18 @@ func TestForeignLoad(t *testing.T) {
 	offer(t, c, 6, rules.Request{}, rules.Queued)
 	c.ObserveRunning(7, 1001)
 	if n := len(dispatched(c)); n != 0 {
-		t.Errorf("%d more go where engines are full", n)
+		t.Errorf("%d more dispatched although engines are full", n)
 	}
 	c.Release(8, first, -1)
 	if n := len(dispatched(c)); n != 1 {
-		t.Errorf("%d go when the group holds nothing", n)
+		t.Errorf("%d dispatched when the group holds nothing", n)
 	}
 	c.ObserveRunning(9, 1)
 	offer(t, c, 10, rules.Request{}, rules.Dispatched)
 }
 
-// Requests that take as much as the whole pool are served while others keep it full, by
-// every policy, alone and over replicas.
+// Requests that need the whole pool are served while others keep it full, with every policy, for
+// one replica and several.
 func TestWholePool(t *testing.T) {
 	s := int64(time.Second)
 	for _, fairness := range []rules.Fairness{rules.Strict, rules.Places, rules.Work, rules.LeastService} {
@@ -69,7 +69,7 @@ func TestWholePool(t *testing.T) {
 				w.until(w.now + 20*s)
 			}
 			if f := w.flow("large"); f.served != 5 {
-				t.Errorf("policy %d, %d replicas: %d of 5 that take the whole pool are served", fairness, replicas, f.served)
+				t.Errorf("policy %d, %d replicas: %d of 5 whole-pool requests served", fairness, replicas, f.served)
 			}
 			w.check(t)
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Replicas that hold nothing tell nothing: the one to which everybody comes takes the
-// whole pool all the same.
+// Replicas that hold nothing send nothing. A replica that gets all requests still takes the whole
+// pool.
 func TestIdleReplicasLeaveThePool(t *testing.T) {
 	c := New(rules.Options{})
 	c.SetCapacity(1, rules.Capacity{Permits: 90, Endpoints: 9})
@@ -32,6 +32,6 @@ func TestIdleReplicasLeaveThePool(t *testing.T) {
 		let += len(dispatched(c))
 	}
 	if let != 90 {
-		t.Errorf("%d of 90 places are held while %d wait", let, c.waiting)
+		t.Errorf("%d of 90 permits are held while %d requests wait", let, c.waiting)
 	}
 }

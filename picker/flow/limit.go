@@ -6,17 +6,17 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// verdict is what makeWay says of a request that came to a full queue.
+// verdict is makeWay's decision on a request at a full queue.
 type verdict uint8
 
 const (
 	refuse verdict = iota
-	again          // one request made way
-	accept         // what is over the limit waits at other replicas, which will take it back
+	again          // one request was displaced; check again
+	accept         // the excess waits at other replicas, which will displace it
 )
 
-// makeWay decides who goes when a band is full: a request of the flow that has most
-// waiting, or the newcomer when that is its own flow.
+// makeWay decides which request leaves a full band: one of the flow with the most waiting requests,
+// or the new one if that is its own flow.
 func (c *Core) makeWay(b *band, f *flow) verdict {
 	most, flows := c.largest(b)
 	if most == nil || most == f || most.queued() <= f.queued()+1 {
@@ -26,7 +26,7 @@ func (c *Core) makeWay(b *band, f *flow) verdict {
 		c.leave(most.heap.items[n-1], rules.Displaced)
 		return again
 	}
-	// The others are to keep no more than their part for flows that have less.
+	// Limit the excess that other replicas must displace for flows with fewer requests.
 	limit := c.o.MaxRequests
 	if b.MaxRequests > 0 && (limit == 0 || b.MaxRequests < limit) {
 		limit = b.MaxRequests
@@ -37,19 +37,19 @@ func (c *Core) makeWay(b *band, f *flow) verdict {
 	return accept
 }
 
-// largest is what Core.largest found at a time.
+// largest is a cached result of Core.largest.
 type largest struct {
 	flow  *flow
 	flows int
 	at    int64
 }
 
-// queued returns how many requests of the flow wait, everywhere.
+// queued returns the flow's waiting requests at all replicas.
 func (f *flow) queued() int64 { return int64(len(f.heap.items)) + f.others.Requests }
 
-// largest returns the flow of a band that has most waiting, and how many wait. Of more than a
-// few flows it is the one that had at most shareEvery ago: each request that comes to a full
-// queue asks.
+// largest returns the flow of a band with the most waiting requests, and the number of waiting
+// flows. With many flows the result may be up to shareEvery old, since it is computed for each
+// request at a full queue.
 func (c *Core) largest(b *band) (most *flow, flows int) {
 	if m := &b.most; len(b.live) > fewFlows && m.at > 0 && c.now-m.at < shareEvery && (m.flow == nil || m.flow.queued() > 0) {
 		return m.flow, m.flows
@@ -67,8 +67,8 @@ func (c *Core) largest(b *band) (most *flow, flows int) {
 	return most, flows
 }
 
-// trim gives up this replica's part of what other replicas' flows have pushed over
-// the limits.
+// trim displaces this replica's part of the excess over the limits that other replicas' flows have
+// caused.
 func (c *Core) trim() {
 	for _, b := range c.bands {
 		limit, have := b.MaxRequests, int64(b.waiting)+b.others.requests

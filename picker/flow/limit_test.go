@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// crowded returns a core without places in which one request waits for each of so many flows,
-// as many as may.
+// crowded returns a core without permits in which each of that many flows has one waiting request,
+// up to the limit.
 func crowded(flows int) *Core {
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places, MaxRequests: int64(flows)}})
 	c.SetCapacity(1, rules.Capacity{Endpoints: 1})
@@ -18,8 +18,8 @@ func crowded(flows int) *Core {
 	return c
 }
 
-// TestLargestOfMany: of thousands of flows the largest makes way for newcomers, and the one that
-// has become the largest meanwhile a moment later.
+// TestLargestOfMany: with thousands of flows, new requests displace those of the largest flow, and
+// shortly after a change those of the new largest.
 func TestLargestOfMany(t *testing.T) {
 	const flows = 5000
 	c := crowded(flows)
@@ -28,32 +28,32 @@ func TestLargestOfMany(t *testing.T) {
 		c.bands[0].MaxRequests += 10
 		for range 10 {
 			if _, out := c.Offer(now, rules.Request{Flow: big}); out != rules.Queued {
-				t.Fatalf("there is room, and %v", out)
+				t.Fatalf("outcome is %v although there is room", out)
 			}
 		}
 		now += shareEvery
 		for i := range 10 {
 			if _, out := c.Offer(now, rules.Request{Flow: fmt.Sprint("new", at, i)}); out != rules.Queued {
-				t.Errorf("newcomer %d: %v, though %s has most", i, out, big)
+				t.Errorf("new request %d: %v, although %s has the most", i, out, big)
 			}
 		}
 		if n := c.flows[flowKey{big, 0}].queued(); n != 1 {
-			t.Errorf("%d requests of %s wait after 10 of 11 made way", n, big)
+			t.Errorf("%d requests of %s wait after 10 of 11 were displaced", n, big)
 		}
 		if _, out := c.Offer(now, rules.Request{Flow: "late"}); out != rules.RefusedFull {
-			t.Errorf("%v where nobody has more than one", out)
+			t.Errorf("outcome is %v although no flow has more than one", out)
 		}
 	}
 }
 
-// BenchmarkShed is a request that is refused at a full queue, by how many flows wait in it.
+// BenchmarkShed refuses requests at a full queue, by the number of waiting flows.
 func BenchmarkShed(b *testing.B) {
 	for _, flows := range []int{16, 5000, 9000} {
 		b.Run(fmt.Sprintf("flows=%d", flows), func(b *testing.B) {
 			c := crowded(flows)
 			now := int64(1)
 			for b.Loop() {
-				now += 20_000 // 50,000 a second
+				now += 20_000 // 50,000 per second
 				if _, out := c.Offer(now, rules.Request{Flow: "f3"}); out != rules.RefusedFull {
 					b.Fatal(out)
 				}

@@ -1,7 +1,7 @@
 package flow
 
-// line is a list of requests of a band, the newest last: of those that wait, or of those
-// in flight that may be ended. A request is in one of them at a time.
+// line is a list of a band's requests, newest last: the waiting ones, or the evictable ones in
+// flight. A request is in at most one.
 type line struct{ first, last int32 }
 
 func (l *line) append(s []waiter, i int32) {

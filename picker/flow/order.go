@@ -2,18 +2,17 @@ package flow
 
 import "github.com/grapevine-epp/grapevine/picker/flow/rules"
 
-// Flows that wait are few as a rule, and the next is found by looking at all. Where they
-// are many they are a heap by score: what changes the score of one sifts it, what changes
-// all of them (other replicas' gauges, new shares) has the heap made anew when it is next
-// needed.
+// Usually few flows wait, and the next one is found by a scan. Many flows form a heap by score. A
+// change of one score sifts that flow. A change of all scores (new gauges or shares) rebuilds the
+// heap when it is next needed.
 
 const (
-	mostScanned = 8  // flows that wait, and no heap
-	mostLooked  = 64 // for one whose head fits
+	mostScanned = 8  // waiting flows without a heap
+	mostLooked  = 64 // flows searched for a head that fits
 )
 
-// many reports whether the flows that wait are worth a heap. Scores of LeastService change
-// with time: of as many as shares are computed for at once, each is looked at.
+// many reports whether a heap is worthwhile. Scores of LeastService change with time, so up to
+// fewFlows flows are scanned.
 func (b *band) many() bool {
 	if b.Fairness == rules.LeastService {
 		return len(b.busy) > fewFlows
@@ -29,9 +28,9 @@ func goesBefore(f, g *flow) bool {
 	return f.servedAt < g.servedAt
 }
 
-// rank makes the flows that wait a heap where they are not.
+// rank builds the heap of waiting flows if there is none.
 func (b *band) rank(s []waiter, now int64) {
-	// Scores of LeastService depend on time, and on what all others got.
+	// Scores of LeastService depend on time and on all other flows' service.
 	if b.ranked && (b.Fairness != rules.LeastService || now-b.rankedAt < shareEvery) {
 		return
 	}
@@ -45,7 +44,7 @@ func (b *band) rank(s []waiter, now int64) {
 	}
 }
 
-// resort puts a flow that waits where it belongs after its score may have changed.
+// resort repositions a waiting flow after its score may have changed.
 func (b *band) resort(s []waiter, f *flow) {
 	if !b.ranked || f.at < 0 {
 		return
@@ -88,14 +87,14 @@ func (b *band) swap(i, j int) {
 	b.busy[i].at, b.busy[j].at = i, j
 }
 
-// enlist puts a flow among those that wait.
+// enlist adds a flow to the waiting ones.
 func (b *band) enlist(s []waiter, f *flow) {
 	f.at = len(b.busy)
 	b.busy = append(b.busy, f)
 	b.resort(s, f)
 }
 
-// unbusy takes a flow out of those that wait.
+// unbusy removes a flow from the waiting ones.
 func (b *band) unbusy(s []waiter, f *flow) {
 	at, last := f.at, len(b.busy)-1
 	b.swap(at, last)
@@ -106,11 +105,11 @@ func (b *band) unbusy(s []waiter, f *flow) {
 	}
 }
 
-// search returns the first flow in the order of scores whose head may go; of those with a
-// larger head than room is left for, so many are passed.
+// search returns the first flow by score whose head may go. It skips up to mostLooked flows with
+// heads that are too large.
 func (c *Core) search(b *band, ceiling float64) *flow {
 	b.rank(c.slab, c.now)
-	tooMany := never // so many places are not free
+	tooMany := never // this many permits are not free
 	c.frontier = append(c.frontier[:0], 0)
 	for range mostLooked {
 		if len(c.frontier) == 0 {
@@ -136,7 +135,7 @@ func (c *Core) search(b *band, ceiling float64) *flow {
 	return nil
 }
 
-// nextOf takes the place of the flow that is next out of the frontier.
+// nextOf removes the next flow from the frontier and returns its position.
 func (c *Core) nextOf(b *band) int {
 	least := 0
 	for i, at := range c.frontier {
@@ -150,7 +149,7 @@ func (c *Core) nextOf(b *band) int {
 	return int(at)
 }
 
-// touch takes into account that a flow holds or waits for more or less.
+// touch updates the band's sums after a change of the flow's held or waiting permits.
 func (c *Core) touch(f *flow) {
 	b := f.band
 	if waits := f.waitsAnywhere(); waits != f.waits {
@@ -170,8 +169,8 @@ func (c *Core) touch(f *flow) {
 	b.resort(c.slab, f)
 }
 
-// part returns how many places of the flow's share are this replica's: as its demand here
-// is of its demand everywhere. more are asked for, and not counted as waiting.
+// part returns this replica's part of the flow's share: proportional to its part of the demand.
+// more is additional local demand that does not count as waiting yet.
 func (f *flow) part(more float64) float64 {
 	demand, target := f.demand()+more, f.target
 	if demand <= 0 {
@@ -183,8 +182,8 @@ func (f *flow) part(more float64) float64 {
 	return target * (float64(f.own+f.waiting) + more) / demand
 }
 
-// entitled returns the places that this replica may hold for a band: its part of each
-// flow's share.
+// entitled returns the permits that this replica may hold for a band: the sum of its parts of the
+// flows' shares.
 func (c *Core) entitled(b *band) float64 {
 	if b.dirty {
 		b.dirty, b.entitled = false, 0

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// The heap of flows names the same flow as a look at all of them, and what a band keeps of
-// its flows is what they sum up to, whatever happens.
+// The heap of flows yields the same flow as a scan, and a band's cached sums equal those of its
+// flows, after any events.
 func TestHeapOfFlowsIsAScan(t *testing.T) {
 	for _, fairness := range []rules.Fairness{rules.Places, rules.Work} {
 		for seed := range uint64(6) {
@@ -24,7 +24,7 @@ func TestHeapOfFlowsIsAScan(t *testing.T) {
 				now += rng.Int64N(3 * ms)
 				n := rng.IntN(20)
 				if step < 200 {
-					n = 0 // comes
+					n = 0 // a request arrives
 				}
 				switch {
 				case n < 9:
@@ -54,12 +54,12 @@ func TestHeapOfFlowsIsAScan(t *testing.T) {
 					searched++
 					f, g := c.search(b, 1), c.scan(b, 1)
 					if f != g && (f == nil || g == nil || f.score != g.score || f.servedAt != g.servedAt) {
-						t.Fatalf("seed %d: the heap names %+v, a scan %+v", seed, f, g)
+						t.Fatalf("seed %d: heap returns %+v, scan returns %+v", seed, f, g)
 					}
 				}
 			}
 			if searched < 100 {
-				t.Errorf("seed %d: only %d times more than %d flows waited", seed, searched, mostScanned)
+				t.Errorf("seed %d: only %d times did more than %d flows wait", seed, searched, mostScanned)
 			}
 		}
 	}
@@ -78,6 +78,6 @@ func checkBand(t *testing.T, c *Core, b *band) {
 		entitled += f.part(0)
 	}
 	if got := c.entitled(b); math.Abs(got-entitled) > 1e-6 || math.Abs(weights-b.weights) > 1e-6 || places != b.places {
-		t.Fatalf("a band keeps %g places of its own, weights of %g and %d that wait; its flows have %g, %g and %d", got, b.weights, b.places, entitled, weights, places)
+		t.Fatalf("band has %g entitled permits, weight %g and %d waiting; its flows have %g, %g and %d", got, b.weights, b.places, entitled, weights, places)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Position describes a request that waits; false when it does not. It looks at all that wait
-// of its flow.
+// Position describes a waiting request, or returns false. It iterates over its flow's waiting
+// requests.
 func (c *Core) Position(now int64, h rules.Handle) (s rules.QueuePosition, waits bool) {
 	c.now = now
 	i := c.slot(h)
@@ -30,7 +30,7 @@ func (c *Core) Position(now int64, h rules.Handle) (s rules.QueuePosition, waits
 	return s, true
 }
 
-// reason says what keeps a request waiting that so many of its flow are ahead of.
+// reason returns why a request with that many of its flow ahead is waiting.
 func (c *Core) reason(w *waiter, ahead int) string {
 	b := w.flow.band
 	for _, higher := range c.bands {
@@ -38,7 +38,7 @@ func (c *Core) reason(w *waiter, ahead int) string {
 			break
 		}
 		if higher.waiting > 0 {
-			return fmt.Sprintf("%d requests of priority %d wait here", higher.waiting, higher.Priority)
+			return fmt.Sprintf("%d requests of priority %d are waiting at this replica", higher.waiting, higher.Priority)
 		}
 	}
 	places := c.wanted(w)
@@ -46,13 +46,13 @@ func (c *Core) reason(w *waiter, ahead int) string {
 	case c.capacity.Endpoints == 0:
 		return "no endpoint is ready"
 	case ahead > 0:
-		return fmt.Sprintf("%d requests of its flow go first", ahead)
+		return fmt.Sprintf("%d requests of its flow are ahead", ahead)
 	case float64(c.inFlight()+places) > float64(c.capacity.Permits)*b.ceiling+slack:
-		return fmt.Sprintf("%d of %d places are held, and its priority may use %.0f%% of them", c.inFlight(), c.capacity.Permits, 100*b.ceiling)
+		return fmt.Sprintf("%d of %d permits are held, and its priority may use %.0f%% of them", c.inFlight(), c.capacity.Permits, 100*b.ceiling)
 	case c.lacksRoom(places, b.ceiling):
 		return "no endpoint has room for its prompt"
 	case !c.fits(b, w.flow, places, b.ceiling):
-		return "this replica holds its part of the places"
+		return "this replica already holds its part of the permits"
 	default:
 		return "another flow is next"
 	}

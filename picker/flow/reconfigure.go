@@ -7,13 +7,13 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Reconfigure makes o the rules of all that waits and is in flight. Handles stay, and so do
-// the time that requests have waited and, within the new order, their turn. A request that
-// may no longer wait so long expires with the next Advance; what exceeds a lower limit makes
-// way, the newest first. places, which may be nil, counts a request's places anew.
+// Reconfigure applies o to all waiting and in-flight requests. Handles stay valid. Requests keep
+// their waiting time and, within the new order, their position. A request that has now waited too
+// long expires with the next Advance. Requests over a lower limit are displaced, newest first.
+// places recomputes a request's permits; it may be nil.
 //
-// Nothing is let go before the next SetCapacity or Advance: the capacity may be counted
-// differently too.
+// No request is dispatched before the next SetCapacity or Advance, because the capacity's unit may
+// have changed too.
 func (c *Core) Reconfigure(now int64, o rules.Options, places func(tokens int64) int64) {
 	c.now = now
 	old := c.flows
@@ -40,8 +40,7 @@ func (c *Core) Reconfigure(now int64, o rules.Options, places func(tokens int64)
 	c.stale, c.urgent = true, true
 }
 
-// everybody returns what waits, in order of arrival, and what is in flight, in the order in
-// which it was let go.
+// everybody returns the waiting requests by arrival, and the in-flight ones by dispatch.
 func (c *Core) everybody() (waiting, flying []int32) {
 	waiting = slices.Clone(c.ends.items)
 	for i := range c.slab {
@@ -57,8 +56,8 @@ func (c *Core) everybody() (waiting, flying []int32) {
 	return waiting, flying
 }
 
-// remember keeps of a flow of earlier rules what it was served, and what silent replicas
-// hold for it.
+// remember transfers a flow's service history, and its permits at silent replicas, to the new
+// rules.
 func (c *Core) remember(old *flow) {
 	old.serve(c.now, 0, old.band.Service.HalfLife)
 	if old.ghost == 0 && old.service == 0 && old.ratio == 0 {
@@ -73,7 +72,7 @@ func (c *Core) remember(old *flow) {
 	}
 }
 
-// rejoin finds the flow of a request by the rules that hold.
+// rejoin assigns a request to its flow under the new rules.
 func (c *Core) rejoin(i int32, places func(tokens int64) int64) {
 	w := &c.slab[i]
 	w.flow = c.flow(c.band(w.priority), w.id)
@@ -83,7 +82,7 @@ func (c *Core) rejoin(i int32, places func(tokens int64) int64) {
 	}
 }
 
-// shrink has this replica's part of what exceeds the limits make way.
+// shrink displaces this replica's part of the requests over the limits.
 func (c *Core) shrink() {
 	for _, b := range c.bands {
 		requests := part(b.MaxRequests, int64(b.waiting), b.others.requests)
@@ -99,7 +98,7 @@ func (c *Core) shrink() {
 	}
 }
 
-// part returns how much of a limit is this replica's, by what waits here and elsewhere.
+// part returns this replica's part of a limit, by its own and the other replicas' waiting requests.
 func part(limit, own, others int64) int64 {
 	if limit <= 0 || own+others <= limit {
 		return never

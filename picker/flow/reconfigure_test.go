@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// order ends what is in flight, one after the other, and returns who went in which order.
+// order ends in-flight requests one after another and returns the order of dispatch.
 func order(c *Core, now int64, names map[rules.Handle]string, holder rules.Handle) (list []string) {
 	for {
 		now++
@@ -27,8 +27,8 @@ func order(c *Core, now int64, names map[rules.Handle]string, holder rules.Handl
 	}
 }
 
-// TestReconfigureOrder: requests that wait go on in the order of the new rules, with what
-// they asked for when they came.
+// TestReconfigureOrder: waiting requests are dispatched in the new order, with the attributes of
+// their arrival.
 func TestReconfigureOrder(t *testing.T) {
 	asks := []struct {
 		name string
@@ -68,14 +68,14 @@ func TestReconfigureOrder(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", what, diff)
 			}
 			if c.Busy() {
-				t.Errorf("%s: places are held, and nobody holds them", what)
+				t.Errorf("%s: permits are held without a holder", what)
 			}
 		}
 	}
 }
 
-// TestReconfigureWeights: a tenant's new weight holds for what waits and for what is in
-// flight: places that come free go to who has too few of them now.
+// TestReconfigureWeights: a tenant's new weight applies to waiting and in-flight requests. Freed
+// permits go to the tenant below its new share.
 func TestReconfigureWeights(t *testing.T) {
 	weighted := func(gold float64) rules.Options {
 		return rules.Options{Default: rules.Band{Fairness: rules.Places, Weights: map[string]float64{"gold": gold}}}
@@ -101,7 +101,7 @@ func TestReconfigureWeights(t *testing.T) {
 		return n
 	}
 	if gold() != 20 {
-		t.Fatalf("%d of 40 places at equal weights", gold())
+		t.Fatalf("gold has %d of 40 permits at equal weights", gold())
 	}
 	c.Reconfigure(now, weighted(3), nil)
 	for range 40 {
@@ -110,11 +110,12 @@ func TestReconfigureWeights(t *testing.T) {
 		held = append(held[1:], dispatched(c)...)
 	}
 	if len(held) != 40 || gold() < 29 || gold() > 31 {
-		t.Errorf("gold has %d of %d places at a weight of 3, want 30", gold(), len(held))
+		t.Errorf("gold has %d of %d permits at a weight of 3, want 30", gold(), len(held))
 	}
 }
 
-// TestReconfigureLimits: lower limits and shorter waits hold at once, higher ones end nobody.
+// TestReconfigureLimits: lower limits and shorter TTLs apply immediately; higher ones end no
+// request.
 func TestReconfigureLimits(t *testing.T) {
 	s := int64(time.Second)
 	wait := func() (*Core, []rules.Handle) {
@@ -149,18 +150,18 @@ func TestReconfigureLimits(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	// Three replicas give up their parts of what is over a limit that they share.
+	// Three replicas each displace their part of the excess over a shared limit.
 	c, list := wait()
 	c.ReceiveShares(11*s, "other", []rules.Gauge{{Requests: 20, Waiting: 20}})
 	c.Reconfigure(11*s, rules.Options{MaxRequests: 15}, nil)
 	if got := len(ended(c)); got != 5 {
-		t.Errorf("%d of %d make way, want this replica's half", got, len(list))
+		t.Errorf("%d of %d displaced, want this replica's half", got, len(list))
 	}
 }
 
-// TestReconfigureSeeds: whatever the rules change to while requests come, wait, run and end:
-// each ends once, places and bytes are those of who is there, no more are in flight than
-// the capacity has, and at the end nobody is left.
+// TestReconfigureSeeds: under any changes of the rules while requests arrive, wait, run and end,
+// each request ends once, permits and bytes match the present requests, permits in flight stay
+// within the capacity, and no request is left at the end.
 func TestReconfigureSeeds(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 11))
@@ -188,7 +189,7 @@ func TestReconfigureSeeds(t *testing.T) {
 					continue
 				}
 				if !ok {
-					t.Fatalf("seed %d: outcome %v of a request that does not wait", seed, e.Outcome)
+					t.Fatalf("seed %d: outcome %v of a request that was not waiting", seed, e.Outcome)
 				}
 				if delete(waiting, e.Handle); e.Outcome == rules.Dispatched {
 					flying[e.Handle] = a
@@ -202,7 +203,7 @@ func TestReconfigureSeeds(t *testing.T) {
 				places += sizing.Permits(int(a.Tokens))
 			}
 			if c.waiting != len(waiting) || c.bytes != bytes || c.own != places {
-				t.Fatalf("seed %d: %d requests of %d bytes wait, %d places are held; the core says %d, %d, %d",
+				t.Fatalf("seed %d: %d requests with %d bytes wait, %d permits held; the core has %d, %d, %d",
 					seed, len(waiting), bytes, places, c.waiting, c.bytes, c.own)
 			}
 		}
@@ -216,7 +217,7 @@ func TestReconfigureSeeds(t *testing.T) {
 				}
 				c.Reconfigure(now, draw(), func(tokens int64) int64 { return sizing.Permits(int(tokens)) })
 				if take(); len(flying) != before {
-					t.Fatalf("seed %d: let go by rules before their capacity is known", seed)
+					t.Fatalf("seed %d: dispatched under new rules before their capacity was set", seed)
 				}
 				c.SetCapacity(now, capacity())
 				c.Advance(now)
@@ -232,13 +233,13 @@ func TestReconfigureSeeds(t *testing.T) {
 			case n < 12 && len(waiting) > 0:
 				h := slices.Min(slices.Collect(maps.Keys(waiting)))
 				if !c.Cancel(now, h) {
-					t.Fatalf("seed %d: who waits cannot leave", seed)
+					t.Fatalf("seed %d: Cancel of a waiting request returned false", seed)
 				}
 			case len(flying) > 0:
 				h := slices.Min(slices.Collect(maps.Keys(flying)))
 				delete(flying, h)
 				if !c.Release(now, h, rng.Float64()) {
-					t.Fatalf("seed %d: who is in flight cannot end", seed)
+					t.Fatalf("seed %d: Release of an in-flight request returned false", seed)
 				}
 			}
 			take()
@@ -251,13 +252,13 @@ func TestReconfigureSeeds(t *testing.T) {
 			take()
 		}
 		if c.Busy() || len(waiting) > 0 || len(c.revoked) > 0 {
-			t.Fatalf("seed %d: %d wait, %d places are held, %d are being ended after everything ended", seed, len(waiting), c.own, len(c.revoked))
+			t.Fatalf("seed %d: %d waiting, %d permits held, %d revocations after all requests ended", seed, len(waiting), c.own, len(c.revoked))
 		}
 	}
 }
 
-// TestReconfigureRevoked: a request that was told to end is forgotten when it has ended, also
-// where the rules have come to count it among those that cannot be ended.
+// TestReconfigureRevoked: an evicted request is removed when it ends, even if the new rules do not
+// consider it evictable.
 func TestReconfigureRevoked(t *testing.T) {
 	c := New(rules.Options{Evict: true})
 	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
@@ -272,10 +273,10 @@ func TestReconfigureRevoked(t *testing.T) {
 	}
 	c.Reconfigure(4, o, nil)
 	if c.Release(5, h, -1); c.Status(6, 0).Evicting != 0 {
-		t.Error("a request that has ended is still being ended")
+		t.Error("revocation of an ended request was kept")
 	}
 	c.Reconfigure(7, rules.Options{}, nil)
 	if c.Advance(8); len(dispatched(c)) != 1 {
-		t.Error("who waited has no place")
+		t.Error("dispatched request holds no permit")
 	}
 }

@@ -9,26 +9,26 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Of shares.
+// Constants for shares.
 const (
-	shareEvery  = int64(5 * time.Millisecond) // shares are not computed more often,
-	fewFlows    = 64                          // but where few flows get one that has none,
-	manyFlows   = 1000                        // and less often where there are more
-	catchUp     = 2.0                         // seconds in which a deficit is made good
-	maxCatchUp  = 8.0                         // a share is raised or lowered at most by this factor
+	shareEvery  = int64(5 * time.Millisecond) // minimum interval of share computations,
+	fewFlows    = 64                          // except with this few flows when one has no share yet,
+	manyFlows   = 1000                        // and longer intervals with more flows than this
+	catchUp     = 2.0                         // seconds in which a deficit is repaid
+	maxCatchUp  = 8.0                         // a share is raised or lowered by at most this factor
 	deficitHalf = float64(time.Minute)
-	debtShare   = .5  // seconds of its share that a flow can owe or be owed,
-	leastDebt   = 5.0 // or so many place-seconds where that is less
+	debtShare   = .5  // largest debt or credit of a flow, in seconds of its share,
+	leastDebt   = 5.0 // or this many permit-seconds if that is more
 	slack       = 1e-9
 )
 
-// inFlight returns the places in flight, everywhere.
+// inFlight returns the permits in flight at all replicas.
 func (c *Core) inFlight() int64 {
 	return c.own + c.fleet.inFlight + int64(math.Ceil(c.fleet.ghost+c.fleet.stray-slack))
 }
 
-// lacksRoom reports whether so many places are not free. What engines run for others than
-// this group leaves it one place: else nobody here would ever be served beside them.
+// lacksRoom reports whether that many permits are not free. Load from outside of the group leaves
+// it one permit; otherwise the group would never be served next to that load.
 func (c *Core) lacksRoom(places int64, ceiling float64) bool {
 	held := c.inFlight()
 	if c.own+c.fleet.inFlight == 0 && c.fleet.ghost == 0 {
@@ -37,8 +37,8 @@ func (c *Core) lacksRoom(places int64, ceiling float64) bool {
 	return held > 0 && !c.entry.Fits(places) || held > 0 && float64(held+places) > float64(c.capacity.Permits)*ceiling+slack
 }
 
-// fits reports whether a request of f may go: there is room for it, and this replica
-// has not yet taken its part of it.
+// fits reports whether a request of f may go: permits are free, and this replica has not used up
+// its part.
 func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
 	if c.capacity.Endpoints == 0 || c.capacity.Permits <= 0 || ceiling <= 0 || c.lacksRoom(places, ceiling) {
 		return false
@@ -59,16 +59,16 @@ func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
 	return float64(b.own+places) <= max(c.entitlement(b, f, places), 1)+slack
 }
 
-// grown returns to how many of all places a replica that has started may grow: an even part
-// for as long as it learns, and then little by little to all of them. Where all start at once
-// they would take at one moment what looks free to each.
+// grown returns the fraction of all permits that a new replica may use: an even part while it
+// learns, then gradually all of them. If all replicas start at once, each would otherwise take what
+// looks free to all.
 func (c *Core) grown(all float64) float64 {
 	even := all / float64(c.fleet.size())
 	return even + (all-even)*min(max(float64(c.now-c.fleet.started-learning)/float64(learning), 0), 1)
 }
 
-// entitlement returns the places that this replica may hold for a band. asking is counted as
-// waiting when nothing of it is.
+// entitlement returns the permits that this replica may hold for a band. The request asking counts
+// as waiting if its flow has none.
 func (c *Core) entitlement(b *band, asking *flow, places int64) float64 {
 	sum := c.entitled(b)
 	if asking.waiting == 0 {
@@ -77,7 +77,7 @@ func (c *Core) entitlement(b *band, asking *flow, places int64) float64 {
 	return math.Floor(sum + .5)
 }
 
-// refresh computes all shares anew where something changed, not too often.
+// refresh recomputes all shares if an input changed, but not too often.
 func (c *Core) refresh() {
 	if !c.stale || (c.now-c.sharedAt < c.sharePace() && !c.urgent && c.sharedAt > 0) {
 		return
@@ -92,13 +92,13 @@ func (c *Core) refresh() {
 		flows := c.gather(b)
 		b.dirty, b.ranked = true, false
 		c.share(b, flows, max(left*b.ceiling, 0), min(dt, 1))
-		for _, f := range flows { // what waits for them anywhere is not for lower bands
+		for _, f := range flows { // demand of these flows anywhere has precedence over lower bands
 			left -= max(f.held(), f.fair)
 		}
 	}
 }
 
-// sharePace is how often shares are computed: it is work for each flow.
+// sharePace is the interval of share computations, whose cost grows with the number of flows.
 func (c *Core) sharePace() int64 {
 	flows := 0
 	for _, b := range c.bands {
@@ -107,8 +107,7 @@ func (c *Core) sharePace() int64 {
 	return shareEvery * int64(max(flows/manyFlows, 1))
 }
 
-// gather returns the flows of a band that hold or wait for something, by demand per
-// weight.
+// gather returns the flows of a band with held or waiting permits, by demand per weight.
 func (c *Core) gather(b *band) []*flow {
 	b.active = append(b.active[:0], b.live...)
 	byDemand(b.active, natural)
@@ -117,7 +116,7 @@ func (c *Core) gather(b *band) []*flow {
 
 func natural(f *flow) float64 { return f.weight }
 
-// raised is the weight of a flow that makes its deficit good.
+// raised is the weight of a flow adjusted to repay its deficit.
 func raised(f *flow) float64 {
 	return f.weight * min(max(1+f.deficit/(catchUp*max(f.fair, slack)), 1/maxCatchUp), maxCatchUp)
 }
@@ -128,8 +127,8 @@ func byDemand(flows []*flow, weight func(*flow) float64) {
 	})
 }
 
-// share divides places among the flows of a band, sorted by demand per weight. A flow
-// that got less than its share for a while gets more, until that is made good.
+// share divides permits among the flows of a band, sorted by demand per weight. A flow that was
+// below its share for a while gets more until that is repaid.
 func (c *Core) share(b *band, flows []*flow, places, dt float64) {
 	waterfill(flows, places, natural, func(f *flow, v float64) { f.fair = v })
 	owe(flows, dt)
@@ -143,10 +142,10 @@ func (c *Core) share(b *band, flows []*flow, places, dt float64) {
 	waterfill(flows, places, raised, func(f *flow, v float64) { f.target = v })
 }
 
-// owe notes which of the flows that wait held more than their part of what they hold
-// together, and which less. Debts are made good for seconds after their cause is over, out of
-// what others should have then, so they stay small beside what a flow gets in ten seconds:
-// places that were given back too late, after one flow had held all, are not paid for.
+// owe updates the deficits: which of the waiting flows held more than their part of what they hold
+// together, and which less. Deficits are repaid for seconds after their cause is over, at other
+// flows' cost, so they stay small compared with a flow's permits over ten seconds. Permits returned
+// late by a flow that held all of them are not compensated.
 func owe(flows []*flow, dt float64) {
 	fair, held := 0.0, 0.0
 	for _, f := range flows {
@@ -164,9 +163,9 @@ func owe(flows []*flow, dt float64) {
 	}
 }
 
-// waterfill divides places max-min fairly by weight: no flow gets more than its
-// demand, and none could get more without one of a smaller share per weight getting
-// less. flows are sorted by demand per weight.
+// waterfill divides permits max-min fairly by weight: no flow gets more than its demand, and none
+// could get more without reducing a flow with a smaller share per weight. flows are sorted by
+// demand per weight.
 func waterfill(flows []*flow, places float64, weight func(*flow) float64, set func(*flow, float64)) {
 	sum := 0.0
 	for _, f := range flows {

@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Status describes the core as of now, with at most so many flows of each band.
+// Status returns the state of the core, with at most that many flows per band.
 func (c *Core) Status(now int64, flows int) rules.Status {
 	c.now = now
 	s := rules.Status{
@@ -39,9 +39,8 @@ func (c *Core) Status(now int64, flows int) rules.Status {
 	return s
 }
 
-// backlog returns how long the pool needs for what waits at all replicas, in seconds: the
-// places that are waited for, at the pace of those held of late. False: no request has ended yet
-// of whose time it could be told.
+// backlog returns how long the pool needs for the requests waiting at all replicas, in seconds, at
+// the recent pace. known is false if no request has ended yet.
 func (c *Core) backlog() (seconds float64, known bool) {
 	places := int64(0)
 	for _, b := range c.bands {
@@ -53,5 +52,5 @@ func (c *Core) backlog() (seconds float64, known bool) {
 	return c.seconds(float64(places)), c.fleet.service > 0
 }
 
-// Busy reports whether something waits or holds places here.
+// Busy reports whether requests wait or hold permits here.
 func (c *Core) Busy() bool { return c.waiting > 0 || c.own > 0 || c.fleet.ghost > 0 }

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// meanWaiting runs the world and returns how many requests of a flow wait, in the mean.
+// meanWaiting runs the world and returns the mean number of a flow's waiting requests.
 func (w *world) meanWaiting(id string, d int64) float64 {
 	sum, looks := 0, 0
 	for end := w.now + d; w.now < end; looks++ {
@@ -25,9 +25,8 @@ func (w *world) meanWaiting(id string, d int64) float64 {
 	return float64(sum) / float64(looks)
 }
 
-// TestFleetIsStrict: requests of a higher band that come to one replica pass those of lower
-// ones that wait at the others. Where they may end those in flight there, they hardly wait,
-// and not many more are ended than came.
+// TestFleetIsStrict: requests of a higher band at one replica precede those of lower bands at other
+// replicas. With eviction they hardly wait, and few more requests are evicted than arrived.
 func TestFleetIsStrict(t *testing.T) {
 	s := int64(time.Second)
 	chat, batch := rules.Request{Flow: "chat", Priority: 10}, rules.Request{Flow: "batch", Priority: -1, Endable: true}
@@ -35,7 +34,7 @@ func TestFleetIsStrict(t *testing.T) {
 		o := tenants
 		o.TTL, o.Evict = 20*time.Second, evict
 		w := newWorld(5, 3, capacity, mean, o)
-		w.streamOf(chat, float64(capacity)/mean/3, []float64{1, 0, 0}) // a third of the places
+		w.streamOf(chat, float64(capacity)/mean/3, []float64{1, 0, 0}) // a third of the permits
 		w.streamOf(batch, 3*float64(capacity)/mean, []float64{0, .5, .5})
 		w.until(10 * s)
 		offered, ended = w.flow("chat").offered, w.evicted
@@ -45,18 +44,18 @@ func TestFleetIsStrict(t *testing.T) {
 		return waiting, w.flow("chat").offered - offered, w.evicted - ended
 	}
 	if waiting, _, _ := play(120, 2, false); waiting > 2 {
-		t.Errorf("%.2f requests of chat wait in the mean while batch runs", waiting)
+		t.Errorf("on average %.2f requests of chat wait while batch runs", waiting)
 	}
 	patient, _, none := play(24, 20, false)
 	served, offered, ended := play(24, 20, true)
 	if served > .3*patient || none != 0 || ended > offered+offered/4 {
-		t.Errorf("%.2f requests of chat wait in the mean where batch makes way, %.2f where not; %d are ended for %d that came", served, patient, ended, offered)
+		t.Errorf("on average %.2f requests of chat wait with eviction, %.2f without; %d evicted for %d arrivals", served, patient, ended, offered)
 	}
 }
 
-// TestEvictForOthers: a replica ends what it holds for requests that wait elsewhere when they
-// have nobody of their own, it holds most, and there is no room; what comes free is not taken
-// by its own requests of less priority.
+// TestEvictForOthers: a replica evicts for requests that wait at replicas without evictable
+// requests if it holds most and there is no room. Its own requests of lower priority do not take
+// the freed permits.
 func TestEvictForOthers(t *testing.T) {
 	held := func(t *testing.T) (*Core, []rules.Handle) {
 		c := New(rules.Options{Evict: true})
@@ -87,7 +86,7 @@ func TestEvictForOthers(t *testing.T) {
 				c.ReceiveShares(10, origin, g)
 			}
 			if c.Advance(11); len(c.Events(nil)) > 0 {
-				t.Error("somebody is ended before what others tell is known to last")
+				t.Error("a request was evicted before the peers' demand had lasted")
 			}
 			for origin, g := range tc.told {
 				c.ReceiveShares(80*ms, origin, g)
@@ -104,7 +103,7 @@ func TestEvictForOthers(t *testing.T) {
 				c.Release(81*ms, list[3-i], -1)
 			}
 			if got := dispatched(c); len(got) > 0 {
-				t.Error("what came free for others was taken by a request of less priority")
+				t.Error("permits freed for a peer were taken by a request of lower priority")
 			}
 		})
 	}

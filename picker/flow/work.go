@@ -1,16 +1,16 @@
 package flow
 
-// What is said of a request's work before it runs comes from its sizes. How long engines
-// took for what was foretold is learned for each flow, and for all: who asks for long
-// answers and gets short ones is not charged for long ones, nor passed by others for it.
+// A request's work is predicted from its sizes. The ratio of actual to predicted engine time is
+// learned per flow and overall. So a client that requests long responses and gets short ones is
+// neither charged for long ones nor overtaken because of them.
 
 const (
 	learnFlow = .1  // weight of a request in its flow's ratio
-	learnAll  = .02 // and in that of all
+	learnAll  = .02 // weight in the overall ratio
 	mostRatio = 100.
 )
 
-// foretold returns the work of a request in seconds of an engine, from what its sizes say.
+// foretold returns a request's predicted work in engine seconds.
 func (c *Core) foretold(f *flow, sizes float64) float64 {
 	switch sizes = max(sizes, 0); {
 	case f.ratio > 0:
@@ -22,7 +22,7 @@ func (c *Core) foretold(f *flow, sizes float64) float64 {
 	}
 }
 
-// learn takes what a request took of an engine, for which its sizes foretold so much.
+// learn updates the ratios with a request's engine time.
 func (c *Core) learn(f *flow, sizes, service float64) {
 	if sizes <= 0 || service < 0 {
 		return

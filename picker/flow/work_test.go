@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// What flows took of the engines counts, not what sizes foretold: one whose requests take a
-// quarter of that gets four times as many of them.
+// Fairness counts actual engine time, not predictions: a flow whose requests take a quarter of the
+// time gets four times as many.
 func TestWorkIsLearned(t *testing.T) {
 	took := map[string]float64{"short": .25, "long": 1}
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Work}})
@@ -35,11 +35,11 @@ func TestWorkIsLearned(t *testing.T) {
 		}
 	}
 	if ratio := got["short"] / got["long"]; math.Abs(ratio-4) > .2 {
-		t.Errorf("short requests are %.2f times the long ones, want 4", ratio)
+		t.Errorf("short requests per long request: %.2f, want 4", ratio)
 	}
 }
 
-// A flow that is known for short answers is not passed as one of long ones is.
+// A flow known for short responses is not overtaken like one with long ones.
 func TestShortestIsLearned(t *testing.T) {
 	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places, Ordering: rules.ShortestFirst}})
 	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
@@ -51,9 +51,9 @@ func TestShortestIsLearned(t *testing.T) {
 	}
 	f := c.flow(c.band(0), "a")
 	if got := c.foretold(f, 3); math.Abs(got-.3) > .01 {
-		t.Errorf("%.2f s are foretold of what took 0.3 s fifty times", got)
+		t.Errorf("predicted %.2f s for requests that took 0.3 s fifty times", got)
 	}
 	if got := c.foretold(c.flow(c.band(0), "new"), 3); math.Abs(got-.3) > .01 {
-		t.Errorf("%.2f s are foretold of a new flow where all took 0.3 s", got)
+		t.Errorf("predicted %.2f s for a new flow after all requests took 0.3 s", got)
 	}
 }

@@ -10,29 +10,29 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Pauses after which a request that waits is asked again whether it goes to another cluster;
-// each is twice the one before.
+// Delays between checks of whether a waiting request moves to another cluster. Each delay is twice
+// the previous one.
 const (
 	firstLook = 250 * time.Millisecond
 	lastLook  = 4 * time.Second
 )
 
-// wait is a request that waits.
+// wait is a waiting request.
 type wait struct {
 	grp      *group
 	h        rules.Handle
 	w        *waiter
 	begun    int64
-	expected float64 // seconds, as it was said at the beginning; 0: not known
+	expected float64 // predicted seconds when it was queued; 0: unknown
 }
 
-// left returns for how long the wait is expected to go on: one that is overdue, for as long
-// again as it is overdue by.
+// left returns how long the wait will probably continue. An overdue one is predicted to last as
+// long again as it is overdue.
 func (p *wait) left(now int64) float64 {
 	return math.Abs(p.expected - float64(now-p.begun)/1e9)
 }
 
-// await returns the outcome of a request that waits.
+// await returns the outcome of a waiting request.
 func (g *Gate) await(ctx context.Context, r *request.Request, p wait) rules.Outcome {
 	if r.Leaves != nil && r.Leaves(p.expected) {
 		return g.quit(&p, rules.Departed)
@@ -64,8 +64,8 @@ func (g *Gate) await(ctx context.Context, r *request.Request, p wait) rules.Outc
 	}
 }
 
-// quit takes a request out of the queue that does not want a place here any more, and gives
-// back the one that it may have got meanwhile.
+// quit removes a request from the queue, and releases its permits if it was dispatched in the
+// meantime.
 func (g *Gate) quit(p *wait, why rules.Outcome) rules.Outcome {
 	p.grp.mu.Lock()
 	end := p.grp.core.Cancel
@@ -78,7 +78,7 @@ func (g *Gate) quit(p *wait, why rules.Outcome) rules.Outcome {
 	p.grp.mu.Unlock()
 	if out := <-p.w.outcome; waited || out != rules.Dispatched {
 		if why == rules.Departed {
-			return why // also where its wait was over by then: it has gone
+			return why // also if it was no longer waiting: it has left
 		}
 		return out
 	}

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	fresh       = 2 * time.Second // gauges older than this say nothing
+	fresh       = 2 * time.Second // older gauges are ignored
 	firstGuess  = 256             // requests that an engine runs, until it shows a limit
-	probeEvery  = time.Second     // a full engine in which nothing waits is tried with one more, so often
+	probeEvery  = time.Second     // interval at which a full engine without a queue is tested with one more request
 	leastPlaces = 1
-	mostPlaces  = 1 << 14 // no engine runs more at once, whatever it says
+	mostPlaces  = 1 << 14 // upper limit for any engine, whatever it reports
 )
 
-// limit is what one engine was seen to run at once.
+// limit is the number of requests that one engine was observed to run at once.
 type limit struct {
 	places  int64
 	triedAt time.Time
 }
 
-// learn takes one reading: what an engine runs while requests wait in it is its
-// limit; one that is full and has nobody waiting may take one more.
+// learn uses one reading. The number of running requests while others wait in the engine is its
+// limit. A full engine without waiting requests may get one more.
 func (l *limit) learn(r endpoint.Reading, inFlight int64, queue int64, now time.Time) {
 	if l.places == 0 {
 		l.places = firstGuess
@@ -39,12 +39,12 @@ func (l *limit) learn(r endpoint.Reading, inFlight int64, queue int64, now time.
 	}
 }
 
-// measure returns the capacity of the endpoints of a group, and how many requests
-// they run; known is false when that cannot be said of all of them.
+// measure returns the capacity of a group's endpoints, and the requests they run. known is false if
+// the latter is unknown for some endpoint.
 //
-// What is in flight where nothing may be placed, or little, is counted as held until it
-// ends: the places that it holds are such an endpoint's own and nobody else's, so that one
-// engine that hangs, or drains, leaves the others all of theirs.
+// In-flight requests at endpoints that accept no new requests, or few, count as held, but only
+// against that endpoint's own permits. So an engine that hangs or drains does not reduce the
+// permits of the others.
 func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c rules.Capacity, running int64, known bool) {
 	var first entrance
 	known = grp.sizing.Unit == rules.Learned || grp.sizing.Unit == rules.Requests
@@ -86,7 +86,7 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c ru
 			all := *room - before
 			*room = before + max(all*int64(share)/health.Full, min(g.stays(grp, ep, now), all))
 		}
-		// What an engine has beyond its own places takes none of the others'.
+		// Load beyond an engine's own permits takes none of the others'.
 		running += min(int64(r.Running)+int64(r.Waiting), *room-before)
 	}
 	left := g.left(grp, snap, now)
@@ -96,8 +96,8 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c ru
 	return c, running, known
 }
 
-// members returns those that serves has of the listed endpoints. grp.mu is held, or grp is
-// not shared yet.
+// members returns the listed endpoints that serve the group's model. The caller holds grp.mu, or
+// grp is not shared yet.
 func (grp *group) members(snap *endpoint.Snapshot) []*endpoint.Endpoint {
 	if grp.model == "" {
 		return snap.Endpoints
@@ -113,14 +113,14 @@ func (grp *group) members(snap *endpoint.Snapshot) []*endpoint.Endpoint {
 	return grp.own
 }
 
-// serves reports whether a group's requests may be at an endpoint. Those that came while nobody
-// served their model, as when there was no endpoint, may be at any: it is known then who does.
+// serves reports whether the group's requests may be at an endpoint. Requests that arrived before
+// any endpoint served their model may be at any endpoint.
 func (grp *group) serves(ep *endpoint.Endpoint) bool {
 	base := ep.Base()
 	return base == grp.model || base == "" || grp.model == ""
 }
 
-// stays returns the places that are held at an endpoint, 0 where no answers are made.
+// stays returns the permits held at an endpoint, 0 if it does not generate responses.
 func (g *Gate) stays(grp *group, ep *endpoint.Endpoint, now time.Time) int64 {
 	if ep.Role&endpoint.RoleDecode == 0 {
 		return 0
@@ -128,10 +128,10 @@ func (g *Gate) stays(grp *group, ep *endpoint.Endpoint, now time.Time) int64 {
 	return held(grp.sizing, g.o.Pool.LoadTracker().Load(ep, now))
 }
 
-// maxLeaving bounds the endpoints that left the list while they answered.
+// maxLeaving is the maximum number of endpoints that left the list with responses in progress.
 const maxLeaving = 1 << 12
 
-// left returns the places that are held at endpoints that are listed no more.
+// left returns the permits held at endpoints that are no longer listed.
 func (g *Gate) left(grp *group, snap *endpoint.Snapshot, now time.Time) (places int64) {
 	for _, ep := range snap.Absent {
 		if grp.serves(ep) && len(grp.leaving) < maxLeaving && g.stays(grp, ep, now) > 0 && !slices.ContainsFunc(grp.leaving, same(ep)) {
@@ -153,15 +153,15 @@ func same(ep *endpoint.Endpoint) func(*endpoint.Endpoint) bool {
 	return func(o *endpoint.Endpoint) bool { return o.ID == ep.ID && o.Addr == ep.Addr }
 }
 
-// entrance is what a pool's endpoints for prompts can take, and hold.
+// entrance is the capacity and the load of a pool's prefill endpoints.
 type entrance struct {
 	endpoints    int
 	places, held int64
-	ignored      int64 // of endpoints that are for neither prompts nor answers
+	ignored      int64 // of endpoints for neither prompts nor responses
 }
 
-// add counts what an endpoint that makes no answers holds, and returns where its places
-// are counted.
+// add adds the load of an endpoint that does not generate responses, and returns the counter for
+// its permits.
 func (e *entrance) add(ep *endpoint.Endpoint, s rules.Sizing, l endpoint.Load) *int64 {
 	if ep.Role&endpoint.RolePrefill == 0 {
 		return &e.ignored
@@ -171,7 +171,7 @@ func (e *entrance) add(ep *endpoint.Endpoint, s rules.Sizing, l endpoint.Load) *
 	return &e.places
 }
 
-// held returns how many places a load takes.
+// held returns the permits that a load takes.
 func held(s rules.Sizing, l endpoint.Load) int64 {
 	switch requests := max(l.Requests, 0); s.Unit {
 	case rules.Tokens:
@@ -183,8 +183,7 @@ func held(s rules.Sizing, l endpoint.Load) int64 {
 	}
 }
 
-// limit makes the entrance a stage of its own. A pool that has nothing else is one of
-// whole requests.
+// limit makes the entrance a separate stage. A pool with only prefill endpoints has one stage.
 func (e *entrance) limit(c *rules.Capacity) {
 	switch {
 	case e.endpoints == 0:
@@ -195,7 +194,7 @@ func (e *entrance) limit(c *rules.Capacity) {
 	}
 }
 
-// forget drops the limits of endpoints that are gone.
+// forget drops the limits of removed endpoints.
 func (grp *group) forget(snap *endpoint.Snapshot) {
 	if len(grp.limits) <= len(snap.Endpoints) {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// An engine whose gauges are nonsense takes no room but its own, and is not believed to take
-// any number of requests.
+// An engine with implausible gauges uses only its own permits, and its number of running requests
+// is not trusted.
 func TestNonsenseGauges(t *testing.T) {
 	p, now := pool(4), time.Now()
 	clock := func() time.Time { return now }
@@ -46,20 +46,19 @@ func TestNonsenseGauges(t *testing.T) {
 		say(math.MaxInt32, math.MaxInt32)
 	}
 	if s := g.Status()[0]; s.InFlight > 8 || s.Lost > 7 {
-		t.Errorf("one of four engines of 8 places says nonsense: %d of %d are held, %d by nobody", s.InFlight, s.Permits, s.Lost)
+		t.Errorf("one of four engines with 8 permits reports nonsense: %d of %d held, %d unaccounted", s.InFlight, s.Permits, s.Lost)
 	}
 	g.Leave(place, -1)
 	sizing = rules.Sizing{Unit: rules.Learned, Queue: 5}
 	configure()
 	say(math.MaxInt32, 1)
 	if s := g.Status()[0]; s.Permits != mostPlaces+3*firstGuess+4*5 {
-		t.Errorf("%d places are learned", s.Permits)
+		t.Errorf("learned %d permits", s.Permits)
 	}
 }
 
-// What is held where nothing may be placed takes no place of the endpoints that are well:
-// not of one that hangs, of one that left the list while it answers, or of one that gets
-// but few requests.
+// Requests held at endpoints that accept no new ones do not take permits of healthy endpoints: at
+// one that hangs, one that left the list while answering, or one that is ramping up.
 func TestStrandedRequestsTakeNoRoom(t *testing.T) {
 	const each = 4
 	for _, c := range []struct {
@@ -102,7 +101,7 @@ func TestStrandedRequestsTakeNoRoom(t *testing.T) {
 				now = now.Add(100 * time.Millisecond)
 				g.Poll()
 				if s := g.Status()[0]; s.Permits-s.InFlight != free {
-					t.Errorf("%d of %d places are held, not all but %d", s.InFlight, s.Permits, free)
+					t.Errorf("%d of %d permits are held, want all but %d", s.InFlight, s.Permits, free)
 				}
 			}
 			c.happens(t, p, specs)
@@ -123,7 +122,7 @@ func TestStrandedRequestsTakeNoRoom(t *testing.T) {
 	}
 }
 
-// distrust is a view of health by which endpoint 0 is suspect.
+// distrust returns a health view in which endpoint 0 is suspect.
 func distrust(t *testing.T) *health.Snapshot {
 	t.Helper()
 	s, now := health.NewSet(health.Options{}), time.Now()
@@ -142,11 +141,11 @@ func distrust(t *testing.T) *health.Snapshot {
 			return s.Snapshot()
 		}
 	}
-	t.Fatalf("not suspect but %+v", s.View(0))
+	t.Fatalf("health is %+v, want suspect", s.View(0))
 	return nil
 }
 
-// BenchmarkLook measures a pool of so many models once, with 64 endpoints of each.
+// BenchmarkLook measures one pass over a pool of that many models with 64 endpoints each.
 func BenchmarkLook(b *testing.B) {
 	for _, models := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("models=%d", models), func(b *testing.B) {

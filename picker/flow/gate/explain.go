@@ -11,20 +11,20 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// keptRefusals is of how many requests that got no place is known why.
+// keptRefusals is the number of refused requests whose reason is kept.
 const keptRefusals = 256
 
-// refusals are the last requests that got no place. It is safe for concurrent use.
+// refusals are the last refused requests. Safe for concurrent use.
 type refusals struct {
 	mu   sync.Mutex
 	next int
-	list [keptRefusals]explanation.Explanation // a ring
+	list [keptRefusals]explanation.Explanation // ring buffer
 }
 
-// refused keeps why a request got no place after so long.
+// refused records why a request was refused after waiting.
 func (g *Gate) refused(r *request.Request, out rules.Outcome, waited time.Duration) {
 	if out == rules.Departed || r.ID == "" {
-		return // another cluster serves it; nobody can ask for it
+		return // another cluster serves it, or it cannot be looked up
 	}
 	e := explanation.Explanation{
 		RequestID: kept(r.ID), At: g.o.Now(), Model: kept(r.Model), Target: kept(r.Target),
@@ -40,11 +40,11 @@ func (g *Gate) refused(r *request.Request, out rules.Outcome, waited time.Durati
 	g.gone.mu.Unlock()
 }
 
-// kept is a name as it outlives its request, in whose headers or body it lies.
+// kept returns a copy of a name that outlives the request's buffers.
 func kept(name string) string { return strings.Clone(budget.PrintableName(name)) }
 
-// Explain tells of a request that waits, or that got no place of late; false when it knows
-// none of that x-request-id. The id is looked for among all that wait.
+// Explain describes a waiting or recently refused request by its x-request-id, or returns false. It
+// searches all waiting requests.
 func (g *Gate) Explain(id string) (explanation.Explanation, bool) {
 	for _, grp := range g.all() {
 		if e, ok := g.waiting(grp, id); ok {
@@ -62,7 +62,7 @@ func (g *Gate) Explain(id string) (explanation.Explanation, bool) {
 	return explanation.Explanation{}, false
 }
 
-// waiting tells of a request that waits in a group.
+// waiting describes a request that waits in a group.
 func (g *Gate) waiting(grp *group, id string) (e explanation.Explanation, ok bool) {
 	grp.mu.Lock()
 	defer grp.mu.Unlock()

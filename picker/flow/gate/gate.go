@@ -18,14 +18,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Config is what a configuration says of waiting.
+// Config is the flow control configuration.
 type Config struct {
-	Queue    func() rules.Options // new options for each pool
+	Queue    func() rules.Options // returns new options for each pool
 	Sizing   rules.Sizing
-	Identity []Source // of flows, in order, for requests without a fairness id
+	Identity []Source // of flows, in order, for requests without a fairness ID
 }
 
-// Options build a Gate. Pool is required.
+// Options configure a Gate. Pool is required.
 type Options struct {
 	Pool       *endpoint.Pool
 	Now        func() time.Time
@@ -37,19 +37,19 @@ type Options struct {
 type Gate struct {
 	o       Options
 	started time.Time
-	clock   func() time.Time       // nil: the usual one
-	config  atomic.Pointer[Config] // nil: nobody waits
+	clock   func() time.Time       // nil: the monotonic clock
+	config  atomic.Pointer[Config] // nil: no request waits
 	metrics *metrics
 	look    time.Duration // firstLook
 	waiters sync.Pool     // of *waiter
 	gone    refusals
-	life    uint64 // what this replica's marks are known by
+	life    uint64 // identifies this replica's marks
 
 	configuring sync.Mutex
 
 	mu      sync.RWMutex
-	groups  []*group // by number, from first on
-	first   uint32   // numbers of earlier configurations are not used again
+	groups  []*group // by number, starting with first
+	first   uint32   // numbers of earlier configurations are not reused
 	byModel map[string]*group
 	peers   map[string]bool // other replicas that were heard
 	wake    chan struct{}
@@ -64,31 +64,31 @@ type group struct {
 	sizing  rules.Sizing
 	core    *flow.Core
 	waiters []*waiter // by slot of the core
-	enders  []func()  // the same, of requests that can be ended in flight
+	enders  []func()  // by slot, for evictable in-flight requests
 	limits  limits
-	own     []*endpoint.Endpoint // that serve the model, of the snapshot of
+	own     []*endpoint.Endpoint // endpoints that serve the model, from snapshot of
 	of      *endpoint.Snapshot
-	leaving []*endpoint.Endpoint // that left the list, and still answer
+	leaving []*endpoint.Endpoint // endpoints that left the list with responses in progress
 	events  []rules.Event
-	changed bool                      // gauges differ from those told last
-	heard   map[string]rules.PeerMark // the last marks of others, by origin
-	asked   bool                      // one of them has come since Changes
-	answer  *rules.Answer             // what Answers is to tell
-	active  bool                      // something waits or is in flight
+	changed bool                      // gauges differ from those sent last
+	heard   map[string]rules.PeerMark // last marks of other replicas, by origin
+	asked   bool                      // one of them arrived since Changes
+	answer  *rules.Answer             // next result of Answers
+	active  bool                      // requests wait or are in flight
 }
 
-// waiter is a goroutine that waits, or who is told instead.
+// waiter is a waiting goroutine or callback.
 type waiter struct {
 	request *request.Request
 	h       rules.Handle
 	outcome chan rules.Outcome
-	tell    func(rules.Outcome) // nil: by the channel
+	tell    func(rules.Outcome) // nil: the channel is used
 }
 
-// maxGroups bounds the pools that are told apart.
+// maxGroups is the maximum number of separate pools.
 const maxGroups = 1000
 
-// New returns a gate that lets everybody pass until Configure.
+// New returns a gate that admits all requests until Configure.
 func New(o Options) (*Gate, error) {
 	clock := o.Now
 	if o.Now == nil {
@@ -109,8 +109,8 @@ func New(o Options) (*Gate, error) {
 	return g, nil
 }
 
-// Configure swaps the configuration: what waits goes on waiting by the new rules, and what
-// is in flight is counted by them. nil lets everybody pass, those that wait as well.
+// Configure replaces the configuration. Waiting and in-flight requests continue under the new
+// rules. nil admits all requests, including the waiting ones.
 func (g *Gate) Configure(c *Config) {
 	g.configuring.Lock()
 	defer g.configuring.Unlock()
@@ -123,7 +123,7 @@ func (g *Gate) Configure(c *Config) {
 	}
 	g.mu.Unlock()
 	for _, ep := range g.o.Pool.Snapshot().Endpoints {
-		ep.SetPermits(0) // until it is measured by the new rules
+		ep.SetPermits(0) // until measured under the new rules
 	}
 	for _, grp := range groups {
 		grp.mu.Lock()
@@ -140,8 +140,8 @@ func (g *Gate) Configure(c *Config) {
 	}
 }
 
-// now is the time since the gate was made: of a clock that was given, else of the monotonic
-// one alone, which takes half as long to read.
+// now is the time since the gate was created: from the given clock, or from the monotonic clock
+// alone, which is twice as fast to read.
 func (g *Gate) now() int64 {
 	if g.clock == nil {
 		return int64(time.Since(g.started)) + 1
@@ -165,10 +165,9 @@ func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Permit, err
 	return place, refusal(out, r)
 }
 
-// Offer is Wait for a caller that has no goroutine to wait with. Where r waits, it reports
-// so, and tell is called once: with nil when r may go on, else with why it may not. It is
-// called under the queue's lock by whoever brought that about; it returns at once and calls
-// nothing of the gate.
+// Offer is Wait for a caller without a goroutine. If r has to wait, it returns waits true and later
+// calls tell once: with nil when r is dispatched, or with the reason for a refusal. tell runs under
+// the queue's lock; it must return immediately and must not call the gate.
 func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (place picker.Permit, waits bool, err error) {
 	begun := g.now()
 	place, out, p := g.offer(ctx, r, func(out rules.Outcome) {
@@ -181,8 +180,8 @@ func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) 
 	return place, p.w != nil, refusal(out, r)
 }
 
-// offer asks for a place. Where the request waits, what is returned has a waiter: tell is
-// what it is told by, nil for its channel.
+// offer requests permits. If the request has to wait, the returned wait has a waiter that calls
+// tell, or uses its channel if tell is nil.
 func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Outcome)) (picker.Permit, rules.Outcome, wait) {
 	grp := g.group(r.Target)
 	if grp == nil {
@@ -195,7 +194,7 @@ func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Ou
 	h, out := grp.core.Offer(p.begun, ask)
 	slept := !grp.active
 	grp.changed, grp.active = true, true
-	grp.deliver() // to those who made way: the newcomer may have the slot of one
+	grp.deliver() // to displaced requests first: the new one may reuse a slot
 	if p.h = h; out == rules.Queued {
 		p.expected, _ = grp.core.Expected(h)
 		if tell != nil {
@@ -234,7 +233,7 @@ func (g *Gate) Leave(p picker.Permit, service float64) {
 		return
 	}
 	grp.mu.Lock()
-	// What is told at once is told to others: this one's end is not asked for any more.
+	// Callbacks run under the lock, and this request can no longer be evicted.
 	if slot := int(uint32(p.Handle)); grp.core.Release(g.now(), rules.Handle(p.Handle), service) && slot < len(grp.enders) {
 		grp.enders[slot] = nil
 	}
@@ -243,7 +242,7 @@ func (g *Gate) Leave(p picker.Permit, service float64) {
 	grp.mu.Unlock()
 }
 
-// ask says what the core must know of a request.
+// ask converts a request for the core.
 func (g *Gate) ask(ctx context.Context, r *request.Request) rules.Request {
 	var sources []Source
 	if c := g.config.Load(); c != nil {
@@ -264,8 +263,7 @@ func (g *Gate) ask(ctx context.Context, r *request.Request) rules.Request {
 	return a
 }
 
-// work predicts the seconds that an engine spends on a request, from its sizes: what
-// counts is the order among requests.
+// work predicts a request's engine seconds from its sizes. Only the order among requests matters.
 func work(r *request.Request) float64 {
 	const perPrompt, perToken, usualAnswer = 1e-4, 1e-2, 256
 	answer := r.MaxTokens
@@ -275,31 +273,31 @@ func work(r *request.Request) float64 {
 	return perPrompt*float64(r.InputTokens) + perToken*float64(answer)
 }
 
-// refusal is the error of an outcome, nil for requests that may go.
+// refusal returns the error for an outcome, nil for dispatched requests.
 func refusal(out rules.Outcome, r *request.Request) error {
 	switch out {
 	case rules.Dispatched, rules.Queued:
 		return nil
 	case rules.RefusedFull:
-		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and as many requests of priority %d wait as may", r.Priority)
+		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and the queue for priority %d is full", r.Priority)
 	case rules.Displaced:
-		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and the request made way for others")
+		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and the request was displaced by others")
 	case rules.RefusedEmpty:
-		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready, and as many requests wait as may")
+		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready, and the queue is full")
 	case rules.Expired:
-		return request.Errorf(request.ReasonTTLExpired, "the pool is saturated, and the request waited as long as it may")
+		return request.Errorf(request.ReasonTTLExpired, "the pool is saturated, and the request exceeded its maximum wait")
 	case rules.ExpiredEmpty:
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint became ready while the request waited")
 	case rules.Departed:
-		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and the request goes to another cluster")
+		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and the request moves to another cluster")
 	case rules.Cancelled:
-		return request.Errorf(request.ReasonCancelled, "the client went away")
+		return request.Errorf(request.ReasonCancelled, "the client disconnected")
 	default:
-		return request.Errorf(request.ReasonShuttingDown, "the picker stops")
+		return request.Errorf(request.ReasonShuttingDown, "the picker is shutting down")
 	}
 }
 
-// group returns the queue of the pool that serves a model, nil when nobody waits.
+// group returns the queue of the pool that serves a model, or nil if requests do not wait.
 func (g *Gate) group(target string) *group {
 	if g.config.Load() == nil {
 		return nil
@@ -308,13 +306,13 @@ func (g *Gate) group(target string) *group {
 	if list := snap.Serving(target); len(list) > 0 {
 		model = snap.Endpoints[list[0]].Base()
 	} else if len(snap.Endpoints) > 0 && !snap.MayServe(target) {
-		model = snap.Endpoints[0].Base() // it goes anywhere: nobody comes who serves it
+		model = snap.Endpoints[0].Base() // any endpoint will do, because no endpoint for it can appear
 	}
 	return g.groupOf(model)
 }
 
-// groupOf returns the queue of the pool that serves a base model. A new one knows the other
-// replicas before its first request: who does not takes all places for its own.
+// groupOf returns the queue of the pool for a base model. A new queue is initialized with the known
+// replicas, because otherwise it would take all permits for its own.
 func (g *Gate) groupOf(model string) *group {
 	g.mu.RLock()
 	grp := g.byModel[model]
@@ -349,7 +347,7 @@ func (g *Gate) all() []*group {
 	return g.groups
 }
 
-// keep notes something under the slot of a handle.
+// keep stores a value under a handle's slot.
 func keep[T any](list []T, h rules.Handle, v T) []T {
 	slot := int(uint32(h))
 	for slot >= len(list) {
@@ -360,8 +358,8 @@ func keep[T any](list []T, h rules.Handle, v T) []T {
 	return list
 }
 
-// deliver wakes those whose wait has ended, and ends those who are to make way.
-// grp.mu is held: channels have room, and enders return at once.
+// deliver wakes requests that stopped waiting and ends evicted ones. The caller holds grp.mu;
+// channels have room, and enders return immediately.
 func (grp *group) deliver() {
 	grp.events = grp.core.Events(grp.events[:0])
 	grp.changed = grp.changed || len(grp.events) > 0

@@ -19,7 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// pool returns a pool of endpoints.
+// pool returns a pool of n endpoints.
 func pool(n int) *endpoint.Pool {
 	p := endpoint.NewPool(endpoint.PoolOptions{})
 	specs := make([]endpoint.Spec, n)
@@ -30,8 +30,7 @@ func pool(n int) *endpoint.Pool {
 	return p
 }
 
-// open returns a gate of n endpoints that take each requests at once, which runs
-// until the test ends.
+// open returns a running gate for n endpoints that each run that many requests at once.
 func open(t testing.TB, p *endpoint.Pool, each int64, o rules.Options) *Gate {
 	t.Helper()
 	return openAt(t, p, each, o, nil)
@@ -55,7 +54,7 @@ func asks(id string) *request.Request {
 	return &request.Request{Target: "m", Model: "m", FairnessID: id}
 }
 
-// waiting waits until so many requests wait.
+// waiting waits until n requests wait.
 func waiting(t *testing.T, g *Gate, n int) {
 	t.Helper()
 	testkit.Eventually(t, func() string {
@@ -94,17 +93,17 @@ func TestPlacesAreHandedOn(t *testing.T) {
 	}()
 	waiting(t, g, 1)
 	g.Leave(held[0], 1)
-	g.Leave(held[0], 1) // twice is once
+	g.Leave(held[0], 1) // the second call has no effect
 	if p := <-got; p == (picker.Permit{}) || !told {
-		t.Errorf("place %v, told of the wait: %v", p, told)
+		t.Errorf("permit %v, waited: %v", p, told)
 	}
 	if s := g.Status()[0]; s.InFlight != 6 || s.Permits != 6 || s.Waiting != 0 {
 		t.Errorf("status %+v", s)
 	}
 }
 
-// Requests wait for room at both stages of a pool that has endpoints for prompts, and
-// go on when either of them has it.
+// Requests wait for room at both stages of a pool with prefill endpoints, and are dispatched when
+// both have it.
 func TestStages(t *testing.T) {
 	p := endpoint.NewPool(endpoint.PoolOptions{})
 	specs := make([]endpoint.Spec, 3)
@@ -116,8 +115,8 @@ func TestStages(t *testing.T) {
 	}
 	specs[0].Labels[endpoint.LabelRole] = "prefill"
 	p.Set(specs)
-	var seconds atomic.Int64                                                                             // the clock stands still while a request is on its way to its endpoint
-	g := openAt(t, p, 2, rules.Options{}, func() time.Time { return time.Unix(1000+seconds.Load(), 0) }) // 2 places for prompts, 4 for answers
+	var seconds atomic.Int64                                                                             // the clock is frozen while a request travels to its endpoint
+	g := openAt(t, p, 2, rules.Options{}, func() time.Time { return time.Unix(1000+seconds.Load(), 0) }) // 2 permits for prompts, 4 for responses
 	prefill := p.Snapshot().Endpoints[0]
 	went := make(chan picker.Permit, 8)
 	for range 6 {
@@ -131,7 +130,7 @@ func TestStages(t *testing.T) {
 	}
 	var prompts [6]endpoint.Ticket
 	var held []picker.Permit
-	next := func(n int) { // so many requests go to the prefill endpoint before the clock goes on
+	next := func(n int) { // n requests go to the prefill endpoint before the clock advances
 		testkit.Await(t, "requests go", func() bool { return len(went) >= n })
 		for range n {
 			held = append(held, <-went)
@@ -140,12 +139,12 @@ func TestStages(t *testing.T) {
 		seconds.Add(1)
 	}
 	next(2)
-	waiting(t, g, 4) // places for answers are free
+	waiting(t, g, 4) // permits for responses are free
 	if len(went) > 0 {
-		t.Error("more prompts were let go than their endpoint has places")
+		t.Error("more prompts dispatched than their endpoint has permits")
 	}
 	if s := g.Status()[0]; s.Permits != 4 || s.InFlight != 2 {
-		t.Errorf("%d of %d places are held, want 2 of 4", s.InFlight, s.Permits)
+		t.Errorf("%d of %d permits are held, want 2 of 4", s.InFlight, s.Permits)
 	}
 	prompts[0].Release()
 	next(1)
@@ -153,7 +152,7 @@ func TestStages(t *testing.T) {
 	next(1)
 	prompts[2].Release()
 	prompts[3].Release()
-	waiting(t, g, 2) // prompts have room, answers have not
+	waiting(t, g, 2) // prompts have room, responses do not
 	g.Leave(held[0], 1)
 	next(1)
 	waiting(t, g, 1)
@@ -180,7 +179,7 @@ func TestEndsOfWaits(t *testing.T) {
 	}
 	leave()
 	if err := <-ended; request.ReasonOf(err) != request.ReasonCancelled {
-		t.Errorf("a client that left: %v", err)
+		t.Errorf("canceled client: %v", err)
 	}
 	waiting(t, g, 0)
 	for _, limit := range []func(*request.Request){
@@ -190,7 +189,7 @@ func TestEndsOfWaits(t *testing.T) {
 		r := asks("a")
 		limit(r)
 		if _, err := g.Wait(context.Background(), r); request.ReasonOf(err) != request.ReasonTTLExpired {
-			t.Errorf("a wait that is over: %v", err)
+			t.Errorf("expired wait: %v", err)
 		}
 	}
 	g.Leave(place, -1)
@@ -199,8 +198,8 @@ func TestEndsOfWaits(t *testing.T) {
 	}
 }
 
-// TestEmptyPool: requests wait for the first endpoint, also for one of which it is known from
-// the beginning what it serves, and end by what they then find.
+// TestEmptyPool: requests wait for the first endpoint, including one whose model is known from the
+// start, and continue according to what they find.
 func TestEmptyPool(t *testing.T) {
 	for _, models := range [][]string{nil, {"m"}, {"another"}} {
 		p := pool(0)
@@ -212,22 +211,22 @@ func TestEmptyPool(t *testing.T) {
 		select {
 		case err := <-ended:
 			if err != nil {
-				t.Errorf("the first endpoint came, of %v: %v", models, err)
+				t.Errorf("first endpoint with models %v: %v", models, err)
 			}
 		case <-time.After(testkit.HangTimeout):
-			t.Fatalf("the first endpoint came, of %v, and who waited for it waits on", models)
+			t.Fatalf("first endpoint with models %v joined, but the request still waits", models)
 		}
 		p.Set(nil)
 		r := asks("a")
 		r.QueueTTL = time.Millisecond
 		if _, err := g.Wait(context.Background(), r); request.ReasonOf(err) != request.ReasonNoEndpoints {
-			t.Errorf("no endpoint came: %v", err)
+			t.Errorf("without an endpoint: %v", err)
 		}
 	}
 }
 
-// Names that no endpoint lists wait with the pool that is there: there is no other one whose
-// places could come.
+// Model names that no endpoint lists wait in the existing pool, since no other pool could free
+// permits.
 func TestNamesThatNobodyLists(t *testing.T) {
 	g := open(t, pool(1), 1, rules.Options{})
 	stranger := asks("a")
@@ -242,7 +241,7 @@ func TestNamesThatNobodyLists(t *testing.T) {
 	g.Leave(place, -1)
 }
 
-// TestReconfigure: requests that wait are let go when the rules change or end.
+// TestReconfigure: waiting requests are dispatched when the rules change or are removed.
 func TestReconfigure(t *testing.T) {
 	g := open(t, pool(1), 1, rules.Options{})
 	old, _ := g.Wait(context.Background(), asks("a"))
@@ -254,22 +253,22 @@ func TestReconfigure(t *testing.T) {
 		t.Error(err)
 	}
 	if p, err := g.Wait(context.Background(), asks("a")); err != nil || p != (picker.Permit{}) {
-		t.Errorf("a gate that is off gave %v, %v", p, err)
+		t.Errorf("disabled gate returned %v, %v", p, err)
 	}
 	g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: 1}, Queue: func() rules.Options { return rules.Options{} }})
 	held, err := g.Wait(context.Background(), asks("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Leave(old, -1) // of a queue that is gone: nobody else's place is given back
+	g.Leave(old, -1) // of a removed queue: releases no current permit
 	if s := g.Status()[0]; s.InFlight != 1 {
-		t.Errorf("%d places in flight, want 1", s.InFlight)
+		t.Errorf("%d permits in flight, want 1", s.InFlight)
 	}
 	g.Leave(held, -1)
 }
 
-// TestCrowd: many clients that come, leave in the middle and end never hold more
-// places than there are, and none is forgotten.
+// TestCrowd: many clients that arrive, leave while waiting and end never hold more permits than
+// exist, and none is lost.
 func TestCrowd(t *testing.T) {
 	g := open(t, pool(2), 4, rules.Options{Default: rules.Band{Fairness: rules.Places}})
 	var held, most atomic.Int64
@@ -298,15 +297,15 @@ func TestCrowd(t *testing.T) {
 	}
 	wg.Wait()
 	if most.Load() > 8 {
-		t.Errorf("%d places held of 8", most.Load())
+		t.Errorf("%d permits held, want at most 8", most.Load())
 	}
 	if s := g.Status()[0]; s.InFlight != 0 || s.Waiting != 0 {
 		t.Errorf("status %+v", s)
 	}
 }
 
-// TestLearnedLimit: what an engine runs while requests wait in it is its limit, and
-// one that takes all that it may is tried with more.
+// TestLearnedLimit: the requests that an engine runs while others wait are its limit. An engine at
+// its limit is tested with more.
 func TestLearnedLimit(t *testing.T) {
 	var l limit
 	now := time.Unix(1000, 0)
@@ -323,12 +322,12 @@ func TestLearnedLimit(t *testing.T) {
 		{running: 40, inFlight: 45, after: 5 * time.Second, want: 42},
 		{running: 40, inFlight: 47, want: 42}, // too soon
 		{running: 30, waiting: 1, inFlight: 47, want: 30},
-		{running: 9, waiting: 1, inFlight: 9, age: time.Minute, want: 30}, // gauges say nothing
+		{running: 9, waiting: 1, inFlight: 9, age: time.Minute, want: 30}, // stale gauges are ignored
 	} {
 		now = now.Add(step.after)
 		l.learn(endpoint.Reading{Sampled: true, Age: step.age, Running: step.running, Waiting: step.waiting}, step.inFlight, 5, now)
 		if l.places != step.want {
-			t.Errorf("%+v: %d places", step, l.places)
+			t.Errorf("%+v: learned %d permits", step, l.places)
 		}
 	}
 }
@@ -347,7 +346,7 @@ func TestUnits(t *testing.T) {
 		{rules.Sizing{Unit: rules.Larger, Requests: 100, Tokens: 100000}, 10, 10000},
 	} {
 		if got := tc.s.Permits(tc.tokens); got != tc.want {
-			t.Errorf("%+v, %d tokens: %d places, want %d", tc.s, tc.tokens, got, tc.want)
+			t.Errorf("%+v, %d tokens: %d permits, want %d", tc.s, tc.tokens, got, tc.want)
 		}
 	}
 }
@@ -359,11 +358,11 @@ func TestNoWaitAllocates(t *testing.T) {
 		p, _ := g.Wait(ctx, r)
 		g.Leave(p, -1)
 	}); n != 0 {
-		t.Errorf("%g allocations for a request that need not wait", n)
+		t.Errorf("%g allocations for a request that does not wait, want 0", n)
 	}
 }
 
-// BenchmarkNoWait is what a request pays when there is room.
+// BenchmarkNoWait measures a request's cost when there is room.
 func BenchmarkNoWait(b *testing.B) {
 	g := open(b, pool(8), 64, rules.Options{})
 	ctx, r := context.Background(), asks("a")
@@ -374,12 +373,11 @@ func BenchmarkNoWait(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOn hands places from request to request while others wait. Against a line
-// that knows neither priorities nor flows, measured in the same run: of-baseline is the
-// share of its rate, both by processor time.
+// BenchmarkHandOn passes permits between requests while others wait. of-baseline is its rate
+// relative to a queue without priorities and flows, measured in the same run, both by CPU time.
 func BenchmarkHandOn(b *testing.B) {
 	for _, n := range []int{10, 5000, 50000} {
-		took := 0. // nanoseconds of processor time, of the last run, which is the longest
+		took := 0. // CPU nanoseconds of the last and longest run
 		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
 			g := open(b, pool(1), 1, rules.Options{Default: rules.Band{Fairness: rules.Places}})
 			took = crowd(b, n, func() func() {
@@ -400,8 +398,7 @@ func BenchmarkHandOn(b *testing.B) {
 	}
 }
 
-// line is the least that hands a place on in order: a mutex and a channel for each
-// goroutine that waits.
+// line is a minimal queue: a mutex, and a channel per waiting goroutine.
 type line struct {
 	mu    sync.Mutex
 	taken bool
@@ -435,8 +432,8 @@ func (l *line) giveBack() {
 	l.mu.Unlock()
 }
 
-// crowd has n goroutines take a place and give it back, b.N times in all, once all have
-// begun to. It returns the processor time of one.
+// crowd runs n goroutines that take and release a permit, b.N times in total, once all have
+// started. It returns the CPU time of one cycle.
 func crowd(b *testing.B, n int, take func() func()) (cpu float64) {
 	var left atomic.Int64
 	var started, wg sync.WaitGroup
@@ -458,7 +455,7 @@ func crowd(b *testing.B, n int, take func() func()) (cpu float64) {
 		})
 	}
 	started.Wait()
-	runtime.GC() // of what starting them left
+	runtime.GC() // collect garbage from starting the goroutines
 	begun := processorTime(b)
 	b.ResetTimer()
 	hold()
@@ -472,7 +469,7 @@ func crowd(b *testing.B, n int, take func() func()) (cpu float64) {
 	return cpu
 }
 
-// processorTime returns what this process has used so far.
+// processorTime returns this process's CPU time.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -481,8 +478,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestPlacesOfEndpoints: engines are said how many requests they are to have while the
-// configuration says so, no longer.
+// TestPlacesOfEndpoints: endpoints have a permit count only while the configuration sets one.
 func TestPlacesOfEndpoints(t *testing.T) {
 	p := pool(2)
 	g := open(t, p, 3, rules.Options{})
@@ -495,7 +491,7 @@ func TestPlacesOfEndpoints(t *testing.T) {
 		t.Helper()
 		for _, ep := range p.Snapshot().Endpoints {
 			if got := ep.Permits(); got != want {
-				t.Errorf("%s may have %d requests, want %d", ep.Address, got, want)
+				t.Errorf("permits of %s: %d, want %d", ep.Address, got, want)
 			}
 		}
 	}
@@ -504,7 +500,7 @@ func TestPlacesOfEndpoints(t *testing.T) {
 	places(0)
 }
 
-// TestEvictedIsTold: who is to make way is told once, on no account after it has left.
+// TestEvictedIsTold: an evicted request's callback runs once, and never after it has left.
 func TestEvictedIsTold(t *testing.T) {
 	g := open(t, pool(1), 1, rules.Options{Evict: true, MaxRequests: 1})
 	told := make(chan string, 10)
@@ -538,16 +534,16 @@ func TestEvictedIsTold(t *testing.T) {
 		got <- place
 	}()
 	if name := <-told; name != "second" {
-		t.Errorf("%s was told", name)
+		t.Errorf("callback of %s ran", name)
 	}
 	if err := <-displaced; request.ReasonOf(err) != request.ReasonSaturated {
-		t.Errorf("who waited for less: %v", err)
+		t.Errorf("waiting request of lower priority: %v", err)
 	}
 	g.Leave(second, 1)
 	place := <-got
-	g.Leave(second, 1) // twice is once, also for who can be told
+	g.Leave(second, 1) // the second call has no effect, also for evictable requests
 	g.Leave(place, 1)
 	if len(told) != 0 {
-		t.Errorf("also told: %s", <-told)
+		t.Errorf("another callback ran: %s", <-told)
 	}
 }

@@ -7,30 +7,29 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Source is where the flow of a request is read that names none by the fairness header: one
-// of the constants, or FromHeader and the name of a header in lower case.
+// Source is where the flow of a request without a fairness header is read from: one of the
+// constants, or FromHeader plus a lower-case header name.
 type Source string
 
-// Sources that are no headers. A session, a user and a header are what the client says.
+// Sources other than headers. Session, user and headers are chosen by the client.
 const (
 	FromSession     Source = "session"
-	FromUser        Source = "user"  // of the body
-	FromModel       Source = "model" // as the client names it
+	FromUser        Source = "user"  // in the body
+	FromModel       Source = "model" // as named by the client
 	FromCertificate Source = "certificate"
 )
 
-// FromHeader begins a Source that is a header.
+// FromHeader is the prefix of a Source that is a header.
 const FromHeader = "header:"
 
-// certificates is the header in which a proxy says which certificate its client showed. The
-// last element is that of the nearest proxy.
+// certificates is the header in which a proxy passes its client's certificate. The nearest proxy
+// adds the last element.
 const certificates = "x-forwarded-client-cert"
 
 const defaultFlow = "default-flow"
 
-// identify returns the flow of a request: by its fairness id, else by the first of the sources
-// that has something to say. Of clients that are not believed to name their flow, only what
-// they did not choose to name counts.
+// identify returns the flow of a request: its fairness ID, or the first source with a value. For
+// clients that are not trusted to name their flow, only sources they cannot choose count.
 func identify(r *request.Request, sources []Source) string {
 	if r.FairnessID != "" {
 		return rules.Name(r.FairnessID)
@@ -71,8 +70,8 @@ func value(r *request.Request, header string) string {
 	return v
 }
 
-// certificate returns whom the client's certificate names: its URI, else its subject, else
-// its hash.
+// certificate returns the identity in the client's certificate: its URI, else its subject, else its
+// hash.
 func certificate(r *request.Request) string {
 	const longest = 16 << 10
 	if r.Headers == nil {
@@ -94,7 +93,7 @@ func certificate(r *request.Request) string {
 			}
 		}
 		if last && v != "" {
-			found = [3]string{} // an element of a proxy further away
+			found = [3]string{} // this was an element of a more distant proxy
 		}
 	}
 	for _, id := range found {
@@ -105,8 +104,8 @@ func certificate(r *request.Request) string {
 	return ""
 }
 
-// cutField returns the first field of a list of elements, what comes after it, and whether
-// it is the last of its element. Separators within quotes are none.
+// cutField returns the first field of a list of elements, the rest, and whether it is the last
+// field of its element. Separators in quotes do not count.
 func cutField(v string) (field, rest string, last bool) {
 	quoted := false
 	for i := range len(v) {

@@ -9,13 +9,13 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestLeaves: who leaves the queue for another cluster, at once or while it waits, is out of
-// it, and gives back the place that came in the same moment.
+// TestLeaves: a request that moves to another cluster, immediately or while it waits, is removed
+// from the queue and releases permits that arrived at the same moment.
 func TestLeaves(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		leaves func(n int, free func()) bool // asked for the nth time
-		told   bool                          // that it waits
+		leaves func(n int, free func()) bool // nth call
+		told   bool                          // as waiting
 		gone   bool
 		asked  int
 	}{
@@ -55,10 +55,10 @@ func TestLeaves(t *testing.T) {
 			}
 			p, err := g.Wait(context.Background(), r)
 			if gone := err != nil; gone != c.gone || told != c.told || asked != c.asked {
-				t.Errorf("place %v, %v, told %v, asked %d times", p, err, told, asked)
+				t.Errorf("permit %v, %v, waited %v, %d calls", p, err, told, asked)
 			}
 			if c.gone && request.ReasonOf(err) != request.ReasonSaturated {
-				t.Errorf("gone with %v", err)
+				t.Errorf("left with outcome %v", err)
 			}
 			if !freed {
 				free()
@@ -71,7 +71,7 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
-// TestLeft: a wait is expected to end when it was said, and one that is overdue lasts.
+// TestLeft: a wait is predicted to end as first predicted, and an overdue one to continue.
 func TestLeft(t *testing.T) {
 	s := int64(time.Second)
 	w := wait{begun: 5 * s, expected: 10}

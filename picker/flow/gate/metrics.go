@@ -11,11 +11,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// metrics counts waits as they end, and describes queues when they are collected.
+// metrics counts ended waits, and reads queues on each scrape.
 type metrics struct {
 	g       *Gate
 	seconds *prometheus.HistogramVec
-	// observers of seconds that were looked up already, by priority and outcome.
+	// observers caches observers of seconds, by priority and outcome.
 	observers [201][16]atomic.Pointer[prometheus.Observer]
 
 	requests, bytes, inFlight, capacity, outcomes, backlog *prometheus.Desc
@@ -28,15 +28,15 @@ func newMetrics(g *Gate) *metrics {
 	return &metrics{
 		g: g,
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "grapevine_flow_wait_seconds", Help: "How long requests waited for capacity that had to wait, by priority and outcome.",
+			Name: "grapevine_flow_wait_seconds", Help: "How long queued requests waited for capacity, by priority and outcome.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"priority", "outcome"}),
-		requests: desc("waiting_requests", "Requests that wait for capacity at this replica, by model and priority.", "model", "priority"),
-		bytes:    desc("waiting_bytes", "Bytes of the requests that wait, by model and priority.", "model", "priority"),
-		inFlight: desc("places_in_flight", "Places that requests hold, at all replicas, by model.", "model"),
-		capacity: desc("places", "Places of the pool, by model.", "model"),
-		backlog:  desc("backlog_seconds", "Seconds that the pool needs for what waits at all replicas, by model: the same at each, so take the largest.", "model"),
-		outcomes: desc("outcomes_total", "Requests by model and outcome: dispatched, or why not.", "model", "outcome"),
+		requests: desc("waiting_requests", "Requests waiting for capacity at this replica, by model and priority.", "model", "priority"),
+		bytes:    desc("waiting_bytes", "Bytes of the waiting requests, by model and priority.", "model", "priority"),
+		inFlight: desc("places_in_flight", "Permits that requests hold, at all replicas, by model.", "model"),
+		capacity: desc("places", "Permits of the pool, by model.", "model"),
+		backlog:  desc("backlog_seconds", "Seconds of work waiting for the pool at all replicas, by model. Every replica reports the total, so take the largest.", "model"),
+		outcomes: desc("outcomes_total", "Requests by model and outcome: dispatched, or the reason why not.", "model", "outcome"),
 	}
 }
 
@@ -83,8 +83,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Status describes every queue, in the order in which pools were first asked for, with the
-// names of flows as they may be shown.
+// Status returns the state of every queue, in order of creation, with printable names of flows.
 func (g *Gate) Status() []rules.Status {
 	var list []rules.Status
 	for _, grp := range g.all() {

@@ -8,9 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// TestFirstBurst: replicas that nobody has asked for anything yet know of one another, also
-// after their rules were changed, and so do not each give away all places to the first
-// requests that come.
+// TestFirstBurst: replicas without requests so far know each other, also after a reconfiguration.
+// So they do not each dispatch requests for all permits on the first burst.
 func TestFirstBurst(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		const places = 48
@@ -39,7 +38,7 @@ func TestFirstBurst(t *testing.T) {
 			now = now.Add(time.Second)
 		}
 		round()
-		if again { // and nothing is told anew to the first that is back
+		if again { // without new gauges for the first one that returns
 			gates["a"].Configure(nil)
 			gates["a"].Configure(config)
 			gates["a"].Poll()
@@ -60,13 +59,13 @@ func TestFirstBurst(t *testing.T) {
 			}
 		}
 		if took > places+len(gates) || took < places/2 {
-			t.Errorf("switched off and on %v: %d requests were let go before any replica heard of another's, for %d places", again, took, places)
+			t.Errorf("reconfigured = %v: %d requests dispatched before replicas heard from each other, with %d permits", again, took, places)
 		}
 	}
 }
 
-// TestAnswers: a replica that runs short hears from the other that it knows so, and then takes
-// what the other leaves.
+// TestAnswers: a replica that runs short gets its peer's acknowledgment and then takes what the
+// peer leaves.
 func TestAnswers(t *testing.T) {
 	const places = 48
 	now := time.Unix(1000, 0)
@@ -88,7 +87,7 @@ func TestAnswers(t *testing.T) {
 			g.Changes(false, func(model string, gauges []rules.Gauge) { other[name].Receive(name, model, gauges) })
 			g.Answers(func(model string, a rules.Answer) { other[name].Answered(name, model, a) })
 		}
-		now = now.Add(time.Millisecond) // what is not answered is not believed within this time
+		now = now.Add(time.Millisecond) // within this time, missing acknowledgments are not assumed
 	}
 	for range 3 {
 		round()
@@ -109,12 +108,12 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	if took > places/2+2 {
-		t.Errorf("%d of %d places are taken before the other answered", took, places)
+		t.Errorf("%d of %d permits are taken before the peer acknowledged", took, places)
 	}
 	for range 4 {
 		round()
 	}
 	if took < places-2 || took > places {
-		t.Errorf("%d of %d places are taken when the other has answered", took, places)
+		t.Errorf("%d of %d permits are taken after the peer acknowledged", took, places)
 	}
 }

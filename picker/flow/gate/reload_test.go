@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// TestReload: when rules change while requests wait, nobody is lost or let go too many, those
-// that wait go on by the new rules, and places that were given by the old ones come back.
+// TestReload: when rules change while requests wait, none is lost or wrongly dispatched, waiting
+// ones follow the new rules, and permits granted under the old ones are returned.
 func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := func(places int64, o rules.Options) *Config {
@@ -56,10 +56,10 @@ func TestReload(t *testing.T) {
 		}
 		state := func(what string, places, inFlight int64, waiting int) {
 			t.Helper()
-			time.Sleep(time.Second) // of the test's own clock
+			time.Sleep(time.Second) // synctest time
 			synctest.Wait()
 			if s := g.Status()[0]; s.Permits != places || s.InFlight != inFlight || s.Waiting != waiting {
-				t.Errorf("%s: %d of %d places held, %d wait; want %d of %d, %d", what, s.InFlight, s.Permits, s.Waiting, inFlight, places, waiting)
+				t.Errorf("%s: %d of %d permits held, %d waiting; want %d of %d, %d", what, s.InFlight, s.Permits, s.Waiting, inFlight, places, waiting)
 			}
 		}
 		state("full", 2, 2, 8)
@@ -69,23 +69,23 @@ func TestReload(t *testing.T) {
 		state("a larger pool, by turns", 4, 4, 6)
 		names := []string{(<-gone).name, (<-gone).name}
 		if !slices.Contains(names, "b") {
-			t.Errorf("by turns %v went, want one of b too", names)
+			t.Errorf("dispatched %v, want one of b too", names)
 		}
 		for _, p := range held {
 			g.Leave(p, 1)
-			g.Leave(p, 1) // twice is once, also of a place given by earlier rules
+			g.Leave(p, 1) // the second call has no effect, also for permits from earlier rules
 		}
 		state("two have ended", 4, 4, 4)
 		g.Configure(config(4, rules.Options{MaxRequests: 4}))
 		state("a limit", 4, 4, 4)
 		if _, err := g.Wait(ctx, asks("a")); err == nil {
-			t.Error("one more than may wait was let in")
+			t.Error("a request over the limit was queued")
 		}
 		g.Configure(nil)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(gone) != 6 {
-			t.Errorf("%d of 6 went when nobody is to wait any more", len(gone))
+			t.Errorf("%d of 6 dispatched after queueing was disabled", len(gone))
 		}
 		for range len(gone) {
 			g.Leave((<-gone).place, 1)
@@ -95,8 +95,8 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// TestReloadUnderway: rules that change all the time while requests come, go and leave lose
-// nobody, and what is held is nothing in the end.
+// TestReloadUnderway: continuous rule changes while requests arrive, run and leave lose no request
+// and leave nothing held.
 func TestReloadUnderway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, err := New(Options{Pool: pool(2)})
@@ -136,10 +136,10 @@ func TestReloadUnderway(t *testing.T) {
 			}
 		}
 		if served < 100 {
-			t.Errorf("%d of 300 were served", served)
+			t.Errorf("%d of 300 served", served)
 		}
 		if s := g.Status()[0]; s.InFlight != 0 || s.Waiting != 0 {
-			t.Errorf("%d wait, %d places are held after all have ended", s.Waiting, s.InFlight)
+			t.Errorf("%d waiting, %d permits held after all have ended", s.Waiting, s.InFlight)
 		}
 		stop()
 		<-stopped

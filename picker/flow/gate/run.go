@@ -10,14 +10,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// Pace of Run.
+// Intervals of Run.
 const (
-	busyPace = 50 * time.Millisecond // while something waits or is in flight
+	busyPace = 50 * time.Millisecond // while requests wait or are in flight
 	idlePace = time.Second
 )
 
-// Run keeps capacities up to date and ends waits whose time is over, until ctx ends.
-// Then all that waits is let go: engines can take it, or refuse.
+// Run updates capacities and expires waits until ctx ends. Then all waiting requests are
+// dispatched; engines can accept or reject them.
 func (g *Gate) Run(ctx context.Context) {
 	timer := time.NewTimer(idlePace)
 	defer timer.Stop()
@@ -33,8 +33,8 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 }
 
-// Poll is one round of Run, for callers with a clock of their own: it measures what pools
-// can take and ends waits whose time is over. It returns after which time the next is due.
+// Poll is one round of Run, for callers with their own clock. It updates capacities and expires
+// waits, and returns the time until the next round.
 func (g *Gate) Poll() time.Duration {
 	g.open()
 	pace := idlePace
@@ -51,8 +51,8 @@ func (g *Gate) Poll() time.Duration {
 	return pace
 }
 
-// open makes the queues of pools that are new, so that the others hear of this replica before
-// somebody asks for one of their places.
+// open creates the queues of new pools, so that peers hear from this replica before it gets
+// requests for them.
 func (g *Gate) open() {
 	if g.config.Load() == nil {
 		return
@@ -62,14 +62,14 @@ func (g *Gate) open() {
 	}
 }
 
-// booked looks at a pool again when its first stage took a request or was done with one.
+// booked triggers an update when a pool's first stage got or finished a request.
 func (g *Gate) booked(ep *endpoint.Endpoint) {
 	if ep.Role&endpoint.RoleDecode == 0 && g.config.Load() != nil {
 		g.poke()
 	}
 }
 
-// poke ends a long pause of Run.
+// poke wakes Run.
 func (g *Gate) poke() {
 	select {
 	case g.wake <- struct{}{}:
@@ -77,9 +77,9 @@ func (g *Gate) poke() {
 	}
 }
 
-// resize measures a group's capacity. grp.mu is held, or grp is not shared yet.
+// resize measures a group's capacity. The caller holds grp.mu, or grp is not shared yet.
 func (g *Gate) resize(grp *group) {
-	now := g.now() // before: who was let go just then may not be counted at its endpoint yet
+	now := g.now() // read first: a request dispatched after this may not be in its endpoint's count
 	c, running, known := g.measure(grp, g.o.Pool.Snapshot(), g.o.Now())
 	grp.core.SetCapacity(now, c)
 	if known {
@@ -88,7 +88,7 @@ func (g *Gate) resize(grp *group) {
 	grp.core.Advance(now)
 }
 
-// PeerLeft is told that a replica has left the group.
+// PeerLeft handles a replica that left the group.
 func (g *Gate) PeerLeft(origin string) {
 	g.mu.Lock()
 	delete(g.peers, origin)
@@ -102,7 +102,7 @@ func (g *Gate) PeerLeft(origin string) {
 	}
 }
 
-// Receive takes what another replica tells of a model's pool.
+// Receive handles another replica's gauges for a model's pool.
 func (g *Gate) Receive(origin, model string, gauges []rules.Gauge) {
 	g.mu.RLock()
 	known := g.peers[origin]
@@ -118,13 +118,13 @@ func (g *Gate) Receive(origin, model string, gauges []rules.Gauge) {
 	}
 	grp.mu.Lock()
 	grp.core.ReceiveShares(g.now(), origin, gauges)
-	grp.changed = grp.changed || !known // whether it answers is asked once
+	grp.changed = grp.changed || !known // determine once whether it acknowledges
 	grp.deliver()
 	grp.mu.Unlock()
 }
 
-// Changes calls tell with the gauges of every pool that has changed since the last
-// call; with all, of every pool that holds something. The slice is tell's to keep.
+// Changes calls tell with the gauges of every pool that has changed since the last call. If all is
+// set, it includes every pool that holds something. tell may keep the slice.
 func (g *Gate) Changes(all bool, tell func(model string, gauges []rules.Gauge)) {
 	for _, grp := range g.all() {
 		grp.mu.Lock()
@@ -146,8 +146,8 @@ func (g *Gate) Changes(all bool, tell func(model string, gauges []rules.Gauge)) 
 	}
 }
 
-// Answers calls tell with what Changes found to be asked or answered. Others are to hear of it
-// after what Changes told.
+// Answers calls tell with the marks and acknowledgments that Changes found. They must be sent after
+// the gauges of Changes.
 func (g *Gate) Answers(tell func(model string, a rules.Answer)) {
 	for _, grp := range g.all() {
 		grp.mu.Lock()
@@ -160,7 +160,7 @@ func (g *Gate) Answers(tell func(model string, a rules.Answer)) {
 	}
 }
 
-// Answered takes what another replica asks and answers, after the gauges that it told before.
+// Answered handles another replica's marks and acknowledgments, after the gauges it sent before.
 func (g *Gate) Answered(origin, model string, a rules.Answer) {
 	grp := g.groupOf(model)
 	if grp == nil {

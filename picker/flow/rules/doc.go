@@ -1,4 +1,4 @@
-// Package rules has the values of a queue: the rules that it goes by, what it is asked and
-// told, and how it describes itself. Configuration, metrics and the sharing of gauges need
-// these, and not the queue, which is in package flow.
+// Package rules has the types of a queue's interface: its configuration, inputs, outputs and
+// status. Configuration, metrics and gauge sharing need these types without the queue in package
+// flow.
 package rules

@@ -7,14 +7,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Names of flows are told to the other replicas with every change, and come from clients.
+// Flow names come from clients and are sent to the other replicas with every change.
 const (
 	longestName = 128
 	keptOfName  = 96
 )
 
-// Name returns how the flow of an id is called: an id that is too long to be told by its
-// beginning and a hash of all of it.
+// Name returns the name of a flow ID. A long ID is replaced by its beginning and a hash of all of
+// it.
 func Name(id string) string {
 	if len(id) <= longestName {
 		return id

@@ -1,33 +1,33 @@
 package rules
 
-// Unit says what a place is.
+// Unit is what a permit counts.
 type Unit uint8
 
 // Units of capacity.
 const (
-	// Learned places are requests; engines' limits are found by watching them.
+	// Learned permits are requests; engines' limits are learned from their gauges.
 	Learned Unit = iota
-	// Requests are counted against a limit per endpoint.
+	// Requests counts requests against a limit per endpoint.
 	Requests
-	// Tokens of prompts are counted against a limit per endpoint.
+	// Tokens counts prompt tokens against a limit per endpoint.
 	Tokens
-	// Larger of the shares of both limits.
+	// Larger counts the larger of a request's fractions of both limits.
 	Larger
 )
 
-// Sizing says how large the pool is.
+// Sizing configures the pool's capacity.
 type Sizing struct {
 	Unit     Unit
-	Requests int64 // limit per endpoint, of Requests and Larger
-	Tokens   int64 // of Tokens and Larger
-	Queue    int64 // of Learned: requests that may wait in an engine
+	Requests int64 // limit per endpoint, for Requests and Larger
+	Tokens   int64 // for Tokens and Larger
+	Queue    int64 // for Learned: requests that may wait in an engine
 }
 
-// WholeShare is how many places an engine has whose limits are both counted: a
-// request takes the larger of its shares of them.
+// WholeShare is the number of permits of an engine with both limits. A request takes the larger of
+// its fractions.
 const WholeShare = int64(1_000_000)
 
-// Permits returns how many places a request takes.
+// Permits returns the permits that a request takes.
 func (s Sizing) Permits(tokens int) int64 {
 	switch s.Unit {
 	case Tokens:

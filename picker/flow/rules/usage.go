@@ -2,15 +2,15 @@ package rules
 
 import "math"
 
-// UsageLimit says how much of the capacity each band may use.
+// UsageLimit determines how much of the capacity each band may use.
 type UsageLimit interface {
-	// Ceilings fills out[i], a share of the capacity, for the bands that were used
-	// of late, highest priority first; saturation is the share of places in flight.
-	// It is called once for each chance to let a request go.
+	// Ceilings sets out[i], a fraction of the capacity, for the recently used bands, highest
+	// priority first. saturation is the fraction of permits in flight. It is called once per
+	// dispatch opportunity.
 	Ceilings(saturation float64, priorities []int, out []float64)
 }
 
-// StaticLimit lets every band use all places.
+// StaticLimit lets every band use all permits.
 type StaticLimit struct{}
 
 // Ceilings implements UsageLimit.
@@ -20,8 +20,8 @@ func (StaticLimit) Ceilings(_ float64, _ []int, out []float64) {
 	}
 }
 
-// Holdback keeps places free of lower bands: the highest may use Max of them, the
-// lowest Min, those between in steps by rank, or in proportion to their priority.
+// Holdback keeps permits free of lower bands. The highest band may use the fraction Max, the lowest
+// Min, and those between in steps by rank, or in proportion to their priority.
 type Holdback struct {
 	Min, Max float64
 	ByValue  bool
@@ -44,8 +44,8 @@ func (h Holdback) Ceilings(_ float64, priorities []int, out []float64) {
 	}
 }
 
-// Reflective closes lower bands little by little as the pool fills: from the
-// saturation 1 − i·s/(n−1) on, band i is open on one chance in round(s/(1−s)).
+// Reflective closes lower bands gradually as the pool fills: from the saturation 1 − i·s/(n−1) on,
+// band i is open on one call in round(s/(1−s)).
 type Reflective struct{ tick uint64 }
 
 // Ceilings implements UsageLimit.

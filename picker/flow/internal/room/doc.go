@@ -1,3 +1,3 @@
-// Package room counts room that others may be using while this replica looks: that of a
-// pool's first stage, and what was left to other replicas.
+// Package room tracks room that other replicas may be using: the room of a pool's first stage, and
+// permits reserved for other replicas.
 package room

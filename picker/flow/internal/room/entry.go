@@ -2,25 +2,24 @@ package room
 
 import "time"
 
-// Entry is the room of a pool's first stage, the prefill of one that has endpoints for
-// it. A request holds places of the pool until its answer ends, and those of the first
-// stage for a part of that time, which nobody tells this package of. So what may enter
-// is said anew with every SetCapacity, and goes down with what is let go meanwhile.
+// Entry is the room of a pool's first stage: the prefill stage, if it has separate endpoints. A
+// request holds permits of the pool until its response ends, and those of the first stage for a
+// part of that time that this package cannot see. So every SetCapacity sets the room anew, and
+// dispatched requests reduce it in between.
 //
-// Who has just been let go is not yet among those that are counted in the first stage:
-// what was let go within grace is taken off.
+// A request that was just dispatched is not in the first stage's count yet, so requests dispatched
+// within grace are subtracted.
 type Entry struct {
 	limited  bool
-	left     int64    // places of this replica's part
-	recent   [2]int64 // places let go in the window under way, and in the one before
+	left     int64    // this replica's part in permits
+	recent   [2]int64 // permits dispatched in the current window and in the previous one
 	windowAt int64
 }
 
-// grace is the time within which a request that was let go is counted at its
-// endpoint.
+// grace is how long after dispatch a request may be missing from its endpoint's in-flight count.
 const grace = int64(20 * time.Millisecond)
 
-// Set says what may enter from now on. It reports whether that is more than before.
+// Set sets the room. It reports whether it increased.
 func (e *Entry) Set(now int64, limited bool, room int64, replicas int) (more bool) {
 	e.turn(now)
 	before, was := e.left, e.limited
@@ -41,10 +40,10 @@ func (e *Entry) turn(now int64) {
 	}
 }
 
-// Fits reports whether so many places may enter.
+// Fits reports whether that many permits fit.
 func (e *Entry) Fits(places int64) bool { return !e.limited || e.left >= places }
 
-// Take counts what was let go.
+// Take counts dispatched permits.
 func (e *Entry) Take(now, places int64) {
 	e.turn(now)
 	e.left -= places

@@ -1,13 +1,13 @@
 package room
 
-// Stretches is how many stretches of time a Left tells apart.
+// Stretches is the number of periods in a Left.
 const Stretches = 4
 
-// Left is what was left to others, and what was taken for demand that they had not heard
-// of, by when: in the stretch of time under way, and in those before.
+// Left records permits reserved for other replicas, and permits taken for demand that they did not
+// know of, by period: the current one and earlier ones.
 type Left struct {
-	list [Stretches]stretch // the one under way first
-	n    int                // that are in use
+	list [Stretches]stretch // the current one first
+	n    int                // number in use
 }
 
 type stretch struct {
@@ -15,10 +15,10 @@ type stretch struct {
 	theirs, eager float64
 }
 
-// Len returns how many stretches are in use.
+// Len returns the number of periods in use.
 func (l *Left) Len() int { return l.n }
 
-// Sum returns what is left to others, and what was taken without their knowledge.
+// Sum returns the permits reserved for others, and those taken without their knowledge.
 func (l *Left) Sum() (theirs, eager float64) {
 	for _, s := range l.list[:l.n] {
 		theirs, eager = theirs+s.theirs, eager+s.eager
@@ -26,7 +26,7 @@ func (l *Left) Sum() (theirs, eager float64) {
 	return theirs, eager
 }
 
-// Used takes off what others have made use of, the oldest first.
+// Used releases reservations that others have used, oldest first.
 func (l *Left) Used(n float64) {
 	for i := l.n - 1; i >= 0; i-- {
 		m := min(l.list[i].theirs, n)
@@ -34,7 +34,7 @@ func (l *Left) Used(n float64) {
 	}
 }
 
-// DropBefore drops what was left before a time.
+// DropBefore drops periods that began before a time.
 func (l *Left) DropBefore(before int64) {
 	for i := 1; i < l.n; i++ {
 		if l.list[i-1].begun <= before {
@@ -43,8 +43,8 @@ func (l *Left) DropBefore(before int64) {
 	}
 }
 
-// Turn begins a new stretch where the one under way has lasted for so long and the oldest is
-// over: else that one goes on. It reports whether it did.
+// Turn starts a new period if the current one has lasted for after and a slot is free. It reports
+// whether it did.
 func (l *Left) Turn(now, after int64) bool {
 	if l.n == Stretches || l.n > 0 && now-l.list[0].begun < after {
 		return false
@@ -55,7 +55,7 @@ func (l *Left) Turn(now, after int64) bool {
 	return true
 }
 
-// Add counts in the stretch under way.
+// Add adds to the current period.
 func (l *Left) Add(theirs, eager float64) {
 	l.list[0].theirs += theirs
 	l.list[0].eager += eager
