@@ -77,7 +77,6 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Prefi
 	var said, apart Verdict
 	whole, part := true, false
 	records.all.with(ep.ID, func(rec *record) {
-		rec.asked++
 		rec.blind = 0
 		if out = rec.add(c, m.o.Now()); out.changed {
 			said = m.verdict(records.all.model, ep, rec)
@@ -85,7 +84,6 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Prefi
 		whole = rec.wrong != nothing
 	})
 	records.apart.with(ep.ID, func(rec *record) {
-		rec.asked++
 		changed := rec.add(c, m.o.Now()).changed
 		if part = changed; changed && !whole {
 			apart = m.shapeVerdict(records.all.model, ep, rec, records.shape)

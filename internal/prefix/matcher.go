@@ -252,6 +252,12 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.Pr
 	if h.Looked && h.Approximate >= 0 && !o.Usage.Transferred && !r.SkipsCache() && (h.Precise < 0 || !m.IndexAccepted(ep.ID)) {
 		m.reuses.make(ep.ID).ended(int(h.Approximate), max(blockOf(ep.BlockSize()), usualSlack))
 	}
+	if h.Looked && o.Complete && (h.WantUsage || o.Usage.Seen) {
+		// Also answers that name no tokens: an engine that never names them is not watched for ever.
+		records := m.trialsOf(r)
+		records.all.with(ep.ID, func(rec *record) { rec.asked++ })
+		records.apart.with(ep.ID, func(rec *record) { rec.asked++ })
+	}
 	switch {
 	case !h.Looked:
 	case o.Usage.Seen && o.Usage.PromptTokens > 0:

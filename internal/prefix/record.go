@@ -72,7 +72,7 @@ type record struct {
 	short    bool       // the engine had more than was known, and has not been asked for it
 	doubted  int        // times that the events were doubted since they were right
 	since    time.Time  // of the verdict
-	asked    int        // answers that were asked for
+	asked    int        // answers that were seen, also those that named no tokens
 	requests int        // requests that ended
 	plain    float64    // share of those that were not matched in their own space
 	reports  asking     // of full reports

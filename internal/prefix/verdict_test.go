@@ -150,6 +150,7 @@ func (f *fault) unreadAt(n int) bool {
 
 // played is how a fleet with a fault fared.
 type played struct {
+	asked         int // answers that were watched
 	hits, prompts int
 	named         int // the request after which a reason was shown; 0: never
 	distrusts     int
@@ -249,6 +250,9 @@ func play(t *testing.T, f fault, n int) (out played) {
 		} else {
 			out.hits, out.prompts = out.hits+cached, out.prompts+prompt
 		}
+		if held[best].WantUsage {
+			out.asked++
+		}
 		seen := (held[best].WantUsage || rng.Float64() < .05) && !f.blind
 		m.Finished(r, eps[best], held[best], request.Outcome{Status: 200, Complete: true, Usage: request.Usage{
 			Seen: seen, CachedSeen: seen && !f.mute && (cached > 0 || !f.unsaid), PromptTokens: prompt, CachedTokens: cached,
@@ -266,6 +270,16 @@ func play(t *testing.T, f fault, n int) (out played) {
 	}
 	out.verdicts = m.Verdicts(eps[0])
 	return out
+}
+
+// Answers are watched for a bounded number of requests, whatever the engine reports of
+// cached tokens: each watched answer passes through the picker chunk by chunk.
+func TestWatchedAnswersAreBounded(t *testing.T) {
+	for _, f := range []fault{{name: "names no cached tokens", mute: true}, {name: "sends no usage", blind: true}, {name: "names cached tokens"}, {name: "leaves 0 out", unsaid: true}} {
+		if got, most := play(t, f, 2000).asked, 2*(watched+enough); got > most {
+			t.Errorf("engine %s: %d of 2,000 answers watched, want at most %d", f.name, got, most)
+		}
+	}
 }
 
 // What makes predictions wrong is named within 50 requests, and costs no more than
