@@ -156,6 +156,10 @@ func AppendMedium(dst, id []byte) []byte {
 
 // BehindMedia returns the position behind the last medium in text, 0 where there is none.
 func BehindMedia(text []byte) int {
+	// Nearly every text has no medium, and IndexByte is 50 times as fast as LastIndex.
+	if bytes.IndexByte(text, mediumMark[0]) < 0 {
+		return 0
+	}
 	at := bytes.LastIndex(text, mediumMark)
 	if at < 0 {
 		return 0

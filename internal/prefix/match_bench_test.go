@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -91,5 +93,45 @@ func storeAll(b *testing.B, index *indexer.Index, h block.Hasher, p *prompt.Mode
 		var d block.Delta
 		tr.Translate(&decode.Batch{Events: []decode.Event{e}}, &d)
 		index.Apply(src, &d)
+	}
+}
+
+// TestLargeTextsReuseBuffers checks that the prompt of a body of 400 KB is rendered into a buffer
+// of an earlier request.
+func TestLargeTextsReuseBuffers(t *testing.T) {
+	h := block.NewHasher(block.Seed{1})
+	ms, err := OpenModels([]ModelOptions{{Name: "m", Path: parts.Model(t, "qwen3")}}, ModelsOptions{Hasher: h, Approx: approx.New(approx.Options{Hasher: h})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ms.Close()
+	if err := ms.Registry().Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Repeat("The prefix cache of an engine holds blocks of sixteen tokens. ", 400<<10/62)
+	body, err := json.Marshal(map[string]any{"model": "m", "messages": []any{map[string]string{"role": "user", "content": words}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &request.Request{Path: "/v1/chat/completions", Headers: noHeaders{}, Body: body}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would empty the pool
+	const n = 10
+	var before, after runtime.MemStats
+	for i := range n + 1 {
+		if i == 1 {
+			runtime.ReadMemStats(&before)
+		}
+		if err := request.Parse(r); err != nil {
+			t.Fatal(err)
+		}
+		ms.Fill(t.Context(), r)
+		if len(r.Exact) == 0 {
+			t.Fatal("the prompt was not rendered")
+		}
+		ms.Release(r)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > uint64(len(body)*5/4) {
+		t.Errorf("a request of %d bytes allocates %d bytes, want about one copy of its messages", len(body), each)
 	}
 }

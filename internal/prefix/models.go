@@ -197,8 +197,9 @@ func (m *Models) render(ctx context.Context, r *request.Request, as prompt.Profi
 	return text, info
 }
 
-// keepText is the largest buffer of a rendered text that is kept, in bytes.
-const keepText = 256 << 10
+// keepText is the largest buffer of a rendered text that is kept, in bytes. A larger text grows
+// its buffer by doubling each time.
+const keepText = 1 << 20
 
 // giveBack returns the buffer of a rendered text to the pool.
 func (m *Models) giveBack(text []byte) {

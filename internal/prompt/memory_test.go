@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -106,5 +107,29 @@ func TestTemplatesPay(t *testing.T) {
 	}
 	if _, _, err := m.render(context.Background(), nil, body, KindChat, 0, func(int) bool { return false }); ReasonOf(err) != ReasonBounds {
 		t.Errorf("without memory: %v", err)
+	}
+}
+
+// TestLargePromptsReuseBuffers checks that rendering a prompt of 400 KB again allocates
+// one copy of it, for the decoded messages.
+func TestLargePromptsReuseBuffers(t *testing.T) {
+	m, _ := realModel(t, "qwen3")
+	body := bytes.Replace(benchChat(390_000, 21, false), []byte("Gossip"), []byte("Gossip\u0301"), 1) // to be normalised
+	dst, _, err := m.Render(t.Context(), nil, body, KindChat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would empty the pool
+	const n = 10
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		if dst, _, err = m.Render(t.Context(), dst[:0], body, KindChat); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > uint64(len(body)*5/4) {
+		t.Errorf("rendering %d bytes allocates %d bytes, want about one copy of it", len(body), each)
 	}
 }

@@ -129,8 +129,9 @@ type scratch struct {
 	vars   []jinja.Var
 }
 
-// keepScratch is the largest buffer that is kept between renderings, in bytes.
-const keepScratch = 64 << 10
+// keepScratch is the largest buffer that is kept between renderings, in bytes. A larger prompt
+// grows its buffer by doubling each time.
+const keepScratch = 1 << 20
 
 // release lets go of everything that belongs to one request.
 func (s *scratch) release() {
