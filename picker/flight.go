@@ -187,8 +187,12 @@ func (s *Scheduler) wantBody(c *cycle.Cycle) bool {
 			seen = min(seen, v.Cost.PrefillSeen)
 		}
 	}
-	return c.Request.Kind == request.KindResponses || seen < enoughSamples || c.MatchAt(c.Best()).WantUsage || c.Float64() < s.opts.SampleBodies ||
-		first.Tracker().SampleAnswer(c.Now)
+	little := seen < enoughSamples && first.Tracker().AnswersSampled() < mostSamples
+	if c.Request.Kind == request.KindResponses || little || c.MatchAt(c.Best()).WantUsage || c.Float64() < s.opts.SampleBodies {
+		first.Tracker().AnswerSampled(c.Now)
+		return true
+	}
+	return first.Tracker().SampleAnswer(c.Now)
 }
 
 // observe takes a moment of the response path. One goroutine calls it.

@@ -139,6 +139,7 @@ const (
 	defaultSample  = 0.05
 	defaultRecords = 256
 	enoughSamples  = 12 // below, every response of an endpoint is asked for
+	mostSamples    = 64 // of an endpoint, where responses yield no samples
 )
 
 // Scheduler is the Chooser of the daemon: profile, book, records, learning. It

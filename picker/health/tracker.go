@@ -23,10 +23,11 @@ type Tracker struct {
 	hunger   hunger
 	shuns    shuns
 
-	full   atomic.Int64 // Unix nanoseconds until which its queue counts as full
-	wary   atomic.Int64 // Unix nanoseconds until which every answer is to be seen
-	looked atomic.Int64 // Unix nanoseconds when one was last to be seen
-	closes atomic.Bool  // its streams end with a closing event
+	full    atomic.Int64 // Unix nanoseconds until which its queue counts as full
+	wary    atomic.Int64 // Unix nanoseconds until which every answer is to be seen
+	looked  atomic.Int64 // Unix nanoseconds when one was last to be seen
+	sampled atomic.Int64 // answers that were to be seen for other reasons
+	closes  atomic.Bool  // its streams end with a closing event
 }
 
 const (
@@ -42,6 +43,16 @@ func (t *Tracker) SampleAnswer(now time.Time) bool {
 	n, last := now.UnixNano(), t.looked.Load()
 	return n < t.wary.Load() || n-last >= int64(lookEvery) && t.looked.CompareAndSwap(last, n)
 }
+
+// AnswerSampled notes that the next answer is seen for another reason, so that no further one
+// has to be seen in the same second.
+func (t *Tracker) AnswerSampled(now time.Time) {
+	t.looked.Store(now.UnixNano())
+	t.sampled.Add(1)
+}
+
+// AnswersSampled returns how many answers AnswerSampled has counted.
+func (t *Tracker) AnswersSampled() int64 { return t.sampled.Load() }
 
 // WatchClosely has all answers seen for a while, as where another replica saw one break off.
 func (t *Tracker) WatchClosely(now time.Time) { t.wary.Store(now.Add(wariness).UnixNano()) }

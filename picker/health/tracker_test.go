@@ -191,6 +191,10 @@ func TestLook(t *testing.T) {
 	if n := looks(5 * time.Second); n != 5 {
 		t.Errorf("%d of 50 answers in 5 s are seen, want one a second", n)
 	}
+	tr.AnswerSampled(now)
+	if n := looks(time.Second); n != 0 {
+		t.Errorf("%d of 10 answers are seen within a second of one that was sampled, want 0", n)
+	}
 	tr.Begin(&w, now, now.Add(time.Second))
 	w.End(now, Void)
 	if n := looks(time.Second); n != 1 {
