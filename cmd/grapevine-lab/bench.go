@@ -39,7 +39,10 @@ which restart, and the exit code is 1 when memory or goroutines grew over the se
 		Example: "  grapevine-lab bench --duration 5s --json-file build/bench.json\n  grapevine-lab bench --soak 10m",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.soak > 0 {
+			switch {
+			case f.soak < 0:
+				return cli.UsageError{Err: fmt.Errorf("--soak %s: use a positive duration, such as 10m", f.soak)}
+			case f.soak > 0:
 				return f.runSoak(cmd)
 			}
 			return f.run(cmd)

@@ -19,7 +19,7 @@ var version = "dev"
 func main() { cli.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
-	return cli.Root(&cobra.Command{
+	return cli.WithVersion(cli.Root(&cobra.Command{
 		Use:   "grapevine-lab",
 		Short: "Simulated engines, demos, benchmarks and replay for grapevine",
 		Long: `What the endpoint picker grapevine is tried with: simulated engines, demos with a
@@ -29,7 +29,7 @@ beside this one, then on the PATH.
 
 Exit codes: 0 success, 1 failure, 2 wrong command line.`,
 		Args: cli.SubcommandsOf("grapevine", "serve", "check", "explain", "envoy-config", "status", "members"),
-	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newConformance(), newGate(), newNoop(), newNATS(), cli.NewVersion("grapevine-lab", version))
+	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newConformance(), newGate(), newNoop(), newNATS(), cli.NewVersion("grapevine-lab", version)), version)
 }
 
 // picker returns the path of the program grapevine: beside this one, or on the

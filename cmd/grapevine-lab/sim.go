@@ -91,6 +91,9 @@ func (f *simFlags) run(cmd *cobra.Command) error {
 
 // complete turns flags into options of the engines.
 func (f *simFlags) complete(log *slog.Logger) error {
+	if f.fleet.Engines < 1 {
+		return cli.UsageError{Err: fmt.Errorf("--engines %d: use 1 or more", f.fleet.Engines)}
+	}
 	o := &f.fleet.Engine
 	o.Log = log
 	o.Core.BlockSize = f.blockSize

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/strict"
@@ -26,7 +28,7 @@ type checkFlags struct {
 func newCheck() *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{
-		Use:   "check",
+		Use:   "check [FILE...]",
 		Short: "List every problem of a configuration and of an endpoints file",
 		Long: `Prints all problems with file:line:column and a hint. The exit code is 1 when there are
 any. With --print-effective the configuration is printed with all defaults filled in.
@@ -35,12 +37,18 @@ With --live the engines of the endpoints file, or of the replica at --admin, are
 they are, whether they make of three fixed chats what the model's folder makes of them here (the
 first byte that differs is shown with both sides), and whether event streams and answers tell of
 two completions that are sent to each.`,
-		Example: `  grapevine check --config epp.yaml --endpoints endpoints.yaml
+		Example: `  grapevine check epp.yaml endpoints.yaml
+  grapevine check --config epp.yaml --endpoints endpoints.yaml
   grapevine check --config epp.yaml --print-effective
   grapevine check --endpoints endpoints.yaml -o json
   grapevine check --live --endpoints endpoints.yaml --model qwen3=/models/Qwen3-8B`,
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.files(args); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			return f.run(cmd)
+		},
 	}
 	cmd.Flags().StringVar(&f.endpoints, "endpoints", "", "endpoints file")
 	cmd.Flags().StringVar(&f.config, "config", "", "EndpointPickerConfig file")
@@ -53,6 +61,28 @@ two completions that are sent to each.`,
 	return cmd
 }
 
+// files takes files without a flag for what their content is: a document with the top-level key
+// "endpoints" is an endpoints file, any other one a configuration.
+func (f *checkFlags) files(names []string) error {
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		var document map[string]any
+		_ = yaml.Unmarshal(text, &document) // the reader of the file reports what is wrong with it
+		into, flag := &f.config, "--config"
+		if _, ok := document["endpoints"]; ok {
+			into, flag = &f.endpoints, "--endpoints"
+		}
+		if *into != "" {
+			return fmt.Errorf("%s and %s are both for %s: check one at a time", *into, name, flag)
+		}
+		*into = name
+	}
+	return nil
+}
+
 func (f *checkFlags) run(cmd *cobra.Command) error {
 	if f.live {
 		return f.look(cmd)
@@ -61,7 +91,7 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 		return cli.UsageError{Err: errors.New("--admin, --engine-key-file and --model go with --live")}
 	}
 	if f.endpoints == "" && f.config == "" {
-		return cli.UsageError{Err: errors.New("nothing to check: give --config or --endpoints")}
+		return cli.UsageError{Err: errors.New("nothing to check: name a configuration or endpoints file, or give --config or --endpoints")}
 	}
 	if f.output != "text" && f.output != "json" {
 		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/migrate"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/command"
 )
 
@@ -39,14 +40,18 @@ func implied(args []string) []string {
 		return args
 	}
 	switch args[1] {
-	case "-h", "--help", "--":
+	case "-h", "--help", "--version", "--":
 		return args
+	case "-v":
+		if len(args) == 2 { // with a value it is the log level of other pickers
+			return []string{args[0], "--version"}
+		}
 	}
 	return slices.Insert(slices.Clone(args), 1, "epp")
 }
 
 func newRoot() *cobra.Command {
-	return cli.Root(&cobra.Command{
+	root := cli.Root(&cobra.Command{
 		Use:   "grapevine",
 		Short: "Endpoint picker for LLM inference behind Envoy",
 		Long: `Grapevine chooses, for each LLM request that Envoy asks about, the engine that can
@@ -58,4 +63,10 @@ Simulated engines, demos, benchmarks and the replay of traces are in grapevine-l
 Exit codes: 0 success, 1 failure, 2 wrong command line.`,
 		Args: cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
 	}, newServe(), newUp(), newEPP(), command.New(), newMigrate(), newCheck(), newExplain(), newEnvoyConfig(), newStatus(), newFlow(), newMembers(), newFederation(), cli.NewVersion("grapevine", version))
+	return cli.WithFlagHint(cli.WithVersion(root, version), func(cmd *cobra.Command, name string) string {
+		if cmd.Name() == "serve" && migrate.Knows(name) {
+			return "other endpoint pickers have it: grapevine epp takes their flags, and grapevine migrate translates them"
+		}
+		return ""
+	})
 }

@@ -307,6 +307,12 @@ func (f *serveFlags) complete() error {
 	if err := f.names(f.aliases, "--model-alias", func(m *server.ModelOptions, n string) { m.Aliases = append(m.Aliases, n) }); err != nil {
 		return err
 	}
+	if f.o.Endpoints != "" {
+		// Before the replica joins its group: a mistyped path should fail at once.
+		if _, err := os.Stat(f.o.Endpoints); err != nil {
+			return fmt.Errorf("--endpoints: %w", err)
+		}
+	}
 	return f.names(f.adapters, "--model-adapter", func(m *server.ModelOptions, n string) { m.Adapters = append(m.Adapters, n) })
 }
 

@@ -58,18 +58,25 @@ replica is not ready.`,
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			var st server.Status
+			var unreachable error
 			for {
 				st = server.Status{} // what an answer leaves out is not that of the answer before
 				err := f.get(ctx, "/status", &st)
 				if err == nil && (!wait || st.State == "ready") {
 					break
 				}
-				if err != nil && (!wait || ctx.Err() != nil) {
+				if err != nil && (!wait || ctx.Err() != nil && unreachable == nil) {
 					return err
+				}
+				if ctx.Err() == nil {
+					unreachable = err
 				}
 				select {
 				case <-ctx.Done():
-					return fmt.Errorf("not ready: %s %s", st.State, st.Reason)
+					if unreachable != nil {
+						return fmt.Errorf("not ready after %s: %w", timeout, unreachable)
+					}
+					return fmt.Errorf("not ready after %s: the replica is %s: %s", timeout, st.State, st.Reason)
 				case <-time.After(200 * time.Millisecond):
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -109,7 +110,7 @@ func (p Params) normalize() (view, error) {
 		v.Kind = Resilient
 	}
 	if v.Kind != Resilient && v.Kind != Gateway && v.Kind != Plain {
-		return v, fmt.Errorf("%w: kind %q is none of %q, %q, %q", ErrParams, v.Kind, Resilient, Gateway, Plain)
+		return v, fmt.Errorf("%w: --kind %q: use %s, %s, %s or bootstrap", ErrParams, v.Kind, Resilient, Gateway, Plain)
 	}
 	v.defaults()
 	if err := v.modes(); err != nil {
@@ -215,7 +216,7 @@ func (v *view) addresses() (err error) {
 // parseList also returns the cluster type: host names need Envoy's resolver.
 func parseList(what string, list []string) (out []address, kind string, err error) {
 	if len(list) == 0 {
-		return nil, "", fmt.Errorf("%w: %s: at least one address is required", ErrParams, what)
+		return nil, "", fmt.Errorf("%w: at least one address is required (--%s)", ErrParams, strings.TrimSuffix(strings.ReplaceAll(what, "_", "-"), "s"))
 	}
 	kind = "STATIC"
 	for _, s := range list {

@@ -42,7 +42,7 @@ func (c Client) transport() (*http.Transport, string, error) {
 		return t, plain + "localhost", nil
 	}
 	if !strings.HasPrefix(string(c), "https://") {
-		return t, plain + strings.TrimPrefix(c.base(), plain), nil
+		return t, plain + withPort(strings.TrimPrefix(c.base(), plain)), nil
 	}
 	if file := os.Getenv(EnvCA); file != "" {
 		pem, err := os.ReadFile(file)
@@ -59,6 +59,21 @@ func (c Client) transport() (*http.Transport, string, error) {
 }
 
 const plain = "http://"
+
+// DefaultPort is the port of a replica's administration listener, and of addresses that name none.
+const DefaultPort = "9090"
+
+// withPort adds the default port to a host without one.
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.ContainsAny(bare, "/ ") || strings.Contains(bare, ":") && net.ParseIP(bare) == nil {
+		return host // not an address; the request's error says so
+	}
+	return net.JoinHostPort(bare, DefaultPort)
+}
 
 // base is the address without the slash that paths begin with.
 func (c Client) base() string { return strings.TrimSuffix(string(c), "/") }

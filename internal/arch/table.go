@@ -58,7 +58,7 @@ var Rows = Table{
 	{"indexer/internal/lockfree", 1, Product, Pure | Locks | Hot},
 	{"indexer/internal/names", 1, Product, Pure | Locks | Hot},
 	{"internal/budget", 1, Product, 0},
-	{"internal/cli", 1, Product, 0},
+	{"internal/cli", 2, Product, 0},
 	{"internal/coding", 1, Product, 0},
 	{"internal/knowledge", 1, Product, 0},
 	{"internal/kubeapi", 1, Product, 0},
@@ -88,7 +88,7 @@ var Rows = Table{
 	{"indexer", 2, Product, Pure | Locks | Hot},
 	{"indexer/approx", 2, Product, Pure | Locks | Hot},
 
-	{"internal/migrate", 2, Product, 0},
+	{"internal/migrate", 3, Product, 0},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/media", 2, Product, 0},
 	{"internal/prompt/shape", 2, Product, 0},

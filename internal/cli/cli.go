@@ -85,17 +85,22 @@ func grpcLogger(severity string) grpclog.LoggerV2 {
 func Root(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
 	cmd.AddCommand(subcommands...)
-	return cmd
+	cmd.SetHelpCommand(newHelp())
+	completeValues(cmd)
+	return WithFlagHint(cmd, nil)
 }
 
-// NoArgs refuses positional arguments as a usage error.
+// NoArgs rejects positional arguments with a usage error. In a command that has subcommands the
+// error names the subcommand that was most likely meant.
 func NoArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return UsageError{err}
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.HasAvailableSubCommands():
+		return unknownCommand(cmd, args[0])
 	}
-	return nil
+	return UsageError{fmt.Errorf("unexpected argument %q: %s takes flags only (see %s --help)", args[0], cmd.CommandPath(), cmd.CommandPath())}
 }
 
 // SubcommandsOf refuses the subcommands of another command of this module by saying
@@ -143,6 +148,17 @@ func IsTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
+func versionLine(name, version string) string {
+	return fmt.Sprintf("%s %s (%s)\n", name, version, runtime.Version())
+}
+
+// WithVersion gives root the flag --version, which prints what the subcommand version prints.
+func WithVersion(root *cobra.Command, version string) *cobra.Command {
+	root.Version = version
+	root.SetVersionTemplate(strings.ReplaceAll(versionLine(root.Name(), version), "{{", ""))
+	return root
+}
+
 // NewVersion returns the subcommand that prints the version of the command name.
 func NewVersion(name, version string) *cobra.Command {
 	var output string
@@ -155,7 +171,7 @@ func NewVersion(name, version string) *cobra.Command {
 			out := cmd.OutOrStdout()
 			switch output {
 			case "text":
-				_, err := fmt.Fprintf(out, "%s %s (%s)\n", name, version, runtime.Version())
+				_, err := io.WriteString(out, versionLine(name, version))
 				return err
 			case "json":
 				return json.NewEncoder(out).Encode(map[string]string{"version": version, "go": runtime.Version()})

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,6 +17,11 @@ type Translation struct {
 	Args  []string
 	Notes []string // "--flag: text"
 	Help  bool     // was asked for
+}
+
+// Knows reports whether other pickers have a flag of that name.
+func Knows(name string) bool {
+	return slices.ContainsFunc(foreignFlags, func(f foreignFlag) bool { return f.name == kebab(name) })
 }
 
 // Translate reads the arguments of another picker, in which flags of serve may
@@ -39,6 +45,10 @@ func Translate(fl *pflag.FlagSet, discovery, args []string) (t Translation, err 
 		}
 	}
 	if err := fl.Parse(doubleDashes(fl, args)); err != nil {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			err = fmt.Errorf("unknown flag --%s%s", unknown.GetSpecifiedName(), cli.NearestFlag(fl, unknown.GetSpecifiedName()))
+		}
 		return t, cli.UsageError{Err: err}
 	}
 	for _, a := range fl.Args() {

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/grapevine-epp/grapevine/internal/strict"
+)
+
+// FlagHint returns advice for an unknown flag of cmd, without its dashes; "" when there is none.
+type FlagHint func(cmd *cobra.Command, name string) string
+
+// WithFlagHint adds advice for unknown flags to the nearest known name, which every unknown flag gets.
+func WithFlagHint(root *cobra.Command, hint FlagHint) *cobra.Command {
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err, hint) })
+	return root
+}
+
+func flagError(cmd *cobra.Command, err error, hint FlagHint) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return UsageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+	}
+	name := unknown.GetSpecifiedName()
+	if hint != nil {
+		if advice := hint(cmd, name); advice != "" {
+			return UsageError{fmt.Errorf("unknown flag --%s of %s: %s", name, cmd.CommandPath(), advice)}
+		}
+	}
+	return UsageError{fmt.Errorf("unknown flag --%s of %s%s", name, cmd.CommandPath(), NearestFlag(cmd.Flags(), name))}
+}
+
+// NearestFlag returns "; did you mean --NAME?" for the flag that a mistyped name most likely means,
+// and else a pointer to the help.
+func NearestFlag(fl *pflag.FlagSet, name string) string {
+	names := []string{"help"}
+	fl.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := strict.Nearest(name, names); near != "" {
+		return "; did you mean --" + near + "?"
+	}
+	return "; --help lists the flags"
+}
+
+// unknownCommand returns the usage error for a word that is no subcommand of cmd.
+func unknownCommand(cmd *cobra.Command, word string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
+			names = append(names, c.Name())
+			names = append(names, c.Aliases...)
+		}
+	}
+	if hint := strict.DidYouMean(word, names); hint != "" {
+		return UsageError{fmt.Errorf("unknown command %q of %s; %s", word, cmd.CommandPath(), hint)}
+	}
+	slices.Sort(names)
+	return UsageError{fmt.Errorf("unknown command %q of %s; the commands are %s", word, cmd.CommandPath(), strings.Join(names, ", "))}
+}
+
+// newHelp returns the help command. Unlike cobra's own it fails for a command that does not exist.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show the help of a command",
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, c := range cmd.Root().Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, c.Name()+"\t"+c.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := cmd.Root()
+			for _, word := range args {
+				next := slices.IndexFunc(at.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })
+				if next < 0 {
+					return unknownCommand(at, word)
+				}
+				at = at.Commands()[next]
+			}
+			at.InitDefaultHelpFlag()
+			return at.Help()
+		},
+	}
+}
+
+// flagValues are the values of flags that take one of a few words, by flag name. Shells complete them.
+var flagValues = map[string][]string{
+	"answer-model":       {"client", "engine"},
+	"cluster":            {"none", "gossip", "nats"},
+	"federation-objects": {"namespace", "all", "none"},
+	"kind":               {"resilient", "gateway", "plain", "bootstrap"},
+	"log-format":         {"text", "json"},
+	"log-level":          {"debug", "info", "warn", "error"},
+	"output":             {"text", "json"},
+	"plot-format":        {"svg", "png"},
+	"preset":             {"8b", "70b"},
+	"unknown-model":      {"reject", "place"},
+}
+
+// completeValues registers the completion of flag values in cmd and all its subcommands.
+func completeValues(cmd *cobra.Command) {
+	for name, values := range flagValues {
+		if cmd.Flags().Lookup(name) != nil {
+			// It fails only for a flag that has a completion, which then counts.
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	for _, c := range cmd.Commands() {
+		completeValues(c)
+	}
+}
+
+// Complete registers values for the completion of one flag, for values that only the command knows.
+func Complete(cmd *cobra.Command, flag string, values []string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist: a mistake in the program
+	}
+}
