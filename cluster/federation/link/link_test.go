@@ -116,7 +116,7 @@ func TestStrangers(t *testing.T) {
 	wrong := trusted("a", addr)
 	wrong.Certificate = "z"
 	await(t, "refused", open(t, tlsConfig(ca, "b", wrong), "b-2"), func(v *federation.View) bool {
-		return strings.Contains(v.Clusters[0].Reason, `not "z"`)
+		return strings.Contains(v.Clusters[0].Reason, `want "z"`)
 	})
 
 	plain, err := net.Dial("tcp", addr)
