@@ -13,16 +13,22 @@ const tellAfter = 3
 // trouble is what keeps a stream from being followed. Its methods other than
 // text are called with the subscriber's mu held.
 type trouble struct {
-	link      atomic.Pointer[string] // why there is no connection
-	replay    atomic.Pointer[string] // why the last replay failed
-	history   atomic.Bool            // what came before is missing, and there is no replay to ask
-	dials     int                    // attempts to connect in a row that failed
-	malformed bool                   // said once
+	link atomic.Pointer[string] // why there is no connection
+	// unreadable is why no message can be read.
+	unreadable atomic.Pointer[string]
+	replay     atomic.Pointer[string] // why the last replay failed
+	history    atomic.Bool            // what came before is missing, and there is no replay to ask
+	dials      int                    // attempts to connect in a row that failed
+	malformed  bool                   // said once
+	unread     bool                   // said once
 }
 
 // text says what is wrong, "" for nothing. It takes no lock.
 func (t *trouble) text() string {
 	if why := t.link.Load(); why != nil {
+		return *why
+	}
+	if why := t.unreadable.Load(); why != nil {
 		return *why
 	}
 	if why := t.replay.Load(); why != nil {

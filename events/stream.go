@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -50,6 +51,8 @@ type subscriber struct {
 	incarnation  uint64
 	restarts     uint64 // of order, when incarnation was last known
 	replaying    bool   // the batch under way comes from a replay
+	wasRead      bool   // this connection has brought a message that could be read
+	unreadRow    int    // messages in a row that could not
 
 	trouble trouble
 
@@ -66,9 +69,11 @@ type view struct {
 	behind   atomic.Uint64
 	complete atomic.Bool
 	up       atomic.Bool
-	sparse   atomic.Bool   // some cache group is not followed
-	narrow   atomic.Bool   // no cache group has full attention
-	answered atomic.Uint64 // requests for a full report whose report has come
+	// unreadable says that messages come and cannot be read.
+	unreadable atomic.Bool
+	sparse     atomic.Bool   // some cache group is not followed
+	narrow     atomic.Bool   // no cache group has full attention
+	answered   atomic.Uint64 // requests for a full report whose report has come
 }
 
 // endMarker is the sequence number that ends a replay.
@@ -187,6 +192,8 @@ func (s *subscriber) connected(conn *zmtp.Conn) {
 	s.m.metrics.connects.WithLabelValues(resultOK).Inc()
 	s.log.Info("event stream connected", "events", s.at.Events)
 	s.trouble.connected()
+	s.read()
+	s.wasRead = false
 	s.view.up.Store(true)
 	s.linked(LinkUp)
 	s.do(s.order.Connected())
@@ -245,12 +252,42 @@ func (s *subscriber) message(m *zmtp.Message) {
 	seq, payload, ok := parseBatch(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.view.heardAt.Store(s.m.opt.Now().UnixNano())
 	if !ok || seq == endMarker {
 		s.m.metrics.malformed.WithLabelValues(whatMessage).Inc()
+		s.unread(m)
 		return
 	}
+	s.view.heardAt.Store(s.m.opt.Now().UnixNano())
+	s.read()
 	s.do(s.order.Live(seq, payload))
+}
+
+// tolerated is how many messages in a row may be unreadable on a connection that has brought
+// readable ones.
+const tolerated = 8
+
+// unread notes a message that cannot be read: it is no sign of life, since nothing is known
+// of its content. The first one of a connection says what the publisher sends; mu is held.
+func (s *subscriber) unread(m *zmtp.Message) {
+	if s.unreadRow++; s.wasRead && s.unreadRow < tolerated || s.view.unreadable.Load() {
+		return
+	}
+	why := fmt.Sprintf("unreadable: its publisher sends messages of %d frames without a sequence number; a topic, a sequence number of 8 bytes and a payload are expected", m.Len())
+	s.trouble.unreadable.Store(&why)
+	s.view.unreadable.Store(true)
+	level := slog.LevelDebug
+	if !s.trouble.unread {
+		s.trouble.unread, level = true, slog.LevelWarn
+	}
+	s.log.Log(s.ctx, level, "event messages cannot be read: no sequence number", "events", s.at.Events, "frames", m.Len())
+}
+
+// read notes a message that can be read; mu is held.
+func (s *subscriber) read() {
+	s.wasRead, s.unreadRow = true, 0
+	if s.view.unreadable.Swap(false) {
+		s.trouble.unreadable.Store(nil)
+	}
 }
 
 // parseBatch takes sequence and payload from a message: they are its last two
@@ -395,6 +432,9 @@ func (s *subscriber) knowledge(now int64) Knowledge {
 
 // state reads the clock only while the stream is down.
 func (s *subscriber) state(now func() time.Time) knowledge.State {
+	if s.view.unreadable.Load() {
+		return knowledge.Unreadable
+	}
 	if down := s.view.downAt.Load(); down > 0 && now().UnixNano()-down < int64(s.m.opt.Grace) {
 		return knowledge.CatchingUp
 	}

@@ -8,6 +8,8 @@ type State uint8
 const (
 	// Unknown: nothing is known.
 	Unknown State = iota
+	// Unreadable: messages come, and none of them can be read.
+	Unreadable
 	// Approximate: there is no event stream, it is not connected, or batches were lost
 	// between others that nobody has any more: what they let go of may still be listed.
 	Approximate
@@ -25,7 +27,7 @@ const (
 	numStates
 )
 
-var names = [numStates]string{"unknown", "approximate", "catching-up", "mismatched", "partial", "exact"}
+var names = [numStates]string{"unknown", "unreadable", "approximate", "catching-up", "mismatched", "partial", "exact"}
 
 // String returns the state as users see it.
 func (s State) String() string {

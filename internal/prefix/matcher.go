@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -82,10 +83,11 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	for i, ep := range eps {
 		since, f, none := int64(always), records.of(ep.ID), int32(0)
 		rendered := len(m.exactOf(r, ep.ID)) > 0
-		if !rendered {
+		read := m.o.Read(ep.ID)
+		if !rendered || read == knowledge.Unreadable {
 			none = -1
 		}
-		if rendered && f&flagGuess == 0 && m.IndexAccepted(ep.ID) {
+		if rendered && f&flagGuess == 0 && read.Followed() && !m.o.Index.Overflowed(ep.ID) {
 			since = m.young(ep, now)
 		}
 		s.ids, s.runs, s.since = append(s.ids, ep.ID), append(s.runs, block.Run{}), append(s.since, since)

@@ -63,6 +63,9 @@ func (x *Index) Reason(id block.EndpointID) string {
 	if x.o.Index.Overflowed(id) {
 		return fmt.Sprintf("it exceeds the limit of %d blocks per endpoint, or all endpoints exceed the total limit", x.o.Index.MaxSourceBlocks())
 	}
+	if x.State(id) == knowledge.Unreadable {
+		return x.events.Problem(id)
+	}
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		if r := s.shown.reason.Load(); r != nil && *r != "" && s.isMode() == plan.Shared {
 			return *r
@@ -126,6 +129,9 @@ func (x *Index) read(id block.EndpointID) events.Knowledge {
 // of the endpoint is read directly. A stream that is being opened does not degrade what other
 // readers provide (backed).
 func joint(read, log knowledge.State, direct, backed bool) knowledge.State {
+	if read == knowledge.Unreadable {
+		return read
+	}
 	if !direct && (backed || read.Followed()) {
 		return log
 	}
