@@ -185,6 +185,7 @@ func (st *stream) release(complete, unseen bool) {
 		Unseen:   unseen,
 		Attempts: st.back.attempts,
 		Broken:   fault == answer.Broken,
+		Invalid:  fault == answer.Empty,
 		Unclosed: fault == answer.Unclosed,
 		Closed:   st.kit.scan.Closed(),
 		Evicted:  st.eviction.happened(),
@@ -207,7 +208,7 @@ func (st *stream) fault(whole bool) answer.Fault {
 	case request.KindChat, request.KindCompletions:
 		return fault
 	case request.KindResponses, request.KindMessages: // they close their streams in other ways
-		if fault != answer.Unclosed {
+		if fault != answer.Unclosed && fault != answer.Empty {
 			return fault
 		}
 	}

@@ -157,6 +157,7 @@ type Scheduler struct {
 	patience [patiences]patience // by model
 	again    health.Again
 	prompts  *health.Prompts
+	clients  health.Prompts // clients whose requests were declined, by client and model; not shared
 }
 
 // New returns a scheduler.

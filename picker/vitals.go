@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"math/bits"
 	"net/http"
 	"time"
 
@@ -94,9 +95,54 @@ func (f *flight) answered(e *request.Event) {
 		f.endVitals(now, health.Void)
 	case e.Status >= 500:
 		f.endVitals(now, health.Failed)
-	case e.Status >= 400:
-		f.endVitals(now, health.Void)
+	case e.Status >= 300:
+		f.endVitals(now, f.declined(e, now))
+	case e.Status == http.StatusOK && !f.request.Stream && f.generates():
+		f.vitals.watch.BodyBegun(f.vitals.client, now.Add(bodyTime))
 	}
+}
+
+// bodyTime is how long the body of an answer that is not streamed may take after its head:
+// engines send both at once.
+const bodyTime = time.Second
+
+// generates reports whether the request asks for generated text.
+func (f *flight) generates() bool {
+	switch f.request.Kind {
+	case request.KindChat, request.KindCompletions, request.KindResponses, request.KindMessages:
+		return true
+	}
+	return false
+}
+
+// declined returns what an answer with a status of 3xx or 4xx says of the endpoint: nothing
+// where the proxy answered, and where the client's requests are declined at other endpoints
+// too.
+func (f *flight) declined(e *request.Event, now time.Time) health.Cause {
+	switch {
+	case e.Local, !f.generates(), f.ep.IsRemote():
+		return health.Void
+	case e.Status == http.StatusRequestTimeout, e.Status == statusClientClosed:
+		return health.Void
+	}
+	return f.differs(health.Declined, now)
+}
+
+// statusClientClosed is nginx's status for a client that has left.
+const statusClientClosed = 499
+
+// differs returns the cause, or Void where the client had such answers from several endpoints
+// and no other since: then it is alone with its errors.
+func (f *flight) differs(c health.Cause, now time.Time) health.Cause {
+	if f.s.clients.Failed(f.clientOfModel(), int(f.ep.ID), now) {
+		return health.Void
+	}
+	return c
+}
+
+// clientOfModel names who asked, and for which model.
+func (f *flight) clientOfModel() uint64 {
+	return f.vitals.client ^ bits.RotateLeft64(f.vitals.watch.Model, 17)
 }
 
 // idles reports whether the endpoint has nothing to do by its own word and by ours: one
@@ -151,6 +197,7 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 		}
 	case health.None:
 		f.s.prompts.Succeeded(v.prompt, now)
+		f.s.clients.Succeeded(f.clientOfModel(), now)
 	}
 	v.cause = c
 	v.watch.End(now, c)
@@ -171,6 +218,9 @@ func (f *flight) concludeVitals(o *request.Outcome) {
 	case o.Broken:
 		f.learns = lessons{}
 		f.endVitals(o.At, health.Failed)
+	case o.Invalid && !f.ep.IsRemote():
+		f.learns = lessons{}
+		f.endVitals(o.At, f.differs(health.Invalid, o.At))
 	case o.Unclosed && f.ep.Tracker().Closes(): // no client did that
 		f.learns = lessons{}
 		f.endVitals(o.At, health.Cut)

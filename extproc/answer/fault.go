@@ -9,6 +9,7 @@ type Fault uint8
 const (
 	Sound    Fault = iota
 	Unclosed       // a stream ended well and without its closing event
+	Empty          // it holds no generated text, or the engine aborted it
 	Broken         // it holds an error of the engine, or nothing, or something else than an answer
 )
 
@@ -21,6 +22,7 @@ type faultFinder struct {
 	is   bool   // it is one
 	text []byte // the error, without blanks, as much as is kept
 	bad  bool   // an error was the engine's
+	any  bool   // there was an error, whoever's
 }
 
 // Errors that stand for an answer begin so, without blanks. None may be longer than a head.
@@ -77,6 +79,7 @@ func (f *faultFinder) match(b byte) {
 
 // end is told where the value ends.
 func (f *faultFinder) end() {
+	f.any = f.any || f.live && f.is
 	if f.live && f.is && !f.bad {
 		f.bad = true
 		for _, w := range notTheEngines {
@@ -102,6 +105,10 @@ func (s *Scan) Fault() Fault {
 		return Broken
 	case s.events && !s.counter.closed:
 		return Unclosed
+	case s.fault.any: // the client's
+		return Sound
+	case s.aborted, !s.text.found:
+		return Empty
 	}
 	return Sound
 }

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -21,6 +22,7 @@ type Scan struct {
 	text     textFinder
 	id       idFinder
 	fault    faultFinder
+	aborted  bool // the engine ended it: finish_reason abort
 }
 
 // Open prepares for a body by its headers content-type and content-encoding.
@@ -44,6 +46,7 @@ func (s *Scan) Write(p []byte) (tokens int, first bool) {
 	}
 	s.usage.write(p)
 	s.id.write(p)
+	s.aborted = s.aborted || aborts(p)
 	if s.events {
 		first = s.text.write(p)
 		tokens = s.counter.write(p, &s.fault)
@@ -51,6 +54,13 @@ func (s *Scan) Write(p []byte) (tokens int, first bool) {
 		s.readWhole(p)
 	}
 	return tokens, first
+}
+
+// aborts reports whether a piece of a body says that the engine aborted the request. In
+// generated text the quotes would be escaped. A report that is cut in two is missed.
+func aborts(p []byte) bool {
+	i := bytes.Index(p, []byte(`"abort"`))
+	return i >= 0 && bytes.Contains(p[max(0, i-len(`"finish_reason" : `)):i], []byte(`"finish_reason"`))
 }
 
 // readWhole looks at the beginning of a body that is not streamed.
@@ -64,6 +74,7 @@ func (s *Scan) readWhole(p []byte) {
 	}
 	if s.opened {
 		s.fault.write(p)
+		s.text.write(p)
 	}
 }
 
@@ -72,7 +83,7 @@ func (s *Scan) Reset() {
 	s.usage.reset()
 	s.id.reset()
 	s.fault.reset()
-	s.readable, s.events, s.begun, s.opened, s.json = false, false, false, false, false
+	s.readable, s.events, s.begun, s.opened, s.json, s.aborted = false, false, false, false, false, false
 	s.counter = eventCounter{}
 	s.text = textFinder{}
 }

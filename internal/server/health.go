@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -22,8 +23,10 @@ func (s *Server) openHealth(group facts.Group) (err error) {
 	o := monitor.Options{
 		Pool: s.pool, Refresh: s.scrape.RefreshSoon, Registerer: s.registry, Log: s.o.Log,
 		Health: health.Options{Idle: s.o.ProbeIdle},
-		Probe:  monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), s.keyed(monitor.NewClient())).Probe,
 	}
+	prober := monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), s.keyed(monitor.NewClient()))
+	prober.Peer = s.healthyPeer
+	o.Probe = prober.Probe
 	if s.o.Cluster.enabled() {
 		line := &probeLine{s: s}
 		o.Rank = line.turn
@@ -33,6 +36,20 @@ func (s *Server) openHealth(group facts.Group) (err error) {
 		return err
 	}
 	tell = group.Gauge(facts.StateHealth, facts.StateVersion, s.health)
+	return nil
+}
+
+// healthyPeer returns an endpoint that serves the same model in the same role and is healthy,
+// nil if there is none.
+func (s *Server) healthyPeer(ep *endpoint.Endpoint) *endpoint.Endpoint {
+	all, snapshot := s.pool.Snapshot().Endpoints, s.pool.Health()
+	from := rand.IntN(max(len(all), 1))
+	for i := range all {
+		o := all[(from+i)%len(all)]
+		if o.ID != ep.ID && o.Base() == ep.Base() && o.Role == ep.Role && !o.Down() && snapshot.View(int(o.ID)).State == health.Healthy {
+			return o
+		}
+	}
 	return nil
 }
 

@@ -17,10 +17,16 @@ const (
 	Late          // answers later than the prediction and the pool explain
 	Slow          // far fewer tokens per second and sequence than before
 	Probe         // probes fail
+	// The causes that follow are outcomes that the protocol allows. They speak against an
+	// endpoint as far as its peers' outcomes differ. Replicas exchange causes by number: new
+	// ones come last.
+	Declined // answers of status 3xx and 4xx that the client did not cause elsewhere
+	Invalid  // answers of status 200 without content, aborted, or of another model
+	Halted   // whole answers that stopped in the middle of their body
 	NumCauses
 )
 
-var causeNames = [NumCauses]string{"none", "refused", "silent", "stalled", "failed", "broken", "cut", "late", "slow", "probe"}
+var causeNames = [NumCauses]string{"none", "refused", "silent", "stalled", "failed", "broken", "cut", "late", "slow", "probe", "declined", "invalid", "halted"}
 
 // String returns the cause's name, as it is in metrics.
 func (c Cause) String() string {
@@ -46,7 +52,7 @@ func (c Cause) severity() int {
 	switch c {
 	case Late, Slow:
 		return tardy
-	case Cut:
+	case Cut, Halted:
 		return halves
 	default:
 		return nothing
@@ -58,7 +64,11 @@ func (c Cause) severity() int {
 var counted = [...]struct {
 	cause Cause
 	usual float64
-}{{Failed, .01}, {Broken, .01}, {Cut, .1}, {Late, .02}}
+}{{Failed, .01}, {Broken, .01}, {Cut, .1}, {Late, .02}, {Declined, .05}, {Invalid, .05}, {Halted, .01}}
+
+// relative reports whether the cause is an outcome that only differs from those of the peers.
+// A probe decides then: one that passes shows that the requests were at fault.
+func (c Cause) relative() bool { return c == Declined || c == Invalid }
 
 // Counted reports whether the cause comes as counts of requests.
 func (c Cause) Counted() bool {

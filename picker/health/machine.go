@@ -46,27 +46,29 @@ const (
 
 // Limits of conditions.
 const (
-	refusedAfter = time.Second             // without a sign of life, as seen by any replica
-	refusedFor   = 300 * time.Millisecond  // in which other replicas can say that they hear of it
-	silentAfter  = 2500 * time.Millisecond // suspect
-	silentOut    = 4 * time.Second
-	stallAfter   = time.Second // without anything that moves: suspect
-	stallOut     = 1500 * time.Millisecond
-	doubtAfter   = 500 * time.Millisecond // the same: it is probed, before it is a suspect
-	mostAlarms   = 3                      // false ones, each of which doubles these three
-	alarmsFor    = time.Minute            // without a request past its time, after which they are forgotten
-	deafAfter    = 1500 * time.Millisecond
-	deafFor      = 30 * time.Second // for which a page must answer, to be a witness again
-	silentProbes = 3                // in a row, of a suspect: out
-	restless     = time.Second      // a state lasts at least so long
-	blindReturn  = 10 * time.Second // out of one whose probes nobody can judge
-	heardReturn  = 3 * time.Second  // the same of one that was out for not being there, and is
-	steady       = 2 * time.Minute  // of trust, after which a return has lasted, and one that had not is forgotten
-	maxFlaps     = 6
-	doublings    = 4   // at most, of what a return takes
-	eagerFlaps   = 2   // that do not slow down the growth of the share
-	luck         = .01 // of an endpoint that fails as before, to pass its probes
-	mostProbes   = 9   // more than usual that this asks for
+	refusedAfter  = time.Second             // without a sign of life, as seen by any replica
+	refusedFor    = 300 * time.Millisecond  // in which other replicas can say that they hear of it
+	silentAfter   = 2500 * time.Millisecond // suspect
+	silentOut     = 4 * time.Second
+	stallAfter    = time.Second // without anything that moves: suspect
+	stallOut      = 1500 * time.Millisecond
+	acquittedFor  = 2 * time.Second        // for which outcomes that only differ do not count after a probe that passed
+	unprobedDoubt = time.Second            // after which they decide without a probe
+	doubtAfter    = 500 * time.Millisecond // the same: it is probed, before it is a suspect
+	mostAlarms    = 3                      // false ones, each of which doubles these three
+	alarmsFor     = time.Minute            // without a request past its time, after which they are forgotten
+	deafAfter     = 1500 * time.Millisecond
+	deafFor       = 30 * time.Second // for which a page must answer, to be a witness again
+	silentProbes  = 3                // in a row, of a suspect: out
+	restless      = time.Second      // a state lasts at least so long
+	blindReturn   = 10 * time.Second // out of one whose probes nobody can judge
+	heardReturn   = 3 * time.Second  // the same of one that was out for not being there, and is
+	steady        = 2 * time.Minute  // of trust, after which a return has lasted, and one that had not is forgotten
+	maxFlaps      = 6
+	doublings     = 4   // at most, of what a return takes
+	eagerFlaps    = 2   // that do not slow down the growth of the share
+	luck          = .01 // of an endpoint that fails as before, to pass its probes
+	mostProbes    = 9   // more than usual that this asks for
 )
 
 // machine is the state of one endpoint.
@@ -88,6 +90,7 @@ type machine struct {
 	unheard int       // probes of a suspect without an answer, since anything moved
 
 	refusedAt time.Time // when connections began to be refused; zero: they are not
+	acquitted time.Time // when a probe last passed while requests ended in ways that only differ
 	doubtedAt time.Time // since when requests speak against it, which is healthy yet; zero: none do
 
 	alarms int       // times of late that it was suspected to hang, and moved on
@@ -197,7 +200,7 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 
 	add, worst := 0., 0.
 	for _, k := range counted {
-		if n := float64(e.Bad[k.cause]); n > 0 {
+		if n := float64(e.Bad[k.cause]); n > 0 && !(k.cause.relative() && now.Sub(m.acquitted) < acquittedFor) {
 			gain := n * base.against(k.cause, k.usual)
 			if k.cause == Cut { // it had begun to answer, which was taken for a good sign
 				gain -= n * base.inFavour()
@@ -208,6 +211,10 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 				m.blame(k.cause)
 			}
 		}
+	}
+	if e.Passed > 0 && m.cause.relative() && !m.away() {
+		m.score, add, m.acquitted = 0, 0, now
+		m.tally.Bad[m.cause] = 0
 	}
 	against := e.Denied
 	if m.state == Returning { // a suspect may be slow to answer for being busy
@@ -225,13 +232,31 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	}
 	add += float64(e.Good)*base.inFavour() + float64(e.Passed)*pass
 	m.score = min(max(m.score+add, 0), maxScore)
+	if m.awaitsProbe(now) {
+		m.score = min(m.score, suspectAt-.1)
+	}
 	m.countProbes(now, e)
+}
+
+// awaitsProbe reports whether requests end in ways that only differ from those of the peers,
+// and no probe has said yet whether the endpoint or its clients are at fault. Where probes
+// have no result, as with engines that want a key, requests alone decide after a while.
+func (m *machine) awaitsProbe(now time.Time) bool {
+	since := m.doubtedAt
+	switch m.state {
+	case Healthy:
+	case Returning:
+		since = m.since
+	default:
+		return false
+	}
+	return m.cause.relative() && m.tally.Denied == 0 && (since.IsZero() || now.Sub(since) < unprobedDoubt)
 }
 
 // failsSome reports whether the endpoint is still used and seems to fail some of its
 // requests: a probe that passes says no more then than a request that was served.
 func (m *machine) failsSome() bool {
-	return (m.state == Suspect || m.state == Healthy) && (m.probesTell() || m.cause == Late)
+	return (m.state == Suspect || m.state == Healthy) && (m.probesTell() || m.cause == Late || m.cause == Halted)
 }
 
 // probesTell reports whether probes fail of the cause as requests do.

@@ -211,7 +211,7 @@ func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
 		seen[i] = s.seen(k, now)
 		k.tally.add(now, &seen[i], baselineHalf)
 		last := seen[i]
-		if c := k.m.cause; k.m.away() && (c == Failed || c == Broken) { // what probes meet is what requests would
+		if c := k.m.cause; k.m.away() && (c == Failed || c == Broken || c.relative()) { // what probes meet is what requests would
 			last.Good, last.Bad[k.m.cause] = last.Good+last.Passed, last.Bad[k.m.cause]+last.Denied
 		}
 		k.recent.addRecent(now, &last)

@@ -81,6 +81,12 @@ func (v *View) Evidence() string {
 		return fmt.Sprintf("%d answers ended in the middle, or had not begun when their clients left", s.Bad[Cut])
 	case Late:
 		return fmt.Sprintf("%d answers came much later than predicted, or have not come", s.Bad[Late])
+	case Declined:
+		return fmt.Sprintf("%d answers with status 3xx or 4xx to requests that other endpoints answer", s.Bad[Declined])
+	case Invalid:
+		return fmt.Sprintf("%d answers without content, aborted or of another model", s.Bad[Invalid])
+	case Halted:
+		return fmt.Sprintf("%d answers stopped in the middle of their body", s.Bad[Halted])
 	case Slow:
 		return "tokens come at less than a quarter of the usual pace"
 	case Probe:

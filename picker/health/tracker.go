@@ -66,6 +66,8 @@ type Watch struct {
 	prev, next *Watch
 	begun, due time.Time
 	judged     bool
+	body       time.Time // when the rest of a body that has begun is overdue; zero: none has
+	client     uint64    // of body
 }
 
 // Begin watches a request that is expected to move, or to end, by due.
@@ -108,7 +110,7 @@ func (t *Tracker) CountRemote(now time.Time, c Cause) {
 		t.bad[c]++
 		t.wary.Store(now.Add(wariness).UnixNano())
 	}
-	if c == None || c == Failed { // somebody answered
+	if c == None || c == Failed || c == Declined || c == Invalid { // somebody answered
 		t.moved = now
 	}
 }
@@ -153,10 +155,10 @@ func (w *Watch) End(now time.Time, c Cause) {
 	if c < NumCauses && c != None {
 		t.WatchClosely(now)
 	}
-	if c == None || c == Late || c == Failed || c == Void { // somebody answered
+	if c == None || c == Late || c == Failed || c == Void || c == Declined || c == Invalid { // somebody answered
 		t.moved = now
 	}
-	w.t, w.prev, w.next = nil, nil, nil
+	w.t, w.prev, w.next, w.body = nil, nil, nil, time.Time{}
 }
 
 // Ends of requests that are no evidence.
@@ -196,9 +198,16 @@ func (t *Tracker) Progress(now time.Time) {
 func (t *Tracker) Cut(client uint64, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Sub(t.lastCut) < oneMoment {
+	if now.Sub(t.lastCut) < oneMoment || !t.distinct(client) {
 		return false
 	}
+	t.lastCut = now
+	return true
+}
+
+// distinct reports whether a client is none of the last four whose answers stopped, and adds
+// it to them. A client that reads slowly stops its own answers only. t.mu is held.
+func (t *Tracker) distinct(client uint64) bool {
 	for _, c := range t.cuts {
 		if c == client {
 			return false
@@ -206,8 +215,18 @@ func (t *Tracker) Cut(client uint64, now time.Time) bool {
 	}
 	t.cuts[t.nextCut%len(t.cuts)] = client
 	t.nextCut++
-	t.lastCut = now
 	return true
+}
+
+// BodyBegun notes that the body of an answer that is not streamed has begun. The engine sends
+// it at once, so that its rest is expected by due.
+func (w *Watch) BodyBegun(client uint64, due time.Time) {
+	if w.t == nil {
+		return
+	}
+	w.t.mu.Lock()
+	defer w.t.mu.Unlock()
+	w.body, w.client = due, client
 }
 
 // SetCloses notes that a stream of the endpoint's ended with its closing event.
@@ -256,6 +275,13 @@ func (t *Tracker) Evidence(now time.Time) Evidence {
 	for w := t.first; w != nil; w = w.next {
 		if patience := w.due.Sub(w.begun); patience < Unbounded {
 			longest = max(longest, patience)
+		}
+		if !w.body.IsZero() && now.After(w.body) && !w.judged {
+			if t.distinct(w.client) {
+				w.judge(Halted, now)
+				t.WatchClosely(now)
+			}
+			w.body = time.Time{}
 		}
 		if !now.After(w.due) {
 			continue

@@ -105,8 +105,9 @@ func (e *faultEngine) work(ctx context.Context, d time.Duration) bool {
 
 // answer is how an engine answers: with a status, 0 for a connection that breaks, and in full or not.
 type answer struct {
-	status int
-	whole  bool
+	status  int
+	whole   bool
+	invalid bool // it has no content
 }
 
 func (e *faultEngine) infer(ctx context.Context, tokens int, stream bool, moved func(first bool)) answer {
@@ -117,6 +118,16 @@ func (e *faultEngine) infer(ctx context.Context, tokens int, stream bool, moved 
 	case fails:
 		time.Sleep(2 * time.Millisecond)
 		return answer{status: 500}
+	case strings.HasPrefix(kind, "401"):
+		time.Sleep(2 * time.Millisecond)
+		return answer{status: 401}
+	case kind == "aborts":
+		time.Sleep(2 * time.Millisecond)
+		return answer{status: 200, invalid: true}
+	case kind == "halts whole answers" && !stream:
+		moved(true) // the head, and half of the body
+		<-ctx.Done()
+		return answer{}
 	case kind == "resets connections":
 		time.Sleep(2 * time.Millisecond)
 		return answer{}
@@ -260,7 +271,10 @@ func (w *faultWorld) probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 	w.asking.Go(func() { ended <- w.engines[ep.Address].infer(ctx, probeTokens, true, func(bool) {}) })
 	select {
 	case a := <-ended:
+		kind, _, _ := w.engines[ep.Address].now()
 		switch {
+		case kind == "401, probes have no result":
+			return Alive
 		case ctx.Err() != nil:
 			return Hung
 		case !a.whole:
@@ -333,6 +347,9 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 				begun = 200
 				d.Observe(request.Event{Kind: request.EventHeaders, At: time.Now(), Status: 200, Served: at})
 				d.Observe(request.Event{Kind: request.EventFirstToken, At: time.Now(), Tokens: 1})
+			case first && w.halting(at):
+				begun = 200
+				d.Observe(request.Event{Kind: request.EventHeaders, At: time.Now(), Status: 200, Served: at})
 			case stream && seen:
 				d.Observe(request.Event{Kind: request.EventTokens, At: time.Now(), Tokens: 1})
 			}
@@ -353,6 +370,9 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	case a.status == 0:
 		d.Observe(request.Event{Kind: request.EventHeaders, At: o.At, Status: 503, Local: true})
 		o.Status, o.Complete = 503, true
+	case a.status == 401, a.invalid:
+		d.Observe(request.Event{Kind: request.EventHeaders, At: o.At, Status: a.status, Served: at})
+		o.Complete, o.Invalid = true, a.invalid && seen
 	case a.status == 500, !stream:
 		d.Observe(request.Event{Kind: request.EventHeaders, At: o.At, Status: a.status, Served: at})
 		o.Complete = true
@@ -373,6 +393,12 @@ type faultRow struct {
 	found, answered, trusted             []time.Duration
 	missed, others                       int // runs in which it was not found; times that an endpoint was seen out that was well
 	probes                               int64
+}
+
+// halting reports whether the engine stops in the middle of whole answers.
+func (w *faultWorld) halting(address string) bool {
+	kind, _, _ := w.engines[address].now()
+	return kind == "halts whole answers"
 }
 
 // run plays one fault.
@@ -507,6 +533,31 @@ func TestFaults(t *testing.T) {
 				t.Logf("%-20s found %v (not in %d runs), failed %d/%d, then %d/%d (%.1f%%), p90 %.2f, answers %v, trusted %v", kind, mean(row.found), row.missed,
 					row.firstFailed, row.first, row.restFailed, row.rest, 100*failed, slower, mean(row.answered), mean(row.trusted))
 				if failed > .02 || slower > 1.2 || mean(row.answered) > 5*time.Second {
+					t.Errorf("%s: more is lost than may be", kind)
+				}
+				if row.others > 0 {
+					t.Errorf("%s: an endpoint is out that is well", kind)
+				}
+			}
+		})
+	}
+}
+
+// TestFaultsThatTheProtocolAllows: an engine whose answers differ from those of its peers is
+// found, whatever their status.
+func TestFaultsThatTheProtocolAllows(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			for _, kind := range []string{"401 at once", "401, probes have no result", "aborts", "halts whole answers"} {
+				row := faultRowOf(t, way.replicas, way.cut, kind)
+				failed := float64(row.restFailed) / float64(row.rest)
+				t.Logf("%-26s found %v (not in %d runs), failed %d/%d, then %d/%d (%.1f%%), answers %v, trusted %v", kind, mean(row.found), row.missed,
+					row.firstFailed, row.first, row.restFailed, row.rest, 100*failed, mean(row.answered), mean(row.trusted))
+				limit := .02
+				if strings.Contains(kind, "no result") { // the endpoint is tried by requests every ten seconds
+					limit = .05
+				}
+				if failed > limit || row.missed > 0 && kind != "halts whole answers" { // being suspected is enough there
 					t.Errorf("%s: more is lost than may be", kind)
 				}
 				if row.others > 0 {

@@ -85,6 +85,10 @@ type Prober struct {
 	mu     sync.Mutex
 	models map[string]string // by address: what to ask for where nothing says
 	asked  map[string]int    // by address: which question was answered last, unless it was the first
+	// Peer returns a healthy endpoint of the same models, to which a question is put that an
+	// endpoint declines or answers with nothing; nil or none: there is no comparison. Set it
+	// before the first probe.
+	Peer func(*endpoint.Endpoint) *endpoint.Endpoint
 }
 
 // Limits of probes.
@@ -128,7 +132,7 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 	if err != nil {
 		return failed(ctx, 0)
 	}
-	last := p.lastAsked(ep.Address)
+	last, empty := p.lastAsked(ep.Address), false
 	for i := range questions {
 		i = (last + i) % len(questions)
 		q, begun := &questions[i], time.Now()
@@ -141,15 +145,54 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 		case status >= 400: // it answers other questions
 			p.forget(ep.Address)
 			continue
-		case status != http.StatusOK || !answers(answer, ep.Tracker().Closes() && q.streams):
+		case status != http.StatusOK:
 			return Denied
-		case time.Since(begun) > limit:
+		}
+		switch read(answer, model, ep.Tracker().Closes() && q.streams) {
+		case noAnswer:
+			return Denied
+		case hollow: // as its peers may answer, too
+			empty = true
+			continue
+		}
+		if time.Since(begun) > limit {
 			return Missed
 		}
 		p.remember(ep.Address, i)
 		return Passed
 	}
+	switch {
+	case p.peerAnswers(whole, ep, model):
+		return Denied
+	case empty:
+		return Passed
+	}
 	return p.ask(whole, ep) // what it says of itself must do
+}
+
+// peerAnswers reports whether another endpoint gives a full answer to one of the questions. It
+// is asked for the same model.
+func (p *Prober) peerAnswers(ctx context.Context, ep *endpoint.Endpoint, model string) bool {
+	if p.Peer == nil {
+		return false
+	}
+	peer := p.Peer(ep)
+	if peer == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(Limit(peer), probeTimeout))
+	defer cancel()
+	for i := range questions {
+		q := &questions[i]
+		status, answer, err := p.do(ctx, http.MethodPost, peer, q.path, q.body(model))
+		if err != nil {
+			return false
+		}
+		if status == http.StatusOK && read(answer, model, false) == full {
+			return true
+		}
+	}
+	return false
 }
 
 // question is something that an engine can only answer by doing its work.
@@ -199,35 +242,108 @@ func (p *Prober) forget(address string) {
 	delete(p.models, address)
 }
 
-// answers reports whether an engine's answer of status 200 is one: text, streamed or not,
-// or numbers, and no error. closes says that its streams end with a closing event.
-func answers(body []byte, closes bool) bool {
+// content is what an answer of status 200 holds.
+type content uint8
+
+const (
+	noAnswer content = iota // an error, something else than an answer, or an aborted one
+	hollow                  // an answer without text, or of another model
+	full                    // text, streamed or not, or numbers
+)
+
+// read returns what an engine's answer holds that was asked for a model. closes says that its
+// streams end with a closing event.
+func read(body []byte, model string, closes bool) content {
 	if t := bytes.TrimLeft(body, " \t\r\n"); len(t) > 0 && t[0] == '{' {
-		return says(t)
+		return readDocument(t, model)
 	}
-	said, closed := false, false
+	best, other, closed, events := noAnswer, false, false, 0
 	for line := range bytes.Lines(body) {
 		event, found := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
-		switch event = bytes.TrimSpace(event); {
-		case !found || len(event) == 0:
-		case string(event) == "[DONE]":
+		if event = bytes.TrimSpace(event); !found || len(event) == 0 {
+			continue
+		}
+		if string(event) == "[DONE]" {
 			closed = true
-		case says(event):
-			said = true
-		case !json.Valid(event) || failure(event):
-			return false
+			continue
+		}
+		events++
+		if !json.Valid(event) || failure(event) {
+			return noAnswer
+		}
+		switch c := document(event, model); {
+		case c.aborted:
+			return noAnswer
+		default:
+			best, other = max(best, c.content), other || c.otherModel
 		}
 	}
-	return said && (closed || !closes)
+	switch {
+	case events == 0, closes && !closed, best == noAnswer:
+		return noAnswer
+	case other:
+		return hollow
+	}
+	return best
 }
 
-// says reports whether JSON is (a part of) an answer.
-func says(doc []byte) bool {
-	var a struct {
-		Choices []json.RawMessage `json:"choices"`
-		Data    []json.RawMessage `json:"data"` // of embeddings
+func readDocument(doc []byte, model string) content {
+	if failure(doc) {
+		return noAnswer
 	}
-	return !failure(doc) && json.Unmarshal(doc, &a) == nil && len(a.Choices)+len(a.Data) > 0
+	switch c := document(doc, model); {
+	case c.aborted:
+		return noAnswer
+	case c.otherModel:
+		return min(c.content, hollow)
+	default:
+		return c.content
+	}
+}
+
+// documentContent is what one JSON document of an answer says.
+type documentContent struct {
+	content             content
+	aborted, otherModel bool
+}
+
+func document(doc []byte, model string) (c documentContent) {
+	type text struct {
+		Content          string            `json:"content"`
+		ReasoningContent string            `json:"reasoning_content"`
+		Reasoning        string            `json:"reasoning"`
+		ToolCalls        []json.RawMessage `json:"tool_calls"`
+	}
+	var a struct {
+		Model   string `json:"model"`
+		Choices *[]struct {
+			Text         string `json:"text"`
+			Message      text   `json:"message"`
+			Delta        text   `json:"delta"`
+			FinishReason string `json:"finish_reason"`
+		} `json:"choices"`
+		Data []json.RawMessage `json:"data"` // of embeddings
+	}
+	if json.Unmarshal(doc, &a) != nil || a.Choices == nil && len(a.Data) == 0 {
+		return c
+	}
+	c.content, c.otherModel = hollow, a.Model != "" && a.Model != model
+	if len(a.Data) > 0 {
+		c.content = full
+	}
+	if a.Choices == nil {
+		return c
+	}
+	for i := range *a.Choices {
+		o := &(*a.Choices)[i]
+		c.aborted = c.aborted || o.FinishReason == "abort"
+		for _, t := range [...]*text{&o.Message, &o.Delta} {
+			if o.Text+t.Content+t.Reasoning+t.ReasoningContent != "" || len(t.ToolCalls) > 0 {
+				c.content = full
+			}
+		}
+	}
+	return c
 }
 
 // failure reports whether JSON tells of an error.

@@ -146,7 +146,7 @@ func FuzzProbeAnswer(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if answers(b, true) && !answers(b, false) {
+		if read(b, "m", true) == full && read(b, "m", false) != full {
 			t.Error("an answer that is one with its end is none without")
 		}
 	})
@@ -165,5 +165,34 @@ func TestAliveIsNoProgress(t *testing.T) {
 	r.pass(4*time.Second, nil, nil)
 	if got := r.states(1); got[0] != "out" {
 		t.Errorf("an engine that hangs, and says that it is well, is %v", got)
+	}
+}
+
+// TestProbeComparesWithAPeer: an endpoint that declines all questions, or answers them with
+// nothing, is at fault where a peer answers, and not where the peer does the same.
+func TestProbeComparesWithAPeer(t *testing.T) {
+	hollowStream := "data: {\"choices\":[{\"text\":\"\"}]}\n\ndata: [DONE]\n\n"
+	other := "data: {\"model\":\"other\",\"choices\":[{\"text\":\"4\"}]}\n\ndata: [DONE]\n\n"
+	for _, c := range []struct {
+		name      string
+		own, peer http.HandlerFunc
+		want      Result
+	}{
+		{"it declines, the peer answers", text(401, "{}"), text(200, wellStreamed), Denied},
+		{"both decline", text(401, "{}"), text(401, "{}"), Alive},
+		{"it says nothing, the peer answers", text(200, hollowStream), text(200, wellStreamed), Denied},
+		{"both say nothing", text(200, hollowStream), text(200, hollowStream), Passed},
+		{"it has no choices, the peer answers", text(200, `{"choices":[]}`), text(200, wellStreamed), Denied},
+		{"another model", text(200, other), text(200, wellStreamed), Denied},
+		{"both name another model", text(200, other), text(200, other), Passed},
+		{"an aborted answer", text(200, "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"abort\"}]}\n\ndata: [DONE]\n\n"), text(200, wellStreamed), Denied},
+		{"the peer is broken", text(401, "{}"), text(500, "{}"), Alive},
+	} {
+		a, b := newAsked(t), newAsked(t)
+		b.answers[completions] = c.peer
+		a.Peer = func(*endpoint.Endpoint) *endpoint.Endpoint { return b.ep }
+		if got, _ := a.probe(completions, c.own); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
 	}
 }
