@@ -112,6 +112,9 @@ func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h cycle.PrefixMatch, u r
 	if u.Transferred {
 		return false
 	}
+	if u.CachedSeen {
+		m.reuses.make(ep.ID).report(m.o.Now())
+	}
 	none, size := false, ep.Gauges().BlockSize
 	expects := func(rec *record) bool { return int(max(h.Precise, h.Run.Total())) > rec.slack(size) }
 	t.all.with(ep.ID, func(rec *record) { rec.tells(u.CachedSeen, expects(rec)) })

@@ -34,6 +34,8 @@ func (m *Matcher) Basis(ep *endpoint.Endpoint, state knowledge.State) string {
 	}
 	answers, page := m.telling(ep)
 	switch {
+	case answers && m.disputed(ep):
+		b.WriteString("; corrected by its answers (its page counts fewer cached tokens than they report, and is not used)")
 	case answers && page:
 		b.WriteString("; corrected by its answers and by what its page counts as found")
 	case answers:
@@ -50,6 +52,13 @@ func (m *Matcher) Basis(ep *endpoint.Endpoint, state knowledge.State) string {
 func (m *Matcher) sized(ep *endpoint.Endpoint) bool {
 	_, told := m.sizes.Load(ep.ID)
 	return told
+}
+
+// disputed reports whether an endpoint's page counts fewer cached tokens than its answers
+// report.
+func (m *Matcher) disputed(ep *endpoint.Endpoint) bool {
+	u := m.reuses.of(ep.ID)
+	return u != nil && u.disputed.Load()
 }
 
 // telling reports whether answers of an endpoint tell of cached tokens, and whether its page

@@ -19,6 +19,9 @@ const (
 	reuseEnough  = 8           // such requests before anything is concluded
 	reuseLittle  = .5          // share of what was expected below which predictions are cut to it
 	reuseRegular = .75         // share from which they are not
+
+	reuseAnswers = 4               // answers that report cached tokens before the page is left aside
+	reuseRecent  = 5 * time.Minute // for which they count
 )
 
 // Reused is what an engine's page says, since its start, of prompts that it has computed.
@@ -36,6 +39,9 @@ type reuse struct {
 	expected atomic.Int64  // tokens, of requests that ended since the last page
 	requests atomic.Int64  // of them, those that were expected to reuse something
 	cut      atomic.Uint32 // thousandths of predictions that are not believed
+	answers  atomic.Int64  // that reported cached tokens
+	answered atomic.Int64  // when the last one did, ns
+	disputed atomic.Bool   // the page would cut predictions, and answers report cached tokens
 
 	mu    sync.Mutex
 	at    time.Time // of the last page; zero: none
@@ -113,9 +119,35 @@ func (u *reuse) ended(tokens, slack int) {
 	}
 }
 
-// counted takes what the engine's page says. It reports whether predictions were cut and
-// are no more, or the other way round.
+// report notes an answer that reports how many tokens were cached.
+func (u *reuse) report(now time.Time) {
+	u.answers.Add(1)
+	u.answered.Store(now.UnixNano())
+}
+
+// answersCount reports whether answers report cached tokens: what a page counts is not used
+// then, because an answer is about one request and its prediction.
+func (u *reuse) answersCount(now time.Time) bool {
+	return u.answers.Load() >= reuseAnswers && now.UnixNano()-u.answered.Load() < int64(reuseRecent)
+}
+
+// counted takes what the engine's page says. What it concludes does not count where answers
+// report cached tokens.
 func (u *reuse) counted(r Reused, now time.Time) (changed bool) {
+	was := u.cut.Load()
+	changed = u.countedAlone(r, now)
+	cut := u.cut.Load()
+	answers := u.answersCount(now)
+	if u.disputed.Store(answers && cut > 0); !answers {
+		return changed
+	}
+	u.cut.Store(0)
+	return was > 0
+}
+
+// countedAlone takes what the engine's page says. It reports whether predictions were cut and
+// are no more, or the other way round.
+func (u *reuse) countedAlone(r Reused, now time.Time) (changed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	want, n := float64(u.expected.Swap(0)), float64(u.requests.Swap(0))

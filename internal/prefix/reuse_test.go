@@ -131,3 +131,32 @@ func TestCachingIsOff(t *testing.T) {
 		t.Error("an endpoint that left is remembered")
 	}
 }
+
+// Answers outrank the page: a counter that stands still does not cut predictions that answers
+// confirm. Once no answers report cached tokens any more, the page counts again.
+func TestAnswersOutrankThePage(t *testing.T) {
+	s := newSilent()
+	answer := func(n int, usage request.Usage) int32 {
+		held := make([]cycle.PrefixMatch, 1)
+		for range n {
+			s.Match(context.Background(), s.ask, s.eps, held)
+			s.Chosen(s.ask, s.eps[0])
+			s.now = s.now.Add(time.Second)
+			s.Finished(s.ask, s.eps[0], held[0], request.Outcome{Status: 200, Complete: true, Usage: usage})
+			s.Counted(s.eps[0], s.page) // its count stands still
+		}
+		s.Match(context.Background(), s.ask, s.eps, held)
+		return held[0].Run.Total()
+	}
+	confirmed := request.Usage{Seen: true, PromptTokens: 4096, CachedTokens: 4080, CachedSeen: true}
+	if got := answer(60, confirmed); got < 4000 {
+		t.Errorf("%d tokens predicted where answers report 4080 and the page counts none, want 4080", got)
+	}
+	if rests := s.Basis(s.eps[0], knowledge.Approximate); !strings.Contains(rests, "its page counts fewer cached tokens") {
+		t.Errorf("rests on %q, want the page named as the one that contradicts", rests)
+	}
+	s.now = s.now.Add(2 * reuseRecent)
+	if got := answer(60, request.Usage{}); got > 1000 {
+		t.Errorf("%d tokens predicted where only the page counts, and counts none", got)
+	}
+}
