@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
-// TestAvoided: endpoints that were no candidates are named with the reason, many of them by
-// their number; of those that were not healthy the lines on health say it.
+// TestAvoided: excluded endpoints are listed with the reason, large numbers as a count. Unhealthy
+// endpoints are covered by the health lines.
 func TestAvoided(t *testing.T) {
 	e := explanation.Explanation{RequestID: "r", Choice: "c", Avoided: []explanation.Avoided{
 		{Endpoint: "a", Reason: explanation.AvoidedFull, More: 2.25}, {Endpoint: "b", Reason: explanation.AvoidedHealth}, {Endpoint: "d", Reason: explanation.AvoidedFull},
@@ -32,11 +32,11 @@ func TestAvoided(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, " b") {
-		t.Errorf("one that was not healthy is named without its evidence: %q", got)
+		t.Errorf("unhealthy endpoint is listed without its evidence: %q", got)
 	}
 }
 
-// TestAvoidedReasons: there are words for every reason.
+// TestAvoidedReasons: every reason has a text.
 func TestAvoidedReasons(t *testing.T) {
 	for _, why := range []string{
 		explanation.AvoidedFull, explanation.AvoidedModelFails, explanation.AvoidedPlaces, explanation.AvoidedPrompt, explanation.AvoidedSubset,
@@ -45,7 +45,7 @@ func TestAvoidedReasons(t *testing.T) {
 		var b bytes.Buffer
 		writeAvoided(&b, &Decision{Explanation: explanation.Explanation{Avoided: []explanation.Avoided{{Endpoint: "a", Reason: why}}}})
 		if b.Len() == 0 {
-			t.Errorf("no words for %s", why)
+			t.Errorf("no text for %s", why)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func candidateColumns(e *Decision) []column {
 	return append(columns, held, blocks, requests, waiting, prefill, tokens, rate, queue, running, use, age)
 }
 
-// knownText says how far an endpoint is known, and how old that may be.
+// knownText formats how well an endpoint is known, and the age of that.
 func knownText(e *Decision, address string) string {
 	if age := e.AgeMS[address]; age > 0 {
 		return fmt.Sprintf("%s, up to %.1f s behind", e.Knowledge[address], age/1000)
@@ -59,8 +59,7 @@ func knownText(e *Decision, address string) string {
 	return e.Knowledge[address]
 }
 
-// heldText lists the matched tokens by tier, best tier first, and what they
-// count for where tiers are weighed.
+// heldText lists the matched tokens by tier, best first, and their weighted sum.
 func heldText(c *explanation.Candidate) string {
 	var parts []string
 	sum := 0

@@ -20,7 +20,7 @@ func TestHeldText(t *testing.T) {
 	f("disk 100 = 0", 0, map[string]int{"disk": 100})
 }
 
-// TestRanksColumn: how many ranks an engine has is shown where one has several.
+// TestRanksColumn: the number of ranks is shown if an engine has several.
 func TestRanksColumn(t *testing.T) {
 	for ranks, want := range map[int]bool{0: false, 4: true} {
 		e := &Decision{}

@@ -1,13 +1,11 @@
-// Package explain says why a request went, or would go, where.
+// Package explain prints why a request went, or would go, to an endpoint.
 //
-//  1. A Decision is what a replica tells about one that it made (package
-//     server), or what Offline.Decide makes of a configuration and a saved fleet
-//     without any replica (offline.go).
-//  2. WriteText prints one decision for people, WriteList one line for each of
-//     several (text.go, columns.go), in tables of a bounded width (table.go).
+//  1. A Decision comes from a replica (package server), or from Offline.Decide, which applies a
+//     configuration to a saved fleet without a replica (offline.go).
+//  2. WriteText prints one decision, WriteList one line per decision (text.go, columns.go), in
+//     tables of limited width (table.go).
 //
-// It decides nothing by itself: Offline asks the picker's own scheduler, which
-// books and remembers nothing then.
+// The package makes no decisions itself: Offline runs the picker's scheduler without side effects.
 //
-// Functions hold no state. What they are given is not changed.
+// Functions have no state and do not modify their arguments.
 package explain

@@ -19,21 +19,21 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// ErrNoEndpoint is wrapped when Held names an endpoint that the fleet lacks.
+// ErrNoEndpoint is wrapped when Held names an endpoint that is not in the fleet.
 var ErrNoEndpoint = errors.New("the fleet has no such endpoint")
 
-// Offline describes a decision without a replica.
+// Offline configures a decision without a replica.
 type Offline struct {
 	Config string         // EndpointPickerConfig file; "": the built-in profile
 	Fleet  string         // file with the output of grapevine status -o json
-	Tokens int            // prompt tokens, instead of an estimate by the body
-	Model  string         // of a request without a body; "": any
-	Held   map[string]int // tokens of the prompt that endpoints (ip:port) hold
+	Tokens int            // prompt tokens, instead of an estimate from the body
+	Model  string         // for a request without a body; "": any
+	Held   map[string]int // prompt tokens cached at endpoints (ip:port)
 	Seed   uint64         // for ties and other random choices
-	Now    time.Time      // when it is decided; the fleet counts as saved then
+	Now    time.Time      // time of the decision and of the saved fleet
 }
 
-// Notes of decisions without a replica.
+// Notes of offline decisions.
 const (
 	noteNoHits = "no hits are known: a saved fleet has no prefix index, so every candidate counts as holding nothing of the prompt (--held says what one holds)"
 	noteHeld   = "what is held of the prompt is what --held says, all of it in GPU memory; candidates that it does not name count as holding nothing"
@@ -42,9 +42,9 @@ const (
 	noteNew    = "sessions are not known: every session counts as new"
 )
 
-// Decide decides about a request in a pool made of the saved fleet. r is parsed
-// here; one without a body gets one, and then Tokens is needed. Problems of the
-// configuration are strict.Problems; a refused request is a Decision.
+// Decide decides about a request with a pool made from the saved fleet. It parses r; a request
+// without a body gets one and needs Tokens. Configuration errors are strict.Problems. A refused
+// request is a Decision.
 func (o *Offline) Decide(r *request.Request) (*Decision, error) {
 	rules, notes, err := o.rules()
 	if err != nil {
@@ -94,7 +94,7 @@ func (o *Offline) rules() (*picker.Rules, []string, error) {
 	return c.Rules, notes, nil
 }
 
-// parse parses the request, with a made-up body where it has none.
+// parse parses the request, with a generated body if it has none.
 func (o *Offline) parse(r *request.Request) (err error) {
 	if r.Body == nil {
 		model := o.Model
@@ -128,7 +128,7 @@ func readFleet(path string) (*fleet, error) {
 	return &st, nil
 }
 
-// restore makes a pool of the saved fleet, as if it were saved at now.
+// restore makes a pool from the saved fleet, as if saved at now.
 func restore(st *fleet, now time.Time) (*endpoint.Pool, error) {
 	p := endpoint.NewPool(endpoint.PoolOptions{Now: func() time.Time { return now }})
 	var specs []endpoint.Spec
@@ -148,10 +148,10 @@ func restore(st *fleet, now time.Time) (*endpoint.Pool, error) {
 	return p, nil
 }
 
-// Release implements picker.Prompts: Fill lent nothing.
+// Release implements picker.Prompts. There is nothing to release.
 func (o *Offline) Release(*request.Request) {}
 
-// Fill implements picker.Prompts: nothing is rendered.
+// Fill implements picker.Prompts. Nothing is rendered.
 func (o *Offline) Fill(_ context.Context, r *request.Request) {
 	if o.Tokens > 0 {
 		r.InputTokens = o.Tokens
@@ -178,7 +178,7 @@ func (o *Offline) notes(st *fleet, r *request.Request) []string {
 	return notes
 }
 
-// holders is a picker.Matcher: tokens by endpoint.
+// holders is a picker.Matcher: cached tokens by endpoint.
 type holders map[block.EndpointID]int
 
 func (o *Offline) holders(p *endpoint.Pool) (holders, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
-// TestQueue: a request that waits, and one that got no place, are told from one that was placed.
+// TestQueue: waiting and refused requests are distinguished from placed ones.
 func TestQueue(t *testing.T) {
 	text := func(e explanation.Explanation) string {
 		var b bytes.Buffer
@@ -25,7 +25,7 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, "choice") {
-		t.Errorf("it has no choice yet: %q", got)
+		t.Errorf("a waiting request has a choice: %q", got)
 	}
 	got = text(explanation.Explanation{RequestID: "r", Refused: "as many wait as may", Queue: &explanation.Queue{Outcome: "refused_full", Flow: "t"}})
 	for _, want := range []string{"refused as many wait as may", `flow "t" · waited 0 ms · refused_full`} {

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// tableWidth is the width that tables keep to.
+// tableWidth is the maximum width of tables.
 const tableWidth = 110
 
-// column is one column of a table. Its header breaks behind dashes and blanks.
+// column is one column of a table. Its header may break after hyphens and spaces.
 type column struct {
 	head  string
 	cells []string
@@ -19,10 +19,10 @@ type column struct {
 
 func (c *column) add(format string, a ...any) { c.cells = append(c.cells, fmt.Sprintf(format, a...)) }
 
-// headWidth is where a header breaks.
+// headWidth is the width at which a header breaks.
 const headWidth = 14
 
-// lines returns the header in lines of at most headWidth, as far as it can be broken.
+// lines returns the header in lines of at most headWidth where possible.
 func (c *column) lines() []string {
 	var out []string
 	line := ""
@@ -36,7 +36,7 @@ func (c *column) lines() []string {
 	return append(out, strings.TrimRight(line, " "))
 }
 
-// wordsOf yields the parts of s, each with the dash or blank that ends it.
+// wordsOf yields the parts of s, each with its trailing hyphen or space.
 func wordsOf(s string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for s != "" {
@@ -63,8 +63,8 @@ func (c *column) width() int {
 	return w
 }
 
-// writeTable writes columns of equal length side by side. Those that do not
-// fit the width follow below, with the first column again.
+// writeTable writes columns of equal length side by side. Columns that do not fit follow below,
+// with the first column repeated.
 func writeTable(w io.Writer, columns []column) error {
 	const indent, gap = 2, 2
 	first := columns[0].width()
@@ -128,7 +128,7 @@ func writeRow(w io.Writer, columns []column, cell func(int) string) error {
 	return err
 }
 
-// wrapped writes text behind a label, broken at blanks to the width of tables.
+// wrapped writes text after a label, wrapped to the width of tables.
 func wrapped(w io.Writer, label, text string) {
 	const margin = 10
 	line := fmt.Sprintf("%-*s", margin-1, label)
@@ -142,7 +142,7 @@ func wrapped(w io.Writer, label, text string) {
 	fmt.Fprintln(w, strings.TrimRight(line, " "))
 }
 
-// cut shortens s to n characters.
+// cut truncates s to n characters.
 func cut(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s

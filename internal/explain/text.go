@@ -10,17 +10,17 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
-// Decision is one decision, with what has to be said about how it was made.
+// Decision is one decision with additional information.
 type Decision struct {
 	explanation.Explanation
-	// Knowledge is how far each endpoint's cache is known; see knowledge.State.
+	// Knowledge is how well each endpoint's cache is known; see knowledge.State.
 	Knowledge map[string]string `json:"knowledge"`
-	// AgeMS is how far that may be behind.
+	// AgeMS is how outdated that may be.
 	AgeMS map[string]float64 `json:"age_ms"`
 	Notes []string           `json:"notes,omitempty"`
 }
 
-// WriteText prints one decision for people.
+// WriteText prints one decision.
 func WriteText(w io.Writer, e *Decision) error {
 	writeDecision(w, e)
 	for _, n := range e.Notes {
@@ -109,7 +109,7 @@ func writeDecision(w io.Writer, e *Decision) {
 	}
 }
 
-// queueText says how a request waits, or how its wait ended.
+// queueText describes a wait or its end.
 func queueText(q *explanation.Queue) string {
 	s := fmt.Sprintf("flow %q · waited %.0f ms", q.Flow, q.Waited)
 	if q.Reason == "" {
@@ -122,7 +122,7 @@ func queueText(q *explanation.Queue) string {
 		q.Ahead, q.FlowInFlight, q.FlowShare, q.FlowWaiting, q.InFlight, q.Permits)
 }
 
-// healthText says how an endpoint that was not healthy stood at the decision.
+// healthText describes an endpoint that was not healthy.
 func healthText(h *explanation.Health) string {
 	s := fmt.Sprintf("%s was %s for %.1f s: %s", h.Endpoint, h.State, h.Since, h.Evidence)
 	if h.BackBy != "" {
@@ -134,7 +134,7 @@ func healthText(h *explanation.Health) string {
 	return s + " · passed over"
 }
 
-// avoidedWords say why endpoints were no candidates.
+// avoidedWords are the texts for the reasons of excluded endpoints.
 var avoidedWords = [...]struct{ why, words string }{
 	{explanation.AvoidedFull, "its engine refused a request for want of room"},
 	{explanation.AvoidedModelFails, "it fails the requests of this model, and answers others"},
@@ -146,11 +146,11 @@ var avoidedWords = [...]struct{ why, words string }{
 	{explanation.AvoidedModel, "it does not serve the model"},
 }
 
-// mostAvoided is how many endpoints are named for one reason.
+// mostAvoided is how many endpoints are listed per reason.
 const mostAvoided = 6
 
-// writeAvoided says which endpoints were no candidates, and why. Of those that were not
-// healthy the lines on health say it.
+// writeAvoided lists the endpoints that were not candidates, with reasons. Unhealthy endpoints are
+// covered by the health lines.
 func writeAvoided(w io.Writer, e *Decision) {
 	for _, reason := range avoidedWords {
 		var names []string
@@ -177,7 +177,7 @@ func writeAvoided(w io.Writer, e *Decision) {
 	}
 }
 
-// stageText says what was decided about a stage, and why.
+// stageText describes the decision about a stage.
 func stageText(e *Decision, s explanation.Stage) string {
 	if s.Stage == "fetch" {
 		from := "a store"
@@ -196,8 +196,7 @@ func stageText(e *Decision, s explanation.Stage) string {
 	}
 }
 
-// length says how long the prompt is: an estimate, which what endpoints hold of
-// it may exceed.
+// length describes the prompt's length. It is an estimate and may be below the cached tokens.
 func (e *Decision) length() string {
 	s, most := fmt.Sprintf("%d tokens", e.InputTokens), 0
 	for i := range e.Candidates {
@@ -249,7 +248,7 @@ func (e *Decision) named(address string) string {
 	return address
 }
 
-// WriteList prints one line for each of several decisions.
+// WriteList prints one line per decision.
 func WriteList(w io.Writer, list []Decision) error {
 	id, at, tokens, held := column{head: "REQUEST", left: true}, column{head: "AT", left: true}, column{head: "TOKENS"}, column{head: "HELD"}
 	choice, margin := column{head: "CHOICE", left: true}, column{head: "MARGIN"}
@@ -279,7 +278,7 @@ func WriteList(w io.Writer, list []Decision) error {
 	return writeTable(w, []column{id, at, tokens, held, choice, margin, first, seen, status})
 }
 
-// heldBy returns the prompt tokens that the candidate held.
+// heldBy returns the prompt tokens cached at a candidate.
 func (e *Decision) heldBy(address string) (n int) {
 	for i := range e.Candidates {
 		if e.Candidates[i].Endpoint != address {

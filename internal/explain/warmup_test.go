@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
-// TestWarmUp: the endpoint to which the prompt was sent as well is named.
+// TestWarmUp: the endpoint that was also sent the prompt is listed.
 func TestWarmUp(t *testing.T) {
 	var b bytes.Buffer
 	e := explanation.Explanation{RequestID: "r", Choice: "c", WarmUp: &explanation.WarmUp{Endpoint: "10.0.0.2:8000", Missing: 900}}

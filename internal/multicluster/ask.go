@@ -27,31 +27,30 @@ import (
 )
 
 const (
-	maxAsks    = 256       // under way, and as many ends
-	maxAskBody = 512 << 10 // larger ones go to the gateway: they would travel twice
+	maxAsks    = 256       // in progress, and as many outcome reports
+	maxAskBody = 512 << 10 // larger requests go to the gateway, to avoid sending them twice
 	maxPicked  = 4 << 10   // bytes of an answer
 	endTime    = 2 * time.Second
 )
 
 var (
-	errAsks     = errors.New("too many are being asked")
-	errAskBody  = errors.New("the request is too large to be sent twice")
-	errNotAsked = errors.New("no picker of the cluster can be asked")
+	errAsks     = errors.New("too many questions in progress")
+	errAskBody  = errors.New("request is too large to be sent twice")
+	errNotAsked = errors.New("the cluster has no reachable picker")
 )
 
-// asker asks the pickers of other clusters which of their endpoints has a request, over
-// the interface for proxies that do not speak external processing. Safe for concurrent
-// use.
+// asker asks remote clusters' pickers for endpoints, over the HTTP interface for proxies without
+// external processing. Safe for concurrent use.
 type asker struct {
 	clusters map[string]*askClient
-	slots    chan struct{}   // questions under way
-	ends     chan struct{}   // ends that are being told
-	ctx      context.Context // of ends
+	slots    chan struct{}   // questions in progress
+	ends     chan struct{}   // outcome reports in progress
+	ctx      context.Context // for outcome reports
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 }
 
-// askClient is how one cluster is asked.
+// askClient is the configuration for asking one cluster.
 type askClient struct {
 	token string
 	tls   func(sni string) *tls.Config
@@ -65,7 +64,7 @@ func newAsker() *asker {
 	return a
 }
 
-// trust reads how the clusters of a federation are asked.
+// trust reads the credentials for a federation's clusters.
 func (a *asker) trust(c *link.Config) error {
 	for i := range c.Peers {
 		p := &c.Peers[i]
@@ -92,7 +91,7 @@ func (a *asker) trust(c *link.Config) error {
 	return nil
 }
 
-// close ends what is under way. pick is not called afterwards.
+// close cancels everything in progress. pick must not be called afterwards.
 func (a *asker) close() {
 	a.cancel()
 	a.wg.Wait()
@@ -105,11 +104,10 @@ func (a *asker) close() {
 	}
 }
 
-// maxNamed bounds the server names of one cluster that connections are kept for.
+// maxNamed is the maximum number of server names per cluster with cached connections.
 const maxNamed = 8
 
-// dialer connects to where another cluster says that it listens, but for addresses by which
-// machines reach what is theirs alone.
+// dialer connects to a remote cluster's announced address, except link-local addresses.
 var dialer = net.Dialer{Timeout: endTime, Control: func(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || at.Addr().Unmap().IsLinkLocalUnicast() {
@@ -149,7 +147,7 @@ type picked struct {
 // knows reports whether a cluster's pickers can be asked.
 func (a *asker) knows(cluster string) bool { return a.clusters[cluster] != nil }
 
-// pick is an elsewhere.Pick, until its patience or ctx ends.
+// pick is a remotecluster.Pick. It is limited by its timeout and by ctx.
 func (a *asker) pick(ctx context.Context, q *remotecluster.Question) (destination string, ended func(status int), err error) {
 	c := a.clusters[q.Cluster]
 	switch {
@@ -174,7 +172,7 @@ func (a *asker) pick(ctx context.Context, q *remotecluster.Question) (destinatio
 	return p.Destination, func(status int) { a.end(h, c.token, q.EPP, p, status) }, nil
 }
 
-// base is where a picker is asked.
+// base is a picker's base URL.
 func base(epp federation.Address) string {
 	scheme := "http"
 	if epp.SNI != "" {
@@ -211,16 +209,16 @@ func ask(ctx context.Context, h *http.Client, token string, q *remotecluster.Que
 		return p, remotecluster.Refused{Status: answer.StatusCode}
 	}
 	if err := json.Unmarshal(b, &p); err != nil || p.ID == "" {
-		return p, fmt.Errorf("a picker's answer: %w", errors.Join(err, errNotAsked))
+		return p, fmt.Errorf("picker answer: %w", errors.Join(err, errNotAsked))
 	}
 	return p, nil
 }
 
-// passedOn are the client's headers that a picker looks at.
+// passedOn are the client headers that a picker uses.
 var passedOn = append(request.IntentHeaders(), "content-type", request.HeaderSession, request.HeaderSessionToken)
 
-// end tells a picker that a request has ended, beside whatever the caller does. One that
-// does not hear of it lets the pick expire.
+// end reports a request's outcome to a picker, in the background. A picker that does not receive it
+// lets the pick expire.
 func (a *asker) end(h *http.Client, token string, epp federation.Address, p picked, status int) {
 	select {
 	case a.ends <- struct{}{}:

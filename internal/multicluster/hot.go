@@ -12,31 +12,31 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 )
 
-// Feed is the name of the feed in which the replicas of a group tell each other which
-// prompts are hot, as keys by the federation's secret.
+// Feed is the name of the feed with which a group's replicas share hot prompts, as keys with the
+// federation's secret.
 const Feed = "federation-hot"
 
-// refreshEvery is of how many prompts that are known whole one is told again: it stays
-// hot at the others too.
+// refreshEvery: one in this many completely known prompts is sent again, so that it stays hot at
+// the other replicas.
 const refreshEvery = 8
 
-// TracksHotPrompts reports whether prompts that are served here are remembered.
+// TracksHotPrompts reports whether prompts served here are recorded.
 func (p *Part) TracksHotPrompts() bool { return p != nil && p.o.Hot != nil }
 
-// Share has the other replicas of the group told of them, through what returns false
-// when it could not. What they tell is taken by Deliver. It is called before Run.
+// Share sends hot prompts to the group's other replicas. send returns false if it dropped the
+// payload. Deliver receives their prompts. Call Share before Run.
 func (p *Part) Share(send func(payload []byte) bool) { p.share = &hotShare{p: p, send: send} }
 
-// tokenBytes is about how many bytes of a prompt a token stands for.
+// tokenBytes is the approximate number of prompt bytes per token.
 const tokenBytes = 4
 
-// prompt is one that is to be remembered.
+// prompt is a prompt to record.
 type prompt struct {
 	by   *filter.Secret // of the federation
 	keys []block.Key
 }
 
-// sets calls f for what remembers: a set for each secret that is good.
+// sets calls f for each hot set: one per accepted secret.
 func (p *Part) sets(f func(hot *filter.Hot)) {
 	v := p.o.Read()
 	for _, s := range [...]*filter.Secret{v.Secret, v.Also} {
@@ -49,8 +49,8 @@ func (p *Part) sets(f func(hot *filter.Hot)) {
 	}
 }
 
-// fit has the hot sets hold no more than the pool's caches do: what they must have evicted
-// is not told as held. tokens is what they hold, 0 when that is not known.
+// fit limits the hot sets to the size of the pool's caches, so that evicted blocks are not
+// announced. tokens is the cache size, 0 if unknown.
 func (p *Part) fit(tokens int64) {
 	if p.o.Hot == nil || tokens <= 0 {
 		return
@@ -63,8 +63,8 @@ func (p *Part) fit(tokens int64) {
 	})
 }
 
-// fit does so with one set, which is configured to hold so many blocks at most. Small
-// changes count for nothing, as a set that shrinks forgets.
+// fit limits one set, which is configured for that many blocks. Small changes are ignored, because
+// shrinking a set drops blocks.
 func fit(hot *filter.Hot, tokens int64, configured int) {
 	most := int(min(tokens*tokenBytes/filter.ChunkBytes, filter.MaxHot))
 	most = min(max(most, 1), configured)
@@ -73,7 +73,7 @@ func fit(hot *filter.Hot, tokens int64, configured int) {
 	}
 }
 
-// stays queues the keys of a prompt that is served here.
+// stays queues the keys of a prompt served here.
 func (p *Part) stays(by *filter.Secret, keys []block.Key) {
 	kept := append(p.keys.Get().([]block.Key)[:0], keys...)
 	select {
@@ -83,14 +83,14 @@ func (p *Part) stays(by *filter.Secret, keys []block.Key) {
 	}
 }
 
-// missed notes that a prompt is not remembered, here or by another replica, as too many came at once.
+// missed counts a prompt that was not recorded, here or at another replica, because of overload.
 func (p *Part) missed() {
 	p.dropped.Inc()
 	p.misses.Add(1)
 	p.missedAt.Store(monotime.Now().UnixNano())
 }
 
-// partial says that what is remembered as hot is not all that was served, "" where it is.
+// partial returns why the hot sets are incomplete, or "".
 func (p *Part) partial(now time.Time) string {
 	n := p.misses.Load()
 	if n == 0 {
@@ -100,16 +100,16 @@ func (p *Part) partial(now time.Time) string {
 		n, max(now.Sub(time.Unix(0, p.missedAt.Load())), 0).Round(time.Second))
 }
 
-// TrackHotPrompts enters prompts that are served here into the hot sets, until ctx ends.
+// TrackHotPrompts adds prompts served here to the hot sets until ctx ends.
 func (p *Part) TrackHotPrompts(ctx context.Context) {
-	var last prompt // whose set is known
+	var last prompt // the one that set belongs to
 	var set *filter.Hot
 	touch := func(m prompt) (known int) {
 		if m.by != last.by || set == nil {
 			last, set = m, p.o.Hot(m.by)
 		}
 		if set == nil {
-			return 0 // its secret has gone
+			return 0 // its secret is no longer accepted
 		}
 		return set.Touch(m.keys)
 	}
@@ -127,8 +127,8 @@ func (p *Part) TrackHotPrompts(ctx context.Context) {
 	}
 }
 
-// hotShare tells the replicas of the group which prompts are hot, so that whichever of
-// them other clusters ask tells the same. It may lose some.
+// hotShare shares hot prompts within the group, so that all replicas announce the same to other
+// clusters. It may lose some.
 type hotShare struct {
 	p    *Part
 	send func(payload []byte) bool
@@ -136,8 +136,8 @@ type hotShare struct {
 	buf  []byte
 }
 
-// tell tells of a prompt of which known leading blocks were known here. It is called by
-// one goroutine.
+// tell sends a prompt. known is the number of leading blocks already known here. Not safe for
+// concurrent use.
 func (h *hotShare) tell(m prompt, known int) {
 	if h == nil || len(m.keys) == 0 {
 		return
@@ -155,7 +155,7 @@ func (h *hotShare) tell(m prompt, known int) {
 	}
 }
 
-// Deliver implements cluster.FeedSink: another replica has served a prompt.
+// Deliver implements cluster.FeedSink for prompts served by other replicas.
 func (p *Part) Deliver(_ string, _ uint64, payload []byte) error {
 	keys, rest, err := wire.DecodeKeys(payload, nil)
 	if err != nil {
@@ -167,13 +167,13 @@ func (p *Part) Deliver(_ string, _ uint64, payload []byte) error {
 		if s == nil {
 			continue
 		}
-		if id := s.ID(); len(rest) < len(id) || bytes.Equal(rest[:len(id)], id[:]) { // without a name: of before there were two
+		if id := s.ID(); len(rest) < len(id) || bytes.Equal(rest[:len(id)], id[:]) { // without an ID: from before there were two secrets
 			m.by = s
 			break
 		}
 	}
 	if m.by == nil {
-		return nil // by a secret that is not known here, or not yet
+		return nil // its secret is unknown here, or not known yet
 	}
 	select {
 	case p.heard <- m:

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// TestFit: what is remembered follows what engines' caches hold, up to what is configured;
-// what is not known, and small changes, leave it as it is.
+// TestFit: the hot set's limit follows the engines' cache size, up to the configured limit. Unknown
+// sizes and small changes have no effect.
 func TestFit(t *testing.T) {
 	hot := filter.NewHot(10_000)
 	secret, err := filter.NewSecret(make([]byte, 16))
@@ -34,10 +34,10 @@ func TestFit(t *testing.T) {
 			t.Errorf("with caches of %d tokens: %d blocks, want %d", c.tokens, got, c.want)
 		}
 	}
-	(&Part{}).fit(1) // nothing is remembered
+	(&Part{}).fit(1) // nothing is recorded
 }
 
-// TestPartial: where prompts come faster than they are remembered, the status says so.
+// TestPartial: if prompts arrive faster than they are recorded, the status reports it.
 func TestPartial(t *testing.T) {
 	p := &Part{hot: make(chan prompt, 2), dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"})}
 	p.keys.New = func() any { return []block.Key(nil) }
@@ -45,7 +45,7 @@ func TestPartial(t *testing.T) {
 		p.stays(nil, []block.Key{1})
 	}
 	if got := p.partial(time.Now()); got != "" {
-		t.Errorf("nothing was lost: %q", got)
+		t.Errorf("without losses: %q", got)
 	}
 	p.stays(nil, []block.Key{2})
 	p.stays(nil, []block.Key{3})

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	resolvePace = 10 * time.Second // how long an address of a name counts
-	resolveTime = time.Second      // for one name
-	maxNames    = 1024             // that are remembered
-	maxLookups  = 8                // at the same time
+	resolvePace = 10 * time.Second // lifetime of a name's addresses
+	resolveTime = time.Second      // per name
+	maxNames    = 1024             // cached
+	maxLookups  = 8                // concurrent
 )
 
-// resolver finds the addresses behind names and remembers them. It never waits for one:
-// other clusters choose the names, and may choose such as nobody answers for.
+// resolver resolves and caches names. It never blocks: other clusters choose the names, whose name
+// servers may not answer.
 type resolver struct {
 	now     func() time.Time
 	lookup  func(ctx context.Context, hostPort string) []netip.AddrPort
-	changed atomic.Bool // since whoever asks has looked
+	changed atomic.Bool // since the caller last checked
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -35,7 +35,7 @@ type resolver struct {
 }
 
 type resolved struct {
-	at, used time.Time // looked up; asked for
+	at, used time.Time // last lookup; last use
 	asking   bool
 	list     []netip.AddrPort
 }
@@ -46,15 +46,14 @@ func newResolver() *resolver {
 	return r
 }
 
-// close ends all lookups. resolve is not called afterwards.
+// close cancels all lookups. resolve must not be called afterwards.
 func (r *resolver) close() {
 	r.cancel()
 	r.wg.Wait()
 }
 
-// resolve returns the addresses of a host:port as far as they are known, and has them
-// looked up when that was long ago; changed says when it pays to ask again. Of a name that
-// cannot be resolved the last ones count.
+// resolve returns the known addresses of a host:port and starts a lookup if they are old; changed
+// then signals that it is worth calling again. If a lookup fails, the last addresses stay.
 func (r *resolver) resolve(hostPort string) []netip.AddrPort {
 	if addr, err := netip.ParseAddrPort(hostPort); err == nil {
 		return []netip.AddrPort{addr}
@@ -79,14 +78,14 @@ func (r *resolver) resolve(hostPort string) []netip.AddrPort {
 		case r.slots <- struct{}{}:
 			n.asking = true
 			r.wg.Go(func() { r.ask(hostPort, n) })
-		default: // at one of the next times
+		default: // at a later call
 			r.changed.Store(true)
 		}
 	}
 	return n.list
 }
 
-// ask looks a name up.
+// ask looks up a name.
 func (r *resolver) ask(hostPort string, n *resolved) {
 	ctx, cancel := context.WithTimeout(r.ctx, resolveTime)
 	defer cancel()
@@ -117,6 +116,6 @@ func lookup(ctx context.Context, hostPort string) (list []netip.AddrPort) {
 	for _, ip := range ips {
 		list = append(list, netip.AddrPortFrom(ip.Unmap(), uint16(n)))
 	}
-	slices.SortFunc(list, netip.AddrPort.Compare) // name servers answer in turns
+	slices.SortFunc(list, netip.AddrPort.Compare) // name servers rotate their answers
 	return list
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestResolver: names are looked up beside the decisions that need them; one that nobody
-// answers for holds up no other, and of one that is gone the last addresses count.
+// TestResolver: lookups run in the background. One without an answer does not delay others, and the
+// last addresses of a removed name stay.
 func TestResolver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := netip.MustParseAddrPort("192.0.2.1:80"), netip.MustParseAddrPort("192.0.2.2:80")
@@ -49,7 +49,7 @@ func TestResolver(t *testing.T) {
 		want("b:80")
 		synctest.Wait()
 		if !time.Now().Equal(start) || !r.changed.Swap(false) {
-			t.Error("a name that nobody answers for holds up others, or nobody is told that one is known")
+			t.Error("a lookup without an answer delays others, or a result was not signaled")
 		}
 		want("b:80", one)
 		if asked != 5 {
@@ -61,19 +61,19 @@ func TestResolver(t *testing.T) {
 		synctest.Wait()
 		want("b:80", one, two)
 		r.changed.Store(false)
-		answer([]netip.AddrPort{}...) // nobody
+		answer([]netip.AddrPort{}...) // no addresses
 		time.Sleep(resolvePace + time.Second)
 		want("b:80", one, two)
 		synctest.Wait()
 		want("b:80", one, two)
 		if r.changed.Load() {
-			t.Error("a name that is gone changed something")
+			t.Error("removed name changed the addresses")
 		}
 	})
 }
 
-// TestResolverBounds: whoever names ever other hosts takes a bounded number of lookups and
-// names, and displaces no name that is in use.
+// TestResolverBounds: a peer that announces many names causes a limited number of lookups and cache
+// entries, and evicts no name in use.
 func TestResolverBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, running, most := newResolver(), 0, 0
@@ -99,17 +99,17 @@ func TestResolverBounds(t *testing.T) {
 			if i%64 == 0 {
 				time.Sleep(time.Second)
 				if len(r.resolve("used:80")) != 1 {
-					t.Fatal("a name in use is displaced")
+					t.Fatal("a name in use was evicted")
 				}
 			}
 			if len(r.known) > maxNames {
-				t.Fatalf("%d names", len(r.known))
+				t.Fatalf("%d names cached", len(r.known))
 			}
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if most > maxLookups {
-			t.Errorf("%d lookups at the same time", most)
+			t.Errorf("%d concurrent lookups", most)
 		}
 	})
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 )
 
-// objects has Kubernetes show the federation, and export what is annotated there.
+// objects represents the federation in Kubernetes and exports annotated pools.
 type objects struct {
 	*kube.Controller
 	link   *link.Link
 	began  time.Time
-	settle time.Duration // after which a cluster that is not heard is silent
+	settle time.Duration // time after which an unheard cluster counts as silent
 	local  atomic.Pointer[kube.Local]
 
-	// Of the goroutine that follows.
+	// Owned by the following goroutine.
 	view kube.View
 	turn int
 }
 
-// openObjects follows the objects of Kubernetes, if the options say so.
+// openObjects follows the Kubernetes objects if configured.
 func (p *Part) openObjects(o *Options) (err error) {
 	if o.Objects == nil {
 		return nil
@@ -55,14 +55,13 @@ func (p *Part) openObjects(o *Options) (err error) {
 	return nil
 }
 
-// viewOf is what the federation knows at present.
+// viewOf returns the current state of the federation.
 func (b *objects) viewOf() kube.View {
 	v := b.link.View()
 	return kube.ViewOf(v, time.Since(b.began) > b.settle || settled(v, b.local.Load()))
 }
 
-// settled reports whether every cluster was heard, and has said what it makes of what
-// is exported.
+// settled reports whether every cluster was heard and has answered about the exports.
 func settled(v *federation.View, local *kube.Local) bool {
 	if local == nil {
 		return false
@@ -86,7 +85,7 @@ func settled(v *federation.View, local *kube.Local) bool {
 	return told == len(local.Exports)
 }
 
-// write tells of a pool that its object has exported.
+// write publishes a pool if its object is exported.
 func (b *objects) write(e federation.Export, next func(federation.Export)) {
 	local := b.local.Load()
 	if local == nil {
@@ -101,7 +100,7 @@ func (b *objects) write(e federation.Export, next func(federation.Export)) {
 	next(e)
 }
 
-// follow wakes the controller when what it writes by has changed.
+// follow wakes the controller when its inputs have changed.
 func (b *objects) follow(turn int) {
 	if b == nil {
 		return
@@ -112,8 +111,8 @@ func (b *objects) follow(turn int) {
 	}
 }
 
-// unready says why this replica does not know yet what its cluster exports, "" when it
-// does. Why objects are not read is in its own status: it is nothing for other clusters.
+// unready returns why this replica does not know its cluster's exports yet, or "". Errors reading
+// objects are in the controller's own status and not for other clusters.
 func (b *objects) unready() string {
 	if b == nil || b.local.Load() != nil {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/kube"
 )
 
-// TestSettled: what is not heard yet is not taken for what is not so.
+// TestSettled: missing announcements do not count as withdrawn.
 func TestSettled(t *testing.T) {
 	key := federation.PoolKey{Namespace: "prod", Name: "llama"}
 	exports := &kube.Local{Exports: []kube.Export{{Name: kube.Name{Namespace: "prod", Name: "llama"}}}}

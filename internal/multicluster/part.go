@@ -20,74 +20,74 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Options say what other clusters are told of this one's pool, and how theirs are used.
-// The zero value stands for no federation.
+// Options configure what other clusters see of this one's pool, and how theirs are used. The zero
+// value means no federation.
 type Options struct {
-	Use remotecluster.Options // Self and Pool are required; Hops, Resolve, Crowd and Stays are filled
-	// Link has the replica take part in a federation; all below is filled from it. nil:
-	// whoever sets Read does that.
+	Use remotecluster.Options // Self and Pool are required; Hops, Resolve, Crowd and Stays are set by Open
+	// Link makes the replica join a federation; everything below is then set from it. If nil, the
+	// caller provides Read.
 	Link *link.Config
-	// Objects has Kubernetes show the federation, with Link: the pool is exported only
-	// while its annotation asks for it. All but where and whose they are is filled. nil:
-	// no objects are kept.
+	// Objects represents the federation in Kubernetes, and requires Link: the pool is exported only
+	// while its annotation requests it. Only location and ownership need to be set. If nil, no
+	// objects are maintained.
 	Objects *kube.Options
 	Read    func() *federation.View
-	Write   func(federation.Export) // takes what the pool tells; nil: it is not exported
-	Base    federation.Export       // what is configured of the pool
-	// Direct tells that its endpoints can be reached from other clusters.
+	Write   func(federation.Export) // publishes the pool; nil: it is not exported
+	Base    federation.Export       // configured fields of the pool
+	// Direct means that other clusters can reach its endpoints.
 	Direct bool
-	Secret *filter.Secret // nil: nothing is known of prefixes elsewhere, and tokens are not signed
-	// Hot returns what remembers what is served here, by keys of one of the view's secrets;
-	// nil: that secret is good no more. A nil function: nothing is remembered.
+	Secret *filter.Secret // nil: no prefix filters, and tokens are not signed
+	// Hot returns the hot set for one of the view's secrets, or nil if that secret is no longer
+	// accepted. A nil function disables recording.
 	Hot func(by *filter.Secret) *filter.Hot
 }
 
-// Replica is whose part it is. All fields are required; the functions may be called at
+// Replica provides data about this replica. All fields are required. The functions may be called at
 // any time between Run and Close.
 type Replica struct {
 	Name       string
 	Pool       *endpoint.Pool
-	Group      func() (others, turn int) // other replicas that are up, and this one's place among all
-	Print      func() uint64             // of the group, see link.Link.SetPrint
-	Queued     func() float64            // seconds that what waits for capacity takes to go
+	Group      func() (others, turn int) // other live replicas, and this one's rank
+	Print      func() uint64             // ID of the group, see link.Link.SetPrint
+	Queued     func() float64            // seconds of work waiting for capacity
 	Unready    func() string             // why the pool is not known yet; "": it is
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
 
-	Connections int // that other clusters may make at a time; 0: as many as the link takes
+	Connections int // limit of connections from other clusters; 0: the link's default
 }
 
 const (
-	pace         = 100 * time.Millisecond // between two looks at what others tell
-	describePace = 250 * time.Millisecond // between two tellings
-	hotQueue     = 1024                   // prompts that wait to be remembered
+	pace         = 100 * time.Millisecond // interval of reading announcements
+	describePace = 250 * time.Millisecond // interval of publishing
+	hotQueue     = 1024                   // prompts waiting to be recorded
 )
 
-// Part is a replica's part in a federation. A nil one is no part: Elsewhere, Reload, Leave, Close,
-// Status and TracksHotPrompts may be called on it. Methods are safe for concurrent use.
+// Part is a replica's part in a federation. On a nil Part, RemoteClusters, Reload, Leave, Close,
+// Status and TracksHotPrompts may be called. Safe for concurrent use.
 type Part struct {
 	o       Options
 	r       Replica
 	fleet   *remotecluster.Fleet
-	link    *link.Link // nil: Read is somebody else's
-	objects *objects   // nil: none are kept
+	link    *link.Link // nil: the caller provides Read
+	objects *objects   // nil: not maintained
 	names   *resolver
-	asker   *asker       // of other clusters' pickers
-	crowd   atomic.Int64 // replicas of the group that decide at the same time
+	asker   *asker       // for remote clusters' pickers
+	crowd   atomic.Int64 // replicas of the group that decide concurrently
 
 	hot      chan prompt
-	heard    chan prompt      // of other replicas
-	hops     *federation.Hops // nil: without a secret
+	heard    chan prompt      // from other replicas
+	hops     *federation.Hops // nil without a secret
 	keys     sync.Pool
-	share    *hotShare // nil: alone, or nothing is remembered
+	share    *hotShare // nil: no group, or recording is off
 	dropped  prometheus.Counter
-	misses   atomic.Uint64 // what it counts
-	missedAt atomic.Int64  // the last of them, Unix nanoseconds
-	most     int           // blocks that are remembered at most, as configured; of Run
+	misses   atomic.Uint64 // the same count
+	missedAt atomic.Int64  // time of the last one, Unix nanoseconds
+	most     int           // configured limit of hot blocks; owned by Run
 }
 
-// Open takes part in the federation that the options describe, nil when there is none.
-// Nothing is told before the replica is ready, and nothing is done before Run.
+// Open joins the configured federation, or returns nil if there is none. Nothing is published
+// before the replica is ready, and nothing runs before Run.
 func Open(o Options, r Replica) (p *Part, err error) {
 	p = &Part{r: r, hot: make(chan prompt, hotQueue), heard: make(chan prompt, hotQueue), names: newResolver(), asker: newAsker()}
 	if o.Link != nil {
@@ -127,7 +127,7 @@ func Open(o Options, r Replica) (p *Part, err error) {
 	return p, nil
 }
 
-// open connects to the federation, follows its objects, and fills the rest of the options.
+// open connects to the federation, follows its objects, and fills in the options.
 func (p *Part) open(o *Options) error {
 	l, err := link.Open(link.Options{Config: o.Link, Replica: p.r.Name, Registerer: p.r.Registerer, Log: p.r.Log, Connections: p.r.Connections})
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *Part) open(o *Options) error {
 	return nil
 }
 
-// RemoteClusters is what the scheduler asks for endpoints of other clusters.
+// RemoteClusters returns the scheduler's hooks for remote clusters.
 func (p *Part) RemoteClusters() *picker.RemoteClusters {
 	if p == nil {
 		return nil
@@ -167,7 +167,7 @@ func (p *Part) RemoteClusters() *picker.RemoteClusters {
 	return e
 }
 
-// Reload reads again what the federation's files hold, as far as that may change.
+// Reload rereads the federation's files as far as they may change.
 func (p *Part) Reload() error {
 	if p == nil || p.link == nil {
 		return nil
@@ -175,14 +175,14 @@ func (p *Part) Reload() error {
 	return p.link.Reload()
 }
 
-// Leave sends those who ask this replica to another one.
+// Leave directs clusters that ask this replica to another one.
 func (p *Part) Leave() {
 	if p != nil && p.link != nil {
 		p.link.Leave()
 	}
 }
 
-// Close ends the part. Run and TrackHotPrompts have returned before.
+// Close stops the part. Run and TrackHotPrompts must have returned.
 func (p *Part) Close() (err error) {
 	if p == nil {
 		return nil
@@ -198,25 +198,25 @@ func (p *Part) Close() (err error) {
 	return err
 }
 
-// Status is what is known of other clusters, for users.
+// Status is the state of other clusters for display.
 type Status struct {
-	// Federation is what is known of other clusters, nil without one.
+	// Federation is the state of other clusters, or nil.
 	Federation *link.Status `json:"federation,omitempty"`
-	// Objects is what Kubernetes shows of it, nil where none are kept.
+	// Objects is the state of the Kubernetes objects, or nil.
 	Objects *kube.Status `json:"federation_objects,omitempty"`
-	// RemoteClusters are the other clusters that export the pool, as decisions see them.
+	// RemoteClusters are the clusters that export the pool, as decisions see them.
 	RemoteClusters []remotecluster.Status `json:"elsewhere,omitempty"`
 }
 
-// Status returns what there is of it; nil fields have nothing to show.
+// Status returns the current status. Parts that do not exist are nil.
 func (p *Part) Status(now time.Time) (st Status) {
 	if p == nil {
 		return st
 	}
 	if p.link != nil {
-		v := p.fleet.View() // what decisions go by, not what has come since
+		v := p.fleet.View() // used by decisions; the link may be newer
 		if v.Version == 0 {
-			v = p.link.View() // they know nothing before Run
+			v = p.link.View() // decisions have none before Run
 		}
 		st.Federation = p.link.StatusOf(v)
 		for i := range st.Federation.Exports {
@@ -233,7 +233,7 @@ func (p *Part) Status(now time.Time) (st Status) {
 	return st
 }
 
-// Run follows what others tell, and tells of this cluster, until ctx ends.
+// Run follows announcements and publishes this cluster's until ctx ends.
 func (p *Part) Run(ctx context.Context) {
 	follow, describe := time.NewTicker(pace), time.NewTicker(describePace)
 	defer follow.Stop()
@@ -257,8 +257,8 @@ func (p *Part) Run(ctx context.Context) {
 	}
 }
 
-// describe tells of the pool, and whether this replica speaks for its cluster: once it
-// knows the pool, also when that has no endpoint.
+// describe publishes the pool and whether this replica may answer for its cluster. It may once it
+// knows the pool, even if that has no endpoint.
 func (p *Part) describe(now time.Time) {
 	others, turn := p.r.Group()
 	p.crowd.Store(int64(others) + 1)
@@ -269,7 +269,7 @@ func (p *Part) describe(now time.Time) {
 		p.fit(e.Capacity.KVTokens)
 		p.o.Write(e)
 	}
-	if p.link != nil { // after what there is to tell
+	if p.link != nil { // after publishing the pool
 		p.link.SetPrint(p.r.Print())
 		why := p.objects.unready()
 		if w := p.r.Unready(); w != "" {

@@ -1,3 +1,3 @@
-// Package explained is one decision in full, as people and other programs read it: plain
-// values with their JSON names. Whoever shows an explanation needs nothing of the picker.
+// Package explanation is the JSON representation of one decision. Programs that display
+// explanations need nothing else of the picker.
 package explanation

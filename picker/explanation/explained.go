@@ -2,8 +2,7 @@ package explanation
 
 import "time"
 
-// Explanation is one decision in full, for people and for JSON. It holds no
-// prompt text. Times are in milliseconds.
+// Explanation is one decision in full. It contains no prompt text. Times are in milliseconds.
 type Explanation struct {
 	RequestID   string            `json:"request_id"`
 	At          time.Time         `json:"at"`
@@ -15,7 +14,7 @@ type Explanation struct {
 	Choice      string            `json:"choice"`
 	Fallbacks   []string          `json:"fallbacks,omitempty"`
 	RunnerUp    string            `json:"runner_up,omitempty"`
-	Margin      float64           `json:"margin"` // total of the choice minus that of the runner-up
+	Margin      float64           `json:"margin"` // total of the choice minus the runner-up's
 	Headers     map[string]string `json:"headers,omitempty"`
 	Stages      []Stage           `json:"stages,omitempty"`
 	Predicted   Time              `json:"predicted"`
@@ -23,61 +22,60 @@ type Explanation struct {
 	Candidates  []Candidate       `json:"candidates"`
 	Profiles    []Profile         `json:"profiles"`
 	Health      []Health          `json:"health,omitempty"`   // endpoints that were not healthy
-	Avoided     []Avoided         `json:"avoided,omitempty"`  // endpoints that were no candidates
-	Clusters    []Cluster         `json:"clusters,omitempty"` // this one and others, where others were asked
-	Queue       *Queue            `json:"queue,omitempty"`    // where it waits for a place, or got none
-	WarmUp      *WarmUp           `json:"warm_up,omitempty"`  // to whom the prompt was sent as well
+	Avoided     []Avoided         `json:"avoided,omitempty"`  // endpoints that were not candidates
+	Clusters    []Cluster         `json:"clusters,omitempty"` // this cluster and remote ones, if those were considered
+	Queue       *Queue            `json:"queue,omitempty"`    // if it is waiting, or was refused
+	WarmUp      *WarmUp           `json:"warm_up,omitempty"`  // where the prompt was also sent
 	Refused     string            `json:"refused,omitempty"`  // why it was not placed
 	Outcome     *Outcome          `json:"outcome,omitempty"`
 }
 
-// Queue is how a request stands that waits for a place, or how it ended that got none.
+// Queue is the state of a waiting request, or the result for a refused one.
 type Queue struct {
-	Outcome  string  `json:"outcome"` // queued, or as grapevine_flow_outcomes_total has it
+	Outcome  string  `json:"outcome"` // queued, or a label of grapevine_flow_outcomes_total
 	Flow     string  `json:"flow"`
 	Waited   float64 `json:"waited_ms"`
-	Reason   string  `json:"reason,omitempty"` // why it does not go now
+	Reason   string  `json:"reason,omitempty"` // why it is waiting
 	Expected float64 `json:"expected_ms,omitempty"`
 
-	// Of one that waits.
+	// For a waiting request.
 	Ahead        int     `json:"ahead"`          // requests of its flow that wait at this replica and go first
 	FlowWaiting  int64   `json:"flow_waiting"`   // requests of its flow, at all replicas
-	FlowInFlight float64 `json:"flow_in_flight"` // places
-	FlowShare    float64 `json:"flow_share"`     // places that its flow should hold
-	InFlight     int64   `json:"in_flight"`      // places of the pool
+	FlowInFlight float64 `json:"flow_in_flight"` // permits
+	FlowShare    float64 `json:"flow_share"`     // permits that its flow should hold
+	InFlight     int64   `json:"in_flight"`      // permits of the pool
 	Permits      int64   `json:"places"`
 }
 
-// Prompt says how a prompt was matched.
+// Prompt is how a prompt was matched.
 type Prompt struct {
 	Space string `json:"space"` // text, chunks or none
 	Bytes int    `json:"bytes"` // of the rendered prompt, or of the raw one for chunks
 }
 
-// Time are the parts of a predicted time to first token, and what the
-// request costs others.
+// Time is the parts of a predicted time to first token, and the cost to other requests.
 type Time struct {
 	TTFT   float64 `json:"ttft_ms"`
 	Wait   float64 `json:"wait_ms"`
 	Own    float64 `json:"own_ms"`
 	Base   float64 `json:"base_ms"`
-	Fetch  float64 `json:"fetch_ms,omitempty"` // until blocks that others hold are there
+	Fetch  float64 `json:"fetch_ms,omitempty"` // until blocks held elsewhere have arrived
 	Others float64 `json:"others_ms"`
 }
 
-// Candidate is what was known of one candidate.
+// Candidate is the data about one candidate.
 type Candidate struct {
 	Endpoint  string         `json:"endpoint"`
 	Name      string         `json:"name,omitempty"`
 	Matched   map[string]int `json:"matched_tokens"`  // by tier
-	Held      float64        `json:"weighted_tokens"` // what the tokens count for, by the weights of their tiers
+	Held      float64        `json:"weighted_tokens"` // tokens weighted by their tier
 	Blocks    int            `json:"matched_blocks"`
 	Load      Load           `json:"load"`
 	Predicted *Time          `json:"predicted,omitempty"`
 }
 
-// Load is the load of one candidate: the book of all replicas, and
-// the engine's gauges with their age.
+// Load is the load of one candidate: the load tracker of all replicas, and the engine's gauges with
+// their age.
 type Load struct {
 	Requests      int64   `json:"requests"`
 	Waiting       int64   `json:"waiting"`
@@ -88,10 +86,10 @@ type Load struct {
 	EngineWaiting int     `json:"engine_waiting"`
 	EngineRunning int     `json:"engine_running"`
 	KVUse         float64 `json:"kv_use"`
-	Ranks         int     `json:"ranks,omitempty"` // that all this is of together, where the engine has several: the price is that of one
+	Ranks         int     `json:"ranks,omitempty"` // number of ranks summed here, if more than one; the price is for one rank
 }
 
-// Profile is what one profile made of the candidates.
+// Profile is the result of one profile.
 type Profile struct {
 	Profile string   `json:"profile"`
 	Picked  []string `json:"picked"`
@@ -101,12 +99,12 @@ type Profile struct {
 // Row is one candidate in one profile.
 type Row struct {
 	Endpoint string  `json:"endpoint"`
-	Dropped  string  `json:"dropped_by,omitempty"` // the filter that left it out, or role
+	Dropped  string  `json:"dropped_by,omitempty"` // the filter that removed it, or its role
 	Scores   []Score `json:"scores,omitempty"`
 	Total    float64 `json:"total"`
 }
 
-// Score is one scorer's word on one candidate.
+// Score is one scorer's result for one candidate.
 type Score struct {
 	Scorer string  `json:"scorer"`
 	Raw    float64 `json:"raw"`
@@ -118,7 +116,7 @@ type Outcome struct {
 	Status       int     `json:"status"`
 	Served       string  `json:"served"`
 	Failed       string  `json:"failed_over,omitempty"` // the endpoint that failed first, and how
-	Against      string  `json:"against,omitempty"`     // what the end says against the endpoint that served
+	Against      string  `json:"against,omitempty"`     // evidence against the endpoint that served it
 	TTFT         float64 `json:"ttft_ms,omitempty"`
 	Took         float64 `json:"took_ms"`
 	PromptTokens int     `json:"prompt_tokens,omitempty"`
@@ -126,57 +124,57 @@ type Outcome struct {
 	OutputTokens int     `json:"output_tokens,omitempty"`
 }
 
-// Stage is what was decided about one stage.
+// Stage is the decision about one stage.
 type Stage struct {
 	Stage   string `json:"stage"`
 	Outcome string `json:"outcome"`
-	// Endpoint is the first choice for the stage, "" when there is none.
+	// Endpoint is the first choice for the stage, or "".
 	Endpoint string `json:"endpoint,omitempty"`
-	Missing  int    `json:"missing_tokens"` // prompt tokens that the endpoint that serves does not hold
-	// Whole and Split are the prices that were compared, in milliseconds.
+	Missing  int    `json:"missing_tokens"` // prompt tokens that the serving endpoint lacks
+	// Whole and Split are the compared prices, in milliseconds.
 	Whole float64 `json:"whole_ms,omitempty"`
 	Split float64 `json:"split_ms,omitempty"`
 }
 
-// WarmUp is an endpoint to which the prompt was sent as well, by a request of the picker's own.
+// WarmUp is an endpoint to which the picker itself also sent the prompt.
 type WarmUp struct {
 	Endpoint string `json:"endpoint"`
-	Missing  int    `json:"missing_tokens"` // prompt tokens that it did not hold
+	Missing  int    `json:"missing_tokens"` // prompt tokens that it lacked
 }
 
-// Health is an endpoint that was not healthy at the decision.
+// Health is an endpoint that was not healthy at the time.
 type Health struct {
 	Endpoint string  `json:"endpoint"`
 	State    string  `json:"state"`
-	Since    float64 `json:"since_s"` // before the decision
+	Since    float64 `json:"since_s"` // seconds before the decision
 	Evidence string  `json:"evidence"`
 	BackBy   string  `json:"back_by,omitempty"`
-	// Used says that it could be chosen nevertheless: by lot, while it returns, or
-	// because most of the pool looks sick.
+	// Used means that it could be chosen anyway: at random while it recovers, or because most of
+	// the pool looks unhealthy.
 	Used bool `json:"used"`
 }
 
-// Avoided is an endpoint that was no candidate, or was left out of them before any profile ran.
+// Avoided is an endpoint that was not a candidate.
 type Avoided struct {
 	Endpoint string  `json:"endpoint"`
 	Reason   string  `json:"why"`
-	More     float64 `json:"more_s,omitempty"` // for how much longer, where that is known
+	More     float64 `json:"more_s,omitempty"` // for how much longer, if known
 }
 
 // Reasons of Avoided.
 const (
-	AvoidedHealth       = "health"       // out, or a suspect or returning and not drawn; see Health
-	AvoidedFull         = "full"         // its engine refused a request for want of room
-	AvoidedModelFails   = "model_fails"  // it fails the requests of this model, and answers others
-	AvoidedPlaces       = "places"       // it has as many requests as it is to have
-	AvoidedPrompt       = "prompt"       // more would be lost there if the engine died of the prompt, which failed at several
+	AvoidedHealth       = "health"       // ejected, or suspect or recovering and not drawn; see Health
+	AvoidedFull         = "full"         // its engine rejected a request for lack of capacity
+	AvoidedModelFails   = "model_fails"  // it fails this model's requests but answers others
+	AvoidedPlaces       = "places"       // it has its maximum number of requests
+	AvoidedPrompt       = "prompt"       // the prompt failed at several engines, and more work would be lost here if the engine crashed
 	AvoidedSubset       = "subset"       // the proxy does not allow it
-	AvoidedConversation = "conversation" // another engine keeps what the request goes on with
-	AvoidedRole         = "role"         // it answers no requests by itself
+	AvoidedConversation = "conversation" // another engine stores the conversation
+	AvoidedRole         = "role"         // it does not generate responses by itself
 	AvoidedModel        = "model"        // it does not serve the model
 )
 
-// Cluster is what one cluster's price was made of, or why it was no candidate.
+// Cluster is the price of one cluster, or why it was not a candidate.
 type Cluster struct {
 	Cluster   string  `json:"cluster"`
 	Gateway   string  `json:"gateway,omitempty"`

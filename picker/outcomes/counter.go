@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// Of series.
+// Limits and label values of series.
 const (
 	maxModels     = 200 // of the pool
 	modelsOfOne   = 32  // of one endpoint
@@ -21,47 +21,46 @@ const (
 	classNone     = 0 // no status was seen
 	numClasses    = 6
 	causeRefused  = "refused"   // not placed
-	causeNoAnswer = "no_answer" // no endpoint could be reached, or all broke off before the answer
-	causeFull     = "full"      // the engine has no room
+	causeNoAnswer = "no_answer" // no endpoint was reachable, or all connections broke before the response
+	causeFull     = "full"      // the engine has no capacity
 	causeEngine   = "engine"    // the engine answered with status 500 or above
-	causeInside   = "in_answer" // the engine reported an error inside of its answer
+	causeInside   = "in_answer" // the engine reported an error within its response
 )
 
 var userCauses = [...]string{causeRefused, causeNoAnswer, causeFull, causeEngine, causeInside}
 
 var classes = [numClasses]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
-// End is how a placed request ended.
+// End is the end of a placed request.
 type End struct {
 	Endpoint *endpoint.Endpoint // that served it last
-	Model    string             // as the engine saw it
-	Status   int                // 0: none was seen
-	Complete bool               // the answer ended normally
-	Broken   bool               // the engine reported an error inside of its answer
-	// Cause is what the end said against the endpoint; None, Void: nothing.
+	Model    string             // as sent to the engine
+	Status   int                // 0: unknown
+	Complete bool               // the response ended normally
+	Broken   bool               // the engine reported an error within its response
+	// Cause is the evidence against the endpoint; None and Void mean none.
 	Cause health.Cause
-	First time.Duration // to the first token; 0: it was not seen
-	Whole time.Duration // to the end; 0: nobody saw it
+	First time.Duration // time to the first token; 0: unknown
+	Whole time.Duration // time to the end; 0: unknown
 }
 
-// Counter counts how requests ended, for metrics that people look at and alert on.
-// What users saw is counted apart from what endpoints did: a request that one
-// endpoint failed and the next one answered is no error of a user. An answer that
-// ended in the middle may be the client's doing, and is an error of neither.
+// Counter counts how requests ended, for dashboards and alerts. Errors seen by users are counted
+// separately from endpoint failures: if one endpoint fails a request and the next one serves it,
+// the user sees no error. A response that breaks in the middle may be caused by the client and
+// counts as neither.
 //
-// Labels are bounded: a model has a name when some endpoint is known to serve it,
-// and at most so many have; all others are "other". Series of an endpoint are
-// there as long as it is in the pool, those of a model as long as somebody serves it.
-// A Tally is safe for concurrent use.
+// Labels are bounded. A model has its own label if some endpoint is known to serve it, up to a
+// limit; all others are "other". An endpoint's series exist while it is in the pool, a model's
+// while it is served. A Counter is safe for concurrent use.
 type Counter struct {
 	pool *endpoint.Pool
 
-	mu    sync.Mutex // guards the fields below, and what users holds
+	mu    sync.Mutex // guards the fields below and the content of users
 	rows  map[block.EndpointID]*tallyRow
 	users map[string]*tallyUser
 }
 
-// tallyRow is what one endpoint did.
+// tallyRow holds one endpoint's counts.
 type tallyRow struct {
 	mu      sync.Mutex
 	address string
@@ -75,15 +74,14 @@ type tallyModel struct {
 	classes [numClasses]uint64
 }
 
-// tallyUser is what users of one model saw.
+// tallyUser holds the counts of one model's users.
 type tallyUser struct {
 	requests   uint64
 	errors     [len(userCauses)]uint64
 	unfinished uint64
 }
 
-// New returns a tally of the pool's endpoints, registered with reg unless that is
-// nil.
+// New returns a counter for the pool's endpoints, registered with reg unless that is nil.
 func New(pool *endpoint.Pool, reg prometheus.Registerer) (*Counter, error) {
 	t := &Counter{pool: pool, rows: map[block.EndpointID]*tallyRow{}, users: map[string]*tallyUser{}}
 	pool.Subscribe(t.changed)
@@ -93,7 +91,7 @@ func New(pool *endpoint.Pool, reg prometheus.Registerer) (*Counter, error) {
 	return t, reg.Register(t)
 }
 
-// changed drops what is known of endpoints that will not come back.
+// changed drops the counts of endpoints that will not return.
 func (t *Counter) changed(c endpoint.Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +100,7 @@ func (t *Counter) changed(c endpoint.Change) {
 	}
 }
 
-// Ended counts a request that was placed.
+// Ended counts a placed request.
 func (t *Counter) Ended(e *End) {
 	name := t.label(e.Model)
 	if r := t.row(e.Endpoint); r != nil {
@@ -120,7 +118,7 @@ func (t *Counter) Ended(e *End) {
 	}
 }
 
-// users names the error that the user saw, "" when there was none.
+// users returns the error that the user saw, or "".
 func (e *End) users() string {
 	switch {
 	case e.Status == 429, e.Status == 503 && e.Cause == health.Void:
@@ -135,8 +133,7 @@ func (e *End) users() string {
 	return ""
 }
 
-// Refused counts a request that was not placed. Those that their client did wrong,
-// or gave up, are no errors.
+// Refused counts a request that was not placed. Client errors and cancellations do not count.
 func (t *Counter) Refused(model string, ofClient bool) {
 	name := t.label(model)
 	t.mu.Lock()
@@ -148,8 +145,7 @@ func (t *Counter) Refused(model string, ofClient bool) {
 	}
 }
 
-// row returns the counts of an endpoint that is in the pool, or was a moment ago;
-// nil for all others.
+// row returns the counts of an endpoint that is, or recently was, in the pool; otherwise nil.
 func (t *Counter) row(ep *endpoint.Endpoint) *tallyRow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +176,7 @@ func (r *tallyRow) ended(s *endpoint.Snapshot, model string, e *End) {
 	}
 }
 
-// model returns the place of a model, or of all others when there is no more room.
+// model returns the index of a model, or of "other" if the limit is reached.
 func (r *tallyRow) model(s *endpoint.Snapshot, name string) int {
 	at := func(name string) int {
 		return slices.IndexFunc(r.models, func(m tallyModel) bool { return m.name == name })
@@ -200,12 +196,12 @@ func (r *tallyRow) model(s *endpoint.Snapshot, name string) int {
 	return i
 }
 
-// dropUnserved drops the models that nobody serves any more. The caller holds mu.
+// dropUnserved drops models that are no longer served. The caller holds mu.
 func (r *tallyRow) dropUnserved(s *endpoint.Snapshot) {
 	r.models = slices.DeleteFunc(r.models, func(m tallyModel) bool { return m.name != otherModels && len(s.Serving(m.name)) == 0 })
 }
 
-// label returns the name of a model that some endpoint is known to serve.
+// label returns the label of a model: its name if some endpoint is known to serve it.
 func (t *Counter) label(model string) string {
 	if len(t.pool.Snapshot().Serving(model)) == 0 {
 		return otherModels
@@ -213,7 +209,7 @@ func (t *Counter) label(model string) string {
 	return model
 }
 
-// user returns what users of a model saw. The caller holds mu.
+// user returns the counts of a model's users. The caller holds mu.
 func (t *Counter) user(model string) *tallyUser {
 	u := t.users[model]
 	if u == nil && len(t.users) >= maxModels {
@@ -230,7 +226,7 @@ func (t *Counter) user(model string) *tallyUser {
 	return u
 }
 
-// dropUnserved makes room for other models. The caller holds mu.
+// dropUnserved drops models that are no longer served. The caller holds mu.
 func (t *Counter) dropUnserved() {
 	s := t.pool.Snapshot()
 	for name := range t.users {

@@ -32,8 +32,8 @@ func tallyRig(t *testing.T, models []string, ports ...uint16) (*endpoint.Pool, *
 	return pool, x, reg
 }
 
-// TestUserErrors: what users saw fail is told from what clients did, what engines
-// refused for want of room, and what nobody can tell.
+// TestUserErrors distinguishes errors seen by users from client errors, lack of capacity, and
+// unknown outcomes.
 func TestUserErrors(t *testing.T) {
 	pool, x, reg := tallyRig(t, []string{"m"}, 8000)
 	ep := pool.Snapshot().Endpoints[0]
@@ -43,7 +43,7 @@ func TestUserErrors(t *testing.T) {
 		{Status: 404, Complete: true, Cause: health.Void},
 		{Status: 429, Complete: true, Cause: health.Void},
 		{Status: 503, Complete: true, Cause: health.Void},
-		{Status: 503, Complete: true, Cause: health.Broken}, // the proxy's answer
+		{Status: 503, Complete: true, Cause: health.Broken}, // answered by the proxy
 		{Status: 500, Complete: true, Cause: health.Failed},
 		{Status: 200, Complete: true, Broken: true, Cause: health.Failed},
 		{Status: 200, Cause: health.Cut},
@@ -89,8 +89,8 @@ grapevine_requests_total{class="5xx",endpoint="10.0.0.1:8000",model="m"} 3
 	}
 }
 
-// TestSeriesAreBounded: names that nobody serves get no series of their own, an
-// endpoint has only so many, and series go with their endpoint and their model.
+// TestSeriesAreBounded: unserved names get no series, an endpoint has a limited number, and series
+// end with their endpoint and model.
 func TestSeriesAreBounded(t *testing.T) {
 	var names []string
 	for i := range 2 * maxModels {
@@ -123,14 +123,14 @@ func TestSeriesAreBounded(t *testing.T) {
 	if n := count("grapevine_user_requests_total"); n != 4 {
 		t.Errorf("%d series of users after all but 3 models went", n)
 	}
-	x.Ended(&End{Endpoint: eps[0], Model: names[0], Status: 200, Complete: true}) // it ends after its endpoint went
+	x.Ended(&End{Endpoint: eps[0], Model: names[0], Status: 200, Complete: true}) // it ends after its endpoint was removed
 	if n := count("grapevine_request_seconds"); n != 1 || len(x.rows) != 1 {
 		t.Errorf("a request that ended late made %d series, %d endpoints", n, len(x.rows))
 	}
 }
 
-// TestManyModels: a hundred models at 64 endpoints, and adapters that come and go without end,
-// leave no more series than the models and endpoints that are there explain.
+// TestManyModels: with a hundred models on 64 endpoints and adapters that come and go, there are
+// only series of present models and endpoints.
 func TestManyModels(t *testing.T) {
 	const models, endpoints, rounds = 100, 64, 6
 	var ports []uint16

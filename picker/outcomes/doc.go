@@ -1,5 +1,5 @@
-// Package tally counts how requests ended: for operators, by endpoint, model and status
-// class, and apart from that what users saw ([Tally]).
+// Package outcomes counts how requests ended ([Counter]): by endpoint, model and status class for
+// operators, and separately as seen by users.
 //
-// It decides nothing and knows no scheduler; who ends a request says how ([End]).
+// It makes no decisions; the code that ends a request reports the outcome ([End]).
 package outcomes

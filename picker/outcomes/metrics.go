@@ -10,16 +10,16 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Upper bounds of histograms, in seconds.
+// Histogram buckets, in seconds.
 var (
 	firstBounds = []float64{.01, .03, .1, .2, .5, 1, 2, 5, 10, 30, 100}
 	wholeBounds = []float64{.1, .3, 1, 2, 5, 10, 30, 100, 300, 1000}
 )
 
-// histogram counts durations. Its row's lock guards it.
+// histogram counts durations. The row's lock guards it.
 type histogram struct {
 	bounds []float64
-	counts [12]uint64 // by bucket, the last one above all bounds
+	counts [12]uint64 // by bucket; the last is above all bounds
 	sum    float64
 }
 
@@ -88,16 +88,15 @@ func (t *Counter) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// An engine counts as full with so many waiting requests, or so much of its KV
-// memory in use; gauges older than freshGauges say nothing.
+// An engine counts as full with this many waiting requests, or this KV-cache usage. Gauges older
+// than freshGauges are ignored.
 const (
 	fullQueue   = 5.
 	fullMemory  = .8
 	freshGauges = 5 * time.Second
 )
 
-// saturation returns how full the engines of each base model are, of maxModels
-// models at most.
+// saturation returns how full the engines of each base model are, for at most maxModels models.
 func saturation(endpoints []*endpoint.Endpoint, now time.Time) map[string]float64 {
 	type sum struct{ full, engines float64 }
 	sums := map[string]sum{}

@@ -8,20 +8,19 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestSaturation: each model by itself, of fresh gauges only, and of so many models
-// at most.
+// TestSaturation: by model, from fresh gauges only, for a limited number of models.
 func TestSaturation(t *testing.T) {
 	now := time.Unix(1000, 0)
 	pool, _, _ := tallyRig(t, []string{"a"}, 8000, 8001, 8002)
 	eps := pool.Snapshot().Endpoints
 	if got := saturation(eps, now); len(got) != 0 {
-		t.Errorf("nobody was asked, and %v", got)
+		t.Errorf("without samples: %v", got)
 	}
 	eps[0].SetGauges(endpoint.Gauges{At: now, Waiting: 10, KVUse: .4})
 	eps[1].SetGauges(endpoint.Gauges{At: now, KVUse: .8})
 	eps[2].SetGauges(endpoint.Gauges{At: now.Add(-time.Minute), Waiting: 100})
 	if got := saturation(eps, now); len(got) != 1 || got["a"] != 1.5 {
-		t.Errorf("%v, want the mean of 2 and 1", got)
+		t.Errorf("saturation() = %v, want the mean of 2 and 1", got)
 	}
 	var many []*endpoint.Endpoint
 	for i := range 2 * maxModels {

@@ -10,31 +10,31 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// account is what this replica has seen of one cluster by itself. It outlives what the
-// cluster says.
+// account is what this replica has itself observed of one cluster. It outlives the cluster's
+// announcements.
 type account struct {
 	mu   sync.Mutex
 	sent [sentSlots]sentSlot
-	won  time.Time // when the last request went there
+	won  time.Time // when the last request was sent there
 
-	failures int // in a row
+	failures int // consecutive
 	failedAt time.Time
 	until    time.Time
 	full     time.Time
 
-	late   float64 // seconds by which answers came later than predicted, smoothed
+	late   float64 // smoothed delay of answers beyond the prediction, in seconds
 	lateAt time.Time
 
-	doubt   float64 // share of what was taken to be held there that was not, smoothed
+	doubt   float64 // smoothed fraction of announced prefix tokens that were not there
 	doubtAt time.Time
 
 	unanswered int       // pickers there that did not answer
-	askAfter   time.Time // none is asked before
+	askAfter   time.Time // earliest next request to one
 
 	held memory
 }
 
-// sentSlot is the work sent in one stretch of time.
+// sentSlot is the work sent in one period.
 type sentSlot struct {
 	stretch int64
 	seconds float64
@@ -48,16 +48,16 @@ const (
 	mostBackoff  = 30 * time.Second
 	fullFor      = time.Second
 
-	lateShare = .3               // of a new observation in late
-	lateHalf  = 15 * time.Second // in which late halves while nothing is observed
-	lateGrace = .05              // seconds of lateness that count as none
+	lateShare = .3               // weight of a new observation in late
+	lateHalf  = 15 * time.Second // half-life of late without observations
+	lateGrace = .05              // seconds of lateness that are ignored
 
-	doubtShare = .3              // of a new observation in doubt
-	doubtHalf  = 5 * time.Minute // in which doubt halves while nothing is observed
-	doubtGrace = 64              // tokens, fewer of which are a page's end
+	doubtShare = .3              // weight of a new observation in doubt
+	doubtHalf  = 5 * time.Minute // half-life of doubt without observations
+	doubtGrace = 64              // tokens; fewer may be the end of a page
 )
 
-// book notes work that goes there.
+// book records work sent to the cluster.
 func (a *account) book(seconds float64, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -70,18 +70,18 @@ func (a *account) book(seconds float64, now time.Time) {
 	a.won = now
 }
 
-// state is what a quote needs of an account.
+// state is the part of an account that a quote needs.
 type state struct {
-	backlog float64 // seconds of work sent since what the cluster told
+	backlog float64 // seconds of work sent since the cluster's announcement
 	late    float64
-	out     bool // requests failed there
-	trial   bool // the same, and the next one tries it
+	out     bool // requests have failed there
+	trial   bool // the same, and the next request is a trial
 	full    bool
-	open    bool    // something went there of late
-	doubt   float64 // share of what it is said to hold that it does not
+	open    bool    // requests were sent there recently
+	doubt   float64 // fraction of its announced prefixes that it lacks
 }
 
-// state returns the account as of now; told is when the cluster told its load.
+// state returns the current account. told is the time of the cluster's load announcement.
 func (a *account) state(now, told time.Time, hold float64) state {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,7 +113,7 @@ func (a *account) doubtNow(now time.Time) float64 {
 	return a.doubt * math.Exp2(-now.Sub(a.doubtAt).Seconds()/doubtHalf.Seconds())
 }
 
-// audit compares what was taken to be held there with what the answer tells.
+// audit compares the announced prefix with the cached tokens in the response.
 func (a *account) audit(held, cached int, now time.Time) {
 	if held < doubtGrace || cached < 0 {
 		return
@@ -122,8 +122,8 @@ func (a *account) audit(held, cached int, now time.Time) {
 	a.doubt, a.doubtAt = (1-doubtShare)*a.doubtNow(now)+doubtShare*missing, now
 }
 
-// trial takes the one request that a cluster gets which failed: until it has answered, or
-// for as long again, no other goes there.
+// trial claims the single trial request for a cluster that failed. Until it has ended, or the same
+// time has passed again, no other request goes there.
 func (a *account) trial(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,13 +140,13 @@ func backoff(failures int) time.Duration {
 	return min(firstBackoff<<min(max(failures-1, 0), 10), mostBackoff)
 }
 
-// ended takes how a request ended there.
+// ended records the outcome of a request there.
 func (a *account) ended(e *picker.RemoteOutcome, roundTrip float64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch e.Cause {
 	case health.Failed, health.Broken, health.Stalled:
-		if !e.Sent.Before(a.failedAt) { // else it was on its way when another failed
+		if !e.Sent.Before(a.failedAt) { // otherwise it was sent before the last failure
 			a.failures++
 			a.failedAt, a.until = e.At, e.At.Add(backoff(a.failures))
 		}
@@ -164,9 +164,8 @@ func (a *account) ended(e *picker.RemoteOutcome, roundTrip float64) {
 	}
 }
 
-// memory remembers the prompts that were sent to a cluster, before its filter tells of
-// them: sessions find back. It holds keys at growing distances, so that one prompt takes
-// some hundred of them.
+// memory records the prompts sent to a cluster until its filter contains them, so that
+// conversations return to it. It stores keys at growing distances, about a hundred per prompt.
 type memory struct{ slots []memorySlot }
 
 type memorySlot struct {
@@ -180,7 +179,7 @@ const (
 	memoryWays  = 4
 )
 
-// next returns the position after at of those that are remembered.
+// next returns the next stored position after at.
 func next(at int) int { return at + 1 + at/24 }
 
 func (m *memory) record(keys []block.Key, now time.Time) {
@@ -216,7 +215,7 @@ func (m *memory) ways(key block.Key) []memorySlot {
 	return m.slots[at : at+memoryWays]
 }
 
-// run returns how many leading blocks of a prompt were sent there of late.
+// run returns how many leading blocks of a prompt were recently sent there.
 func (m *memory) run(keys []block.Key, now time.Time) (run int) {
 	if m.slots == nil {
 		return 0
@@ -224,7 +223,7 @@ func (m *memory) run(keys []block.Key, now time.Time) (run int) {
 	for at := 1; at <= len(keys); at = next(at) {
 		found := false
 		for _, w := range m.ways(keys[at-1]) {
-			age := now.Unix() - w.at // below 0 where the clock was put back
+			age := now.Unix() - w.at // negative if the clock was set back
 			found = found || w.key == keys[at-1] && age >= 0 && age < memoryLife
 		}
 		if !found {

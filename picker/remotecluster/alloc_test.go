@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
-// TestAllocations: other clusters that are no candidates cost no allocation.
+// TestAllocations: remote clusters that are not candidates cause no allocations.
 func TestAllocations(t *testing.T) {
 	for name, w := range map[string]*world{
 		"nobody":    newWorld(t, func(o *Options) { o.Stays = nil }),

@@ -11,21 +11,21 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// What a nominal request is, of which a pool tells how long it would wait.
+// A nominal request, for which a pool announces its waiting time.
 const (
 	nominalTokens = 1000
 	nominalAnswer = 200
 )
 
-// Waits from which on, and KV use between which, a pool tells that it should get no more
+// Waits above which, and KV-cache usage between which, a pool announces that it should get no more
 // requests.
 const (
 	fullWait  = 20.0 // seconds
-	fullQueue = 64   // requests that wait in an engine
+	fullQueue = 64   // requests waiting in an engine
 )
 
-// Describe fills what a pool tells other clusters: what is ready, how busy it is and what
-// it costs. base has what is configured of it.
+// Describe fills in a pool's announcement for other clusters: ready endpoints, load and cost. base
+// has the configured fields.
 func Describe(p *endpoint.Pool, base federation.Export, direct bool, now time.Time) federation.Export {
 	e := base
 	e.Ready, e.Engines, e.Direct, e.Load, e.Capacity = nil, 0, nil, federation.Load{}, federation.Capacity{}
@@ -47,8 +47,7 @@ func Describe(p *endpoint.Pool, base federation.Export, direct bool, now time.Ti
 	return e
 }
 
-// Queue adds that requests wait for capacity before any engine has them, and that these
-// take so many seconds to go: who came now would wait behind them.
+// Queue adds the time that queued requests need before a new one would reach an engine.
 func Queue(e *federation.Export, seconds float64) {
 	e.Load.Wait += inSeconds(seconds)
 	e.Load.MeanWait += inSeconds(seconds)
@@ -60,7 +59,7 @@ type describer struct {
 	e       *federation.Export
 	now     time.Time
 	engines float64
-	sized   float64 // of them, those that tell the size of their cache
+	sized   float64 // endpoints that report their cache size
 	least   float64
 	waits   float64
 	full    float64
@@ -68,7 +67,7 @@ type describer struct {
 	price   endpoint.Cost
 }
 
-// ready counts an endpoint by the models that it serves.
+// ready counts an endpoint for each model that it serves.
 func (d *describer) ready(ep *endpoint.Endpoint) {
 	names := ep.Models
 	if list, _ := ep.EngineModels(); list != nil {
@@ -94,7 +93,7 @@ func (d *describer) ready(ep *endpoint.Endpoint) {
 	})
 }
 
-// add counts the load of an endpoint that answers requests.
+// add adds the load of an endpoint that generates responses.
 func (d *describer) add(ep *endpoint.Endpoint) {
 	v := cycle.View{Endpoint: ep, Cost: ep.Cost(), Reading: ep.Reading(d.now.UnixNano())}
 	ep.AddLoad(&v.Load, d.now.UnixNano())
@@ -121,12 +120,12 @@ func (d *describer) add(ep *endpoint.Endpoint) {
 	d.price.PerContext += c.PerContext
 }
 
-// finish makes means of the sums.
+// finish converts sums to means.
 func (d *describer) finish() {
 	if d.engines == 0 {
 		return
 	}
-	if d.sized > 0 { // the others are taken for alike
+	if d.sized > 0 { // the others are assumed to be alike
 		d.e.Capacity.KVTokens = int64(float64(d.e.Capacity.KVTokens) * d.engines / d.sized)
 	}
 	d.e.Engines = int(d.engines)

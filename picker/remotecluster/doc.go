@@ -1,25 +1,25 @@
-// Package elsewhere makes the pools of other clusters candidates beside this cluster's
-// endpoints, in the same cost: what a first token would wait for there, the prefill less
-// what is known to be held there, what the request costs others there, the round trip,
-// and the price of the way out.
+// Package remotecluster makes the pools of remote clusters candidates next to this cluster's
+// endpoints. They are compared by the same cost: the wait for a first token there, the prefill
+// minus known cached prefixes, the cost to other requests, the round trip, and the price of egress.
 //
-// The way of one request:
+// The path of a request:
 //
 //  1. The scheduler ranks this cluster's endpoints and calls [Fleet.Offer].
-//  2. Each pool of the same name in another cluster is a candidate, or is none for a
-//     reason that the decision record keeps ([Fleet.why]).
-//  3. Candidates are priced ([side.quote]); so is the best endpoint here.
-//  4. The cheapest one has the request, if it is cheaper by enough to leave
-//     ([leaves]): what has begun to go there needs less of an advantage than what has not.
-//  5. The destination is the other cluster's gateway, whose own picker chooses, or one of
-//     its endpoints where they can be reached, which its picker may be asked for
-//     ([Fleet.Ask]). A signed token travels along, so that no request goes on from there.
+//  2. Each pool with the same name in a remote cluster is a candidate, or excluded for a reason
+//     that the decision record keeps ([Fleet.why]).
+//  3. Candidates are priced ([side.quote]), and so is the best local endpoint.
+//  4. The cheapest candidate gets the request if it is sufficiently cheaper ([leaves]). A
+//     cluster that already gets requests needs a smaller advantage.
+//  5. The destination is the remote cluster's gateway, whose own picker chooses, or one of its
+//     endpoints if they are reachable. Its picker may be asked for one
+//     ([Fleet.ResolveEndpoint]). A signed token is added, so that the request is not forwarded
+//     again.
 //
-// What is told of other clusters is a claim: it is believed within its lease only, own
-// requests on their way are added to it, and what answers later than it was told to is
-// dearer by that for a while. A cluster where requests fail is left out, and tried again
-// with single ones.
+// Announcements of remote clusters are not trusted blindly. They are used only within their lease,
+// this replica's own requests are added, and a cluster that answers later than announced becomes
+// more expensive for a while. A cluster with failures is excluded and then tried with single
+// requests.
 //
-// The package has no goroutine and no clock. Fleet is safe for concurrent use; decisions
-// read one immutable table, and lock one cluster's account at a time.
+// The package has no goroutines and no clock. Fleet is safe for concurrent use. Decisions read one
+// immutable table and lock one cluster's account at a time.
 package remotecluster

@@ -15,25 +15,25 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Fleet knows the pools of other clusters.
+// Fleet holds the pools of remote clusters.
 type Fleet struct {
 	o     Options
 	table atomic.Pointer[table]
 
-	mu       sync.Mutex // of Update
+	mu       sync.Mutex // serializes Update
 	pool     *endpoint.Pool
 	accounts map[string]*account
 	scratch  sync.Pool
 	counts   counts
 }
 
-// table is what decisions read.
+// table is the immutable data for decisions.
 type table struct {
 	view  *federation.View
 	sides []*side
 }
 
-// scratch is what one decision needs.
+// scratch is the buffers of one decision.
 type scratch struct {
 	keys   []block.Key
 	also   []block.Key
@@ -41,7 +41,7 @@ type scratch struct {
 	open   []bool
 }
 
-// New returns a fleet that knows nobody.
+// New returns an empty fleet.
 func New(o Options) *Fleet {
 	f := &Fleet{o: o.complete(), pool: endpoint.NewPool(endpoint.PoolOptions{}), accounts: map[string]*account{}}
 	f.scratch.New = func() any { return new(scratch) }
@@ -49,10 +49,10 @@ func New(o Options) *Fleet {
 	return f
 }
 
-// maxAddresses bounds the gateways, and the endpoints, of one cluster that are used.
+// maxAddresses is the maximum number of gateways, and of endpoints, used per cluster.
 const maxAddresses = 1024
 
-// Update takes what is known of other clusters. Decisions follow at once.
+// Update sets the view of remote clusters. Decisions use it immediately.
 func (f *Fleet) Update(v *federation.View) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,13 +95,13 @@ func (f *Fleet) Update(v *federation.View) {
 	f.table.Store(t)
 }
 
-// View returns what decisions go by: what Update took last, never nil.
+// View returns the view from the last Update, never nil.
 func (f *Fleet) View() *federation.View { return f.table.Load().view }
 
-// gatewayName tells gateways from endpoints.
+// gatewayName distinguishes gateways from endpoints.
 const gatewayName = "gateway"
 
-// addresses appends where a pool is reached.
+// addresses appends the addresses of a pool.
 func (f *Fleet) addresses(specs []endpoint.Spec, r *federation.Remote) []endpoint.Spec {
 	add := func(name string, addr netip.AddrPort) {
 		if addr.IsValid() && addr.Port() != 0 && !addr.Addr().IsUnspecified() && !addr.Addr().IsMulticast() && !addr.Addr().IsLinkLocalUnicast() {
@@ -123,7 +123,7 @@ func (f *Fleet) addresses(specs []endpoint.Spec, r *federation.Remote) []endpoin
 	return specs
 }
 
-// egress returns the seconds that a byte out of there is worth.
+// egress returns the price per byte in seconds.
 func (f *Fleet) egress(class string) float64 {
 	price, ok := f.o.Egress[class]
 	if !ok {
@@ -132,12 +132,12 @@ func (f *Fleet) egress(class string) float64 {
 	return price / 1e9
 }
 
-// RemoteClusters returns what a scheduler asks, but for ResolveEndpoint, which takes time.
+// RemoteClusters returns the scheduler's hooks, except for ResolveEndpoint, which may block.
 func (f *Fleet) RemoteClusters() *picker.RemoteClusters {
 	return &picker.RemoteClusters{Offer: f.Offer, WouldTake: f.WouldTake, ServedLocally: f.ServedLocally, Sent: f.Sent, Ended: f.Ended}
 }
 
-// Sent notes that r goes to ep of another cluster: picker.RemoteClusters.Sent.
+// Sent records that r goes to ep in a remote cluster: picker.RemoteClusters.Sent.
 func (f *Fleet) Sent(r *request.Request, ep *endpoint.Endpoint, w endpoint.Work, now time.Time) {
 	t := f.table.Load()
 	for _, s := range t.sides {
@@ -159,7 +159,7 @@ func (f *Fleet) Sent(r *request.Request, ep *endpoint.Endpoint, w endpoint.Work,
 	}
 }
 
-// Ended notes how a request ended there: picker.RemoteClusters.Ended.
+// Ended records a request's outcome: picker.RemoteClusters.Ended.
 func (f *Fleet) Ended(ep *endpoint.Endpoint, e picker.RemoteOutcome) {
 	for _, s := range f.table.Load().sides {
 		if s.Cluster == ep.Cluster {
@@ -172,9 +172,8 @@ func (f *Fleet) Ended(ep *endpoint.Endpoint, e picker.RemoteOutcome) {
 	}
 }
 
-// Decide is Offer for those who have no Cycle, such as simulations: here is the price in this
-// cluster, nil where it cannot serve. It returns the terms to take; ok is false when the
-// request stays.
+// Decide is Offer for callers without a Cycle, such as simulations. here is the local price, nil if
+// this cluster cannot serve. It returns the terms to use; ok is false if the request stays.
 func (f *Fleet) Decide(a *Ask, here *cycle.RemoteTerms, lot uint64, now time.Time) (terms cycle.RemoteTerms, ok bool) {
 	t := f.table.Load()
 	sc := f.scratch.Get().(*scratch)
@@ -191,8 +190,8 @@ func (f *Fleet) Decide(a *Ask, here *cycle.RemoteTerms, lot uint64, now time.Tim
 	return sc.quotes[i], true
 }
 
-// Book is Sent for those who have no Request: so many seconds of prefill, of a prompt with
-// these keys, go to a cluster.
+// Book is Sent for callers without a Request: that many seconds of prefill, for a prompt with these
+// keys, go to a cluster.
 func (f *Fleet) Book(cluster string, seconds float64, keys []block.Key, now time.Time) {
 	for _, s := range f.table.Load().sides {
 		if s.Cluster == cluster {

@@ -28,7 +28,7 @@ var (
 	poolKey = federation.PoolKey{Namespace: "ns", Name: "pool"}
 )
 
-// world is this cluster, a, with two engines, and what it is told of others.
+// world is this cluster, a, with two engines, and the announcements of others.
 type world struct {
 	t       testing.TB
 	now     time.Time
@@ -38,7 +38,7 @@ type world struct {
 	fleet   *Fleet
 	s       *picker.Scheduler
 	stayed  int
-	asks    Pick // of other clusters; nil: nobody is asked
+	asks    Pick // at remote clusters; nil: not asked
 	version uint64
 }
 
@@ -60,7 +60,7 @@ func newWorld(t testing.TB, change func(*Options), others ...*federation.Remote)
 	return w
 }
 
-// open makes a new scheduler, with a gate or without.
+// open makes a new scheduler, optionally with a gate.
 func (w *world) open(g picker.Gate) {
 	w.t.Helper()
 	scorer, far := predicted.New(predicted.Defaults, nil), w.fleet.RemoteClusters()
@@ -89,7 +89,7 @@ func (s single) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	return nil
 }
 
-// best picks all candidates, the best first.
+// best picks all candidates, best first.
 type best struct{}
 
 func (best) Pick(_ *cycle.Cycle, totals []float64, order []int32) []int32 {
@@ -100,7 +100,7 @@ func (best) Pick(_ *cycle.Cycle, totals []float64, order []int32) []int32 {
 	return order
 }
 
-// tell replaces what is known of other clusters.
+// tell replaces the announcements of other clusters.
 func (w *world) tell(others ...*federation.Remote) {
 	w.version++
 	v := &federation.View{Self: "a", Version: w.version, Secret: w.secret}
@@ -111,7 +111,7 @@ func (w *world) tell(others ...*federation.Remote) {
 	w.fleet.Update(v)
 }
 
-// other is an idle cluster of four engines, 20 ms away.
+// other is an idle cluster with four engines, 20 ms away.
 func other(name string, change func(*federation.Remote)) *federation.Remote {
 	r := &federation.Remote{
 		Cluster: name, State: federation.Live, RTT: 20 * time.Millisecond, ReceivedAt: t0, Until: t0.Add(5 * time.Second),
@@ -126,7 +126,7 @@ func other(name string, change func(*federation.Remote)) *federation.Remote {
 	return r
 }
 
-// busy puts so many waiting requests of 4,000 tokens at each engine here.
+// busy adds that many waiting requests of 4,000 tokens to each local engine.
 func (w *world) busy(requests int64) {
 	for _, ep := range w.pool.Snapshot().Endpoints {
 		n := 4000 * requests
@@ -147,7 +147,7 @@ func prompt(words int, seed string) *request.Request {
 	return r
 }
 
-// place decides, and returns the decision with why each cluster was not chosen.
+// place makes a decision and returns it with the reason for each cluster not chosen.
 func (w *world) place(r *request.Request) (*request.Decision, map[string]string, error) {
 	w.t.Helper()
 	d, err := w.s.Choose(context.Background(), r)
@@ -170,7 +170,7 @@ func (w *world) expect(r *request.Request, cluster, why string) *request.Decisio
 		w.t.Errorf("%s is %q, want %q: %v %v", cluster, got[cluster], why, got, w.terms())
 	}
 	if gone := !strings.HasPrefix(d.Endpoints[0], "10."); gone != (why == "chosen") {
-		w.t.Errorf("goes to %v though %s is %q", d.Endpoints, cluster, got[cluster])
+		w.t.Errorf("request goes to %v although %s is %q", d.Endpoints, cluster, got[cluster])
 	}
 	return d
 }
@@ -180,7 +180,7 @@ func (w *world) terms() string {
 	return string(b)
 }
 
-// finish ends a request well, with its first token after so long.
+// finish ends a request successfully, with its first token after that time.
 func (w *world) finish(d *request.Decision, first time.Duration) {
 	w.now = w.now.Add(first)
 	d.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 200, Served: d.Endpoints[0]})
@@ -188,19 +188,19 @@ func (w *world) finish(d *request.Decision, first time.Duration) {
 	d.Done(request.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]})
 }
 
-// broken ends a request whose endpoint could not be reached: the proxy answered.
+// broken ends a request whose endpoint was unreachable: the proxy answered.
 func (w *world) broken(d *request.Decision) {
 	d.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 503, Local: true, Attempts: 1})
 	d.Done(request.Outcome{At: w.now, Status: 503, Complete: true})
 }
 
-// TestSpill: requests stay while it is quiet here, and go while it is not. This cluster's
-// endpoints stand by, the hop token travels along, and the record tells the terms.
+// TestSpill: requests stay while this cluster has capacity and leave otherwise. Local endpoints are
+// the fallback, the hop token is set, and the record contains the terms.
 func TestSpill(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil))
 	w.finish(w.expect(prompt(500, "quiet"), "b", "dearer"), 50*time.Millisecond)
 	if w.stayed != 1 {
-		t.Errorf("%d prompts noted as served here, want 1", w.stayed)
+		t.Errorf("%d prompts recorded as served here, want 1", w.stayed)
 	}
 	w.busy(10)
 	d := w.expect(prompt(500, "loud"), "b", "chosen")
@@ -230,13 +230,13 @@ func TestSpill(t *testing.T) {
 	}
 	for _, ep := range w.pool.Snapshot().Endpoints {
 		if l := w.pool.LoadTracker().Local(ep, w.now); l.Requests != 0 {
-			t.Errorf("a request that went elsewhere is in the book of %s", ep.Address)
+			t.Errorf("remote request is in the load of %s", ep.Address)
 		}
 	}
 	w.finish(d, 100*time.Millisecond)
 }
 
-// TestWhyNot: each reason for which a cluster is no candidate.
+// TestWhyNot: each reason for excluding a cluster.
 func TestWhyNot(t *testing.T) {
 	ask := func(change func(*request.Request)) *request.Request {
 		r := prompt(500, "p")
@@ -296,7 +296,7 @@ type headers map[string]string
 
 func (h headers) Get(name string) string { return h[name] }
 
-// TestLease: a cluster that tells no more is out when its lease ends, without any update.
+// TestLease: a silent cluster is excluded when its lease ends, without an update.
 func TestLease(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil))
 	w.busy(10)
@@ -307,8 +307,8 @@ func TestLease(t *testing.T) {
 	w.expect(prompt(500, "z"), "b", "silent")
 }
 
-// TestHeld: a prompt that B holds goes there when that pays for the round trip, though
-// nothing waits here; not when it does not. So does the session that goes on with it.
+// TestHeld: a prompt cached in B goes there if that outweighs the round trip, although nothing
+// waits here. So does the conversation's next request.
 func TestHeld(t *testing.T) {
 	for _, c := range []struct {
 		rtt   time.Duration
@@ -322,16 +322,16 @@ func TestHeld(t *testing.T) {
 		w := newWorld(t, nil, other("b", func(r *federation.Remote) { r.RTT = c.rtt }))
 		b := w.view.Clusters[0].Pools[0]
 		w.fleet.Sent(prompt(c.words, "hot"), &endpoint.Endpoint{Spec: endpoint.Spec{Cluster: "b"}}, endpoint.Work{}, t0)
-		w.now = t0.Add(4 * time.Second) // what was sent is in what it told since
+		w.now = t0.Add(4 * time.Second) // sent requests are in its later announcement
 		b.ReceivedAt, b.Until = w.now, w.now.Add(time.Minute)
 		w.expect(prompt(c.words, "hot"), "b", c.want)
-		w.expect(prompt(c.words, "hot hot"), "b", c.want) // the next turn: longer
+		w.expect(prompt(c.words, "hot hot"), "b", c.want) // the next turn is longer
 		w.expect(prompt(c.words, "cold"), "b", "dearer")
 	}
 }
 
-// TestNoFlapping: prices that swing by a tenth around each other change nothing; one that
-// rises is left once, and comes back once.
+// TestNoFlapping: prices that fluctuate around each other by a tenth change nothing. If one rises,
+// requests leave once and return once.
 func TestNoFlapping(t *testing.T) {
 	w := newWorld(t, nil)
 	swing := []int64{0, 1, 0, 1, 2, 1}
@@ -359,12 +359,12 @@ func TestNoFlapping(t *testing.T) {
 		d.Done(request.Outcome{At: w.now, Status: 200, Complete: true})
 	}
 	if changes != 2 {
-		t.Errorf("the way changed %d times, want once there and once back", changes)
+		t.Errorf("destination changed %d times, want 2", changes)
 	}
 }
 
-// TestSpreads: what this replica has sent since the last report counts, so that a burst
-// does not all go to one idle cluster.
+// TestSpreads: requests sent since the last announcement count, so that a burst does not go to a
+// single idle cluster.
 func TestSpreads(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil), other("c", nil), other("d", nil))
 	w.busy(5)
@@ -382,12 +382,12 @@ func TestSpreads(t *testing.T) {
 		}
 	}
 	if stayed := 300 - to["192.0.2.98:80"] - to["192.0.2.99:80"] - to["192.0.2.100:80"]; stayed == 0 {
-		t.Error("none stayed, though the others' queues were longer at the end")
+		t.Error("no request stayed, although the remote queues became longer")
 	}
 }
 
-// TestFailures: a cluster where requests fail is out, is tried with one request at a time,
-// and is back when one has ended well.
+// TestFailures: a cluster with failures is excluded, tried with one request at a time, and restored
+// after a success.
 func TestFailures(t *testing.T) {
 	w := newWorld(t, nil, other("b", func(r *federation.Remote) { r.Until = t0.Add(time.Hour) }))
 	w.busy(10)
@@ -396,7 +396,7 @@ func TestFailures(t *testing.T) {
 	w.now = w.now.Add(firstBackoff)
 	trial := w.expect(prompt(500, "3"), "b", "chosen")
 	w.expect(prompt(500, "4"), "b", "failed of late")
-	w.now = w.now.Add(firstBackoff) // the trial has not answered: another
+	w.now = w.now.Add(firstBackoff) // the trial has not ended: another one
 	w.broken(w.expect(prompt(500, "5"), "b", "chosen"))
 	w.now = w.now.Add(firstBackoff) // two in a row: twice as long
 	w.expect(prompt(500, "6"), "b", "failed of late")
@@ -409,8 +409,8 @@ func TestFailures(t *testing.T) {
 	w.expect(prompt(500, "9"), "b", "saturated")
 }
 
-// TestFalseFilter: a cluster that is said to hold prompts, and whose answers tell that it did
-// not, is believed less, until that was long ago; one whose answers bear it out keeps its word.
+// TestFalseFilter: a cluster that announces prefixes which responses do not confirm loses weight
+// for a while. One whose responses confirm them does not.
 func TestFalseFilter(t *testing.T) {
 	visits := func(cached func(held int) int, tries int) (away int) {
 		w := newWorld(t, nil)
@@ -435,23 +435,23 @@ func TestFalseFilter(t *testing.T) {
 		return away
 	}
 	if n := visits(func(held int) int { return held - held%16 }, 40); n != 40 {
-		t.Errorf("%d of 40 prompts went where they were", n)
+		t.Errorf("%d of 40 prompts went to the cluster that has them", n)
 	}
 	if n := visits(func(int) int { return 0 }, 40); n == 0 || n > 16 {
-		t.Errorf("%d of 40 prompts went where they were said to be and were not, want some and no more than 16", n)
+		t.Errorf("%d of 40 prompts went to the cluster with false announcements, want 1 to 16", n)
 	}
 	a := account{}
 	a.audit(1000, 0, t0)
 	first := a.doubtNow(t0)
-	a.audit(1000, -1, t0) // tells nothing
-	a.audit(10, 0, t0)    // too little to tell
+	a.audit(1000, -1, t0) // no information
+	a.audit(10, 0, t0)    // too little to judge
 	if first <= 0 || a.doubtNow(t0) != first || a.doubtNow(t0.Add(doubtHalf)) != first/2 {
 		t.Errorf("doubt %v, then %v, a while later %v", first, a.doubtNow(t0), a.doubtNow(t0.Add(doubtHalf)))
 	}
 }
 
-// TestResidency: where a request may not be served here, it is served elsewhere or
-// refused, and no endpoint here stands by.
+// TestResidency: a request that may not be served here is served remotely or refused, without a
+// local fallback.
 func TestResidency(t *testing.T) {
 	r := func() *request.Request {
 		r := prompt(500, "r")
@@ -469,12 +469,12 @@ func TestResidency(t *testing.T) {
 	}
 }
 
-// TestNobodyHere: with no endpoint here that can serve, the other cluster has it all.
+// TestNobodyHere: without a suitable local endpoint, all requests go to the remote cluster.
 func TestNobodyHere(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil))
 	w.pool.Set(nil)
 	w.broken(w.expect(prompt(500, "n"), "b", "chosen"))
-	w.broken(w.expect(prompt(500, "o"), "b", "chosen")) // there is nobody else
+	w.broken(w.expect(prompt(500, "o"), "b", "chosen")) // the only candidate
 	w.tell(other("b", nil), other("c", nil))
 	if d := w.expect(prompt(500, "p"), "c", "chosen"); len(d.Endpoints) != 2 {
 		t.Errorf("destinations %v, want c's gateway, and b's to stand by though it failed a moment ago", d.Endpoints)
@@ -485,8 +485,8 @@ func TestNobodyHere(t *testing.T) {
 	}
 }
 
-// TestStoredResponses: what goes on with a response that another cluster keeps goes
-// there, and what an engine here keeps stays.
+// TestStoredResponses: a request that continues a response stored in a remote cluster goes there,
+// and one stored locally stays.
 func TestStoredResponses(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil), other("c", nil))
 	w.busy(10)
@@ -509,7 +509,7 @@ func TestStoredResponses(t *testing.T) {
 	}
 }
 
-// TestModes: direct endpoints are used where the mode says so.
+// TestModes: direct endpoints are used in that mode.
 func TestModes(t *testing.T) {
 	b := func(r *federation.Remote) {
 		r.Direct = []string{"198.51.100.1:8000", "198.51.100.2:8000", "no address"}
@@ -525,7 +525,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestStatus: what is shown is what a request would meet.
+// TestStatus: status shows what the next request would get.
 func TestStatus(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil), other("c", func(r *federation.Remote) { r.State = federation.Silent }), other("d", func(r *federation.Remote) { r.Gateways = nil }))
 	got := map[string]string{}
@@ -541,8 +541,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestRefusals: what a request is refused for by its own fault is no other cluster's to serve;
-// a dry run leaves no trace.
+// TestRefusals: a request refused because of its own content is not offered to remote clusters. A
+// dry run has no side effects.
 func TestRefusals(t *testing.T) {
 	for reason, goes := range map[request.Reason]bool{
 		request.ReasonBadRequest: false, request.ReasonNotHeld: false, request.ReasonCancelled: false,

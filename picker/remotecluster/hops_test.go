@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// ring is clusters a, b and c, all full, each of which takes the others for idle.
+// ring is clusters a, b and c, all full, that each believe the others to be idle.
 func ring(t *testing.T, signed bool) map[string]*world {
 	worlds := map[string]*world{}
 	for _, self := range []string{"a", "b", "c"} {
@@ -36,7 +36,7 @@ func ring(t *testing.T, signed bool) map[string]*world {
 	return worlds
 }
 
-// hop returns the token of a decision that goes to another cluster, and which that is.
+// hop returns the token and the destination of a decision for a remote cluster.
 func hop(t *testing.T, d *request.Decision) (to, token string) {
 	t.Helper()
 	for _, h := range d.SetHeaders {
@@ -47,14 +47,14 @@ func hop(t *testing.T, d *request.Decision) (to, token string) {
 	host, _, _ := strings.Cut(d.Endpoints[0], ":")
 	to = map[string]string{"192.0.2.97": "a", "192.0.2.98": "b", "192.0.2.99": "c"}[host]
 	if to == "" || token == "" {
-		t.Fatalf("goes to %v with token %q", d.Endpoints, token)
+		t.Fatalf("request goes to %v with token %q", d.Endpoints, token)
 	}
 	return to, token
 }
 
-// TestThreeClusters: three clusters that take each other for idle send a request on once,
-// also in a federation without a secret, and whatever has become of the token: sent again,
-// minutes later, at a cluster that it is not for, by clocks ten minutes apart.
+// TestThreeClusters: three clusters that believe each other to be idle forward a request only once,
+// also in a federation without a secret, and whatever happens to the token: replayed, minutes late,
+// at the wrong cluster, with clocks ten minutes apart.
 func TestThreeClusters(t *testing.T) {
 	for _, signed := range []bool{true, false} {
 		worlds := ring(t, signed)
@@ -90,7 +90,7 @@ func TestThreeClusters(t *testing.T) {
 	}
 }
 
-// TestHopWithinClocks: a token holds between clusters whose clocks are ten minutes apart.
+// TestHopWithinClocks: a token is valid between clusters whose clocks differ by ten minutes.
 func TestHopWithinClocks(t *testing.T) {
 	worlds := ring(t, true)
 	d, _, err := worlds["a"].place(prompt(500, "skewed"))
@@ -108,8 +108,8 @@ func TestHopWithinClocks(t *testing.T) {
 	}
 }
 
-// TestResidencyOfWhoCame: a request that has come from elsewhere and may not be served
-// here is refused; it is not sent on, and no endpoint here takes it.
+// TestResidencyOfWhoCame: a forwarded request that may not be served here is refused. It is neither
+// forwarded again nor sent to a local endpoint.
 func TestResidencyOfWhoCame(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Rules.Objectives = map[string][]string{"private": {"b"}} }, other("b", nil))
 	r := prompt(500, "private")

@@ -14,9 +14,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestForgedFilterOverTheWire: a member that tells over a real link that it holds prompts
-// which nobody has asked it for gets some of them, each with this cluster's endpoints to
-// stand by and none refused, until it is found out.
+// TestForgedFilterOverTheWire: a member that announces false prefixes over a real link gets some
+// requests, each with local endpoints as fallback and none refused, until it is detected.
 func TestForgedFilterOverTheWire(t *testing.T) {
 	dir := t.TempDir()
 	if err := wan.Authorize(dir, "a", "b"); err != nil {
@@ -69,18 +68,18 @@ func TestForgedFilterOverTheWire(t *testing.T) {
 			away++
 			o.Usage = request.Usage{Seen: true, CachedSeen: true}
 			if len(d.Endpoints) < 2 || !strings.HasPrefix(d.Endpoints[1], "10.") {
-				t.Errorf("prompt %d goes to %v, and no endpoint here stands by", i, d.Endpoints)
+				t.Errorf("prompt %d goes to %v without a local fallback", i, d.Endpoints)
 			}
 		}
 		d.Done(o)
 	}
 	if away == 0 || away > 16 {
-		t.Errorf("%d of 40 prompts went where they were said to be and were not, want some and no more than 16", away)
+		t.Errorf("%d of 40 prompts went to the cluster with false announcements, want 1 to 16", away)
 	}
 }
 
-// TestLies: a cluster that says whatever makes it look cheap, and answers late, costs some
-// detours, and then is dearer than it says, until that was long ago.
+// TestLies: a cluster that announces cheap prices but answers late gets some requests. Then it is
+// priced above its announcement for a while.
 func TestLies(t *testing.T) {
 	for name, lie := range map[string]func(*federation.Remote){
 		"is idle":               func(*federation.Remote) {},
@@ -106,12 +105,12 @@ func TestLies(t *testing.T) {
 				continue
 			}
 			if away++; len(d.Endpoints) < 2 {
-				t.Errorf("%s: %v, and no endpoint here stands by", name, d.Endpoints)
+				t.Errorf("%s: %v without a local fallback", name, d.Endpoints)
 			}
 			w.finish(d, 5*time.Second)
 		}
 		if away == 0 || away > 8 {
-			t.Errorf("%s: %d of 40 requests went to a cluster that answers 5 s late, want some and no more than 8", name, away)
+			t.Errorf("%s: %d of 40 requests went to a cluster that answers 5 s late, want 1 to 8", name, away)
 		}
 	}
 }

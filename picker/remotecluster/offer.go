@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Offer makes the offers of other clusters: picker.RemoteClusters.Offer.
+// Offer offers a request to remote clusters: picker.RemoteClusters.Offer.
 func (f *Fleet) Offer(c *cycle.Cycle, refused error) error {
 	t := f.table.Load()
 	r := c.Request
@@ -52,8 +52,8 @@ func (f *Fleet) Offer(c *cycle.Cycle, refused error) error {
 	return refused
 }
 
-// lendable reports whether another cluster could serve what this one refuses: for want of
-// room, engines or the model, not for what the request is.
+// lendable reports whether a remote cluster could serve a request refused here: for lack of
+// capacity, engines or the model, but not because of the request's content.
 func lendable(refused error) bool {
 	switch request.ReasonOf(refused) {
 	case request.ReasonNoEndpoints, request.ReasonModelNotFound, request.ReasonSaturated:
@@ -62,8 +62,8 @@ func lendable(refused error) bool {
 	return false
 }
 
-// ServedLocally notes that a request is served here, for what this cluster exports:
-// picker.RemoteClusters.Stayed.
+// ServedLocally records that a request is served here, for this cluster's exports:
+// picker.RemoteClusters.ServedLocally.
 func (f *Fleet) ServedLocally(r *request.Request) {
 	t := f.table.Load()
 	if f.o.Stays == nil || t.view.Secret == nil || r.CacheSalt != "" {
@@ -81,9 +81,9 @@ func (f *Fleet) ServedLocally(r *request.Request) {
 	}
 }
 
-// WouldTake says whether a request that waits here for a place, and is expected to go on for so
-// many seconds, would be offered less in another cluster: picker.RemoteClusters.Would. What it
-// would take here beyond the wait is not counted, so it may say no where Offer would not.
+// WouldTake reports whether a waiting request with that predicted wait in seconds would be cheaper
+// in a remote cluster: picker.RemoteClusters.WouldTake. The local cost beyond the wait is ignored,
+// so it may return false when Offer would move the request.
 func (f *Fleet) WouldTake(r *request.Request, wait float64, now time.Time) bool {
 	t := f.table.Load()
 	if len(t.sides) == 0 || r.Headers != nil && r.Headers.Get(request.HeaderHop) != "" {
@@ -104,8 +104,8 @@ func (f *Fleet) WouldTake(r *request.Request, wait float64, now time.Time) bool 
 	return f.cheapest(here, sc.quotes, sc.open, 0) >= 0
 }
 
-// ask fills what prices depend on, of which a has Answer and Hopped. Keys are computed once some cluster could be a
-// candidate.
+// ask fills in the inputs of prices; a already has Answer and Hopped. Keys are computed only if
+// some cluster could be a candidate.
 func (f *Fleet) ask(t *table, r *request.Request, sc *scratch, a Ask, now time.Time) Ask {
 	a.Model, a.Input, a.Bytes = r.Target, r.InputTokens, len(r.Chunks.Bytes)
 	a.Objective, a.Clusters, a.Named = r.Objective, r.Clusters, f.named(t, r)
@@ -121,7 +121,7 @@ func (f *Fleet) ask(t *table, r *request.Request, sc *scratch, a Ask, now time.T
 	return a
 }
 
-// named reports whether other clusters are asked about the request at all.
+// named reports whether remote clusters are considered for the request at all.
 func (f *Fleet) named(t *table, r *request.Request) bool {
 	switch f.o.Use {
 	case UseAlways:
@@ -135,7 +135,7 @@ func (f *Fleet) named(t *table, r *request.Request) bool {
 	if !r.HasSubset {
 		return false
 	}
-	for _, s := range t.sides { // the proxy names a gateway: it knows of the import
+	for _, s := range t.sides { // the proxy names a gateway, so it knows the import
 		if slices.ContainsFunc(s.gateways, func(ep *endpoint.Endpoint) bool { return slices.Contains(r.Subset, ep.Address) }) {
 			return true
 		}
@@ -143,8 +143,8 @@ func (f *Fleet) named(t *table, r *request.Request) bool {
 	return false
 }
 
-// hopped reports whether the request has come from another cluster. A token that cannot be
-// read is one: nobody but the sender loses by it, and no circle is ever made.
+// hopped reports whether the request comes from another cluster. An invalid token counts as one:
+// that only harms the sender and never creates a loop.
 func (f *Fleet) hopped(r *request.Request, now time.Time) bool {
 	if r.Headers == nil {
 		return false
@@ -179,7 +179,7 @@ func (f *Fleet) quotes(t *table, c *cycle.Cycle, sc *scratch, a *Ask) {
 	}
 }
 
-// reaches looks for the address that the request would go to.
+// reaches finds the destination address for the request.
 func (f *Fleet) reaches(c *cycle.Cycle, s *side, q *cycle.RemoteTerms) cycle.RemoteReason {
 	if c.Pinned() || c.PinnedRemote() && !c.PinnedTo(s.Cluster) {
 		return cycle.FarKept
@@ -195,8 +195,8 @@ func (f *Fleet) reaches(c *cycle.Cycle, s *side, q *cycle.RemoteTerms) cycle.Rem
 	return cycle.FarDearer
 }
 
-// address returns where a request to the cluster goes: the better of two endpoints drawn
-// by lot, or one of its gateways; nil when the proxy allows none.
+// address returns the destination in the cluster: the better of two random endpoints, or a gateway;
+// nil if the proxy allows none.
 func (f *Fleet) address(c *cycle.Cycle, s *side) *endpoint.Endpoint {
 	list := s.gateways
 	if len(s.direct) > 0 {
@@ -226,19 +226,19 @@ func (f *Fleet) address(c *cycle.Cycle, s *side) *endpoint.Endpoint {
 	return best
 }
 
-// here prices the best endpoint of this cluster as those elsewhere are.
+// here prices this cluster's best endpoint like remote ones.
 func (f *Fleet) here(c *cycle.Cycle, best int32, answer float64) cycle.RemoteTerms {
 	v, w := c.All(best).Rank(), c.WorkAt(best)
 	l := v.Load
-	l.Rate, l.Busy = 0, 0 // nobody tells them of other clusters
+	l.Rate, l.Busy = 0, 0 // remote clusters do not announce these
 	p := f.o.Params.Predict(v.Cost, &l, w, v.Wait(c.Now, float64(w.New), answer), answer)
 	p.Wait += c.QueueWait()
 	return cycle.RemoteTerms{Cluster: f.o.Self, Here: true, Prediction: p, Held: w.Input - w.New}
 }
 
-// pick returns the cluster that has the request, -1 when it stays.
+// pick returns the cluster for the request, or -1 if it stays.
 func (f *Fleet) pick(t *table, c *cycle.Cycle, sc *scratch, here *cycle.RemoteTerms) int {
-	for k, s := range t.sides { // what goes on with something goes where that is
+	for k, s := range t.sides { // continuations go where their state is
 		if c.PinnedTo(s.Cluster) && sc.quotes[k].Reason == cycle.FarDearer {
 			sc.quotes[k].Reason = cycle.FarChosen
 			return k
@@ -247,8 +247,8 @@ func (f *Fleet) pick(t *table, c *cycle.Cycle, sc *scratch, here *cycle.RemoteTe
 	return f.cheapest(here, sc.quotes, sc.open, c.Uint64())
 }
 
-// standBy names the next cluster, where no endpoint of this one can stand by. The token is
-// not for it, and it keeps the request as one that has come from elsewhere.
+// standBy adds the next cluster as a fallback if no local endpoint can be one. The token is not for
+// that cluster, which therefore treats the request as forwarded and keeps it.
 func (f *Fleet) standBy(c *cycle.Cycle, t *table, sc *scratch) {
 	next := -1
 	for i := range sc.quotes {
@@ -264,7 +264,7 @@ func (f *Fleet) standBy(c *cycle.Cycle, t *table, sc *scratch) {
 	}
 }
 
-// prefer sends the request to a cluster. This one's endpoints stand by where it may stay.
+// prefer sends the request to a cluster. Local endpoints are the fallback if it may be served here.
 func (f *Fleet) prefer(c *cycle.Cycle, s *side, q *cycle.RemoteTerms, stay bool) {
 	token := unsigned
 	if f.o.Hops != nil {
@@ -273,10 +273,10 @@ func (f *Fleet) prefer(c *cycle.Cycle, s *side, q *cycle.RemoteTerms, stay bool)
 	c.Prefer(f.add(c, s, q), stay, request.HeaderSet{Name: request.HeaderHop, Value: token})
 }
 
-// unsigned is the token of a federation without a secret: any token ends the way.
+// unsigned is the token in a federation without a secret: any token prevents forwarding.
 const unsigned = "unsigned"
 
-// add makes the address of a quote a candidate.
+// add makes the quote's address a candidate.
 func (f *Fleet) add(c *cycle.Cycle, s *side, q *cycle.RemoteTerms) int32 {
 	var ep *endpoint.Endpoint
 	for _, list := range [][]*endpoint.Endpoint{s.direct, s.gateways} {

@@ -10,64 +10,63 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins/predicted"
 )
 
-// Use says which requests other clusters are candidates for.
+// Use selects the requests for which remote clusters are candidates.
 type Use string
 
-// Uses.
+// Values of Use.
 const (
 	UseNamed  Use = "named"  // those whose route names the import
 	UseAlways Use = "always" // all
-	UseNever  Use = "never"  // none: what is told of other clusters is shown, and not used
+	UseNever  Use = "never"  // none: remote clusters are shown but not used
 )
 
-// Mode says where requests to another cluster go.
+// Mode selects the destination in a remote cluster.
 type Mode string
 
-// Modes.
+// Values of Mode.
 const (
-	ModeParent   Mode = "parent"   // to its gateway, whose picker chooses
-	ModeEndpoint Mode = "endpoint" // to one of its endpoints, where it tells them: its picker's choice, or by lot; else to its gateway
+	ModeParent   Mode = "parent"   // its gateway, whose picker chooses
+	ModeEndpoint Mode = "endpoint" // one of its announced endpoints, chosen by its picker or at random; otherwise its gateway
 )
 
-// Options build a Fleet. Self is required.
+// Options configure a Fleet. Self is required.
 type Options struct {
 	Self   string             // name of this cluster
-	Region string             // of this cluster, for rules that name regions
-	Pool   federation.PoolKey // the pool here, which has the same name in other clusters
+	Region string             // of this cluster, for rules with regions
+	Pool   federation.PoolKey // the local pool; it has the same name in other clusters
 	Use    Use                // default UseNamed
 	Mode   Mode               // default ModeParent
 	Rules  Rules              // where requests may be served
-	// Regions is where clusters are, by name, for rules; what those that are not in it tell of
-	// themselves is believed.
+	// Regions has clusters' regions for rules, by name. Other clusters' announced regions are used.
 	Regions map[string]string
-	Egress  map[string]float64 // by class: seconds that a gigabyte out of there is worth; "" stands for all others
+	Egress  map[string]float64 // by class: seconds per gigabyte; "" is the default
 	Params  predicted.Params   // of the cost; zero means predicted.Defaults
-	Hops    *federation.Hops   // signs what leaves and reads what came; nil: tokens are neither signed nor checked
+	Hops    *federation.Hops   // signs outgoing and verifies incoming tokens; nil: neither
 	Margin  Margins            // zero means DefaultMargins
-	// Resolve returns the addresses behind a host:port; nil takes literal ones only. It is
-	// called by Update.
+	// Resolve returns the addresses of a host:port; nil accepts only literal addresses. Update
+	// calls it.
 	Resolve func(hostPort string) []netip.AddrPort
-	// Asked reports whether the pickers of a cluster may be asked for an endpoint, in
-	// ModeEndpoint: see Fleet.Ask. nil: none may.
+	// Asked reports whether a cluster's pickers may be asked for an endpoint, in ModeEndpoint: see
+	// Fleet.ResolveEndpoint. nil: never.
 	Asked func(cluster string) bool
-	// Timeout is how long that may take; 0: four round trips and 100 ms, 500 ms at most.
+	// Timeout is the time limit for that; 0: four round trips and 100 ms, up to 500 ms.
 	Timeout time.Duration
-	// Crowd is how many like this one may send to the same clusters at the same moment,
-	// unseen by each other: the replicas of the group. nil means 1.
+	// Crowd returns how many replicas may send to the same clusters at the same time without seeing
+	// each other: the size of the group. nil means 1.
 	Crowd func() int
-	// Stays is told the keys of prompts that are served here, for what this cluster
-	// exports, by each of the view's secrets; nil: nobody is.
+	// Stays receives the keys of prompts served here, for this cluster's exports, with each of the
+	// view's secrets. It may be nil.
 	Stays func(by *filter.Secret, keys []block.Key)
 }
 
-// Margins say by how much another cluster must be cheaper.
+// Margins are the required price advantages of a remote cluster.
 type Margins struct {
-	Enter, EnterFloor float64 // share of the price here and seconds at least, where nothing went of late
-	Leave, LeaveFloor float64 // the same where something did
-	Hold              float64 // seconds for which the last one counts as of late
+	Enter, EnterFloor float64 // minimum advantage as a fraction of the local price, and in seconds, if no request went there recently
+	Leave, LeaveFloor float64 // the same if one did
+	Hold              float64 // seconds for which the last request counts as recent
 }
 
-// DefaultMargins are used unless configured otherwise.
+// DefaultMargins are the default margins.
 var DefaultMargins = Margins{Enter: .25, EnterFloor: .030, Leave: .05, LeaveFloor: .005, Hold: 2}
 
 func (o Options) complete() Options {
@@ -92,7 +91,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// literal reads an ip:port.
+// literal parses an ip:port.
 func literal(hostPort string) []netip.AddrPort {
 	addr, err := netip.ParseAddrPort(hostPort)
 	if err != nil {

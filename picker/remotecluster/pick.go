@@ -11,47 +11,47 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Question is what another cluster's picker is asked: which of its endpoints has a request.
+// Question asks a remote cluster's picker for an endpoint.
 type Question struct {
 	Cluster string
 	EPP     federation.Address
 	Request *request.Request
-	Token   string // of the hop; it keeps the picker from sending the request on
-	// Timeout is how long the answer may take.
+	Token   string // hop token; it keeps the picker from forwarding the request
+	// Timeout is the time limit for the answer.
 	Timeout time.Duration
 }
 
-// Refused is the error of a picker that answers, and not with an endpoint.
+// Refused is the error if a picker answers without an endpoint.
 type Refused struct{ Status int }
 
 // Error implements error.
-func (r Refused) Error() string { return "elsewhere: a picker answers " + strconv.Itoa(r.Status) }
+func (r Refused) Error() string { return "remotecluster: a picker answered " + strconv.Itoa(r.Status) }
 
-// full reports whether there is no room.
+// full reports whether the cluster has no capacity.
 func (r Refused) full() bool {
 	return r.Status == 429 || r.Status == 503
 }
 
-// How long a picker elsewhere has for its answer: a connection may have to be made for it.
+// Time limits for a remote picker's answer, which may need a new connection.
 const (
 	askTrips = 4 // round trips
 	askWork  = 100 * time.Millisecond
 	askMost  = 500 * time.Millisecond
 )
 
-// asks reports whether a cluster's picker is asked which endpoint has a request. It costs
-// one more round trip.
+// asks reports whether a cluster's picker is asked for the endpoint. It costs an additional round
+// trip.
 func (f *Fleet) asks(s *side) bool {
 	return f.o.Asked != nil && f.o.Mode == ModeEndpoint && len(s.EPPs) > 0 && len(s.direct) > 0 && f.o.Asked(s.Cluster)
 }
 
-// Pick asks a picker for the address of an endpoint. It returns what tells that picker, once,
-// how the request ended. The error of a picker that answers otherwise is Refused.
+// Pick asks a picker for an endpoint. ended must be called once with the request's outcome. If the
+// picker answers without an endpoint, the error is Refused.
 type Pick func(q *Question) (destination string, ended func(status int), err error)
 
-// ResolveEndpoint asks the picker of the cluster that a request goes to for one of the endpoints that
-// the cluster has told: picker.RemoteClusters.Ask. Where that fails, or is refused, one of its
-// gateways has the request, and what was chosen before where there is none.
+// ResolveEndpoint asks the picker of the request's cluster for one of the announced endpoints:
+// picker.RemoteClusters.ResolveEndpoint. If that fails or is refused, it returns a gateway, or the
+// earlier choice if there is none.
 func (f *Fleet) ResolveEndpoint(r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time, pick Pick) (*endpoint.Endpoint, func(status int)) {
 	t := f.table.Load()
 	i := slices.IndexFunc(t.sides, func(s *side) bool { return s.Cluster == ep.Cluster })
@@ -89,14 +89,13 @@ func (f *Fleet) askOne(s *side, q *Question, now time.Time, pick Pick) (*endpoin
 	}
 	ep := among(s.direct, q.Request, to)
 	if ep == nil {
-		ended(0) // it names what it has not told, or what the proxy does not allow
+		ended(0) // it returned an endpoint that was not announced, or that the proxy does not allow
 		return nil, nil
 	}
 	return ep, ended
 }
 
-// among returns the endpoint of an address, "" for any, that the proxy allows; nil when
-// there is none.
+// among returns the endpoint with an address ("" for any) that the proxy allows, or nil.
 func among(list []*endpoint.Endpoint, r *request.Request, address string) *endpoint.Endpoint {
 	for _, ep := range list {
 		if (address == "" || ep.Address == address) && (!r.HasSubset || slices.Contains(r.Subset, ep.Address)) {
@@ -106,7 +105,7 @@ func among(list []*endpoint.Endpoint, r *request.Request, address string) *endpo
 	return nil
 }
 
-// whom returns the picker to be asked; ok is false while none is, since they did not answer.
+// whom returns the picker to ask. ok is false during the pause after failures.
 func (a *account) whom(list []federation.Address, now time.Time) (epp federation.Address, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,8 +115,8 @@ func (a *account) whom(list []federation.Address, now time.Time) (epp federation
 	return list[a.unanswered%len(list)], true
 }
 
-// answered notes how a question ended: the next picker is asked after one that did not answer,
-// ever later when none does.
+// answered records the result of a question. After a failure the next picker is asked, with growing
+// pauses.
 func (a *account) answered(err error, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,5 +132,5 @@ func (a *account) answered(err error, now time.Time) {
 	}
 }
 
-// askPause is how long nobody is asked after a picker did not answer.
+// askPause is the first pause after a picker did not answer.
 const askPause = time.Second

@@ -12,19 +12,19 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// desk is the pickers of cluster b, as they are asked.
+// desk simulates cluster b's pickers.
 type desk struct {
 	t      *testing.T
 	answer string
 	err    error
-	asked  []string // whom
+	asked  []string // pickers asked
 	ended  []int    // statuses
 }
 
 func (k *desk) pick(q *Question) (string, func(int), error) {
 	k.asked = append(k.asked, q.EPP.HostPort)
 	if q.Timeout <= askWork || q.Timeout > askMost {
-		k.t.Errorf("asked with a patience of %s", q.Timeout)
+		k.t.Errorf("Timeout = %s", q.Timeout)
 	}
 	if q.Cluster != "b" || len(q.Request.Body) == 0 || q.Token == "" {
 		k.t.Errorf("asked %q with token %q and %d bytes", q.Cluster, q.Token, len(q.Request.Body))
@@ -41,7 +41,7 @@ const (
 	secondOfB  = "198.51.100.2:8000"
 )
 
-// asking is a world whose cluster b has two pickers and two endpoints that can be reached.
+// asking is a world whose cluster b has two pickers and two reachable endpoints.
 func asking(t *testing.T, change func(*federation.Remote)) (*world, *desk) {
 	k := &desk{t: t, answer: secondOfB}
 	w := newWorld(t, func(o *Options) {
@@ -65,33 +65,33 @@ func (w *world) goes(r *request.Request, to string) *request.Decision {
 	w.busy(20)
 	d, why, err := w.place(r)
 	if err != nil || d.Endpoints[0] != to {
-		w.t.Fatalf("goes to %+v (%v) %v, want %s", d, err, why, to)
+		w.t.Fatalf("request goes to %+v (%v) %v, want %s", d, err, why, to)
 	}
 	return d
 }
 
-// TestPick: in endpoint mode the other cluster's picker is asked for the endpoint, and told
-// once when the request has ended; this cluster's endpoints stand by.
+// TestPick: in endpoint mode the remote cluster's picker is asked for the endpoint and receives the
+// outcome once. Local endpoints are the fallback.
 func TestPick(t *testing.T) {
 	w, k := asking(t, nil)
 	for i, status := range []int{200, 500, 0} {
 		d := w.goes(prompt(500, fmt.Sprint("pick", i)), secondOfB)
 		if len(d.Endpoints) < 2 || d.Endpoints[1][:3] != "10." {
-			t.Errorf("destinations %v, want endpoints here to stand by", d.Endpoints)
+			t.Errorf("destinations %v, want local endpoints as fallback", d.Endpoints)
 		}
 		if len(k.asked) != i+1 || len(k.ended) != i {
-			t.Errorf("request %d: %d were asked, %d told of an end", i, len(k.asked), len(k.ended))
+			t.Errorf("request %d: %d questions, %d outcomes reported", i, len(k.asked), len(k.ended))
 		}
 		d.Done(request.Outcome{At: w.now, Status: status, Complete: status > 0})
-		w.now = w.now.Add(time.Minute) // whatever failed is forgotten
+		w.now = w.now.Add(time.Minute) // earlier failures have expired
 		for _, c := range w.view.Clusters {
 			c.Pools[0].ReceivedAt = w.now
 		}
 	}
-	d := w.goes(prompt(500, "moved"), secondOfB) // cannot be connected to: one here takes it
+	d := w.goes(prompt(500, "moved"), secondOfB) // connection fails: a local endpoint serves it
 	d.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 200, Served: d.Endpoints[1], Attempts: 2})
 	if len(k.ended) != 4 {
-		t.Errorf("%d told of an end, want one more once the request is served here", len(k.ended))
+		t.Errorf("%d outcomes reported, want one more once the request is served here", len(k.ended))
 	}
 	d.Done(request.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[1]})
 	w.now = w.now.Add(time.Minute)
@@ -101,13 +101,13 @@ func TestPick(t *testing.T) {
 	w.busy(0)
 	w.expect(prompt(50, "stays"), "b", "dearer")
 	if _, err := w.s.Explain(context.Background(), prompt(500, "dry")); err != nil || len(k.asked) != 4 {
-		t.Errorf("%d were asked after a request that stays and a dry run (%v), want 4", len(k.asked), err)
+		t.Errorf("%d questions after a request that stays and a dry run (%v), want 4", len(k.asked), err)
 	}
 }
 
-// TestPickFails: where no picker answers, or one names what its cluster has not told or the
-// proxy does not allow, a gateway has the request; who did not answer is not asked at once
-// again, and then the next one is.
+// TestPickFails: if no picker answers, or one returns an endpoint that was not announced or not
+// allowed, a gateway gets the request. A picker that did not answer is not asked again immediately;
+// then the next one is.
 func TestPickFails(t *testing.T) {
 	w, k := asking(t, nil)
 	k.err = errors.New("nobody there")
@@ -124,7 +124,7 @@ func TestPickFails(t *testing.T) {
 	}
 
 	w, k = asking(t, nil)
-	k.answer = "203.0.113.7:8000" // not told
+	k.answer = "203.0.113.7:8000" // not announced
 	w.goes(prompt(500, "d"), gatewayOfB)
 	if !slices.Equal(k.ended, []int{0}) {
 		t.Errorf("ends %v, want the pick to be given back", k.ended)
@@ -146,11 +146,11 @@ func TestPickFails(t *testing.T) {
 	w, k = asking(t, func(r *federation.Remote) { r.Gateways = nil })
 	k.err = errors.New("nobody there")
 	if d, _, err := w.place(prompt(500, "h")); err != nil || d.Endpoints[0] != firstOfB && d.Endpoints[0] != secondOfB {
-		t.Errorf("goes to %+v (%v), want an endpoint by lot where there is no gateway", d, err)
+		t.Errorf("request goes to %+v (%v), want a random endpoint without a gateway", d, err)
 	}
 
 	w, k = asking(t, func(r *federation.Remote) { r.EPPs = nil })
 	if d, _, err := w.place(prompt(500, "i")); err != nil || len(k.asked) != 0 || d.Endpoints[0] == gatewayOfB {
-		t.Errorf("goes to %+v (%v) after %d questions, want an endpoint by lot and none", d, err, len(k.asked))
+		t.Errorf("request goes to %+v (%v) after %d questions, want a random endpoint and no question", d, err, len(k.asked))
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Ask is what the price of a request depends on.
+// Ask is the input of a request's price.
 type Ask struct {
 	Model     string
 	Input     int         // prompt tokens
 	Answer    float64     // expected tokens
 	Bytes     int         // of the prompt
-	Keys      []block.Key // of its blocks, under the federation's secret in use
-	Also      []block.Key // and under the other one that is good, if there is one
+	Keys      []block.Key // of its blocks, with the federation secret in use
+	Also      []block.Key // with the second accepted secret, if any
 	Objective string
-	Clusters  string // clusters that the request itself allows, "" for all
+	Clusters  string // clusters that the request allows; "": all
 	Named     bool   // its route names the import
-	Hopped    bool   // it has come from another cluster
+	Hopped    bool   // it comes from another cluster
 }
 
-// answerBytes is what a token of a streamed answer takes on the wire.
+// answerBytes is the size of a streamed token on the wire.
 const answerBytes = 200
 
-// assumedRoundTrip stands for one that was not measured.
+// assumedRoundTrip replaces an unmeasured round trip.
 const assumedRoundTrip = 50 * time.Millisecond
 
-// side is one cluster as decisions see it: what it told, and its account. It is immutable
-// but for the account.
+// side is one cluster's data for decisions: its announcement and its account. It is immutable,
+// except for the account.
 type side struct {
 	*federation.Remote
 	*account
@@ -39,11 +39,11 @@ type side struct {
 	gateways []*endpoint.Endpoint
 	direct   []*endpoint.Endpoint
 	cost     endpoint.Cost
-	egress   float64 // seconds for a byte
-	also     bool    // its filter has keys of the view's other secret
+	egress   float64 // seconds per byte
+	also     bool    // its filter uses keys of the view's other secret
 }
 
-// costOf returns the constants of a typical engine there.
+// costOf returns the cost constants of a typical engine there.
 func costOf(p *federation.Price) endpoint.Cost {
 	c := endpoint.PriorCost
 	for _, f := range [...]struct {
@@ -59,10 +59,10 @@ func costOf(p *federation.Price) endpoint.Cost {
 	return c
 }
 
-// mostCost bounds a constant that another cluster tells, in seconds.
+// mostCost limits announced constants, in seconds.
 const mostCost = 60
 
-// roundTrip returns the measured time to the cluster and back, in seconds.
+// roundTrip returns the measured round trip in seconds.
 func (s *side) roundTrip() float64 {
 	if s.RTT <= 0 {
 		return assumedRoundTrip.Seconds()
@@ -70,10 +70,10 @@ func (s *side) roundTrip() float64 {
 	return s.RTT.Seconds()
 }
 
-// engines returns how many there can serve the request.
+// engines returns how many engines there can serve the request.
 func (s *side) engines(model string) int { return s.Endpoints(model) }
 
-// why says whether the cluster is a candidate: FarDearer until its price is known.
+// why returns why the cluster is excluded, or FarDearer if it is a candidate without a price.
 func (f *Fleet) why(s *side, a *Ask, now time.Time) cycle.RemoteReason {
 	switch {
 	case !a.Named:
@@ -96,7 +96,7 @@ func (f *Fleet) why(s *side, a *Ask, now time.Time) cycle.RemoteReason {
 	return cycle.FarDearer
 }
 
-// quote prices the request there. Why it is no candidate stands in the terms.
+// quote prices the request there. The terms contain the reason if it is not a candidate.
 func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.RemoteTerms {
 	t := cycle.RemoteTerms{Cluster: s.Cluster, Reason: f.why(s, a, now), RoundTrip: s.roundTrip(), Age: now.Sub(s.ReceivedAt)}
 	if t.Reason != cycle.FarDearer {
@@ -118,7 +118,7 @@ func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.RemoteTerms {
 	t.Held = int(float64(s.holds(a, now)) * (1 - st.doubt))
 	work := endpoint.Work{Input: max(a.Input, 1), New: max(a.Input-t.Held, 1)}
 	wait := s.Load.Wait
-	if t.Held > 0 { // whoever holds it is not the one that waits least
+	if t.Held > 0 { // the endpoint with the prefix is not the one with the shortest wait
 		wait = max(wait, s.Load.MeanWait)
 	}
 	l := s.typical(n)
@@ -129,7 +129,7 @@ func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.RemoteTerms {
 	return t
 }
 
-// typical is the load of one engine there.
+// typical is the load of an average engine there.
 func (s *side) typical(engines float64) endpoint.Load {
 	each := func(n float64) int64 { return int64(max(n, 0) / engines) }
 	return endpoint.Load{
@@ -138,8 +138,8 @@ func (s *side) typical(engines float64) endpoint.Load {
 	}
 }
 
-// holds returns how many tokens of the prompt are known to be there: by the cluster's
-// filter, and by what was sent there.
+// holds returns how many prompt tokens are known to be cached there, from the cluster's filter and
+// from requests sent there.
 func (s *side) holds(a *Ask, now time.Time) int {
 	if len(a.Keys) == 0 || a.Bytes <= 0 {
 		return 0
@@ -155,9 +155,9 @@ func (s *side) holds(a *Ask, now time.Time) int {
 	return min(int(float64(run*filter.ChunkBytes)/float64(a.Bytes)*float64(a.Input)), a.Input)
 }
 
-// cheapest returns the quote to take, -1 when the request stays. Of those that cost about
-// the same, lot takes one: neighbours that see the same would all go to the first. The
-// quotes that are not taken say why.
+// cheapest returns the quote to use, or -1 if the request stays. Among similar prices lot selects
+// one, because replicas with the same view would all choose the first. Quotes not used get a
+// reason.
 func (f *Fleet) cheapest(here *cycle.RemoteTerms, quotes []cycle.RemoteTerms, open []bool, lot uint64) int {
 	best := -1
 	for i := range quotes {
@@ -196,8 +196,8 @@ func (f *Fleet) cheapest(here *cycle.RemoteTerms, quotes []cycle.RemoteTerms, op
 	return best
 }
 
-// lastResort returns the nearest cluster of those that only our own caution keeps out, where
-// nobody else is left; -1 when there is none.
+// lastResort returns the nearest cluster excluded only because of failures, if there is no other
+// destination; -1 if there is none.
 func lastResort(quotes []cycle.RemoteTerms) int {
 	best := -1
 	for i := range quotes {
@@ -208,15 +208,14 @@ func lastResort(quotes []cycle.RemoteTerms) int {
 	return best
 }
 
-// Prices that differ by less are alike.
+// Prices with smaller differences count as equal.
 const (
 	nearly      = 1.05
 	nearlyFloor = .005
 )
 
-// leaves reports whether a price elsewhere is low enough to leave. It never is where the
-// request itself would wait longer for its first token than it does here: nobody travels
-// for the sake of others.
+// leaves reports whether a remote price is low enough. It never is if the request itself would wait
+// longer for its first token than here: a request does not move for the benefit of others.
 func (f *Fleet) leaves(at, to *cycle.RemoteTerms, open bool) bool {
 	m := &f.o.Margin
 	here, there := at.Price(), to.Price()

@@ -12,12 +12,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// gate lets requests wait for so many seconds by its word, or refuses them.
+// gate predicts waits of that many seconds, or refuses requests.
 type gate struct {
-	waits   []float64 // told of one request, one after the other
+	waits   []float64 // successive predictions for one request
 	refused error
 	asked   int
-	held    int // places given and not given back
+	held    int // permits held
 }
 
 func (g *gate) Wait(_ context.Context, r *request.Request) (picker.Permit, error) {
@@ -40,9 +40,9 @@ func (g *gate) Leave(p picker.Permit, _ float64) {
 	}
 }
 
-// TestLeavesTheQueue: a request that would wait here for longer than it costs elsewhere goes
-// there, at once or when it turns out so; a request that may not wait here at all, too. What
-// stays keeps its turn, and is placed here without another look elsewhere being forced.
+// TestLeavesTheQueue: a request moves to a remote cluster if it would wait longer than it costs
+// there, immediately or later, and also if it is refused here. Other requests keep their turn and
+// are placed here.
 func TestLeavesTheQueue(t *testing.T) {
 	full := request.Errorf(request.ReasonSaturated, "full")
 	for _, c := range []struct {
@@ -91,25 +91,25 @@ func TestLeavesTheQueue(t *testing.T) {
 				return
 			}
 			if gone := d.Endpoints[0] == "192.0.2.98:80"; gone != c.gone || c.gone == (g.held == 1) {
-				t.Fatalf("goes to %v and holds %d places", d.Endpoints, g.held)
+				t.Fatalf("request goes to %v and holds %d permits", d.Endpoints, g.held)
 			}
 			standsBy := slices.Contains(d.Endpoints, "10.0.0.1:8000") || slices.Contains(d.Endpoints, "10.0.0.2:8000")
 			if c.gone && standsBy != (c.refused == nil && r.Clusters == "") {
 				t.Errorf("destinations %v", d.Endpoints)
 			}
 			if c.gone && w.stayed != 0 {
-				t.Error("it was noted as served here")
+				t.Error("request was recorded as served here")
 			}
 			d.Done(request.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]})
 			if g.held != 0 {
-				t.Errorf("%d places at the end", g.held)
+				t.Errorf("%d permits held at the end", g.held)
 			}
 		})
 	}
 }
 
-// TestQueueHere: what waits before the engines is told to others as a wait, and beyond some
-// length as saturation.
+// TestQueueHere: requests queued before the engines are announced as a wait, and above a limit as
+// saturation.
 func TestQueueHere(t *testing.T) {
 	e := federation.Export{Load: federation.Load{Wait: time.Second, MeanWait: 2 * time.Second, Saturation: .2}}
 	Queue(&e, 5)

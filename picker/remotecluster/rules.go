@@ -2,22 +2,22 @@ package remotecluster
 
 import "strings"
 
-// Rules say in which clusters requests may be served. An entry is the name of a cluster,
-// region:NAME for all clusters of a region, or * for all. No entries allow all clusters.
+// Rules determine the clusters in which requests may be served. An entry is a cluster's name,
+// region:NAME for all clusters of a region, or * for all. Without entries, all clusters are
+// allowed.
 type Rules struct {
-	Default    []string            // of requests without an objective that has its own
+	Default    []string            // for requests whose objective has no entry
 	Objectives map[string][]string // by objective
 }
 
-// maxListed bounds the entries of a header that are read.
+// maxListed is the maximum number of entries read from a header.
 const maxListed = 64
 
-// place is a cluster as rules see it.
+// place is a cluster's name and region.
 type place struct{ name, region string }
 
-// allow reports whether a request with an objective, and with a header that lists
-// clusters or is empty, may be served at a place. A header narrows the rules and never
-// widens them.
+// allow reports whether a request with an objective, and with a possibly empty header that lists
+// clusters, may be served at a place. A header can only narrow the rules.
 func (r *Rules) allow(objective, header string, at place) bool {
 	list, own := r.Objectives[objective]
 	if !own {
@@ -44,7 +44,7 @@ func (p place) matches(entry string) bool {
 	return entry == "*" || entry == p.name
 }
 
-// listed reports whether a comma list names the place.
+// listed reports whether a comma-separated list contains the place.
 func (p place) listed(header string) bool {
 	for range maxListed {
 		entry, rest, more := strings.Cut(header, ",")

@@ -10,8 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestClaimedRegion: a cluster that says it is in a region is believed only where the file does not say
-// where it is.
+// TestClaimedRegion: a cluster's announced region is used only if the file has none for it.
 func TestClaimedRegion(t *testing.T) {
 	for regions, want := range map[string]string{"": "dearer", "jp": "not allowed there", "eu": "dearer"} {
 		w := newWorld(t, func(o *Options) {
@@ -24,7 +23,7 @@ func TestClaimedRegion(t *testing.T) {
 	}
 }
 
-// TestOnTrial: once a cluster that failed may be tried again, the status does not call it good.
+// TestOnTrial: a failed cluster that may be tried again is not shown as healthy.
 func TestOnTrial(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil))
 	w.busy(20)
@@ -53,21 +52,21 @@ func TestOnTrial(t *testing.T) {
 	}
 }
 
-// TestClockPutBack: what was sent before the clock was put back is not taken for held until it comes
-// to the same time again.
+// TestClockPutBack: after the clock is set back, earlier prompts do not count as cached until the
+// same time is reached again.
 func TestClockPutBack(t *testing.T) {
 	var m memory
 	keys := []block.Key{1, 2, 3}
 	m.record(keys, t0)
 	if got := m.run(keys, t0.Add(time.Second)); got == 0 {
-		t.Error("forgotten at once")
+		t.Error("dropped immediately")
 	}
 	if got := m.run(keys, t0.Add(-time.Hour)); got != 0 {
 		t.Errorf("an hour before: %d", got)
 	}
 }
 
-// TestOnlyPrefill: a cluster whose decode endpoints are gone serves nobody, whatever else is ready.
+// TestOnlyPrefill: a cluster without decode endpoints serves no requests, whatever else is ready.
 func TestOnlyPrefill(t *testing.T) {
 	if uint8(endpoint.RoleDecode) != 1 {
 		t.Fatal("federation.Ready.Role has another bit for those that answer")
@@ -79,7 +78,7 @@ func TestOnlyPrefill(t *testing.T) {
 	w.expect(prompt(500, "x"), "b", "nothing ready there")
 }
 
-// TestDescribedOnce: an endpoint with several models is told as one.
+// TestDescribedOnce: an endpoint with several models is announced once.
 func TestDescribedOnce(t *testing.T) {
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	pool.Set([]endpoint.Spec{

@@ -9,20 +9,20 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
-// counts are what metrics show.
+// counts are the exported counters.
 type counts struct{ sent, failed, hopped, badHops, asked, unasked atomic.Uint64 }
 
 // Status is one cluster as decisions see it.
 type Status struct {
 	Cluster   string  `json:"cluster"`
-	Result    string  `json:"result"` // of a request that its route names: candidate, or why not
+	Result    string  `json:"result"` // for a request whose route names it: candidate, or why not
 	Gateways  int     `json:"gateways"`
 	Endpoints int     `json:"direct_endpoints,omitempty"`
 	RoundTrip float64 `json:"round_trip_ms"`
 	Late      float64 `json:"late_ms,omitempty"`
-	MissRate  float64 `json:"doubt,omitempty"`    // share of what it is said to hold that was not there of late
-	Sending   bool    `json:"sending"`            // something went there of late
-	Trial     bool    `json:"on_trial,omitempty"` // of a candidate: the last request failed there, and the next one tries it
+	MissRate  float64 `json:"doubt,omitempty"`    // fraction of announced prefixes that were recently missing
+	Sending   bool    `json:"sending"`            // requests were sent there recently
+	Trial     bool    `json:"on_trial,omitempty"` // candidate on trial after a failure
 }
 
 // Status returns all clusters that export the pool.
@@ -43,7 +43,7 @@ func (f *Fleet) Status(now time.Time) (out []Status) {
 	return out
 }
 
-// Register shows what happened on the metrics page.
+// Register registers the metrics.
 func (f *Fleet) Register(reg prometheus.Registerer) error {
 	for _, m := range []struct {
 		name, help string

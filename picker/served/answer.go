@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// pathModels is where clients ask which models there are.
+// pathModels is the path at which clients list models.
 const pathModels = "/v1/models"
 
 // shown is a model as clients read it.
@@ -26,12 +26,11 @@ type shown struct {
 	Parent  *string `json:"parent"`
 }
 
-// Answer returns the answer to a client's GET of a path, from what the pool's
-// endpoints are known to serve together: the list of all models, or one of them.
-// It returns false for other paths and methods, when nothing is known, and for a model
-// that is not listed while some engine may serve it all the same, so that the request
-// goes to an engine. since is when the models are said to be
-// made.
+// Answer returns the response to a client's GET of a path, based on the models that the pool's
+// endpoints serve together: the list of all models, or one of them. It returns false for other
+// paths and methods, and if nothing is known. It also returns false for an unlisted model that some
+// engine may still serve, so that the request goes to an engine. since is the reported creation
+// time of models.
 func Answer(s *endpoint.Snapshot, method, path string, since time.Time) (status int, body []byte, ok bool) {
 	at := strings.LastIndex(path, pathModels)
 	if method != http.MethodGet || at < 0 || len(s.Models()) == 0 {
@@ -66,7 +65,7 @@ func Answer(s *endpoint.Snapshot, method, path string, since time.Time) (status 
 	return http.StatusNotFound, marshal(e), true
 }
 
-// refusedByAll reports whether every engine has told what it serves, and refuses the rest.
+// refusedByAll reports whether every engine has a list and rejects all other names.
 func refusedByAll(s *endpoint.Snapshot) bool {
 	return !slices.ContainsFunc(s.Endpoints, func(ep *endpoint.Endpoint) bool {
 		l, _ := ep.EngineModels()

@@ -8,13 +8,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Confirm has the lists of the pool's engines read again, since none of them is
-// known to serve the model, and returns when that is done, when the timeout is
-// over, or when ctx ends. It returns at once when the lists are proof already:
-// they are young, and have been read for this name before.
+// Confirm makes the lists of the pool's engines be read again for a model that no engine is known
+// to serve. It returns when that is done, at the timeout, or when ctx ends. It returns immediately
+// if the lists are recent and were already read for this name.
 //
-// Engines that never gave a list, or whose last reading failed, are not waited
-// for: requests for their models are placed without proof.
+// It does not wait for engines that never provided a list or whose last read failed: requests for
+// their models are placed unconfirmed.
 func (r *Reader) Confirm(ctx context.Context, model string) {
 	waits := r.doubt(model)
 	if len(waits) == 0 {
@@ -34,7 +33,7 @@ func (r *Reader) Confirm(ctx context.Context, model string) {
 	}
 }
 
-// doubt begins the readings that the name needs and returns what ends with them.
+// doubt starts the reads that the name needs and returns channels that close when they end.
 func (r *Reader) doubt(model string) []<-chan struct{} {
 	now := r.opts.Now()
 	snapshot := r.opts.Pool.Snapshot()
@@ -52,7 +51,7 @@ func (r *Reader) doubt(model string) []<-chan struct{} {
 			waits = append(waits, r.readAgain(ep.ID, e, now))
 			continue
 		}
-		for _, under := range []chan struct{}{e.reading, e.after} { // perhaps for this name
+		for _, under := range []chan struct{}{e.reading, e.after} { // possibly for this name
 			if under != nil {
 				waits = append(waits, under)
 			}
@@ -64,8 +63,8 @@ func (r *Reader) doubt(model string) []<-chan struct{} {
 	return waits
 }
 
-// readAgain returns what is closed when a reading ends that begins now or later.
-// The caller holds mu.
+// readAgain returns a channel that closes when a read that starts now or later ends. The caller
+// holds mu.
 func (r *Reader) readAgain(id block.EndpointID, e *engine, now time.Time) <-chan struct{} {
 	if e.reading == nil && now.Sub(e.tried) >= pause {
 		r.begin(id, e, now)
@@ -79,8 +78,8 @@ func (r *Reader) readAgain(id block.EndpointID, e *engine, now time.Time) <-chan
 	return e.after
 }
 
-// remember notes that lists were read for a name. When the memory is full it
-// starts again, which costs one more reading for each name.
+// remember records that lists were read for a name. A full memory is cleared, which costs one more
+// read per name.
 func (r *Reader) remember(model string, now time.Time) {
 	if len(r.confirmed) >= doubtNames {
 		clear(r.confirmed)

@@ -9,23 +9,23 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Bounds of one engine's list.
+// Limits of one engine's list.
 const (
 	maxPage   = 4 << 20 // bytes
 	maxModels = 8192
-	maxName   = 512 // bytes; a longer name is left out, as is one that does not show
+	maxName   = 512 // bytes; longer or unprintable names are omitted
 )
 
 var errNoList = errors.New("served: the answer is not a list of models")
 
-// page is the answer to GET /v1/models, as far as it is read.
+// page is the relevant part of a response to GET /v1/models.
 type page struct {
 	Object string `json:"object"`
 	Data   cards  `json:"data"`
 }
 
-// cards are the models of a page, one more than the bound at most: an element of two
-// bytes takes seventy times as many.
+// cards are the models of a page, up to one more than the limit. Decoded elements of two bytes take
+// seventy times as much.
 type cards []card
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -53,9 +53,8 @@ type card struct {
 	Parent  *string `json:"parent"`
 }
 
-// Decode reads the answer of an engine to GET /v1/models. kind is the engine's
-// type as far as it is known; engines that name vLLM as the owner of a model are
-// known to refuse every name that is not listed, and others are not.
+// Decode decodes an engine's response to GET /v1/models. kind is the engine's type if known.
+// Engines that report vLLM as a model's owner reject every unlisted name; others may not.
 func Decode(data []byte, kind endpoint.EngineType) (endpoint.ModelList, error) {
 	var p page
 	if err := json.Unmarshal(data, &p); err != nil || p.Data == nil {
@@ -75,11 +74,11 @@ func Decode(data []byte, kind endpoint.EngineType) (endpoint.ModelList, error) {
 		}
 		list.Models = append(list.Models, m)
 	}
-	if len(list.Models) == 0 { // an engine that serves nothing is not ready
+	if len(list.Models) == 0 { // an engine without models is not ready
 		return endpoint.ModelList{}, errNoList
 	}
 	if len(p.Data) > maxModels {
-		list.Rejects = false // names that were left out are served
+		list.Rejects = false // omitted names are served too
 	}
 	return list, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestMemoryOfLists reads lists that would become many times their size: memory stays
-// below 4 MiB, for 8,192 models, and 12 bytes for each byte.
+// TestMemoryOfLists decodes lists that would expand to many times their size. Memory stays below 4
+// MiB for 8,192 models, plus 12 bytes per byte.
 func TestMemoryOfLists(t *testing.T) {
 	const size = maxPage / 2
 	for _, unit := range []string{`1,`, `{},`, `[],`, `{"id":"m"},`, `{"id":"m","parent":"p"},`, `{"":0},`} {
@@ -30,7 +30,7 @@ func TestMemoryOfLists(t *testing.T) {
 	}
 }
 
-// TestWorkOfLists: no list takes more than in proportion to its length.
+// TestWorkOfLists: the work for a list is proportional to its length.
 func TestWorkOfLists(t *testing.T) {
 	for name, page := range map[string]func(n int) []byte{
 		"equal models": func(n int) []byte { return testkit.Repeated(n, `{"object":"list","data":[`, `{"id":"m"},`, `{}]}`) },
@@ -42,7 +42,7 @@ func TestWorkOfLists(t *testing.T) {
 	} {
 		testkit.Linear(t, name, func(n int) func() {
 			b := page(n)
-			return func() { _, _ = Decode(b, endpoint.EngineUnknown) } // read or refused
+			return func() { _, _ = Decode(b, endpoint.EngineUnknown) } // accepted or rejected
 		})
 	}
 }

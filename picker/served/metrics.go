@@ -2,7 +2,7 @@ package served
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Values of the label "result".
+// Values of the "result" label.
 const (
 	resultSame    = "same"
 	resultChanged = "changed"

@@ -12,34 +12,34 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Defaults and bounds.
+// Defaults and limits.
 const (
 	defaultEvery   = 30 * time.Second
 	defaultTimeout = time.Second
-	pause          = 250 * time.Millisecond // between the beginnings of two readings at one engine
-	firstAgain     = time.Second            // after which a list that could not be read is asked for again; doubled each time
+	pause          = 250 * time.Millisecond // minimum interval of reads at one engine
+	firstAgain     = time.Second            // first delay before retrying a failed read; doubled each time
 	maxDoublings   = 10
-	doubtNames     = 1024 // names that were confirmed, remembered
-	atOnce         = 16   // engines asked at the same time
+	doubtNames     = 1024 // confirmed names that are remembered
+	atOnce         = 16   // engines asked concurrently
 )
 
-// Options open a Reader. Pool is required.
+// Options configure a Reader. Pool is required.
 type Options struct {
 	Pool *endpoint.Pool
 
-	Every   time.Duration // between readings of one engine's list; 0 means 30 s
-	Timeout time.Duration // of one reading, and of Confirm; 0 means 1 s
-	Scheme  string        // of engines' addresses; "" means http
-	Client  *http.Client  // nil makes one that keeps no connection open
+	Every   time.Duration // interval of reads per engine; 0 means 30 s
+	Timeout time.Duration // for one read, and for Confirm; 0 means 1 s
+	Scheme  string        // for engine addresses; "" means http
+	Client  *http.Client  // nil creates one without keep-alive
 
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Now        func() time.Time      // nil means steady.Now
+	Now        func() time.Time      // nil means monotime.Now
 }
 
 var errNoPool = errors.New("served: options: a pool is required")
 
-// NewClient returns the client of a Reader that is given none. It follows no redirect.
+// NewClient returns the default client of a Reader. It does not follow redirects.
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10},

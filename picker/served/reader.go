@@ -13,7 +13,7 @@ import (
 type Reader struct {
 	opts    Options
 	metrics *metrics
-	slots   chan struct{} // held while an engine is asked
+	slots   chan struct{} // held during a read
 	wake    chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -21,17 +21,17 @@ type Reader struct {
 
 	mu        sync.Mutex
 	engines   map[block.EndpointID]*engine
-	confirmed map[string]time.Time // names, and when their lists were read for them
+	confirmed map[string]time.Time // names, and when the lists were read for them
 }
 
-// engine is what is known of reading one endpoint's list.
+// engine is the state of reading one endpoint's list.
 type engine struct {
 	address string
-	next    time.Time     // when it is read again
-	tried   time.Time     // when it was asked last
-	reading chan struct{} // closed when the reading under way ends; nil: none
-	after   chan struct{} // closed when the reading that begins next ends; nil: nobody waits for it
-	fails   int           // readings that failed since the last that did not
+	next    time.Time     // next scheduled read
+	tried   time.Time     // last read
+	reading chan struct{} // closed when the current read ends; nil: none
+	after   chan struct{} // closed when the next read ends; nil: no waiter
+	fails   int           // consecutive failures
 
 	versions versions
 }
@@ -54,13 +54,13 @@ func Open(o Options) (*Reader, error) {
 	return r, nil
 }
 
-// Close stops the reader and waits for it.
+// Close stops the reader and waits.
 func (r *Reader) Close() {
 	r.cancel()
 	r.done.Wait()
 }
 
-// Changed follows the pool.
+// Changed handles a change of the pool.
 func (r *Reader) Changed(c endpoint.Change) {
 	r.mu.Lock()
 	for _, ep := range c.Removed {
@@ -72,7 +72,7 @@ func (r *Reader) Changed(c endpoint.Change) {
 	for _, ep := range c.Added {
 		r.engines[ep.ID] = &engine{address: ep.Address}
 	}
-	for _, ep := range c.Changed { // another kind of engine, or one that has started again
+	for _, ep := range c.Changed { // of another engine type, or restarted
 		if e := r.engines[ep.ID]; e != nil {
 			e.next = e.tried.Add(pause)
 		}
@@ -81,8 +81,7 @@ func (r *Reader) Changed(c endpoint.Change) {
 	r.soon()
 }
 
-// Recheck has the endpoint's list read again soon: it refused a model that it was
-// known to serve.
+// Recheck schedules a read of the endpoint's list: it rejected a model that it was known to serve.
 func (r *Reader) Recheck(id block.EndpointID) {
 	r.mu.Lock()
 	if e := r.engines[id]; e != nil {
@@ -113,7 +112,7 @@ func (r *Reader) run() {
 	}
 }
 
-// readDue begins the readings that are due and returns the time until the next.
+// readDue starts the reads that are due and returns the time until the next.
 func (r *Reader) readDue() time.Duration {
 	now := r.opts.Now()
 	r.mu.Lock()
@@ -132,7 +131,7 @@ func (r *Reader) readDue() time.Duration {
 	return wait
 }
 
-// begin starts one reading. The caller holds mu.
+// begin starts one read. The caller holds mu.
 func (r *Reader) begin(id block.EndpointID, e *engine, now time.Time) {
 	if r.ctx.Err() != nil {
 		return
@@ -144,7 +143,7 @@ func (r *Reader) begin(id block.EndpointID, e *engine, now time.Time) {
 	r.done.Go(func() { r.read(id, e) })
 }
 
-// read asks one engine and tells the pool.
+// read reads one engine's list and updates the pool.
 func (r *Reader) read(id block.EndpointID, e *engine) {
 	result := resultFailed
 	select {
@@ -168,7 +167,7 @@ func (r *Reader) read(id block.EndpointID, e *engine) {
 	e.reading = nil
 	if result != resultFailed {
 		e.fails = 0
-	} else { // it starts, perhaps
+	} else { // it may be starting
 		e.next = e.tried.Add(min(r.opts.Every, firstAgain<<min(e.fails, maxDoublings)))
 		e.fails++
 	}

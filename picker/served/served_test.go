@@ -17,15 +17,15 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// engines answers for several addresses without a network.
+// engines is a transport that simulates several engines.
 type engines struct {
 	mu    sync.Mutex
-	lists map[string]string // address -> answer; "": the engine refuses
+	lists map[string]string // address -> response; "": connection refused
 	asked map[string]int
 	slow  time.Duration
 
-	versions map[string]string // address -> version; none: 404
-	pages    map[string]int    // address -> how often the version was asked for
+	versions map[string]string // address -> version; missing: 404
+	pages    map[string]int    // address -> number of version requests
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -75,7 +75,7 @@ func vllm(names ...string) string {
 	return `{"object":"list","data":[` + strings.Join(cards, ",") + `]}`
 }
 
-// rig opens a reader over engines at 10.0.0.1:8000 and up, one for each answer.
+// rig opens a reader over engines at 10.0.0.1:8000 and up, one per response.
 func rig(t *testing.T, answers ...string) (*endpoint.Pool, *engines, *Reader, []string) {
 	t.Helper()
 	e := &engines{lists: map[string]string{}, asked: map[string]int{}, versions: map[string]string{}, pages: map[string]int{}}
@@ -112,7 +112,7 @@ func TestListsAreRead(t *testing.T) {
 		if got := pool.Snapshot().Serving("llama"); len(got) != 3 {
 			t.Errorf("llama at %v after the next reading", got)
 		}
-		e.set(addrs[0], "") // what was known of an engine that fails stays
+		e.set(addrs[0], "") // the last list of a failing engine stays
 		time.Sleep(2 * defaultEvery)
 		if got := pool.Snapshot().Serving("llama"); len(got) != 3 {
 			t.Errorf("llama at %v while one engine does not answer", got)
@@ -120,8 +120,8 @@ func TestListsAreRead(t *testing.T) {
 	})
 }
 
-// A name that nobody serves costs one reading of each list, and proves for ten
-// seconds that it is unknown; other names cost no more than four a second.
+// An unknown name costs one read of each list and counts as unknown for ten seconds. Other names
+// cause at most four reads per second.
 func TestConfirm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool, e, r, addrs := rig(t, vllm("llama"), vllm("qwen"))
@@ -136,22 +136,22 @@ func TestConfirm(t *testing.T) {
 			return n
 		}
 		if n := refused(); n != 0 {
-			t.Errorf("%d old lists count as proof", n)
+			t.Errorf("%d old lists count as confirmed", n)
 		}
 		before := e.count(addrs[0])
 		r.Confirm(context.Background(), "adapter")
 		if n := refused(); n != 2 {
-			t.Errorf("%d of 2 endpoints are known to refuse the name", n)
+			t.Errorf("%d of 2 endpoints are known to reject the name", n)
 		}
 		for range 100 {
 			r.Confirm(context.Background(), "adapter")
 		}
 		if n := e.count(addrs[0]) - before; n != 1 {
-			t.Errorf("%d readings for one name", n)
+			t.Errorf("%d reads for one name", n)
 		}
 		e.set(addrs[0], vllm("llama", "adapter2"))
 		time.Sleep(time.Second)
-		r.Confirm(context.Background(), "adapter2") // the lists are young, but the name is new
+		r.Confirm(context.Background(), "adapter2") // the lists are recent, but the name is new
 		if got := pool.Snapshot().Serving("adapter2"); len(got) != 1 {
 			t.Errorf("a loaded adapter is served at %v", got)
 		}
@@ -167,7 +167,7 @@ func TestConfirm(t *testing.T) {
 		}
 		clients.Wait()
 		if n, most := e.count(addrs[0])-before, 2+int(time.Since(begun)/pause); n > most {
-			t.Errorf("%d readings within %v of unknown names", n, time.Since(begun))
+			t.Errorf("%d reads within %v with unknown names", n, time.Since(begun))
 		}
 	})
 }
@@ -236,13 +236,13 @@ func TestAnswer(t *testing.T) {
 		f("GET", "/v1/modelsx", "")
 		f("GET", "/v1/models/nobody", "")
 		if _, _, ok := Answer(endpoint.NewPool(endpoint.PoolOptions{}).Snapshot(), "GET", "/v1/models", since); ok {
-			t.Error("an empty pool answers")
+			t.Error("Answer() ok for an empty pool")
 		}
 		pool.SetModels(s.Endpoints[0].ID, endpoint.ModelList{Models: []endpoint.Model{{Name: "llama"}}, Rejects: true}, since)
 		s = pool.Snapshot()
 		want := `{"error":{"message":"The model ` + "`nobody`" + ` does not exist.","type":"invalid_request_error","param":null,"code":"model_not_found"}}`
 		if status, body, ok := Answer(s, "GET", "/v1/models/nobody", since); !ok || status != http.StatusNotFound || string(body) != want {
-			t.Errorf("what every engine refuses: %v %d %s", ok, status, body)
+			t.Errorf("model that every engine rejects: %v %d %s", ok, status, body)
 		}
 	})
 }
@@ -287,14 +287,14 @@ func FuzzDecode(f *testing.F) {
 		pool.SetModels(pool.Snapshot().Endpoints[0].ID, list, time.Unix(1, 0))
 		for _, m := range list.Models {
 			if !pool.Snapshot().Endpoints[0].Listed(m.Name) || len(pool.Snapshot().Serving(m.Name)) != 1 {
-				t.Errorf("%q is listed and not served", m.Name)
+				t.Errorf("%q is listed but not served", m.Name)
 			}
 		}
 	})
 }
 
-// TestReadSoon: a list that could not be read is asked for again before long, at first; and
-// so is the one of an engine that has started again, or is said to be of another kind.
+// TestReadSoon: a failed read is repeated soon, at first, and so is the list of an engine that
+// restarted or changed its type.
 func TestReadSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool, e, r, addrs := rig(t, "", vllm("qwen"))
@@ -305,7 +305,7 @@ func TestReadSoon(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			if len(pool.Snapshot().Serving(name)) != 1 {
-				t.Errorf("%s: nobody is known to serve %s", what, name)
+				t.Errorf("%s: no endpoint is known to serve %s", what, name)
 			}
 		}
 		soon("it started late", "llama", func() { e.set(addrs[0], vllm("llama")) })
@@ -319,7 +319,7 @@ func TestReadSoon(t *testing.T) {
 		before := e.count(addrs[0])
 		time.Sleep(5 * time.Minute)
 		if n := e.count(addrs[0]) - before; n != int(5*time.Minute/defaultEvery) {
-			t.Errorf("an engine without a list is asked %d times in five minutes", n)
+			t.Errorf("engine without a list is asked %d times in five minutes", n)
 		}
 	})
 }

@@ -14,29 +14,29 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Bounds of reading engines' versions.
+// Limits of reading engine versions.
 const (
 	maxVersionPage = 256 << 10       // bytes
-	maxVersion     = 128             // bytes of a version
-	maxVersions    = 8               // of one endpoint, remembered
-	versionPause   = 5 * time.Minute // between readings of a page that costs its engine much, or that is not there
+	maxVersion     = 128             // bytes per version
+	maxVersions    = 8               // remembered per endpoint
+	versionPause   = 5 * time.Minute // interval if the page is expensive for the engine or missing
 )
 
 var errNoVersion = errors.New("served: the answer names no version")
 
-// versions are those that an endpoint's engine has named.
+// versions are the versions that an endpoint's engine has reported.
 type versions struct {
 	now    string
-	at     time.Time // when it was last named
+	at     time.Time // last reported
 	before []string
-	back   int       // how often an older one was named again
-	next   time.Time // not to be asked before
-	asked  bool      // it is being asked
+	back   int       // number of times an older one was reported again
+	next   time.Time // earliest next request
+	asked  bool      // a request is in progress
 }
 
-// heard notes the version that an engine names, and reports whether that makes it another
-// program than before. Behind one address there may be several, each with its version: what
-// alternates counts once.
+// heard records a reported version and returns whether it indicates a different engine process.
+// Several engines with different versions may share one address, so alternating versions count
+// once.
 func (v *versions) heard(version string, at time.Time) (another bool) {
 	was := v.now
 	v.now, v.at = version, at
@@ -54,7 +54,7 @@ func (v *versions) heard(version string, at time.Time) (another bool) {
 	return v.back <= 1
 }
 
-// Version is what an endpoint's engine says of its own version, "" where it says nothing.
+// Version returns the version reported by an endpoint's engine, or "".
 func (r *Reader) Version(id block.EndpointID) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,8 +64,8 @@ func (r *Reader) Version(id block.EndpointID) string {
 	return ""
 }
 
-// renew asks an engine for its version. One that is another than before is another program,
-// whatever its page says: the pool is told, unless it knows already.
+// renew asks an engine for its version. If it changed, the engine is a new process, and the pool is
+// updated unless it already knows.
 func (r *Reader) renew(id block.EndpointID, e *engine) {
 	now := r.opts.Now()
 	ep := r.opts.Pool.Snapshot().ByID(int(id))
@@ -93,7 +93,7 @@ func (r *Reader) renew(id block.EndpointID, e *engine) {
 	another := err == nil && e.versions.heard(version, now)
 	r.mu.Unlock()
 	if ep = r.opts.Pool.Snapshot().ByID(int(id)); another && ep != nil && !ep.Began().After(last) {
-		r.opts.Log.Info("engine is of another version, and begins anew", "endpoint", e.address, "was", was, "version", version)
+		r.opts.Log.Info("engine version changed, treating it as a new engine", "endpoint", e.address, "was", was, "version", version)
 		r.opts.Pool.Renew(ep)
 	}
 }
@@ -119,7 +119,7 @@ func (r *Reader) askVersion(address, path string) (string, error) {
 	return decodeVersion(data)
 }
 
-// decodeVersion reads the version in an answer to GET /version, or /server_info.
+// decodeVersion decodes the version in a response to GET /version or /server_info.
 func decodeVersion(data []byte) (string, error) {
 	var v struct {
 		Version string `json:"version"`
@@ -148,7 +148,7 @@ func (r *Reader) get(address, path string, most int64) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("served: more than %d bytes", most)
+		err = fmt.Errorf("served: response exceeds %d bytes", most)
 	}
 	return data, err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// asks sets what an engine answers to a path that tells its version; "": nothing.
+// asks sets an engine's version on a path; "": none.
 func (e *engines) asks(path, address, version string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -21,8 +21,8 @@ func (e *engines) versionReads(address string) int {
 	return e.pages[address]
 }
 
-// TestAnotherVersionIsAnotherEngine: an engine that names another version than before begins
-// a new life within half a minute, once, unless its new life is known already.
+// TestAnotherVersionIsAnotherEngine: a changed version starts a new incarnation within half a
+// minute, once, unless that is already known.
 func TestAnotherVersionIsAnotherEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool, e, r, addrs := rig(t, vllm("m"), vllm("m"), vllm("m"))
@@ -37,7 +37,7 @@ func TestAnotherVersionIsAnotherEngine(t *testing.T) {
 		for _, a := range addrs {
 			e.asks("/version", a, "0.32.0")
 		}
-		time.Sleep(versionPause) // none was there at the first reading
+		time.Sleep(versionPause) // the page was missing at the first read
 		wait()
 		ids := map[string]*endpoint.Endpoint{}
 		for _, ep := range pool.Snapshot().Endpoints {
@@ -48,27 +48,27 @@ func TestAnotherVersionIsAnotherEngine(t *testing.T) {
 		}
 		e.asks("/version", addrs[0], "0.33.0")
 		e.asks("/version", addrs[1], "0.33.0")
-		pool.Renew(ids[addrs[1]]) // its page has told of another process
+		pool.Renew(ids[addrs[1]]) // its page has shown another process
 		wait()
 		if v := r.Version(ids[addrs[0]].ID); v != "0.33.0" || lives[addrs[0]] != 1 || lives[addrs[1]] != 1 || lives[addrs[2]] != 0 {
 			t.Errorf("version %q, lives %v", v, lives)
 		}
 		wait()
 		if lives[addrs[0]] != 1 {
-			t.Errorf("one change of version made %d lives", lives[addrs[0]])
+			t.Errorf("one change of version caused %d incarnations", lives[addrs[0]])
 		}
-		for i := range 20 { // two programs behind one address
+		for i := range 20 { // two engines behind one address
 			e.asks("/version", addrs[2], []string{"0.33.0", "0.32.0"}[i%2])
 			wait()
 		}
 		if n := lives[addrs[2]]; n != 2 {
-			t.Errorf("two programs behind one address made %d lives", n)
+			t.Errorf("two engines behind one address caused %d incarnations", n)
 		}
 	})
 }
 
-// TestVersionsAreReadSeldom: with each list, and every five minutes where that costs the
-// engine much, or where it tells none.
+// TestVersionsAreReadSeldom: with each list, and every five minutes if the page is expensive or
+// missing.
 func TestVersionsAreReadSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool, e, r, addrs := rig(t, vllm("m"), vllm("m"), vllm("m"))
@@ -76,7 +76,7 @@ func TestVersionsAreReadSeldom(t *testing.T) {
 		pool.Snapshot().Endpoints[1].SetGauges(endpoint.Gauges{At: time.Now(), Engine: endpoint.EngineSGLang})
 		e.asks("/version", addrs[0], "1")
 		e.asks("/server_info", addrs[1], "1")
-		time.Sleep(versionPause + time.Second) // none was there at first
+		time.Sleep(versionPause + time.Second) // the page was missing at first
 		synctest.Wait()
 		var before [3]int
 		for i, a := range addrs {
@@ -86,7 +86,7 @@ func TestVersionsAreReadSeldom(t *testing.T) {
 		synctest.Wait()
 		for i, want := range []int{int(4 * versionPause / defaultEvery), 4, 4} {
 			if n := e.versionReads(addrs[i]) - before[i]; n < want-1 || n > want+1 {
-				t.Errorf("engine %d: asked %d times in %v, not %d", i, n, 4*versionPause, want)
+				t.Errorf("engine %d: asked %d times in %v, want %d", i, n, 4*versionPause, want)
 			}
 		}
 		if v := r.Version(pool.Snapshot().Endpoints[1].ID); v != "1" {

@@ -1,5 +1,5 @@
-// Package sessions remembers where each session's last request went, in a bounded table
-// that replicas merge. It knows keys and endpoints' numbers: no request, no pool, no choice.
+// Package sessions records where each session's last request went, in a bounded table that replicas
+// merge. It handles only keys and endpoint numbers.
 //
 // Concurrency: a [Table] is safe for concurrent use.
 package sessions

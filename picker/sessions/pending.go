@@ -2,10 +2,10 @@ package sessions
 
 import "sync"
 
-// maxComing bounds the sessions whose binding is waited for at the same time.
+// maxComing is the maximum number of sessions whose binding is awaited.
 const maxComing = 1024
 
-// comings are the sessions that somebody waits for.
+// comings are the awaited sessions.
 type comings struct {
 	mu   sync.Mutex
 	keys map[Key]*coming
@@ -13,12 +13,12 @@ type comings struct {
 
 type coming struct {
 	bound chan struct{}
-	n     int // who wait
+	n     int // number of waiters
 }
 
-// WaitBinding returns what is closed when a session is bound that is not known yet, and a
-// function that ends the wait for it. It returns nil when the session is known, when
-// no other replica could tell of it, and when too many are waited for.
+// WaitBinding returns a channel that is closed when an unknown session is bound, and a function
+// that ends the wait. It returns nil if the session is known, if no other replica could bind it, or
+// if too many are awaited.
 func (s *Table) WaitBinding(k Key) (bound <-chan struct{}, end func()) {
 	if _, known := s.Lookup(k); k == 0 || known || s.hook.Load() == nil {
 		return nil, nil
@@ -38,7 +38,7 @@ func (s *Table) WaitBinding(k Key) (bound <-chan struct{}, end func()) {
 		w.keys[k] = c
 		s.awaited.Add(1)
 	}
-	if _, known := s.Lookup(k); known { // it was bound before the wait could be seen
+	if _, known := s.Lookup(k); known { // bound before the wait was registered
 		if c.n == 0 {
 			s.forget(k)
 		}
@@ -60,7 +60,7 @@ func (s *Table) forget(k Key) {
 	s.awaited.Add(-1)
 }
 
-// came tells those who wait for a session.
+// came wakes the waiters of a session.
 func (s *Table) came(k Key) {
 	if s.awaited.Load() == 0 {
 		return

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// TestComing: who waits for a session is told when it is bound, whatever comes first; nobody
-// waits where no other replica could tell, and no more than so many are waited for.
+// TestComing: waiters are woken when the session is bound, in any order of events. There is no wait
+// without other replicas, and the number of awaited sessions is limited.
 func TestComing(t *testing.T) {
 	s, a := New(1<<15), KeyOf("a")
 	if bound, _ := s.WaitBinding(a); bound != nil {
-		t.Error("one waits for a table that nobody else fills")
+		t.Error("WaitBinding() != nil without other replicas")
 	}
 	s.OnBind(func(Binding) {})
 	first, endFirst := s.WaitBinding(a)
@@ -19,7 +19,7 @@ func TestComing(t *testing.T) {
 	s.Merge(Binding{KeyOf("b"), 1, t0})
 	select {
 	case <-first:
-		t.Error("another session is taken for it")
+		t.Error("waiter was woken for another session")
 	default:
 	}
 	endFirst()
@@ -27,7 +27,7 @@ func TestComing(t *testing.T) {
 	<-second
 	endSecond()
 	if bound, _ := s.WaitBinding(a); bound != nil {
-		t.Error("one waits for what is known")
+		t.Error("WaitBinding() != nil for a known session")
 	}
 	var ends []func()
 	for i := range 2 * maxComing {
@@ -36,13 +36,13 @@ func TestComing(t *testing.T) {
 		}
 	}
 	if len(ends) != maxComing {
-		t.Errorf("%d are waited for", len(ends))
+		t.Errorf("%d sessions awaited", len(ends))
 	}
 	for _, end := range ends {
 		end()
 	}
 	if n := s.awaited.Load(); n != 0 || len(s.comings.keys) != 0 {
-		t.Errorf("%d are still waited for", n)
+		t.Errorf("%d sessions still awaited", n)
 	}
 	var all sync.WaitGroup
 	for i := range 1000 {
@@ -57,6 +57,6 @@ func TestComing(t *testing.T) {
 	}
 	all.Wait()
 	if n := s.awaited.Load(); n != 0 || len(s.comings.keys) != 0 {
-		t.Errorf("%d are still waited for", n)
+		t.Errorf("%d sessions still awaited", n)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Key names a session without keeping its text.
+// Key identifies a session without storing its text.
 type Key uint64
 
 // KeyOf returns the key of a session name, 0 for "".
@@ -21,8 +21,8 @@ func KeyOf(session string) Key {
 	return Key(xxhash.Sum64String(session) | 1)
 }
 
-// KeyIn returns the key of a tenant's session, 0 for the session "". What one
-// tenant calls a session is none of another's.
+// KeyIn returns the key of a tenant's session, 0 for session "". Sessions of different tenants have
+// different keys.
 func KeyIn(tenant, session string) Key {
 	if tenant == "" || session == "" {
 		return KeyOf(session)
@@ -35,35 +35,35 @@ func KeyIn(tenant, session string) Key {
 	return Key(d.Sum64() | 1)
 }
 
-// ResponseKey returns the key of a response that an engine keeps, by its id; 0 for "".
+// ResponseKey returns the key of a response stored by an engine; 0 for "".
 func ResponseKey(id string) Key { return KeyIn("\x00response", id) }
 
-// clusters is the first of the numbers by which sessions name clusters.
+// clusters is the first of the numbers that stand for remote clusters.
 const clusters block.EndpointID = 1 << 31
 
-// Cluster returns the number by which sessions name another cluster among endpoints.
+// Cluster returns the number that stands for a remote cluster among endpoints.
 func Cluster(name string) block.EndpointID {
 	return clusters | block.EndpointID(xxhash.Sum64String(name)&(1<<31-1))
 }
 
-// IsCluster reports whether a number names a cluster.
+// IsCluster reports whether a number stands for a cluster.
 func IsCluster(id block.EndpointID) bool { return id >= clusters }
 
 const (
 	numShards = 16
-	// DefaultSize is how many sessions a table remembers at least.
+	// DefaultSize is the default minimum capacity of a table.
 	DefaultSize = 1 << 17
 )
 
-// Table remembers where each session's last request went. It is bounded:
-// when full, the half that has not been used for longest goes. A session takes some
-// 24 bytes, and all of them 6 MB at most by default. It is safe for concurrent use.
+// Table records where each session's last request went. It is bounded: when full, it drops the
+// least recently used half. A session takes about 24 bytes, the default table at most 6 MB. Safe
+// for concurrent use.
 type Table struct {
 	half   int
 	hook   atomic.Pointer[func(Binding)]
 	shards [numShards]shard
 
-	awaited atomic.Int32 // sessions in comings
+	awaited atomic.Int32 // number of sessions in comings
 	comings comings
 }
 
@@ -71,7 +71,7 @@ type Table struct {
 type Binding struct {
 	Session  Key
 	Endpoint block.EndpointID
-	At       time.Time // the later one wins; of two within 17 ms the one that comes last
+	At       time.Time // the later one wins; within 17 ms the one merged last
 }
 
 type shard struct {
@@ -87,11 +87,11 @@ func New(size int) *Table {
 	return &Table{half: max(size/numShards, 1)}
 }
 
-// OnBind sets what is called after every binding made by Bind, on the caller's
-// goroutine. Bindings that Merge brings do not call it.
+// OnBind sets a function that is called after every Bind, on the caller's goroutine. Merge does not
+// call it.
 func (s *Table) OnBind(f func(Binding)) { s.hook.Store(&f) }
 
-// Bind notes that a session's request goes to an endpoint.
+// Bind records that a session's request goes to an endpoint.
 func (s *Table) Bind(b Binding) {
 	s.Merge(b)
 	if f := s.hook.Load(); f != nil && *f != nil && b.Session != 0 {
@@ -99,8 +99,7 @@ func (s *Table) Bind(b Binding) {
 	}
 }
 
-// Merge takes a binding from another replica. An older one than ours changes
-// nothing.
+// Merge adds a binding from another replica. A binding older than the present one changes nothing.
 func (s *Table) Merge(b Binding) {
 	if b.Session == 0 {
 		return

@@ -36,12 +36,11 @@ func TestSessions(t *testing.T) {
 	f(4, true)
 	s.Bind(Binding{0, 4, t0})
 	if _, ok := s.Lookup(0); ok || told != 1 {
-		t.Errorf("no session: found %v, told %d", ok, told)
+		t.Errorf("without a session: found %v, hook called %d times", ok, told)
 	}
 }
 
-// TestSessionsBounded holds that the table forgets the oldest and no more than
-// it must.
+// TestSessionsBounded: the table drops the oldest sessions, and no more than necessary.
 func TestSessionsBounded(t *testing.T) {
 	s := New(1600)
 	for i := range 100_000 {
@@ -52,16 +51,16 @@ func TestSessionsBounded(t *testing.T) {
 		kept += s.shards[i].young.n + s.shards[i].old.n
 	}
 	if kept > 3200 {
-		t.Errorf("%d kept", kept)
+		t.Errorf("%d sessions kept", kept)
 	}
 	for i := 100_000 - 800; i < 100_000; i++ {
 		if _, ok := s.Lookup(KeyOf(fmt.Sprint(i))); !ok {
-			t.Fatalf("session %d forgotten", i)
+			t.Fatalf("session %d was dropped", i)
 		}
 	}
 }
 
-// Full, the table takes what it says, whatever comes and goes.
+// A full table takes the documented memory, whatever the workload.
 func TestSessionsMemory(t *testing.T) {
 	s := New(0)
 	for i := range 5 * DefaultSize {
@@ -77,7 +76,7 @@ func TestSessionsMemory(t *testing.T) {
 	}
 }
 
-// A table holds what a map would.
+// A table has the same content as a map.
 func TestSessionTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table slots
@@ -117,19 +116,19 @@ func TestSessionTimeWraps(t *testing.T) {
 	}
 }
 
-// A session that was away for weeks goes where its next request goes.
+// A session that returns after weeks goes where its next request goes.
 func TestSessionComesBack(t *testing.T) {
 	for _, days := range []int{1, 30, 90, 365} {
 		s := New(0)
 		s.Bind(Binding{KeyOf("a"), 3, t0})
 		s.Bind(Binding{KeyOf("a"), 4, t0.AddDate(0, 0, days)})
 		if id, _ := s.Lookup(KeyOf("a")); id != 4 {
-			t.Errorf("after %d days it is still bound to %d", days, id)
+			t.Errorf("after %d days the session is still bound to %d", days, id)
 		}
 	}
 }
 
-// TestLaterMergeWinsATie checks that of two bindings made at the same time the one merged last stays.
+// TestLaterMergeWinsATie: of two bindings with the same time, the one merged last stays.
 func TestLaterMergeWinsATie(t *testing.T) {
 	s, at := New(0), time.Unix(1_700_000_000, 0)
 	key := KeyOf("s")

@@ -7,9 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// slots is a hash table of sessions by open addressing, 16 bytes a slot and
-// without pointers: at three fifths to three quarters full, some 24 bytes a session. Nothing is
-// ever removed from it but by clear.
+// slots is an open-addressing hash table of sessions, 16 bytes per slot and without pointers. It is
+// 60% to 75% full, so a session takes about 24 bytes. Only clear removes entries.
 type slots struct {
 	slots []slot
 	n     int
@@ -21,9 +20,9 @@ type slot struct {
 	at  stamp
 }
 
-// stamp is when a binding was made, in units of 2^24 ns (17 ms), which wrap
-// after 834 days: of two times less than half of that apart the later is known. A
-// session that comes back after longer than that may be taken for older than it was.
+// stamp is the time of a binding, in units of 2^24 ns (17 ms), which wrap after 834 days. Two times
+// are ordered correctly if they differ by less than half of that. A session that returns after
+// longer may appear older than it is.
 type stamp uint32
 
 func stampOf(t time.Time) stamp { return stamp(t.UnixNano() >> 24) }
@@ -32,14 +31,14 @@ func (a stamp) after(b stamp) bool { return int32(a-b) > 0 }
 
 const minSlots = 16
 
-// home is where the search for a key begins. The top bits of a key choose its
-// shard, so the ones below them count.
+// home is where the search for a key starts. The top bits of a key choose its shard, so the lower
+// ones are used.
 func (t *slots) home(k Key) int {
 	hi, _ := bits.Mul64(uint64(k)<<4, uint64(len(t.slots)))
 	return int(hi)
 }
 
-// find returns the slot of k, or the free one where it belongs; nil in an empty table.
+// find returns the slot of k, or the free slot for it; nil in an empty table.
 func (t *slots) find(k Key) *slot {
 	if len(t.slots) == 0 {
 		return nil
@@ -54,7 +53,7 @@ func (t *slots) find(k Key) *slot {
 	}
 }
 
-// get returns what is known of k.
+// get returns the entry of k.
 func (t *slots) get(k Key) (slot, bool) {
 	if s := t.find(k); s != nil && s.key == k {
 		return *s, true
@@ -62,8 +61,7 @@ func (t *slots) get(k Key) (slot, bool) {
 	return slot{}, false
 }
 
-// put enters a session, or replaces it. It grows by a quarter when three quarters
-// are taken.
+// put adds or replaces a session. The table grows by a quarter when it is three quarters full.
 func (t *slots) put(e slot) {
 	if s := t.find(e.key); s != nil && s.key == e.key {
 		*s = e
@@ -82,7 +80,7 @@ func (t *slots) put(e slot) {
 	t.n++
 }
 
-// clear forgets all sessions and keeps the memory for the next ones.
+// clear removes all sessions and keeps the memory.
 func (t *slots) clear() {
 	clear(t.slots)
 	t.n = 0

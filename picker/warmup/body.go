@@ -6,17 +6,16 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// dropped are the members that a request of one token is without: they ask for more than
-// the prompt's blocks, or contradict the one token. What decides the prompt stays as the
-// client wrote it: model, salt, messages, tools, and what templates are given.
+// dropped are the body fields removed for a request of one token: they ask for more than the
+// prompt's blocks, or contradict the single token. Fields that determine the prompt are kept:
+// model, salt, messages, tools, and template arguments.
 var dropped = [...]string{
 	"stream", "stream_options", "n", "best_of", "use_beam_search", "min_tokens", "echo",
 	"logprobs", "top_logprobs", "prompt_logprobs", "priority",
 }
 
-// oneToken returns a request's body as one that asks for a single token at once, for the
-// model of that name unless it is "". Members by which proxies hand caches over are left
-// out too.
+// oneToken converts a request's body to one that asks for a single token, for that model unless it
+// is "". KV-transfer fields are removed too.
 func oneToken(body []byte, model string, priority []byte) ([]byte, error) {
 	doc, err := kvtransfer.Parse(body)
 	if err != nil {
@@ -39,7 +38,7 @@ func oneToken(body []byte, model string, priority []byte) ([]byte, error) {
 	edits = append(edits, kvtransfer.Edit{Key: limit, Value: []byte("1")}, kvtransfer.Edit{Key: other})
 	if model != "" {
 		name, err := json.Marshal(model)
-		if err != nil { // no string
+		if err != nil { // not a string
 			return nil, err
 		}
 		edits = append(edits, kvtransfer.Edit{Key: "model", Value: name})

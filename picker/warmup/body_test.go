@@ -30,8 +30,8 @@ func TestOneToken(t *testing.T) {
 	f(`[1]`, "", "", "")
 }
 
-// FuzzOneToken holds that what comes of any body that Go reads is an object of one token,
-// whose prompt is that of the body.
+// FuzzOneToken: for any valid body, the result is an object that asks for one token with the same
+// prompt.
 func FuzzOneToken(f *testing.F) {
 	f.Add([]byte(`{"model":"m","prompt":"p","stream":true,"n":2}`), "x")
 	f.Add([]byte(`{"max_completion_tokens":5,"max_tokens":5,"messages":[{"a":"\u0000"}]}`), "")

@@ -2,14 +2,14 @@ package warmup
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// How warm-ups end that were sent.
+// Results of warm-ups that were sent.
 const (
 	answered = iota
 	failed
 	unanswered
 )
 
-// Why others were not.
+// Reasons for not sending one.
 const (
 	busy = iota
 	noMemory

@@ -20,23 +20,23 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Bounds of warm-ups.
+// Limits of warm-ups.
 const (
-	most      = 16      // at a time
-	maxBody   = 4 << 20 // bytes of one
+	most      = 16      // concurrent
+	maxBody   = 4 << 20 // bytes per body
 	maxAnswer = 64 << 10
-	timeout   = 30 * time.Second // after which the engine need not go on
+	timeout   = 30 * time.Second // per warm-up
 )
 
-// Options build a Sender. Client is required, and must neither follow redirects nor use
-// proxies of the environment.
+// Options configure a Sender. Client is required. It must neither follow redirects nor use proxies
+// from the environment.
 type Options struct {
 	Client     *http.Client
 	Scheme     string                // of the engines; "" means http
-	Budget     *budget.Budget        // of memory; nil: without limit
+	Budget     *budget.Budget        // memory; nil: unlimited
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Now        func() time.Time      // nil means steady.Now
+	Now        func() time.Time      // nil means monotime.Now
 }
 
 // Sender sends warm-ups.
@@ -47,7 +47,7 @@ type Sender struct {
 	metrics *metrics
 
 	running atomic.Int32
-	mu      sync.Mutex // of those that begin
+	mu      sync.Mutex // guards the start of warm-ups
 	closed  bool
 	wg      sync.WaitGroup
 }
@@ -72,8 +72,7 @@ func Open(o Options) (*Sender, error) {
 	return s, nil
 }
 
-// Close ends what is under way and waits for it. Nothing is sent afterwards. A nil Sender
-// has nothing to end.
+// Close cancels running warm-ups and waits. Nothing is sent afterwards. A nil Sender is allowed.
 func (s *Sender) Close() {
 	if s == nil {
 		return
@@ -85,16 +84,15 @@ func (s *Sender) Close() {
 	s.wg.Wait()
 }
 
-// WarmUps returns what a scheduler needs of s.
+// WarmUps returns the scheduler's hooks.
 func (s *Sender) WarmUps() picker.WarmUps { return picker.WarmUps{Takes: s.Takes, Send: s.Send} }
 
-// paths are where requests of a kind go. Others have no prompt, or are not answered by the
-// same blocks again.
+// paths has the path for each kind of request. Other kinds have no prompt, or do not reuse the same
+// blocks.
 var paths = map[request.Kind]string{request.KindCompletions: "/v1/completions", request.KindChat: "/v1/chat/completions"}
 
-// Takes reports whether r is a request whose prompt can be sent again, and whether there is
-// room for one more warm-up. Several prompts, images, and prompts that engines compute
-// whatever they hold are not sent.
+// Takes reports whether r's prompt can be sent again and there is capacity for another warm-up. It
+// returns false for several prompts, images, and prompts that engines compute without the cache.
 func (s *Sender) Takes(r *request.Request) bool {
 	if !r.Copyable || paths[r.Kind] == "" || r.Handover || r.SkipsCache() || len(r.Body) > maxBody || r.Prompt.Media > 0 {
 		return false
@@ -106,16 +104,16 @@ func (s *Sender) Takes(r *request.Request) bool {
 	return false
 }
 
-// order is a warm-up, with what it keeps of the request that brought it.
+// order is a warm-up with the data copied from its request.
 type order struct {
 	url, authorization string
 	body               []byte
-	model              string // "": as the body says
+	model              string // "": from the body
 	priority           []byte // nil: none
 	ended              func(time.Time, int)
 }
 
-// Send sends a warm-up unless there is no room for it, as picker.WarmUps says.
+// Send starts a warm-up if there is capacity, as described at picker.WarmUps.
 func (s *Sender) Send(w *picker.WarmUp, ended func(at time.Time, status int)) bool {
 	r := w.Request
 	if !s.admit(len(r.Body)) {
@@ -136,7 +134,7 @@ func (s *Sender) Send(w *picker.WarmUp, ended func(at time.Time, status int)) bo
 	return true
 }
 
-// admit takes a place and memory for a body, which leave gives back.
+// admit reserves a slot and memory for a body; leave returns them.
 func (s *Sender) admit(size int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +159,7 @@ func (s *Sender) leave(size int) {
 	s.wg.Done()
 }
 
-// run asks the engine, and tells how that ended.
+// run sends the request to the engine and reports the result.
 func (s *Sender) run(o *order) {
 	defer s.leave(len(o.body))
 	body, err := oneToken(o.body, o.model, o.priority)
@@ -184,7 +182,7 @@ func (s *Sender) run(o *order) {
 	o.ended(s.o.Now(), status)
 }
 
-// ask returns the status of the engine's answer.
+// ask returns the engine's status code.
 func (s *Sender) ask(o *order, body []byte) (status int, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()

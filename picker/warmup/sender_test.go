@@ -25,7 +25,7 @@ type headers map[string]string
 
 func (h headers) Get(name string) string { return h[name] }
 
-// engine is a sender, and an endpoint at which handle answers.
+// engine returns a sender and an endpoint served by handle.
 func engine(t *testing.T, o Options, handle http.HandlerFunc) (*Sender, *endpoint.Endpoint) {
 	t.Helper()
 	server := httptest.NewServer(handle)
@@ -56,7 +56,7 @@ func chat(t *testing.T, body string) *request.Request {
 
 const hello = `{"model":"m","messages":[{"role":"user","content":"hello"}],"stream":true}`
 
-// TestSend holds what an engine gets, and what of the client it does not get.
+// TestSend checks what an engine receives, and what of the client it does not.
 func TestSend(t *testing.T) {
 	got := make(chan []string, 1)
 	reg := prometheus.NewRegistry()
@@ -66,14 +66,14 @@ func TestSend(t *testing.T) {
 	})
 	r := chat(t, hello)
 	if !s.Takes(r) {
-		t.Fatal("not taken")
+		t.Fatal("request was not accepted")
 	}
 	r.Target = "other"
 	status := make(chan int, 1)
 	if !s.Send(&picker.WarmUp{Request: r, Decision: &request.Decision{}, Endpoint: ep, Work: endpoint.Work{Input: 10, New: 7}}, func(_ time.Time, n int) { status <- n }) {
-		t.Fatal("not sent")
+		t.Fatal("warm-up was not sent")
 	}
-	clear(r.Body) // it is the proxy's again
+	clear(r.Body) // the buffer belongs to the proxy again
 	want := []string{"POST", "/v1/chat/completions", `{"model":"other","messages":[{"role":"user","content":"hello"}],"max_tokens":1}`, "Bearer k", "application/json", ""}
 	if d := cmp.Diff(want, <-got); d != "" {
 		t.Error(d)
@@ -109,7 +109,7 @@ func TestTakes(t *testing.T) {
 			change(r)
 		}
 		if s.Takes(r) != want {
-			t.Errorf("%s %s: taken is %v", path, body, !want)
+			t.Errorf("%s %s: Takes() = %v", path, body, !want)
 		}
 	}
 	f(true, "/v1/chat/completions", hello, nil)
@@ -124,8 +124,8 @@ func TestTakes(t *testing.T) {
 	f(false, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"`+strings.Repeat("x y ", maxBody/4)+`"}]}`, nil)
 }
 
-// TestFailures: an engine that fails, sends elsewhere or hangs is asked once, is counted, and
-// keeps nobody.
+// TestFailures: an engine that fails, redirects or hangs is asked once and counted, and delays
+// nothing.
 func TestFailures(t *testing.T) {
 	asked := make(chan string, most+2)
 	hold := make(chan struct{})
@@ -168,28 +168,28 @@ func TestFailures(t *testing.T) {
 	testkit.Await(t, "nothing under way", func() bool { return s.running.Load() == 0 && memory.Used(budget.Records) == 0 })
 	for n := range most {
 		if !send("hang") {
-			t.Fatalf("the warm-up after %d was not sent", n)
+			t.Fatalf("warm-up after %d was not sent", n)
 		}
 	}
 	if send("one more") || s.Takes(chat(t, hello)) {
-		t.Error("more were sent than may be under way")
+		t.Error("more warm-ups sent than the limit")
 	}
 	for range most {
 		if what := <-asked; what != "hangs" {
-			t.Errorf("asked for %s", what)
+			t.Errorf("engine was asked for %s", what)
 		}
 	}
-	s.Close() // ends them
+	s.Close() // cancels them
 	for range most {
 		if n := <-ends; n != 0 {
 			t.Errorf("ended with %d", n)
 		}
 	}
 	if send("hello") {
-		t.Error("sent after the end")
+		t.Error("warm-up sent after Close")
 	}
 	if n := memory.Used(budget.Records); n != 0 {
-		t.Errorf("%d bytes are kept", n)
+		t.Errorf("%d bytes still reserved", n)
 	}
 	for reason, want := range map[int]float64{busy: 1, closing: 1, noMemory: 0, unreadable: 0} {
 		if n := testutil.ToFloat64(s.metrics.dropped[reason]); n != want {
@@ -207,18 +207,18 @@ func TestNoMemory(t *testing.T) {
 	s, ep := engine(t, Options{Budget: budget.New(1 << 10)}, nil)
 	r := chat(t, hello)
 	if s.Send(&picker.WarmUp{Request: r, Decision: &request.Decision{}, Endpoint: ep}, nil) || testutil.ToFloat64(s.metrics.dropped[noMemory]) != 1 {
-		t.Error("sent without memory")
+		t.Error("warm-up sent without memory")
 	}
 }
 
-// A body that is not JSON all through is not sent.
+// A body that is not completely valid JSON is not sent.
 func TestUnreadable(t *testing.T) {
 	s, ep := engine(t, Options{}, func(http.ResponseWriter, *http.Request) { t.Error("asked") })
 	r := chat(t, hello)
 	r.Body = r.Body[:len(r.Body)-3]
 	end := make(chan int, 1)
 	if !s.Send(&picker.WarmUp{Request: r, Decision: &request.Decision{}, Endpoint: ep}, func(_ time.Time, n int) { end <- n }) || <-end != 0 {
-		t.Error("sent, or not ended")
+		t.Error("warm-up was sent, or did not end")
 	}
 	if n := testutil.ToFloat64(s.metrics.dropped[unreadable]); n != 1 {
 		t.Errorf("%v were dropped as unreadable", n)
