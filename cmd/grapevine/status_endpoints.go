@@ -84,7 +84,7 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 			say(e, e.Health.State, untrusted(&e.Health))
 		}
 		if e.Health.FullS > 0 {
-			say(e, "full", fmt.Sprintf("its engine refused a request for want of room, passed over for %.1f s more", e.Health.FullS))
+			say(e, "full", fmt.Sprintf("its engine rejected a request for lack of capacity, passed over for %.1f s more", e.Health.FullS))
 		}
 		if len(e.Health.AvoidedModels) > 0 {
 			say(e, "fails models", strings.Join(e.Health.AvoidedModels, ", ")+": their requests go elsewhere, since they fail here and others are answered")

@@ -48,7 +48,7 @@ b:1, c:1, d:1 and 1 more (no gauges): scrape: answer 404
 f:1 (out): connections are refused, for 12s; back by accepted connections, then 3 probes in a row that pass
 g:1 (suspect): 3 answers with status 500 or above, or with an error in them, for 2s; ignored, since it speaks against most of the pool
 g:1 (mismatched): another template
-i:1 (full): its engine refused a request for want of room, passed over for 2.2 s more
+i:1 (full): its engine rejected a request for lack of capacity, passed over for 2.2 s more
 i:1 (fails models): poet, sql: their requests go elsewhere, since they fail here and others are answered
 `
 	var b bytes.Buffer

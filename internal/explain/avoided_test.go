@@ -24,7 +24,7 @@ func TestAvoided(t *testing.T) {
 	}
 	got := strings.Join(strings.Fields(b.String()), " ")
 	for _, want := range []string{
-		"avoided a (for 2.2 s more), d: its engine refused a request for want of room",
+		"avoided a (for 2.2 s more), d: its engine rejected a request for lack of capacity",
 		"avoided m0, m1, m2, m3, m4, m5, 14 more: it does not serve the model",
 	} {
 		if !strings.Contains(got, want) {

@@ -20,7 +20,7 @@ import (
 )
 
 // ErrNoEndpoint is wrapped when Held names an endpoint that is not in the fleet.
-var ErrNoEndpoint = errors.New("the fleet has no such endpoint")
+var ErrNoEndpoint = errors.New("no such endpoint in the fleet")
 
 // Offline configures a decision without a replica.
 type Offline struct {
@@ -35,11 +35,11 @@ type Offline struct {
 
 // Notes of offline decisions.
 const (
-	noteNoHits = "no hits are known: a saved fleet has no prefix index, so every candidate counts as holding nothing of the prompt (--held says what one holds)"
-	noteHeld   = "what is held of the prompt is what --held says, all of it in GPU memory; candidates that it does not name count as holding nothing"
+	noteNoHits = "cache hits are unknown: a saved fleet has no prefix index, so the prompt counts as uncached at every candidate (set --held to change that)"
+	noteHeld   = "cached prompt tokens come from --held, all in GPU memory; the prompt counts as uncached at other candidates"
 	noteGuess  = "the number of prompt tokens is estimated from the length of the body (--input-tokens sets it)"
-	noteFacts  = "the fleet was saved without labels, loads in tokens and learned costs: those count as absent, empty and unknown"
-	noteNew    = "sessions are not known: every session counts as new"
+	noteFacts  = "the saved fleet has no labels, token loads or learned costs; they count as absent, empty and unknown"
+	noteNew    = "sessions are unknown: every session counts as new"
 )
 
 // Decide decides about a request with a pool made from the saved fleet. It parses r; a request
@@ -123,7 +123,7 @@ func readFleet(path string) (*fleet, error) {
 		return nil, fmt.Errorf("%s: not the output of grapevine status -o json: %w", path, err)
 	}
 	if len(st.Endpoints) == 0 {
-		return nil, fmt.Errorf("%s: no endpoint in it", path)
+		return nil, fmt.Errorf("%s contains no endpoint", path)
 	}
 	return &st, nil
 }

@@ -19,7 +19,7 @@ func TestQueue(t *testing.T) {
 	}
 	waits := explanation.Queue{Outcome: "queued", Flow: "t", Waited: 1500, Expected: 4000, Reason: "another flow is next", Ahead: 2, FlowWaiting: 9, FlowInFlight: 3, FlowShare: 4, InFlight: 7, Permits: 8}
 	got := text(explanation.Explanation{RequestID: "r", Queue: &waits})
-	for _, want := range []string{"waits another flow is next", `flow "t" · waited 1500 ms of about 4000 · 2 of its flow before it here`, "holds 3.0 places of 4.0", "7 of 8 places are held"} {
+	for _, want := range []string{"waits another flow is next", `flow "t" · waited 1500 ms of about 4000 · 2 of its flow ahead at this replica`, "holds 3.0 permits of its share of 4.0", "7 of 8 permits are held"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %q", want, got)
 		}

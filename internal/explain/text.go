@@ -118,7 +118,7 @@ func queueText(q *explanation.Queue) string {
 	if q.Expected > 0 {
 		s += fmt.Sprintf(" of about %.0f", q.Expected)
 	}
-	return s + fmt.Sprintf(" · %d of its flow before it here · its flow holds %.1f places of %.1f that are its share, and %d of its requests wait · %d of %d places are held",
+	return s + fmt.Sprintf(" · %d of its flow ahead at this replica · its flow holds %.1f permits of its share of %.1f, with %d requests waiting · %d of %d permits are held",
 		q.Ahead, q.FlowInFlight, q.FlowShare, q.FlowWaiting, q.InFlight, q.Permits)
 }
 
@@ -129,20 +129,20 @@ func healthText(h *explanation.Health) string {
 		s += " · back by " + h.BackBy
 	}
 	if h.Used {
-		return s + " · a candidate nevertheless"
+		return s + " · still a candidate"
 	}
-	return s + " · passed over"
+	return s + " · excluded"
 }
 
 // avoidedWords are the texts for the reasons of excluded endpoints.
 var avoidedWords = [...]struct{ why, words string }{
-	{explanation.AvoidedFull, "its engine refused a request for want of room"},
-	{explanation.AvoidedModelFails, "it fails the requests of this model, and answers others"},
-	{explanation.AvoidedPlaces, "it has as many requests as it is to have"},
-	{explanation.AvoidedPrompt, "the prompt failed at several engines, and more would be lost there"},
-	{explanation.AvoidedConversation, "another engine keeps what the request goes on with"},
+	{explanation.AvoidedFull, "its engine rejected a request for lack of capacity"},
+	{explanation.AvoidedModelFails, "it fails requests for this model but answers others"},
+	{explanation.AvoidedPlaces, "it has its maximum number of requests"},
+	{explanation.AvoidedPrompt, "the prompt failed at several engines, and a crash there would lose more work"},
+	{explanation.AvoidedConversation, "another engine stores the conversation"},
 	{explanation.AvoidedSubset, "the proxy does not allow it"},
-	{explanation.AvoidedRole, "it answers no requests by itself"},
+	{explanation.AvoidedRole, "it does not generate responses by itself"},
 	{explanation.AvoidedModel, "it does not serve the model"},
 }
 

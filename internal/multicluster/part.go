@@ -100,7 +100,7 @@ func Open(o Options, r Replica) (p *Part, err error) {
 	}
 	p.o = o
 	p.keys.New = func() any { return []block.Key(nil) }
-	p.dropped = prometheus.NewCounter(prometheus.CounterOpts{Name: "grapevine_elsewhere_hot_dropped_total", Help: "Prompts that were not remembered for other clusters because too many came at once."})
+	p.dropped = prometheus.NewCounter(prometheus.CounterOpts{Name: "grapevine_elsewhere_hot_dropped_total", Help: "Prompts not recorded as hot for other clusters because the queue was full."})
 	use := o.Use
 	use.Resolve = p.names.resolve
 	if len(p.asker.clusters) > 0 {

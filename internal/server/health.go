@@ -107,7 +107,7 @@ type HealthStatus struct {
 	Cause         string   `json:"cause,omitempty"`
 	Evidence      string   `json:"evidence,omitempty"`
 	BackBy        string   `json:"back_by,omitempty"`
-	FullS         float64  `json:"full_s,omitempty"`    // for how long it is passed over, since its engine refused a request for want of room
+	FullS         float64  `json:"full_s,omitempty"`    // for how long it is passed over, since its engine rejected a request for lack of capacity
 	AvoidedModels []string `json:"shunned,omitempty"`   // models whose requests go elsewhere: they fail here, and others are answered
 	Overruled     bool     `json:"overruled,omitempty"` // soft evidence is ignored: it speaks against most of the pool
 }

@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer, m *Monitor) (*metrics, error) {
 		}, []string{"state", "cause"}),
 		state:   desc("state", "1 for the state that an endpoint is in.", "endpoint", "state", "cause"),
 		share:   desc("share", "Share of decisions in which an endpoint may be a candidate, 0 to 1.", "endpoint"),
-		full:    desc("full", "1 while an endpoint is passed over because its engine refused a request for want of room.", "endpoint"),
+		full:    desc("full", "1 while an endpoint is passed over because its engine rejected a request for lack of capacity.", "endpoint"),
 		shunned: desc("models_shunned", "Models whose requests go elsewhere, because they fail at an endpoint that answers others.", "endpoint"),
 		bad:     desc("requests_bad_total", "Requests of this replica that spoke against an endpoint, by cause.", "endpoint", "cause"),
 		good:    desc("requests_good_total", "Requests of this replica that moved or ended in time.", "endpoint"),

@@ -57,7 +57,7 @@ func TestUserErrors(t *testing.T) {
 	x.Refused("m", true)
 	x.Refused("nobody's", true)
 	want := `
-# HELP grapevine_user_errors_total Requests that users saw fail for no fault of their own, by model and cause.
+# HELP grapevine_user_errors_total Requests that failed for users without a client error, by model and cause.
 # TYPE grapevine_user_errors_total counter
 grapevine_user_errors_total{cause="engine",model="m"} 1
 grapevine_user_errors_total{cause="full",model="m"} 2
@@ -69,15 +69,15 @@ grapevine_user_errors_total{cause="full",model="other"} 0
 grapevine_user_errors_total{cause="in_answer",model="other"} 0
 grapevine_user_errors_total{cause="no_answer",model="other"} 0
 grapevine_user_errors_total{cause="refused",model="other"} 0
-# HELP grapevine_user_requests_total Requests of users, placed or not, by model.
+# HELP grapevine_user_requests_total User requests, placed or not, by model.
 # TYPE grapevine_user_requests_total counter
 grapevine_user_requests_total{model="m"} 13
 grapevine_user_requests_total{model="other"} 1
-# HELP grapevine_user_unfinished_total Answers that ended in the middle or never came, by model: engines broke off, or clients went away.
+# HELP grapevine_user_unfinished_total Responses that ended early or never started, by model: the engine failed or the client disconnected.
 # TYPE grapevine_user_unfinished_total counter
 grapevine_user_unfinished_total{model="m"} 2
 grapevine_user_unfinished_total{model="other"} 0
-# HELP grapevine_requests_total Placed requests that ended, by the endpoint that served last, the model and the class of the status; none: no status was seen.
+# HELP grapevine_requests_total Placed requests that ended, by the endpoint that served last, the model and the status class; none: the status is unknown.
 # TYPE grapevine_requests_total counter
 grapevine_requests_total{class="none",endpoint="10.0.0.1:8000",model="m"} 1
 grapevine_requests_total{class="2xx",endpoint="10.0.0.1:8000",model="m"} 4

@@ -43,13 +43,13 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descRequests   = desc("grapevine_requests_total", "Placed requests that ended, by the endpoint that served last, the model and the class of the status; none: no status was seen.", "endpoint", "model", "class")
+	descRequests   = desc("grapevine_requests_total", "Placed requests that ended, by the endpoint that served last, the model and the status class; none: the status is unknown.", "endpoint", "model", "class")
 	descFirst      = desc("grapevine_request_first_token_seconds", "Time from decision to first token of answers that were streamed and seen, by endpoint.", "endpoint")
 	descWhole      = desc("grapevine_request_seconds", "Time from decision to the end of complete answers, by endpoint.", "endpoint")
-	descUsers      = desc("grapevine_user_requests_total", "Requests of users, placed or not, by model.", "model")
-	descErrors     = desc("grapevine_user_errors_total", "Requests that users saw fail for no fault of their own, by model and cause.", "model", "cause")
+	descUsers      = desc("grapevine_user_requests_total", "User requests, placed or not, by model.", "model")
+	descErrors     = desc("grapevine_user_errors_total", "Requests that failed for users without a client error, by model and cause.", "model", "cause")
 	descSaturation = desc("grapevine_model_saturation", "How full the engines of a base model are: the mean, over its endpoints whose gauges are fresh, of what is more: waiting requests over 5, or use of the KV memory over 0.8. At 1 they count as full. Without a name: endpoints of which no model is known.", "model")
-	descUnfinished = desc("grapevine_user_unfinished_total", "Answers that ended in the middle or never came, by model: engines broke off, or clients went away.", "model")
+	descUnfinished = desc("grapevine_user_unfinished_total", "Responses that ended early or never started, by model: the engine failed or the client disconnected.", "model")
 )
 
 // Describe implements prometheus.Collector.

@@ -49,12 +49,12 @@ func (f *Fleet) Register(reg prometheus.Registerer) error {
 		name, help string
 		v          *atomic.Uint64
 	}{
-		{"sent_total", "Requests that were sent to another cluster.", &f.counts.sent},
-		{"failed_total", "Requests sent to another cluster that did not end well there.", &f.counts.failed},
-		{"hopped_total", "Requests that came from another cluster with a hop token that is good, or that nobody can check without a secret.", &f.counts.hopped},
-		{"bad_hops_total", "Requests with a hop token that this cluster does not accept: they are served here.", &f.counts.badHops},
+		{"sent_total", "Requests sent to another cluster.", &f.counts.sent},
+		{"failed_total", "Requests sent to another cluster that failed there.", &f.counts.failed},
+		{"hopped_total", "Requests from another cluster with a valid hop token, or with any token if there is no secret to verify it.", &f.counts.hopped},
+		{"bad_hops_total", "Requests with an invalid hop token; they are served here.", &f.counts.badHops},
 		{"asked_total", "Requests whose endpoint in another cluster was chosen by a picker there.", &f.counts.asked},
-		{"unasked_total", "Requests for which a picker elsewhere should have been asked, and was not or chose none: they went to a gateway.", &f.counts.unasked},
+		{"unasked_total", "Requests sent to another cluster's gateway because no picker there could be asked or returned an endpoint.", &f.counts.unasked},
 	} {
 		c := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "grapevine_elsewhere_" + m.name, Help: m.help}, func() float64 { return float64(m.v.Load()) })
 		if err := reg.Register(c); err != nil {

@@ -17,15 +17,15 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, o *Options) (*metrics, error) {
 	m := &metrics{
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "grapevine_models_reads_total", Help: "Readings of engines' lists of models, by result: same, changed or failed."}, []string{"result"}),
+			Name: "grapevine_models_reads_total", Help: "Reads of engines' model lists, by result: same, changed or failed."}, []string{"result"}),
 		confirms: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "grapevine_models_confirms_total", Help: "Requests that waited while lists of models were read again, because no endpoint was known to serve theirs."}),
+			Name: "grapevine_models_confirms_total", Help: "Requests that waited for model lists to be read again because no endpoint was known to serve their model."}),
 	}
 	served := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "grapevine_models_served", Help: "Names of models that at least one endpoint is known to serve."},
+		Name: "grapevine_models_served", Help: "Model names that at least one endpoint is known to serve."},
 		func() float64 { return float64(len(o.Pool.Snapshot().Models())) })
 	unknown := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "grapevine_models_unknown_endpoints", Help: "Endpoints whose models are not known."},
+		Name: "grapevine_models_unknown_endpoints", Help: "Endpoints whose models are unknown."},
 		func() float64 { return float64(len(o.Pool.Snapshot().Open())) })
 	for _, result := range []string{resultSame, resultChanged, resultFailed} {
 		m.reads.WithLabelValues(result)

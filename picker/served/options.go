@@ -37,7 +37,7 @@ type Options struct {
 	Now        func() time.Time      // nil means monotime.Now
 }
 
-var errNoPool = errors.New("served: options: a pool is required")
+var errNoPool = errors.New("served: Options.Pool is required")
 
 // NewClient returns the default client of a Reader. It does not follow redirects.
 func NewClient() *http.Client {

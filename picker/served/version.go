@@ -22,7 +22,7 @@ const (
 	versionPause   = 5 * time.Minute // interval if the page is expensive for the engine or missing
 )
 
-var errNoVersion = errors.New("served: the answer names no version")
+var errNoVersion = errors.New("served: the response has no version")
 
 // versions are the versions that an endpoint's engine has reported.
 type versions struct {

@@ -33,17 +33,17 @@ func newMetrics(reg prometheus.Registerer, s *Sender) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
 	m := &metrics{tokens: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "grapevine_warmup_tokens_total", Help: "Prompt tokens of warm-ups that were sent, without those that the endpoint held as far as was known.",
+		Name: "grapevine_warmup_tokens_total", Help: "Prompt tokens of warm-ups sent, excluding those known to be cached at the endpoint.",
 	})}
-	sent := vec("grapevine_warmup_requests_total", "Warm-ups that ended, by the engine's answer: failed with another status than 2xx, unanswered within 30 s.", "result")
-	dropped := vec("grapevine_warmup_dropped_total", "Warm-ups that a decision asked for and that were not sent, by reason.", "reason")
+	sent := vec("grapevine_warmup_requests_total", "Warm-ups that ended, by result: answered, failed (any status but 2xx), or unanswered within 30 s.", "result")
+	dropped := vec("grapevine_warmup_dropped_total", "Warm-ups requested by a decision but not sent, by reason.", "reason")
 	for k, name := range results {
 		m.sent[k] = sent.WithLabelValues(name)
 	}
 	for k, name := range reasons {
 		m.dropped[k] = dropped.WithLabelValues(name)
 	}
-	running := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "grapevine_warmup_running", Help: "Warm-ups of this replica under way."},
+	running := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "grapevine_warmup_running", Help: "Warm-ups of this replica in progress."},
 		func() float64 { return float64(s.running.Load()) })
 	if reg == nil {
 		return m, nil

@@ -82,12 +82,12 @@ func TestSend(t *testing.T) {
 		t.Errorf("ended with %d", n)
 	}
 	const metrics = `
-# HELP grapevine_warmup_requests_total Warm-ups that ended, by the engine's answer: failed with another status than 2xx, unanswered within 30 s.
+# HELP grapevine_warmup_requests_total Warm-ups that ended, by result: answered, failed (any status but 2xx), or unanswered within 30 s.
 # TYPE grapevine_warmup_requests_total counter
 grapevine_warmup_requests_total{result="answered"} 1
 grapevine_warmup_requests_total{result="failed"} 0
 grapevine_warmup_requests_total{result="unanswered"} 0
-# HELP grapevine_warmup_tokens_total Prompt tokens of warm-ups that were sent, without those that the endpoint held as far as was known.
+# HELP grapevine_warmup_tokens_total Prompt tokens of warm-ups sent, excluding those known to be cached at the endpoint.
 # TYPE grapevine_warmup_tokens_total counter
 grapevine_warmup_tokens_total 7
 `
