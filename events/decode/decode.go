@@ -499,6 +499,13 @@ func (k *ExtraKey) read(p []byte) (rest []byte, err error) {
 		if rest, ok := k.pair(p); ok {
 			return rest, nil
 		}
+		if rest, ok := k.tagged(p); ok {
+			return rest, nil
+		}
+	case msgp.MapType:
+		if rest, ok := k.typed(p); ok {
+			return rest, nil
+		}
 	}
 	k.Kind = ExtraOther
 	rest, err = skipValue(p)
@@ -523,5 +530,66 @@ func (k *ExtraKey) pair(p []byte) ([]byte, bool) {
 		return p, false
 	}
 	k.Kind, k.Value, k.Offset = ExtraPair, id, offset
+	return p, true
+}
+
+// Names of a cache salt among extra keys that say what they are.
+const (
+	tagSalt  = "cache_salt"   // ["cache_salt", salt]
+	typeSalt = "CacheSaltKey" // {"type": "CacheSaltKey", "salt": salt}
+)
+
+// tagged reads a salt that stands behind its tag.
+func (k *ExtraKey) tagged(p []byte) ([]byte, bool) {
+	n, p, err := arrayHeader(p)
+	if err != nil || n != 2 || msgp.NextType(p) != msgp.StrType {
+		return p, false
+	}
+	tag, p, err := msgp.ReadStringZC(p)
+	if err != nil || string(tag) != tagSalt || msgp.NextType(p) != msgp.StrType {
+		return p, false
+	}
+	salt, p, err := msgp.ReadStringZC(p)
+	k.Kind, k.Value = ExtraString, salt
+	return p, err == nil
+}
+
+// typed reads a salt in a map that names its type.
+func (k *ExtraKey) typed(p []byte) ([]byte, bool) {
+	n, p, err := mapHeader(p)
+	if err != nil {
+		return p, false
+	}
+	var kind, salt []byte
+	for ; n > 0; n-- {
+		if msgp.NextType(p) != msgp.StrType {
+			return p, false
+		}
+		var name []byte
+		if name, p, err = msgp.ReadStringZC(p); err != nil {
+			return p, false
+		}
+		field := &kind
+		switch string(name) {
+		case "type":
+		case "salt":
+			field = &salt
+		default:
+			if p, err = skipValue(p); err != nil {
+				return p, false
+			}
+			continue
+		}
+		if msgp.NextType(p) != msgp.StrType {
+			return p, false
+		}
+		if *field, p, err = msgp.ReadStringZC(p); err != nil {
+			return p, false
+		}
+	}
+	if string(kind) != typeSalt || salt == nil {
+		return p, false
+	}
+	k.Kind, k.Value = ExtraString, salt
 	return p, true
 }

@@ -87,7 +87,7 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 		if !rendered || read == knowledge.Unreadable {
 			none = -1
 		}
-		if rendered && f&flagGuess == 0 && read.Followed() && !m.o.Index.Overflowed(ep.ID) {
+		if rendered && f&flagGuess == 0 && read.Followed() && m.holdsAll(ep.ID) {
 			since = m.young(ep, now)
 		}
 		s.ids, s.runs, s.since = append(s.ids, ep.ID), append(s.runs, block.Run{}), append(s.since, since)
@@ -197,7 +197,12 @@ func (m *Matcher) young(ep *endpoint.Endpoint, now time.Time) int64 {
 // IndexAccepted reports whether the precise index is believed about an endpoint.
 // Every decision asks this for each endpoint.
 func (m *Matcher) IndexAccepted(id block.EndpointID) bool {
-	return m.o.Read(id).Followed() && !m.o.Index.Overflowed(id)
+	return m.o.Read(id).Followed() && m.holdsAll(id)
+}
+
+// holdsAll reports whether the index can tell all that an endpoint holds.
+func (m *Matcher) holdsAll(id block.EndpointID) bool {
+	return !m.o.Index.Overflowed(id) && !m.o.Profiles.salted(id)
 }
 
 // expect makes the run of the best of several ranks what is to be expected of any of
@@ -226,6 +231,9 @@ func add(a, b *block.Run) {
 
 // Chosen implements picker.Matcher.
 func (m *Matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
+	if r.CacheSalt != "" {
+		m.o.Profiles.salt(ep.ID)
+	}
 	if len(r.ChunkKeys) == 0 {
 		return
 	}

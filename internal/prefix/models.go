@@ -155,7 +155,14 @@ func (m *Models) Fill(ctx context.Context, r *request.Request) {
 		return
 	}
 	r.Exact = queries(r.Exact, m.root(r), text, &info)
-	m.variants(ctx, r, profiles, info.Facts)
+	facts := info.Facts
+	if r.CacheSalt != "" {
+		facts |= prompt.FactSalts
+	}
+	if p != nil && p.Hybrid() {
+		facts |= prompt.FactGroups
+	}
+	m.variants(ctx, r, profiles, facts)
 	if info.Media || info.Truncated {
 		return // what a medium takes in tokens is not told by the text
 	}

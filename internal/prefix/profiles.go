@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -14,7 +15,9 @@ import (
 type Profiles struct {
 	mu    sync.Mutex
 	set   map[block.EndpointID]prompt.Profile
+	mixed map[block.EndpointID]bool // got salted prompts whose blocks its events do not tell from others
 	byID  atomic.Pointer[[]prompt.Profile]
+	salts atomic.Pointer[[]bool] // mixed, by id
 	kinds atomic.Pointer[[]prompt.Profile]
 }
 
@@ -36,10 +39,50 @@ func (p *Profiles) Set(id block.EndpointID, as prompt.Profile) {
 func (p *Profiles) Forget(id block.EndpointID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.mixed[id] {
+		delete(p.mixed, id)
+		p.publishSalts()
+	}
 	if _, ok := p.set[id]; ok {
 		delete(p.set, id)
 		p.publish()
 	}
+}
+
+// salt notes that a salted prompt goes to an endpoint. If its engine's events name no salts,
+// they do not say any more which of its blocks a prompt finds.
+func (p *Profiles) salt(id block.EndpointID) {
+	if p == nil || !p.of(id).Unknown(prompt.FactSalts) || p.salted(id) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mixed == nil {
+		p.mixed = map[block.EndpointID]bool{}
+	}
+	p.mixed[id] = true
+	p.publishSalts()
+}
+
+// salted reports whether an endpoint holds blocks of salted prompts that its events do not
+// tell from others.
+func (p *Profiles) salted(id block.EndpointID) bool {
+	if p == nil {
+		return false
+	}
+	l := p.salts.Load()
+	return l != nil && int(id) < len(*l) && (*l)[id]
+}
+
+func (p *Profiles) publishSalts() {
+	var l []bool
+	for id := range p.mixed {
+		for int(id) >= len(l) {
+			l = append(l, false)
+		}
+		l[id] = true
+	}
+	p.salts.Store(&l)
 }
 
 // publish makes changes visible; p.mu is held.
@@ -108,4 +151,26 @@ func (m *Matcher) exactOf(r *request.Request, id block.EndpointID) []block.Query
 		return r.Variants[i].Exact
 	}
 	return r.Exact
+}
+
+// ungrouped reports whether an endpoint serves a model of several cache groups with an engine
+// whose events do not name them.
+func (m *Matcher) ungrouped(ep *endpoint.Endpoint) bool {
+	if m.o.Models == nil || !m.o.Profiles.of(ep.ID).Unknown(prompt.FactGroups) {
+		return false
+	}
+	for _, name := range ep.Models {
+		if p := m.o.Models.Model(name); p != nil && p.Hybrid() {
+			return true
+		}
+	}
+	if len(ep.Models) > 0 {
+		return false
+	}
+	list := m.o.Models.Registry().Status()
+	if len(list) != 1 {
+		return false
+	}
+	p := m.o.Models.Model(list[0].Name)
+	return p != nil && p.Hybrid()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -67,7 +68,7 @@ func TestEndpointsAreMatchedByTheirOwnRendering(t *testing.T) {
 }
 
 // letterChats is lettersModel with a template that prints contents and a dot.
-func letterChats(t *testing.T, h block.Hasher, guess *approx.Index, profiles *Profiles) *Models {
+func letterChats(t *testing.T, h block.Hasher, guess *approx.Index, profiles *Profiles, config ...string) *Models {
 	t.Helper()
 	ids := map[string]int{"Ġ": 0, "Ċ": 1, ".": 2}
 	for c := 'a'; c <= 'z'; c++ {
@@ -90,6 +91,11 @@ func letterChats(t *testing.T, h block.Hasher, guess *approx.Index, profiles *Pr
 			t.Fatal(err)
 		}
 	}
+	for _, text := range config {
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	models, err := OpenModels([]ModelOptions{{Name: "m", Path: dir}}, ModelsOptions{Hasher: h, Approx: guess, Profiles: profiles})
 	if err != nil {
 		t.Fatal(err)
@@ -99,4 +105,85 @@ func letterChats(t *testing.T, h block.Hasher, guess *approx.Index, profiles *Pr
 		t.Fatal(err)
 	}
 	return models
+}
+
+// vLLM before 0.18 announces blocks of salted prompts as those of others: a salted prompt is
+// not matched exactly there, and once one was sent, the endpoint is not exact any more.
+func TestSaltsThatEventsDoNotName(t *testing.T) {
+	h := block.NewHasher(block.Seed{1})
+	guess, index := approx.New(approx.Options{Hasher: h}), indexer.New(indexer.Options{Hasher: h})
+	var profiles Profiles
+	models := letterChats(t, h, guess, &profiles)
+	m := New(Options{Index: index, Approx: guess, Models: models, Profiles: &profiles})
+	all := endpoint.NewPool(endpoint.PoolOptions{})
+	all.Set(fleetOf(2))
+	eps := all.Snapshot().Endpoints
+	for i, version := range []string{"0.17.1", "0.33.0"} {
+		profiles.Set(eps[i].ID, prompt.ProfileOf("vllm", version))
+		eps[i].SetGauges(endpoint.Gauges{BlockSize: 2})
+	}
+	match := func(salt string) (*request.Request, []cycle.PrefixMatch) {
+		r := &request.Request{Path: "/v1/chat/completions", Body: []byte(`{"model":"m",` + salt + `"messages":[{"role":"user","content":"abcdefgh"}]}`)}
+		if err := request.Parse(r); err != nil {
+			t.Fatal(err)
+		}
+		models.Fill(t.Context(), r)
+		held := make([]cycle.PrefixMatch, len(eps))
+		m.Match(t.Context(), r, eps, held)
+		return r, held
+	}
+	if _, held := match(""); held[0].Precise != 0 || held[1].Precise != 0 {
+		t.Errorf("a prompt without salt: %d and %d, want both matched exactly", held[0].Precise, held[1].Precise)
+	}
+	salted, held := match(`"cache_salt":"tenant",`)
+	if held[0].Precise != -1 || held[1].Precise != 0 {
+		t.Errorf("a salted prompt: %d and %d, want it not matched exactly at the first alone", held[0].Precise, held[1].Precise)
+	}
+	for i, want := range []knowledge.State{knowledge.Approximate, knowledge.Exact} {
+		m.Chosen(salted, eps[i])
+		if state, reason := m.State(eps[i], knowledge.Exact); state != want || (reason == "") != (want == knowledge.Exact) {
+			t.Errorf("endpoint %d after a salted prompt: %s, %q, want %s", i, state, reason, want)
+		}
+	}
+	if m.IndexAccepted(eps[0].ID) || !m.IndexAccepted(eps[1].ID) {
+		t.Error("decisions go by the events of the endpoint whose blocks are mixed, or not by those of the other")
+	}
+	m.Left(eps[:1])
+	if state, _ := m.State(eps[0], knowledge.Exact); state != knowledge.Exact {
+		t.Errorf("an engine that starts anew is %s, want exact", state)
+	}
+}
+
+// vLLM before 0.20 announces blocks of all cache groups alike: prompts of a model that has
+// several are not matched exactly there. Of other models they are.
+func TestGroupsThatEventsDoNotName(t *testing.T) {
+	for config, hybrid := range map[string]bool{
+		`{"model_type":"qwen3"}`: false, `{"layer_types":["full_attention","full_attention"]}`: false, `{"sliding_window":4096}`: false,
+		`{"layer_types":["full_attention","sliding_attention"]}`: true, `{"text_config":{"sliding_window_pattern":6}}`: true, `{"mamba_d_state":16}`: true,
+	} {
+		h := block.NewHasher(block.Seed{1})
+		guess, index := approx.New(approx.Options{Hasher: h}), indexer.New(indexer.Options{Hasher: h})
+		var profiles Profiles
+		models := letterChats(t, h, guess, &profiles, config)
+		m := New(Options{Index: index, Approx: guess, Models: models, Profiles: &profiles})
+		all := endpoint.NewPool(endpoint.PoolOptions{})
+		all.Set(fleetOf(2))
+		eps := all.Snapshot().Endpoints
+		for i, version := range []string{"0.18.1", "0.20.0"} {
+			profiles.Set(eps[i].ID, prompt.ProfileOf("vllm", version))
+			eps[i].SetGauges(endpoint.Gauges{BlockSize: 2})
+		}
+		r := &request.Request{Path: "/v1/chat/completions", Body: []byte(`{"model":"m","messages":[{"role":"user","content":"abcdefgh"}]}`)}
+		if err := request.Parse(r); err != nil {
+			t.Fatal(err)
+		}
+		models.Fill(t.Context(), r)
+		held := make([]cycle.PrefixMatch, len(eps))
+		m.Match(t.Context(), r, eps, held)
+		state, _ := m.State(eps[0], knowledge.Exact)
+		newer, _ := m.State(eps[1], knowledge.Exact)
+		if exact := held[0].Precise >= 0 && state == knowledge.Exact; exact == hybrid || held[1].Precise < 0 || newer != knowledge.Exact {
+			t.Errorf("%s: matched %d and %d, states %s and %s; hybrid %v", config, held[0].Precise, held[1].Precise, state, newer, hybrid)
+		}
+	}
 }

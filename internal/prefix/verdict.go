@@ -43,6 +43,8 @@ const (
 // What is said of an endpoint from the first such event on.
 const (
 	notFollowed = "some cache groups of its model are of a kind or block size that is not followed"
+	unsalted    = "its engine's events name no cache salts (vLLM before 0.18), and salted prompts were sent there: which of its blocks a prompt finds is not known"
+	ungrouped   = "its engine's events name no cache groups (vLLM before 0.20), and its model has several: blocks of windows or states cannot be told from others"
 	narrow      = "its model has windows or states alone: it reuses prompts whose beginning is evicted, and these are not predicted"
 )
 
@@ -215,6 +217,12 @@ func (m *Matcher) State(ep *endpoint.Endpoint, read knowledge.State) (state know
 			return state, joined(reason, do)
 		}
 		return state, ""
+	}
+	if m.o.Profiles.salted(ep.ID) {
+		return knowledge.Approximate, unsalted
+	}
+	if m.ungrouped(ep) {
+		return knowledge.Approximate, ungrouped
 	}
 	for _, v := range m.Verdicts(ep) {
 		if v.Reason == "" || reason != "" && v.state >= state {

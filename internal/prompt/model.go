@@ -34,6 +34,7 @@ type Model struct {
 	check   sync.Pool // of *vocab.Checker
 	print   fingerprint
 	habits  func() habits
+	hybrid  bool
 }
 
 // mistralFiles are vocabularies of Mistral's own repositories.
@@ -89,6 +90,7 @@ func Load(dir string, o Options) (*Model, error) {
 			break
 		}
 	}
+	m.hybrid = conf.Hybrid
 	m.surround(conf)
 	m.findPads(conf)
 	m.habits = sync.OnceValue(m.probeHabits)
@@ -154,6 +156,9 @@ func (m *Model) Vocab() *vocab.Vocab { return m.vocab }
 
 // EngineOnly tells that only an engine can render this model's chats.
 func (m *Model) EngineOnly() bool { return m.opts.EngineOnly }
+
+// Hybrid reports whether engines keep several groups of cache blocks for the model.
+func (m *Model) Hybrid() bool { return m.hybrid }
 
 // HasTemplate tells that the model's chats are rendered here, by a template.
 func (m *Model) HasTemplate() bool { return m.chat != nil && !m.opts.EngineOnly }

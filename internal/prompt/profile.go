@@ -24,6 +24,8 @@ const (
 	FactTools                     // how tool definitions are dumped
 	FactHistory                   // members of earlier assistant messages, developer messages
 	FactFinal                     // how the final message is continued
+	FactSalts                     // which blocks are those of a salted prompt: events name no salts
+	FactGroups                    // which blocks are those of windows or states: events name no cache groups
 )
 
 // Layout of a Profile: the facts that are not known, the content rule, and flags.
@@ -59,7 +61,9 @@ var vllmFacts = []engineFacts{
 	{since: [3]int{0, 33, 0}, rule: ruleNamespaces},
 	{since: [3]int{0, 32, 0}, rule: ruleMacros},
 	{since: [3]int{0, 30, 0}, rule: ruleMacros, header: true},
-	{rule: ruleLoops, header: true},
+	{since: [3]int{0, 20, 0}, rule: ruleLoops, header: true},
+	{since: [3]int{0, 18, 0}, rule: ruleLoops, header: true, unknown: FactGroups},
+	{rule: ruleLoops, header: true, unknown: FactGroups | FactSalts},
 }
 
 var sglangFacts = []engineFacts{

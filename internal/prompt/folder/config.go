@@ -46,6 +46,9 @@ type Config struct {
 	Prefix string
 
 	Architectures []string
+	// Hybrid says that layers of the model attend differently, so that engines keep several
+	// groups of cache blocks.
+	Hybrid bool
 	// Pads are the tokens that stand for an image, a video or an audio before engines
 	// replace them by those that it takes, by kind.
 	Pads map[string]uint32
@@ -89,8 +92,34 @@ func Read(dir string) (*Config, error) {
 			c.Architectures = append(c.Architectures, v.Text())
 		}
 		c.readPads(model)
+		text, _ := model.Get("text_config")
+		c.Hybrid = hybrid(model) || hybrid(text.Dict())
 	}
 	return c, nil
+}
+
+// hybridKeys are members of config.json that only models with several kinds of layers have:
+// windows beside full attention, chunks, or states.
+var hybridKeys = [...]string{"sliding_window_pattern", "attention_chunk_size", "full_attention_interval", "hybrid_override_pattern",
+	"layers_block_type", "attn_layer_period", "attn_type_list", "mamba_d_state", "mamba_num_heads", "ssm_state_size", "linear_num_key_heads"}
+
+// hybrid reports whether a configuration names several kinds of layers.
+func hybrid(model *value.Dict) bool {
+	if model == nil {
+		return false
+	}
+	for _, key := range hybridKeys {
+		if v, ok := model.Get(key); ok && v.Kind() != value.KindNone {
+			return true
+		}
+	}
+	kinds, _ := model.Get("layer_types")
+	for _, v := range kinds.Items() {
+		if v.Text() != kinds.Items()[0].Text() {
+			return true
+		}
+	}
+	return false
 }
 
 // readPads reads the placeholders of media from config.json.
