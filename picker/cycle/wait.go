@@ -7,11 +7,18 @@ import "time"
 // at v, which is one engine or one rank of it (View.Rank). Of the bounds that are known the greatest counts: the queue in the book,
 // requests that others have placed, the limit of sequences, and memory.
 func (v *View) Wait(now time.Time, tokens, answer float64) float64 {
-	wait := v.Cost.Wait(&v.Load, now)
+	wait, _ := v.Waits(now, tokens, answer)
+	return wait
+}
+
+// Waits returns Wait and, of its bounds, that of memory (WaitOfMemory).
+func (v *View) Waits(now time.Time, tokens, answer float64) (wait, memory float64) {
+	wait = v.Cost.Wait(&v.Load, now)
 	if !v.Fresh() {
-		return wait
+		return wait, 0
 	}
-	return max(wait, v.waitOfQueue(answer, wait), v.waitOfSlots(answer), v.WaitOfMemory(tokens, answer))
+	memory = v.WaitOfMemory(tokens, answer)
+	return max(wait, v.waitOfQueue(answer, wait), v.waitOfSlots(answer), memory), memory
 }
 
 // Fresh reports whether the engine's gauges are there and young enough to say

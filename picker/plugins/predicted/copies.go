@@ -113,16 +113,7 @@ func (s *scorer) spread(d *decision) {
 	each := d.seen / float64(len(d.scores)) // what a candidate had of one token
 	work, _ := s.copies.work.add(d.Now, d.owns[h])
 	d.busy = min(work*each, mostBusy)
-	l, there := h, -d.scores[h]
-	for k := range d.scores {
-		w := d.Work(k)
-		if w.New <= held.New || s.beyond(d, k) > 0 {
-			continue // holds as much, so its cost speaks for itself; or must not be chosen
-		}
-		if cost := s.cost(d, s.predict(d, k, held)); cost < there {
-			l, there = k, cost
-		}
-	}
+	l, there := s.cheapestCopy(d, h, held)
 	rent := -d.scores[h] - there
 	if l == h || rent <= 0 {
 		return
@@ -143,6 +134,28 @@ func (s *scorer) spread(d *decision) {
 		s.copies.churn.add(d.Now, float64(d.Work(l).New-held.New))
 		s.copies.work.add(d.Now, d.owns[l]-d.owns[h])
 	}
+}
+
+// cheapestCopy returns the candidate that lacks the prefix and would be cheapest if it held as
+// much as holder h, and its cost; h and its cost where none is cheaper.
+func (s *scorer) cheapestCopy(d *decision, h int, held endpoint.Work) (l int, there float64) {
+	l, there = h, -d.scores[h]
+	for k, missing := range d.news {
+		if int(missing) <= held.New || s.beyond(d, k) > 0 {
+			continue // holds as much, so its cost speaks for itself; or must not be chosen
+		}
+		// Few candidates are cheap enough for the remaining terms, which are never negative, to matter.
+		v := d.At(k)
+		p := s.Predict(v.Cost, &v.Load, held, d.waits[k], d.answer)
+		if s.cost(d, p) >= there {
+			continue
+		}
+		p.Others += s.more(d, k, v, held)
+		if cost := s.cost(d, p); cost < there {
+			l, there = k, cost
+		}
+	}
+	return l, there
 }
 
 // account is what a request does to the accounts of its prefixes.

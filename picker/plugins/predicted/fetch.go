@@ -56,6 +56,9 @@ func (s *scorer) findHolders(d *decision) {
 func (s *scorer) best(d *decision, k int) cycle.Prediction {
 	w := d.Work(k)
 	computed := s.predict(d, k, w)
+	if s.fetch == nil {
+		return computed
+	}
 	from := &d.holders[0]
 	if from.at == d.Index(k) {
 		from = &d.holders[1]

@@ -1,13 +1,11 @@
 package predicted
 
 import (
-	"math"
-
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// memory returns the seconds by which the KV memory that the request would hold at
+// memoryCost returns the seconds by which the KV memory that the request would hold at
 // v delays those who come there later, all of them together.
 //
 // Memory serves like a queue of its own: a request takes a share of it for as long
@@ -17,18 +15,40 @@ import (
 // counted. Where memory is not full nobody waits for it: with n requests there it
 // is taken to be full with the probability use^n, so that a long prompt counts
 // where few others would fill the rest, and not where many short ones leave room.
-func (d *decision) memory(v *cycle.View, w endpoint.Work) float64 {
+//
+// room is the wait for memory there.
+func (d *decision) memoryCost(v *cycle.View, w endpoint.Work, room float64) float64 {
 	if !v.Fresh() || v.Capacity <= 0 {
 		return 0
 	}
 	use := min(v.KVUse+float64(w.New)/v.Capacity, 1)
-	if use < littleUsed {
+	if use < littleUsed || v.Load.Rate == 0 {
 		return 0
 	}
-	full := math.Pow(use, float64(max(v.Running, 1)))
+	full := power(use, max(v.Running, 1))
 	hold := d.hold(v, w)
-	wait := max(v.WaitOfMemory(float64(w.New), d.answer)-d.least, 0)
+	wait := max(room-d.least, 0)
 	return full * hold * v.Load.Rate * (wait + hold/2)
+}
+
+// memoryWait returns the wait for the memory of w at candidate k, which is v.
+func (d *decision) memoryWait(k int, v *cycle.View, w endpoint.Work) float64 {
+	if float64(w.New) == d.news[k] {
+		return d.memories[k]
+	}
+	return v.WaitOfMemory(float64(w.New), d.answer)
+}
+
+// power returns base to the n-th by repeated squaring, for a base of 0 to 1 and an n of at least 1.
+func power(base float64, n int) float64 {
+	product := 1.0
+	for ; n > 0 && product > 0; n >>= 1 {
+		if n&1 == 1 {
+			product *= base
+		}
+		base *= base
+	}
+	return product
 }
 
 // hold returns the seconds for which the request would hold the whole memory of v

@@ -94,27 +94,60 @@ func (s scorer) Score(c *cycle.Cycle, scores []float64) {
 	if len(scores) == 0 {
 		return
 	}
-	d := decision{
-		Cycle: c, scores: scores,
-		answer: c.Answer(), told: told(c), target: c.Request.SLOTTFT.Seconds(), least: far,
+	d := s.price(c, scores)
+	s.limit(&d)
+	s.even(&d)
+	if s.copies != nil {
+		s.spread(&d)
 	}
-	room := c.Scratch(2 * len(scores))
-	d.waits, d.owns = room[:len(scores)], room[len(scores):]
+}
+
+// price sets scores to the negative costs of the candidates, and returns what the rules need.
+func (s *scorer) price(c *cycle.Cycle, scores []float64) decision {
+	d := decision{Cycle: c, scores: scores, answer: c.Answer(), target: c.Request.SLOTTFT.Seconds()}
+	d.input = max(c.Request.InputTokens, 1)
+	d.place(c.Scratch(8 * len(scores)))
 	s.findHolders(&d)
-	for k := range scores {
-		w := c.Work(k)
-		d.waits[k] = d.At(k).Wait(c.Now, float64(w.New), d.answer)
-		d.least = min(d.least, d.waits[k])
-	}
+	s.survey(&d)
 	for k := range scores {
 		p := s.best(&d, k)
 		c.Predict(k, p)
 		scores[k], d.owns[k] = -s.cost(&d, p), p.Own+p.Fetch
 	}
-	s.limit(&d)
-	s.even(&d)
-	if s.copies != nil {
-		s.spread(&d)
+	return d
+}
+
+// place divides room into the arrays by candidate.
+func (d *decision) place(room []float64) {
+	n := len(d.scores)
+	for _, list := range []*[]float64{&d.waits, &d.owns, &d.news, &d.memories, &d.wholes, &d.steps, &d.doubts, &d.requests} {
+		*list, room = room[:n:n], room[n:]
+	}
+}
+
+// survey takes from every candidate what prices and rules need, in one pass: views are large.
+func (s *scorer) survey(d *decision) {
+	whole := endpoint.Work{Input: d.input, New: d.input}
+	d.least, d.quickest, d.soonest, d.soft, d.memory = far, far, far, far, far
+	var book, engines int64
+	for k := range d.scores {
+		view := d.Cycle.At(k)
+		v := view.Rank()
+		if view.Sampled {
+			book, engines = book+max(view.Load.Requests, 0), engines+int64(view.Waiting+view.Running)
+		}
+		d.news[k], d.wholes[k] = float64(d.Cycle.Work(k).New), v.Cost.Prefill(whole)
+		d.waits[k], d.memories[k] = v.Waits(d.Now, d.news[k], d.answer)
+		d.steps[k], d.doubts[k], d.requests[k] = v.Cost.Step, v.Cost.Uncertainty, float64(v.Load.Requests)
+		d.least, d.memory = min(d.least, d.waits[k]), min(d.memory, d.memories[k])
+
+		own, stall := d.wholes[k], 1+s.StallWeight*decoding(&v.Load)
+		d.quickest, d.soonest = min(d.quickest, own*stall), min(d.soonest, d.waits[k]+own*stall)
+		d.soft = min(d.soft, d.waits[k]+own*(1+s.delays(&v.Load)))
+		d.rate, d.all = d.rate+v.Load.Rate, d.all+max(v.Load.Requests, 0)
+	}
+	if d.told = 1; book < engines {
+		d.told = float64(book) / float64(engines)
 	}
 }
 
@@ -124,9 +157,23 @@ type decision struct {
 	scores []float64 // negative costs
 	waits  []float64 // seconds, by candidate
 	owns   []float64 // seconds to compute or fetch what is missing, by candidate
-	least  float64   // of waits
-	answer float64   // expected tokens
-	told   float64
+	// What several terms and rules need, by candidate: the tokens to compute, the wait for their
+	// memory (cycle.View.WaitOfMemory), and the seconds of prefill of the whole prompt.
+	news, memories, wholes []float64
+
+	// Of its engine's constants and load, the same.
+	steps, doubts, requests []float64
+
+	// Over all candidates: the least of the seconds of the whole prompt with its stalls, the same
+	// after the wait, the same with what it delays, and of the waits for memory; the dispatches
+	// per second and the requests in flight.
+	quickest, soonest, soft, memory, rate float64
+	all                                   int64
+
+	input  int     // tokens of the prompt
+	least  float64 // of waits
+	answer float64 // expected tokens
+	told   float64 // share of the requests at the candidates' engines that the book has, 0..1; less than 1 while other replicas are cut off
 	target float64 // seconds to first token, 0: none
 	limit  float64 // most seconds of wait and own work
 	seen   float64 // requests that the engines have for one of this replica's
@@ -135,6 +182,11 @@ type decision struct {
 	full   float64 // how full caches are, as far as is known, 0..1
 
 	holders [2]holder
+}
+
+// Work returns what the request asks of candidate k, as cycle.Cycle.Work does.
+func (d *decision) Work(k int) endpoint.Work {
+	return endpoint.Work{Input: d.input, New: int(d.news[k])}
 }
 
 // At returns candidate k as what its price is of: of an engine with several data-parallel
@@ -154,8 +206,13 @@ func (s *scorer) cost(d *decision, p cycle.Prediction) float64 {
 func (s *scorer) predict(d *decision, k int, w endpoint.Work) cycle.Prediction {
 	v := d.At(k)
 	p := s.Predict(v.Cost, &v.Load, w, d.waits[k], d.answer)
-	p.Others += s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*d.memory(v, w) + s.zoneCost(v)
+	p.Others += s.more(d, k, v, w)
 	return p
+}
+
+// more returns the costs of even work, of memory and of another zone, none of which is negative.
+func (s *scorer) more(d *decision, k int, v *cycle.View, w endpoint.Work) float64 {
+	return s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*d.memoryCost(v, w, d.memoryWait(k, v, w)) + s.zoneCost(v)
 }
 
 // Predict returns what is expected of a request at an engine that has such constants and
@@ -200,22 +257,15 @@ const mostBusy = .9
 // Where engines differ in speed no bound gives that, and how late that fleet would be
 // does not count: no request waits longer than if it left its cache at that moment.
 func (s *scorer) limit(d *decision) {
-	whole := endpoint.Work{Input: max(d.Request.InputTokens, 1), New: max(d.Request.InputTokens, 1)}
-	least, soft, quickest := far, far, far
-	lowest, rate, all, memory := 0.0, 0.0, int64(0), far
-	for k, x := range d.scores {
-		v := d.At(k)
-		own, stall := v.Cost.Prefill(whole), 1+s.StallWeight*decoding(&v.Load)
-		quickest, least = min(quickest, own*stall), min(least, d.waits[k]+own*stall)
-		soft = min(soft, d.waits[k]+own*(1+s.delays(&v.Load)))
-		lowest, rate, all = min(lowest, x), rate+v.Load.Rate, all+max(v.Load.Requests, 0)
-		memory = min(memory, v.WaitOfMemory(float64(d.Work(k).New), d.answer))
+	lowest := 0.0
+	for _, x := range d.scores {
+		lowest = min(lowest, x)
 	}
-	alone, speeds, unlike := s.speeds(d, whole)
-	cold, seen := s.cold.add(d.Now, len(d.scores), speeds, alone, rate)
-	capped := min(soft, cold+memory+quickest)
-	d.seen, d.limit = seen, max(least, capped+unlike*(soft-capped))
-	d.most = s.most(all, len(d.scores))
+	alone, speeds, unlike := s.speeds(d)
+	cold, seen := s.cold.add(d.Now, len(d.scores), speeds, alone, d.rate)
+	capped := min(d.soft, cold+d.memory+d.quickest)
+	d.seen, d.limit = seen, max(d.soonest, capped+unlike*(d.soft-capped))
+	d.most = s.most(d.all, len(d.scores))
 	for k := range d.scores {
 		if beyond := s.beyond(d, k); beyond > 0 {
 			d.scores[k] = 3*lowest - beyond // no doubt makes it equal to others
@@ -223,22 +273,20 @@ func (s *scorer) limit(d *decision) {
 	}
 }
 
-// speeds returns the seconds of w at the candidate that is quickest at it, the sum
+// speeds returns the seconds of the whole prompt at the candidate that is quickest at it, the sum
 // of all candidates' speeds against that one, and how much they count as different: 0
 // while the slowest takes no more than a quarter longer beyond what may be chance, 1
 // from half as long again on. There is no step between, so that noise does not turn the
 // rule.
-func (s *scorer) speeds(d *decision, w endpoint.Work) (quickest, sum, unlike float64) {
+func (s *scorer) speeds(d *decision) (quickest, sum, unlike float64) {
 	quickest = far
 	slowest, doubt := 0.0, 0.0
-	for k := range d.scores {
-		c := d.At(k).Cost
-		own := c.Prefill(w)
-		quickest, slowest, doubt = min(quickest, own), max(slowest, own), max(doubt, c.Uncertainty)
+	for k, own := range d.wholes {
+		quickest, slowest, doubt = min(quickest, own), max(slowest, own), max(doubt, d.doubts[k])
 	}
 	unlike = min(max((slowest/quickest-1-doubtfully*doubt-hardlyUnlike)/(surelyUnlike-hardlyUnlike), 0), 1)
-	for k := range d.scores {
-		sum += quickest / d.At(k).Cost.Prefill(w)
+	for _, own := range d.wholes {
+		sum += quickest / own
 	}
 	return quickest, sum, unlike
 }
@@ -255,9 +303,8 @@ const (
 // beyond returns by how much candidate k is beyond what may be chosen, 0 or less
 // when it may be. What is within a step of the limit is not beyond it.
 func (s *scorer) beyond(d *decision, k int) float64 {
-	v := d.At(k)
-	late := d.waits[k] + d.owns[k] - d.limit - v.Cost.Step
-	return max(late, float64(v.Load.Requests+1)-d.most)
+	late := d.waits[k] + d.owns[k] - d.limit - d.steps[k]
+	return max(late, d.requests[k]+1-d.most)
 }
 
 // most returns how many requests one of n endpoints may have while all are in
@@ -279,12 +326,12 @@ func (s *scorer) most(all int64, n int) float64 {
 func (s *scorer) even(d *decision) {
 	scores := d.scores
 	best := greatest(scores)
-	top, missing, v := scores[best], d.Work(best).New, d.At(best)
-	doubt, step := v.Cost.Uncertainty, v.Cost.Step
+	top, missing := scores[best], d.news[best]
+	doubt, step := d.doubts[best], d.steps[best]
 	for k, x := range scores {
-		slack := max(-top*max(s.Alike, doubt, d.At(k).Cost.Uncertainty), step)
-		if x > top-slack && d.Work(k).New == missing {
-			scores[k] = top - evenRequest*float64(max(d.At(k).Load.Requests, 0))
+		slack := max(-top*max(s.Alike, doubt, d.doubts[k]), step)
+		if x > top-slack && d.news[k] == missing {
+			scores[k] = top - evenRequest*max(d.requests[k], 0)
 			if s.zoneCost(d.At(k)) > 0 {
 				scores[k] -= evenZone
 			}
@@ -314,20 +361,4 @@ func decoding(l *endpoint.Load) float64 { return float64(max(l.Requests-l.Waitin
 // engine.
 func (s *scorer) busy(v *cycle.View) float64 {
 	return v.Cost.Idle * endpoint.PriorCost.PerToken * float64(s.ChunkTokens) * v.Load.Busy * v.Load.Busy
-}
-
-// told returns the share of the requests at the candidates' engines that the
-// book tells of, 0..1. It is less than 1 when other replicas are cut off.
-func told(c *cycle.Cycle) float64 {
-	var book, engines int64
-	for k := range c.Len() {
-		if v := c.At(k); v.Sampled {
-			book += max(v.Load.Requests, 0)
-			engines += int64(v.Waiting + v.Running)
-		}
-	}
-	if book >= engines {
-		return 1
-	}
-	return float64(book) / float64(engines)
 }
