@@ -10,7 +10,7 @@ import (
 
 // wallClocks are the places whose clock is one that the machine's users set, and why.
 var wallClocks = map[string]string{
-	"cmd/grapevine/explain_offline.go":   "shows a decision of another time",
+	"internal/commands/explain_offline.go":   "shows a decision of another time",
 	"cluster/types.go":                   "a number that no other process has",
 	"internal/server/rules.go":           "a metric tells the time of day",
 	"internal/share/driver.go":           "said to other replicas",

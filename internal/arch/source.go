@@ -46,6 +46,9 @@ func Load(fsys fs.FS, module string) (*Tree, error) {
 			if p == ".git" || p == "build" {
 				return fs.SkipDir
 			}
+			if _, err := fs.Stat(fsys, path.Join(p, "go.mod")); err == nil && p != "." {
+				return fs.SkipDir // a module of its own
+			}
 			return nil
 		}
 		return t.add(fsys, p, d)

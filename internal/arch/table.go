@@ -163,7 +163,9 @@ var Rows = Table{
 	{"internal/server", 7, Product, 0},
 
 	// The product, level 8.
-	{"cmd/grapevine", 8, Product, 0},
+	{"internal/commands", 8, Product, 0},
+	{"picker/epp", 9, Product, 0},
+	{"cmd/grapevine", 10, Product, 0},
 
 	// The laboratory, level 1.
 	{"cluster/natsbus/embedded", 1, Lab, 0},
@@ -214,7 +216,7 @@ var Rows = Table{
 	{"internal/lab/report", 9, Lab, 0},
 
 	// The laboratory, level 10.
-	{"cmd/grapevine-lab", 10, Lab, 0},
+	{"cmd/grapevine-lab", 11, Lab, 0},
 
 	// Test kits, level 1.
 	{"events/eventtest", 1, Kit, 0},

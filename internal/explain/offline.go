@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"os"
 	"time"
 
@@ -24,13 +25,15 @@ var ErrNoEndpoint = errors.New("no such endpoint in the fleet")
 
 // Offline configures a decision without a replica.
 type Offline struct {
-	Config string         // EndpointPickerConfig file; "": the built-in profile
-	Fleet  string         // file with the output of grapevine status -o json
-	Tokens int            // prompt tokens, instead of an estimate from the body
-	Model  string         // for a request without a body; "": any
-	Held   map[string]int // prompt tokens cached at endpoints (ip:port)
-	Seed   uint64         // for ties and other random choices
-	Now    time.Time      // time of the decision and of the saved fleet
+	Config string // EndpointPickerConfig file; "": the built-in profile
+	// Plugins are the types that the configuration may name; nil: those of Grapevine.
+	Plugins plugin.Table
+	Fleet   string         // file with the output of grapevine status -o json
+	Tokens  int            // prompt tokens, instead of an estimate from the body
+	Model   string         // for a request without a body; "": any
+	Held    map[string]int // prompt tokens cached at endpoints (ip:port)
+	Seed    uint64         // for ties and other random choices
+	Now     time.Time      // time of the decision and of the saved fleet
 }
 
 // Notes of offline decisions.
@@ -79,11 +82,19 @@ func (o *Offline) Decide(r *request.Request) (*Decision, error) {
 	return out, nil
 }
 
+// table returns the plugin types that the configuration may name.
+func (o *Offline) table() plugin.Table {
+	if o.Plugins == nil {
+		return pd.Table()
+	}
+	return o.Plugins
+}
+
 func (o *Offline) rules() (*picker.Rules, []string, error) {
 	if o.Config == "" {
-		return config.Default(config.Options{Table: pd.Table()}).Rules, nil, nil
+		return config.Default(config.Options{Table: o.table()}).Rules, nil, nil
 	}
-	c, problems := config.Load(o.Config, config.Options{Table: pd.Table()})
+	c, problems := config.Load(o.Config, config.Options{Table: o.table()})
 	if len(problems) > 0 {
 		return nil, nil, strict.Problems(problems)
 	}

@@ -2,6 +2,8 @@ package server
 
 import (
 	"errors"
+	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -87,6 +89,8 @@ type Options struct {
 	Linger           time.Duration // draining, for health checkers to see it; default 2 s, negative none
 	Drain            time.Duration // for streams to end; default 20 s
 
+	Plugins plugin.Table // types that configurations may name; default: those of Grapevine
+
 	Log       *slog.Logger
 	LogWriter *cli.LogWriter // whose lost lines a metric counts; nil: none
 }
@@ -99,6 +103,9 @@ var errNoEndpoints = errors.New("server: no endpoints file is given, and no file
 func (o *Options) complete() error {
 	if o.Endpoints == "" && o.Source == nil && o.Config == "" && o.ConfigText == "" {
 		return errNoEndpoints
+	}
+	if o.Plugins == nil {
+		o.Plugins = pd.Table()
 	}
 	text := func(s *string, v string) {
 		if *s == "" {

@@ -18,7 +18,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -31,28 +30,28 @@ import (
 
 // loadConfig reads the configuration file, or returns what holds without one.
 // data is what the file says, nil when it cannot be read.
-func loadConfig(path string) (c *config.Config, data []byte, err error) {
+func loadConfig(path string, table plugin.Table) (c *config.Config, data []byte, err error) {
 	if path == "" {
-		return config.Default(config.Options{Table: pd.Table()}), nil, nil
+		return config.Default(config.Options{Table: table}), nil, nil
 	}
 	if data, err = os.ReadFile(path); err != nil {
 		return nil, nil, err
 	}
-	c, err = parseConfig(path, data)
+	c, err = parseConfig(path, data, table)
 	return c, data, err
 }
 
 // loadConfig reads the configuration that the options name.
 func (s *Server) loadConfig() (*config.Config, []byte, error) {
 	if s.o.ConfigText != "" {
-		c, err := parseConfig("--config-text", []byte(s.o.ConfigText))
+		c, err := parseConfig("--config-text", []byte(s.o.ConfigText), s.o.Plugins)
 		return c, nil, err
 	}
-	return loadConfig(s.o.Config)
+	return loadConfig(s.o.Config, s.o.Plugins)
 }
 
-func parseConfig(name string, data []byte) (*config.Config, error) {
-	c, problems := config.Parse(name, data, config.Options{Table: pd.Table()})
+func parseConfig(name string, data []byte, table plugin.Table) (*config.Config, error) {
+	c, problems := config.Parse(name, data, config.Options{Table: table})
 	if len(problems) > 0 {
 		return nil, strict.Problems(problems)
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"github.com/grapevine-epp/grapevine/pd"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -118,7 +119,7 @@ flowControl: {defaultRequestTTL: 30s}
 `
 	for most, want := range map[time.Duration]bool{0: true, 20 * time.Second: true, time.Hour: false} {
 		var said bytes.Buffer
-		c, err := parseConfig("test", []byte(config))
+		c, err := parseConfig("test", []byte(config), pd.Table())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,10 @@
+// Command custom-picker is Grapevine with two plugin types of its own.
+package main
+
+import (
+	"github.com/grapevine-epp/grapevine/picker/epp"
+
+	"example.com/custom-picker/tier"
+)
+
+func main() { epp.Main(epp.WithPlugins(tier.Scorer(), tier.Filter())) }

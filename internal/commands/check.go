@@ -1,0 +1,166 @@
+package commands
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/picker/config"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
+
+// checkFlags are the flags of check.
+type checkFlags struct {
+	plugins plugin.Table
+
+	endpoints, config, output string
+	effective, live           bool
+	admin, engineKey          string
+	models                    []string
+}
+
+func newCheck(p Program) *cobra.Command {
+	f := checkFlags{plugins: p.Plugins}
+	cmd := &cobra.Command{
+		Use:   "check [FILE...]",
+		Short: "List every problem of a configuration and of an endpoints file",
+		Long: `Prints all problems with file:line:column and a hint. The exit code is 1 when there are
+any. With --print-effective the configuration is printed with all defaults filled in.
+
+With --live the engines of the endpoints file, or of the replica at --admin, are looked at: who
+they are, whether they make of three fixed chats what the model's folder makes of them here (the
+first byte that differs is shown with both sides), and whether event streams and answers tell of
+two completions that are sent to each.`,
+		Example: `  grapevine check epp.yaml endpoints.yaml
+  grapevine check --config epp.yaml --endpoints endpoints.yaml
+  grapevine check --config epp.yaml --print-effective
+  grapevine check --endpoints endpoints.yaml -o json
+  grapevine check --live --endpoints endpoints.yaml --model qwen3=/models/Qwen3-8B`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.files(args); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			return f.run(cmd)
+		},
+	}
+	cmd.Flags().StringVar(&f.endpoints, "endpoints", "", "endpoints file")
+	cmd.Flags().StringVar(&f.config, "config", "", "EndpointPickerConfig file")
+	cmd.Flags().BoolVar(&f.effective, "print-effective", false, "print the configuration with defaults filled in")
+	cmd.Flags().BoolVar(&f.live, "live", false, "look at the engines of the endpoints")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "with --live: admin address of a replica whose endpoints are looked at")
+	cmd.Flags().StringVar(&f.engineKey, "engine-key-file", "", "with --live: file with the key that engines want (--api-key there)")
+	cmd.Flags().StringArrayVar(&f.models, "model", nil, "with --live: NAME=FOLDER of a model's tokenizer files, where they are not found (repeatable)")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: text or json")
+	return cmd
+}
+
+// files takes files without a flag for what their content is: a document with the top-level key
+// "endpoints" is an endpoints file, any other one a configuration.
+func (f *checkFlags) files(names []string) error {
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		var document map[string]any
+		_ = yaml.Unmarshal(text, &document) // the reader of the file reports what is wrong with it
+		into, flag := &f.config, "--config"
+		if _, ok := document["endpoints"]; ok {
+			into, flag = &f.endpoints, "--endpoints"
+		}
+		if *into != "" {
+			return fmt.Errorf("%s and %s are both for %s: check one at a time", *into, name, flag)
+		}
+		*into = name
+	}
+	return nil
+}
+
+func (f *checkFlags) run(cmd *cobra.Command) error {
+	if f.live {
+		return f.look(cmd)
+	}
+	if f.admin != "" || f.engineKey != "" || len(f.models) > 0 {
+		return cli.UsageError{Err: errors.New("--admin, --engine-key-file and --model go with --live")}
+	}
+	if f.endpoints == "" && f.config == "" {
+		return cli.UsageError{Err: errors.New("nothing to check: name a configuration or endpoints file, or give --config or --endpoints")}
+	}
+	if f.output != "text" && f.output != "json" {
+		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
+	}
+	if f.effective && (f.config == "" || f.output != "text") {
+		return cli.UsageError{Err: errors.New("--print-effective goes with --config, and is YAML")}
+	}
+	var problems []strict.Problem
+	var fine []string
+	var c *config.Config
+	if f.config != "" {
+		var found []strict.Problem
+		c, found = config.Load(f.config, config.Options{Table: f.plugins})
+		problems = append(problems, found...)
+		if c != nil {
+			for _, n := range c.Notes {
+				fine = append(fine, "note: "+n.String())
+			}
+			fine = append(fine, c.TrustMode())
+			if told := c.Producer.UrgencyTold; told != "" {
+				fine = append(fine, told)
+			}
+			fine = append(fine, f.config+": no problems")
+		}
+	}
+	if f.endpoints != "" {
+		list, found := discovery.Load(f.endpoints)
+		problems = append(problems, found...)
+		if len(found) == 0 {
+			fine = append(fine, fmt.Sprintf("%s: %d endpoints, no problems", f.endpoints, len(list)))
+		}
+	}
+	if f.effective && len(problems) == 0 {
+		return printEffective(cmd, c)
+	}
+	return report(cmd, f.output, problems, strings.Join(fine, "\n"))
+}
+
+func printEffective(cmd *cobra.Command, c *config.Config) error {
+	b, err := c.Effective()
+	if err != nil {
+		return err
+	}
+	_, err = cmd.OutOrStdout().Write(b)
+	return err
+}
+
+// report prints problems, or fine when there are none.
+func report(cmd *cobra.Command, output string, problems []strict.Problem, fine string) error {
+	out := cmd.OutOrStdout()
+	if output == "json" {
+		if problems == nil {
+			problems = []strict.Problem{}
+		}
+		if err := json.NewEncoder(out).Encode(problems); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range problems {
+			fmt.Fprintln(out, p)
+		}
+		if len(problems) == 0 {
+			fmt.Fprintln(out, fine)
+		}
+	}
+	if len(problems) > 0 {
+		return cli.ExitCode(1)
+	}
+	return nil
+}

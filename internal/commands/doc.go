@@ -1,0 +1,5 @@
+// Package commands implements the command line of grapevine: one file per
+// subcommand. [Main] is the whole program, so that a picker with plugin types of
+// its own runs the same commands with a larger table. Package picker/epp is the
+// public entrance.
+package commands

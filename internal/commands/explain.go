@@ -1,0 +1,218 @@
+package commands
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/explain"
+)
+
+// explainFlags are the flags of explain.
+type explainFlags struct {
+	plugins plugin.Table
+
+	adminFlags
+	requestID string
+	last      int
+	body      string
+	path      string
+	headers   []string
+	subset    []string
+	expect    string
+	offline   offlineFlags
+}
+
+func newExplain(p Program) *cobra.Command {
+	f := explainFlags{plugins: p.Plugins}
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Show why a request went, or would go, where",
+		Long: `Explains one decision: what was known of every candidate, the verdict of each filter,
+every score with its weight, the choice, the runner-up and the margin.
+
+  --request-id, --last   a decision that a replica made and still keeps
+  --body                 the decision that a replica would make about a request; nothing is
+                         sent to an engine, booked or remembered
+  --fleet                the same without a replica: a configuration against the saved output
+                         of "grapevine status -o json". A saved fleet has no prefix index:
+                         say with --held what endpoints hold of the prompt
+
+With --expect the exit code is 1 when another endpoint was chosen, or none.`,
+		Example: `  grapevine explain --request-id 7f0c2f6a-1111-4c3e-9d2e-0a1b2c3d4e5f
+  grapevine explain --last 20
+  grapevine explain --body request.json --path /v1/chat/completions --header x-slo-ttft-ms=300
+  grapevine explain --config epp.yaml --fleet status.json --input-tokens 6000 --held 10.0.0.1:8000=4096 --expect 10.0.0.1:8000`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.requestID, "request-id", "", "explain the kept decision about this x-request-id")
+	fl.IntVar(&f.last, "last", 0, "list the last N decisions; 1 explains the last one")
+	fl.StringVar(&f.body, "body", "", "file with a request body; - for standard input")
+	fl.StringVar(&f.path, "path", "/v1/chat/completions", "path of the request")
+	fl.StringArrayVar(&f.headers, "header", nil, "NAME=VALUE: a header of the request (repeatable)")
+	fl.StringSliceVar(&f.subset, "subset", nil, "ip:port list that the proxy would allow")
+	fl.StringVar(&f.expect, "expect", "", "ip:port that has to be the choice")
+	f.offline.add(fl)
+	return cmd
+}
+
+func (f *explainFlags) run(cmd *cobra.Command) error {
+	if err := f.check(); err != nil {
+		return cli.UsageError{Err: err}
+	}
+	var list []explain.Decision
+	var err error
+	switch {
+	case f.offline.fleet != "":
+		list, err = f.explainOffline(cmd)
+	case f.body != "":
+		list, err = f.explainLive(cmd)
+	default:
+		list, err = f.kept(cmd.Context())
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.print(cmd.OutOrStdout(), list); err != nil {
+		return err
+	}
+	return f.compare(cmd.ErrOrStderr(), &list[0])
+}
+
+func (f *explainFlags) check() error {
+	if f.output != "text" && f.output != "json" {
+		return fmt.Errorf("--output %q: want text or json", f.output)
+	}
+	if f.last < 0 || f.last > 1000 {
+		return fmt.Errorf("--last %d: want 1 to 1000", f.last)
+	}
+	kept := f.requestID != "" || f.last > 0
+	switch {
+	case f.requestID != "" && f.last > 0:
+		return errors.New("--request-id and --last cannot be used together")
+	case kept && (f.body != "" || f.offline.fleet != ""):
+		return errors.New("--request-id and --last are about decisions that were made, --body and --fleet about one that would be")
+	case f.expect != "" && f.last > 1:
+		return errors.New("--expect needs one decision, not a list")
+	case f.offline.fleet == "" && f.offline.used():
+		return errors.New("--config, --input-tokens, --model, --held and --seed need --fleet")
+	}
+	if f.expect != "" {
+		if _, err := netip.ParseAddrPort(f.expect); err != nil {
+			return fmt.Errorf("--expect %q: want ip:port", f.expect)
+		}
+	}
+	_, err := f.header()
+	return err
+}
+
+// header returns the request's headers.
+func (f *explainFlags) header() (http.Header, error) {
+	h := http.Header{}
+	for _, s := range f.headers {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--header %q: want NAME=VALUE", s)
+		}
+		h.Set(name, value)
+	}
+	return h, nil
+}
+
+// readBody reads the request body.
+func (f *explainFlags) readBody(in io.Reader) ([]byte, error) {
+	if f.body == "-" {
+		return io.ReadAll(in)
+	}
+	return os.ReadFile(f.body)
+}
+
+// kept asks a replica for decisions that it made, the last one when nothing
+// else is asked for.
+func (f *explainFlags) kept(ctx context.Context) ([]explain.Decision, error) {
+	query := url.Values{"n": {fmt.Sprint(max(f.last, 1))}}
+	if f.requestID != "" {
+		query.Set("id", f.requestID)
+	}
+	var list []explain.Decision
+	if err := f.get(ctx, "/debug/decisions?"+query.Encode(), &list); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(list) > 0:
+		return list, nil
+	case f.requestID != "":
+		return nil, fmt.Errorf("%s keeps no decision about request %q: it made none, or it is too long ago, and no such request waits there", f.admin, f.requestID)
+	}
+	return nil, fmt.Errorf("%s has made no decision yet", f.admin)
+}
+
+// explainLive asks a replica what it would decide.
+func (f *explainFlags) explainLive(cmd *cobra.Command) ([]explain.Decision, error) {
+	body, err := f.readBody(cmd.InOrStdin())
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"path": {f.path}}
+	if cmd.Flags().Changed("subset") {
+		query.Set("subset", strings.Join(f.subset, ","))
+	}
+	h, err := f.header()
+	if err != nil {
+		return nil, cli.UsageError{Err: err}
+	}
+	resp, err := admin.Client(f.admin).Do(cmd.Context(), http.MethodPost, "/debug/explain?"+query.Encode(), h, bytes.NewReader(body))
+	if err != nil {
+		return nil, cli.UsageIf(err, admin.ErrAddress)
+	}
+	defer resp.Body.Close()
+	list := make([]explain.Decision, 1)
+	return list, json.NewDecoder(resp.Body).Decode(&list[0])
+}
+
+func (f *explainFlags) print(w io.Writer, list []explain.Decision) error {
+	if f.output == "json" {
+		if f.last > 1 {
+			return cli.WriteJSON(w, list)
+		}
+		return cli.WriteJSON(w, &list[0])
+	}
+	if f.last > 1 {
+		return explain.WriteList(w, list)
+	}
+	return explain.WriteText(w, &list[0])
+}
+
+// compare holds the choice against what is expected.
+func (f *explainFlags) compare(w io.Writer, e *explain.Decision) error {
+	if f.expect == "" {
+		return nil
+	}
+	want, _ := netip.ParseAddrPort(f.expect)
+	got, err := netip.ParseAddrPort(e.Choice)
+	if err == nil && got == want && e.Refused == "" {
+		return nil
+	}
+	choice := e.Choice
+	if choice == "" || e.Refused != "" {
+		choice = "nobody"
+	}
+	fmt.Fprintf(w, "expected %s, but the choice is %s\n", want, choice)
+	return cli.ExitCode(1)
+}

@@ -1,0 +1,86 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	objects "github.com/grapevine-epp/grapevine/cluster/federation/kube"
+	"github.com/grapevine-epp/grapevine/cluster/federation/link"
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+)
+
+// hubStop is how long the hub may take to stop after a signal.
+const hubStop = 10 * time.Second
+
+// newFederationHub keeps the objects of several clusters from one process.
+func newFederationHub() *cobra.Command {
+	var members, pools []string
+	var drain time.Duration
+	cmd := &cobra.Command{
+		Use:   "hub",
+		Short: "Keep InferencePoolImports in several clusters, by their kubeconfigs",
+		Long: `Keeps what the multi-cluster proposal asks for in the API servers of all members: for each
+pool that is named and annotated, an InferencePoolImport of its namespace and name in every
+member, and the condition Exported. It carries no load and no prefixes, and no request passes
+through it. Two may run at once. Replicas in those clusters want --federation-objects none.`,
+		Example: "  grapevine federation hub --member paris=paris.kubeconfig --member tokyo=tokyo.kubeconfig --pool default/llama",
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := hubOptions(members, pools)
+			if err != nil {
+				return cli.UsageError{Err: err}
+			}
+			o.Drain, o.Log = drain, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			defer cli.ExitAfter(cmd.Context(), hubStop, o.Log)()
+			hub, err := objects.OpenHub(o)
+			if err != nil {
+				return err
+			}
+			defer hub.Close()
+			<-cmd.Context().Done()
+			return nil
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringArrayVar(&members, "member", nil, "NAME=KUBECONFIG of a cluster (repeatable, two or more)")
+	fl.StringArrayVar(&pools, "pool", nil, "NAMESPACE/NAME of a pool that is exported where its annotation asks for it (repeatable)")
+	fl.DurationVar(&drain, "drain", time.Minute, "how long an export that is withdrawn stays in imports")
+	return cmd
+}
+
+// hubOptions reads where the members are.
+func hubOptions(members, pools []string) (o objects.HubOptions, err error) {
+	if len(members) < 2 || len(pools) == 0 {
+		return o, errors.New("want --member twice or more, and --pool")
+	}
+	o.Members, o.Agent = map[string]kubeapi.Config{}, "grapevine-hub"
+	for _, m := range members {
+		name, file, ok := strings.Cut(m, "=")
+		if _, twice := o.Members[name]; !ok || name == "" || file == "" || twice {
+			return o, fmt.Errorf("--member %q: want NAME=KUBECONFIG, each name once", m)
+		}
+		if o.Members[name], err = kubeapi.Kubeconfig(file); err != nil {
+			return o, fmt.Errorf("--member %s: %w", name, err)
+		}
+	}
+	for _, p := range pools {
+		k, err := link.ParsePool(p)
+		if err != nil {
+			return o, fmt.Errorf("--pool %q: %w", p, err)
+		}
+		o.Pools = append(o.Pools, objects.Name{Namespace: k.Namespace, Name: k.Name})
+	}
+	o.Namespace = o.Pools[0].Namespace
+	for _, p := range o.Pools {
+		if p.Namespace != o.Pools[0].Namespace {
+			o.Namespace = ""
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,100 @@
+package commands
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+)
+
+func newFlow() *cobra.Command {
+	var f adminFlags
+	cmd := &cobra.Command{
+		Use:   "flow",
+		Short: "Show who waits for capacity, and whose share is what",
+		Long: `Asks a running replica for its queues: how many places each pool has and how many are
+held, and by priority and flow who waits, holds places, and should hold how many. Places and
+waiting requests of a flow are those of all replicas.`,
+		Example: "  grapevine flow\n  grapevine flow --admin 10.0.1.7:9090 -o json",
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var st server.Status
+			if err := f.get(cmd.Context(), "/status", &st); err != nil {
+				return err
+			}
+			if f.output == "json" {
+				return cli.WriteJSON(cmd.OutOrStdout(), st.Queues)
+			}
+			writeQueues(cmd.OutOrStdout(), st.Queues)
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// writeQueues prints every queue with its flows.
+func writeQueues(w io.Writer, queues []rules.Status) {
+	if len(queues) == 0 {
+		fmt.Fprintln(w, "no request had to ask for a place yet, or flow control is off (see flowControl in the configuration)")
+	}
+	for i, q := range queues {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, queueLine(&q))
+		tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(tab, "PRIORITY\tFLOW\tWAITING\tPLACES\tSHARE\tOLDEST HERE")
+		for _, b := range q.Bands {
+			fmt.Fprintf(tab, "%d\t(all)\t%d\t\t\t%.1f s\n", b.Priority, int64(b.Waiting)+b.Others, b.OldestS)
+			for _, fl := range b.Flows {
+				name := fl.Flow
+				if name == "" {
+					name = "(one queue for all)"
+				} else if !budget.Shows(name) { // of a replica that tells names as they are
+					name = budget.PrintableName(name)
+				}
+				fmt.Fprintf(tab, "\t%s\t%d\t%.0f\t%.1f\t\n", name, fl.Waiting, fl.InFlight, fl.Share)
+			}
+		}
+		tab.Flush()
+		for _, out := range slices.Sorted(maps.Keys(q.Outcomes)) {
+			if n := q.Outcomes[out]; n > 0 {
+				fmt.Fprintf(w, "%s %d\n", out, n)
+			}
+		}
+	}
+}
+
+// queueLine says in a line how full a pool is, and whether its room is known.
+func queueLine(q *rules.Status) string {
+	model := q.Model
+	if model == "" {
+		model = "(model not known)"
+	}
+	line := fmt.Sprintf("queue %s: %d of %d places of %d endpoints held, %d requests wait here", model, q.InFlight, q.Permits, q.Endpoints, q.Waiting)
+	if q.Backlog != nil && *q.Backlog > 0 {
+		line += fmt.Sprintf("; what waits at all replicas is %.1f s of the pool", *q.Backlog)
+	}
+	if q.Evicting > 0 {
+		line += fmt.Sprintf("; %d in flight are making way", q.Evicting)
+	}
+	if q.Endpoints == 0 {
+		line += "; no endpoint is ready"
+	}
+	if q.Silent > 0 {
+		line += fmt.Sprintf("; %d of %d replicas are silent: what engines report leaves the room", q.Silent, q.Silent+q.Replicas)
+	}
+	if q.Lost > 0 {
+		line += fmt.Sprintf("; %d places belong to no replica that is heard", q.Lost)
+	}
+	return line
+}

@@ -1,0 +1,77 @@
+package commands
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/migrate"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/command"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
+
+// Program is a picker program: its version, and the plugin types that its configurations may name.
+type Program struct {
+	Version string
+	Plugins plugin.Table
+}
+
+// Main runs the command line in os.Args and ends the process.
+func Main(p Program) {
+	os.Args = implied(os.Args)
+	cli.Main(newScreen(p, os.Stdout, cli.Stderr()))
+}
+
+// newScreen returns the command line with output that is safe for terminals: control characters in
+// names and errors of untrusted peers are escaped.
+func newScreen(p Program, out, errOut io.Writer) *cobra.Command {
+	root := newRoot(p)
+	root.SetOut(cli.Printable(out))
+	root.SetErr(cli.Printable(errOut))
+	return root
+}
+
+// implied inserts the command epp into a command line that begins with a flag, as those of other
+// endpoint pickers do, and the dashes that command lines of other sidecars leave out.
+func implied(args []string) []string {
+	if len(args) > 1 && args[1] == "sidecar" {
+		return append(slices.Clone(args[:2]), command.NormalizeDashes(args[2:])...)
+	}
+	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {
+		return args
+	}
+	switch args[1] {
+	case "-h", "--help", "--version", "--":
+		return args
+	case "-v":
+		if len(args) == 2 { // with a value it is the log level of other pickers
+			return []string{args[0], "--version"}
+		}
+	}
+	return slices.Insert(slices.Clone(args), 1, "epp")
+}
+
+func newRoot(p Program) *cobra.Command {
+	root := cli.Root(&cobra.Command{
+		Use:   "grapevine",
+		Short: "Endpoint picker for LLM inference behind Envoy",
+		Long: `Grapevine chooses, for each LLM request that Envoy asks about, the engine that can
+answer it soonest. Its replicas are all active: they follow the engines' KV-cache
+events and share one prefix index and one view of in-flight load.
+
+Simulated engines, demos, benchmarks and the replay of traces are in grapevine-lab.
+
+Exit codes: 0 success, 1 failure, 2 wrong command line.`,
+		Args: cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
+	}, newServe(p), newUp(p), newEPP(p), command.New(), newMigrate(p), newCheck(p), newExplain(p), newEnvoyConfig(), newStatus(), newFlow(), newMembers(), newFederation(), cli.NewVersion("grapevine", p.Version))
+	return cli.WithFlagHint(cli.WithVersion(root, p.Version), func(cmd *cobra.Command, name string) string {
+		if cmd.Name() == "serve" && migrate.Knows(name) {
+			return "other endpoint pickers have it: grapevine epp takes their flags, and grapevine migrate translates them"
+		}
+		return ""
+	})
+}

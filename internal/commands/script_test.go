@@ -1,0 +1,25 @@
+package commands
+
+import (
+	"github.com/grapevine-epp/grapevine/pd"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+// TestMain makes this test program the command grapevine when it is called by
+// that name.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"grapevine": func() { Main(standard) }})
+}
+
+// TestScripts runs the sessions in testdata with the real command line.
+func TestScripts(t *testing.T) { testkit.RunScripts(t, "grapevine-lab") }
+
+// TestHelp: every subcommand says what it does and gives an example.
+func TestHelp(t *testing.T) { testkit.CheckHelp(t, newRoot(standard)) }
+
+// standard is the program grapevine.
+var standard = Program{Version: "dev", Plugins: pd.Table()}

@@ -1,0 +1,123 @@
+package commands
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/grapevine-epp/grapevine/cluster/gossip"
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/discovery/kube"
+)
+
+// kubeFlags are the flags of serve that have endpoints found in Kubernetes.
+type kubeFlags struct {
+	version string
+
+	o          kube.Options
+	kubeconfig string
+	ports      []string
+	peers      string // Service of the replicas, NAME or NAMESPACE/NAME
+}
+
+// kubeNames are the flags that name a pool.
+var kubeNames = []string{"pool-name", "pool-namespace", "pool-group", "endpoint-selector", "endpoint-target-ports"}
+
+func (k *kubeFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&k.o.Pool, "pool-name", "", "Kubernetes: the InferencePool whose pods are the endpoints, instead of --endpoints")
+	fl.StringVar(&k.o.Namespace, "pool-namespace", "", "Kubernetes: namespace of pool and pods (default: $NAMESPACE, or that of this pod)")
+	fl.StringVar(&k.o.Group, "pool-group", "", "Kubernetes: API group of the pool (default: "+kube.GroupPool+", or the older one where only that is installed)")
+	fl.StringVar(&k.o.Selector, "endpoint-selector", "", "Kubernetes: label selector of the pods that are the endpoints, instead of --pool-name")
+	fl.StringSliceVar(&k.ports, "endpoint-target-ports", nil, "Kubernetes: ports of these pods, at most 8, each an endpoint")
+	fl.StringVar(&k.kubeconfig, "kubeconfig", "", "Kubernetes: file that says where the API server is (default: this pod's service account, or $KUBECONFIG)")
+	fl.IntVar(&k.o.Events.Port, "pod-events-port", 0, "Kubernetes: port of KV-cache events of pods that do not say by annotation; 0 for asking the engine")
+	fl.IntVar(&k.o.Events.ReplayPort, "pod-replay-port", 0, "Kubernetes: port of replays of these pods, 0 for none")
+	fl.StringVar(&k.o.Events.Topic, "pod-events-topic", "", "Kubernetes: subscription prefix at these pods")
+}
+
+// source returns what finds endpoints in Kubernetes, nil when no flag asks for it.
+func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery.Opener, error) {
+	if k.o.Pool == "" && k.o.Selector == "" {
+		for _, name := range kubeNames {
+			if given(name) {
+				return nil, errors.New("--" + name + " wants --pool-name or --endpoint-selector")
+			}
+		}
+		return nil, nil
+	}
+	switch {
+	case endpoints != "":
+		return nil, errors.New("--endpoints and --pool-name or --endpoint-selector cannot be used together")
+	case k.o.Pool != "" && k.o.Selector != "":
+		return nil, errors.New("--pool-name and --endpoint-selector cannot be used together")
+	case k.o.Selector != "" && len(k.ports) == 0:
+		return nil, errors.New("--endpoint-selector wants --endpoint-target-ports")
+	case k.o.Pool != "" && len(k.ports) > 0:
+		return nil, errors.New("--endpoint-target-ports goes with --endpoint-selector: a pool has ports of its own")
+	case k.o.Events.Port < 0 || k.o.Events.Port > 65535 || k.o.Events.ReplayPort < 0 || k.o.Events.ReplayPort > 65535:
+		return nil, errors.New("--pod-events-port, --pod-replay-port: want a port")
+	}
+	var err error
+	if k.o.Ports, err = kube.ParsePorts(k.ports); err != nil {
+		return nil, errors.New("--endpoint-target-ports: " + err.Error())
+	}
+	if k.o.Events.Port > 0 {
+		k.o.Events.Ranks = 1
+	}
+	if k.o.Config, err = kubeapi.Find(k.kubeconfig); err != nil {
+		return nil, err
+	}
+	k.o.Namespace = cmp.Or(k.o.Namespace, os.Getenv("NAMESPACE"))
+	if pod := os.Getenv("POD_NAME"); pod != "" {
+		k.o.Self = kube.Reference{APIVersion: "v1", Kind: "Pod", Name: pod, Namespace: cmp.Or(k.o.Config.Namespace, k.o.Namespace), UID: os.Getenv("POD_UID")}
+	}
+	k.o.Agent = "grapevine/" + k.version
+	o := k.o
+	return func(sink discovery.Sink) (discovery.Source, error) {
+		o.Sink = sink
+		s, err := kube.Open(o)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}, nil
+}
+
+// findPeers has the group's members found in the EndpointSlices of a Service, if a flag
+// says so, until what it returns is called.
+func (k *kubeFlags) findPeers(c *server.ClusterOptions, log *slog.Logger) (end func(), err error) {
+	if k.peers == "" {
+		return func() {}, nil
+	}
+	o := kubeapi.MembersOptions{
+		Service: k.peers, PortName: "gossip", Port: gossip.DefaultPort, Self: os.Getenv("POD_NAME"), Agent: "grapevine/" + k.version, Log: log,
+	}
+	if namespace, name, both := strings.Cut(k.peers, "/"); both {
+		o.Namespace, o.Service = namespace, name
+	}
+	host := c.Advertise
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	o.Like, _ = netip.ParseAddr(host) // a name says nothing of the family
+	config, err := kubeapi.Find(k.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	members, err := kubeapi.FollowMembers(config, o)
+	if err != nil {
+		return nil, cli.UsageError{Err: fmt.Errorf("--cluster-peers-service: %w", err)}
+	}
+	c.Found, c.Moved = members.Addresses, members.Changed()
+	return members.Close, nil
+}

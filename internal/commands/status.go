@@ -1,0 +1,235 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/prefix"
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+)
+
+// adminFlags are the flags of commands that ask a running replica.
+type adminFlags struct {
+	admin  string
+	output string
+}
+
+func (f *adminFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.admin, "admin", "127.0.0.1:9090", "admin address of a replica")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: text or json")
+}
+
+// get reads a JSON page of the replica's admin port.
+func (f *adminFlags) get(ctx context.Context, path string, into any) error {
+	if f.output != "text" && f.output != "json" {
+		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return cli.UsageIf(admin.Client(f.admin).Get(ctx, path, into), admin.ErrAddress)
+}
+
+func newStatus() *cobra.Command {
+	var f adminFlags
+	var group, wait bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what a replica knows and how it is",
+		Long: `Asks a running replica for its state: models, endpoints with the state of knowledge
+about each, index size, and with --cluster the other replicas. The exit code is 1 when the
+replica is not ready.`,
+		Example: "  grapevine status\n  grapevine status --admin 10.0.1.7:9090 --cluster -o json\n  grapevine status --wait",
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			var st server.Status
+			var unreachable error
+			for {
+				st = server.Status{} // what an answer leaves out is not that of the answer before
+				err := f.get(ctx, "/status", &st)
+				if err == nil && (!wait || st.State == "ready") {
+					break
+				}
+				if err != nil && (!wait || ctx.Err() != nil && unreachable == nil) {
+					return err
+				}
+				if ctx.Err() == nil {
+					unreachable = err
+				}
+				select {
+				case <-ctx.Done():
+					if unreachable != nil {
+						return fmt.Errorf("not ready after %s: %w", timeout, unreachable)
+					}
+					return fmt.Errorf("not ready after %s: the replica is %s: %s", timeout, st.State, st.Reason)
+				case <-time.After(200 * time.Millisecond):
+				}
+			}
+			if f.output == "json" {
+				if err := cli.WriteJSON(cmd.OutOrStdout(), st); err != nil {
+					return err
+				}
+			} else {
+				writeStatus(cmd.OutOrStdout(), &st, group)
+			}
+			if st.State != "ready" {
+				return cli.ExitCode(1)
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&group, "cluster", false, "show the other replicas too")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the replica is ready")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "give up waiting after this")
+	return cmd
+}
+
+// configLine says which configuration is in use, and why not a newer one.
+func configLine(c *server.ConfigStatus) string {
+	file := c.File
+	if file == "" {
+		file = "built-in profile"
+	}
+	line := fmt.Sprintf("config: %s, hash %s, read %s", file, c.Hash, c.Read.Format(time.DateTime))
+	if first, rest, more := strings.Cut(c.Problem, "\n"); first != "" {
+		line += "; the file as it is now is refused: " + first
+		if more {
+			line += fmt.Sprintf(" (and %d more)", 1+strings.Count(rest, "\n"))
+		}
+	}
+	return line
+}
+
+// servedLine says whether the proxies go where the picker says.
+func servedLine(s *extproc.ServedStatus) string {
+	line := fmt.Sprintf("answers: %d by the endpoint chosen, %d by a further one named, %d from elsewhere, %d not reported", s.Chosen, s.Next, s.Unnamed, s.Unknown)
+	if s.Problem != "" {
+		line += "; " + s.Problem
+	}
+	return line
+}
+
+// writeDiscovery says where the endpoints come from, how old that is, and what is
+// wrong with it.
+func writeDiscovery(w io.Writer, d *discovery.Status, now time.Time) {
+	switch {
+	case d.From == "":
+		return
+	case d.Read.IsZero():
+		fmt.Fprintf(w, "endpoints: %s, not read yet\n", d.From)
+	default:
+		fmt.Fprintf(w, "endpoints: %d from %s, read %s ago\n", d.Endpoints, d.From, now.Sub(d.Read).Round(time.Second))
+	}
+	for _, p := range d.Problems {
+		fmt.Fprintf(w, "  %s\n", p)
+	}
+	for _, p := range d.Notes {
+		fmt.Fprintf(w, "  note: %s\n", p)
+	}
+}
+
+func writeStatus(w io.Writer, st *server.Status, group bool) {
+	state := st.State
+	if st.Reason != "" {
+		state += " (" + st.Reason + ")"
+	}
+	fmt.Fprintf(w, "%s %s: %s, up %s, %d decisions\n", st.Name, st.Version, state, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
+	fmt.Fprintln(w, configLine(&st.Config))
+	writeDiscovery(w, &st.Discovery, time.Now())
+	fmt.Fprintf(w, "cluster: %s\n", st.Cluster.Line)
+	if st.Federation != nil {
+		fmt.Fprintf(w, "federation: %s\n", st.Federation.Line)
+	}
+	for i := range st.RemoteClusters {
+		fmt.Fprintf(w, "elsewhere: %s %s\n", st.RemoteClusters[i].Cluster, usedAs(&st.RemoteClusters[i]))
+	}
+	fmt.Fprintln(w, servedLine(&st.Served))
+	if st.Cluster.Fallback != "" {
+		fmt.Fprintf(w, "meanwhile: %s\n", st.Cluster.Fallback)
+	}
+	fmt.Fprintf(w, "index: %d blocks, %d entries, %.1f MB; approximate %.1f MB\n", st.Index.Blocks, st.Index.Entries, float64(st.Index.Bytes)/1e6, float64(st.Index.ApproxBytes)/1e6)
+	for _, m := range st.Models {
+		fmt.Fprintln(w, modelLine(&m))
+	}
+	if st.NoModel > 0 {
+		fmt.Fprintf(w, "models not configured: %d requests\n", st.NoModel)
+	}
+	for _, q := range st.Queues {
+		fmt.Fprintln(w, queueLine(&q))
+	}
+	writeEndpoints(w, st.Endpoints)
+	if group {
+		fmt.Fprintln(w)
+		writeMembers(w, st)
+	}
+}
+
+// modelLine says how prompts of a model are matched.
+func modelLine(m *prefix.ModelStatus) string {
+	line := fmt.Sprintf("model %s: %s", m.Name, m.State)
+	if len(m.Notes) > 0 {
+		line += " (" + strings.Join(m.Notes, "; ") + ")"
+	}
+	line += fmt.Sprintf(", rendered %d", m.Rendered)
+	for _, reason := range slices.Sorted(maps.Keys(m.Missed)) {
+		line += fmt.Sprintf(", %s %d", reason, m.Missed[reason])
+	}
+	if m.Error != "" {
+		line += ": " + m.Error
+	}
+	if m.Media != "" {
+		line += "\n  media: " + m.Media
+	}
+	return line
+}
+
+func newMembers() *cobra.Command {
+	var f adminFlags
+	cmd := &cobra.Command{
+		Use:     "members",
+		Short:   "Show the replicas as one of them sees the group",
+		Long:    "Prints every replica: where it is, its state, round trip, traffic, how far it is behind, and whether its knowledge is equal.",
+		Example: "  grapevine members --admin 10.0.1.7:9090",
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var st server.Status
+			if err := f.get(cmd.Context(), "/status", &st); err != nil {
+				return err
+			}
+			if f.output == "json" {
+				return cli.WriteJSON(cmd.OutOrStdout(), st.Members)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", st.Cluster.Line)
+			writeMembers(cmd.OutOrStdout(), &st)
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func writeMembers(w io.Writer, st *server.Status) {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "MEMBER\tADDRESS\tZONE\tVERSION\tSTATE\tPHASE\tRTT\tIN\tOUT\tREADS\tBEHIND\tDIFFER\tDROPPED")
+	for _, m := range st.Members {
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%.1f ms\t%.0f B/s\t%.0f B/s\t%d\t%d\t%d\t%d\n",
+			m.Name, m.Addr, cmp.Or(m.Zone, "-"), m.Version, m.State, m.Phase, m.RTTMS, m.InBPS, m.OutBPS, m.Reading, m.Behind, m.Differ, m.Dropped)
+	}
+	tab.Flush()
+}

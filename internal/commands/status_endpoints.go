@@ -1,0 +1,122 @@
+package commands
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/server"
+)
+
+// staleGauges is the age, in seconds, from which an engine's gauges are not shown as if
+// they were of now.
+const staleGauges = 5
+
+// writeEndpoints prints a row for each endpoint, and below what is wrong with them.
+func writeEndpoints(w io.Writer, eps []server.EndpointStatus) {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tHEALTH\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE")
+	for i := range eps {
+		e := &eps[i]
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Address, e.Name, trusted(e), known(e), follows(e), e.InFlight, gauges(e))
+	}
+	tab.Flush()
+	writeTroubles(w, eps)
+}
+
+// trusted says how far an endpoint is trusted.
+func trusted(e *server.EndpointStatus) string {
+	h := &e.Health
+	switch {
+	case h.State == "healthy" && !e.Up: // nobody has judged it yet
+		return "down"
+	case h.State == "healthy":
+		return h.State
+	case h.Overruled:
+		return h.State + ", used"
+	}
+	return fmt.Sprintf("%s, %.0f%%", h.State, 100*h.Share)
+}
+
+// known says how far an endpoint is known, and how old that may be.
+func known(e *server.EndpointStatus) string {
+	if e.AgeMS == 0 {
+		return e.Knowledge
+	}
+	return fmt.Sprintf("%s, up to %.1f s behind", e.Knowledge, e.AgeMS/1000)
+}
+
+// follows says by how much the events of an endpoint are late, and what they told; "-"
+// where none are read.
+func follows(e *server.EndpointStatus) string {
+	if len(e.Streams) == 0 && e.Blocks == 0 {
+		return "-\t-"
+	}
+	return fmt.Sprintf("%.1f ms\t%d", e.LagMS, e.Blocks)
+}
+
+// gauges are those of an endpoint's engine; "-" where they are not known.
+func gauges(e *server.EndpointStatus) string {
+	if e.GaugeAgeS < 0 || e.GaugeAgeS > staleGauges {
+		return "-\t-\t-"
+	}
+	return fmt.Sprintf("%d\t%d\t%.0f%%", e.Waiting, e.Running, 100*e.KVUse)
+}
+
+// writeTroubles prints what is wrong with endpoints: once for those of which the same is
+// to be said.
+func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
+	at := map[string][]string{}
+	var order []string
+	say := func(e *server.EndpointStatus, what, why string) {
+		line := "(" + what + "): " + why
+		if at[line] == nil {
+			order = append(order, line)
+		}
+		at[line] = append(at[line], e.Address)
+	}
+	for i := range eps {
+		e := &eps[i]
+		if e.Health.State != "healthy" {
+			say(e, e.Health.State, untrusted(&e.Health))
+		}
+		if e.Health.FullS > 0 {
+			say(e, "full", fmt.Sprintf("its engine rejected a request for lack of capacity, passed over for %.1f s more", e.Health.FullS))
+		}
+		if len(e.Health.AvoidedModels) > 0 {
+			say(e, "fails models", strings.Join(e.Health.AvoidedModels, ", ")+": their requests go elsewhere, since they fail here and others are answered")
+		}
+		if e.Reason != "" {
+			say(e, e.Knowledge, e.Reason)
+		}
+		if e.Source != "" && e.Knowledge != knowledge.CatchingUp.String() { // that passes
+			say(e, "rests on", e.Source)
+		}
+		if e.GaugesError != "" {
+			say(e, "no gauges", e.GaugesError)
+		}
+	}
+	for _, line := range order {
+		who := at[line]
+		fmt.Fprint(w, strings.Join(who[:min(len(who), 3)], ", "))
+		if more := len(who) - 3; more > 0 {
+			fmt.Fprintf(w, " and %d more", more)
+		}
+		fmt.Fprintln(w, " "+line)
+	}
+}
+
+// untrusted says why an endpoint is not trusted, since when, and what would change that.
+func untrusted(h *server.HealthStatus) string {
+	line := h.Evidence + ", for " + time.Duration(h.SinceS*float64(time.Second)).Round(time.Second).String()
+	if h.Overruled {
+		line += "; ignored, since it speaks against most of the pool"
+	}
+	if h.BackBy != "" {
+		line += "; back by " + h.BackBy
+	}
+	return line
+}

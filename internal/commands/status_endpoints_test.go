@@ -1,0 +1,59 @@
+package commands
+
+import (
+	"bytes"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/internal/server"
+)
+
+// TestEndpointsAsPrinted: what is not known is not shown as 0, and what is wrong with an
+// endpoint is said with its reason, once for all of which it is true.
+func TestEndpointsAsPrinted(t *testing.T) {
+	well := server.HealthStatus{State: "healthy", Share: 1}
+	dead := server.HealthStatus{
+		State: "out", SinceS: 12.3, Cause: "refused", Evidence: "connections are refused", BackBy: "accepted connections, then 3 probes in a row that pass",
+	}
+	doubted := server.HealthStatus{
+		State: "suspect", SinceS: 2, Share: 0.01, Cause: "failed", Evidence: "3 answers with status 500 or above, or with an error in them", Overruled: true,
+	}
+	partly := server.HealthStatus{State: "healthy", Share: 1, FullS: 2.25, AvoidedModels: []string{"poet", "sql"}}
+	read := []server.StreamStatus{{Events: "tcp://10.0.0.1:5557"}}
+	no404 := "scrape: answer 404"
+	eps := []server.EndpointStatus{
+		{Address: "a:1", Name: "a", Up: true, Health: well, Knowledge: "exact", LagMS: 1.5, Blocks: 7, InFlight: 2, Waiting: 1, Running: 3, KVUse: .5, Streams: read},
+		{Address: "b:1", Name: "b", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
+		{Address: "c:1", Name: "c", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
+		{Address: "d:1", Name: "d", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
+		{Address: "e:1", Name: "e", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
+		{Address: "f:1", Name: "f", Health: dead, Knowledge: "approximate", Waiting: 4, GaugeAgeS: 14},
+		{Address: "g:1", Name: "g", Up: true, Health: doubted, Knowledge: "mismatched", Reason: "another template", Streams: read, AgeMS: 2100},
+		{Address: "h:1", Name: "h", Health: well, Knowledge: "approximate", GaugeAgeS: -1},
+		{Address: "i:1", Name: "i", Up: true, Health: partly, Knowledge: "approximate", GaugeAgeS: -1},
+	}
+	const want = `
+ENDPOINT  NAME  HEALTH         KNOWLEDGE                       LAG     BLOCKS  IN FLIGHT  WAITING  RUNNING  KV USE
+a:1       a     healthy        exact                           1.5 ms  7       2          1        3        50%
+b:1       b     healthy        approximate                     -       -       0          -        -        -
+c:1       c     healthy        approximate                     -       -       0          -        -        -
+d:1       d     healthy        approximate                     -       -       0          -        -        -
+e:1       e     healthy        approximate                     -       -       0          -        -        -
+f:1       f     out, 0%        approximate                     -       -       0          -        -        -
+g:1       g     suspect, used  mismatched, up to 2.1 s behind  0.0 ms  0       0          0        0        0%
+h:1       h     down           approximate                     -       -       0          -        -        -
+i:1       i     healthy        approximate                     -       -       0          -        -        -
+b:1, c:1, d:1 and 1 more (no gauges): scrape: answer 404
+f:1 (out): connections are refused, for 12s; back by accepted connections, then 3 probes in a row that pass
+g:1 (suspect): 3 answers with status 500 or above, or with an error in them, for 2s; ignored, since it speaks against most of the pool
+g:1 (mismatched): another template
+i:1 (full): its engine rejected a request for lack of capacity, passed over for 2.2 s more
+i:1 (fails models): poet, sql: their requests go elsewhere, since they fail here and others are answered
+`
+	var b bytes.Buffer
+	writeEndpoints(&b, eps)
+	if diff := gocmp.Diff(want, b.String()); diff != "" {
+		t.Error(diff)
+	}
+}
