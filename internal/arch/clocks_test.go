@@ -10,16 +10,16 @@ import (
 
 // wallClocks are the places whose clock is one that the machine's users set, and why.
 var wallClocks = map[string]string{
-	"internal/commands/explain_offline.go":   "shows a decision of another time",
-	"cluster/types.go":                   "a number that no other process has",
-	"internal/server/rules.go":           "a metric tells the time of day",
-	"internal/share/driver.go":           "said to other replicas",
-	"internal/prompt/model.go":           "templates print the date",
-	"internal/prompt/models.go":          "templates print the date",
-	"internal/prompt/remote/prober.go":   "compares times, which have a reading of the other clock",
-	"internal/prompt/remote/renderer.go": "compares times, which have a reading of the other clock",
-	"internal/server/identity.go":        "says to other replicas how old a seed is",
-	"pd/sidecar/options.go":              "compares times, which have a reading of the other clock",
+	"internal/commands/explain_offline.go": "shows a decision of another time",
+	"cluster/types.go":                     "a number that no other process has",
+	"internal/server/rules.go":             "a metric tells the time of day",
+	"internal/share/driver.go":             "said to other replicas",
+	"internal/prompt/model.go":             "templates print the date",
+	"internal/prompt/models.go":            "templates print the date",
+	"internal/prompt/remote/prober.go":     "compares times, which have a reading of the other clock",
+	"internal/prompt/remote/renderer.go":   "compares times, which have a reading of the other clock",
+	"internal/server/identity.go":          "says to other replicas how old a seed is",
+	"pd/sidecar/options.go":                "compares times, which have a reading of the other clock",
 }
 
 // TestClocks: clocks that are handed to others are steady, unless the time of day is meant. What is
