@@ -29,6 +29,12 @@ func (v headerView) path() string {
 	return p
 }
 
+// query returns the query of :path.
+func (v headerView) query() string {
+	_, q, _ := strings.Cut(v.Get(wire.HeaderPath), "?")
+	return q
+}
+
 // status returns :status, 0 when it is absent or not a number.
 func (v headerView) status() int {
 	n, err := strconv.Atoi(v.Get(wire.HeaderStatus))

@@ -65,12 +65,20 @@ const maxBufferedForm = 1 << 20
 
 // readsForm reports whether an upload is read to see which model it is for.
 func (st *stream) readsForm(view headerView, length int64) bool {
-	if st.p.opts.Forms == nil || length <= 0 || !view.form() {
+	if st.p.opts.Forms == nil || length == 0 || !view.form() {
 		return false
 	}
 	held := st.modes.Request == BodyBuffered && !retries(st.ctx) // by an Envoy that others configured
-	return (!held || length <= maxBufferedForm) && st.p.opts.Forms()
+	if held && (length < 0 || length > maxBufferedForm) || !st.p.opts.Forms() {
+		return false
+	}
+	st.in.upload = length < 0
+	return true
 }
+
+// maxUploadHeld is how much of an upload without a length is held for the model that it
+// names. A longer one is placed by what has come, and the rest is passed on.
+const maxUploadHeld = 8 << 20
 
 // placeUnread places a request by its headers alone, because its body has no
 // end or says nothing. Where Envoy would hold that body it is told not to: a
@@ -93,7 +101,7 @@ func (st *stream) placeUnread() error {
 // open begins the request from its headers; view is empty when the proxy sent
 // none.
 func (st *stream) open(view headerView, metadata []byte) {
-	r := &request.Request{ID: view.Get(wire.HeaderRequestID), Path: view.path(), Headers: view}
+	r := &request.Request{ID: view.Get(wire.HeaderRequestID), Path: view.path(), Query: view.query(), Headers: view}
 	if r.ID == "" {
 		r.ID = strconv.FormatUint(rand.Uint64(), 16)
 	}
@@ -135,17 +143,20 @@ func (st *stream) duplexBody(m *wire.Inbound) error {
 	if err := st.hold(m); err != nil {
 		return err
 	}
-	if !m.End {
-		return nil
+	switch {
+	case m.End:
+		st.in.ended = true
+		return st.flushDuplex(bodyWhole, true)
+	case st.in.upload && len(st.in.body.data) >= min(maxUploadHeld, st.p.opts.MaxBody/2):
+		return st.flushDuplex(bodyPrefix, false)
 	}
-	st.in.ended = true
-	return st.flushDuplex(true)
+	return nil
 }
 
-// flushDuplex places a request whose body is complete and sends everything
-// that was held. end is false when trailers follow.
-func (st *stream) flushDuplex(end bool) error {
-	if err := st.place(bodyWhole); err != nil {
+// flushDuplex places a request by what was held, and sends that. end is false when trailers
+// follow, or the rest of an upload.
+func (st *stream) flushDuplex(extent bodyExtent, end bool) error {
+	if err := st.place(extent); err != nil {
 		return err
 	}
 	if err := st.answerHead(); err != nil {
@@ -246,7 +257,7 @@ func (st *stream) requestTrailers() error {
 	}
 	switch {
 	case st.in.headHeld && st.modes.Request == BodyFullDuplex:
-		if err := st.flushDuplex(false); err != nil {
+		if err := st.flushDuplex(bodyWhole, false); err != nil {
 			return err
 		}
 		return st.send(continueRequestTrailers)

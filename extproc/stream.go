@@ -49,6 +49,7 @@ type inState struct {
 	body     heldBody
 	memory   budget.Holder // of the body
 	renamed  []byte        // the body as the decision changed it, nil when it is left alone
+	upload   bool          // it is an upload without a length
 	decoded  bool          // the request was read from its decoded body
 	bytes    int
 }

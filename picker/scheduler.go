@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -158,6 +159,11 @@ type Scheduler struct {
 	again    health.Again
 	prompts  *health.Prompts
 	clients  health.Prompts // clients whose requests were declined, by client and model; not shared
+
+	modelless struct {
+		n     atomic.Int32 // paths that were logged
+		paths sync.Map
+	}
 }
 
 // New returns a scheduler.
@@ -245,6 +251,9 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*request.De
 	if err := s.assume(r); err != nil {
 		return nil, err
 	}
+	if r.Target == "" {
+		s.countModelless(r)
+	}
 	if s.opts.Lists != nil && !s.opts.Pool.Snapshot().MayServe(r.Target) {
 		s.opts.Lists.Confirm(ctx, r.Target)
 	}
@@ -268,6 +277,25 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*request.De
 	}
 	d.place = place
 	return &d.Decision, nil
+}
+
+// maxModelless bounds the paths that are named in the log.
+const maxModelless = 16
+
+// countModelless counts a request that names no model in a pool of several, and logs its
+// path once.
+func (s *Scheduler) countModelless(r *request.Request) {
+	if _, several := s.opts.Pool.Snapshot().OnlyBase(); !several {
+		return
+	}
+	s.metrics.modelless.Inc()
+	if s.modelless.n.Load() >= maxModelless {
+		return
+	}
+	if _, logged := s.modelless.paths.LoadOrStore(budget.PrintableName(r.Path), true); !logged {
+		s.modelless.n.Add(1)
+		s.opts.Log.Warn("request names no model and the pool serves several: any engine may get it", "path", budget.PrintableName(r.Path))
+	}
 }
 
 // inVain reports whether every endpoint is sure to refuse the request. If it waited, its body

@@ -360,8 +360,27 @@ func estimate(size, media, mediaBytes int) int {
 	return max(size-mediaBytes, 0)/bytesPerToken + media*tokensPerMedia
 }
 
+// takeQuery takes the model from the query where the body names none and cannot: calls of
+// other kinds, such as WebSockets (/v1/realtime?model=NAME).
+func takeQuery(r *Request) {
+	if r.Kind != KindOther || r.Model != "" || r.Query == "" {
+		return
+	}
+	for pair := range strings.SplitSeq(r.Query, "&") {
+		key, value, _ := strings.Cut(pair, "=")
+		if name, err := url.QueryUnescape(key); err != nil || name != "model" {
+			continue
+		}
+		if model, err := url.QueryUnescape(value); err == nil && len(model) <= maxFormModel {
+			r.Model, r.Fixed = model, true // as servers do, the first one counts
+			return
+		}
+	}
+}
+
 // finishRequest derives what several members decide together.
 func finishRequest(r *Request) {
+	takeQuery(r)
 	if r.Target == "" {
 		r.Target = r.Model
 	}

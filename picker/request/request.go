@@ -62,6 +62,7 @@ type PromptSpans struct {
 type Request struct {
 	ID      string // x-request-id, or one that we made
 	Path    string // :path without query
+	Query   string // the query of :path
 	Headers Headers
 	Kind    Kind
 	Body    []byte
