@@ -30,7 +30,8 @@ type fleetCost struct {
 	noise   [2]variance // of a sample against its endpoint's mean, in logarithms
 	spread  [2]float64  // variance between endpoints beyond what noise explains
 	turn    [2]uint64
-	idle    float64 // logarithm of Cost.Idle
+	taught  [2]time.Time // when endpoints got the constants last
+	idle    float64      // logarithm of Cost.Idle
 }
 
 const (
@@ -42,7 +43,10 @@ const (
 	spreadPrior = 0.005 // the same of endpoints, with the weight of one
 	idleShare   = 0.1   // of samples are quicker than what counts as idle
 	idleStep    = 0.05  // by which the logarithm of that follows a quicker one
-	teachAlways = 16    // endpoints are told after every sample up to so many, else the less often
+	teachAlways = 16    // endpoints of a fleet for each sample that it waits for at least
+	teachMost   = 8     // such waits in a row, at the most
+	teachFirst  = 64    // samples that are taught at once
+	teachEvery  = 20 * time.Millisecond
 )
 
 // variance is a faded mean square.
@@ -171,10 +175,22 @@ func (p *Pool) learn(f *fleetCost, half int, ep *Endpoint, s sample) {
 	m.Begin()
 	f.differ(half, ep, &s, m.A)
 	m.Observe(s.x, s.y, s.trust)
-	if n := len(p.Snapshot().ByBaseModel(f.key.base)); f.turn[half]%uint64(1+n/teachAlways) == 0 { // big fleets need not hear every word
+	if f.due(half, len(p.Snapshot().ByBaseModel(f.key.base)), s.at) {
 		p.teach(f, half, s.at)
+		f.taught[half] = s.at
 	}
 	f.turn[half]++
+}
+
+// due reports whether n endpoints are to get the constants after the sample of a moment: after
+// each of the first ones, once in teachEvery, and after a number of samples. Large fleets count
+// several samples as one.
+func (f *fleetCost) due(half, n int, at time.Time) bool {
+	turn, each := f.turn[half], uint64(1+n/teachAlways)
+	if turn%each != 0 {
+		return false
+	}
+	return turn < teachFirst || at.Sub(f.taught[half]) >= teachEvery || turn/each%uint64(min(max(n, 1), teachMost)) == 0
 }
 
 func (f *fleetCost) fit(half int) *fit.Linear {

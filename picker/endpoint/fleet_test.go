@@ -97,6 +97,31 @@ func TestOneSampleEach(t *testing.T) {
 	}
 }
 
+// TestManySamplesAreTaughtTogether checks that a busy pool does not publish every endpoint's
+// constants for each sample, and that all of them have the newest ones soon after.
+func TestManySamplesAreTaughtTogether(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	p := newPool(8)
+	e := trueCost{0.018, 71e-6, 1.66e-9, 0.05}
+	eps := p.Snapshot().Endpoints
+	published, last := 0, eps[7].Cost()
+	const samples = 4000
+	for i := range samples { // 2,000 per second, none of them of the last endpoint
+		w := Work{Input: 1000, New: 1000}
+		p.LearnPrefill(eps[i%7], &Queued{Own: w, At: t0.Add(time.Duration(i) * 500 * time.Microsecond)}, e.ttft(rng, w))
+		if c := eps[7].Cost(); c != last {
+			published, last = published+1, c
+		}
+	}
+	if published > samples/4+teachFirst || published < 100 {
+		t.Errorf("%d of %d samples published the constants of another endpoint", published, samples)
+	}
+	w := Work{Input: 1000, New: 1000}
+	if got, want := eps[7].Cost().Prefill(w)+eps[7].Cost().Base, e.base+e.token*1000+e.pair*w.Pairs(); got < .8*want || got > 1.25*want {
+		t.Errorf("an endpoint without samples takes %.3g s for 1,000 tokens, want about %.3g", got, want)
+	}
+}
+
 func BenchmarkLearn(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
