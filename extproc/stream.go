@@ -187,6 +187,7 @@ func (st *stream) release(complete, unseen bool) {
 		Attempts: st.back.attempts,
 		Broken:   fault == answer.Broken,
 		Invalid:  fault == answer.Empty,
+		Foreign:  fault == answer.Sound && st.request != nil && st.kit.scan.OtherModel(st.request.Model, st.request.Target),
 		Unclosed: fault == answer.Unclosed,
 		Closed:   st.kit.scan.Closed(),
 		Evicted:  st.eviction.happened(),

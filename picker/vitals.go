@@ -218,7 +218,7 @@ func (f *flight) concludeVitals(o *request.Outcome) {
 	case o.Broken:
 		f.learns = lessons{}
 		f.endVitals(o.At, health.Failed)
-	case o.Invalid && !f.ep.IsRemote():
+	case (o.Invalid || o.Foreign && f.ep.Listed(f.request.Target)) && !f.ep.IsRemote():
 		f.learns = lessons{}
 		f.endVitals(o.At, f.differs(health.Invalid, o.At))
 	case o.Unclosed && f.ep.Tracker().Closes(): // no client did that

@@ -71,3 +71,26 @@ func TestFault(t *testing.T) {
 		t.Errorf("compressed: %v", got)
 	}
 }
+
+// TestOtherModel: the name of the model that an answer carries.
+func TestOtherModel(t *testing.T) {
+	for _, c := range []struct {
+		body string
+		want bool
+	}{
+		{`{"id":"1","model":"a","choices":[]}`, false},
+		{`{"id":"1","model": "alias"}`, false},
+		{`{"id":"1","model":"b"}`, true},
+		{`{"id":"1"}`, false},
+		{`{"id":"1","model":null}`, false},
+		{`{"id":"1","model":"b\"c"}`, false},
+		{`{"id":"1","model":"` + strings.Repeat("b", 200) + `"}`, false},
+	} {
+		var s Scan
+		s.Open("application/json", "")
+		s.Write([]byte(c.body))
+		if got := s.OtherModel("a", "alias"); got != c.want {
+			t.Errorf("OtherModel() of %.40s = %v, want %v", c.body, got, c.want)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type Scan struct {
 	id       idFinder
 	fault    faultFinder
 	aborted  bool // the engine ended it: finish_reason abort
+	model    answeredModel
 }
 
 // Open prepares for a body by its headers content-type and content-encoding.
@@ -46,6 +47,7 @@ func (s *Scan) Write(p []byte) (tokens int, first bool) {
 	}
 	s.usage.write(p)
 	s.id.write(p)
+	s.model.write(p)
 	s.aborted = s.aborted || aborts(p)
 	if s.events {
 		first = s.text.write(p)
@@ -85,7 +87,23 @@ func (s *Scan) Reset() {
 	s.fault.reset()
 	s.readable, s.events, s.begun, s.opened, s.json, s.aborted = false, false, false, false, false, false
 	s.counter = eventCounter{}
+	s.model = answeredModel{}
 	s.text = textFinder{}
+}
+
+// OtherModel reports whether the answer names a model that is none of names. One that names no
+// model, or names it late, is not another's.
+func (s *Scan) OtherModel(names ...string) bool {
+	m := s.model.name[:s.model.n]
+	if len(m) == 0 {
+		return false
+	}
+	for _, n := range names {
+		if string(m) == n {
+			return false
+		}
+	}
+	return true
 }
 
 // ResponseID returns the id of a stored response, "" for answers that have none.

@@ -87,7 +87,8 @@ type Outcome struct {
 	Unseen   bool   // it began, and the proxy kept its end from us: Complete is a guess
 	Attempts int    // tries of the proxy, 0 when it does not say
 	Broken   bool   // in the place of an answer came an error of the engine, or nothing
-	Invalid  bool   // the answer has no content, was aborted by the engine, or is of another model
+	Invalid  bool   // the answer has no content, or was aborted by the engine
+	Foreign  bool   // the answer names another model than the request
 	Closed   bool   // the stream had its closing event
 	Unclosed bool   // the stream ended without the closing event that its protocol has
 	Evicted  bool   // we ended it, for others

@@ -67,6 +67,10 @@ func (e *Engine) putFaults(w *responder, r *http.Request) {
 		w.fail(badRequest("hang", "hang is %q, want \"\", %q, %q or %q", f.Hang, faults.HangEngine, faults.HangAll, faults.HangFrozen))
 		return
 	}
+	if !f.Answer.Known() {
+		w.fail(badRequest("answer", "answer is %q, want \"\", %q, %q, %q or %q", f.Answer, faults.AnswerAbort, faults.AnswerEmpty, faults.AnswerHalf, faults.AnswerModel))
+		return
+	}
 	if q.For > 0 { // the only way out of some
 		time.AfterFunc(time.Duration(q.For), func() { e.SetFaults(faults.Faults{}) })
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 )
 
 // call is one inference request being answered.
@@ -59,6 +60,16 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 		}
 		w.fail(asAPIError(err))
 		return
+	}
+	switch wrong := e.Faults().Answer; {
+	case wrong == faults.AnswerAbort, wrong == faults.AnswerEmpty:
+		c.hollow(wrong)
+		return
+	case wrong == faults.AnswerHalf && !c.p.Stream:
+		c.half(r.Context())
+		return
+	case wrong == faults.AnswerModel:
+		c.head.Model = "another-model"
 	}
 	if e.opt.PD != nil && !c.handOver(r.Context()) {
 		return

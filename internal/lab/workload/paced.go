@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -114,11 +115,18 @@ func (l *Paced) ask(text string, stream bool) (engine string, err error) {
 		return engine, err
 	case resp.StatusCode != http.StatusOK:
 		return engine, fmt.Errorf("status %d: %.100s", resp.StatusCode, answer)
+	case !hasContent.Match(answer):
+		return engine, fmt.Errorf("an answer without content: %.100s", answer)
+	case !bytes.Contains(answer, []byte(`"model":"`+vocab.Name+`"`)):
+		return engine, fmt.Errorf("an answer of another model: %.100s", answer)
 	case stream && !bytes.Contains(answer, []byte("[DONE]")):
 		return engine, fmt.Errorf("a stream without its end: %d bytes", len(answer))
 	}
 	return engine, nil
 }
+
+// hasContent finds generated text in a chat's answer, streamed or not.
+var hasContent = regexp.MustCompile(`"content":"[^"]`)
 
 // Poison sends the prompt that kills engines, now and then. Nobody counts it.
 func (l *Paced) Poison(now time.Time) {

@@ -28,6 +28,27 @@ func (h Hang) Known() bool {
 	return h == HangNone || h == HangEngine || h == HangAll || h == HangFrozen
 }
 
+// Answer is what is wrong with answers that have a good status.
+type Answer string
+
+// Wrong answers.
+const (
+	AnswerSound Answer = ""
+	AnswerAbort Answer = "abort" // no text, finish_reason abort
+	AnswerEmpty Answer = "empty" // no choices
+	AnswerHalf  Answer = "half"  // whole answers: half of the body, then silence
+	AnswerModel Answer = "model" // of another model
+)
+
+// Known reports whether there is such an answer.
+func (a Answer) Known() bool {
+	switch a {
+	case AnswerSound, AnswerAbort, AnswerEmpty, AnswerHalf, AnswerModel:
+		return true
+	}
+	return false
+}
+
 // Faults are what an engine does wrong, beside its event stream. The zero
 // value is none.
 type Faults struct {
@@ -37,6 +58,7 @@ type Faults struct {
 	Slow        float64 `json:"slow"`         // steps take so many times longer; 0: once
 	Hang        Hang    `json:"hang"`
 	Garbage     bool    `json:"garbage"`     // inference requests are answered with 200 and no JSON
+	Answer      Answer  `json:"answer"`      // what is wrong with answers of status 200
 	ResetShare  float64 `json:"reset_share"` // share of inference requests whose connection is reset
 	ResetAfter  int     `json:"reset_after"` // tokens of a stream before that; 0: before the answer
 

@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
+)
+
+// hollow answers without text at once: with the finish reason abort, or with no choices.
+func (c *call) hollow(wrong faults.Answer) {
+	c.notify()
+	r, empty, reason := c.head, "", "abort"
+	r.Choices = []choice{}
+	if wrong == faults.AnswerAbort {
+		one := choice{FinishReason: &reason}
+		switch {
+		case c.chat && c.p.Stream:
+			one.Delta = &delta{Content: &empty}
+		case c.chat:
+			one.Message = &message{Role: "assistant", ToolCalls: []struct{}{}}
+		default:
+			one.Text = &empty
+		}
+		r.Choices = append(r.Choices, one)
+	}
+	if !c.p.Stream {
+		c.w.send(http.StatusOK, r)
+		return
+	}
+	c.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	if body, err := encode(r); err == nil {
+		_, _ = c.w.Write([]byte("data: " + string(body) + "\n\ndata: [DONE]\n\n"))
+	}
+}
+
+// half sends the head and half of the body of a whole answer, then nothing until the client
+// leaves or the fault is over.
+func (c *call) half(ctx context.Context) {
+	c.notify()
+	text := "half of an answer"
+	r := c.head
+	if r.Choices = []choice{{Text: &text}}; c.chat {
+		r.Choices = []choice{{Message: &message{Role: "assistant", Content: text}}}
+	}
+	body, err := encode(r)
+	if err != nil {
+		return
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	c.w.WriteHeader(http.StatusOK)
+	_, _ = c.w.Write(body[:len(body)/2])
+	_ = http.NewResponseController(c.w).Flush()
+	<-ctx.Done()
+	panic(http.ErrAbortHandler)
+}
