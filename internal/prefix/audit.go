@@ -137,6 +137,9 @@ func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h cycle.
 	}
 	want := min(int(h.Run.Total()), u.PromptTokens-1)
 	m.audit.diff.WithLabelValues(kind).Observe(float64(want - u.CachedTokens))
+	if u.CachedSeen && kind == "approximate" {
+		m.resize(ep, u.CachedTokens-want, max(blockOf(block), usualSlack)+1)
+	}
 	if want-u.CachedTokens > max(blockOf(block), usualSlack)+1 {
 		m.audit.over.WithLabelValues(kind).Inc()
 		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(shareOf(u)*float64(r.ChunkBytes())))

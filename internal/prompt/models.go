@@ -218,6 +218,10 @@ func (m *Models) load(e *entry, gen int) {
 	}
 	e.loaded, e.took, e.sum = end, end.Sub(start), sum
 	e.model.Store(model)
+	if why := model.vocab.Lossy(); why != "" {
+		log.Warn("vocabulary cannot be decoded, its prompts are matched approximately", "reason", why)
+		return
+	}
 	log.Info("model ready", "renderer", model.Renderer(), "vocabulary", model.vocab.Mode().String(), "tokens", model.vocab.Size(), "notes", strings.Join(model.notes, "; "))
 }
 

@@ -62,6 +62,9 @@ func (m *Model) renderChatBody(s *scratch, dst, body []byte, keys func(string) b
 	if m.opts.EngineOnly {
 		return nil, Info{}, failure(ReasonNoTemplate, "only an engine renders this model's chats")
 	}
+	if why := m.vocab.Lossy(); why != "" {
+		return nil, Info{}, failure(ReasonUnsupported, "%s", lossy(why))
+	}
 	obj, err := s.object(body, keys)
 	if err != nil {
 		return nil, Info{}, err
@@ -149,6 +152,8 @@ func templateError(err error) error {
 	switch {
 	case errors.Is(err, jinja.ErrRaised):
 		err = jinja.ErrRaised
+	case errors.Is(err, jinja.ErrUnsupported):
+		return &Error{ReasonUnsupported, err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &Error{ReasonDeadline, err}
 	case errors.Is(err, value.ErrBounds):

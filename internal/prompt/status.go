@@ -14,10 +14,13 @@ const (
 	StateLoading State = iota // no version of it has been read yet
 	StateReady
 	StateFailed // its files could not be read, and no earlier version is there
+	// StateLossy: its tokens do not stand for all of their text, so that prompts are not found
+	// by text.
+	StateLossy
 )
 
 // String returns the state as status pages show it.
-func (s State) String() string { return [...]string{"loading", "ready", "failed"}[s] }
+func (s State) String() string { return [...]string{"loading", "ready", "failed", "lossy"}[s] }
 
 // Status is what is known of one configured model.
 type Status struct {
@@ -61,6 +64,10 @@ func (m *Models) Status() []Status {
 	return out
 }
 
+func lossy(why string) string {
+	return "tokens do not stand for all of their text (" + why + "): prompts are matched approximately"
+}
+
 func (e *entry) status(engine bool) Status {
 	s := Status{Name: e.conf.Options.Name, Path: e.conf.Path, Rendered: e.rendered.Load()}
 	for r := range s.Missed {
@@ -74,6 +81,12 @@ func (e *entry) status(engine bool) Status {
 	e.mu.Unlock()
 	if model := e.model.Load(); model != nil {
 		s.State, s.Renderer, s.Notes = StateReady, model.Renderer(), model.notes
+		if why := model.vocab.Lossy(); why != "" {
+			s.State = StateLossy
+			if s.Error == "" {
+				s.Error = lossy(why)
+			}
+		}
 		s.Vocab, s.Tokens, s.Encodes = model.vocab.Mode().String(), model.vocab.Size(), model.vocab.CanEncode()
 		if (model.EngineOnly() || model.chat == nil) && engine {
 			s.Renderer = "engine"

@@ -89,6 +89,9 @@ func (m *Model) prompt(s *scratch, dst []byte, v value.Value, special bool) (out
 		}
 		return out, nil
 	case value.KindString:
+		if why := m.vocab.Lossy(); why != "" {
+			return nil, failure(ReasonUnsupported, "%s", lossy(why))
+		}
 		out = dst
 		if special {
 			out = append(out, m.bos...)

@@ -100,6 +100,9 @@ func (st *state) call(e *syntax.Call) value.Value {
 		if method := methodOf(of, m.Name); method != nil {
 			return st.made(of, method(st, of, st.args(e.Args)))
 		}
+		if of.Kind() == value.KindString && leftMethods[m.Name] {
+			raiseUnsupported("method", syntax.Use{Name: m.Name, Line: e.Line})
+		}
 		fn = getAttr(of, m.Name)
 	} else {
 		fn = st.eval(e.Fn)

@@ -16,9 +16,10 @@
 // blocks; all operators, slices, conditional expressions; the filters, tests,
 // functions and methods of str, dict and list that published chat templates use.
 //
-// What it does not have (include, import, extends, escaping, variable arguments,
-// and what leftMethods and leftGlobals list) is an error of Parse that wraps
-// ErrUnsupported and names the construct.
+// Statements that it does not have (include, import, extends) are an error of Parse.
+// Filters, tests, functions and methods that it does not have (escaping, variable
+// arguments, what leftMethods and leftGlobals list) are an error of Render, once they are
+// reached. Both wrap ErrUnsupported and name the construct.
 //
 // Invariants: a Template is immutable and safe for concurrent use. Whatever
 // Python would refuse (adding None to a string, an undefined attribute's

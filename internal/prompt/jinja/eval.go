@@ -21,6 +21,8 @@ func (st *state) eval(e syntax.Expr) value.Value {
 	case *syntax.Sum:
 		var buf [16]value.Value
 		return st.made(value.Value{}, value.Sum(st.evalAll(buf[:0], e.Parts)))
+	case *syntax.Left:
+		raiseUnsupported(e.What, syntax.Use{Line: e.Line})
 	case *syntax.Call:
 		return st.call(e)
 	case *syntax.Filter:

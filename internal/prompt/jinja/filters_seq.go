@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -43,7 +44,7 @@ func filterMap(st *state, in value.Value, a args) value.Value {
 	}
 	f := st.filters[a.strArg("map", 0)]
 	if f == nil {
-		value.Raise("map: no filter %q", a.pos[0].Str())
+		raiseUnsupported("filter", syntax.Use{Name: a.strArg("map", 0)})
 	}
 	rest := args{pos: a.pos[1:], names: a.names, vals: a.vals}
 	for _, v := range items {
@@ -68,7 +69,7 @@ func filterSelect(st *state, in value.Value, a args, byAttr, keep bool) value.Va
 	if len(a.pos) > 0 {
 		f := st.tests[a.strArg("select", 0)]
 		if f == nil {
-			value.Raise("select: no test %q", a.pos[0].Str())
+			raiseUnsupported("test", syntax.Use{Name: a.strArg("select", 0)})
 		}
 		rest := args{pos: a.pos[1:]}
 		test = func(v value.Value) bool { return f(st, v, rest) }

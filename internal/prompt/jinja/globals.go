@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -39,8 +40,18 @@ func globalNamespace(_ *state, a args) value.Value {
 	return value.Opaque(value.KindNamespace, dictOf(a))
 }
 
-// leftGlobals are functions of Jinja that this package does not have.
-const leftGlobals = "cycler joiner lipsum"
+// leftGlobals are functions of Jinja that this package does not have: calling one ends the
+// rendering.
+var leftGlobals = [...]string{"cycler", "joiner", "lipsum"}
+
+func init() {
+	for _, name := range leftGlobals {
+		globalTable[name] = funcValue(name, func(*state, args) value.Value {
+			raiseUnsupported("function", syntax.Use{Name: name})
+			return value.Value{}
+		})
+	}
+}
 
 // maxRange is the longest range that Jinja's sandbox allows.
 const maxRange = 100_000

@@ -3,6 +3,8 @@ package jinja
 import (
 	"errors"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // more are templates with what few published chat templates use. They are
@@ -33,18 +35,39 @@ func TestMore(t *testing.T) {
 	}
 }
 
-// left are templates with what this package does not have.
+// left are templates with what this package does not have, in a branch that runs where x is
+// set. Jinja lets some of them fail as a whole.
 var left = []string{
-	"{{ html|escape }}", "{{ html|e }}", "{{ ls | map('escape') | list }}", "{% include 'x' %}", "{% macro m(*a) %}{% endmacro %}", "{{ m(*l) }}", "{{ cycler(1, 2).next() }}", "{{ joiner() }}",
-	"{{ s.encode('utf-8') }}", "{% extends 'x' %}", "{% block x %}{% endblock %}", "{{ l|groupby('a') }}",
+	"{{ html|escape }}", "{{ html|e }}", "{{ ls | map('escape') | list }}", "{{ m(*l) }}", "{{ m(**d) }}", "{{ cycler(1, 2).next() }}", "{{ joiner() }}",
+	"{{ s.encode('utf-8') }}", "{{ l|groupby('a') }}", "{{ s is filter }}", "{{ s|fromjson }}",
 }
 
-// TestLeft checks that a template with constructs that are not known is refused
-// when it is parsed, not in the midst of a rendering.
-func TestLeft(t *testing.T) {
+// What this package does not have fails when it is reached, not when it is parsed: templates
+// are used whose other branches are known.
+func TestUnsupportedFailsWhenReached(t *testing.T) {
+	vars := func(x bool) []Var {
+		return []Var{{"x", value.Bool(x)}, {"s", value.String("a")}, {"html", value.String("<")}, {"ls", value.List([]value.Value{value.String("a")})}, {"l", value.List(nil)}}
+	}
 	for _, src := range left {
+		tmpl, err := Parse("{% macro m() %}{% endmacro %}{% if x %}" + src + "{% endif %}ok")
+		if err != nil {
+			t.Errorf("%s: Parse() = %v", src, err)
+			continue
+		}
+		if out, err := tmpl.Render(t.Context(), nil, vars(false), Options{}); err != nil || string(out) != "ok" {
+			t.Errorf("%s, not reached: %q, %v, want ok", src, out, err)
+		}
+		if out, err := tmpl.Render(t.Context(), nil, vars(true), Options{}); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s, reached: %q, %v, want ErrUnsupported", src, out, err)
+		}
+	}
+}
+
+// Statements that this package does not have are refused when they are parsed.
+func TestUnsupportedStatements(t *testing.T) {
+	for _, src := range []string{"{% include 'x' %}", "{% macro m(*a) %}{% endmacro %}", "{% extends 'x' %}", "{% block x %}{% endblock %}"} {
 		if _, err := Parse(src); !errors.Is(err, ErrUnsupported) {
-			t.Errorf("%s: %v", src, err)
+			t.Errorf("%s: %v, want ErrUnsupported", src, err)
 		}
 	}
 }

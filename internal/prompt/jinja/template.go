@@ -3,8 +3,6 @@ package jinja
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
@@ -38,32 +36,24 @@ func Parse(source string) (*Template, error) {
 	for _, u := range tree.Filters {
 		f := filterTable[u.Name]
 		if f == nil {
-			return nil, unsupported("filter", u)
+			f = func(*state, value.Value, args) value.Value { raiseUnsupported("filter", u); return value.Value{} }
 		}
 		t.filters = append(t.filters, f)
 	}
 	for _, u := range tree.Tests {
 		f := testTable[u.Name]
 		if f == nil {
-			return nil, unsupported("test", u)
+			f = func(*state, value.Value, args) bool { raiseUnsupported("test", u); return false }
 		}
 		t.tests = append(t.tests, f)
-	}
-	for _, u := range tree.Methods {
-		if leftMethods[u.Name] {
-			return nil, unsupported("method", u)
-		}
-	}
-	for _, name := range strings.Fields(leftGlobals) {
-		if _, ok := tree.ID(name); ok {
-			return nil, unsupported("function", syntax.Use{Name: name})
-		}
 	}
 	return t, nil
 }
 
-func unsupported(what string, u syntax.Use) error {
-	return fmt.Errorf("%w: line %d: %s %s", ErrUnsupported, u.Line, what, u.Name)
+// raiseUnsupported ends a rendering that has reached what this package does not have. As with
+// Jinja, a branch that never runs may hold it.
+func raiseUnsupported(what string, u syntax.Use) {
+	value.RaiseAs(ErrUnsupported, "line %d: %s %s", u.Line, what, u.Name)
 }
 
 // Var is one variable of a rendering.

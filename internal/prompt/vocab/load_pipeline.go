@@ -95,8 +95,19 @@ func (l *jsonLoader) normalizer(v *fastjson.Value, depth int) {
 	case "":
 	default:
 		l.note("normalizer %s: not applied", typ)
+		l.loses("normalizer " + typ)
 	}
 }
+
+// loses notes that tokens do not stand for all of their text.
+func (l *jsonLoader) loses(what string) {
+	if l.v.lossy == "" {
+		l.v.lossy = what
+	}
+}
+
+// dropping are pre-tokenizers that leave characters out.
+var dropping = map[string]bool{"Whitespace": true, "WhitespaceSplit": true, "BertPreTokenizer": true, "CharDelimiterSplit": true}
 
 func (l *jsonLoader) step(s step) { l.v.norm.steps = append(l.v.norm.steps, s) }
 
@@ -127,6 +138,9 @@ func (l *jsonLoader) preTokenizer(v *fastjson.Value, depth int) {
 		l.splitPart(v)
 	case "":
 	default:
+		if dropping[typ] {
+			l.loses("pre-tokenizer " + typ)
+		}
 		l.unknownSplit("pre-tokenizer " + typ)
 	}
 }
@@ -153,6 +167,9 @@ func (l *jsonLoader) splitPart(v *fastjson.Value) {
 	re := regex(v)
 	p := split.Find(re)
 	behaviour := str(v, "behavior")
+	if behaviour == "Removed" && !boolean(v, "invert") {
+		l.loses("split that removes " + re + str(field(v, "pattern"), "String"))
+	}
 	keeps := behaviour == "Isolated" || behaviour == "Removed" && boolean(v, "invert")
 	if p == nil || !keeps {
 		l.unknownSplit("split pattern " + re)

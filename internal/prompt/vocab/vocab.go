@@ -44,7 +44,12 @@ type Vocab struct {
 
 	bosIDs, eosIDs []uint32 // what the post-processor puts around a text
 	notes          []string // why something is not exact or not available
+	lossy          string   // what of a text its tokens lose, "" for nothing
 }
+
+// Lossy says why the bytes of a text's tokens are not the text, "" if they are. The blocks
+// of such a vocabulary are not found by text.
+func (v *Vocab) Lossy() string { return v.lossy }
 
 // Size returns the number of ids, holes included.
 func (v *Vocab) Size() int { return len(v.offs) - 1 }

@@ -78,6 +78,11 @@ type (
 		Ops   []string
 		Rest  []Expr
 	}
+	// Left is an expression that this package does not have. It fails when it is reached.
+	Left struct {
+		What string
+		Line int
+	}
 	// Cond is Then if Test else Else.
 	Cond struct{ Test, Then, Else Expr }
 )
@@ -163,6 +168,7 @@ type Use struct {
 }
 
 func (*Constant) expr() {}
+func (*Left) expr()     {}
 func (*Name) expr()     {}
 func (*List) expr()     {}
 func (*Dict) expr()     {}

@@ -96,9 +96,9 @@ func (p *parser) args() Args {
 	var a Args
 	for !p.acceptOp(")") {
 		if p.isOp("*") || p.isOp("**") {
-			p.unsupported("variable arguments of a call")
-		}
-		if p.cur().kind == tokName && p.peek().kind == tokOp && p.peek().text == "=" {
+			a.Pos = append(a.Pos, &Left{"variable arguments of a call", p.next().line})
+			p.expression()
+		} else if p.cur().kind == tokName && p.peek().kind == tokOp && p.peek().text == "=" {
 			a.Names = append(a.Names, p.next().text)
 			p.pos++
 			a.Vals = append(a.Vals, p.expression())
