@@ -118,6 +118,20 @@ func (o *Options) complete() {
 }
 
 // fast is the time between readings where there is demand, as of now.
+// mostFast is how many readings of endpoints near saturation begin in a second, of all
+// endpoints together: beyond that their readings come less often, but not less than others'.
+const mostFast = 100
+
+// fastOf returns the time between readings of each of so many endpoints near saturation. A
+// pace that something asks for is kept.
+func (o *Options) fastOf(endpoints int) time.Duration {
+	pace := o.fast()
+	if o.Pace != nil && o.Pace() > 0 {
+		return pace
+	}
+	return min(max(pace, time.Duration(endpoints)*time.Second/mostFast), o.Slow)
+}
+
 func (o *Options) fast() time.Duration {
 	if o.Pace == nil {
 		return o.Fast

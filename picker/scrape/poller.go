@@ -35,6 +35,7 @@ type Poller struct {
 	lines   loglines.Lines // written without the lock
 	closed  bool
 	targets []*target
+	fast    int // of targets, near saturation at the last sweep
 	byID    map[block.EndpointID]*target
 }
 
@@ -264,7 +265,7 @@ const together = 4
 
 // pause is the time from one sweep to the next.
 func (p *Poller) pause(fast bool) time.Duration {
-	pace := p.opts.fast()
+	pace := p.opts.fastOf(p.fast)
 	least := min(max(pace/8, time.Millisecond), 50*time.Millisecond)
 	if fast {
 		return least
@@ -276,10 +277,12 @@ func (p *Poller) pause(fast bool) time.Duration {
 func (p *Poller) sweep() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, fast := p.opts.Now(), false
+	now, fast := p.opts.Now(), 0
 	for _, t := range p.targets {
 		due := !t.inFlight && t.request != nil && p.due(t, now)
-		fast = fast || t.status.Fast
+		if t.status.Fast {
+			fast++
+		}
 		if !due {
 			continue
 		}
@@ -288,11 +291,16 @@ func (p *Poller) sweep() time.Duration {
 		p.readings.Add(1)
 		go p.read(t, t.ep, now)
 	}
-	return p.pause(fast)
+	p.fast = fast
+	return p.pause(fast > 0)
 }
 
 func (p *Poller) due(t *target, now time.Time) bool {
-	if t.again || !now.Before(t.due) {
+	if t.again {
+		return true
+	}
+	if !now.Before(t.due) {
+		t.status.Fast = t.status.Failures == 0 && p.opts.Demand(t.ep)
 		return true
 	}
 	if now.Before(t.fastDue) || t.status.Failures > 0 {
@@ -323,7 +331,7 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 		t.rested = rested
 	}
 	t.due = later(start.Add(time.Duration(float64(wait)*jitter)), rested)
-	t.fastDue = later(start.Add(time.Duration(float64(p.opts.fast())*jitter)), rested)
+	t.fastDue = later(start.Add(time.Duration(float64(p.opts.fastOf(p.fast))*jitter)), rested)
 	if t.due.After(end.Add(2 * p.opts.MaxBackoff)) {
 		t.due = end.Add(2 * p.opts.MaxBackoff)
 	}

@@ -155,6 +155,44 @@ func TestSlowAndFast(t *testing.T) {
 	})
 }
 
+// TestManyNearSaturation checks that endpoints near saturation share 100 fast readings a second,
+// that few of them are read at the fast pace, and that a pace that is asked for counts for all.
+func TestManyNearSaturation(t *testing.T) {
+	var pace atomic.Int64
+	o := Options{
+		Pace:   func() time.Duration { return time.Duration(pace.Load()) },
+		Demand: func(*endpoint.Endpoint) bool { return true },
+	}
+	for n, want := range map[int]float64{8: 40, 50: 100, 200: 200} {
+		pace.Store(0)
+		var hosts []string
+		for i := range n {
+			hosts = append(hosts, fmt.Sprintf("10.0.1.%d:8000", i))
+		}
+		fake(t, o, hosts, func(t *testing.T, e *engines, _ *Poller, _ *endpoint.Pool) {
+			rate := func() (sum float64) {
+				for _, h := range hosts {
+					e.taken(h)
+				}
+				time.Sleep(10 * time.Second)
+				for _, h := range hosts {
+					sum += float64(len(e.taken(h))) / 10
+				}
+				return sum
+			}
+			time.Sleep(3 * time.Second)
+			if got := rate(); got < .8*want || got > 1.15*want {
+				t.Errorf("%d endpoints near saturation are read %.0f times a second, want about %.0f", n, got, want)
+			}
+			pace.Store(int64(100 * time.Millisecond))
+			time.Sleep(3 * time.Second)
+			if got, want := rate(), 10*float64(n); got < .75*want {
+				t.Errorf("%d endpoints with a pace of 100 ms are read %.0f times a second, want about %.0f", n, got, want)
+			}
+		})
+	}
+}
+
 // TestPace stands above Fast, and may change.
 func TestPace(t *testing.T) {
 	var pace atomic.Int64
