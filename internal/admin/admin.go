@@ -19,52 +19,51 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// Check is one line of the readiness answer.
+// Check is one line of the readiness response.
 type Check struct {
 	Name   string `json:"name"`
 	Ready  bool   `json:"ready"`
-	Reason string `json:"reason,omitempty"` // why it is not ready, or what is degraded
+	Reason string `json:"reason,omitempty"` // why it is not ready, or which part is degraded
 }
 
-// Options say what a Server shows. Nil functions leave their page out.
+// Options configure a Server. A nil function disables its page.
 type Options struct {
-	// Bind is the host:port of metrics, health and status; port 0 picks a free one.
-	// Its guarded pages are for clients on this machine.
+	// Bind is the host:port for metrics, health and status; port 0 picks a free one. Its protected
+	// pages are only for clients on this machine.
 	Bind string
-	// Control is a further listener with every page: host:port, or unix:PATH; ""
-	// opens none. Beyond loopback it needs TLS, and Token or client certificates.
+	// Control is an additional listener with every page: host:port or unix:PATH; "" for none.
+	// Except on loopback it needs TLS, and Token or client certificates.
 	Control string
-	Token   string      // that lets clients in at Control; "" lets none in by it
-	TLS     *tls.Config // of Control, where it is no socket file; nil: none
+	Token   string      // accepted at Control; "" disables tokens
+	TLS     *tls.Config // for Control unless it is a socket file; nil: none
 
 	Gatherer   prometheus.Gatherer
-	Registerer prometheus.Registerer // takes the package's own metrics; nil leaves them out
+	Registerer prometheus.Registerer // for the package's own metrics; may be nil
 	Ready      func() []Check
-	Status     func() any                 // JSON value of /status
-	Decisions  func(id string, n int) any // JSON value of /debug/decisions
+	Status     func() any                 // returns the JSON value of /status
+	Decisions  func(id string, n int) any // returns the JSON value of /debug/decisions
 	Explain    func(ctx context.Context, r *http.Request) (any, error)
 	Record     http.Handler                // GET /debug/record; it must end when the replica stops
 	Reload     func(context.Context) error // POST /-/reload
-	Budget     *budget.Budget              // of memory, for bodies; nil = without limit
-	Listeners  *budget.Listeners           // bounds connections; nil = without limit
+	Budget     *budget.Budget              // memory for request bodies; nil: unlimited
+	Listeners  *budget.Listeners           // limits connections; nil: unlimited
 	Log        *slog.Logger
 }
 
-// Bounds of the listeners.
+// Limits of the listeners.
 const (
 	headerTimeout = 10 * time.Second
-	readTimeout   = 30 * time.Second // of a request with its body
-	writeTimeout  = time.Minute      // of an answer that is no stream
+	readTimeout   = 30 * time.Second // for a request with its body
+	writeTimeout  = time.Minute      // for a response that is not a stream
 	idleTimeout   = time.Minute
 	maxHeader     = 32 << 10
-	maxSmallBody  = 64 << 10 // of every page but explain
+	maxSmallBody  = 64 << 10 // of every page except explain
 )
 
-// ErrControl is wrapped when the control listener would let strangers in.
+// ErrControl is wrapped if the control listener would admit unauthenticated clients.
 var ErrControl = errors.New("admin: a control listener beyond this machine needs TLS, and a token or client certificates")
 
-// Server is a running administration port, with its control listener if there is
-// one.
+// Server is a running administration port with its optional control listener.
 type Server struct {
 	http, control *http.Server
 	lis           net.Listener
@@ -94,7 +93,7 @@ func Open(o Options) (*Server, error) {
 	return s, nil
 }
 
-// listenControl opens the control listener. Its guard says who is let in.
+// listenControl opens the control listener. The returned guard authenticates its clients.
 func (o *Options) listenControl(m *metrics) (net.Listener, guard, error) {
 	if path, ok := strings.CutPrefix(o.Control, "unix:"); ok {
 		lis, err := listenUnix(path)
@@ -121,11 +120,11 @@ func (o *Options) listenControl(m *metrics) (net.Listener, guard, error) {
 	return lis, g, nil
 }
 
-// listenUnix listens on a socket file that nobody but this user may open. A file
-// that a dead process left is replaced.
+// listenUnix listens on a socket file that only this user may open. It replaces a file left by a
+// dead process.
 func listenUnix(path string) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(errors.New("another process listens there"), c.Close())
+		return nil, errors.Join(errors.New("another process is listening on the socket"), c.Close())
 	}
 	if st, err := os.Lstat(path); err == nil && st.Mode()&os.ModeSocket != 0 {
 		if err := os.Remove(path); err != nil {
@@ -162,7 +161,7 @@ func (s *Server) serve(lis net.Listener, h http.Handler, log *slog.Logger) *http
 // Addr returns the address of metrics, health and status.
 func (s *Server) Addr() net.Addr { return s.lis.Addr() }
 
-// Close stops the server and waits until its requests have ended or ctx is done.
+// Close stops the server and waits for its requests until ctx is done.
 func (s *Server) Close(ctx context.Context) error {
 	var errs []error
 	for _, srv := range []*http.Server{s.http, s.control} {
@@ -179,8 +178,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// handler returns the pages as one handler; g guards those that act, or tell of
-// requests or memory.
+// handler returns all pages. g protects those that act, or that show requests or memory.
 func handler(o Options, g guard, m *metrics) http.Handler {
 	mux := http.NewServeMux()
 	open := func(pattern string, h http.Handler) { mux.Handle(pattern, http.MaxBytesHandler(h, maxSmallBody)) }

@@ -15,24 +15,24 @@ import (
 	"strings"
 )
 
-// ErrAddress is wrapped when an address cannot be one.
+// ErrAddress is wrapped for a malformed address.
 var ErrAddress = errors.New("admin: no address")
 
-// maxAnswer bounds what is quoted of a refusal.
+// maxAnswer limits how much of an error response is quoted.
 const maxAnswer = 4 << 10
 
-// Variables of the environment that clients read: the control listener's token,
-// and a file of those who sign its certificate.
+// Environment variables for clients: the control listener's token, and a CA file for its
+// certificate.
 const (
 	EnvToken = "GRAPEVINE_ADMIN_TOKEN"
 	EnvCA    = "GRAPEVINE_ADMIN_CA"
 )
 
-// Client asks a replica: by the host:port of its administration port, with or without
-// http:// before it, or by https://host:port or unix:PATH of its control listener.
+// Client is a replica's address: the host:port of its administration port, optionally with http://,
+// or https://host:port or unix:PATH of its control listener.
 type Client string
 
-// transport returns how to reach the replica, and the beginning of its URLs.
+// transport returns the transport and the URL prefix for the replica.
 func (c Client) transport() (*http.Transport, string, error) {
 	t := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10}
 	if path, ok := strings.CutPrefix(string(c), "unix:"); ok {
@@ -70,16 +70,16 @@ func withPort(host string) string {
 	}
 	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if strings.ContainsAny(bare, "/ ") || strings.Contains(bare, ":") && net.ParseIP(bare) == nil {
-		return host // not an address; the request's error says so
+		return host // not an address; the request reports the error
 	}
 	return net.JoinHostPort(bare, DefaultPort)
 }
 
-// base is the address without the slash that paths begin with.
+// base returns the address without a trailing slash.
 func (c Client) base() string { return strings.TrimSuffix(string(c), "/") }
 
-// Do asks for a path with its query. The caller closes the answer's body; any
-// status but 200 is an error, which quotes the answer.
+// Do sends a request. The caller closes the response body. Any status but 200 is an error that
+// quotes the response.
 func (c Client) Do(ctx context.Context, method, path string, h http.Header, body io.Reader) (*http.Response, error) {
 	t, base, err := c.transport()
 	if err != nil {

@@ -13,24 +13,23 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// maxValues bounds the values of a label that come from requests.
+// maxValues is the maximum number of values of a label from requests.
 const maxValues = 1000
 
-// CompatOptions are those of NewCompat. All are required but Stale.
+// CompatOptions configure NewCompat. All are required except Stale.
 type CompatOptions struct {
 	Pool     *endpoint.Pool
 	PoolName string        // label "name" and "inference_pool"
-	Stale    time.Duration // age from which an endpoint's gauges do not count; 0: two seconds
+	Stale    time.Duration // age above which an endpoint's gauges are ignored; 0: two seconds
 	Version  string
 	Own      prometheus.Gatherer // this program's metrics, from which some are derived
 	Now      func() time.Time
 }
 
-// Compat serves the metrics of other endpoint pickers, by their names and labels, so
-// that their dashboards, alerts and autoscalers go on working when the image is
-// exchanged: those of llm-d's router, each with its older twin of the Gateway API
-// inference extension. What this program has no figure for is not served. Safe for
-// concurrent use.
+// Compat serves the metrics of other endpoint pickers under their names and labels, so that
+// dashboards, alerts and autoscalers keep working after a migration. It covers llm-d's router and
+// the older names of the Gateway API inference extension. Metrics without an equivalent are
+// omitted. Safe for concurrent use.
 type Compat struct {
 	o CompatOptions
 
@@ -86,14 +85,13 @@ func NewCompat(o CompatOptions, reg prometheus.Registerer) (*Compat, error) {
 	return m, nil
 }
 
-// values bounds the values of one label.
+// values limits the values of one label.
 type values struct {
 	mu   sync.Mutex
 	seen map[string]struct{}
 }
 
-// of returns v as it may be shown, or "other" when there are too many. A label that is no
-// UTF-8 would be a panic.
+// of returns v in printable form, or "other" above the limit. Invalid UTF-8 in a label would panic.
 func (l *values) of(v string) string {
 	v = budget.PrintableName(v)
 	l.mu.Lock()
@@ -107,7 +105,7 @@ func (l *values) of(v string) string {
 	if l.seen == nil {
 		l.seen = map[string]struct{}{}
 	}
-	v = strings.Clone(v) // it lies in a request's headers
+	v = strings.Clone(v) // it points into a request's headers
 	l.seen[v] = struct{}{}
 	return v
 }
@@ -149,8 +147,7 @@ func (m *Compat) decided(status string, l labels, at endpoint.Spec, took time.Du
 	m.scheduling.older.WithLabelValues().Observe(took.Seconds())
 }
 
-// Watch counts a request that goes to ep, and follows d to its end. start is when
-// its decision began.
+// Watch counts a request for ep and follows d until it ends. start is when its decision began.
 func (m *Compat) Watch(r *request.Request, d *request.Decision, ep *endpoint.Endpoint, start time.Time) {
 	l := m.labels(r)
 	m.requests.newer.WithLabelValues(l[:]...).Inc()
@@ -185,7 +182,7 @@ func (m *Compat) Watch(r *request.Request, d *request.Decision, ep *endpoint.End
 	}
 }
 
-// ended notes how a request ended.
+// ended records a request's outcome.
 func (m *Compat) ended(l labels, o request.Outcome, took float64) {
 	note := func(t twin[*prometheus.HistogramVec], v float64) {
 		t.newer.WithLabelValues(l[:]...).Observe(v)
@@ -211,7 +208,7 @@ func (m *Compat) ended(l labels, o request.Outcome, took float64) {
 	}
 }
 
-// codeOf is the error code of a refusal.
+// codeOf returns the error code of a refusal.
 func codeOf(r request.Reason) string {
 	switch r {
 	case request.ReasonBadRequest, request.ReasonTooLarge:
@@ -231,7 +228,7 @@ func codeOf(r request.Reason) string {
 	}
 }
 
-// codeOfStatus is the error code of an engine's answer, "" when it is none.
+// codeOfStatus returns the error code of an engine's response, or "".
 func codeOfStatus(status int) string {
 	switch {
 	case status < 400:

@@ -16,7 +16,7 @@ var (
 	modelLabels   = []string{"model_name", "target_model_name"}
 )
 
-// Buckets of other pickers, on which quantiles in dashboards rest.
+// Buckets of other pickers, on which dashboard quantiles depend.
 var (
 	durations = []float64{.005, .025, .05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 	perToken  = []float64{.0005, .00205, .005, .01, .02, .04, .06, .08, .1, .125, .15, .2, .3, .4, .5, .6, .8, 1, 2}
@@ -25,7 +25,7 @@ var (
 	tokens    = append([]float64{1}, prometheus.ExponentialBuckets(8, 2, 18)...)
 )
 
-// twin is one figure under its two names.
+// twin is one metric under its two names.
 type twin[T any] struct {
 	newer, older T
 }

@@ -8,14 +8,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// poolCollector reads gauges of the pool, and what follows from this program's own
-// metrics, when somebody asks.
+// poolCollector reads the pool's gauges, and derived metrics, on each scrape.
 type poolCollector struct{ o CompatOptions }
 
-// Describe implements prometheus.Collector: what is collected depends on the pool.
+// Describe implements prometheus.Collector. It sends nothing, because the series depend on the
+// pool.
 func (*poolCollector) Describe(chan<- *prometheus.Desc) {}
 
-// out sends one series.
+// out sends series.
 type out chan<- prometheus.Metric
 
 func (c out) send(kind prometheus.ValueType, name string, names []string, v float64, values ...string) {
@@ -58,7 +58,7 @@ func (p *poolCollector) Collect(ch chan<- prometheus.Metric) {
 	p.derive(c)
 }
 
-// figures are the mean and deviation of one gauge.
+// figures accumulate the mean and deviation of one gauge.
 type figures struct{ n, sum, squares float64 }
 
 func (f *figures) add(v float64) { f.n, f.sum, f.squares = f.n+1, f.sum+v, f.squares+v*v }
@@ -71,19 +71,19 @@ func (f *figures) result() (mean, deviation float64) {
 	return mean, math.Sqrt(max(f.squares/f.n-mean*mean, 0))
 }
 
-// streamCodes are gRPC codes by how this program says that a stream ended.
+// streamCodes are gRPC codes by this program's stream results.
 var streamCodes = map[string]string{
 	"complete": "OK", "closed": "OK", "answered": "OK", "cancelled": "Canceled", "starved": "ResourceExhausted", "failed": "Unknown", "panicked": "Internal",
 }
 
-// queues are what waits for capacity. One that is empty is served where there is none,
-// so that sums over them exist.
+// queues are the waiting requests. Where there are none, an empty queue is reported, so that sums
+// over queues exist.
 type queues struct {
 	seen         bool
 	held, places float64
 }
 
-// queueOf names a queue.
+// queueOf identifies a queue.
 type queueOf struct{ model, priority string }
 
 func (q *queues) waiting(c out, p *poolCollector, name string, of queueOf, v float64) {
@@ -100,20 +100,20 @@ func (q *queues) end(c out, p *poolCollector) {
 		q.waiting(c, p, flowBytes, queueOf{priority: "0"}, 0)
 	}
 	if q.places == 0 {
-		return // flow control is off, or nobody asked for a place yet: how full the pool is is not known
+		return // flow control is off or unused, so the pool's saturation is unknown
 	}
 	for _, prefix := range []string{ours, extension} {
 		c.gauge(prefix+"flow_control_pool_saturation", []string{"inference_pool", "stage"}, q.held/q.places, p.o.PoolName, "effective")
 	}
 }
 
-// Names of queues at other pickers.
+// Names of queue metrics in other pickers.
 const (
 	flowSize  = "flow_control_queue_size"
 	flowBytes = "flow_control_queue_bytes"
 )
 
-// derive serves figures that this program has under another name.
+// derive serves this program's metrics under other names.
 func (p *poolCollector) derive(c out) {
 	families, err := p.o.Own.Gather()
 	if err != nil && len(families) == 0 {

@@ -18,8 +18,8 @@ import (
 
 var t0 = time.Unix(1_700_000_000, 0)
 
-// served has one request that was answered, one that an engine answered with an
-// error, one in flight and one that was refused, in a pool of two.
+// served simulates a successful request, one with an engine error, one in flight and one refused,
+// in a pool of two.
 func served(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
@@ -113,8 +113,7 @@ llm_d_epp_scheduler_attempts_total{endpoint_name="b",namespace="ns",port="8000",
 	}
 }
 
-// TestTable: every series that the manual promises is served with the labels that
-// it names, under both names.
+// TestTable: every series in the manual is served with its labels, under both names.
 func TestTable(t *testing.T) {
 	page, err := os.ReadFile("../../docs/migrate.md")
 	if err != nil {
@@ -134,7 +133,7 @@ func TestTable(t *testing.T) {
 	_, table, ok := strings.Cut(string(page), "<!-- series -->")
 	table, _, end := strings.Cut(table, "<!-- end of series -->")
 	if !ok || !end {
-		t.Fatal("docs/migrate.md has no table of series")
+		t.Fatal("docs/migrate.md has no series table")
 	}
 	n := 0
 	for _, m := range regexp.MustCompile("`((?:llm_d|inference)_[a-z0-9_]+)(?:\\{([a-z_, ]*)\\})?`").FindAllStringSubmatch(table, -1) {
@@ -147,12 +146,12 @@ func TestTable(t *testing.T) {
 		delete(have, m[1])
 		for l := range strings.SplitSeq(m[2], ",") {
 			if l = strings.TrimSpace(l); l != "" && !strings.Contains(" "+strings.Join(labels, " ")+" ", " "+l+" ") {
-				t.Errorf("%s has labels %q, not %s", m[1], labels, l)
+				t.Errorf("%s has labels %q, want %s", m[1], labels, l)
 			}
 		}
 	}
 	for name := range have {
-		t.Errorf("%s is served, and not in the table", name)
+		t.Errorf("%s is served but not in the table", name)
 	}
 	if n < 40 {
 		t.Errorf("%d series in the table", n)

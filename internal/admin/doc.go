@@ -1,19 +1,17 @@
-// Package admin serves a replica's administration: metrics, liveness, readiness
-// and status to whoever asks; and recent decisions, dry runs, recordings, reloads
-// and profiles to those who may.
+// Package admin serves a replica's administration pages: metrics, liveness, readiness and status to
+// any client; recent decisions, dry runs, recordings, reloads and profiles to authorized clients.
 //
-// A Client asks such a port.
+//  1. Open listens on the administration port, and on the optional control listener (admin.go).
+//  2. Response headers restrict what a browser may do with a page, and requests are limited in
+//     size and time (guard.go).
+//  3. Pages that act, or that show requests or memory, are protected. On the administration
+//     port they are only for clients on this machine. The control listener is a socket file, or
+//     requires a token or a client certificate. Cross-site browser requests are rejected
+//     (guard.go).
+//  4. Every page is a function from Options (pages.go).
 //
-//  1. Open listens: on the administration port, and on the control listener if
-//     there is one (admin.go).
-//  2. What an answer may do in a browser is bounded by its headers, and what a
-//     request may hold by its length and its time (guard.go).
-//  3. Pages that act, or tell of requests or memory, are guarded: on the
-//     administration port they are for clients on this machine; the control
-//     listener is a socket file, or wants a token or a client certificate. A page
-//     of another site never gets through a browser (guard.go).
-//  4. Every page is a function given in Options (pages.go).
+// A Client sends requests to such a port.
 //
-// It knows HTTP and nothing about picking. Compat alone follows requests: it keeps
-// the series that other endpoint pickers serve. Handlers are safe for concurrent use.
+// The package has no picking logic. Only Compat follows requests: it maintains the series of other
+// endpoint pickers. Handlers are safe for concurrent use.
 package admin

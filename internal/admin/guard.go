@@ -15,36 +15,36 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// guard says who may use the pages that act, or tell of requests or memory. The
-// zero value lets in clients on this machine.
+// guard authorizes clients for pages that act, or that show requests or memory. The zero value
+// admits clients on this machine.
 type guard struct {
-	socket       bool   // the listener is a file: who may open it is let in
-	certificates bool   // clients have shown certificates that were verified
-	token        string // "" lets none in by it
+	socket       bool   // the listener is a socket file: its permissions decide
+	certificates bool   // clients have presented verified certificates
+	token        string // "" disables tokens
 	metrics      *metrics
 }
 
-// Reasons for which a client is not let in, as they appear in metrics.
+// Reasons for rejecting a client, as in metrics.
 const (
-	refusedSite   = "cross_site"      // a page of another site sent a browser here
-	refusedHost   = "host"            // the name that was asked for is not this machine's
+	refusedSite   = "cross_site"      // a page of another site sent the request
+	refusedHost   = "host"            // the Host header does not name this machine
 	refusedClient = "unauthenticated" // neither on this machine nor authenticated
-	refusedMemory = "memory"          // no memory left for the request's body
+	refusedMemory = "memory"          // no memory for the request body
 )
 
-// protect answers 403 to those who are not let in.
+// protect answers 403 to clients that are not admitted.
 func (g guard) protect(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if reason := g.refuse(r); reason != "" {
 			g.metrics.count(reason)
-			http.Error(w, "not allowed: "+reason+"; this page is for clients on this machine, or of the control listener", http.StatusForbidden)
+			http.Error(w, "not allowed: "+reason+"; this page is only for clients on this machine or on the control listener", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// refuse returns why a client is not let in, "" when it is.
+// refuse returns why a client is rejected, or "".
 func (g guard) refuse(r *http.Request) string {
 	switch {
 	case crossSite(r):
@@ -54,19 +54,19 @@ func (g guard) refuse(r *http.Request) string {
 	case !fromLoopback(r):
 		return refusedClient
 	case !loopbackName(r.Host):
-		return refusedHost // a browser that was told another address for its site's name
+		return refusedHost // DNS rebinding: a site's name resolves to this machine
 	}
 	return ""
 }
 
-// knows tells whether r carries the token.
+// knows reports whether r has the token.
 func (g guard) knows(r *http.Request) bool {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(g.token))
 	return ok && g.token != "" && subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// crossSite tells whether a page of another site made a browser send r.
+// crossSite reports whether a page of another site made a browser send r.
 func crossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -81,21 +81,20 @@ func crossSite(r *http.Request) bool {
 	return err != nil || u.Host == "" || u.Host != r.Host
 }
 
-// fromLoopback tells whether r came from this machine to an address of this
-// machine alone.
+// fromLoopback reports whether r came from this machine to a loopback address.
 func fromLoopback(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	ip := net.ParseIP(host)
 	if err != nil || ip == nil || !ip.IsLoopback() {
 		return false
 	}
-	// A mesh's proxy beside us passes on what comes from elsewhere by a loopback
-	// address too, but to the address that was asked for.
+	// A service mesh proxy on this machine forwards remote requests from a loopback address too,
+	// but to the original destination address.
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return !ok || at.IP.IsLoopback()
 }
 
-// loopbackName tells whether a Host header names this machine.
+// loopbackName reports whether a Host header names this machine.
 func loopbackName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -105,8 +104,7 @@ func loopbackName(host string) bool {
 	return ip != nil && ip.IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// hardened sets the headers that keep browsers from doing more with an answer than
-// show it.
+// hardened sets headers that keep browsers from doing more with a response than displaying it.
 func hardened(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		nonce := rand.Text()
@@ -123,8 +121,7 @@ func hardened(h http.Handler) http.Handler {
 	})
 }
 
-// unhurried lets a page answer for as long as it takes; its handler must bound
-// each write.
+// unhurried removes the time limit of a page. Its handler must limit each write.
 func unhurried(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
@@ -134,22 +131,22 @@ func unhurried(h http.Handler) http.Handler {
 	})
 }
 
-// bounded gives each write writeTimeout.
+// bounded gives each write its own deadline.
 type bounded struct {
 	http.ResponseWriter
 	c *http.ResponseController
 }
 
-// Write writes, unless the client does not read.
+// Write writes p. It fails if the client does not read.
 func (b *bounded) Write(p []byte) (int, error) {
 	_ = b.c.SetWriteDeadline(time.Now().Add(writeTimeout))
 	return b.ResponseWriter.Write(p)
 }
 
-// Unwrap gives http.ResponseController the writer below.
+// Unwrap returns the underlying writer for http.ResponseController.
 func (b *bounded) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// metrics count who is not served.
+// metrics count rejected requests.
 type metrics struct{ refused *prometheus.CounterVec }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -168,18 +165,18 @@ func (m *metrics) count(reason string) {
 	}
 }
 
-// charged takes the memory of a request's body from the budget: 411 without a
-// length, 503 when there is not so much left.
+// charged takes memory for the request body from the budget. It answers 411 without a length and
+// 503 without memory.
 func (m *metrics) charged(b *budget.Budget, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := r.ContentLength
 		if n < 0 {
-			http.Error(w, "the request's body has no length", http.StatusLengthRequired)
+			http.Error(w, "the request body has no length", http.StatusLengthRequired)
 			return
 		}
 		if n > 1<<40 || !b.Take(budget.Admin, int(n)) {
 			m.count(refusedMemory)
-			http.Error(w, "no memory left for the request's body", http.StatusServiceUnavailable)
+			http.Error(w, "no memory left for the request body", http.StatusServiceUnavailable)
 			return
 		}
 		defer b.Release(budget.Admin, int(n))

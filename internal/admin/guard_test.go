@@ -25,7 +25,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// every has every page.
+// every returns options with every page.
 func every() Options {
 	return Options{
 		Gatherer: prometheus.NewRegistry(), Ready: func() []Check { return nil }, Status: func() any { return 1 },
@@ -39,7 +39,7 @@ var (
 	guardedPages = []string{"GET /debug/decisions", "POST /debug/explain", "GET /debug/record", "POST /-/reload", "GET /debug/pprof/", "GET /debug/pprof/heap", "GET /debug/pprof/cmdline", "GET /debug/pprof/symbol"}
 )
 
-// TestWhoIsLetIn asks for every page as friends and strangers.
+// TestWhoIsLetIn requests every page from authorized and unauthorized clients.
 func TestWhoIsLetIn(t *testing.T) {
 	shown := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
 	cases := []struct {
@@ -49,8 +49,8 @@ func TestWhoIsLetIn(t *testing.T) {
 		host   string
 		header map[string]string
 		tls    *tls.ConnectionState
-		to     net.IP // address that was connected to
-		want   string // reason
+		to     net.IP // destination address
+		want   string // reason of the rejection
 	}{
 		{name: "this machine", from: "127.0.0.1:1", host: "localhost:9090"},
 		{name: "this machine by IPv6", from: "[::1]:1", host: "[::1]:9090"},
@@ -106,12 +106,12 @@ func TestWhoIsLetIn(t *testing.T) {
 			}
 		}
 		if c.want != "" && testutil.ToFloat64(m.refused.WithLabelValues(c.want)) != float64(refused) {
-			t.Errorf("%s: %v refusals are counted, want %d", c.name, testutil.ToFloat64(m.refused.WithLabelValues(c.want)), refused)
+			t.Errorf("%s: counted %v refusals, want %d", c.name, testutil.ToFloat64(m.refused.WithLabelValues(c.want)), refused)
 		}
 	}
 }
 
-// TestBodiesAreBounded sends bodies that no page wants.
+// TestBodiesAreBounded sends bodies that exceed every page's limit.
 func TestBodiesAreBounded(t *testing.T) {
 	o := every()
 	o.Budget = budget.New(64 << 20)
@@ -134,7 +134,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		t.Errorf("explain without a length: %d", got)
 	}
 	if used := o.Budget.Used(budget.Admin); used != 0 {
-		t.Errorf("%d bytes are not given back", used)
+		t.Errorf("%d bytes were not released", used)
 	}
 }
 
@@ -165,17 +165,17 @@ func TestControl(t *testing.T) {
 	for _, o := range []Options{{Control: "0.0.0.0:0"}, {Control: "0.0.0.0:0", Token: "x"}, {Control: "0.0.0.0:0", TLS: secure}} {
 		o.Bind = "127.0.0.1:0"
 		if s, err := Open(o); !errors.Is(err, ErrControl) {
-			t.Errorf("open to strangers: %v", err)
+			t.Errorf("unauthenticated control listener: %v", err)
 			s.Close(t.Context())
 		}
 	}
-	dir, err := os.MkdirTemp("", "c") // socket files have short names
+	dir, err := os.MkdirTemp("", "c") // socket file names must be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
-	for range 2 { // the second time beside the file that the first one left
+	for range 2 { // the second time over the file left by the first
 		o := every()
 		o.Bind, o.Control = "127.0.0.1:0", "unix:"+path
 		s, err := Open(o)
@@ -183,7 +183,7 @@ func TestControl(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
-			t.Errorf("socket file %v: %v", st, err)
+			t.Errorf("socket file is %v: %v", st, err)
 		}
 		var got int
 		if err := Client(o.Control).Get(t.Context(), "/debug/decisions", &got); err != nil || got != 1 {
@@ -195,7 +195,7 @@ func TestControl(t *testing.T) {
 			}
 		}
 		if _, err := Open(o); err == nil {
-			t.Error("a socket file was taken from another process")
+			t.Error("took over the socket file of a running process")
 		}
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -207,8 +207,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestControlToken asks a control listener over TLS with the token of the
-// environment.
+// TestControlToken uses a control listener over TLS with the token from the environment.
 func TestControlToken(t *testing.T) {
 	cert, pool := certificate(t)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")

@@ -19,7 +19,7 @@ var statusHTML string
 
 var statusPage = template.Must(template.New("status").Parse(statusHTML))
 
-// maxDecisions bounds one answer of /debug/decisions.
+// maxDecisions is the maximum number of decisions in one response of /debug/decisions.
 const maxDecisions = 1000
 
 func writeJSON(w http.ResponseWriter, code int, v any) {
@@ -35,8 +35,8 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	_, _ = w.Write(cli.AppendPrintable(nil, b.Bytes()))
 }
 
-// readyz answers 200 when every check is ready, else 503. With ?verbose it
-// lists all checks, otherwise only those that are not ready.
+// readyz answers 200 if every check is ready, else 503. With ?verbose it lists all checks,
+// otherwise only those not ready.
 func readyz(ready func() []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		verbose := r.URL.Query().Has("verbose")
@@ -67,10 +67,10 @@ func readyz(ready func() []Check) http.HandlerFunc {
 	}
 }
 
-// shown is what the status page is made of.
+// shown is the data for the status page.
 type shown struct {
 	Status template.JS
-	Nonce  string // that lets the page's own script and style be used
+	Nonce  string // for the page's own script and style
 }
 
 type nonceKey struct{}

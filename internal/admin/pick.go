@@ -30,35 +30,35 @@ import (
 // Names of the pick protocol.
 const (
 	headerPickID    = "X-Pick-Id"
-	headerPickModel = "X-Pick-Model" // the name that the engine knows the model by
+	headerPickModel = "X-Pick-Model" // the engine's name for the model
 	headerNext      = request.HeaderFallback
 
-	pickIDLen = 24 // hexadecimal digits of a pick's identifier
+	pickIDLen = 24 // hexadecimal digits in a pick's ID
 )
 
-// PickOptions build a Pick. Chooser is required.
+// PickOptions configure a Pick. Chooser is required.
 type PickOptions struct {
-	Bind       string // host:port; beyond loopback only with Token
-	Ends       string // host:port or unix:PATH: datagrams, lines of access logs that end picks; "" for none
+	Bind       string // host:port; except on loopback it requires Token
+	Ends       string // host:port or unix:PATH for datagrams with access log lines that end picks; "" for none
 	Chooser    request.Chooser
-	Token      string                // callers show it as a bearer token; "" asks for none
-	Trust      func() *request.Trust // whose intent headers count; nil: everybody's
-	Handover   kvtransfer.Policy     // members of bodies that only proxies may set; none can be removed here
-	Control    bool                  // calls that control engines are placed too
-	MaxBody    int                   // bytes that are looked at; 0: 1 MiB
-	MaxOpen    int                   // picks of one caller that have not ended; 0: 4096
-	Expiry     time.Duration         // from which a pick counts as ended; 0: 10 min
-	Timeout    time.Duration         // for a body to come; 0: 10 s
-	Budget     *budget.Budget        // of memory, for bodies; nil: without limit
-	Listeners  *budget.Listeners     // bounds connections; nil: without limit
+	Token      string                // required bearer token; "" for none
+	Trust      func() *request.Trust // decides whose intent headers count; nil: everybody's
+	Handover   kvtransfer.Policy     // body fields that only proxies may set; they cannot be removed here
+	Control    bool                  // place calls that control engines too
+	MaxBody    int                   // bytes of a body that are read; 0: 1 MiB
+	MaxOpen    int                   // open picks per caller; 0: 4096
+	Expiry     time.Duration         // after which a pick counts as ended; 0: 10 min
+	Timeout    time.Duration         // for receiving a body; 0: 10 s
+	Budget     *budget.Budget        // memory for bodies; nil: unlimited
+	Listeners  *budget.Listeners     // limits connections; nil: unlimited
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
 	Now        func() time.Time
 }
 
-// Pick answers proxies that do not speak external processing: POST /v1/pick with the
-// client's request says where it goes, POST /v1/pick/ID/end or a line of the proxy's
-// access log that it has ended. A pick that nobody ends expires. Safe for concurrent use.
+// Pick serves proxies without external processing. POST /v1/pick with the client's request returns
+// the endpoint. POST /v1/pick/ID/end, or a line of the proxy's access log, reports the end. A pick
+// without an end expires. Safe for concurrent use.
 type Pick struct {
 	o    PickOptions
 	http *http.Server
@@ -68,7 +68,7 @@ type Pick struct {
 
 	mu   sync.Mutex
 	open map[string]*openPick
-	each map[netip.Addr]int // open picks by caller
+	each map[netip.Addr]int // open picks per caller
 
 	picks *prometheus.CounterVec
 }
@@ -79,9 +79,9 @@ type openPick struct {
 	timer  *time.Timer
 }
 
-var errPickToken = errors.New("pick: beyond loopback a token is required")
+var errPickToken = errors.New("pick: a token is required except on loopback")
 
-// OpenPick listens and answers until Close.
+// OpenPick listens and serves until Close.
 func OpenPick(o PickOptions) (*Pick, error) {
 	p, err := newPick(o)
 	if err != nil {
@@ -141,10 +141,10 @@ func newPick(o PickOptions) (*Pick, error) {
 	return p, nil
 }
 
-// Addr returns the address that is listened on.
+// Addr returns the listen address.
 func (p *Pick) Addr() net.Addr { return p.lis.Addr() }
 
-// EndsAddr returns where lines of access logs are read, nil where they are not.
+// EndsAddr returns the address for access log lines, or nil.
 func (p *Pick) EndsAddr() net.Addr {
 	if p.ends == nil {
 		return nil
@@ -171,16 +171,16 @@ func (p *Pick) Close() error {
 	return err
 }
 
-// Handler answers the two calls.
+// Handler handles the two calls.
 func (p *Pick) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/pick", p.allowed(p.pick))
-	mux.HandleFunc("GET /v1/pick", p.allowed(p.pick)) // proxies that ask without the body
+	mux.HandleFunc("GET /v1/pick", p.allowed(p.pick)) // for proxies that do not send the body
 	mux.HandleFunc("POST /v1/pick/{id}/end", p.allowed(p.finish))
 	return mux
 }
 
-// allowed asks for the token.
+// allowed checks the token.
 func (p *Pick) allowed(next http.HandlerFunc) http.HandlerFunc {
 	want := sha256.Sum256([]byte("Bearer " + p.o.Token))
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -193,7 +193,7 @@ func (p *Pick) allowed(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// pickHeaders are the client's headers, as the proxy passes them on.
+// pickHeaders are the client's headers as forwarded by the proxy.
 type pickHeaders struct{ http.Header }
 
 // Get implements request.Headers.
@@ -230,11 +230,11 @@ func (p *Pick) pick(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "application/json")
 	p.picks.WithLabelValues("picked").Inc()
 	if err := json.NewEncoder(w).Encode(answer); err != nil || r.Context().Err() != nil {
-		p.end(id, request.Outcome{At: p.o.Now()}) // nobody heard it
+		p.end(id, request.Outcome{At: p.o.Now()}) // the caller has disconnected
 	}
 }
 
-// choose parses the client's request as far as it came and asks the chooser.
+// choose parses the client's request as far as it was received and asks the chooser.
 func (p *Pick) choose(r *http.Request) (*request.Decision, error) {
 	uri := r.Header.Get("X-Original-Uri")
 	if uri == "" {
@@ -242,23 +242,23 @@ func (p *Pick) choose(r *http.Request) (*request.Decision, error) {
 	}
 	path, _, _ := strings.Cut(uri, "?")
 	if !p.o.Control && request.Controls(path) {
-		return nil, request.Errorf(request.ReasonForbidden, "calls that control an engine are not placed")
+		return nil, request.Errorf(request.ReasonForbidden, "calls that control an engine are not allowed")
 	}
 	most := p.o.MaxBody
 	if n := r.ContentLength; n >= 0 {
 		most = int(min(n, int64(most)))
 	}
 	if !p.o.Budget.Take(budget.Bodies, most) {
-		return nil, request.Errorf(request.ReasonOverloaded, "no memory left for the request's body")
+		return nil, request.Errorf(request.ReasonOverloaded, "no memory left for the request body")
 	}
 	defer p.o.Budget.Release(budget.Bodies, most)
 	body, err := readBody(r, most)
 	if err != nil {
-		return nil, request.Errorf(request.ReasonBadRequest, "the request's body did not come")
+		return nil, request.Errorf(request.ReasonBadRequest, "the request body was not received")
 	}
 	q := &request.Request{ID: r.Header.Get("X-Request-Id"), Path: path, Headers: pickHeaders{r.Header}, Body: body}
-	// A body may be cut anywhere, and a wrong one is for the engine to refuse: what
-	// cannot be parsed is placed by what is known.
+	// A body may be truncated, and rejecting an invalid one is the engine's job. An unparsable
+	// request is placed with what is known.
 	whole := len(body) > 0 && request.Parse(q) == nil
 	if !whole {
 		*q = request.Request{ID: q.ID, Path: path, Headers: q.Headers, Body: body}
@@ -281,7 +281,7 @@ func (p *Pick) choose(r *http.Request) (*request.Decision, error) {
 	return d, err
 }
 
-// readBody reads most bytes of a body at most.
+// readBody reads at most most bytes of a body.
 func readBody(r *http.Request, most int) ([]byte, error) {
 	if r.ContentLength < 0 {
 		return io.ReadAll(io.LimitReader(r.Body, int64(most)))
@@ -289,10 +289,10 @@ func readBody(r *http.Request, most int) ([]byte, error) {
 	return budget.ReadAnnounced(r.Body, most)
 }
 
-// handedOver refuses bodies with members that only proxies may set: the proxy sends
-// the body on as it is.
+// handedOver rejects bodies with fields that only proxies may set, because the proxy forwards the
+// body unchanged.
 func (p *Pick) handedOver(body []byte, whole bool) error {
-	wrong := request.Errorf(request.ReasonBadRequest, "request body may hold members that only proxies may set")
+	wrong := request.Errorf(request.ReasonBadRequest, "request body may contain fields that only proxies may set")
 	o, err := kvtransfer.Parse(body)
 	if !whole || err != nil {
 		return wrong
@@ -322,7 +322,7 @@ func (p *Pick) refuse(w http.ResponseWriter, err error) {
 	_, _ = w.Write(body)
 }
 
-// reserve counts a pick of a caller, if it may have one more.
+// reserve counts a pick for a caller unless its limit is reached.
 func (p *Pick) reserve(caller netip.Addr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -341,10 +341,10 @@ func (p *Pick) unreserve(caller netip.Addr) {
 	}
 }
 
-// keep remembers a pick until it ends.
+// keep stores a pick until it ends.
 func (p *Pick) keep(d *request.Decision, caller netip.Addr) string {
 	var raw [pickIDLen / 2]byte
-	_, _ = rand.Read(raw[:]) // it never fails
+	_, _ = rand.Read(raw[:]) // never fails
 	id := hex.EncodeToString(raw[:])
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -356,7 +356,7 @@ func (p *Pick) keep(d *request.Decision, caller netip.Addr) string {
 	return id
 }
 
-// finish ends a pick; the status of the engine's answer may stand in the query.
+// finish ends a pick. The query may contain the status of the engine's response.
 func (p *Pick) finish(w http.ResponseWriter, r *http.Request) {
 	status, _ := strconv.Atoi(r.URL.Query().Get("status"))
 	o := request.Outcome{At: p.o.Now(), Status: status, Served: r.URL.Query().Get("served"), Complete: status > 0}
@@ -368,7 +368,7 @@ func (p *Pick) finish(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(code)
 }
 
-// end releases a pick once, and reports whether it was open.
+// end releases a pick once and reports whether it was open.
 func (p *Pick) end(id string, o request.Outcome) bool {
 	p.mu.Lock()
 	one := p.open[id]

@@ -15,19 +15,19 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// maxLogLine bounds a datagram that is read; more of a line is cut off.
+// maxLogLine is the maximum size of a datagram; longer lines are truncated.
 const maxLogLine = 64 << 10
 
-// pickEnd is what a line of a proxy's access log tells of a pick.
+// pickEnd is the end of a pick as reported by an access log line.
 type pickEnd struct {
 	id       string
 	status   int
-	served   string // ip:port of the endpoint that answered, "" when the line does not say
-	complete bool   // the client got the whole answer
+	served   string // ip:port of the endpoint that responded; "" if unknown
+	complete bool   // the client received the whole response
 }
 
-// listenEnds opens the datagram listener: host:port, or unix:PATH, where a socket
-// that nobody listens on any more is replaced.
+// listenEnds opens the datagram listener: host:port or unix:PATH. It replaces a socket file without
+// a listener.
 func listenEnds(bind string) (net.PacketConn, error) {
 	network := "udp"
 	if path, ok := strings.CutPrefix(bind, "unix:"); ok {
@@ -43,13 +43,13 @@ func listenEnds(bind string) (net.PacketConn, error) {
 		return nil, fmt.Errorf("pick: listen on %s: %w", bind, err)
 	}
 	if c, ok := conn.(interface{ SetReadBuffer(int) error }); ok {
-		_ = c.SetReadBuffer(1 << 20) // a burst of ends; what does not fit expires
+		_ = c.SetReadBuffer(1 << 20) // for bursts; lost lines expire
 	}
 	return conn, nil
 }
 
-// readEnds ends the picks that lines of access logs name, until the listener is
-// closed. Lines without a pick are other requests' and are not counted.
+// readEnds ends the picks named in access log lines until the listener is closed. Lines without a
+// pick belong to other requests and are not counted.
 func (p *Pick) readEnds() {
 	buf := make([]byte, maxLogLine)
 	for {
@@ -74,8 +74,8 @@ func (p *Pick) readEnds() {
 	}
 }
 
-// parseEnd reads a line of an access log: words NAME=VALUE in any order, among
-// whatever else stands there, or one JSON object as Caddy writes it.
+// parseEnd parses an access log line: NAME=VALUE words in any order among other text, or one JSON
+// object in Caddy's format.
 func parseEnd(line []byte) (e pickEnd, ok bool) {
 	if at := bytes.IndexByte(line, '{'); at >= 0 && bytes.Contains(line[at:], []byte(`"resp_headers"`)) {
 		return parseEndJSON(line[at:])
@@ -94,7 +94,7 @@ func parseEnd(line []byte) (e pickEnd, ok bool) {
 			ended = value
 		}
 	}
-	// nginx says OK, HAProxy -- where neither side ended it early.
+	// nginx writes OK, HAProxy --, if neither side ended it early.
 	e.complete = e.status > 0 && (ended == "OK" || ended == "--")
 	return e, validID(e.id)
 }
@@ -110,12 +110,12 @@ func parseEndJSON(line []byte) (e pickEnd, ok bool) {
 	if id := entry.Headers[http.CanonicalHeaderKey(headerPickID)]; len(id) > 0 {
 		e.id = id[0]
 	}
-	e.status = logStatus(strconv.Itoa(entry.Status)) // 0 where the client left
+	e.status = logStatus(strconv.Itoa(entry.Status)) // 0 if the client disconnected
 	e.complete = e.status > 0
 	return e, validID(e.id)
 }
 
-// logStatus returns an HTTP status, or 0. 499 is nginx's word for a client that left.
+// logStatus returns an HTTP status, or 0. nginx writes 499 for a client that disconnected.
 func logStatus(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 100 || n > 599 || n == 499 {
@@ -124,7 +124,7 @@ func logStatus(text string) int {
 	return n
 }
 
-// address returns text if it is ip:port, which proxies that tried nobody do not write.
+// address returns text if it is ip:port. Proxies that tried no endpoint write something else.
 func address(text string) string {
 	if _, err := netip.ParseAddrPort(text); err != nil {
 		return ""
@@ -132,7 +132,7 @@ func address(text string) string {
 	return text
 }
 
-// validID reports whether it has the form of our identifiers.
+// validID reports whether id has the form of a pick's ID.
 func validID(id string) bool {
 	return len(id) == pickIDLen && strings.Trim(id, "0123456789abcdef") == ""
 }

@@ -40,7 +40,7 @@ func TestParseEnd(t *testing.T) {
 	}
 }
 
-// FuzzParseEnd: whatever comes, an identifier that is taken has the form of ours.
+// FuzzParseEnd: any accepted ID has the form of a pick's ID.
 func FuzzParseEnd(f *testing.F) {
 	f.Add([]byte(`pick=` + someID + ` status=200 served=10.0.0.1:80 end=OK`))
 	f.Add([]byte(`{"status":201,"resp_headers":{"X-Pick-Id":["` + someID + `"]}}`))
@@ -52,8 +52,8 @@ func FuzzParseEnd(f *testing.F) {
 	})
 }
 
-// TestPickEnds: a line of an access log ends the pick that it names, by UDP and by a
-// socket in the file system, also where an earlier process left one.
+// TestPickEnds: an access log line ends its pick, over UDP and over a Unix socket, including one
+// left by an earlier process.
 func TestPickEnds(t *testing.T) {
 	dir := t.TempDir()
 	for _, bind := range []string{"127.0.0.1:0", "unix:" + filepath.Join(dir, "ends"), "unix:" + filepath.Join(dir, "ends")} {

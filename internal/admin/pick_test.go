@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// fixedChooser places everything at two endpoints, but models that it refuses.
+// fixedChooser places all requests at two endpoints, except for models that it refuses.
 type fixedChooser struct {
 	asked []request.Request
 
@@ -99,7 +99,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// TestPickBodies: cut, wrong and absent bodies are placed.
+// TestPickBodies: requests with truncated, invalid and missing bodies are placed.
 func TestPickBodies(t *testing.T) {
 	p, c := pickOf(t, PickOptions{MaxBody: 20})
 	h := p.Handler()
@@ -125,7 +125,7 @@ func TestPickRefuses(t *testing.T) {
 		t.Errorf("saturated: %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	if w := call(h, "POST", "/v1/pick", `{"model":"m","prompt":"x","kv_transfer_params":{"do_remote_prefill":true}}`, auth...); w.Code != 400 {
-		t.Errorf("members of proxies: %d", w.Code)
+		t.Errorf("body with proxy fields: %d", w.Code)
 	}
 	if w := call(h, "POST", "/v1/pick", "", "Authorization", "Bearer secret", "X-Original-Uri", "/flush_cache"); w.Code != 403 {
 		t.Errorf("a call that controls an engine: %d", w.Code)
@@ -134,14 +134,14 @@ func TestPickRefuses(t *testing.T) {
 		t.Errorf("first: %d", w.Code)
 	}
 	if w := call(h, "POST", "/v1/pick", completion, auth...); w.Code != 503 {
-		t.Errorf("more than this caller may have open: %d", w.Code)
+		t.Errorf("pick above the caller's limit: %d", w.Code)
 	}
 	if _, err := OpenPick(PickOptions{Bind: "0.0.0.0:0", Chooser: &fixedChooser{}}); err == nil {
-		t.Error("open to anybody beyond loopback")
+		t.Error("listens beyond loopback without a token")
 	}
 }
 
-// TestPickExpires: what nobody ends is ended, once.
+// TestPickExpires: a pick without an end expires, once.
 func TestPickExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, c := pickOf(t, PickOptions{Expiry: time.Minute})
@@ -163,8 +163,7 @@ func TestPickExpires(t *testing.T) {
 	})
 }
 
-// TestPickBodiesTakeMemory asks with bodies that there is no memory for: refused, and what
-// was taken for others is given back.
+// TestPickBodiesTakeMemory: bodies without memory are rejected, and memory is released.
 func TestPickBodiesTakeMemory(t *testing.T) {
 	b := budget.New(5 << 10)
 	p, _ := pickOf(t, PickOptions{Budget: b})
@@ -177,13 +176,13 @@ func TestPickBodiesTakeMemory(t *testing.T) {
 		t.Errorf("a body beyond the memory: %d %s", w.Code, w.Body)
 	}
 	r := httptest.NewRequest("POST", "/v1/pick", strings.NewReader(completion))
-	r.ContentLength = -1 // as long as any
+	r.ContentLength = -1 // unknown length
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusServiceUnavailable {
 		t.Errorf("a body of unknown length: %d %s", w.Code, w.Body)
 	}
 	if used := b.Used(budget.Bodies); used != 0 {
-		t.Errorf("%d bytes are still taken", used)
+		t.Errorf("%d bytes still reserved", used)
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// press makes pages one after the other, with a rest after each that is as long as it took:
-// whoever asks for pages, however often, has half of a processor at most. A page is sent when
-// it is whole and the next may be made, so that nobody keeps others waiting by reading slowly;
-// those that are being sent take so much memory at most: the oldest breaks off for a new one.
+// press renders pages one at a time and pauses after each for as long as it took. So page requests
+// use at most half of a CPU. A page is sent only when it is complete, and the next may then be
+// rendered, so slow readers do not delay others. The memory of pages being sent is limited: the
+// oldest is aborted for a new one.
 type press struct {
 	turn chan struct{}
-	most int64 // bytes; 0: without limit
+	most int64 // bytes; 0: unlimited
 
 	mu      sync.Mutex
-	sending list.List // of *sending, the oldest first
-	bytes   int64     // of these
+	sending list.List // of *sending, oldest first
+	bytes   int64     // total size of these
 }
 
 type sending struct {
@@ -29,7 +29,7 @@ type sending struct {
 
 func newPress(most int64) *press { return &press{turn: make(chan struct{}, 1), most: most} }
 
-// send sends a page, and breaks older ones off where they take too much.
+// send sends a page and aborts older ones that take too much memory.
 func (p *press) send(w http.ResponseWriter, body []byte) {
 	s := &sending{int64(len(body)), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) }}
 	p.mu.Lock()
@@ -41,13 +41,13 @@ func (p *press) send(w http.ResponseWriter, body []byte) {
 	at := p.sending.PushBack(s)
 	p.bytes += s.bytes
 	p.mu.Unlock()
-	_, _ = w.Write(body) // the client may have gone, or reads too slowly
+	_, _ = w.Write(body) // the client may have disconnected or read too slowly
 	p.mu.Lock()
 	p.leave(at)
 	p.mu.Unlock()
 }
 
-// leave forgets a page that was sent or broken off, once. p is locked.
+// leave removes a page that was sent or aborted, once. p is locked.
 func (p *press) leave(at *list.Element) {
 	s := at.Value.(*sending)
 	p.sending.Remove(at)
@@ -55,7 +55,7 @@ func (p *press) leave(at *list.Element) {
 	s.bytes = 0
 }
 
-// whole is h, a page at a time. h must end by itself.
+// whole serializes h, which must end by itself.
 func (p *press) whole(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -75,7 +75,7 @@ func (p *press) whole(h http.Handler) http.Handler {
 	})
 }
 
-// sheet is a page in the making.
+// sheet is a page being rendered.
 type sheet struct {
 	header http.Header
 	code   int

@@ -16,10 +16,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// TestSlowReaders: who asks for pages and does not read them keeps nobody from them, however
-// many connections he has.
+// TestSlowReaders: a client that requests pages without reading them does not delay others, however
+// many connections it has.
 func TestSlowReaders(t *testing.T) {
-	large := strings.Repeat("a", 4<<20) // beyond what sockets take
+	large := strings.Repeat("a", 4<<20) // larger than socket buffers
 	s, err := Open(Options{Bind: "127.0.0.1:0", Status: func() any { return large }, Listeners: budget.NewListeners(budget.New(4<<20), nil)})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestSlowReaders(t *testing.T) {
 		}
 		defer c.Close()
 		fmt.Fprint(c, "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		_, _ = io.ReadFull(c, make([]byte, 16)) // its answer has begun
+		_, _ = io.ReadFull(c, make([]byte, 16)) // its response has started
 	}
 	for _, page := range []string{"/healthz", "/status"} {
 		resp, err := http.Get("http://" + s.Addr().String() + page)
@@ -47,11 +47,11 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// TestSlowReadersTakeMemory: pages that are being sent take their part of the memory at most;
-// those that were asked for first break off, and who reads gets a page.
+// TestSlowReadersTakeMemory: pages being sent take limited memory. The oldest are aborted, and a
+// client that reads gets its page.
 func TestSlowReadersTakeMemory(t *testing.T) {
-	large := strings.Repeat("a", 8<<20)                                                                              // beyond what sockets take
-	s, err := Open(Options{Bind: "127.0.0.1:0", Status: func() any { return large }, Budget: budget.New(800 << 20)}) // not two pages
+	large := strings.Repeat("a", 8<<20)                                                                              // larger than socket buffers
+	s, err := Open(Options{Bind: "127.0.0.1:0", Status: func() any { return large }, Budget: budget.New(800 << 20)}) // less than two pages
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestSlowReadersTakeMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil { // else as much as the machine has it
+		if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil { // otherwise it may grow to the system's limit
 			t.Fatal(err)
 		}
 		fmt.Fprint(c, "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -79,16 +79,16 @@ func TestSlowReadersTakeMemory(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if n, err := io.Copy(io.Discard, resp.Body); err != nil || n < int64(len(large)) {
-		t.Errorf("who reads gets %d bytes, %v", n, err)
+		t.Errorf("reading client got %d bytes, %v", n, err)
 	}
 	for i, resp := range slow {
 		if n, err := io.Copy(io.Discard, resp.Body); err == nil {
-			t.Errorf("slow reader %d of 3 has its page, %d bytes", i, n)
+			t.Errorf("slow reader %d of 3 got its page, %d bytes", i, n)
 		}
 	}
 }
 
-// TestPress: pages are made one at a time, for half of the time.
+// TestPress: pages are rendered one at a time, for half of the time.
 func TestPress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at, most atomic.Int64

@@ -7,24 +7,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Use is what memory is used for.
+// Use is a category of memory use.
 type Use uint8
 
 // Uses.
 const (
 	Bodies  Use = iota // request bodies until they are placed
-	Work               // parsed bodies and rendered prompts, while a request is placed
+	Work               // parsed bodies and rendered prompts of requests being placed
 	Records            // decisions kept for explain, recordings, prompts on their way to idle engines
-	Index              // what engines hold
+	Index              // engine cache contents
 	Peers              // messages from and to other replicas
 	Admin              // requests to the administration listeners
-	Streams            // open streams of proxies and of health checks
+	Streams            // open streams of proxies and health checks
 	NumUses
 )
 
 var useNames = [NumUses]string{"bodies", "work", "records", "index", "peers", "admin", "streams"}
 
-// String returns the use as it appears in metrics.
+// String returns the use's metric label.
 func (u Use) String() string {
 	if u < NumUses {
 		return useNames[u]
@@ -32,22 +32,21 @@ func (u Use) String() string {
 	return "other"
 }
 
-// shares are the uses' parts of the limit, in percent. The rest is for the
-// program itself: vocabularies, connections, goroutines, and garbage that has
-// not been collected yet.
+// shares are the uses' shares of the limit, in percent. The rest is for the program itself:
+// vocabularies, connections, goroutines, and garbage that was not collected yet.
 var shares = [NumUses]int64{Bodies: 20, Work: 13, Records: 2, Index: 28, Peers: 6, Admin: 2, Streams: 20}
 
-// collectPercent is the part of the limit at which the garbage collector works as hard as it
-// must, beyondHeap what it leaves in any case for what it does not count (pages of the program's
-// file, what sockets hold in the kernel, and what is allocated while it works), and leastPercent
-// what it is given nevertheless where memory is scarce.
+// collectPercent is the percentage of the limit given to the garbage collector as its memory limit.
+// beyondHeap is the minimum left for memory that it does not count (mapped files, kernel socket
+// buffers, allocations during a collection). leastPercent is the minimum for the garbage collector
+// if memory is scarce.
 const (
 	collectPercent = 90
 	beyondHeap     = 144 << 20
 	leastPercent   = 70
 )
 
-// Budget is the memory of the process, divided. A nil Budget has no limit.
+// Budget is the process's memory, divided among uses. A nil Budget has no limit.
 type Budget struct {
 	limit int64
 	uses  [NumUses]account
@@ -61,8 +60,7 @@ type account struct {
 	refused atomic.Uint64
 }
 
-// New divides limit bytes. It returns nil, which grants everything, when limit is
-// not positive.
+// New divides limit bytes. It returns nil, which grants everything, if limit is not positive.
 func New(limit int64) *Budget {
 	if limit <= 0 {
 		return nil
@@ -75,7 +73,7 @@ func New(limit int64) *Budget {
 	return b
 }
 
-// Limit returns the bytes of the whole budget, 0 for none.
+// Limit returns the total in bytes, 0 for none.
 func (b *Budget) Limit() int64 {
 	if b == nil {
 		return 0
@@ -83,7 +81,7 @@ func (b *Budget) Limit() int64 {
 	return b.limit
 }
 
-// Share returns the bytes that a use may take, 0 for no limit.
+// Share returns the limit of a use in bytes, 0 for none.
 func (b *Budget) Share(u Use) int64 {
 	if b == nil {
 		return 0
@@ -91,7 +89,7 @@ func (b *Budget) Share(u Use) int64 {
 	return b.uses[u].limit
 }
 
-// Used returns the bytes that a use has taken.
+// Used returns the bytes taken by a use.
 func (b *Budget) Used(u Use) int64 {
 	if b == nil {
 		return 0
@@ -99,8 +97,8 @@ func (b *Budget) Used(u Use) int64 {
 	return b.uses[u].used.Load()
 }
 
-// Take takes n bytes for a use. It takes nothing and returns false when that
-// would exceed the use's share. Give returns what was taken.
+// Take takes n bytes for a use. It returns false and takes nothing if that would exceed the use's
+// share. Release returns the bytes.
 func (b *Budget) Take(u Use, n int) bool {
 	if b == nil || n <= 0 {
 		return true
@@ -114,15 +112,14 @@ func (b *Budget) Take(u Use, n int) bool {
 	return false
 }
 
-// Release gives back n bytes that Take took.
+// Release returns n bytes that Take took.
 func (b *Budget) Release(u Use, n int) {
 	if b != nil && n > 0 {
 		b.uses[u].used.Add(-int64(n))
 	}
 }
 
-// Apply makes the garbage collector keep the process below the budget. A limit
-// that is set already, by GOMEMLIMIT, stays when it is lower.
+// Apply sets the garbage collector's memory limit. A lower limit from GOMEMLIMIT is kept.
 func (b *Budget) Apply() {
 	if b == nil {
 		return
@@ -132,7 +129,7 @@ func (b *Budget) Apply() {
 	}
 }
 
-// heap is what the garbage collector keeps the process below, as far as it counts it.
+// heap is the memory limit for the garbage collector.
 func (b *Budget) heap() int64 {
 	return max(min(b.limit/100*collectPercent, b.limit-beyondHeap), b.limit/100*leastPercent)
 }

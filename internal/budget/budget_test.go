@@ -22,37 +22,36 @@ func TestTakeAndGive(t *testing.T) {
 		t.Errorf("share of %d bytes", share)
 	}
 	if !b.Take(Bodies, share) || b.Take(Bodies, 1) || !b.Take(Work, 1) {
-		t.Error("a use takes from another, or more than its share")
+		t.Error("a use took from another, or more than its share")
 	}
 	b.Release(Bodies, share)
 	if b.Used(Bodies) != 0 || !b.Take(Bodies, 1) {
-		t.Error("what was given back cannot be taken")
+		t.Error("released bytes cannot be taken")
 	}
 	if n := testutil.CollectAndCount(b); n != 3*int(NumUses)+1 {
 		t.Errorf("%d metrics", n)
 	}
 	var none *Budget
 	if !none.Take(Bodies, 1<<40) || none.UnderPressure() || none.Limit() != 0 || New(0) != nil {
-		t.Error("no budget refuses")
+		t.Error("nil budget refused a request")
 	}
 	none.Release(Bodies, 1)
 	none.Apply()
 	prometheus.NewRegistry().MustRegister(b)
 }
 
-// TestBeyondTheHeap: the garbage collector leaves room for what it does not count, most of all
-// where the limit is small.
+// TestBeyondTheHeap: the garbage collector's limit leaves room for memory that it does not count,
+// above all if the limit is small.
 func TestBeyondTheHeap(t *testing.T) {
 	const mib = 1 << 20
 	for limit, want := range map[int64]int64{128 * mib: 89, 512 * mib: 368, 1024 * mib: 880, 2000 * mib: 1800, 8000 * mib: 7200} {
 		if got := New(limit).heap() / mib; got < want-1 || got > want {
-			t.Errorf("%d MiB: %d are the heap's, want %d", limit/mib, got, want)
+			t.Errorf("%d MiB: heap limit %d, want %d", limit/mib, got, want)
 		}
 	}
 }
 
-// TestTakeTogether takes from many goroutines: the share is never exceeded and
-// nothing is lost.
+// TestTakeTogether: with many goroutines, the share is never exceeded and nothing is lost.
 func TestTakeTogether(t *testing.T) {
 	b := New(1 << 20)
 	share := b.Share(Records)
@@ -77,11 +76,11 @@ func TestTakeTogether(t *testing.T) {
 
 func TestPressure(t *testing.T) {
 	if New(1 << 40).UnderPressure() {
-		t.Error("a small heap presses on a large limit")
+		t.Error("UnderPressure() with a small heap and a large limit")
 	}
 	runtime.GC() // live memory is known after the first collection
 	if b := New(1 << 10); !b.UnderPressure() {
-		t.Error("a limit of 1 KiB is not exceeded")
+		t.Error("UnderPressure() = false with a limit of 1 KiB")
 	}
 }
 
@@ -130,7 +129,7 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-// limited opens a listener with bounds; what it accepts comes from the channel.
+// limited opens a listener with limits. The channel receives accepted connections.
 func limited(t *testing.T, o ListenOptions) (l net.Listener, accepted chan net.Conn, dial func() net.Conn) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -159,7 +158,7 @@ func limited(t *testing.T, o ListenOptions) (l net.Listener, accepted chan net.C
 	}
 }
 
-// TestLimit opens more connections than a listener takes.
+// TestLimit opens more connections than a listener accepts.
 func TestLimit(t *testing.T) {
 	refused := make(chan struct{}, 8)
 	l, accepted, dial := limited(t, ListenOptions{Connections: 1, Refused: func() { refused <- struct{}{} }})
@@ -179,7 +178,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestSilent: who says nothing is cut off, who has said something is not.
+// TestSilent: silent connections are closed, others are not.
 func TestSilent(t *testing.T) {
 	silent := make(chan struct{}, 8)
 	_, accepted, dial := limited(t, ListenOptions{FirstByte: time.Millisecond, Silent: func() { silent <- struct{}{} }})
@@ -199,11 +198,11 @@ func TestSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if served.(*conn).silent.Stop() {
-		t.Error("who has said something is still waited for")
+		t.Error("connection with data is still subject to the timeout")
 	}
 }
 
-// TestConnectionsTakeMemory has less memory than files: connections are bounded by it.
+// TestConnectionsTakeMemory: memory limits connections if it is scarcer than files.
 func TestConnectionsTakeMemory(t *testing.T) {
 	if n := NewListeners(New(10*connMemory*connParts), nil).most; n != min(10, Files()) {
 		t.Errorf("%d connections in the memory of 10", n)
@@ -213,7 +212,7 @@ func TestConnectionsTakeMemory(t *testing.T) {
 	}
 }
 
-// TestShortConnections: where clients stay for a moment, who stays makes room for who comes.
+// TestShortConnections: on listeners for short connections, new connections displace old ones.
 func TestShortConnections(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -244,7 +243,7 @@ func TestShortConnections(t *testing.T) {
 			t.Errorf("connection %d of 5: %d bytes, %v", i, n, err)
 		}
 	}
-	for _, s := range served { // those that were closed already do not count twice
+	for _, s := range served { // connections closed already do not count twice
 		s.Close()
 	}
 	if in := l.(*listener); in.open != 0 || refused != 3 || len(in.from) != 0 {

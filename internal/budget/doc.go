@@ -1,23 +1,20 @@
-// Package budget divides the memory and the file descriptors that the process
-// may use among what it does, so that no input can take what keeps it alive.
+// Package budget divides the process's memory and file descriptors among its activities, so that no
+// input can exhaust them.
 //
-// The path of a byte:
+//  1. Memory determines the process's limit: the smaller of its cgroup's limit and the
+//     machine's memory (memory.go).
+//  2. New gives each Use a share (budget.go). Code that stores or builds something for a
+//     request takes bytes of its Use first and releases them afterwards. If Take returns false,
+//     the request is refused or placed with less information.
+//  3. UnderPressure is the last defense, for memory that cannot be counted in advance, such as
+//     messages being received: it compares the live heap after the last garbage collection with
+//     the limit (pressure.go).
+//  4. Apply sets the garbage collector's limit.
 //
-//  1. Memory finds how much the process may use: the smaller of its cgroup's
-//     limit and the machine's memory (memory.go).
-//  2. New gives each Use a share of it (budget.go). Whoever is about to keep or
-//     make something on behalf of a request takes bytes of its Use first and
-//     gives them back afterwards; when there are not so many left, Take returns
-//     false and the request is refused or placed with less knowledge.
-//  3. Pressed is the last line, for memory that nobody could count beforehand,
-//     such as messages that are still arriving: it compares what the last
-//     garbage collection found alive with the limit (pressure.go).
-//  4. Apply tells the garbage collector about the limit.
+// Listeners limit connections: their number per listener, and the time until the first byte
+// (listen.go).
 //
-// Listen and Guard bound connections: how many there are on a listener, and how
-// long one may be idle before it has said anything (listen.go).
-//
-// What it does not do: measure, or decide what happens to a request.
+// The package does not measure requests or decide what happens to them.
 //
 // A nil *Budget grants everything. Everything is safe for concurrent use.
 package budget

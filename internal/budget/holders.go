@@ -6,11 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Holders are those who hold memory of a use while they wait for more of what they take it
-// for, as bodies that are still arriving. When there is none left for one of them, the one
-// that holds the most is ended for it, if that is more than the other would hold:
-// who fills the memory and keeps the end back keeps nobody out who takes little or goes on.
-// Safe for concurrent use.
+// Holders are owners of memory that wait for more input, such as bodies being received. If the
+// memory is used up, the holder with the most is ended for a new one, provided it holds more than
+// the new one would. So slow clients with large bodies do not block small or fast ones. Safe for
+// concurrent use.
 type Holders struct {
 	b      *Budget
 	use    Use
@@ -18,48 +17,45 @@ type Holders struct {
 	shards [8]holderShard
 
 	mu     sync.Mutex
-	ending map[*Holder]int64 // those that were ended and have not given back yet: what of that is nobody's yet
+	ending map[*Holder]int64 // ended holders that have not released their memory yet, and how much of it is not lent yet
 }
 
 type holderShard struct {
 	mu      sync.Mutex
-	waiting list.List // of *Holder, the oldest first
+	waiting list.List // of *Holder, oldest first
 }
 
-// lookAt is how many holders of a shard, the oldest, are compared: who waits for little does
-// not wait long.
+// lookAt is how many of a shard's oldest holders are compared. Small holders do not wait long.
 const lookAt = 64
 
-// littlePart is the part of the memory, one in so many, that a holder has at most to be lent what
-// others are about to give back. Where all that was held is just being ended, nobody is left who
-// could be ended for who comes with little.
+// littlePart limits lending of memory that is about to be released: a borrower may hold one part in
+// this many. It helps small requests while all memory belongs to holders that are being ended.
 const littlePart = 1024
 
-// NewHolders returns Holders of a use of b, which may be nil.
+// NewHolders returns Holders for a use of b, which may be nil.
 func NewHolders(b *Budget, u Use) *Holders {
 	return &Holders{b: b, use: u, ending: map[*Holder]int64{}}
 }
 
-// Holder is one of Holders. The zero value holds nothing, and takes from nobody until it is
-// begun. Take may be called by several goroutines, the rest is for one.
+// Holder is one owner of memory. The zero value holds nothing and has no limit until Begin. Take is
+// safe for concurrent use; the other methods are for one goroutine.
 type Holder struct {
 	of    *Holders
 	end   func()
 	held  atomic.Int64
 	shard *holderShard
-	place *list.Element // among those that wait, nil once it may not be ended any more; guarded by shard.mu
+	place *list.Element // among the waiting ones; nil once it must not be ended; guarded by shard.mu
 	ended bool          // for another one; guarded by shard.mu while it waits
 }
 
-// Begin makes h one of hs. end is called, with locks held, when h is to give back what it
-// holds: it must return at once, and what it begins must lead to h.End. It may be nil: h is
-// never ended then.
+// Begin adds h to hs. end is called, with locks held, when h must release its memory. It must
+// return immediately and cause a call of h.End. If it is nil, h is never ended.
 func (hs *Holders) Begin(h *Holder, end func()) {
 	h.of, h.end = hs, end
 }
 
-// Take takes n bytes more, and ends another holder where that must be. It returns false where
-// there are not so many.
+// Take takes n more bytes, ending another holder if necessary. It returns false if there is not
+// enough memory.
 func (h *Holder) Take(n int) bool {
 	if h.of == nil || n <= 0 {
 		return true
@@ -68,14 +64,14 @@ func (h *Holder) Take(n int) bool {
 		if want := h.held.Load() + int64(n); !h.of.lend(want, int64(n)) && !h.of.displace(h, want) {
 			return false
 		}
-		// What the other holds is given back in a moment, and counts until then.
+		// The other holder releases its memory soon; until then it counts.
 		h.of.b.uses[h.of.use].used.Add(int64(n))
 	}
 	h.held.Add(int64(n))
 	return true
 }
 
-// Wait says that h waits for more: from now on it may be ended.
+// Wait marks h as waiting for input: from now on it may be ended.
 func (h *Holder) Wait() {
 	if h.shard != nil || h.of == nil || h.of.b == nil || h.end == nil {
 		return
@@ -87,7 +83,7 @@ func (h *Holder) Wait() {
 	h.place = s.waiting.PushBack(h)
 }
 
-// Keep says that h waits no more: it is not ended any more, and may wait again.
+// Keep marks h as not waiting: it cannot be ended until the next Wait.
 func (h *Holder) Keep() {
 	if h.shard == nil {
 		return
@@ -98,7 +94,7 @@ func (h *Holder) Keep() {
 	h.shard = nil
 }
 
-// End gives back what h holds.
+// End releases all memory of h.
 func (h *Holder) End() {
 	h.Keep()
 	if h.of == nil {
@@ -115,7 +111,7 @@ func (h *Holder) End() {
 // Bytes returns how many bytes h holds.
 func (h *Holder) Bytes() int64 { return h.held.Load() }
 
-// remove takes h out of the list. The shard is locked.
+// remove removes h from the list. The shard is locked.
 func (s *holderShard) remove(h *Holder) {
 	if h.place != nil {
 		s.waiting.Remove(h.place)
@@ -123,8 +119,8 @@ func (s *holderShard) remove(h *Holder) {
 	}
 }
 
-// most returns the one of the shard's oldest holders that holds the most, but for one. The
-// shard is locked.
+// most returns the holder with the most memory among the shard's oldest, except but. The shard is
+// locked.
 func (s *holderShard) most(but *Holder) (most *Holder, held int64) {
 	for e, i := s.waiting.Front(), 0; e != nil && i < lookAt; e, i = e.Next(), i+1 {
 		h := e.Value.(*Holder)
@@ -135,10 +131,10 @@ func (s *holderShard) most(but *Holder) (most *Holder, held int64) {
 	return most, held
 }
 
-// displace ends the holder that holds the most, more than want bytes, but for one. It reports
-// whether there was one.
+// displace ends the holder with the most memory, if it is more than want, except but. It reports
+// whether it did.
 func (hs *Holders) displace(but *Holder, want int64) bool {
-	for range 2 { // what was found first may have come to its end meanwhile
+	for range 2 { // the first choice may have ended in the meantime
 		var at *holderShard
 		most := want
 		for i := range hs.shards {
@@ -171,8 +167,8 @@ func (hs *Holders) displace(but *Holder, want int64) bool {
 	return false
 }
 
-// lend reports whether n bytes of what is about to be given back are for one who would hold
-// want with them.
+// lend reports whether n bytes of memory that is about to be released may be lent to a holder that
+// would then hold want.
 func (hs *Holders) lend(want, n int64) bool {
 	if want > hs.b.Share(hs.use)/littlePart {
 		return false

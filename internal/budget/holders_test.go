@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// claim is a holder that knows whether it was ended.
+// claim is a holder that records whether it was ended.
 type claim struct {
 	Holder
 	ended bool
@@ -17,8 +17,8 @@ func claimOf(hs *Holders) *claim {
 	return c
 }
 
-// TestHolders fills the share and asks for more: the one that waits with the most is ended,
-// unless the other would hold more; those that wait no more are not.
+// TestHolders: when the share is full, the waiting holder with the most is ended unless the new one
+// would hold more. Holders that are not waiting are not ended.
 func TestHolders(t *testing.T) {
 	b := New(1 << 20)
 	share := int(b.Share(Bodies))
@@ -26,11 +26,11 @@ func TestHolders(t *testing.T) {
 	const part = 1 << 10
 	large, kept := claimOf(hs), claimOf(hs)
 	if !large.Take(share/2) || !kept.Take(share/2) {
-		t.Fatal("there is room")
+		t.Fatal("Take() = false with room left")
 	}
 	large.Wait()
 	kept.Wait()
-	kept.Wait() // once
+	kept.Wait() // no effect
 	kept.Keep()
 	var small []*claim
 	for range 100 {
@@ -39,18 +39,18 @@ func TestHolders(t *testing.T) {
 		small = append(small, c)
 	}
 	if huge := claimOf(hs); huge.Take(share/2+part) || large.ended {
-		t.Error("one that holds less was ended for one that would hold more")
+		t.Error("a smaller holder was ended for a larger one")
 	}
 	if !small[0].Take(part) || !large.ended || kept.ended {
-		t.Errorf("the largest one that waits was not ended for a small one: %v, %v", large.ended, kept.ended)
+		t.Errorf("largest waiting holder was not ended for a small one: %v, %v", large.ended, kept.ended)
 	}
 	if small[1].Take(part) {
-		t.Error("memory was lent twice, before its holder gave it back")
+		t.Error("memory was lent twice before its holder released it")
 	}
 	large.End()
 	for _, c := range small[1:] {
 		if !c.Take(part) {
-			t.Error("what was given back cannot be taken")
+			t.Error("released bytes cannot be taken")
 		}
 	}
 	for _, c := range small {
@@ -59,23 +59,22 @@ func TestHolders(t *testing.T) {
 	kept.End()
 	kept.End()
 	if n := b.Used(Bodies); n != 0 {
-		t.Errorf("%d bytes are taken in the end", n)
+		t.Errorf("%d bytes still taken at the end", n)
 	}
 	var none Holder
 	none.Wait()
 	if none.End(); !none.Take(1<<40) || none.Bytes() != 0 {
-		t.Error("a holder of nothing is refused")
+		t.Error("Take() = false for a holder without a budget")
 	}
 	free := claimOf(NewHolders(nil, Bodies))
 	if free.Wait(); !free.Take(1 << 40) {
-		t.Error("no budget refuses")
+		t.Error("nil budget refused a request")
 	}
 	free.End()
 }
 
-// TestHoldersLend ends all that hold much at once, as when many come together: who comes with
-// little before they have given it back is lent of it, no more than there is, and nobody who
-// would hold much.
+// TestHoldersLend: when all large holders are ended at once, small ones are lent some of their
+// memory before it is released, up to its size, and large ones are not.
 func TestHoldersLend(t *testing.T) {
 	b := New(5 << 20)
 	share := int(b.Share(Bodies))
@@ -85,10 +84,10 @@ func TestHoldersLend(t *testing.T) {
 	large.Take(share)
 	large.Wait()
 	if !first.Take(part/2) || !large.ended {
-		t.Fatal("the large one was not ended")
+		t.Fatal("large holder was not ended")
 	}
 	if first.Take(part) {
-		t.Error("who holds more than a little is lent")
+		t.Error("a large holder was lent memory")
 	}
 	all := []*claim{large, first}
 	lent := part / 2
@@ -100,18 +99,18 @@ func TestHoldersLend(t *testing.T) {
 		lent += part
 	}
 	if lent > share || lent <= share-part {
-		t.Errorf("%d bytes are lent of %d, in pieces of %d", lent, share, part)
+		t.Errorf("lent %d bytes of %d, in pieces of %d", lent, share, part)
 	}
 	for _, c := range all {
 		c.End()
 	}
 	if n := b.Used(Bodies); n != 0 || len(hs.ending) != 0 {
-		t.Errorf("%d bytes are taken in the end, %d holders are kept", n, len(hs.ending))
+		t.Errorf("%d bytes still taken at the end, %d holders kept", n, len(hs.ending))
 	}
 }
 
-// TestHoldersTogether has many that fill the share again and again, each ending when it is
-// told to: nobody who holds little is refused for long, and nothing is lost.
+// TestHoldersTogether: many holders fill the share repeatedly and end when required. No small
+// holder is refused for long, and nothing is lost.
 func TestHoldersTogether(t *testing.T) {
 	b := New(1 << 20)
 	share := b.Share(Bodies)
@@ -129,7 +128,7 @@ func TestHoldersTogether(t *testing.T) {
 					}
 					h.Wait()
 					if used := b.Used(Bodies); used > 2*share {
-						t.Errorf("%d bytes are taken of %d", used, share)
+						t.Errorf("%d bytes taken of %d", used, share)
 					}
 					select {
 					case <-ended:
@@ -144,6 +143,6 @@ func TestHoldersTogether(t *testing.T) {
 	}
 	wg.Wait()
 	if n := b.Used(Bodies); n != 0 {
-		t.Errorf("%d bytes are taken in the end", n)
+		t.Errorf("%d bytes still taken at the end", n)
 	}
 }

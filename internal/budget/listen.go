@@ -12,12 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// reservedFiles are the file descriptors that no listener's connections take:
-// files, engines, and the administration listener live on them.
+// reservedFiles are the file descriptors reserved for files, engines and the administration
+// listener.
 const reservedFiles = 96
 
-// Files returns how many file descriptors the connections of all listeners may
-// take together, by the process's limit.
+// Files returns how many file descriptors all listeners' connections may use together.
 func Files() int {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil || r.Cur > 1<<20 {
@@ -26,27 +25,25 @@ func Files() int {
 	return max(int(r.Cur)-reservedFiles, 8)
 }
 
-// firstByte bounds the wait for the first byte of a connection.
+// firstByte is the time limit for the first byte of a connection.
 const firstByte = 10 * time.Second
 
-// connMemory is what a connection may take that says nothing after its handshake, and what is on
-// its way each way, and
-// connParts the part of the memory, one in so many, that all of them may take.
+// connMemory is the memory of an idle connection after its handshake, including buffered data in
+// both directions. connParts: one part in this many of the memory is for all connections.
 const (
 	connMemory = 64 << 10
 	connParts  = 4
 )
 
-// Listeners bound the connections of all listeners of the process by its file
-// descriptors and its memory, and count those that were closed. A nil *Listeners
-// bounds nothing.
+// Listeners limit the connections of all of the process's listeners by file descriptors and memory,
+// and count closed ones. A nil *Listeners has no limit.
 type Listeners struct {
 	most          int
 	closed, paced *prometheus.CounterVec
 }
 
-// NewListeners returns Listeners for the process's limits of files and, unless b is
-// nil, of memory. r takes the metric; nil leaves it unregistered.
+// NewListeners returns Listeners for the process's file limit and, unless b is nil, its memory. r
+// registers the metrics; it may be nil.
 func NewListeners(b *Budget, r prometheus.Registerer) *Listeners {
 	most := Files()
 	if limit := b.Limit(); limit > 0 {
@@ -65,8 +62,7 @@ func NewListeners(b *Budget, r prometheus.Registerer) *Listeners {
 	return ls
 }
 
-// Part returns one part in parts of the connections that the process can hold, 0 for a
-// nil Listeners.
+// Part returns one part in parts of the maximum number of connections, 0 for a nil Listeners.
 func (ls *Listeners) Part(parts int) int {
 	if ls == nil {
 		return 0
@@ -74,16 +70,16 @@ func (ls *Listeners) Part(parts int) int {
 	return max(ls.most/parts, 4)
 }
 
-// Paced counts a connection of a listener that is made to wait.
+// Paced counts a paced connection of a listener.
 func (ls *Listeners) Paced(name string) {
 	if ls != nil {
 		ls.paced.WithLabelValues(name).Inc()
 	}
 }
 
-// Limit bounds a listener to one part in parts of the connections that the process
-// can hold. Who connects and says nothing is cut off. Where there are more, the address with
-// the most of them gives one up: nobody who has but one keeps others out, or is kept out.
+// Limit limits a listener to one part in parts of the maximum number of connections, and closes
+// silent connections. Above the limit, the address with the most connections loses one. So an
+// address with one connection neither blocks others nor is blocked.
 func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener {
 	if ls == nil {
 		return l
@@ -91,10 +87,10 @@ func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener 
 	return Limit(l, ls.options(name, parts))
 }
 
-// LimitRequests is Limit for listeners whose connections carry one request at a time. What has
-// come of it and was not read yet is bounded too, and what of its answer the other side has not
-// taken: the system would let both grow to megabytes for each connection, while the processors
-// are busy or nobody reads, and counts them as the process's.
+// LimitRequests is Limit for listeners whose connections carry one request at a time. It also
+// limits the kernel's buffers for unread requests and unsent responses. The kernel would let both
+// grow to megabytes per connection while the CPUs are busy or the client does not read, and counts
+// them as the process's memory.
 func (ls *Listeners) LimitRequests(name string, parts int, l net.Listener) net.Listener {
 	if ls == nil {
 		return l
@@ -104,9 +100,9 @@ func (ls *Listeners) LimitRequests(name string, parts int, l net.Listener) net.L
 	return Limit(l, o)
 }
 
-// LimitShort is LimitRequests for listeners whose clients stay for a moment, as checks of health do:
-// room for who connects is made in any case, by closing the oldest connection of the address
-// with the most, so that nobody keeps others out by staying.
+// LimitShort is LimitRequests for listeners with short connections, such as health checks. A new
+// connection is always accepted; the oldest connection of the address with the most is closed for
+// it.
 func (ls *Listeners) LimitShort(name string, parts int, l net.Listener) net.Listener {
 	if ls == nil {
 		return l
@@ -125,20 +121,20 @@ func (ls *Listeners) options(name string, parts int) ListenOptions {
 
 const never = time.Duration(1<<63 - 1)
 
-// ListenOptions bound the connections of a listener.
+// ListenOptions limit a listener's connections.
 type ListenOptions struct {
-	// Connections at a time; 0 = no bound. Beyond it the address that has the most is
-	// closed its newest one, or the one that comes where no address has more than its own.
+	// Connections is the maximum; 0: unlimited. Above it, the newest connection of the address with
+	// the most is closed, or the new connection if no address has more.
 	Connections int
-	Short       bool          // where there are more, one is always closed for who comes, the oldest
-	FirstByte   time.Duration // for the first byte of a connection; 0 = no bound
-	Buffers     int           // bytes of a connection that the system holds each way, about; 0 = as many as it likes
-	// Refused counts connections that were closed for being too many, Silent those
-	// that said nothing. Either may be nil.
+	Short       bool          // a new connection always displaces the oldest one
+	FirstByte   time.Duration // time limit for a connection's first byte; 0: none
+	Buffers     int           // approximate kernel buffer size per direction; 0: the system's default
+	// Refused is called for connections closed because of the limit, Silent for silent ones. Either
+	// may be nil.
 	Refused, Silent func()
 }
 
-// Limit bounds the connections that l accepts.
+// Limit limits the connections that l accepts.
 func Limit(l net.Listener, o ListenOptions) net.Listener {
 	return &listener{Listener: l, o: o, from: map[netip.Addr]*origin{}}
 }
@@ -150,14 +146,14 @@ type listener struct {
 	mu   sync.Mutex
 	open int
 	next uint64                 // number of the next connection
-	from map[netip.Addr]*origin // who has connections
+	from map[netip.Addr]*origin // by origin
 }
 
-// origin is where connections come from: an address, or the network of one of IPv6, of which
-// a machine has as many as it likes.
+// origin is a source of connections: an IPv4 address, or an IPv6 /64 network, since a machine may
+// have any number of addresses in it.
 type origin struct {
 	at  netip.Addr
-	age list.List // of *conn, the oldest first
+	age list.List // of *conn, oldest first
 }
 
 func (o *origin) oldest() *conn { return o.age.Front().Value.(*conn) }
@@ -165,17 +161,17 @@ func (o *origin) oldest() *conn { return o.age.Front().Value.(*conn) }
 func originOf(c net.Conn) netip.Addr {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return netip.Addr{} // a socket file: all of them are one
+		return netip.Addr{} // a socket file has a single origin
 	}
 	ip := at.AddrPort().Addr().Unmap().WithZone("")
 	if ip.Is4() {
 		return ip
 	}
-	p, _ := ip.Prefix(64) // of an address of IPv6 there is one
+	p, _ := ip.Prefix(64) // valid for any IPv6 address
 	return p.Addr()
 }
 
-// Accept returns the next connection within the bounds.
+// Accept returns the next accepted connection.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -183,7 +179,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if tcp, ok := c.(*net.TCPConn); ok && l.o.Buffers > 0 {
-			_ = tcp.SetReadBuffer(l.o.Buffers) // wishes, not needs
+			_ = tcp.SetReadBuffer(l.o.Buffers) // best effort
 			_ = tcp.SetWriteBuffer(l.o.Buffers)
 		}
 		out := &conn{Conn: c, l: l}
@@ -207,8 +203,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// enter counts a connection, and returns the one that must be closed for it, which may be
-// itself; nil where there is room.
+// enter counts a connection. It returns the connection to close for it, possibly itself, or nil if
+// there is room.
 func (l *listener) enter(c *conn) (over *conn) {
 	at := originOf(c.Conn)
 	l.mu.Lock()
@@ -237,11 +233,11 @@ func (l *listener) enter(c *conn) (over *conn) {
 	default:
 		over = c
 	}
-	l.leave(over) // the next one that comes must not wait for its end
+	l.leave(over) // do not wait for its Close
 	return over
 }
 
-// leave forgets a connection, once. l is locked.
+// leave removes a connection, once. l is locked.
 func (l *listener) leave(c *conn) {
 	if c.place == nil {
 		return
@@ -263,14 +259,14 @@ func count(f func()) {
 type conn struct {
 	net.Conn
 	l      *listener
-	silent *time.Timer // nil when there is no bound
+	silent *time.Timer // nil without a time limit
 	origin *origin
 	number uint64
-	place  *list.Element // among those of its origin; nil once it does not count. Guarded by l.mu
+	place  *list.Element // in its origin's list; nil once it does not count; guarded by l.mu
 	spoke  atomic.Bool
 }
 
-// Read reads, and ends the wait for the first byte.
+// Read reads and stops the first-byte timer.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.silent != nil && !c.spoke.Swap(true) {

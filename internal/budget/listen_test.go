@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// scripted is a listener whose connections come from the addresses of a list, and which
-// ends with it.
+// scripted is a listener whose connections come from a list of addresses. It ends with the list.
 type scripted struct {
 	net.Listener
 	from []string
@@ -26,7 +25,7 @@ func (s *scripted) Accept() (net.Conn, error) {
 	return s.all[n], nil
 }
 
-// inert is a connection that knows where it comes from, and whether it was closed.
+// inert is a connection that records its address and whether it was closed.
 type inert struct {
 	net.Conn
 	at     string
@@ -46,14 +45,14 @@ func (c *inert) Close() error {
 	return nil
 }
 
-// TestFairConnections has addresses connect one after the other to listeners that take three:
-// who has the most gives way, and those that are left are told by their place in the list.
+// TestFairConnections: addresses connect in turn to listeners with a limit of three. The address
+// with the most connections loses one. Remaining connections are identified by their position.
 func TestFairConnections(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		short bool
 		from  string // addresses, in order
-		left  string // 1 for each that is open in the end
+		left  string // 1 for each connection open at the end
 	}{
 		{"one address keeps what it has", false, "10.0.0.1 10.0.0.1 10.0.0.1 10.0.0.1", "1110"},
 		{"another one gets in, the newest gives way", false, "10.0.0.1 10.0.0.1 10.0.0.1 10.0.0.2", "1101"},
@@ -86,20 +85,20 @@ func TestFairConnections(t *testing.T) {
 			}
 		}
 		if left != c.left || refused != strings.Count(left, "0") {
-			t.Errorf("%s: %s are open, want %s; %d closed", c.name, left, c.left, refused)
+			t.Errorf("%s: open connections %s, want %s; %d closed", c.name, left, c.left, refused)
 		}
 		for _, conn := range taken {
 			conn.Close()
 			conn.Close() // counts once
 		}
 		if in := l.(*listener); in.open != 0 || len(in.from) != 0 {
-			t.Errorf("%s: %d connections of %d addresses are left", c.name, in.open, len(in.from))
+			t.Errorf("%s: %d connections from %d addresses left", c.name, in.open, len(in.from))
 		}
 	}
 }
 
-// TestUnreadIsBounded: what the system holds of a connection, before it is read here or there, does
-// not grow with what has gone over it, where connections carry one request at a time.
+// TestUnreadIsBounded: kernel buffers for unread data do not grow with the traffic on connections
+// that carry one request at a time.
 func TestUnreadIsBounded(t *testing.T) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -124,10 +123,10 @@ func TestUnreadIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := io.CopyN(io.Discard, c, much); err != nil { // the system sees a fast reader
+	if _, err := io.CopyN(io.Discard, c, much); err != nil { // looks like a fast reader
 		t.Fatal(err)
 	}
-	for piece, n := make([]byte, 1<<20), 0; n < much; n += len(piece) { // and a fast writer
+	for piece, n := make([]byte, 1<<20), 0; n < much; n += len(piece) { // and like a fast writer
 		if _, err := c.Write(piece); err != nil {
 			t.Fatal(err)
 		}
@@ -141,8 +140,8 @@ func TestUnreadIsBounded(t *testing.T) {
 		if cerr := raw.Control(func(fd uintptr) { room, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, option) }); cerr != nil || err != nil {
 			t.Fatal(cerr, err)
 		}
-		if room > 2*connMemory { // the system doubles what it is told, for what it needs itself
-			t.Errorf("it holds up to %d KiB of those %s", room>>10, way)
+		if room > 2*connMemory { // the kernel doubles the size for its own overhead
+			t.Errorf("kernel buffers hold up to %d KiB %s", room>>10, way)
 		}
 	}
 }

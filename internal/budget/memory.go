@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// Memory returns how many bytes the process may use, and what says so: the
-// tightest limit of its cgroup or of one above it, else the machine's memory. It
-// returns 0 where neither is known.
+// Memory returns the process's memory limit in bytes and its source: the tightest limit among its
+// cgroup and the parents, else the machine's memory. It returns 0 if neither is known.
 func Memory() (limit int64, source string) { return memory("/") }
 
 func memory(root string) (limit int64, source string) {
@@ -40,7 +39,7 @@ func memory(root string) (limit int64, source string) {
 	return limit, source
 }
 
-// groupOf reads a line of /proc/self/cgroup. controllers is "" for cgroup v2.
+// groupOf parses a line of /proc/self/cgroup. controllers is "" for cgroup v2.
 func groupOf(line string) (controllers, dir string, ok bool) {
 	_, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
 	if !ok {
@@ -54,20 +53,20 @@ func groupOf(line string) (controllers, dir string, ok bool) {
 	return controllers, dir, ok && memory
 }
 
-// number reads a file with one number, 0 for "max" and anything else.
+// number reads a file with one number. It returns 0 for "max" and invalid content.
 func number(file string) int64 {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return 0
 	}
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
-	if err != nil || n >= 1<<60 { // what cgroup v1 says for no limit
+	if err != nil || n >= 1<<60 { // cgroup v1's value for no limit
 		return 0
 	}
 	return n
 }
 
-// machine returns MemTotal, 0 when it is not known.
+// machine returns MemTotal, or 0 if unknown.
 func machine(root string) int64 {
 	b, err := os.ReadFile(path.Join(root, "proc/meminfo"))
 	if err != nil {
@@ -82,7 +81,7 @@ func machine(root string) int64 {
 	return 0
 }
 
-// ParseSize reads a size such as 512MiB, 2GiB, 1.5G or a plain number of bytes.
+// ParseSize parses a size such as 512MiB, 2GiB, 1.5G or a plain number of bytes.
 func ParseSize(s string) (int64, error) {
 	units := []struct {
 		suffix string

@@ -8,13 +8,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// MaxName is the length in bytes from which names are cut where they are kept or
-// shown.
+// MaxName is the maximum length in bytes of stored or displayed names.
 const MaxName = 256
 
-// ShortName returns a name as it may be kept: as it is, or cut to MaxName bytes, of
-// which the last are a hash of the whole, when it is longer. The result of a cut shares
-// no memory with the name.
+// ShortName returns a name unchanged, or truncated to MaxName bytes with a hash at the end. A
+// truncated result shares no memory with name.
 func ShortName(name string) string {
 	if len(name) <= MaxName {
 		return name
@@ -29,11 +27,10 @@ func ShortName(name string) string {
 
 func hashOf(name string) string { return "#" + strconv.FormatUint(xxhash.Sum64String(name), 16) }
 
-// PrintableName returns a name that a stranger chose as it may be shown: in records, labels, logs
-// and pages. It is cut as ShortName cuts it, and what cannot be printed, or is no UTF-8, is
-// written as an escape of Go. Where that is so, and where a name could be taken for another
-// one (marks, blanks at an end, letters of Latin among those that look like them), the last
-// bytes are a hash of the whole. Names that are all of one alphabet stay as they are.
+// PrintableName returns an untrusted name in a form that is safe for records, labels, logs and
+// pages. It is truncated like ShortName, and unprintable characters and invalid UTF-8 become Go
+// escapes. In that case, and if the name could be confused with another (marks, trailing spaces,
+// Latin letters among similar ones), it ends in a hash. Names in a single alphabet are unchanged.
 func PrintableName(name string) string {
 	if len(name) <= MaxName && plain(name) {
 		return name
@@ -54,7 +51,7 @@ func PrintableName(name string) string {
 	return string(out) + sum
 }
 
-// Shows reports whether all characters of a name show, none of them doing something else.
+// Shows reports whether all characters of a name are visible and have no other effect.
 func Shows(name string) bool {
 	for _, r := range name {
 		if !shows(r) {
@@ -64,7 +61,7 @@ func Shows(name string) bool {
 	return utf8.ValidString(name)
 }
 
-// plain reports whether a name may be shown as it is.
+// plain reports whether a name can be displayed unchanged.
 func plain(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c < ' ' || c > '~' {
@@ -82,15 +79,15 @@ func shows(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// alike are alphabets with letters that look like those of Latin.
+// alike are alphabets with letters that look like Latin ones.
 var alike = []*unicode.RangeTable{unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee, unicode.Coptic, unicode.Lisu}
 
-// doubtful reports whether a name may look like another one that means something else.
+// doubtful reports whether a name may look like a different one.
 func doubtful(name string) bool {
 	latin, other := false, false
 	for _, r := range name {
 		switch {
-		case unicode.IsMark(r), r >= 0xff01 && r <= 0xff5e, r >= 0x1d400 && r <= 0x1d7ff: // wide forms, and those of formulas
+		case unicode.IsMark(r), r >= 0xff01 && r <= 0xff5e, r >= 0x1d400 && r <= 0x1d7ff: // full-width and mathematical forms
 			return true
 		case unicode.Is(unicode.Latin, r):
 			latin = true

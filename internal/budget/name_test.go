@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// TestShortName cuts names of all lengths: short ones stay, long ones differ where
-// the names do, and no character is cut in two.
+// TestShortName: short names are unchanged, truncated ones differ if the names do, and no character
+// is split.
 func TestShortName(t *testing.T) {
 	for _, n := range []int{0, 1, MaxName - 1, MaxName} {
 		if name := strings.Repeat("x", n); ShortName(name) != name {
-			t.Errorf("%d bytes are cut", n)
+			t.Errorf("name of %d bytes was truncated", n)
 		}
 	}
 	for _, unit := range []string{"x", "é", "日", "😀", "\xff"} {
@@ -27,8 +27,7 @@ func TestShortName(t *testing.T) {
 	}
 }
 
-// TestShownName shows names of strangers: what is harmless stays, the rest is told apart by
-// a hash and does nothing to a screen.
+// TestShownName: harmless names are unchanged. Others get a hash and have no effect on a terminal.
 func TestShownName(t *testing.T) {
 	for _, name := range []string{"", "gold", "meta-llama/Llama-3.1-8B", "a b", "café 7", "日本", "通义 qwen", "модель", strings.Repeat("x", MaxName)} {
 		if got := PrintableName(name); got != name {
@@ -53,6 +52,6 @@ func TestShownName(t *testing.T) {
 	}
 	name := "meta-llama/Llama-3.1-8B"
 	if n := testing.AllocsPerRun(100, func() { _ = PrintableName(name) }); n != 0 {
-		t.Errorf("%g allocations for a harmless name", n)
+		t.Errorf("%g allocations for a harmless name, want 0", n)
 	}
 }

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// pressedPercent is the part of the limit above which live memory means that
-// what is still arriving must be cut off.
+// pressedPercent is the percentage of the limit above which incoming messages must be cut off,
+// given the live heap.
 const pressedPercent = 55
 
-// lookEvery is the time between two looks at the runtime's figures.
+// lookEvery is the interval between reads of the runtime's metrics.
 const lookEvery = 5 * time.Millisecond
 
-// liveMetric is what the last garbage collection found alive. Near the limit
-// collections follow each other closely, so that it is young when it matters.
+// liveMetric is the live heap after the last garbage collection. Near the limit collections are
+// frequent, so it is recent when it matters.
 const liveMetric = "/gc/heap/live:bytes"
 
-var began = time.Now() // times since then are by a clock that is not set
+var began = time.Now() // base for monotonic times
 
 type pressure struct {
 	threshold uint64
-	next      atomic.Int64 // of the next look, nanoseconds since began
+	next      atomic.Int64 // time of the next read, in nanoseconds since began
 	pressed   atomic.Bool
 }
 
-// UnderPressure reports whether live memory is so high that the process must let go of
-// what it can. It is cheap enough for every message.
+// UnderPressure reports whether live memory is so high that the process must drop what it can. It
+// is cheap enough to call for every message.
 func (b *Budget) UnderPressure() bool {
 	if b == nil {
 		return false

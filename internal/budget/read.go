@@ -5,13 +5,12 @@ import (
 	"io"
 )
 
-// firstRead is how much of what a peer has announced is made room for before any of it has come.
+// firstRead is the buffer size allocated before any announced data was received.
 const firstRead = 1 << 10
 
-// ReadAnnounced reads n bytes whose number the other side has announced, into a slice of
-// its own. The slice has twice what has come at most, and firstRead: who announces many
-// and sends none is given none. It returns what has come, and io.ErrUnexpectedEOF where
-// r ends before.
+// ReadAnnounced reads n bytes, a length announced by the peer, into a new slice. The slice's
+// capacity is at most twice the received data, or firstRead, whatever the peer announces. It
+// returns the received bytes, with io.ErrUnexpectedEOF if r ends early.
 func ReadAnnounced(r io.Reader, n int) ([]byte, error) {
 	b := make([]byte, 0, min(n, firstRead))
 	for len(b) < n {

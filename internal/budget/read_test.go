@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 )
 
-// TestReadAnnounced reads texts of all sizes, whole, byte by byte and with their end, and
-// such as are shorter than announced.
+// TestReadAnnounced reads texts of all sizes, in one piece, byte by byte and with EOF, and texts
+// shorter than announced.
 func TestReadAnnounced(t *testing.T) {
 	for _, n := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 5*firstRead + 3} {
 		text := strings.Repeat("x", n)
@@ -30,7 +30,7 @@ func TestReadAnnounced(t *testing.T) {
 	}
 }
 
-// TestReadAnnouncedTakesWhatCame: room follows what has come, not what was announced.
+// TestReadAnnouncedTakesWhatCame: the capacity follows the received data, not the announced length.
 func TestReadAnnouncedTakesWhatCame(t *testing.T) {
 	for _, came := range []int{0, 1, firstRead, 3 * firstRead, 100 * firstRead} {
 		b, err := ReadAnnounced(strings.NewReader(strings.Repeat("x", came)), 1<<30)

@@ -7,27 +7,27 @@ import (
 	"testing"
 )
 
-// TestTurn: large inputs wait for each other, small ones for nobody, and who waits goes away
-// with its client.
+// TestTurn: large inputs wait for each other and small ones never wait. A waiting input gives up
+// when its context ends.
 func TestTurn(t *testing.T) {
 	b := New(1 << 30)
 	var ends []func()
 	for range cap(b.turns) {
 		end, ok := b.AcquireCPU(t.Context(), heavy)
 		if !ok {
-			t.Fatal("no turn though nobody has one")
+			t.Fatal("AcquireCPU() = false without contention")
 		}
 		ends = append(ends, end)
 	}
 	if end, ok := b.AcquireCPU(t.Context(), heavy-1); !ok {
-		t.Error("a small input waits")
+		t.Error("small input had to wait")
 	} else {
 		end()
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the client went away"))
 	if _, ok := b.AcquireCPU(ctx, heavy); ok {
-		t.Error("more turns than there are")
+		t.Error("more turns than the limit")
 	}
 	next := make(chan func())
 	go func() {
@@ -40,18 +40,18 @@ func TestTurn(t *testing.T) {
 		end()
 	}
 	if len(b.turns) != 0 {
-		t.Errorf("%d turns do not end", len(b.turns))
+		t.Errorf("%d turns were not released", len(b.turns))
 	}
 	var none *Budget
 	if end, ok := none.AcquireCPU(ctx, heavy); !ok {
-		t.Error("no budget waits")
+		t.Error("nil budget had to wait")
 	} else {
 		end()
 	}
 }
 
-// TestLargeBodiesUseHalfOfTheProcessors checks that at most half of the processors, but at least
-// one, read large inputs at once.
+// TestLargeBodiesUseHalfOfTheProcessors: at most half of the CPUs, but at least one, read large
+// inputs at once.
 func TestLargeBodiesUseHalfOfTheProcessors(t *testing.T) {
 	for processors, want := range map[int]int{1: 1, 2: 1, 3: 1, 8: 4} {
 		before := runtime.GOMAXPROCS(processors)

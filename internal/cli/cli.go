@@ -18,19 +18,19 @@ import (
 	"google.golang.org/grpc/grpclog"
 )
 
-// ExitCode is an error that ends the process with that code and prints nothing.
+// ExitCode is an error that ends the process with that code without a message.
 type ExitCode int
 
 func (e ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// UsageError is a wrong command line: exit code 2.
+// UsageError is an incorrect command line: exit code 2.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
 func (e UsageError) Unwrap() error { return e.Err }
 
-// UsageIf returns err as a usage error where it is target, such as a malformed
-// address, and as it is otherwise.
+// UsageIf returns err as a usage error if it is target, such as a malformed address, and unchanged
+// otherwise.
 func UsageIf(err, target error) error {
 	if errors.Is(err, target) {
 		return UsageError{err}
@@ -38,8 +38,7 @@ func UsageIf(err, target error) error {
 	return err
 }
 
-// codeOf maps an error to the exit code of the process: 2 for a wrong command
-// line, 1 for anything else.
+// codeOf maps an error to the process's exit code: 2 for an incorrect command line, 1 otherwise.
 func codeOf(err error) int {
 	var u UsageError
 	if errors.As(err, &u) {
@@ -80,8 +79,8 @@ func grpcLogger(severity string) grpclog.LoggerV2 {
 	return grpclog.NewLoggerV2(infos, warnings, stderr)
 }
 
-// Root turns cmd into the root of a command line whose errors Main prints and
-// whose wrong flags are usage errors. Without a subcommand it prints its help.
+// Root makes cmd the root of a command line. Main prints its errors, and incorrect flags are usage
+// errors. Without a subcommand it prints its help.
 func Root(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -103,8 +102,8 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return UsageError{fmt.Errorf("unexpected argument %q: %s takes flags only (see %s --help)", args[0], cmd.CommandPath(), cmd.CommandPath())}
 }
 
-// SubcommandsOf refuses the subcommands of another command of this module by saying
-// where they are, and every other positional argument.
+// SubcommandsOf rejects the subcommands of another command of this module with a hint, and any
+// other positional argument.
 func SubcommandsOf(other string, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -118,8 +117,8 @@ func SubcommandsOf(other string, names ...string) cobra.PositionalArgs {
 	}
 }
 
-// NewLogger returns a logger that writes text or JSON lines to w, from the level
-// debug, info, warn or error on.
+// NewLogger returns a logger that writes text or JSON lines to w, from level debug, info, warn or
+// error on.
 func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

@@ -1,6 +1,5 @@
-// Package cli holds what the commands of this module have in common: exit codes,
-// wrong command lines, loggers, versions, and how a command ends.
+// Package cli has the common parts of this module's commands: exit codes, command-line errors,
+// loggers and versions.
 //
-// A command's main is one call of Main with its root command. It knows nothing of
-// what the commands do.
+// A command's main is one call of Main with its root command.
 package cli

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ReadBase64 reads keys in base64, one to a line.
+// ReadBase64 reads base64 keys, one per line.
 func ReadBase64(file string) (keys [][]byte, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -7,17 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Printable returns a writer that writes text and JSON to w so that nothing in it does
-// something to who reads it: characters that are not printed, line ends and tabs excepted,
-// are escaped as JSON escapes them, within its strings and elsewhere. Of a character that
-// comes in two writes the first part waits for the second. It is safe for concurrent use.
+// Printable returns a writer for text and JSON that makes the output safe to display. It escapes
+// unprintable characters, except newlines and tabs, in JSON notation, both inside and outside of
+// strings. A character split between two writes is joined. Safe for concurrent use.
 func Printable(w io.Writer) io.Writer { return &printable{w: w} }
 
 type printable struct {
 	w io.Writer
 
 	mu   sync.Mutex
-	rest []byte // the beginning of a character
+	rest []byte // beginning of a split character
 	buf  []byte
 }
 
@@ -43,7 +42,7 @@ func (p *printable) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// AppendPrintable appends text or JSON to dst as Printable writes it.
+// AppendPrintable appends text or JSON to dst in Printable's form.
 func AppendPrintable(dst, text []byte) []byte {
 	const digits = "0123456789abcdef"
 	escape := func(r rune) {
@@ -63,7 +62,7 @@ func AppendPrintable(dst, text []byte) []byte {
 			escape(r)
 		case r == '\t', unicode.IsPrint(r):
 			dst = append(dst, text[:size]...)
-		case r > 0xffff: // two halves
+		case r > 0xffff: // a surrogate pair
 			escape(0xd800 + (r-0x10000)>>10)
 			escape(0xdc00 + (r-0x10000)&0x3ff)
 		default:

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPrintable writes text piece by piece: what would do something to a terminal is
-// escaped, and JSON stays the JSON that it was.
+// TestPrintable writes text in pieces. Control characters are escaped, and valid JSON keeps its
+// meaning.
 func TestPrintable(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"plain, café, 日本 😀\n\tx", "plain, café, 日本 😀\n\tx"},

@@ -12,10 +12,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/strict"
 )
 
-// FlagHint returns advice for an unknown flag of cmd, without its dashes; "" when there is none.
+// FlagHint returns advice for an unknown flag of cmd, given without dashes, or "".
 type FlagHint func(cmd *cobra.Command, name string) string
 
-// WithFlagHint adds advice for unknown flags to the nearest known name, which every unknown flag gets.
+// WithFlagHint adds a hint for unknown flags, in addition to the nearest known name.
 func WithFlagHint(root *cobra.Command, hint FlagHint) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err, hint) })
 	return root
@@ -35,8 +35,7 @@ func flagError(cmd *cobra.Command, err error, hint FlagHint) error {
 	return UsageError{fmt.Errorf("unknown flag --%s of %s%s", name, cmd.CommandPath(), NearestFlag(cmd.Flags(), name))}
 }
 
-// NearestFlag returns "; did you mean --NAME?" for the flag that a mistyped name most likely means,
-// and else a pointer to the help.
+// NearestFlag returns "; did you mean --NAME?" for a mistyped name, or a pointer to the help.
 func NearestFlag(fl *pflag.FlagSet, name string) string {
 	names := []string{"help"}
 	fl.VisitAll(func(f *pflag.Flag) {
@@ -50,7 +49,7 @@ func NearestFlag(fl *pflag.FlagSet, name string) string {
 	return "; --help lists the flags"
 }
 
-// unknownCommand returns the usage error for a word that is no subcommand of cmd.
+// unknownCommand returns the usage error for an unknown subcommand of cmd.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -66,7 +65,7 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	return UsageError{fmt.Errorf("unknown command %q of %s; the commands are %s", word, cmd.CommandPath(), strings.Join(names, ", "))}
 }
 
-// newHelp returns the help command. Unlike cobra's own it fails for a command that does not exist.
+// newHelp returns the help command. Unlike cobra's, it fails for an unknown command.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -95,7 +94,7 @@ func newHelp() *cobra.Command {
 	}
 }
 
-// flagValues are the values of flags that take one of a few words, by flag name. Shells complete them.
+// flagValues are the values of enumerated flags, by flag name, for shell completion.
 var flagValues = map[string][]string{
 	"answer-model":       {"client", "engine"},
 	"cluster":            {"none", "gossip", "nats"},
@@ -113,7 +112,7 @@ var flagValues = map[string][]string{
 func completeValues(cmd *cobra.Command) {
 	for name, values := range flagValues {
 		if cmd.Flags().Lookup(name) != nil {
-			// It fails only for a flag that has a completion, which then counts.
+			// It fails only for a flag that already has a completion.
 			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
@@ -125,6 +124,6 @@ func completeValues(cmd *cobra.Command) {
 // Complete registers values for the completion of one flag, for values that only the command knows.
 func Complete(cmd *cobra.Command, flag string, values []string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag does not exist: a mistake in the program
+		panic(err) // no such flag: a bug
 	}
 }

@@ -18,23 +18,23 @@ import (
 	"time"
 )
 
-// Bounds.
+// Limits.
 const (
 	maxAnswer   = 16 << 20 // of one object or error
 	dialTimeout = 5 * time.Second
 	callTimeout = 30 * time.Second
 	tokenAge    = time.Minute
-	pingAfter   = 15 * time.Second // of silence on a connection
+	pingAfter   = 15 * time.Second // idle time of a connection
 )
 
-// Resource is a kind of objects.
+// Resource is a resource type.
 type Resource struct {
-	Group   string // "" for the core one
+	Group   string // "" for the core group
 	Version string
 	Plural  string
 }
 
-// Path returns where objects of the kind are: all of a namespace, or one.
+// Path returns the path of all objects in a namespace, or of one.
 func (r Resource) Path(namespace, name string) string {
 	p := "/apis/" + r.Group + "/" + r.Version
 	if r.Group == "" {
@@ -50,7 +50,7 @@ func (r Resource) Path(namespace, name string) string {
 	return p
 }
 
-// String returns the kind as users write it, such as pods or
+// String returns the type in kubectl's notation, such as pods or
 // inferencepools.inference.networking.k8s.io.
 func (r Resource) String() string {
 	if r.Group == "" {
@@ -59,7 +59,7 @@ func (r Resource) String() string {
 	return r.Plural + "." + r.Group
 }
 
-// Client talks to one API server.
+// Client is a client of one API server.
 type Client struct {
 	config Config
 	http   *http.Client
@@ -70,13 +70,13 @@ type Client struct {
 	tokenAt time.Time
 }
 
-// NewClient returns a client; agent names us in the server's logs.
+// NewClient returns a client. agent is its user agent.
 func NewClient(c Config, agent string) (*Client, error) {
 	t := &tls.Config{InsecureSkipVerify: c.SkipVerify, ServerName: c.ServerName, MinVersion: tls.VersionTLS12} //nolint:gosec // where the user's file says so
 	if len(c.CA) > 0 {
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(c.CA) {
-			return nil, errors.New("kubeapi: the server's CA is not a PEM certificate")
+			return nil, errors.New("kubeapi: the server CA is not a PEM certificate")
 		}
 	}
 	if len(c.Cert) > 0 {
@@ -87,13 +87,13 @@ func NewClient(c Config, agent string) (*Client, error) {
 		t.Certificates = []tls.Certificate{pair}
 	}
 	if u, err := url.Parse(c.Server); err != nil || u.Host == "" {
-		return nil, fmt.Errorf("kubeapi: %q is not the URL of a server", c.Server)
+		return nil, fmt.Errorf("kubeapi: %q is not a valid server URL", c.Server)
 	}
 	dial := &net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: t, TLSHandshakeTimeout: dialTimeout,
 		ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
-		// A server that vanished silently is noticed, also by a watch that waits.
+		// Detect a server that vanished silently, also during an idle watch.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
 	}
 	return &Client{config: c, agent: agent, http: &http.Client{Transport: transport}}, nil
@@ -107,7 +107,7 @@ func (c *Client) Server() string { return c.config.Server }
 
 // call is one request.
 type call struct {
-	verb        string // of the rights: get, list, watch, create, patch, delete
+	verb        string // RBAC verb: get, list, watch, create, patch, delete
 	method      string
 	resource    Resource
 	sub         string // subresource, "" for none
@@ -124,13 +124,13 @@ func (k call) rule() Rule {
 		r.Resource += "/" + k.sub
 	}
 	if k.verb == "create" {
-		r.Name = "" // creation cannot be limited to a name
+		r.Name = "" // RBAC cannot limit creation to a name
 	}
 	return r
 }
 
-// open sends a request and returns the body of its success. An answer that is
-// none is an *Error.
+// open sends a request and returns the body of a successful response. Otherwise the error is an
+// *Error.
 func (c *Client) open(ctx context.Context, k call) (io.ReadCloser, error) {
 	var body io.Reader
 	if k.body != nil {
@@ -162,7 +162,7 @@ func (c *Client) open(ctx context.Context, k call) (io.ReadCloser, error) {
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // the URL says nothing to a user that the resource does not
+			err = u.Err // the resource is more useful than the URL
 		}
 		return nil, fmt.Errorf("%s %s: %w", k.verb, k.resource, err)
 	}
@@ -177,13 +177,13 @@ func (c *Client) open(ctx context.Context, k call) (io.ReadCloser, error) {
 	return nil, k.answered(errorOf(res.StatusCode, data))
 }
 
-// answered adds to an error of the server what was asked of it.
+// answered adds the request's data to a server error.
 func (k call) answered(e *Error) *Error {
 	e.Verb, e.Rule = k.verb, k.rule()
 	return e
 }
 
-// do sends a request and reads the answer into out, unless that is nil.
+// do sends a request and decodes the response into out, unless that is nil.
 func (c *Client) do(ctx context.Context, k call, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -204,21 +204,21 @@ func (c *Client) Get(ctx context.Context, r Resource, namespace, name string, ou
 	return c.do(ctx, call{verb: "get", method: http.MethodGet, resource: r, namespace: namespace, name: name}, out)
 }
 
-// Create writes a new object.
+// Create creates an object.
 func (c *Client) Create(ctx context.Context, r Resource, namespace string, object any) error {
 	return c.do(ctx, call{verb: "create", method: http.MethodPost, resource: r, namespace: namespace, body: object, contentType: "application/json"}, nil)
 }
 
-// Patch names what Apply writes.
+// Patch is the target of a write.
 type Patch struct {
 	Resource  Resource
 	Namespace string
 	Name      string
-	Sub       string // the subresource, "" for none
-	Manager   string // who owns the fields
+	Sub       string // subresource, "" for none
+	Manager   string // field manager
 }
 
-// Apply writes the fields that the object has, and only these.
+// Apply applies the object's fields (server-side apply).
 func (c *Client) Apply(ctx context.Context, p Patch, object any) error {
 	return c.do(ctx, call{
 		verb: "patch", method: http.MethodPatch, resource: p.Resource, namespace: p.Namespace, name: p.Name, sub: p.Sub, body: object,
@@ -226,8 +226,8 @@ func (c *Client) Apply(ctx context.Context, p Patch, object any) error {
 	}, nil)
 }
 
-// Merge merges an object into one that exists. Where the object has a
-// metadata.resourceVersion the server refuses it with 409 once that has moved.
+// Merge merges object into an existing one. If object has a metadata.resourceVersion, the server
+// answers 409 if the version has changed.
 func (c *Client) Merge(ctx context.Context, p Patch, object any) error {
 	return c.do(ctx, call{
 		verb: "patch", method: http.MethodPatch, resource: p.Resource, namespace: p.Namespace, name: p.Name, sub: p.Sub, body: object,
@@ -235,8 +235,7 @@ func (c *Client) Merge(ctx context.Context, p Patch, object any) error {
 	}, nil)
 }
 
-// Delete deletes an object if it is still the one of that life and version; 409
-// says that it is not.
+// Delete deletes an object if its UID and version match; otherwise the error has status 409.
 func (c *Client) Delete(ctx context.Context, p Patch, uid, version string) error {
 	return c.do(ctx, call{
 		verb: "delete", method: http.MethodDelete, resource: p.Resource, namespace: p.Namespace, name: p.Name, contentType: "application/json",
@@ -244,7 +243,7 @@ func (c *Client) Delete(ctx context.Context, p Patch, uid, version string) error
 	}, nil)
 }
 
-// bearer returns the token to show, "" for none.
+// bearer returns the token, or "".
 func (c *Client) bearer() (string, error) {
 	if c.config.TokenFile == "" {
 		return c.config.Token, nil
@@ -265,7 +264,7 @@ func (c *Client) bearer() (string, error) {
 	return c.token, nil
 }
 
-// forget has the token read again.
+// forget discards the cached token.
 func (c *Client) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,26 +12,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Where a pod finds its service account.
+// accountFolder is the location of a pod's service account.
 const accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// Config says where an API server is and who we are there.
+// Config is the location of an API server and the credentials.
 type Config struct {
 	Server     string // URL
-	Namespace  string // of the pod or of the kubeconfig's context, "" when neither says
-	CA         []byte // PEM; empty: the system's
-	ServerName string // in the server's certificate, "" for the URL's host
+	Namespace  string // of the pod or of the kubeconfig's context; "" if unknown
+	CA         []byte // PEM; empty: the system's CAs
+	ServerName string // name in the server's certificate; "" for the URL's host
 	SkipVerify bool
 	Token      string
-	TokenFile  string // read again every minute; counts more than Token
-	Cert, Key  []byte // PEM, of the client
+	TokenFile  string // reread every minute; takes precedence over Token
+	Cert, Key  []byte // client certificate and key, PEM
 }
 
-// ErrNowhere means that no API server is known.
-var ErrNowhere = errors.New("kubeapi: not in a pod, and no kubeconfig: give --kubeconfig or set KUBECONFIG")
+// ErrNowhere means that no API server is configured.
+var ErrNowhere = errors.New("kubeapi: not in a pod, and no kubeconfig: set --kubeconfig or KUBECONFIG")
 
-// Find returns the configuration of the kubeconfig file at path, or else that
-// of the pod that this process runs in, or else that of $KUBECONFIG.
+// Find returns the configuration from the kubeconfig file at path, else of the pod that this
+// process runs in, else from $KUBECONFIG.
 func Find(path string) (Config, error) {
 	if path != "" {
 		return Kubeconfig(path)
@@ -64,7 +64,7 @@ func inCluster(env func(string) string, folder string) (Config, error) {
 	return c, nil
 }
 
-// kubeconfig is the part of a kubeconfig file that is read.
+// kubeconfig is the relevant part of a kubeconfig file.
 type kubeconfig struct {
 	CurrentContext string `json:"current-context"`
 	Clusters       []struct {
@@ -104,8 +104,8 @@ type userPart struct {
 	Provider  any    `json:"auth-provider"`
 }
 
-// Kubeconfig reads the current context of a kubeconfig file. Users that are
-// looked up by running a program are refused.
+// Kubeconfig reads the current context of a kubeconfig file. Users with an exec plugin are
+// rejected.
 func Kubeconfig(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -130,7 +130,7 @@ func parseKubeconfig(data []byte, dir string) (c Config, err error) {
 		}
 	}
 	if cluster == "" {
-		return c, fmt.Errorf("there is no context %q", k.CurrentContext)
+		return c, fmt.Errorf("no context %q", k.CurrentContext)
 	}
 	for _, x := range k.Clusters {
 		if x.Name == cluster {
@@ -156,7 +156,7 @@ func (c *Config) readCluster(p clusterPart, dir string) (err error) {
 
 func (c *Config) readUser(p userPart, dir string) (err error) {
 	if p.Exec != nil || p.Provider != nil {
-		return errors.New("the user is looked up by running a program, which is not done here: use a token or a certificate, or kubectl proxy")
+		return errors.New("exec credential plugins are not supported: use a token or a certificate, or kubectl proxy")
 	}
 	c.Token = p.Token
 	if p.TokenFile != "" {
@@ -169,7 +169,7 @@ func (c *Config) readUser(p userPart, dir string) (err error) {
 	return err
 }
 
-// dataOrFile returns what is in data, in base64, or else in the file.
+// dataOrFile returns the base64 content of data, or else of the file.
 func dataOrFile(data, file, dir string) ([]byte, error) {
 	switch {
 	case data != "":
@@ -180,8 +180,8 @@ func dataOrFile(data, file, dir string) ([]byte, error) {
 	return nil, nil
 }
 
-// readFull reads a file that has to say something: without its authority a server would be
-// held against those of the system.
+// readFull reads a file that must not be empty: without its CA, a server would be verified against
+// the system's CAs.
 func readFull(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
 	if err == nil && len(b) == 0 {

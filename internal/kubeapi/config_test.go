@@ -37,7 +37,7 @@ func TestKubeconfig(t *testing.T) {
 		"no-yaml":    `{`,
 	} {
 		if c, err := Kubeconfig(write(name, content)); err == nil {
-			t.Errorf("%s: taken as %+v", name, c)
+			t.Errorf("%s: accepted as %+v", name, c)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestInCluster(t *testing.T) {
 	}
 	env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"] = "fd00::1", "443"
 	if _, err := inCluster(func(k string) string { return env[k] }, dir); err == nil {
-		t.Error("a pod without a service account is taken")
+		t.Error("pod without a service account was accepted")
 	}
 	for _, name := range []string{"token", "ca.crt", "namespace"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o600); err != nil {
@@ -63,14 +63,14 @@ func TestInCluster(t *testing.T) {
 	}
 }
 
-// TestEmptyAuthority: a file of authorities that is empty, as while it is written, is an
-// error, and not a reason to ask the system's.
+// TestEmptyAuthority: an empty CA file, as during a write, is an error and does not fall back to
+// the system's CAs.
 func TestEmptyAuthority(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if ca, err := dataOrFile("", path, ""); err == nil {
-		t.Errorf("an authority of %d bytes is taken", len(ca))
+		t.Errorf("CA of %d bytes was accepted", len(ca))
 	}
 }

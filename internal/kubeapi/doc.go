@@ -1,25 +1,21 @@
-// Package kubeapi talks to a Kubernetes API server: it keeps objects of one
-// kind in view and writes the few that a replica writes.
+// Package kubeapi is a small Kubernetes client. It follows objects of one type and writes the few
+// that a replica writes.
 //
 // The main path:
 //
-//  1. Find says where the server is and who we are there: a pod's service
-//     account, or a kubeconfig file.
-//  2. Follow lists the objects of one kind, in pages, and watches them from
-//     there. An object is reduced while it is read: a caller keeps a few
-//     hundred bytes of a pod, and no more is ever held than one page.
-//  3. A watch that ends is resumed where it ended. Where the server no longer
-//     knows that place (410, or another server's numbers), all is listed again
-//     and replaces what was known.
-//  4. Nothing known is given up because the server is away: the objects stay,
-//     State says since when and why, and the server is tried again after at
-//     most ten seconds.
+//  1. Find returns the server and the credentials: a pod's service account, or a kubeconfig
+//     file.
+//  2. Follow lists the objects of one type in pages and watches them from there. Objects are
+//     reduced while reading: a pod takes a few hundred bytes, and at most one page is in memory.
+//  3. A watch that ends is resumed from its last version. If the server does not know that
+//     version (410, or a different server), all objects are listed again and replaced.
+//  4. If the server is unreachable, known objects are kept. State has the error and its time,
+//     and the server is retried at least every ten seconds.
 //
-// A kind that is not installed and a right that is missing are states, not
-// failures: they are waited for, and a missing right names the rule.
+// A type that is not installed and a missing permission are states, not failures: the follower
+// waits for them. A missing permission is reported as an RBAC rule.
 //
-// Members are the addresses behind a Service, followed in its EndpointSlices. Beside
-// these it knows no kinds; it keeps no cache of what nobody follows and reads no
-// OpenAPI. A Client and a Follower are safe for concurrent use; a Follower's
-// Changed runs on its own goroutine, one call at a time.
+// Members are the addresses behind a Service, from its EndpointSlices. The package knows no other
+// types, caches nothing that is not followed, and does not read OpenAPI. A Client and a Follower
+// are safe for concurrent use. A Follower calls changed on its own goroutine, one call at a time.
 package kubeapi

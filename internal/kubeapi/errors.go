@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Error is an answer of the API server that is no success.
+// Error is an error response of the API server.
 type Error struct {
 	Code    int    // HTTP status, or the code of an error event
-	Reason  string // such as Expired or Forbidden, "" when the answer is not of the API's form
+	Reason  string // such as Expired or Forbidden; "" if the response is not a Status
 	Message string
-	Kind    string // the resource that the answer is about, "" when it does not say
-	Name    string // the object that the answer is about, "" when it does not say
-	Verb    string // what was asked: get, list, watch, create, patch, delete
-	Rule    Rule   // the right that the request took
-	cause   string // of the server's own, closer than Reason
+	Kind    string // the resource concerned, or ""
+	Name    string // the object concerned, or ""
+	Verb    string // of the request: get, list, watch, create, patch, delete
+	Rule    Rule   // permission required by the request
+	cause   string // the server's detailed cause
 }
 
 // Error implements error.
@@ -31,16 +31,16 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: %d %s", e.Verb, e.Rule.Resource, e.Code, strings.TrimSpace(e.Message))
 }
 
-// Rule is a line of a Role.
+// Rule is a rule of a Role.
 type Rule struct {
-	Group     string // API group, "" for the core one
+	Group     string // API group, "" for the core group
 	Resource  string
 	Verbs     []string
 	Namespace string // "" for all
-	Name      string // the one object that would do, "" for all
+	Name      string // the only object needed; "" for all
 }
 
-// String words the rule as a user enters it.
+// String formats the rule as in a Role manifest.
 func (r Rule) String() string {
 	s := fmt.Sprintf("apiGroups [%q] resources [%q] verbs [%s]", r.Group, r.Resource, `"`+strings.Join(r.Verbs, `" "`)+`"`)
 	if r.Name != "" {
@@ -52,7 +52,7 @@ func (r Rule) String() string {
 	return s + " in a Role of namespace " + r.Namespace
 }
 
-// status is the API's form of errors.
+// status is the API's Status object.
 type status struct {
 	Kind    string `json:"kind"`
 	Code    int    `json:"code"`
@@ -67,7 +67,7 @@ type status struct {
 	} `json:"details"`
 }
 
-// errorOf reads a body of the API's form, or any other.
+// errorOf decodes an error response in the API's form, or any other.
 func errorOf(code int, body []byte) *Error {
 	var s status
 	if json.Unmarshal(body, &s) != nil || s.Kind != "Status" {
@@ -89,7 +89,7 @@ func errorOf(code int, body []byte) *Error {
 	return e
 }
 
-// CodeOf returns the HTTP status of the server's answer, 0 when err is not one.
+// CodeOf returns the HTTP status of a server error, 0 for other errors.
 func CodeOf(err error) int {
 	var e *Error
 	if errors.As(err, &e) {
@@ -98,35 +98,33 @@ func CodeOf(err error) int {
 	return 0
 }
 
-// IsAbsent reports whether the server does not have the kind at all, rather
-// than an object of it.
+// IsAbsent reports whether the server does not have the resource type, as opposed to an object.
 func IsAbsent(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == http.StatusNotFound && e.Name == ""
 }
 
-// IsGone reports whether the server has the kind and not the object.
+// IsGone reports whether the server has the type but not the object.
 func IsGone(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == http.StatusNotFound && e.Name != ""
 }
 
-// IsForbidden reports whether a right is missing.
+// IsForbidden reports whether a permission is missing.
 func IsForbidden(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == http.StatusForbidden && !e.terminating()
 }
 
-// terminating reports whether nothing may be made in the namespace because it is being
-// deleted, which the server words as a right that is missing.
+// terminating reports whether the namespace is being deleted, which the server reports as
+// Forbidden.
 func (e *Error) terminating() bool { return e.cause == "NamespaceTerminating" }
 
-// IsConflict reports whether an object is there already, or is no more of the
-// version that was asked for.
+// IsConflict reports whether an object already exists, or its version has changed.
 func IsConflict(err error) bool { return CodeOf(err) == http.StatusConflict }
 
-// stale reports whether the place that a watch or a list asked for is not
-// known to the server, so that all has to be listed again.
+// stale reports whether the server does not know the requested version, so that all objects must be
+// listed again.
 func stale(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Code == http.StatusGone || e.Reason == "Expired" || e.Reason == "ResourceVersionTooLarge")

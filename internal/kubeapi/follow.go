@@ -11,47 +11,46 @@ import (
 	"time"
 )
 
-// Back-off between tries: doubled from the first to the longest, with a third
-// of chance on top.
+// Retry delays, doubled from the first to the longest, plus up to a third at random.
 const (
 	firstRetry = 200 * time.Millisecond
-	longRetry  = 7 * time.Second  // the server is away
-	quietRetry = 20 * time.Second // a kind is not installed, or a right is missing
-	calmAfter  = 30 * time.Second // a watch that lasted this long starts the back-off anew
+	longRetry  = 7 * time.Second  // the server is unreachable
+	quietRetry = 20 * time.Second // a type is not installed, or a permission is missing
+	calmAfter  = 30 * time.Second // a watch that lasted this long resets the delay
 )
 
-// Kind says how objects of a kind are read.
+// Kind defines how objects of a type are read.
 type Kind[T any] struct {
 	Resource Resource
-	// Read reduces an object to what is kept.
+	// Read reduces an object to the relevant data.
 	Read func(raw []byte) (T, error)
 	// Key returns the object's name and version.
 	Key func(*T) (name, version string)
-	// Same reports whether two readings of an object make no difference.
+	// Same reports whether two reads of an object are equivalent.
 	Same func(a, b *T) bool
 }
 
-// View selects objects of a kind.
+// View selects objects of a type.
 type View struct {
 	Namespace string
 	Labels    string // label selector, "" for all
-	Name      string // the one object, "" for all
-	Optional  bool   // a right to read them that is missing is no fault
+	Name      string // a single object, "" for all
+	Optional  bool   // a missing permission to read them is not an error
 }
 
-// State is what a Follower knows of its own reading.
+// State is the state of a Follower.
 type State struct {
 	Listed bool      // all objects were read at least once
-	Read   time.Time // when the server last said something; zero: never
-	Err    error     // why nothing is read at present, nil when something is
-	Since  time.Time // of Err
-	Broken int       // objects that cannot be read, of those in view
+	Read   time.Time // last response of the server; zero: never
+	Err    error     // why reading fails at present, or nil
+	Since  time.Time // start of Err
+	Broken int       // unreadable objects in view
 }
 
-// Absent reports whether the server does not have the kind.
+// Absent reports whether the server does not have the type.
 func (s State) Absent() bool { return IsAbsent(s.Err) }
 
-// Follower keeps the objects of one kind in view.
+// Follower keeps an up-to-date view of the objects of one type.
 type Follower[T any] struct {
 	client  *Client
 	kind    Kind[T]
@@ -62,7 +61,7 @@ type Follower[T any] struct {
 	done    chan struct{}
 
 	optional bool
-	version  string // where a watch continues, "" when all is to be listed; of the goroutine
+	version  string // where a watch continues, "" to list all; owned by the goroutine
 
 	mu     sync.Mutex
 	items  map[string]*T
@@ -70,8 +69,8 @@ type Follower[T any] struct {
 	state  State
 }
 
-// Follow starts to keep objects in view. changed is called, on the follower's
-// goroutine, after every change of them and of whether they can be read.
+// Follow starts following objects. It calls changed on the follower's goroutine after every change
+// of the objects or of the State.
 func Follow[T any](c *Client, k Kind[T], v View, log *slog.Logger, changed func()) *Follower[T] {
 	f := &Follower[T]{
 		client: c, kind: k, changed: changed, done: make(chan struct{}), items: map[string]*T{}, broken: map[string]bool{},
@@ -91,14 +90,13 @@ func Follow[T any](c *Client, k Kind[T], v View, log *slog.Logger, changed func(
 	return f
 }
 
-// Close stops following and waits for a call of changed that runs.
+// Close stops following and waits for a running call of changed.
 func (f *Follower[T]) Close() {
 	f.cancel()
 	<-f.done
 }
 
-// Items returns the objects in view, in no order. They are not changed
-// afterwards, and must not be by the caller.
+// Items returns the objects in view, in no order. They are immutable.
 func (f *Follower[T]) Items() []*T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +107,7 @@ func (f *Follower[T]) Items() []*T {
 	return out
 }
 
-// State returns how the reading goes.
+// State returns the current state.
 func (f *Follower[T]) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,8 +130,8 @@ func (f *Follower[T]) run(ctx context.Context) {
 			wait = firstRetry
 			continue
 		case errors.Is(err, errEnded):
-			// A server that ends every watch at once is not asked without pause.
-		case stale(err) && resumed: // a place that was just listed and is unknown is no reason to hurry
+			// Pause even if a server ends every watch immediately.
+		case stale(err) && resumed: // if a version that was just listed is unknown, do not hurry
 			f.log.Info("the watch cannot be resumed, listing all objects again", "error", err)
 			f.version = ""
 			continue
@@ -153,7 +151,7 @@ func (f *Follower[T]) run(ctx context.Context) {
 	}
 }
 
-// longest returns how long to wait at most after err.
+// longest returns the longest delay after err.
 func longest(err error) time.Duration {
 	if IsAbsent(err) || IsForbidden(err) {
 		return quietRetry
@@ -201,7 +199,7 @@ func (f *Follower[T]) list(ctx context.Context) error {
 		old, ok := f.items[name]
 		changed = changed || !ok || !f.kind.Same(old, x)
 	}
-	// What cannot be read stays as it was last understood.
+	// An unreadable object keeps its last readable content.
 	for name := range broken {
 		if old, ok := f.items[name]; ok {
 			fresh[name] = old
@@ -218,8 +216,7 @@ func (f *Follower[T]) list(ctx context.Context) error {
 	return nil
 }
 
-// read reduces an object. The name is that of the object also where the rest of
-// it cannot be read.
+// read reduces an object. It returns the object's name even if the rest is unreadable.
 func (f *Follower[T]) read(raw json.RawMessage) (*T, string, bool) {
 	x, err := f.kind.Read(raw)
 	if err == nil {
@@ -231,8 +228,8 @@ func (f *Follower[T]) read(raw json.RawMessage) (*T, string, bool) {
 			Name string `json:"name"`
 		} `json:"metadata"`
 	}
-	_ = json.Unmarshal(raw, &m) // a name is wanted, no more
-	f.log.Warn("an object cannot be read", "name", m.Metadata.Name, "error", err)
+	_ = json.Unmarshal(raw, &m) // only the name is needed
+	f.log.Warn("object is unreadable", "name", m.Metadata.Name, "error", err)
 	return nil, m.Metadata.Name, false
 }
 
@@ -281,19 +278,19 @@ func (f *Follower[T]) take(e event) error {
 	return nil
 }
 
-// well notes that the server spoke.
+// well records a response of the server.
 func (f *Follower[T]) well() {
 	f.mu.Lock()
 	was := f.state.Err
 	f.state.Read, f.state.Err, f.state.Since = time.Now(), nil, time.Time{}
 	f.mu.Unlock()
 	if was != nil {
-		f.log.Info("objects are read again", "after", was)
+		f.log.Info("reading objects works again", "after", was)
 		f.changed()
 	}
 }
 
-// failed notes that nothing can be read, and says so once for each reason.
+// failed records a failure and logs each reason once.
 func (f *Follower[T]) failed(err error) {
 	f.mu.Lock()
 	was := f.state.Err
@@ -307,11 +304,11 @@ func (f *Follower[T]) failed(err error) {
 	}
 	switch {
 	case IsAbsent(err):
-		f.log.Info("the kind is not installed, waiting for it")
+		f.log.Info("resource type is not installed, waiting for it")
 	case f.optional && IsForbidden(err):
-		f.log.Info("objects are not used: no permission to read them", "error", err)
+		f.log.Info("no permission to read objects, continuing without them", "error", err)
 	default:
-		f.log.Warn("objects cannot be read, keeping what is known of them", "error", err)
+		f.log.Warn("reading objects failed, keeping the known ones", "error", err)
 	}
 	f.changed()
 }

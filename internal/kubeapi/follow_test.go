@@ -17,7 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// thing is what the tests keep of an object.
+// thing is the test's reduced object.
 type thing struct{ name, version, uid, value string }
 
 func readThing(raw []byte) (thing, error) {
@@ -54,12 +54,12 @@ type script struct {
 	steps chan step
 }
 
-// step is one request that is expected and its answer.
+// step is one expected request and its response.
 type step struct {
 	want   string // in the request's URL
 	code   int    // 0: 200
 	answer string
-	hold   bool // keep the answer open until the client goes
+	hold   bool // keep the response open until the client disconnects
 }
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +67,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 	case step := <-s.steps:
 		if got := r.URL.String(); !strings.Contains(got, step.want) {
-			s.t.Errorf("asked for %s, want %s", got, step.want)
+			s.t.Errorf("got request for %s, want %s", got, step.want)
 		}
 		if step.code != 0 {
 			w.WriteHeader(step.code)
@@ -80,7 +80,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begin follows things at a server that answers by the steps.
+// begin follows things at a server that runs the steps.
 func begin(t *testing.T, v View, steps ...step) (*Follower[thing], chan struct{}, chan step) {
 	t.Helper()
 	s := &script{t: t, steps: make(chan step, 100)}
@@ -98,7 +98,7 @@ func begin(t *testing.T, v View, steps ...step) (*Follower[thing], chan struct{}
 	return f, changed, s.steps
 }
 
-// until waits for changes that bring a condition about.
+// until waits for changes until a condition holds.
 func until(t *testing.T, changed <-chan struct{}, what string, ok func() bool) {
 	t.Helper()
 	end := time.After(testkit.HangTimeout)
@@ -120,8 +120,7 @@ func values(f *Follower[thing]) string {
 	return strings.Join(out, " ")
 }
 
-// TestFollow lists in pages, watches, resumes, and lists again where the place
-// to resume from is gone.
+// TestFollow lists in pages, watches, resumes, and lists again if the version is gone.
 func TestFollow(t *testing.T) {
 	f, changed, more := begin(t, View{Namespace: "ns", Labels: "a=b"},
 		step{want: "/apis/example.org/v1/namespaces/ns/things?labelSelector=a%3Db&limit=500", answer: listOf("", "more", object("x", "1", "1"), object("y", "2", "1"))},
@@ -138,12 +137,12 @@ func TestFollow(t *testing.T) {
 		t.Errorf("state %+v", s)
 	}
 	if len(more) != 0 {
-		t.Errorf("%d steps were not asked for", len(more))
+		t.Errorf("%d steps were not requested", len(more))
 	}
 }
 
-// TestFollowThroughOutage answers with what an API server answers when it is
-// sick: what is known stays, and the state says what is wrong and since when.
+// TestFollowThroughOutage: with an API server's typical failures, known objects stay, and the state
+// has the error and its start.
 func TestFollowThroughOutage(t *testing.T) {
 	f, changed, more := begin(t, View{Namespace: "ns", Name: "x"},
 		step{want: "fieldSelector=metadata.name%3Dx", answer: listOf("10", "", object("x", "1", "1"))},
@@ -159,16 +158,16 @@ func TestFollowThroughOutage(t *testing.T) {
 	want := Rule{Group: "example.org", Resource: "things", Verbs: []string{"watch"}, Namespace: "ns"}
 	var e *Error
 	if !errors.As(f.State().Err, &e) || !cmp.Equal(e.Rule, want) || !strings.Contains(e.Error(), `apiGroups ["example.org"] resources ["things"] verbs ["watch"] in a Role of namespace ns`) {
-		t.Errorf("missing right: %v", e)
+		t.Errorf("missing permission: %v", e)
 	}
 	if s := f.State(); s.Since != first.Since {
-		t.Error("another reason moved the beginning of the trouble")
+		t.Error("a new reason changed the start of the outage")
 	}
 	more <- step{want: "resourceVersion=10", hold: true, answer: line("MODIFIED", object("x", "11", "2"))}
 	until(t, changed, "recovery", func() bool { return f.State().Err == nil && values(f) == "x=2" })
 }
 
-// TestFollowAbsentKind waits for a kind that is not installed.
+// TestFollowAbsentKind waits for a type that is not installed.
 func TestFollowAbsentKind(t *testing.T) {
 	f, changed, more := begin(t, View{Namespace: "ns"}, step{want: "things", code: 404, answer: "404 page not found\n"})
 	until(t, changed, "absence", func() bool { return f.State().Absent() })
@@ -180,11 +179,11 @@ func TestFollowAbsentKind(t *testing.T) {
 	until(t, changed, "installation", func() bool { return f.State().Listed && f.State().Err == nil })
 	gone := &Error{Code: 404, Name: "x"}
 	if IsAbsent(gone) || !IsGone(gone) {
-		t.Error("an object that is not there is taken for a kind that is not")
+		t.Error("a missing object was reported as a missing type")
 	}
 }
 
-// TestFollowBrokenObject keeps what was last understood of an object.
+// TestFollowBrokenObject keeps an object's last readable content.
 func TestFollowBrokenObject(t *testing.T) {
 	broken := `{"metadata":{"name":"x","resourceVersion":"2"},"value":7}`
 	f, changed, more := begin(t, View{},
@@ -201,20 +200,19 @@ func TestFollowBrokenObject(t *testing.T) {
 	until(t, changed, "second listing", func() bool { return values(f) == "x=1 z=1" })
 }
 
-// TestCutAnswers cuts a list and a watch at every byte: a list that is not
-// whole changes nothing.
+// TestCutAnswers truncates a list and a watch at every byte. An incomplete list changes nothing.
 func TestCutAnswers(t *testing.T) {
 	whole := listOf("7", "", object("x", "1", "1"), object("y", "2", "1"))
 	for n := range len(whole) {
 		if m, err := readList(strings.NewReader(whole[:n]), func(json.RawMessage) error { return nil }); err == nil {
-			t.Fatalf("the first %d bytes of a list were taken for one of version %q", n, m.ResourceVersion)
+			t.Fatalf("the first %d bytes of a list were accepted with version %q", n, m.ResourceVersion)
 		}
 	}
 	events := line("ADDED", object("x", "1", "1"))
 	for n := 1; n < len(events)-1; n++ {
 		err := readWatch(strings.NewReader(events[:n]), func(event) error { t.Fatal("a cut event was taken"); return nil })
 		if err == nil {
-			t.Fatalf("the first %d bytes of an event are no error", n)
+			t.Fatalf("the first %d bytes of an event caused no error", n)
 		}
 	}
 }
@@ -230,7 +228,7 @@ func FuzzAnswers(f *testing.F) {
 			t.Errorf("%d objects in %d bytes", count, len(data))
 		}
 		if err := readWatch(strings.NewReader(string(data)), func(e event) error { _, _ = readThing(e.Object); return nil }); err == nil {
-			t.Error("a watch ended without saying so")
+			t.Error("a watch ended without an error")
 		}
 		_ = errorOf(500, data).Error()
 	})

@@ -2,7 +2,7 @@ package kubeapi
 
 import "testing"
 
-// FuzzKubeconfig reads any file as a kubeconfig.
+// FuzzKubeconfig reads arbitrary files as a kubeconfig.
 func FuzzKubeconfig(f *testing.F) {
 	f.Add([]byte("current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u, namespace: n}}]\nclusters: [{name: k, cluster: {server: \"https://k:6443\"}}]\nusers: [{name: u, user: {token: t}}]\n"))
 	f.Add([]byte("{"))
@@ -10,7 +10,7 @@ func FuzzKubeconfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir() // files that it names are read from there
 		if _, err := parseKubeconfig(data, dir); err == nil && len(data) == 0 {
-			t.Fatal("nothing is a kubeconfig")
+			t.Fatal("an empty file was accepted as a kubeconfig")
 		}
 	})
 }

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// Bounds of reading.
+// Limits of reading.
 const (
 	pageSize  = 500
-	maxObject = 8 << 20 // etcd keeps at most 1.5 MiB unless told otherwise
-	maxPage   = 1 << 30 // of all objects of a page together
-	maxItems  = 100_000 // of one kind
+	maxObject = 8 << 20 // etcd's default limit is 1.5 MiB
+	maxPage   = 1 << 30 // total size of a page's objects
+	maxItems  = 100_000 // per type
 	minWatch  = 5 * time.Minute
 )
 
-// Meta is what every object says of itself.
+// Meta is an object's relevant metadata.
 type Meta struct {
 	Name            string            `json:"name"`
 	Namespace       string            `json:"namespace"`
@@ -36,19 +36,19 @@ type Meta struct {
 	Annotations     map[string]string `json:"annotations"`
 }
 
-// listMeta is what a list says of itself.
+// listMeta is a list's metadata.
 type listMeta struct {
 	ResourceVersion string `json:"resourceVersion"`
 	Continue        string `json:"continue"`
 }
 
 var (
-	errTooMany = errors.New("kubeapi: more objects than are kept in view")
+	errTooMany = errors.New("kubeapi: too many objects")
 	errEnded   = errors.New("kubeapi: the watch ended")
 )
 
-// list reads all objects that the query selects, page by page, gives each to
-// add and returns where a watch continues.
+// list reads all selected objects page by page and passes each to add. It returns the version from
+// which a watch continues.
 func (c *Client) list(ctx context.Context, k call, add func(json.RawMessage) error) (version string, err error) {
 	k.verb, k.method = "list", http.MethodGet
 	query := k.query
@@ -90,11 +90,11 @@ func (c *Client) page(ctx context.Context, k call, add func(json.RawMessage) err
 	return m, nil
 }
 
-// readList reads a list object by object.
+// readList decodes a list object by object.
 func readList(r io.Reader, add func(json.RawMessage) error) (m listMeta, err error) {
 	d := json.NewDecoder(io.LimitReader(r, maxPage))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return m, errors.Join(errors.New("the answer is not a list"), err)
+		return m, errors.Join(errors.New("the response is not a list"), err)
 	}
 	for d.More() {
 		field, err := d.Token()
@@ -114,7 +114,7 @@ func readList(r io.Reader, add func(json.RawMessage) error) (m listMeta, err err
 			return m, err
 		}
 	}
-	_, err = d.Token() // the closing brace: without it the list is not whole
+	_, err = d.Token() // the closing brace: without it the list is incomplete
 	return m, err
 }
 
@@ -124,7 +124,7 @@ func readItems(d *json.Decoder, add func(json.RawMessage) error) error {
 		return err
 	}
 	if t != json.Delim('[') {
-		return errors.New("the items are no list")
+		return errors.New("items is not a list")
 	}
 	for d.More() {
 		var raw json.RawMessage
@@ -145,9 +145,9 @@ type event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// watch reads events from a version on and gives each to take until the watch
-// ends, which is always an error: errEnded for the end that every watch has.
-// opened is called once the server has accepted the watch.
+// watch reads events from a version on and passes each to take until the watch ends, which always
+// returns an error: errEnded for a normal end. It calls opened once the server has accepted the
+// watch.
 func (c *Client) watch(ctx context.Context, k call, version string, opened func(), take func(event) error) error {
 	k.verb, k.method = "watch", http.MethodGet
 	length := minWatch + rand.N(minWatch)
@@ -179,8 +179,7 @@ func (c *Client) watch(ctx context.Context, k call, version string, opened func(
 	return err
 }
 
-// readWatch reads the lines of a watch; it ends with an error, io.EOF at the
-// end.
+// readWatch reads the lines of a watch. It always returns an error, io.EOF at the end.
 func readWatch(r io.Reader, take func(event) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 16<<10), maxObject)
@@ -190,7 +189,7 @@ func readWatch(r io.Reader, take func(event) error) error {
 		}
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return fmt.Errorf("an event of the watch: %w", err)
+			return fmt.Errorf("watch event: %w", err)
 		}
 		if err := take(e); err != nil {
 			return err

@@ -13,36 +13,35 @@ import (
 	"time"
 )
 
-// serviceLabel is on every EndpointSlice of a Service.
+// serviceLabel is the Service label of an EndpointSlice.
 const serviceLabel = "kubernetes.io/service-name"
 
-// maxMembers bounds the addresses of a Service that are told.
+// maxMembers is the maximum number of a Service's addresses.
 const maxMembers = 1000
 
 var endpointSlices = Resource{Group: "discovery.k8s.io", Version: "v1", Plural: "endpointslices"}
 
-// MembersOptions say whose addresses are followed. Service is required.
+// MembersOptions select the Service to follow. Service is required.
 type MembersOptions struct {
 	Service   string // its name
-	Namespace string // "": that of the configuration, else default
-	PortName  string // of the Service's port that counts
-	Port      int    // where the Service has no port of that name
+	Namespace string // "": from the configuration, else default
+	PortName  string // name of the Service's port
+	Port      int    // used if the Service has no port with that name
 
-	Self  string     // name of the pod that this process is, which is left out; "": unknown
-	Like  netip.Addr // of pods with several addresses, the one of this one's family; invalid: IPv4
-	Agent string     // names us in the server's logs
+	Self  string     // name of this process's pod, which is excluded; "": unknown
+	Like  netip.Addr // selects the address family for pods with several; invalid: IPv4
+	Agent string     // user agent in the server's logs
 	Log   *slog.Logger
 }
 
-// Members are the addresses of the pods behind a Service, as its EndpointSlices have
-// them: those that are not ready too, and those that terminate only while there are no
-// others.
+// Members are the addresses of the pods behind a Service, from its EndpointSlices. Pods that are
+// not ready are included; terminating ones only if there are no others.
 type Members struct {
 	o       MembersOptions
 	client  *Client
 	slices  *Follower[endpointSlice]
 	changed chan struct{}
-	read    chan struct{} // the slices, or why they cannot be
+	read    chan struct{} // closed once the slices were read, or failed
 }
 
 // FollowMembers follows the EndpointSlices of a Service until Close.
@@ -66,7 +65,7 @@ func FollowMembers(c Config, o MembersOptions) (*Members, error) {
 	return m, nil
 }
 
-// serviceName holds for names that a Service can have.
+// serviceName reports whether s is a valid Service name.
 func serviceName(s string) bool {
 	return s != "" && len(s) <= 63 && !strings.HasPrefix(s, "-") && !strings.HasSuffix(s, "-") &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') && (r < '0' || r > '9') })
@@ -78,7 +77,7 @@ func (m *Members) Close() {
 	m.client.Close()
 }
 
-// Changed says that Addresses may have something new to tell.
+// Changed signals that Addresses may return something new.
 func (m *Members) Changed() <-chan struct{} { return m.changed }
 
 func (m *Members) moved() {
@@ -90,8 +89,8 @@ func (m *Members) moved() {
 	}
 }
 
-// Addresses returns one address, host:port, of every pod but this one. It waits for
-// the first reading until ctx ends. With an error they are what was known last.
+// Addresses returns one host:port address for every pod except this one. It waits for the first
+// read until ctx ends. With an error it returns the last known addresses.
 func (m *Members) Addresses(ctx context.Context) ([]string, error) {
 	for {
 		s := m.slices.State()
@@ -102,7 +101,7 @@ func (m *Members) Addresses(ctx context.Context) ([]string, error) {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("EndpointSlices of %s/%s: %w", m.o.Namespace, m.o.Service, ctx.Err())
 		case <-m.read:
-		case <-time.After(100 * time.Millisecond): // another caller may have taken the word
+		case <-time.After(100 * time.Millisecond): // another caller may have received the signal
 		}
 	}
 }
@@ -114,16 +113,16 @@ func (m *Members) fault(s State) error {
 	return fmt.Errorf("EndpointSlices of %s/%s: %w", m.o.Namespace, m.o.Service, s.Err)
 }
 
-// endpointSlice is what is kept of an EndpointSlice.
+// endpointSlice is the relevant content of an EndpointSlice.
 type endpointSlice struct {
 	name, version string
-	ports         map[string]int // by name, TCP alone
+	ports         map[string]int // by name, TCP only
 	members       []member
 }
 
 // member is one endpoint of a slice.
 type member struct {
-	pod         string // name, "" where the slice does not say
+	pod         string // name, "" if unknown
 	addr        netip.Addr
 	terminating bool
 }
@@ -166,9 +165,9 @@ func readSlice(raw []byte) (endpointSlice, error) {
 		if len(e.Addresses) == 0 {
 			continue
 		}
-		// The first one alone: what further ones mean is not defined.
+		// Only the first address has a defined meaning.
 		addr, err := netip.ParseAddr(e.Addresses[0])
-		if addr = addr.Unmap(); err != nil || addr.IsUnspecified() || addr.IsMulticast() { // a name, of a slice of type FQDN
+		if addr = addr.Unmap(); err != nil || addr.IsUnspecified() || addr.IsMulticast() { // a name, in a slice of type FQDN
 			continue
 		}
 		x := member{addr: addr, terminating: e.Conditions.Terminating}
@@ -180,14 +179,14 @@ func readSlice(raw []byte) (endpointSlice, error) {
 	return s, nil
 }
 
-// reached is where one pod can be asked.
+// reached is one pod's address.
 type reached struct {
 	at   netip.AddrPort
-	live bool // not terminating in one of the slices that have it
+	live bool // not terminating in at least one of its slices
 }
 
-// membersOf returns one address of every pod in the slices but Self. A pod may be in
-// several of them: of both families, or for a moment while it moves from one to another.
+// membersOf returns one address for every pod in the slices except Self. A pod may be in several
+// slices: of both families, or briefly while it moves between slices.
 func membersOf(list []*endpointSlice, o *MembersOptions) []string {
 	of, anyLive := map[string]reached{}, false
 	for _, s := range list {
@@ -218,11 +217,11 @@ func membersOf(list []*endpointSlice, o *MembersOptions) []string {
 		}
 	}
 	slices.Sort(out)
-	out = slices.Compact(out) // several pods of one host
+	out = slices.Compact(out) // several pods on one host
 	return out[:min(len(out), maxMembers)]
 }
 
-// rather reports whether a is to be asked rather than b, of one pod.
+// rather reports whether a is preferred over b for a pod.
 func (o *MembersOptions) rather(a, b netip.AddrPort) bool {
 	four := !o.Like.IsValid() || o.Like.Unmap().Is4()
 	if is := a.Addr().Is4() == four; is != (b.Addr().Is4() == four) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMembersOf holds which addresses of EndpointSlices are members.
+// TestMembersOf checks which EndpointSlice addresses are members.
 func TestMembersOf(t *testing.T) {
 	const ports = `"ports":[{"name":"gossip-udp","port":7000,"protocol":"UDP"},{"name":"gossip","port":7946,"protocol":"TCP"}]`
 	of := func(endpoints string) string {
@@ -54,16 +54,16 @@ func TestMembersOf(t *testing.T) {
 	}
 }
 
-// TestServiceName refuses what would be no selector.
+// TestServiceName rejects invalid label values.
 func TestServiceName(t *testing.T) {
 	for _, s := range []string{"", "a,b", "a=b", "-a", "a-", "A", "a.b", strings.Repeat("a", 64)} {
 		if _, err := FollowMembers(Config{Server: "http://127.0.0.1:1"}, MembersOptions{Service: s}); err == nil {
-			t.Errorf("%q is taken for a Service", s)
+			t.Errorf("%q was accepted as a Service name", s)
 		}
 	}
 }
 
-// FuzzSlice reads any bytes as an EndpointSlice: what comes of it are addresses.
+// FuzzSlice decodes arbitrary bytes as an EndpointSlice. Any result consists of valid addresses.
 func FuzzSlice(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"s"},"addressType":"IPv6","endpoints":[{"addresses":["::ffff:10.0.0.1"],"conditions":{"terminating":true},"targetRef":{"kind":"Pod","name":"p"}}],"ports":[{"name":"gossip","port":7946}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -73,7 +73,7 @@ func FuzzSlice(f *testing.F) {
 		}
 		for _, a := range membersOf([]*endpointSlice{&s}, &MembersOptions{PortName: "gossip", Port: 7946}) {
 			if at, err := netip.ParseAddrPort(a); err != nil || at.Port() == 0 || at.Addr().IsUnspecified() {
-				t.Errorf("%q is no address", a)
+				t.Errorf("%q is not a valid address", a)
 			}
 		}
 	})

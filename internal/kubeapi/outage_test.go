@@ -64,14 +64,14 @@ func serving(version, value string) func(*http.Request) (int, string, bool) {
 	}
 }
 
-// TestHours lets hours pass at a server that is away, at one that ends every watch at once
-// and at one that never knows the place that it has just named: what is known stays, the
-// server is asked at a pace that it can bear, and ten seconds after it is well all is known.
+// TestHours simulates hours with a server that is unreachable, one that ends every watch
+// immediately, and one that never knows a version it has just returned. Known objects stay, the
+// request rate is moderate, and ten seconds after recovery everything is up to date.
 func TestHours(t *testing.T) {
 	for _, x := range []struct {
 		name   string
 		answer func(*http.Request) (int, string, bool)
-		most   int // requests within an hour
+		most   int // requests per hour
 	}{
 		{"away", func(*http.Request) (int, string, bool) { return 0, "", false }, 3600 / 7 * 2},
 		{"restored from a copy, and then away", func(r *http.Request) (int, string, bool) {
@@ -106,14 +106,14 @@ func TestHours(t *testing.T) {
 				t.Fatalf("%s: %s at first", x.name, values(things))
 			}
 			f.set(x.answer)
-			time.Sleep(11 * time.Minute) // no watch is longer
+			time.Sleep(11 * time.Minute) // longer than any watch
 			f.set(x.answer)
 			time.Sleep(time.Hour)
 			if n := f.count(); n > x.most || n < 10 {
 				t.Errorf("%s: asked %d times in an hour, want 10 to %d", x.name, n, x.most)
 			}
 			if values(things) != "x=1" {
-				t.Errorf("%s: %q is known after an hour", x.name, values(things))
+				t.Errorf("%s: objects after an hour: %q", x.name, values(things))
 			}
 			f.set(func(r *http.Request) (int, string, bool) {
 				if watching(r) && !strings.Contains(r.URL.RawQuery, "resourceVersion=9") {
@@ -127,7 +127,7 @@ func TestHours(t *testing.T) {
 			}
 			time.Sleep(wait)
 			if s := things.State(); values(things) != "x=2" || s.Err != nil {
-				t.Errorf("%s: %q is known %v after it is well again, %v", x.name, values(things), wait, s.Err)
+				t.Errorf("%s: objects are %q %v after recovery, %v", x.name, values(things), wait, s.Err)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 
 var realSlices = kubeapi.Resource{Group: "discovery.k8s.io", Version: "v1", Plural: "endpointslices"}
 
-// sliceJSON is an EndpointSlice as the controller of Services would write it.
+// sliceJSON is an EndpointSlice as the Kubernetes controller writes it.
 func sliceJSON(name, service, family string, endpoints ...string) string {
 	return fmt.Sprintf(`{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":%q,"labels":{"kubernetes.io/service-name":%q}},
 		"addressType":%q,"endpoints":[%s],"ports":[{"name":"gossip-udp","port":7946,"protocol":"UDP"},{"name":"gossip","port":7946},{"name":"streams","port":7947}]}`,
@@ -28,9 +28,9 @@ func endpointJSON(pod, ip, conditions string) string {
 	return fmt.Sprintf(`{"addresses":[%q],"conditions":%s,"targetRef":{"kind":"Pod","name":%q,"namespace":"group"}}`, ip, conditions, pod)
 }
 
-// TestMembersOnRealServer follows a Service's EndpointSlices on a real API server: pods
-// that are not ready, other Services, both families, slices that change their names,
-// rights that are missing, taken and given back, a server that is away.
+// TestMembersOnRealServer follows a Service's EndpointSlices on a real API server: pods that are
+// not ready, other Services, both families, renamed slices, permissions that are missing, revoked
+// and restored, and an unreachable server.
 func TestMembersOnRealServer(t *testing.T) {
 	c := kubekit.Start(t)
 	c.Namespace("group")
@@ -65,15 +65,15 @@ func TestMembersOnRealServer(t *testing.T) {
 	c.Create(realSlices, "group", sliceJSON("s6", "peers", "IPv6", endpointJSON("pod-1", "fd00::2", starting), endpointJSON("pod-6", "fd00::6", ready)))
 	want("10.0.0.2:7946 [fd00::6]:7946", "")
 
-	// The same pods in a slice of another name, one of them ending and another in its place.
+	// The same pods in a slice with another name, one terminating and one replaced.
 	c.Create(realSlices, "group", sliceJSON("s3", "peers", "IPv4", endpointJSON("pod-1", "10.0.0.2", ending), endpointJSON("pod-2", "10.0.0.3", starting)))
 	c.Delete(realSlices, "group", "s6")
 	c.Delete(realSlices, "group", "s1")
 	want("10.0.0.3:7946", "")
 
-	// Taken and given back: what is known stays, beside what is missing.
+	// Revoked and restored: known addresses stay, next to the error.
 	c.Grant("group", "peers", "epp", "get core services")
-	c.StopServer() // an open watch outlives the right
+	c.StopServer() // an open watch outlives the permission
 	want("10.0.0.3:7946", "EndpointSlices of group/peers")
 	c.StartServer()
 	want("10.0.0.3:7946", "missing right")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestWrites: what is sent, and what a refusal says.
+// TestWrites checks requests and error messages.
 func TestWrites(t *testing.T) {
 	var got string
 	code, answer := http.StatusOK, "{}"
@@ -52,7 +52,7 @@ func TestWrites(t *testing.T) {
 		if err := tc.write(); !IsForbidden(err) || IsConflict(err) || !strings.Contains(err.Error(), tc.rule) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
-		// As a real server words it.
+		// In a real server's words.
 		answer = `{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden","message":"things \"x\" is forbidden: unable to create new content in namespace ns because it is being terminated","details":{"name":"x","causes":[{"reason":"NamespaceTerminating","message":"namespace ns is being terminated","field":"metadata.namespace"}]}}`
 		if err := tc.write(); IsForbidden(err) || err.Error() != "namespace ns is being deleted" {
 			t.Errorf("%s while the namespace is deleted: %v", tc.name, err)

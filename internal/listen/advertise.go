@@ -9,8 +9,8 @@ import (
 
 var errAdvertise = errors.New("listen: an advertised address must be ip:port, and not of all interfaces")
 
-// Advertised decides under which ip:port others reach a listener: the given one, else its
-// own, on an address of this host when it listens on all.
+// Advertised returns the ip:port at which other hosts reach a listener: the given one, or the
+// listener's own. If that is a wildcard, it uses an address of this host.
 func Advertised(given string, listener net.Addr) (string, error) {
 	if given == "" {
 		given = listener.String()
@@ -32,8 +32,8 @@ func Advertised(given string, listener net.Addr) (string, error) {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port()).String(), nil
 }
 
-// reachable chooses the address under which others reach this host: the first
-// of IPv4, else the first of IPv6.
+// reachable returns the address at which other hosts reach this one: the first IPv4 address, else
+// the first IPv6 address.
 func reachable(addrs []net.Addr) (at netip.Addr, ok bool) {
 	for _, a := range addrs {
 		p, err := netip.ParsePrefix(a.String())

@@ -27,7 +27,7 @@ type addrString string
 func (addrString) Network() string  { return "tcp" }
 func (a addrString) String() string { return string(a) }
 
-// A host without IPv4 is reached by its IPv6 address, never by loopback.
+// A host without IPv4 is reached at its IPv6 address, never at loopback.
 func TestReachable(t *testing.T) {
 	f := func(want string, addrs ...string) {
 		t.Helper()

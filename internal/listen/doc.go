@@ -1,4 +1,4 @@
-// Package listen is what gRPC listeners have in common: TLS from files that are
-// read anew when they change, certificates of clients, connections that wait when they end
-// streams which said nothing, and a health service whose readiness is set from outside.
+// Package listen has the common parts of gRPC listeners: TLS from files that are reloaded, client
+// certificates, pacing of connections that end streams without data, and a health service with
+// settable readiness.
 package listen

@@ -11,24 +11,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// soon is how long before its end a certificate is warned of.
+// soon is how long before its expiry a certificate causes a warning.
 const soon = 7 * 24 * time.Hour
 
-// expiry tells when the certificate that proxies see ends, and warns once when that
-// is near and once when it is over. It looks whenever metrics are read.
+// expiry reports when the server certificate expires, and warns once shortly before and once after.
+// It checks on every scrape.
 type expiry struct {
 	conf *tls.Config
 	log  *slog.Logger
 	now  func() time.Time
 
 	mu   sync.Mutex
-	said string // what was warned of
+	said string // last warning
 }
 
 var expiryDesc = prometheus.NewDesc("grapevine_certificate_expiry_timestamp_seconds", "When the certificate of the ext_proc and xDS listeners expires.", nil, nil)
 
-// WatchExpiry follows the certificate of listeners: the collector tells when it ends. It
-// warns of it at once where that is due.
+// WatchExpiry returns a collector for the certificate's expiry. It also warns immediately if a
+// warning is due.
 func WatchExpiry(conf *tls.Config, log *slog.Logger) prometheus.Collector {
 	e := &expiry{conf: conf, log: log, now: time.Now}
 	e.look()
@@ -45,7 +45,7 @@ func (e *expiry) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// look returns when the certificate in use ends, zero when there is none.
+// look returns when the current certificate expires, or zero without one.
 func (e *expiry) look() time.Time {
 	var cert *tls.Certificate
 	if len(e.conf.Certificates) > 0 {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestCertificateExpiry lets a certificate grow old, and replaces it.
+// TestCertificateExpiry ages a certificate and replaces it.
 func TestCertificateExpiry(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	made := func(end time.Time) *tls.Certificate {

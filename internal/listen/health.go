@@ -10,32 +10,30 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// Services that the health service knows by name. The empty name is the whole
-// server and answers like ServiceReadiness.
+// Known service names of the health service. The empty name is the whole server and equals
+// ServiceReadiness.
 const (
 	ServiceLiveness  = "liveness"
 	ServiceReadiness = "readiness"
 	ServiceExtProc   = "envoy.service.ext_proc.v3.ExternalProcessor"
 )
 
-// Readiness is the state behind the health service: Check, List and Watch of
-// the empty name, ServiceReadiness and ServiceExtProc follow Set;
-// ServiceLiveness is serving as long as the process answers. Any other name
-// follows Set as well, see status. It starts not ready. Safe for concurrent use;
-// one Readiness may feed several listeners.
+// Readiness is the state behind the health service. Check, List and Watch of the empty name,
+// ServiceReadiness and ServiceExtProc follow Set. ServiceLiveness is serving as long as the process
+// answers. Any other name follows Set as well; see status. Readiness starts not ready. Safe for
+// concurrent use; one Readiness may serve several listeners.
 type Readiness struct {
 	health *health.Server
 	now    func() time.Time
 	began  time.Time
 
-	ready, was atomic.Bool // now, and ever
+	ready, was atomic.Bool // now, and at any time before
 }
 
-// startGrace is how long a name that this package does not know is told that a
-// replica is not ready yet. Charts of other pickers use one name, such as
-// "inference-extension", for readiness and for liveness: that probe must hold
-// back requests at the start, and must not restart a replica that waits for
-// its first endpoint.
+// startGrace is how long an unknown service name reports that a starting replica is not ready.
+// Charts of other pickers use one name, such as "inference-extension", for readiness and liveness.
+// That probe must hold back requests at startup, but must not restart a replica that waits for its
+// first endpoint.
 const startGrace = 20 * time.Second
 
 // NewReadiness returns a Readiness that is not ready.
@@ -48,7 +46,7 @@ func newReadiness(now func() time.Time) *Readiness {
 	return r
 }
 
-// Set tells every checker and watcher whether requests are welcome.
+// Set sets whether the replica is ready for requests.
 func (r *Readiness) Set(ready bool) {
 	r.ready.Store(ready)
 	if ready {
@@ -63,7 +61,7 @@ func (r *Readiness) Set(ready bool) {
 	}
 }
 
-// status answers for names that this package does not know.
+// status is the status for unknown service names.
 func (r *Readiness) status() healthpb.HealthCheckResponse_ServingStatus {
 	starting := !r.was.Load() && r.now().Sub(r.began) >= startGrace
 	if r.ready.Load() || starting {
@@ -72,21 +70,19 @@ func (r *Readiness) status() healthpb.HealthCheckResponse_ServingStatus {
 	return healthpb.HealthCheckResponse_NOT_SERVING
 }
 
-// Service returns the health service that tells this state. Watches end when
-// stopping does.
+// Service returns the health service for this state. Watches end when stopping is done.
 func (r *Readiness) Service(stopping context.Context) healthpb.HealthServer {
 	return healthService{r.health, r, stopping}
 }
 
-// healthService ends watches when stopping ends, so that they do not hold up a
-// graceful stop.
+// healthService ends watches when stopping is done, so that they do not delay a graceful stop.
 type healthService struct {
 	*health.Server
 	ready    *Readiness
 	stopping context.Context
 }
 
-// Check reports the status of a service.
+// Check returns the status of a service.
 func (h healthService) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	switch req.GetService() {
 	case "", ServiceReadiness, ServiceExtProc, ServiceLiveness:
@@ -95,8 +91,7 @@ func (h healthService) Check(ctx context.Context, req *healthpb.HealthCheckReque
 	return &healthpb.HealthCheckResponse{Status: h.ready.status()}, nil
 }
 
-// Watch reports the status of a service until the caller leaves or the server
-// stops.
+// Watch sends the status of a service until the caller leaves or the server stops.
 func (h healthService) Watch(req *healthpb.HealthCheckRequest, out grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
@@ -104,11 +99,11 @@ func (h healthService) Watch(req *healthpb.HealthCheckRequest, out grpc.ServerSt
 	return h.Server.Watch(req, watchStream{out, ctx})
 }
 
-// watchStream is a stream with a context of ours.
+// watchStream is a stream with its own context.
 type watchStream struct {
 	grpc.ServerStreamingServer[healthpb.HealthCheckResponse]
 	ctx context.Context
 }
 
-// Context is done when the call is, or when the server stops.
+// Context is done when the call ends or the server stops.
 func (w watchStream) Context() context.Context { return w.ctx }

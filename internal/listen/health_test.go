@@ -7,8 +7,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestForeignHealthNames: names of other pickers' probes hold requests back at
-// the start, but not for so long that a liveness probe would end the process.
+// TestForeignHealthNames: other pickers' probe names hold back requests at startup, but not for so
+// long that a liveness probe would kill the process.
 func TestForeignHealthNames(t *testing.T) {
 	now := time.Unix(0, 0)
 	r := newReadiness(func() time.Time { return now })

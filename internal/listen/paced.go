@@ -13,25 +13,24 @@ import (
 )
 
 const (
-	// emptyEvery is how often a connection may end a stream of which no data came, and
-	// emptyBurst how many it may end at once. Proxies send the request's headers, which are
-	// data of gRPC, with the stream's own, and so end none of these but by a rare chance.
+	// emptyEvery is the interval at which a connection may end a stream without data, and
+	// emptyBurst the size of a burst. Proxies send the request's headers, which are gRPC data,
+	// together with the stream's own, so they hardly ever end such a stream.
 	emptyEvery = 10 * time.Millisecond
 	emptyBurst = 200
 	// pacedRead is how much is read between two waits: a few dozen streams.
 	pacedRead = 512
-	// pacedWait is how long it waits at most until the next read, which sees its end.
+	// pacedWait is the longest wait until the next read, which notices the connection's end.
 	pacedWait = time.Second
-	// pacedLog is how often the log tells of connections that wait.
+	// pacedLog is the interval of log messages about waiting connections.
 	pacedLog = time.Minute
 )
 
-// Pacing has connections wait that open streams and end them before they said anything, which
-// costs who does it nothing and the server a stream and a goroutine each. Safe for
-// concurrent use.
+// Pacing delays connections that open streams and end them without data. That is free for the
+// client, but costs the server a stream and a goroutine each. Safe for concurrent use.
 type Pacing struct {
 	Listener string
-	Paced    func() // counts a connection, when it waits for the first time
+	Paced    func() // called when a connection waits for the first time
 	Log      *slog.Logger
 
 	mu    sync.Mutex
@@ -39,12 +38,12 @@ type Pacing struct {
 	quiet int
 }
 
-// Over returns c with the connections of its servers paced.
+// Over returns c with server connections paced.
 func (p *Pacing) Over(c credentials.TransportCredentials) credentials.TransportCredentials {
 	return pacedCreds{c, p}
 }
 
-// tell counts a connection that waits, and has the log say so once in a while.
+// tell counts a waiting connection and periodically logs it.
 func (p *Pacing) tell(from net.Addr) {
 	p.Paced()
 	now := time.Now()
@@ -57,7 +56,7 @@ func (p *Pacing) tell(from net.Addr) {
 	more := p.quiet
 	p.told, p.quiet = now, 0
 	p.mu.Unlock()
-	p.Log.Warn("a connection waits: it ends streams that said nothing", "listener", p.Listener, "address", from.String(), "since_last", more)
+	p.Log.Warn("connection is paced because it ends streams without data", "listener", p.Listener, "address", from.String(), "since_last", more)
 }
 
 type pacedCreds struct {
@@ -81,18 +80,18 @@ func (c pacedCreds) Clone() credentials.TransportCredentials {
 	return pacedCreds{c.TransportCredentials.Clone(), c.p}
 }
 
-// pacedConn is a connection of HTTP/2, as its server reads it. One goroutine reads.
+// pacedConn is an HTTP/2 connection as read by the server. One goroutine reads.
 type pacedConn struct {
 	net.Conn
 	p      *Pacing
 	frames frames
-	due    time.Time // when all streams that said nothing are paid for; zero while there are none
+	due    time.Time // when the debt for all empty streams is paid; zero while there is none
 	told   atomic.Bool
-	open   context.Context // ends with the connection
+	open   context.Context // done when the connection is closed
 	close  context.CancelFunc
 }
 
-// Read reads, once the connection has waited for what it did.
+// Read reads after waiting for the connection's debt.
 func (c *pacedConn) Read(b []byte) (int, error) {
 	if !c.due.IsZero() {
 		if wait := time.Until(c.due) - emptyBurst*emptyEvery; wait > 0 {
@@ -107,8 +106,7 @@ func (c *pacedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pay puts off what is due by so many streams that said nothing; by less, where n is below
-// zero, for those that did.
+// pay moves due by that many empty streams; a negative n reduces it.
 func (c *pacedConn) pay(n int) {
 	if n < 0 && c.due.IsZero() {
 		return
@@ -134,7 +132,7 @@ func (c *pacedConn) wait(d time.Duration) {
 	}
 }
 
-// Close ends the connection, and the wait.
+// Close closes the connection and ends its wait.
 func (c *pacedConn) Close() error {
 	c.close()
 	return c.Conn.Close()
@@ -147,22 +145,22 @@ const (
 	frameData, frameHeaders, frameReset = 0, 1, 3
 	flagEnd                             = 1 // of data and headers: the stream's last frame
 
-	// openStreams is how many streams that said nothing are known, the youngest.
+	// openStreams is the number of tracked streams without data, the most recent ones.
 	openStreams = 512
 )
 
-// frames counts streams of HTTP/2 by whether they said something, of the bytes in which they
-// come, in any pieces. It holds nothing of frames but their heads.
+// frames classifies HTTP/2 streams by whether they carried data. Its input comes in pieces of any
+// size. It stores only frame headers.
 type frames struct {
-	left   int // of what is passed over
+	left   int // bytes to skip
 	head   [headerLen]byte
 	filled int
-	last   uint32              // the highest stream that was opened
-	silent [openStreams]uint32 // streams that said nothing, by their numbers; 0 for none
+	last   uint32              // highest stream opened
+	silent [openStreams]uint32 // numbers of streams without data; 0 for none
 }
 
-// see reads on, and returns how many streams ended that had said nothing, less those
-// that said something for the first time.
+// see processes b and returns how many streams ended without data, minus those that carried data
+// for the first time.
 func (f *frames) see(b []byte) (empty int) {
 	for len(b) > 0 {
 		if f.left > 0 {
@@ -181,7 +179,7 @@ func (f *frames) see(b []byte) (empty int) {
 	return empty
 }
 
-// frame takes the head of a frame, whose length is in left.
+// frame handles a frame header; the frame's length is in left.
 func (f *frames) frame(kind, flags byte, stream uint32) int {
 	at := &f.silent[stream/2%openStreams]
 	if kind == frameHeaders && stream > f.last {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// said returns n streams as they come in frames, the preface before them.
+// said returns n streams as frames, after the preface.
 func said(n int, say func(f *http2.Framer, id uint32)) []byte {
 	b := bytes.NewBufferString(http2.ClientPreface)
 	f := http2.NewFramer(b, nil)
@@ -30,9 +30,9 @@ func opened(f *http2.Framer, id uint32) {
 	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: make([]byte, 60), EndHeaders: true})
 }
 
-// TestPaced lets a client send streams of several kinds, in virtual time: those that say
-// something are read as they come, however they end, and those that end before that at
-// a rate, of which one line of the log and one count tell.
+// TestPaced sends streams of several kinds in virtual time. Streams with data are read without
+// delay, however they end. Streams that end without data are paced, with one log line and one
+// count.
 func TestPaced(t *testing.T) {
 	const many = 5000
 	empty := func(f *http2.Framer, id uint32) { opened(f, id); _ = f.WriteRSTStream(id, http2.ErrCodeCancel) }
@@ -66,7 +66,7 @@ func TestPaced(t *testing.T) {
 				var log strings.Builder
 				waits := 0
 				p := &Pacing{Listener: "x", Paced: func() { waits++ }, Log: slog.New(slog.NewTextHandler(&log, nil))}
-				for range 2 { // connections
+				for range 2 { // two connections
 					client, server := net.Pipe()
 					conn, _, err := p.Over(insecure.NewCredentials()).Clone().ServerHandshake(server)
 					if err != nil {
@@ -80,7 +80,7 @@ func TestPaced(t *testing.T) {
 					if _, err := io.Copy(io.Discard, conn); err != nil {
 						t.Error(err)
 					}
-					// What comes in the last piece is not waited for.
+					// The last piece is not waited for.
 					took, most := time.Since(began), time.Duration(c.empty-emptyBurst)*emptyEvery
 					if c.atOnce && took > 0 || !c.atOnce && (took > most || took < most*9/10) {
 						t.Errorf("%d streams took %v", many, took)
@@ -92,14 +92,14 @@ func TestPaced(t *testing.T) {
 					want = 0
 				}
 				if lines := strings.Count(log.String(), "\n"); waits != want || lines != want/2 {
-					t.Errorf("%d connections are counted, %d lines logged: %s", waits, lines, log.String())
+					t.Errorf("counted %d connections, logged %d lines: %s", waits, lines, log.String())
 				}
 			})
 		})
 	}
 }
 
-// TestPacedClose closes a connection that waits: its reader returns.
+// TestPacedClose: closing a waiting connection makes its reader return.
 func TestPacedClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -116,13 +116,12 @@ func TestPacedClose(t *testing.T) {
 		synctest.Wait()
 		conn.Close()
 		if <-ended; time.Since(began) > 0 {
-			t.Errorf("a connection that waits ended after %v", time.Since(began))
+			t.Errorf("waiting connection ended after %v", time.Since(began))
 		}
 	})
 }
 
-// TestFramesInPieces has frames come in pieces of any size: the count is the same, and nothing
-// is allocated.
+// TestFramesInPieces: pieces of any size give the same count, without allocation.
 func TestFramesInPieces(t *testing.T) {
 	text := said(700, func(f *http2.Framer, id uint32) {
 		opened(f, id)
@@ -153,7 +152,7 @@ func TestFramesInPieces(t *testing.T) {
 	}
 }
 
-// FuzzFrames: bytes of any kind are read to their end, and no stream counts twice.
+// FuzzFrames: any input is consumed completely, and no stream counts twice.
 func FuzzFrames(f *testing.F) {
 	f.Add(said(3, func(f *http2.Framer, id uint32) { opened(f, id); _ = f.WriteRSTStream(id, http2.ErrCodeCancel) }))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -21,39 +21,39 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// reloadEvery bounds how often the files of a certificate are looked at.
+// reloadEvery is the minimum interval between checks of certificate files.
 const reloadEvery = time.Second
 
-// TLS says how a listener is secured. The zero value serves a self-signed
-// certificate made at start, which proxies accept when they do not verify.
+// TLS configures a listener's TLS. The zero value uses a self-signed certificate made at startup,
+// for proxies that do not verify.
 type TLS struct {
-	Plaintext bool   // no TLS at all
-	CertFile  string // PEM; read anew when it changes
-	KeyFile   string // PEM; read anew when it changes
+	Plaintext bool   // disables TLS
+	CertFile  string // PEM; reloaded on change
+	KeyFile   string // PEM; reloaded on change
 
-	// ClientCA is a PEM file of those who sign proxies' certificates; read anew
-	// when it changes. With it a proxy without such a certificate is refused.
+	// ClientCA is a PEM file with the CAs of proxies' certificates; reloaded on change. With it,
+	// proxies without such a certificate are rejected.
 	ClientCA string
-	// ClientNames are the URI (SPIFFE) or DNS names of which a proxy's
-	// certificate must carry one; empty accepts any that ClientCA signed.
+	// ClientNames are the accepted URI (SPIFFE) or DNS names in a proxy's certificate; empty
+	// accepts any that ClientCA signed.
 	ClientNames []string
-	// Min is the oldest version, "1.2" or "1.3"; "" means 1.2.
+	// Min is the minimum version, "1.2" or "1.3"; "" means 1.2.
 	Min string
 }
 
 // Errors of TLS settings.
 var (
-	errMinVersion  = errors.New("listen: TLS: the oldest version must be 1.2 or 1.3")
-	errClientCA    = errors.New("listen: TLS: the file of client authorities has no certificate")
-	errClientNeeds = errors.New("listen: TLS: client certificates need TLS, and names need a file of authorities")
-	errClientName  = errors.New("listen: TLS: the client's certificate carries none of the names that are let in")
+	errMinVersion  = errors.New("listen: TLS: the minimum version must be 1.2 or 1.3")
+	errClientCA    = errors.New("listen: TLS: the client CA file contains no certificate")
+	errClientNeeds = errors.New("listen: TLS: client certificates require TLS, and client names require a client CA")
+	errClientName  = errors.New("listen: TLS: the client certificate has none of the accepted names")
 )
 
 // versions are the values of TLS.Min.
 var versions = map[string]uint16{"": tls.VersionTLS12, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 
-// Credentials returns what a gRPC server needs: TLS, or plaintext, on connections that are
-// paced (see [Pacing]). paced counts those that wait, by the listener's name.
+// Credentials returns gRPC server credentials, TLS or plaintext, with paced connections (see
+// [Pacing]). paced counts waiting connections, by the listener's name.
 func (t TLS) Credentials(listener string, paced func(listener string), log *slog.Logger) (credentials.TransportCredentials, error) {
 	cfg, err := t.Config(log)
 	if err != nil {
@@ -66,8 +66,8 @@ func (t TLS) Credentials(listener string, paced func(listener string), log *slog
 	return (&Pacing{Listener: listener, Paced: func() { paced(listener) }, Log: log}).Over(out), nil
 }
 
-// Config returns what a TLS server of HTTP/2 needs, nil for plaintext. log is told of
-// certificates that are read anew.
+// Config returns a TLS configuration for HTTP/2, or nil for plaintext. Certificate reloads are
+// logged to log.
 func (t TLS) Config(log *slog.Logger) (*tls.Config, error) { return t.config(log, time.Now) }
 
 // config returns nil for plaintext.
@@ -109,8 +109,7 @@ func (t TLS) config(log *slog.Logger, now func() time.Time) (*tls.Config, error)
 	return cfg, nil
 }
 
-// clients makes cfg demand certificates of clients, if a file says who signs
-// them.
+// clients makes cfg require client certificates if a client CA is configured.
 func (t TLS) clients(cfg *tls.Config, log *slog.Logger, now func() time.Time) error {
 	if t.ClientCA == "" {
 		return nil
@@ -119,7 +118,7 @@ func (t TLS) clients(cfg *tls.Config, log *slog.Logger, now func() time.Time) er
 	f.read = func() (*x509.CertPool, error) {
 		pem, err := os.ReadFile(t.ClientCA)
 		if err != nil {
-			return nil, fmt.Errorf("listen: client authorities: %w", err)
+			return nil, fmt.Errorf("listen: client CA: %w", err)
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
@@ -130,8 +129,8 @@ func (t TLS) clients(cfg *tls.Config, log *slog.Logger, now func() time.Time) er
 	if err := f.load(); err != nil {
 		return err
 	}
-	// The chain is verified here and not by the configuration, so that new
-	// authorities count from the next handshake on.
+	// Verify the chain here instead of in the configuration, so that new CAs apply from the next
+	// handshake on.
 	cfg.ClientAuth = tls.RequireAnyClientCert
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
 		leaf, between := cs.PeerCertificates[0], x509.NewCertPool()
@@ -162,7 +161,7 @@ func (t TLS) admit(leaf *x509.Certificate) error {
 	return errClientName
 }
 
-// CertificateNames returns the SPIFFE and DNS names that a certificate carries.
+// CertificateNames returns a certificate's SPIFFE and DNS names.
 func CertificateNames(leaf *x509.Certificate) (names []string) {
 	for _, uri := range leaf.URIs {
 		names = append(names, uri.String())
@@ -170,8 +169,7 @@ func CertificateNames(leaf *x509.Certificate) (names []string) {
 	return append(names, leaf.DNSNames...)
 }
 
-// watched is a value that is read from files and follows their changes when it
-// is asked for, without a goroutine.
+// watched is a value read from files. It is reloaded on use after a change, without a goroutine.
 type watched[T any] struct {
 	what  string
 	files []string
@@ -181,13 +179,13 @@ type watched[T any] struct {
 
 	mu      sync.Mutex
 	current *T
-	stamp   []time.Time // modification times that current was read at
+	stamp   []time.Time // modification times of current
 	checked time.Time
-	loading bool // a caller of get looks at the files
+	loading bool // a caller of get is checking the files
 }
 
-// get returns the newest value that could be read. One caller at a time looks at the files;
-// the others get the current value meanwhile, so that a disk that hangs stops one handshake.
+// get returns the latest readable value. One caller at a time checks the files while others get the
+// current value, so that a hanging disk blocks only one handshake.
 func (f *watched[T]) get() *T {
 	now := f.now()
 	f.mu.Lock()
@@ -237,8 +235,7 @@ func (f *watched[T]) load() error {
 	return nil
 }
 
-// modified returns when the files were written; the zero time for one that
-// cannot be looked at.
+// modified returns the files' modification times; zero for an unreadable one.
 func (f *watched[T]) modified() []time.Time {
 	t := make([]time.Time, len(f.files))
 	for i, name := range f.files {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestHandshakesDoNotWaitForADisk: while one caller reads a changed file and the disk does
-// not answer, others get the value that is there.
+// TestHandshakesDoNotWaitForADisk: while one caller reads a changed file from a hanging disk,
+// others get the current value.
 func TestHandshakesDoNotWaitForADisk(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(file, []byte("1"), 0o600); err != nil {
@@ -30,7 +30,7 @@ func TestHandshakesDoNotWaitForADisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		value = 2
-		f.stamp = []time.Time{{}} // the file has another time now
+		f.stamp = []time.Time{{}} // the file has a new modification time
 		time.Sleep(2 * reloadEvery)
 		first := make(chan int, 1)
 		go func() { first <- *f.get() }()

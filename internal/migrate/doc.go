@@ -1,3 +1,3 @@
-// Package migrate translates the command lines of other endpoint pickers into that
-// of grapevine serve, and says what differs.
+// Package migrate translates other endpoint pickers' command lines to grapevine serve and reports
+// differences.
 package migrate

@@ -9,14 +9,14 @@ import (
 	"unicode"
 )
 
-// foreignFlag is one flag of other endpoint pickers and what it is here.
+// foreignFlag is a flag of other endpoint pickers with its equivalent.
 type foreignFlag struct {
 	name  string
 	value foreignKind
-	// to turns a value into flags of serve; nil where there is nothing to set.
+	// to converts a value to flags of serve; nil if there is nothing to set.
 	to func(value string) ([]serveFlag, error)
-	// note says what differs; "" where nothing does. It is shown when the flag is
-	// given, unless quiet holds for the value.
+	// note describes the difference, or is "". It is shown if the flag is set, unless quiet returns
+	// true for the value.
 	note  string
 	quiet func(value string) bool
 }
@@ -24,7 +24,7 @@ type foreignFlag struct {
 // serveFlag is a flag of serve with its value.
 type serveFlag struct{ name, value string }
 
-// foreignKind is what a flag takes.
+// foreignKind is the type of a flag's value.
 type foreignKind uint8
 
 const (
@@ -32,8 +32,8 @@ const (
 	boolValue             // --flag or --flag=false
 )
 
-// foreignFlags are the flags of the pickers of llm-d and of the Gateway API
-// inference extension, in the order of the manual.
+// foreignFlags are the flags of the pickers of llm-d and of the Gateway API inference extension, in
+// the manual's order.
 var foreignFlags = []foreignFlag{
 	{name: "grpc-port", to: listenAt("listen")},
 	{name: "grpc-health-port", to: listenAt("health")},
@@ -89,7 +89,7 @@ func same(name string) func(string) ([]serveFlag, error) {
 	return func(v string) ([]serveFlag, error) { return []serveFlag{{name, v}}, nil }
 }
 
-// listenAt makes an address of a port.
+// listenAt converts a port to an address.
 func listenAt(name string) func(string) ([]serveFlag, error) {
 	return func(v string) ([]serveFlag, error) {
 		if _, err := strconv.ParseUint(v, 10, 16); err != nil {
@@ -99,7 +99,7 @@ func listenAt(name string) func(string) ([]serveFlag, error) {
 	}
 }
 
-// switched passes a switch on, if it is on.
+// switched copies a boolean flag if it is true.
 func switched(name string) func(string) ([]serveFlag, error) {
 	return func(v string) ([]serveFlag, error) {
 		on, err := strconv.ParseBool(v)
@@ -110,7 +110,7 @@ func switched(name string) func(string) ([]serveFlag, error) {
 	}
 }
 
-// inverted sets a switch where theirs is off.
+// inverted sets a boolean flag if theirs is false.
 func inverted(name string) func(string) ([]serveFlag, error) {
 	return func(v string) ([]serveFlag, error) {
 		on, err := strconv.ParseBool(v)
@@ -130,7 +130,7 @@ func certPath(dir string) ([]serveFlag, error) {
 
 func tlsVersion(v string) ([]serveFlag, error) {
 	switch v {
-	case "", "VersionTLS10", "VersionTLS11", "VersionTLS12": // 1.2 is the oldest here
+	case "", "VersionTLS10", "VersionTLS11", "VersionTLS12": // 1.2 is the minimum here
 		return []serveFlag{{"tls-min", "1.2"}}, nil
 	case "VersionTLS13":
 		return []serveFlag{{"tls-min", "1.3"}}, nil
@@ -138,7 +138,7 @@ func tlsVersion(v string) ([]serveFlag, error) {
 	return nil, fmt.Errorf("%q: want VersionTLS12 or VersionTLS13", v)
 }
 
-// bodySize reads a quantity such as 10MiB, 25MB or 4194304.
+// bodySize parses a quantity such as 10MiB, 25MB or 4194304.
 func bodySize(v string) ([]serveFlag, error) {
 	digits, factor := v, 1.0
 	for _, u := range []struct {
@@ -191,7 +191,7 @@ func zapLevel(v string) ([]serveFlag, error) {
 	return verbosity(v)
 }
 
-// knownGauge holds for the names of the engines that are known without saying so.
+// knownGauge reports whether v belongs to an engine that is detected automatically.
 func knownGauge(v string) bool {
 	for _, prefix := range []string{"vllm:", "sglang:", "trtllm_", "nv_trt_llm_"} {
 		if strings.HasPrefix(v, prefix) {
@@ -206,8 +206,7 @@ func is(want string) func(string) bool { return func(v string) bool { return v =
 func isTrue(v string) bool  { on, err := strconv.ParseBool(v); return err == nil && on }
 func isFalse(v string) bool { on, err := strconv.ParseBool(v); return err == nil && !on }
 
-// kebab returns a flag's name as it is written today: older pickers wrote
-// poolName for pool-name.
+// kebab returns a flag's current spelling: older pickers used poolName for pool-name.
 func kebab(name string) string {
 	var b strings.Builder
 	for _, c := range name {

@@ -12,21 +12,21 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
-// Translation is a command line of serve and what differs.
+// Translation is a command line of serve and the differences.
 type Translation struct {
 	Args  []string
 	Notes []string // "--flag: text"
-	Help  bool     // was asked for
+	Help  bool     // help was requested
 }
 
-// Knows reports whether other pickers have a flag of that name.
+// Knows reports whether other pickers have a flag with that name.
 func Knows(name string) bool {
 	return slices.ContainsFunc(foreignFlags, func(f foreignFlag) bool { return f.name == kebab(name) })
 }
 
-// Translate reads the arguments of another picker, in which flags of serve may
-// stand too: fl holds those, and takes the others. Discovery names the flags that
-// say where engines are found when no file does. An error is a [cli.UsageError].
+// Translate translates another picker's arguments, which may include flags of serve. fl has the
+// flags of serve and receives the others. discovery names the flags that locate engines if no file
+// does. An error is a [cli.UsageError].
 func Translate(fl *pflag.FlagSet, discovery, args []string) (t Translation, err error) {
 	fl.Init("epp", pflag.ContinueOnError)
 	fl.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName { return pflag.NormalizedName(kebab(name)) })
@@ -35,7 +35,7 @@ func Translate(fl *pflag.FlagSet, discovery, args []string) (t Translation, err 
 	fl.VisitAll(func(f *pflag.Flag) { own[f.Name] = true })
 	for _, f := range foreignFlags {
 		switch {
-		case own[f.name]: // the same here
+		case own[f.name]: // same name here
 		case f.value == boolValue:
 			fl.Bool(f.name, false, "")
 		case f.name == "v":
@@ -55,9 +55,9 @@ func Translate(fl *pflag.FlagSet, discovery, args []string) (t Translation, err 
 		if a != "true" && a != "false" {
 			return t, cli.UsageError{Err: fmt.Errorf("unexpected argument %q", a)}
 		}
-		// A chart writes --switch "false" as two arguments: its picker takes the switch for
-		// given, and the word for nothing.
-		t.Notes = append(t.Notes, fmt.Sprintf("%q stands by itself and says nothing: a switch takes its value after =", a))
+		// A chart may write --switch "false" as two arguments. The other picker then sets the
+		// switch and ignores the word.
+		t.Notes = append(t.Notes, fmt.Sprintf("%q has no effect: a boolean flag takes its value after =", a))
 	}
 	said := map[string]bool{}
 	fl.Visit(func(f *pflag.Flag) {
@@ -75,12 +75,12 @@ func Translate(fl *pflag.FlagSet, discovery, args []string) (t Translation, err 
 		}
 	}
 	if !said["metrics-compat"] {
-		t.Args = append(t.Args, "--metrics-compat=true") // dashboards and alerts go on
+		t.Args = append(t.Args, "--metrics-compat=true") // keep dashboards and alerts working
 	}
 	return t, err
 }
 
-// ownArgs writes a flag of serve as it was given.
+// ownArgs formats a flag of serve as it was given.
 func ownArgs(f *pflag.Flag) (args []string) {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		for _, v := range list.GetSlice() {
@@ -91,7 +91,7 @@ func ownArgs(f *pflag.Flag) (args []string) {
 	return []string{"--" + f.Name + "=" + f.Value.String()}
 }
 
-// take translates one flag. What said names was given as a flag of serve.
+// take translates one flag. said has the names given as flags of serve.
 func (t *Translation) take(f *foreignFlag, value string, said map[string]bool) error {
 	if f.to != nil {
 		flags, err := f.to(value)
@@ -111,8 +111,7 @@ func (t *Translation) take(f *foreignFlag, value string, said map[string]bool) e
 	return nil
 }
 
-// doubleDashes writes -name as --name, which programs with Go's own flag
-// package take.
+// doubleDashes converts -name to --name, which Go's flag package accepts.
 func doubleDashes(fl *pflag.FlagSet, args []string) []string {
 	out := make([]string, 0, len(args))
 	for _, a := range args {
@@ -137,7 +136,7 @@ func (t *Translation) Write(w io.Writer) {
 	}
 }
 
-// quoted writes an argument for a shell.
+// quoted quotes an argument for a shell.
 func quoted(a string) string {
 	if strings.ContainsAny(a, " \t\n'\"$`\\|&;<>(){}*?!#~[]") {
 		return "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"

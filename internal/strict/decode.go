@@ -14,14 +14,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrReported means that decoding found problems, which are in the Report.
+// ErrReported means that decoding added problems to the Report.
 var ErrReported = errors.New("strict: the value has problems")
 
-// Decode fills into, a pointer to a struct with json field names or to a map
-// with text keys, from the value. What is absent or null is left alone, names
-// are matched exactly. Types with UnmarshalJSON are given the value as JSON.
-// It returns ErrReported when it reported problems, and panics when the type
-// cannot be decoded into.
+// Decode decodes the value into a pointer to a struct with json field names, or to a map with
+// string keys. Absent and null fields are left unchanged; names must match exactly. Types with
+// UnmarshalJSON get the value as JSON. It returns ErrReported if it reported problems, and panics
+// for an unsupported type.
 func (n Node) Decode(into any) error {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -149,7 +148,7 @@ func (n Node) unmarshal(u json.Unmarshaler) {
 	}
 }
 
-// JSON returns the value as JSON, fields in the order of the file.
+// JSON returns the value as JSON, with fields in the order of the file.
 func (n Node) JSON() ([]byte, error) {
 	var b bytes.Buffer
 	if v := n.value(); v == nil {
@@ -216,14 +215,14 @@ func writeScalar(b *bytes.Buffer, v *yaml.Node) error {
 func writeText(b *bytes.Buffer, s string) {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string has a form in JSON, and a Buffer takes it
+	_ = e.Encode(s) // a string always encodes, and a Buffer does not fail
 	b.Truncate(b.Len() - 1)
 }
 
-// At returns the value at a dotted path below this one, such as a.b[2].c; where
-// the path ends early, the nearest value above that is there.
+// At returns the value at a dotted path below this one, such as a.b[2].c, or the nearest existing
+// value above it.
 func (n Node) At(dotted string) Node {
-	at := n.Into(&Report{File: n.report.File}) // the walk itself reports nothing
+	at := n.Into(&Report{File: n.report.File}) // do not report anything
 	for _, name := range strings.FieldsFunc(dotted, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
 		next := at.child(name)
 		if next.at == nil {
@@ -234,7 +233,7 @@ func (n Node) At(dotted string) Node {
 	return at.Into(n.report)
 }
 
-// child returns the field of a name, or the element of a number.
+// child returns the field with that name, or the element with that index.
 func (n Node) child(name string) Node {
 	if n.IsObject() {
 		return n.Object().Field(name)

@@ -1,17 +1,16 @@
-// Package strict reads configuration files that people write by hand: YAML or
-// JSON, with every fault found in one pass and each told with its place.
+// Package strict reads hand-written configuration files in YAML or JSON. It finds all errors in one
+// pass and reports each with its position.
 //
-//  1. Parse turns the bytes into a tree that knows lines and columns, and
-//     returns its root with the Report that gathers problems.
-//  2. The caller walks the tree by asking: Node.Object, Object.Field and the
-//     typed getters. What is missing or of the wrong type becomes a Problem and
-//     the walk goes on.
-//  3. Object.Done reports every field that nobody asked for, with the nearest
-//     known name as a hint.
+//  1. Parse turns the bytes into a tree with lines and columns. It returns the root and the
+//     Report that collects problems.
+//  2. The caller walks the tree: Node.Object, Object.Field and the typed getters. A missing
+//     value or a wrong type becomes a Problem, and the walk continues.
+//  3. Object.Done reports every field that was not requested, with the nearest known name as a
+//     hint.
 //
-// Anchors, aliases and merge keys are understood, within bounds: a document is
-// read as a tree, and a tree larger than maxNodes is refused.
+// Anchors, aliases and merge keys are supported within limits: a document that expands to a tree
+// larger than maxNodes is rejected.
 //
-// The package knows no file format and opens no file. Values are not safe for
+// The package does not know any file format and does not open files. Values are not safe for
 // concurrent use.
 package strict

@@ -2,9 +2,8 @@ package strict
 
 import "strings"
 
-// Nearest returns the candidate that a person who wrote word most likely
-// meant, "" when none is near. Letter case, dashes and underscores count
-// little; of equals the first wins.
+// Nearest returns the candidate most similar to word, or "" if none is similar. Letter case, dashes
+// and underscores count little; ties go to the first.
 func Nearest(word string, candidates []string) string {
 	plain := fold(word)
 	best, bestDistance := "", 1+max(1, min(len(plain), 24)/4)
@@ -17,7 +16,7 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// DidYouMean words Nearest as a hint, "" when there is none.
+// DidYouMean formats Nearest as a hint, or returns "".
 func DidYouMean(word string, candidates []string) string {
 	if n := Nearest(word, candidates); n != "" {
 		return "did you mean " + quote(n) + "?"
@@ -29,8 +28,8 @@ func fold(s string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
 }
 
-// distance is the number of insertions, deletions, replacements and swaps of
-// neighbours that make b of a. Long words are compared by their beginning.
+// distance is the edit distance between a and b, counting swaps of neighbors as one. Only the
+// beginning of long words is compared.
 func distance(a, b string) int {
 	const most = 64
 	a, b = a[:min(len(a), most)], b[:min(len(b), most)]

@@ -11,30 +11,30 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Node is a value of the file and its place. The zero value and a value that
-// is not in the file are absent: getters return nothing and report nothing.
+// Node is a value with its position in the file. The zero value and missing values are absent:
+// getters return nothing and report nothing.
 type Node struct {
 	report *Report
 	at     *yaml.Node
 	path   string
 }
 
-// Found reports whether the value is in the file and not null.
+// Found reports whether the value is present and not null.
 func (n Node) Found() bool {
 	v := n.value()
 	return v != nil && v.Tag != "!!null"
 }
 
-// IsNull reports whether the file says null, or a name with nothing behind it.
+// IsNull reports whether the value is null or empty.
 func (n Node) IsNull() bool {
 	v := n.value()
 	return v != nil && v.Tag == "!!null"
 }
 
-// Problems returns how many problems the whole reading has found so far.
+// Problems returns the number of problems found in the whole file so far.
 func (n Node) Problems() int { return n.report.Len() }
 
-// Line returns the value's line, 0 when it is absent.
+// Line returns the value's line, 0 if it is absent.
 func (n Node) Line() int {
 	if n.at == nil {
 		return 0
@@ -42,7 +42,7 @@ func (n Node) Line() int {
 	return n.at.Line
 }
 
-// Path says where in the tree the value stands: endpoints[2].port.
+// Path returns the value's path: endpoints[2].port.
 func (n Node) Path() string { return n.path }
 
 // Into returns the value with problems going to another report.
@@ -51,7 +51,7 @@ func (n Node) Into(r *Report) Node {
 	return n
 }
 
-// Problem reports a fault of the value. hint may be "".
+// Problem reports a problem with the value. hint may be "".
 func (n Node) Problem(hint, format string, a ...any) {
 	line, column := 0, 0
 	if n.at != nil {
@@ -60,12 +60,12 @@ func (n Node) Problem(hint, format string, a ...any) {
 	n.report.add(line, column, fmt.Sprintf(format, a...), hint)
 }
 
-// HasProblem reports whether a problem was found at the value's place already.
+// HasProblem reports whether a problem was already reported at the value's position.
 func (n Node) HasProblem() bool {
 	return n.at != nil && n.report.at(n.at.Line, n.at.Column)
 }
 
-// value follows aliases. The checker has made sure that they end.
+// value resolves aliases. The checker has verified that they end.
 func (n Node) value() *yaml.Node {
 	v := n.at
 	for v != nil && v.Kind == yaml.AliasNode {
@@ -74,7 +74,7 @@ func (n Node) value() *yaml.Node {
 	return v
 }
 
-// kind says what a value is, in the words of the file's author.
+// kind returns the type of a value as a user would call it.
 func (n Node) kind() string {
 	v := n.value()
 	switch v.Kind {
@@ -134,7 +134,7 @@ func (n Node) Text() (string, bool) {
 	return s, ok
 }
 
-// Enum returns a string value that is one of words.
+// Enum returns a string value that must be one of words.
 func (n Node) Enum(words ...string) (string, bool) {
 	s, ok := n.Text()
 	if ok && !slices.Contains(words, s) {
@@ -148,7 +148,7 @@ func (n Node) Enum(words ...string) (string, bool) {
 	return s, ok
 }
 
-// Bool returns true or false.
+// Bool returns a boolean value.
 func (n Node) Bool() (value, ok bool) {
 	if !n.Found() {
 		return false, false
@@ -160,7 +160,7 @@ func (n Node) Bool() (value, ok bool) {
 	return strings.EqualFold(s, "true"), ok
 }
 
-// Int returns a whole number between low and high.
+// Int returns an integer from low to high.
 func (n Node) Int(low, high int64) (int64, bool) {
 	if !n.Found() {
 		return 0, false
@@ -192,7 +192,7 @@ func between(low, high int64) string {
 	}
 }
 
-// Float returns a finite number between low and high.
+// Float returns a finite number from low to high.
 func (n Node) Float(low, high float64) (float64, bool) {
 	if !n.Found() {
 		return 0, false
@@ -214,8 +214,8 @@ func (n Node) Float(low, high float64) (float64, bool) {
 	return 0, false
 }
 
-// Duration returns a span of time such as "250ms", not negative. A number is
-// refused, since its unit is not said.
+// Duration returns a non-negative duration such as "250ms". Numbers are rejected because they have
+// no unit.
 func (n Node) Duration() (time.Duration, bool) {
 	if !n.Found() {
 		return 0, false
@@ -246,7 +246,7 @@ func (n Node) List() ([]Node, bool) {
 	return out, true
 }
 
-// IsText and its kin say what a value is without reporting anything.
+// IsText reports whether the value is a string. Like IsList and IsObject it reports no problem.
 func (n Node) IsText() bool {
 	if !n.Found() {
 		return false

@@ -7,12 +7,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Object is a value with named fields. Every name asked for is known; Done
-// reports the others.
+// Object is a value with named fields. Done reports fields that were never requested.
 type Object struct {
 	Node
 	fields []field
-	index  map[string]int // field name -> position in fields
+	index  map[string]int // field name -> index in fields
 	asked  []string
 }
 
@@ -20,8 +19,8 @@ type field struct {
 	key, value *yaml.Node
 }
 
-// Object returns the value's fields. An absent value has none and reports
-// nothing; one of another type is reported once.
+// Object returns the value's fields. An absent value has none and reports nothing; a value of
+// another type is reported once.
 func (n Node) Object() *Object {
 	o := &Object{Node: n}
 	if !n.Found() {
@@ -37,8 +36,7 @@ func (n Node) Object() *Object {
 	return o
 }
 
-// take adds the fields of v, then those of the objects that it merges, unless
-// they are there already.
+// take adds the fields of v, then those of merged objects, unless they are already present.
 func (o *Object) take(v *yaml.Node) {
 	var merged []*yaml.Node
 	for i := 0; i+1 < len(v.Content); i += 2 {
@@ -79,7 +77,7 @@ func (o *Object) find(name string) *field {
 	return nil
 }
 
-// Field returns the field's value, absent when it is not there.
+// Field returns the field's value, or an absent value.
 func (o *Object) Field(name string) Node {
 	o.asked = append(o.asked, name)
 	path := name
@@ -92,7 +90,7 @@ func (o *Object) Field(name string) Node {
 	return Node{report: o.report, path: path}
 }
 
-// Need returns the field's value and reports when it is not there.
+// Need returns the field's value and reports a missing one.
 func (o *Object) Need(name string) Node {
 	n := o.Field(name)
 	if !n.Found() && o.at != nil {
@@ -105,8 +103,8 @@ func (o *Object) Need(name string) Node {
 	return n
 }
 
-// Entries returns all fields in the order of the file, for objects whose names
-// are free, and makes them known.
+// Entries returns all fields in the order of the file, for objects with arbitrary names, and marks
+// them as requested.
 func (o *Object) Entries() []Entry {
 	out := make([]Entry, len(o.fields))
 	for i, f := range o.fields {
@@ -115,14 +113,14 @@ func (o *Object) Entries() []Entry {
 	return out
 }
 
-// Entry is one field of an object with free names.
+// Entry is one field of an object with arbitrary names.
 type Entry struct {
 	Name  string
 	Key   Node
 	Value Node
 }
 
-// Done reports every field that was not asked for.
+// Done reports every field that was not requested.
 func (o *Object) Done() {
 	known := make(map[string]bool, len(o.asked))
 	for _, name := range o.asked {

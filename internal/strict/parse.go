@@ -11,15 +11,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of a document.
+// Limits of a document.
 const (
 	maxBytes = 8 << 20
 	maxDepth = 64
-	maxNodes = 200_000 // aliases followed
+	maxNodes = 200_000 // after resolving aliases
 )
 
-// Parse reads one YAML or JSON document. file names it in problems. The root
-// is valid in any case: after a syntax error it is empty and asks for nothing.
+// Parse parses one YAML or JSON document. file is its name in problems. The root is always valid;
+// after a syntax error it is empty and requires no fields.
 func Parse(file string, data []byte) (Node, *Report) {
 	r := &Report{File: file}
 	none := Node{report: r}
@@ -56,8 +56,8 @@ func Parse(file string, data []byte) (Node, *Report) {
 	return Node{report: r, at: root}, r
 }
 
-// untab makes JSON that is indented with tabs readable as YAML. Inside of JSON
-// strings there are no raw tabs, so no value changes, and columns stay.
+// untab makes tab-indented JSON readable as YAML. JSON strings contain no raw tabs, so values and
+// columns are unchanged.
 func untab(data []byte) []byte {
 	if t := bytes.TrimLeft(data, " \t\r\n"); len(t) == 0 || (t[0] != '{' && t[0] != '[') {
 		return data
@@ -65,7 +65,7 @@ func untab(data []byte) []byte {
 	return bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
 }
 
-// checker bounds the tree and finds doubled keys.
+// checker limits the tree and finds duplicate keys.
 type checker struct {
 	report  *Report
 	nodes   int
@@ -106,7 +106,7 @@ func (c *checker) doubles(n *yaml.Node) {
 	}
 }
 
-// quote writes a word of the file in quotes, shortened when it is long.
+// quote returns a word of the file in quotes, truncated if it is long.
 func quote(s string) string {
 	const most = 60
 	if len(s) > most {

@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// Problem is one fault in a file. Line and Column count from 1; 0 means that
-// the place is not known.
+// Problem is one error in a file. Line and Column start at 1; 0 means unknown.
 type Problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line,omitempty"`
 	Column  int    `json:"column,omitempty"`
 	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"` // what to do about it, "" when there is nothing to say
+	Hint    string `json:"hint,omitempty"` // how to fix it, or ""
 }
 
-// String writes the problem on one line: file:line:column: message (hint).
+// String formats the problem on one line: file:line:column: message (hint).
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -37,7 +36,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems are the faults of one reading. As an error they read one per line.
+// Problems are the errors of one file. As an error they are printed one per line.
 type Problems []Problem
 
 func (ps Problems) Error() string {
@@ -48,7 +47,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err returns the problems as an error, nil when there are none.
+// Err returns the problems as an error, nil if there are none.
 func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil
@@ -56,13 +55,13 @@ func (ps Problems) Err() error {
 	return ps
 }
 
-// Report gathers the problems of one file.
+// Report collects the problems of one file.
 type Report struct {
 	File     string
 	problems Problems
 }
 
-// Problems returns what was found, in the order of the file.
+// Problems returns the problems in the order of the file.
 func (r *Report) Problems() Problems {
 	out := slices.Clone(r.problems)
 	slices.SortStableFunc(out, func(a, b Problem) int {
@@ -71,14 +70,14 @@ func (r *Report) Problems() Problems {
 	return slices.Compact(out)
 }
 
-// Len returns how many problems were found so far.
+// Len returns the number of problems so far.
 func (r *Report) Len() int { return len(r.problems) }
 
 func (r *Report) at(line, column int) bool {
 	return slices.ContainsFunc(r.problems, func(p Problem) bool { return p.Line == line && p.Column == column })
 }
 
-// maxProblems bounds a report: a file with so many is not one of ours.
+// maxProblems limits a report: a file with so many is not a configuration file.
 const maxProblems = 1000
 
 func (r *Report) add(line, column int, message, hint string) {

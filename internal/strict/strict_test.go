@@ -124,15 +124,15 @@ func TestAtElement(t *testing.T) {
 	}
 	at := n.At("a[1].b")
 	if at.HasProblem() {
-		t.Error("blamed for nothing")
+		t.Error("HasProblem() = true without a problem")
 	}
 	if at.Problem("", "seen"); !at.HasProblem() || n.At("a[0].b").HasProblem() || r.Len() != 1 {
-		t.Error("blamed otherwise than at the place of the problem")
+		t.Error("HasProblem() is wrong next to the problem's position")
 	}
 }
 
-// TestSyntax: the place is where the text cannot go on, whatever the reader
-// says of where it began to read what it read there.
+// TestSyntax: a syntax error is reported where the text becomes invalid, not where the parser's
+// construct began.
 func TestSyntax(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
@@ -167,8 +167,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestDistance is a metric: zero only for equals, symmetric, and no larger
-// than the longer word.
+// TestDistance: the distance is a metric: zero only for equal words, symmetric, and at most the
+// longer word's length.
 func TestDistance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.StringMatching(`[a-c]{0,8}`).Draw(t, "a")
@@ -180,7 +180,7 @@ func TestDistance(t *testing.T) {
 	})
 }
 
-// FuzzDecode: no bytes make decoding panic, and JSON comes out as JSON.
+// FuzzDecode: no input makes decoding panic, and JSON output is valid.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("text: a\nlisted: [{names: [b]}]\nloose: {x: [1, 0x1f, 1e3, ~]}"))
 	f.Add([]byte("a: &a [1]\nb: *a\n<<: {c: *a}"))
@@ -188,7 +188,7 @@ func FuzzDecode(f *testing.F) {
 		n, r := Parse("f", data)
 		var v all
 		if err := n.Decode(&v); (err != nil) && r.Len() == 0 {
-			t.Errorf("%v, but nothing reported", err)
+			t.Errorf("error %v without a reported problem", err)
 		}
 		if out, err := n.JSON(); err == nil && !json.Valid(out) {
 			t.Errorf("invalid JSON %q", out)

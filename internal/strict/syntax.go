@@ -14,9 +14,8 @@ import (
 
 var syntaxLine = regexp.MustCompile(`line (\d+)(?:, column (\d+))?: ?`)
 
-// syntax reports an error of the YAML reader. The reader says on which line
-// the construct began in which it lost its way, often one too early; what is
-// wanted is where the text cannot go on.
+// syntax reports an error of the YAML parser. The parser reports the line on which the failing
+// construct began, often one too early; the report has the line on which the text becomes invalid.
 func (r *Report) syntax(err error, data []byte) {
 	line, text := syntaxError(err)
 	lines := bytes.Split(data, []byte("\n"))
@@ -37,7 +36,7 @@ func (r *Report) syntax(err error, data []byte) {
 	r.add(line, column, text, "")
 }
 
-// syntaxError returns line and text of a reader's error; line 0: none.
+// syntaxError returns the line and the text of a parser error; line 0: none.
 func syntaxError(err error) (line int, text string) {
 	text = strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := syntaxLine.FindStringSubmatch(text); m != nil {
@@ -47,21 +46,20 @@ func syntaxError(err error) (line int, text string) {
 	return line, text
 }
 
-// Bounds of the search: a file whose fault is further from where the reader saw
-// its construct begin keeps that place.
+// Limits of the search. Beyond them the parser's line is kept.
 const (
 	maxLostLines = 400
 	maxLostBytes = 16 << 20
 )
 
-// lostAt returns the first line, counted from 1, with which the text up to
-// there fails as the whole does; 0 when none is found. The reader named from.
+// lostAt returns the first line, starting at 1, at which the text up to there fails like the whole
+// text; 0 if none. from is the parser's line.
 func lostAt(lines [][]byte, from int, text string) int {
 	read := 0
 	for n := max(from, 1); n <= len(lines) && n < from+maxLostLines && read < maxLostBytes; n++ {
 		head := append(bytes.Join(lines[:n], []byte("\n")), '\n')
 		_, ends := unclosed(head)
-		head = append(head, ends...) // what is only unfinished is no fault
+		head = append(head, ends...) // unfinished text alone is not an error
 		read += len(head)
 		if _, got := syntaxError(parses(head)); got == text {
 			return n
@@ -70,8 +68,8 @@ func lostAt(lines [][]byte, from int, text string) int {
 	return 0
 }
 
-// unclosed returns where braces and brackets begin that are open at the end of
-// the text, outermost first, and what ends them.
+// unclosed returns the positions of braces and brackets that are open at the end of the text,
+// outermost first, and their closing characters.
 func unclosed(text []byte) (open []int, ends []byte) {
 	before := byte('\n')
 	for i := 0; i < len(text); i++ {
@@ -94,15 +92,15 @@ func unclosed(text []byte) (open []int, ends []byte) {
 	return open, ends
 }
 
-// What may stand before a comment, and before a quoted text: elsewhere # and
-// quotes are letters of a plain one.
+// Characters that may precede a comment, and a quoted string: elsewhere # and quotes are part of a
+// plain string.
 var (
 	space   = []byte(" \t\r\n")
 	opening = append([]byte("{[,:"), space...)
 )
 
-// quoted returns where the quoted text ends that text begins with: at its
-// second quote, or where text ends. Two single quotes stand for one.
+// quoted returns the end of the quoted string that text starts with. Two single quotes stand for
+// one.
 func quoted(text []byte) int {
 	double := text[0] == '"'
 	i := 1
@@ -117,8 +115,7 @@ func quoted(text []byte) int {
 	return i
 }
 
-// lengthTo returns how many bytes stand before the first c, all of them when
-// there is none.
+// lengthTo returns the number of bytes before the first c, or all if there is none.
 func lengthTo(text []byte, c byte) int {
 	if n := bytes.IndexByte(text, c); n >= 0 {
 		return n
@@ -126,8 +123,8 @@ func lengthTo(text []byte, c byte) int {
 	return len(text)
 }
 
-// parses returns why the text is no YAML; nothing wrong is an error without a
-// meaning, so that it equals no other.
+// parses returns why the text is invalid YAML. For valid text it returns a special error that
+// equals no other.
 func parses(text []byte) error {
 	dec := yaml.NewDecoder(bytes.NewReader(untab(text)))
 	for {
@@ -140,8 +137,8 @@ func parses(text []byte) error {
 	}
 }
 
-// place returns the column at which a line begins, and a hint when a tab
-// indents it, which YAML forbids.
+// place returns the column of a line's first character, and a hint if it is indented with a tab,
+// which YAML forbids.
 func place(line []byte) (column int, hint string) {
 	indent := len(line) - len(bytes.TrimLeft(line, " \t"))
 	if tab := bytes.IndexByte(line[:indent], '\t'); tab >= 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// readDetector finds the saturation detector: in flowControl, at the top with
-// a reference, at the top with its thresholds, or else the default.
+// readDetector finds the saturation detector: in flowControl, at the top level as a reference, at
+// the top level with thresholds, or the default.
 func (b *builder) readDetector(top, flow strict.Node) {
 	in := b.topDetector(top)
 	inner := flow.Object().Field("saturationDetector")
@@ -71,8 +71,8 @@ func (b *builder) topDetector(n strict.Node) *instance {
 	return in
 }
 
-// admit refuses sheddable requests while the pool is saturated, unless they wait for
-// it, and those whose latency targets nobody is expected to meet.
+// admit refuses sheddable requests while the pool is saturated, unless they are queued, and those
+// whose latency targets no endpoint is expected to meet.
 func admit(saturation plugin.Detector, wait bool) func(*cycle.Cycle) error {
 	return func(c *cycle.Cycle) error {
 		if c.Request.Priority >= 0 {
@@ -88,7 +88,7 @@ func admit(saturation plugin.Detector, wait bool) func(*cycle.Cycle) error {
 	}
 }
 
-// gaugeAge finds the detector's bound of how old gauges may be.
+// gaugeAge returns the detector's limit for the age of gauges.
 func gaugeAge(used any) time.Duration {
 	data, err := json.Marshal(used)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 
-// builder turns one document into a Config. It reports and goes on.
+// builder converts one document to a Config. It reports problems and continues.
 type builder struct {
 	opts    Options
 	report  *strict.Report
@@ -25,19 +25,19 @@ type builder struct {
 	byName  map[string]*instance
 	notes   *strict.Report
 
-	profileAt []strict.Node // where the profiles stand
+	profileAt []strict.Node // positions of the profiles
 }
 
-// instance is one plugin of the file, or one that was put in.
+// instance is a plugin from the file, or one that was added.
 type instance struct {
 	name   string
 	typ    plugin.Type
-	node   strict.Node // the entry; absent when it was put in
+	node   strict.Node // the entry; absent if it was added
 	params strict.Node
 	used   any // parameters with defaults
 	plugin plugin.Plugin
-	broken bool // reported; says nothing about what refers to it
-	apart  bool // a producer whose settings are not those of the built-in index
+	broken bool // a problem was reported; ignore references to it
+	apart  bool // a producer with settings different from the built-in index
 	refs   int
 }
 
@@ -51,7 +51,7 @@ func newBuilder(file string, report *strict.Report, o Options) *builder {
 	return b
 }
 
-// document reads the top level. Plugins come first: all else refers to them.
+// document reads the top level. Plugins come first, because everything else refers to them.
 func (b *builder) document(root strict.Node) {
 	doc := root.Object()
 	if !doc.Found() {
@@ -78,8 +78,8 @@ func (b *builder) document(root strict.Node) {
 	b.idle()
 }
 
-// header reads what kind of file this is, and reports whether it is worth
-// reading on: another kind of object has nothing but unknown fields.
+// header reads the file's type and reports whether to continue: another type of object has only
+// unknown fields.
 func (b *builder) header(doc *strict.Object) bool {
 	if kind := doc.Field("kind"); kind.IsText() {
 		if s, _ := kind.Text(); s == "ConfigMap" {
@@ -98,12 +98,12 @@ func (b *builder) header(doc *strict.Object) bool {
 	return true
 }
 
-// note says something about a part that is no fault.
+// note adds a note about a valid part.
 func (b *builder) note(n strict.Node, hint, format string, a ...any) {
 	n.Into(b.notes).Problem(hint, format, a...)
 }
 
-// gates reads feature gates: a name, or name=true, name=false.
+// gates reads feature gates: a name, name=true, or name=false.
 func (b *builder) gates(n strict.Node) {
 	b.out.Gates = map[string]bool{}
 	list, _ := n.List()
@@ -128,7 +128,7 @@ func (b *builder) gates(n strict.Node) {
 	}
 }
 
-// idle notes plugins that nothing refers to.
+// idle adds a note for each unreferenced plugin.
 func (b *builder) idle() {
 	for _, p := range b.plugins {
 		playsInProfile := p.plugin.Filter != nil || p.plugin.Scorer != nil || p.plugin.Picker != nil
@@ -138,7 +138,7 @@ func (b *builder) idle() {
 	}
 }
 
-// find follows a reference to a plugin.
+// find resolves a reference to a plugin.
 func (b *builder) find(n strict.Node) *instance {
 	name, ok := n.Text()
 	if !ok {
@@ -156,7 +156,7 @@ func (b *builder) find(n strict.Node) *instance {
 	return p
 }
 
-// reference hints at the plugin that a reference may mean.
+// reference returns a hint for a misspelled reference.
 func (b *builder) reference(name string) string {
 	names := make([]string, 0, len(b.plugins))
 	for _, p := range b.plugins {
@@ -174,7 +174,7 @@ func (b *builder) reference(name string) string {
 	return ""
 }
 
-// ensure returns the plugin of a type, putting one in when there is none.
+// ensure returns the plugin of a type and adds it if there is none.
 func (b *builder) ensure(typeName string) *instance {
 	for _, p := range b.plugins {
 		if p.typ.Name == typeName {
@@ -202,8 +202,8 @@ func (b *builder) add(p *instance) {
 	b.byName[p.name] = p
 }
 
-// mergeProducers puts together what the plugins say about index and sessions, but
-// for estimates that scorers are bound to apart, or that nobody is bound to.
+// mergeProducers merges the plugins' settings for the index and for sessions, except estimates
+// bound to specific scorers or to none.
 func (b *builder) mergeProducers() {
 	for _, p := range b.plugins {
 		if !p.apart {
@@ -212,7 +212,7 @@ func (b *builder) mergeProducers() {
 	}
 }
 
-// mergeProducer lets later plugins add to what earlier ones say.
+// mergeProducer adds a plugin's settings to those of earlier ones.
 func (b *builder) mergeProducer(p *plugin.Producer) {
 	if p == nil {
 		return
@@ -237,7 +237,7 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 	out.FlowHeaders = append(out.FlowHeaders, p.FlowHeaders...)
 }
 
-// config returns what was built. There were no problems.
+// config returns the result. There were no problems.
 func (b *builder) config() *Config {
 	b.mergeProducers()
 	c := b.out

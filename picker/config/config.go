@@ -15,7 +15,7 @@ import (
 const (
 	groupGateway = "inference.networking.x-k8s.io/v1alpha1"
 	groupLLMD    = "llm-d.ai/v1alpha1"
-	groupStable  = "llm-d.ai/v1" // places what replicas share elsewhere; both places are read in all versions
+	groupStable  = "llm-d.ai/v1" // has the sharing settings elsewhere; all versions accept both places
 	kindName     = "EndpointPickerConfig"
 
 	defaultProfile  = "default"
@@ -28,43 +28,43 @@ const (
 	gateFlowControl = "flowControl"
 )
 
-// Problem is one fault in a file.
+// Problem is one error in a file.
 type Problem = strict.Problem
 
-// Options say what a file may name.
+// Options determine what a file may refer to.
 type Options struct {
-	// Table holds the plugin types; nil means plugins.Builtin(), which has no
-	// prefill/decode handlers (pd.Table has).
+	// Table has the plugin types; nil means plugins.Builtin(), which lacks prefill/decode
+	// handlers (pd.Table has them).
 	Table plugin.Table
 }
 
-// Config is one file, checked and built.
+// Config is a validated file with its plugins.
 type Config struct {
 	File     string
 	Rules    *picker.Rules
 	Profiles []*cycle.Profile
 
-	// Detector judges saturation, for admission and queues.
+	// Detector determines saturation, for admission and queues.
 	Detector     plugin.Detector
 	DetectorName string
-	// GaugeAge is the age from which the detector does not trust an engine's
-	// gauges; 0 when it does not say. Gauges have to be read more often.
+	// GaugeAge is the age above which the detector ignores an engine's gauges; 0 if unspecified.
+	// Gauges must be read more often.
 	GaugeAge time.Duration
 
-	// Metrics say how engines' metrics pages are read.
+	// Metrics configure reading engines' metrics pages.
 	Metrics Metrics
 
-	// ReportServed asks for the header by which conformance tests of gateways
-	// learn who served.
+	// ReportServed enables the response header in which gateways' conformance tests expect the
+	// endpoint.
 	ReportServed bool
 
-	// Trust says whose intent headers count; nil means everybody's.
+	// Trust determines whose intent headers count; nil means everybody's.
 	Trust *request.Trust
 
-	Producer  plugin.Producer       // what the plugins say about index and sessions, merged
-	Discovery *plugin.FileDiscovery // nil: the file does not say
-	Flow      *Flow                 // nil: requests are not to wait
-	Gates     map[string]bool       // as written
+	Producer  plugin.Producer       // merged settings for the index and sessions
+	Discovery *plugin.FileDiscovery // nil: not in the file
+	Flow      *Flow                 // nil: requests are not queued
+	Gates     map[string]bool       // as in the file
 
 	// Notes are about parts that are accepted but work differently here.
 	Notes []Problem
@@ -81,8 +81,7 @@ func Load(path string, o Options) (*Config, []Problem) {
 	return Parse(path, data, o)
 }
 
-// Parse reads the bytes of a file; name is for problems. With any problem the
-// Config is nil.
+// Parse parses a file; name is for problems. With any problem the Config is nil.
 func Parse(name string, data []byte, o Options) (*Config, []Problem) {
 	root, report := strict.Parse(name, data)
 	if !root.Found() {
@@ -96,8 +95,8 @@ func Parse(name string, data []byte, o Options) (*Config, []Problem) {
 	return b.config(), nil
 }
 
-// Default returns what holds without a file: one profile with the
-// predicted-ttft-scorer and the max-score picker.
+// Default returns the configuration without a file: one profile with the predicted-ttft-scorer and
+// the max-score picker.
 func Default(o Options) *Config {
 	c, problems := Parse("default", []byte("apiVersion: "+groupGateway+"\nkind: "+kindName+"\n"), o)
 	if len(problems) > 0 {

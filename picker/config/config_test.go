@@ -22,9 +22,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestLoad runs the files in testdata/load: a configuration, then what becomes of
-// it. Run with -rewrite to write the
-// answers anew.
+// TestLoad runs the files in testdata/load, each with a configuration and the result. Use -rewrite
+// to update the results.
 func TestLoad(t *testing.T) {
 	datadriven.Walk(t, "testdata/load", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -102,7 +101,7 @@ func TestDefault(t *testing.T) {
 		t.Errorf("default: %+v", c)
 	}
 	if c.GaugeAge != 200*time.Millisecond {
-		t.Errorf("gauges may be %v old", c.GaugeAge)
+		t.Errorf("GaugeAge = %v", c.GaugeAge)
 	}
 }
 
@@ -135,7 +134,7 @@ func parse(t *testing.T, text string) *Config {
 	return c
 }
 
-// TestTierWeights reach the picker, those of later plugins first.
+// TestTierWeights: tier weights reach the picker, those of later plugins first.
 func TestTierWeights(t *testing.T) {
 	c := parse(t, `
 plugins:
@@ -153,7 +152,7 @@ schedulingProfiles:
 	}
 }
 
-// TestRules are those that the picker is given.
+// TestRules checks the rules passed to the picker.
 func TestRules(t *testing.T) {
 	c := parse(t, `
 plugins:
@@ -190,7 +189,7 @@ modelRewrites:
 	}
 }
 
-// TestAdmit refuses what is sheddable, and only while the pool is saturated.
+// TestAdmit refuses sheddable requests only while the pool is saturated.
 func TestAdmit(t *testing.T) {
 	c := parse(t, "plugins:\n- {type: concurrency-detector, parameters: {maxConcurrency: 1}}\nsaturationDetector: {pluginRef: concurrency-detector}\nobjectives:\n- {name: batch, priority: -1}\n")
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
@@ -204,27 +203,27 @@ func TestAdmit(t *testing.T) {
 	}
 	first, err := choose("batch")
 	if err != nil {
-		t.Fatalf("an idle pool refuses: %v", err)
+		t.Fatalf("idle pool refused a request: %v", err)
 	}
 	_, err = choose("batch")
 	var refusal *request.Error
 	if !errors.As(err, &refusal) || refusal.Reason != request.ReasonSaturated {
-		t.Errorf("a saturated pool says %v to what is sheddable", err)
+		t.Errorf("saturated pool returned %v for a sheddable request", err)
 	}
 	second, err := choose("")
 	if err != nil {
-		t.Fatalf("a saturated pool refuses what is not sheddable: %v", err)
+		t.Fatalf("saturated pool refused a request that is not sheddable: %v", err)
 	}
 	second.Done(request.Outcome{})
 	first.Done(request.Outcome{})
 	if d, err := choose("batch"); err != nil {
-		t.Errorf("a pool that is idle again refuses: %v", err)
+		t.Errorf("pool refused a request after it became idle: %v", err)
 	} else {
 		d.Done(request.Outcome{})
 	}
 }
 
-// TestAdmitTargets: what may be refused and would be late wherever it went is.
+// TestAdmitTargets refuses sheddable requests that would miss their target at every endpoint.
 func TestAdmitTargets(t *testing.T) {
 	c := parse(t, "objectives:\n- {name: batch, priority: -1}\nsaturationDetector: {pluginRef: concurrency-detector}\nplugins:\n- {type: concurrency-detector}\n")
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
@@ -249,7 +248,7 @@ func TestAdmitTargets(t *testing.T) {
 	}
 	// The first token is expected after half a second.
 	if !refused("batch", 400*time.Millisecond) || refused("batch", 600*time.Millisecond) || refused("batch", 0) || refused("", 400*time.Millisecond) {
-		t.Error("refused what should not be, or the other way round")
+		t.Error("admission does not follow the latency targets")
 	}
 }
 

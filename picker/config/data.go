@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// readData reads where endpoints and their metrics come from.
+// readData reads the sources of endpoints and their metrics.
 func (b *builder) readData(doc *strict.Object) {
 	n, older := doc.Field("dataLayer"), doc.Field("data")
 	if n.Found() && older.Found() {
@@ -35,8 +35,8 @@ func (b *builder) readData(doc *strict.Object) {
 	o.Done()
 }
 
-// readDiscovery reads where endpoints come from, in both generations, and
-// returns where the newer one says where replicas come from.
+// readDiscovery reads the source of endpoints, in both generations. It returns the newer
+// generation's source of replicas.
 func (b *builder) readDiscovery(n strict.Node) (peers strict.Node) {
 	o := n.Object()
 	peers = o.Field("peers")
@@ -69,8 +69,8 @@ func (b *builder) discover(ref strict.Node) {
 	}
 }
 
-// readForeignSharing accepts what other pickers need for replicas to know of
-// each other, in all generations.
+// readForeignSharing accepts other pickers' settings for sharing between replicas, in all
+// generations.
 func (b *builder) readForeignSharing(o *strict.Object, peers strict.Node) {
 	said := []strict.Node{peers, o.Field("peerDiscovery"), o.Field("crossReplica")}
 	for _, n := range said[:2] {
@@ -101,7 +101,7 @@ func (b *builder) readForeignSharing(o *strict.Object, peers strict.Node) {
 	}
 }
 
-// readParsers reads how requests are understood, in both generations.
+// readParsers reads the request parsers, in both generations.
 func (b *builder) readParsers(doc *strict.Object) {
 	b.readParser(doc.Field("parser"))
 	n := doc.Field("requestHandler")

@@ -1,35 +1,32 @@
-// Package config reads EndpointPickerConfig files, those that people have for
-// other endpoint pickers and those with this one's additions, and builds the
-// rules by which the picker chooses.
+// Package config reads EndpointPickerConfig files, both for other endpoint pickers and with this
+// one's extensions, and builds the picker's rules.
 //
-//  1. Parse reads YAML or JSON of either API group and of any field generation
-//     into one tree with places (package strict).
-//  2. Every plugin is looked up in the table of types and built from its
-//     parameters; every reference is followed; defaults are put in: a profile
-//     of all plugins when there is none, the handler for a single profile, the
-//     max-score picker, the utilization detector, weight 1.
-//  3. Unknown fields and types, dangling references, doubled names, bad values
-//     are Problems with line, column and hint; all are found in one pass, and
-//     with any there is no Config.
-//  4. What is accepted but works differently here, or does nothing, is a note.
-//  5. Effective prints the file with all defaults filled in; it loads to the
-//     same rules.
+//  1. Parse reads YAML or JSON of either API group and any field generation into one tree with
+//     positions (package strict).
+//  2. Every plugin is looked up in the table of types and built from its parameters, and every
+//     reference is resolved. Defaults are added: a profile of all plugins if there is none, the
+//     handler for a single profile, the max-score picker, the utilization detector, weight 1.
+//  3. Unknown fields and types, dangling references, duplicate names and invalid values are
+//     Problems with line, column and hint. All are found in one pass, and any of them prevents
+//     a Config.
+//  4. Settings that are accepted but work differently here, or have no effect, are notes.
+//  5. Effective prints the file with all defaults; it loads to the same rules.
 //
-// Additions to the format, for what others read from Kubernetes objects only:
+// Extensions of the format, for settings that others read only from Kubernetes objects:
 //
 //	objectives:
 //	- name: batch           # x-gateway-inference-objective
 //	  priority: -1          # negative: may be refused while saturated
 //	modelRewrites:
-//	- model: chat           # as clients write it
+//	- model: chat           # as named by clients
 //	  targets:
-//	  - model: qwen3-8b     # what the engine sees
-//	    weight: 90          # absent: 1
+//	  - model: qwen3-8b     # as sent to the engine
+//	    weight: 90          # default: 1
 //
-// Generations: "data" is the older "dataLayer", "parser" the older
-// "requestHandler.parsers", and "saturationDetector" stands at the top, with a
-// pluginRef or with its thresholds, or in "flowControl".
+// Generations: "data" is the older "dataLayer", "parser" the older "requestHandler.parsers", and
+// "saturationDetector" is at the top level, with a pluginRef or with its thresholds, or in
+// "flowControl".
 //
-// The package opens no sockets, starts no goroutines and watches no files.
-// A Config is immutable and safe for concurrent use.
+// The package opens no sockets, starts no goroutines and watches no files. A Config is immutable
+// and safe for concurrent use.
 package config

@@ -12,8 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// effective is the file with everything filled in, in the current generation
-// of fields.
+// effective is the file with all defaults, in the current generation of fields.
 type effective struct {
 	APIVersion   string
 	Kind         string
@@ -22,7 +21,7 @@ type effective struct {
 	Profiles     []effectiveProfile
 	Detector     string
 	Discovery    string
-	FlowControl  strict.Node // as written, without the detector
+	FlowControl  strict.Node // as in the file, without the detector
 	Objectives   []effectiveObjective
 	Rewrites     []effectiveRewrite
 	Trust        *effectiveTrust
@@ -67,7 +66,7 @@ func (e *effective) addRewrite(model string, targets request.Rewrite) {
 	e.Rewrites = append(e.Rewrites, r)
 }
 
-// fill takes over what the builder knows at its end.
+// fill copies the builder's results.
 func (e *effective) fill(b *builder) {
 	e.Detector = b.out.DetectorName
 	for _, p := range b.plugins {
@@ -79,7 +78,7 @@ func (e *effective) fill(b *builder) {
 	}
 }
 
-// document is the order in which the parts are printed.
+// document is the output order of the parts.
 type document struct {
 	APIVersion    string                     `json:"apiVersion"`
 	Kind          string                     `json:"kind"`
@@ -93,7 +92,7 @@ type document struct {
 	Trust         *effectiveTrust            `json:"trust,omitempty"`
 }
 
-// ordered is the flowControl object: the detector, then what the file says.
+// ordered is the flowControl object: the detector, then the file's settings.
 type ordered struct {
 	detector string
 	rest     strict.Node
@@ -130,9 +129,8 @@ func (o *ordered) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Effective returns the configuration as YAML with all defaults filled in:
-// plugins that were put in, every parameter, every weight. It loads to a
-// Config with the same Effective.
+// Effective returns the configuration as YAML with all defaults: added plugins, every parameter,
+// every weight. It loads to a Config with the same Effective.
 func (c *Config) Effective() ([]byte, error) {
 	e := &c.effective
 	doc := document{
@@ -164,8 +162,7 @@ func (c *Config) Effective() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// unflow writes JSON's braces as YAML's blocks, and leaves quotes to where
-// they are needed.
+// unflow converts JSON's flow style to YAML's block style and removes unneeded quotes.
 func unflow(n *yaml.Node) {
 	n.Style = 0
 	for _, c := range n.Content {
@@ -173,7 +170,7 @@ func unflow(n *yaml.Node) {
 	}
 }
 
-// Hash names the effective configuration: equal for files that mean the same.
+// Hash identifies the effective configuration: it is equal for equivalent files.
 func (c *Config) Hash() string {
 	data, err := c.Effective()
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// Defaults of flow control, as published.
+// Published defaults of flow control.
 const (
 	defaultRequestTTL   = time.Minute
 	defaultBandBytes    = 1_000_000_000
 	defaultBandRequests = 5000
 )
 
-// Flow says how requests wait while the pool is saturated.
+// Flow configures the queueing of requests while the pool is saturated.
 type Flow struct {
 	Queue  rules.Options
 	Limit  func() rules.UsageLimit
@@ -28,7 +28,7 @@ type Flow struct {
 	Identity []gate.Source
 }
 
-// Gate returns what the gate is configured with, nil when nobody is to wait.
+// Gate returns the gate's configuration, nil if requests are not queued.
 func (f *Flow) Gate() *gate.Config {
 	if f == nil {
 		return nil
@@ -70,7 +70,7 @@ func (b *builder) readFlow(n strict.Node) {
 		}
 	}
 	f.Identity = readIdentity(o.Field("fairnessFrom"))
-	o.Field("saturationDetector") // read with the other places of it
+	o.Field("saturationDetector") // read together with its other places
 	o.Done()
 	if n.Found() {
 		b.out.effective.FlowControl = n
@@ -106,8 +106,8 @@ func (b *builder) readBand(n strict.Node, base rules.Band, explicit bool) rules.
 	return band
 }
 
-// policy reads a reference to a queueing policy, in the spelling with Ref or the
-// shorter one; nil when there is none.
+// policy resolves a reference to a queueing policy, with or without the suffix Ref; nil if there is
+// none.
 func (b *builder) policy(o *strict.Object, field string, kind plugin.Kind) *plugin.FlowPolicy {
 	ref := o.Field(field + "Ref")
 	if !ref.Found() {
@@ -119,8 +119,7 @@ func (b *builder) policy(o *strict.Object, field string, kind plugin.Kind) *plug
 	return b.policyOf(ref, kind)
 }
 
-// policyOf returns the policy that ref names. The built-in ones need not be listed
-// under plugins.
+// policyOf returns the policy that ref names. Built-in ones need not be listed under plugins.
 func (b *builder) policyOf(ref strict.Node, kind plugin.Kind) *plugin.FlowPolicy {
 	name, _ := ref.Text()
 	typ, known := b.opts.Table.Find(name)
@@ -151,7 +150,7 @@ func duration(n strict.Node, fallback time.Duration) time.Duration {
 	return fallback
 }
 
-// suffixes of quantities, as Kubernetes writes them.
+// suffixes of Kubernetes quantities.
 var suffixes = []struct {
 	suffix string
 	factor float64
@@ -160,8 +159,7 @@ var suffixes = []struct {
 	{"m", 1e-3}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}, {"E", 1e18}, {"", 1},
 }
 
-// quantity reads a number or a quantity such as 1Gi, rounded up. Absent and 0
-// are the fallback.
+// quantity reads a number or a quantity such as 1Gi, rounded up. Absent and 0 return the fallback.
 func quantity(n strict.Node, fallback int64) int64 {
 	if !n.Found() {
 		return fallback
@@ -202,7 +200,7 @@ func parseQuantity(s string) (float64, bool) {
 	return 0, false
 }
 
-// readIdentity reads where flows are named of requests without a fairness id.
+// readIdentity reads the flow sources for requests without a fairness ID.
 func readIdentity(n strict.Node) (sources []gate.Source) {
 	list, _ := n.List()
 	for _, e := range list {
@@ -224,7 +222,7 @@ func readIdentity(n strict.Node) (sources []gate.Source) {
 	return sources
 }
 
-// nameBy adds headers that plugins found flows in, after those that the file lists.
+// nameBy adds the plugins' flow headers after those in the file.
 func (f *Flow) nameBy(headers []string) {
 	for _, h := range headers {
 		f.Identity = append(f.Identity, gate.Source(gate.FromHeader+h))

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 )
 
-// What fairnessFrom lists reaches the gate in its order, header names in lower case, and after
-// it what agent-identity knows.
+// fairnessFrom reaches the gate in order, with header names in lower case, followed by
+// agent-identity's headers.
 func TestFairnessFrom(t *testing.T) {
 	text := "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nfeatureGates: [flowControl]\nplugins: [{type: queue-scorer}, {type: agent-identity, parameters: {additionalSessionHeaders: [X-Own]}}]\n" +
 		"flowControl: {fairnessFrom: [certificate, 'header:X-Agent-Id', model]}\n"

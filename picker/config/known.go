@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// knownGates are the feature gates of other pickers, and why they change
-// nothing here; "" for those that do something.
+// knownGates are other pickers' feature gates and why they have no effect here; "" for those that
+// have.
 var knownGates = map[string]string{
 	gateFlowControl:              "",
 	"dataLayer":                  "engine metrics are always read by the built-in poller",
@@ -21,8 +21,7 @@ var knownGates = map[string]string{
 
 func gateNames() []string { return slices.Sorted(maps.Keys(knownGates)) }
 
-// elsewhere are plugin types of other pickers that this one does without, and
-// what to use instead.
+// elsewhere are other pickers' plugin types that do not exist here, with the replacement.
 var elsewhere = map[string]string{
 	"pd-slo-pair-optimizer":                     "the pair is judged together anyway; use disagg-profile-handler",
 	"pd-slo-profile-handler":                    "use disagg-profile-handler with latency-scorer",

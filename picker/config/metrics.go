@@ -8,15 +8,15 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// Metrics say where engines' metrics pages are and how they are read.
+// Metrics configure the location and format of engines' metrics pages.
 type Metrics struct {
-	Dialects     *scrape.Dialects // nil: by the built-in names
-	Scheme, Path string           // of endpoints that do not say; "" for the defaults
+	Dialects     *scrape.Dialects // nil: the built-in names
+	Scheme, Path string           // for endpoints without their own; "" for the defaults
 	TLS          plugin.PageTLS
-	Port         int // 0: the endpoint's own
+	Port         int // 0: the endpoint's own port
 }
 
-// readMetrics collects what the plugins say about metrics pages.
+// readMetrics collects the plugins' settings for metrics pages.
 func (b *builder) readMetrics() {
 	var source, names *instance
 	for _, in := range b.plugins {
@@ -60,7 +60,7 @@ func (b *builder) dialects(in *instance, m *plugin.EngineMetrics) {
 	b.out.Metrics.Dialects = scrape.NewDialects(m.Label, m.Default, list)
 }
 
-// series reads the name of a gauge; at is where to complain.
+// series parses the name of a gauge. Errors are reported at at.
 func series(at strict.Node, spec string) scrape.Series {
 	s, err := scrape.ParseSeries(spec)
 	if err != nil {

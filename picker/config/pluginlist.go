@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// readPlugins builds the plugins of the file.
+// readPlugins builds the file's plugins.
 func (b *builder) readPlugins(n strict.Node) {
 	list, _ := n.List()
 	for _, e := range list {
@@ -36,7 +36,7 @@ func (b *builder) readPlugins(n strict.Node) {
 	}
 }
 
-// build makes the plugin of its type and parameters.
+// build builds the plugin from its type and parameters.
 func (b *builder) build(p *instance, typeName string, at strict.Node) {
 	typ, ok := b.opts.Table.Find(typeName)
 	if !ok {
@@ -72,8 +72,8 @@ func (b *builder) build(p *instance, typeName string, at strict.Node) {
 	}
 }
 
-// complain reports why a plugin could not be built, at the parameter if the
-// error names one. What could not be read is not said to be wrong as well.
+// complain reports why a plugin could not be built, at the parameter if the error names one. It
+// does not repeat problems that were already reported.
 func (b *builder) complain(p *instance, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
@@ -83,7 +83,7 @@ func (b *builder) complain(p *instance, err error) {
 	}
 	var bad *plugin.ParamError
 	switch {
-	case errors.Is(err, strict.ErrReported): // it stands in the report
+	case errors.Is(err, strict.ErrReported): // already in the report
 	case errors.As(err, &bad):
 		at := p.node
 		if p.params.Found() {
@@ -97,7 +97,7 @@ func (b *builder) complain(p *instance, err error) {
 	}
 }
 
-// nearestType hints at a type by its spelling, or by its role.
+// nearestType returns a hint for a type, by its spelling or its role.
 func (b *builder) nearestType(name string) string {
 	names := b.opts.Table.Names()
 	for _, t := range b.opts.Table {
@@ -118,7 +118,7 @@ func (b *builder) nearestType(name string) string {
 	return ""
 }
 
-// article writes a kind with its article.
+// article returns a kind with its article.
 func article(k plugin.Kind) string {
 	if strings.ContainsAny(string(k[:1]), "aeiou") {
 		return "an " + string(k)

@@ -10,7 +10,7 @@ const (
 	estimate       = "approx-prefix-cache-producer"
 )
 
-// Types that make what others are bound to, by the parameter that names one.
+// producersOf has the types of producers, by the consumer's parameter.
 var producersOf = map[string][]string{
 	prefixProducer: {estimate, "precise-prefix-cache-producer", "precise-prefix-cache-scorer",
 		"prefix-cache-scorer", "burst-prefix-cache-producer"},
@@ -18,9 +18,8 @@ var producersOf = map[string][]string{
 	"latencyPredictionInfoProducerName": {"predicted-latency-producer"},
 }
 
-// bindProducers follows the parameters that name a producer. Where a file has
-// several that know different things of prompts, each consumer is bound to its
-// own; with one there is nothing to choose, and all that is known counts.
+// bindProducers resolves the parameters that name a producer. If a file has several with different
+// data, each consumer uses its own. With only one, all known data is used.
 func (b *builder) bindProducers() {
 	several := b.several()
 	used := map[string]bool{}
@@ -47,9 +46,9 @@ func (b *builder) bindProducers() {
 	b.tellUnbound(used)
 }
 
-// tellUnbound notes where scorers without a producer of their own read something else
-// than in other pickers: there it is the estimate of the default producer, here all
-// that is known. An estimate under another name that nobody names is nobody's.
+// tellUnbound adds a note for scorers without a producer of their own, which use different data in
+// other pickers: there the default producer's estimate, here all known data. An estimate under
+// another name that no scorer refers to is unused.
 func (b *builder) tellUnbound(used map[string]bool) {
 	precise := false
 	for _, in := range b.plugins {
@@ -66,8 +65,7 @@ func (b *builder) tellUnbound(used map[string]bool) {
 	}
 }
 
-// several tells whether the file has more than one prefix producer that is
-// configured apart.
+// several reports whether the file has more than one separately configured prefix producer.
 func (b *builder) several() bool {
 	n := 0
 	for _, in := range b.plugins {
@@ -78,8 +76,8 @@ func (b *builder) several() bool {
 	return n > 1
 }
 
-// producer finds the plugin that a parameter names: one of the file, or the
-// default of its type, which need not be listed.
+// producer returns the plugin that a parameter names: one from the file, or its type's default,
+// which need not be listed.
 func (b *builder) producer(at strict.Node, name string, types []string) *instance {
 	if name == "" {
 		return nil

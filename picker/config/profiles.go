@@ -9,10 +9,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// profile is a scheduling profile while it is put together.
+// profile is a scheduling profile being built.
 type profile struct {
 	*cycle.Profile
-	picker string // name of the plugin that is the picker
+	picker string // name of its picker plugin
 	refs   []effectiveRef
 }
 
@@ -70,7 +70,7 @@ func (b *builder) readRef(p *profile, n strict.Node) {
 	}
 }
 
-// idleRef deals with a reference to a plugin that has no part in profiles.
+// idleRef handles a reference to a plugin that has no role in profiles.
 func (b *builder) idleRef(in *instance, ref strict.Node) {
 	if in.typ.Kind == plugin.KindHandler {
 		b.note(ref, "handlers are listed under plugins only", "%s is a profile handler, and has no part in profiles", in.name)
@@ -79,7 +79,7 @@ func (b *builder) idleRef(in *instance, ref strict.Node) {
 	b.note(ref, "", "%s, %s, has no part in profiles", in.name, article(in.typ.Kind))
 }
 
-// join gives a plugin its roles in the profile.
+// join adds a plugin to the profile in its roles.
 func (b *builder) join(p *profile, in *instance, weight float64) {
 	ref := effectiveRef{PluginRef: in.name}
 	if in.plugin.Filter != nil {
@@ -95,7 +95,7 @@ func (b *builder) join(p *profile, in *instance, weight float64) {
 	p.refs = append(p.refs, ref)
 }
 
-// close puts in what a profile lacks.
+// close adds the missing parts of a profile.
 func (b *builder) close(p *profile) {
 	if p.Picker == nil {
 		b.join(p, b.listedPicker(), 1)
@@ -104,8 +104,8 @@ func (b *builder) close(p *profile) {
 	b.out.effective.Profiles = append(b.out.effective.Profiles, effectiveProfile{p.Name, p.refs})
 }
 
-// listedPicker is the picker of profiles that name none: one that is listed, as in
-// other pickers, or the default.
+// listedPicker is the picker for profiles without one: a listed one, as in other pickers, or the
+// default.
 func (b *builder) listedPicker() *instance {
 	for _, in := range b.plugins {
 		if in.typ.Kind == plugin.KindPicker && !in.broken {
@@ -116,8 +116,8 @@ func (b *builder) listedPicker() *instance {
 	return b.ensure(defaultPicker)
 }
 
-// implicitProfile makes the profile of a file that has none: all plugins that
-// can play a part, or the default policy when there is no scorer.
+// implicitProfile builds the profile of a file without one: all suitable plugins, or the default
+// policy if there is no scorer.
 func (b *builder) implicitProfile() {
 	p := &profile{Profile: &cycle.Profile{Name: defaultProfile}}
 	b.profileAt = append(b.profileAt, strict.Node{})
@@ -136,10 +136,10 @@ func (b *builder) implicitProfile() {
 	b.close(p)
 }
 
-// handler finds the profile handler, or puts in the one for a single profile.
+// handler finds the profile handler or adds the one for a single profile.
 func (b *builder) handler(root strict.Node) {
 	var found *instance
-	unknown := false // some plugin's type; it may be the handler
+	unknown := false // a plugin of unknown type, which may be the handler
 	for _, in := range b.plugins {
 		unknown = unknown || in.typ.Name == ""
 		if in.typ.Kind != plugin.KindHandler {
@@ -180,7 +180,7 @@ func (b *builder) handler(root strict.Node) {
 	b.unrun(found.name, h)
 }
 
-// deciders follows the references of a profile handler to its deciders.
+// deciders resolves a profile handler's deciders.
 func (b *builder) deciders(handler *instance) (list []plugin.Decider, ok bool) {
 	ok = true
 	for _, use := range handler.plugin.Uses {
@@ -199,7 +199,7 @@ func (b *builder) deciders(handler *instance) (list []plugin.Decider, ok bool) {
 	return list, ok
 }
 
-// unrun notes profiles that the handler never runs.
+// unrun adds a note for profiles that the handler never runs.
 func (b *builder) unrun(name string, h cycle.ProfileHandler) {
 	some, ok := h.(interface{ Profiles() []*cycle.Profile })
 	if !ok {

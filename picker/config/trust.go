@@ -87,7 +87,7 @@ func readLimits(n strict.Node, l *request.Limits) {
 	o.Done()
 }
 
-// texts reads a list of texts.
+// texts reads a list of strings.
 func texts(n strict.Node) (out []string) {
 	list, _ := n.List()
 	for _, item := range list {
@@ -98,7 +98,7 @@ func texts(n strict.Node) (out []string) {
 	return out
 }
 
-// TrustMode says in one line whose intent headers count.
+// TrustMode describes in one line whose intent headers count.
 func (c *Config) TrustMode() string {
 	if c.Trust == nil {
 		return "trust: anyone who reaches the proxy may set priority, fairness id, latency targets and the model's rewrite (no trust section)"
