@@ -1,14 +1,14 @@
-// Package envoyconf renders Envoy bootstrap configurations that put a pool of
-// engines behind endpoint pickers.
+// Package envoyconf renders Envoy bootstrap configurations for a pool of engines behind endpoint
+// pickers.
 //
-// Two kinds exist. Resilient, the one to run by yourself, survives the death of
-// every picker: Envoy holds the request body, response bodies stay out of the
-// picker's way, and the load balancer falls back to its own choice. Gateway is
-// what conformant gateways generate: full duplex both ways.
+// There are two kinds. Resilient, for self-managed Envoys, survives the failure of all pickers:
+// Envoy buffers the request body, response bodies bypass the picker, and the load balancer falls
+// back to its own choice. Gateway is what conformant gateways generate: full duplex in both
+// directions.
 //
-//  1. Params.normalize fills defaults and checks addresses.
+//  1. Params.normalize applies defaults and checks addresses.
 //  2. Render executes the embedded template.
 //
-// It does not talk to Envoy and knows nothing about Kubernetes. Rendering is
-// deterministic: the same Params give the same bytes. Safe for concurrent use.
+// The package does not connect to Envoy or Kubernetes. Rendering is deterministic: the same Params
+// give the same bytes. Safe for concurrent use.
 package envoyconf

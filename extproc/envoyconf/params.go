@@ -13,18 +13,18 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Kind names a configuration.
+// Kind is a kind of configuration.
 type Kind string
 
-// Kinds.
+// Values of Kind.
 const (
 	Resilient Kind = "resilient"
 	Gateway   Kind = "gateway"
-	Plain     Kind = "plain" // no picker: round robin, to compare with
+	Plain     Kind = "plain" // no picker: round robin, for comparison
 )
 
-// Params describe one Envoy. ExtProc and Endpoints are required; every other
-// zero value takes the default that its comment names.
+// Params configure one Envoy. ExtProc and Endpoints are required; other zero values get the default
+// in their comment.
 type Params struct {
 	Kind Kind // Resilient
 
@@ -32,57 +32,53 @@ type Params struct {
 	Admin  string // host:port of the admin interface; 127.0.0.1:9901
 
 	ExtProc   []string // host:port of every picker replica
-	Endpoints []string // ip:port of every engine; host names are resolved by Envoy
+	Endpoints []string // ip:port of every engine; Envoy resolves host names
 
-	// Gateways are those of other clusters of the federation, ip:port, to which pickers may
-	// send requests. With GatewaySNI they are spoken to by TLS; GatewayCA verifies them, ""
-	// accepts any.
+	// Gateways are the gateways of remote clusters, ip:port, to which pickers may send requests.
+	// GatewaySNI enables TLS for them; GatewayCA verifies them, "" accepts any certificate.
 	Gateways              []string
 	GatewaySNI, GatewayCA string
 
-	Plaintext bool   // no TLS towards the pickers
+	Plaintext bool   // no TLS to the pickers
 	CAFile    string // verifies the pickers' certificate; "" accepts any
-	SAN       string // name that the certificate must carry; only with CAFile
-	CertFile  string // client certificate shown to the pickers, with KeyFile; "" shows none
+	SAN       string // required name in the certificate; only with CAFile
+	CertFile  string // client certificate for the pickers, with KeyFile; "" for none
 	KeyFile   string
 
-	// BodyLimit is the largest request body in bytes that Envoy holds: 64 MiB.
+	// BodyLimit is the largest request body that Envoy buffers, in bytes: 64 MiB.
 	BodyLimit int
-	// MessageTimeout is how long Envoy waits for one answer of a picker, time
-	// in its queue included: 5 s.
+	// MessageTimeout is how long Envoy waits for a picker's response, including queueing: 5 s.
 	MessageTimeout time.Duration
-	// Retries along the list of destinations: 3; negative for none.
+	// Retries is the number of retries along the list of destinations: 3; negative for none.
 	Retries int
-	// KeepAlive is how long Envoy keeps an idle connection to an engine: 4 s,
-	// because engines close theirs after 5 s.
+	// KeepAlive is how long Envoy keeps an idle connection to an engine: 4 s, because engines close
+	// theirs after 5 s.
 	KeepAlive time.Duration
 
-	// RequestBody and ResponseBody replace the body modes of the kind, by
-	// their names in Envoy's API (NONE, STREAMED, BUFFERED, BUFFERED_PARTIAL,
-	// FULL_DUPLEX_STREAMED); "" keeps those of the kind.
+	// RequestBody and ResponseBody override the kind's body modes, with Envoy's names (NONE,
+	// STREAMED, BUFFERED, BUFFERED_PARTIAL, FULL_DUPLEX_STREAMED); "" keeps the kind's.
 	RequestBody, ResponseBody string
 	// EarlyBody sends STREAMED bodies before the headers are answered.
 	EarlyBody bool
-	// KeepRoutingHeaders leaves headers that clients may not send to the
-	// pickers, which remove them too, as gateways of others do.
+	// KeepRoutingHeaders leaves the removal of forbidden client headers to the pickers, like other
+	// gateways.
 	KeepRoutingHeaders bool
-	// EngineHTTP2 speaks HTTP/2 to the engines, as gRPC servers need it, instead
-	// of HTTP/1.1.
+	// EngineHTTP2 uses HTTP/2 instead of HTTP/1.1 to the engines, as gRPC servers require.
 	EngineHTTP2 bool
-	// StripIntent also takes the headers off by which clients say how they want to
-	// be served: priority, fairness id, latency targets, another model.
+	// StripIntent also removes clients' intent headers: priority, fairness ID, latency targets,
+	// another model.
 	StripIntent bool
-	// FailClosed answers 500 where a resilient Envoy would place a request by itself:
-	// while no picker lives, and for requests that wait at one that dies.
+	// FailClosed answers 500 where a resilient Envoy would choose an endpoint itself: without a
+	// live picker, and for requests that wait at a picker that dies.
 	FailClosed bool
-	// Observe lets the pickers watch without a say.
+	// Observe lets the pickers observe requests without deciding.
 	Observe bool
 }
 
-// ErrParams is wrapped by every complaint about Params.
+// ErrParams is wrapped by every error about Params.
 var ErrParams = errors.New("envoyconf: parameters")
 
-// view is what the template sees.
+// view is the template's input.
 type view struct {
 	Params
 	ListenAt, AdminAt           address
@@ -98,7 +94,7 @@ type view struct {
 	Destinations                int
 }
 
-// address is a socket address as the template needs it.
+// address is a socket address for the template.
 type address struct {
 	Host string
 	Port int
@@ -117,13 +113,13 @@ func (p Params) normalize() (view, error) {
 		return v, err
 	}
 	if v.CAFile != "" && v.Plaintext {
-		return v, fmt.Errorf("%w: a CA file and plaintext cannot be used together", ErrParams)
+		return v, fmt.Errorf("%w: CA file and plaintext cannot be used together", ErrParams)
 	}
 	if (v.CertFile == "") != (v.KeyFile == "") || v.CertFile != "" && v.Plaintext {
-		return v, fmt.Errorf("%w: a client certificate needs its key, and TLS", ErrParams)
+		return v, fmt.Errorf("%w: a client certificate requires its key, and TLS", ErrParams)
 	}
 	if v.GatewayCA != "" && v.GatewaySNI == "" {
-		return v, fmt.Errorf("%w: a CA file for gateways needs their server name", ErrParams)
+		return v, fmt.Errorf("%w: a CA file for gateways requires their server name", ErrParams)
 	}
 	return v, v.addresses()
 }
@@ -148,8 +144,8 @@ func (v *view) defaults() {
 		v.KeepAlive = 4 * time.Second
 	}
 	if v.Kind != Plain && !v.KeepRoutingHeaders {
-		// What another cluster's picker signed comes as the client's headers do; the
-		// pickers verify it, and take it off.
+		// The hop token of another cluster's picker arrives like a client header. The pickers
+		// verify and remove it.
 		v.Strip = slices.DeleteFunc(request.RoutingHeaders(), func(name string) bool { return name == request.HeaderHop })
 	}
 	if v.Kind != Plain && v.StripIntent {
@@ -162,7 +158,7 @@ func (v *view) defaults() {
 
 const fullDuplex = "FULL_DUPLEX_STREAMED"
 
-// modes fills body and trailer modes and what depends on them.
+// modes sets the body and trailer modes and dependent values.
 func (v *view) modes() error {
 	req, resp := "BUFFERED", "NONE"
 	if v.Kind == Gateway {
@@ -250,7 +246,7 @@ func parseAddress(what, s string) (address, error) {
 	return address{Host: host, Port: int(n)}, nil
 }
 
-// seconds renders a duration as Envoy reads it.
+// seconds formats a duration for Envoy.
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }

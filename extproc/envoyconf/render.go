@@ -12,15 +12,15 @@ import (
 //go:embed envoy.yaml.tmpl
 var source string
 
-// MaxMessageTimeout is what a picker may ask the proxy for when a request has to wait.
+// MaxMessageTimeout is the longest timeout that a picker may request for a queued request.
 const MaxMessageTimeout = time.Hour
 
 var page = template.Must(template.New("envoy").Funcs(template.FuncMap{
 	"q": strconv.Quote, "max": func() string { return fmt.Sprintf("%.0fs", MaxMessageTimeout.Seconds()) },
 }).Parse(source))
 
-// Render returns an Envoy bootstrap configuration in YAML, with comments. It
-// fails, wrapping ErrParams, when an address or a mode is wrong.
+// Render returns an Envoy bootstrap configuration in YAML with comments. It returns an error that
+// wraps ErrParams for an invalid address or mode.
 func Render(p Params) ([]byte, error) {
 	v, err := p.normalize()
 	if err != nil {

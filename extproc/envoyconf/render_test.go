@@ -13,7 +13,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the rendered examples anew")
 
-// examples are the files that users read and copy.
+// examples are the published example files.
 const examples = "../../deploy/envoy"
 
 func exampleParams(k Kind) Params {

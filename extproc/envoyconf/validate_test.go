@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// TestEnvoyAccepts: Envoy itself finds nothing wrong with what is rendered.
+// TestEnvoyAccepts: Envoy validates the rendered configurations.
 func TestEnvoyAccepts(t *testing.T) {
 	dir := t.TempDir()
 	list := []Params{

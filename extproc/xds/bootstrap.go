@@ -8,12 +8,11 @@ import (
 	"text/template"
 )
 
-// Bootstrap is a minimal Envoy configuration that takes everything else from
-// the replicas.
+// Bootstrap is a minimal Envoy configuration that gets everything else from the replicas.
 type Bootstrap struct {
 	Admin     string   // host:port of Envoy's admin interface
 	Replicas  []string // host:port where replicas serve xDS
-	Plaintext bool     // no TLS towards the replicas
+	Plaintext bool     // no TLS to the replicas
 }
 
 var bootstrap = template.Must(template.New("bootstrap").Parse(`node: { id: envoy, cluster: grapevine }
@@ -52,7 +51,7 @@ type hostPort struct {
 	Port int
 }
 
-// Render returns the configuration in YAML.
+// Render returns the configuration as YAML.
 func (b Bootstrap) Render() ([]byte, error) {
 	admin, err := splitHostPort(b.Admin)
 	if err != nil {

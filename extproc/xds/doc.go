@@ -1,12 +1,11 @@
-// Package xds serves Envoy what it needs to follow a pool: the pool's endpoints,
-// the live replicas, and on request the whole listener, over one ADS stream.
+// Package xds serves an Envoy's configuration for a pool over one ADS stream: the pool's endpoints,
+// the live replicas, and optionally the whole listener.
 //
-// Every replica computes the same snapshot from the same facts: names, order and
-// version depend only on content, so that Envoy can move from one replica to another
-// without a change. When every replica is gone, Envoy keeps what it was told last.
+// Every replica computes the same snapshot from the same data: names, order and version depend only
+// on content. So Envoy can switch replicas without a change. If all replicas are down, Envoy keeps
+// its last configuration.
 //
-// The main path: Set takes a State, builds the resources (endpoints for the
-// clusters "engines" and "pickers"; with Listener also the clusters and the listener of
-// package envoyconf) and puts them into go-control-plane's snapshot cache, which
-// answers the streams. Safe for concurrent use.
+// The main path: Set takes a State and builds the resources: endpoints for the clusters "engines"
+// and "pickers" and, with Listener, the clusters and the listener of package envoyconf. It stores
+// them in go-control-plane's snapshot cache, which answers the streams. Safe for concurrent use.
 package xds

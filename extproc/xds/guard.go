@@ -16,14 +16,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What one Envoy may ask. It needs one stream of few names; its first request also
-// lists what it was built with, some tens of kilobytes.
+// Limits per Envoy. It needs one stream with few names. Its first request lists its build's
+// extensions, some tens of kilobytes.
 const (
 	maxRequest  = 256 << 10
-	maxStreams  = 4 // of a connection
+	maxStreams  = 4 // per connection
 	maxNames    = 256
 	maxName     = 512         // bytes
-	streamBytes = 64 << 10    // received ahead of what is read
+	streamBytes = 64 << 10    // receive window
 	firstAsk    = time.Minute // for a stream's first request, and for a connection without streams
 	refusedLog  = 10 * time.Second
 )
@@ -33,14 +33,13 @@ var (
 	errSilent = status.Error(codes.DeadlineExceeded, "xds: nothing was asked")
 )
 
-// served are the types of resources that an Envoy may ask for. Requests for others are
-// left unanswered, as the protocol has it of resources that do not exist, and unkept.
+// served are the supported resource types. Requests for other types are not answered, as the
+// protocol specifies for missing resources, and not stored.
 var served = map[string]bool{
 	resource.EndpointType: true, resource.ClusterType: true, resource.ListenerType: true,
 }
 
-// Limits returns what bounds the memory that clients of a gRPC server with this
-// service may take, whoever they are.
+// Limits returns server options that limit the memory of clients of this service.
 func (s *Server) Limits() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(10 * time.Second),
@@ -57,24 +56,24 @@ func (s *Server) Limits() []grpc.ServerOption {
 				return err
 			}
 			if fault := g.fault.Load(); fault != nil {
-				return *fault // which ends the requests, and is no fault of the service
+				return *fault // it ends the requests and is not an error of the service
 			}
 			return nil
 		}),
 	}
 }
 
-// guarded is a stream whose requests keep to the limits.
+// guarded is a stream with limited requests.
 type guarded struct {
 	grpc.ServerStream
 	s     *Server
 	asked bool
-	fault atomic.Pointer[error] // requests are received by a goroutine that may outlive the service's method
-	names int                   // of incremental requests, which add up
+	fault atomic.Pointer[error] // the receiving goroutine may outlive the service method
+	names int                   // of incremental requests, which accumulate
 }
 
-// RecvMsg receives the next request that is for what is served, without what is of
-// no use here and would be kept as long as the stream lives.
+// RecvMsg receives the next request for a supported type. It removes fields that are not needed
+// here and would be stored for the stream's lifetime.
 func (g *guarded) RecvMsg(m any) error {
 	for {
 		if err := g.receive(m); err != nil {
@@ -90,14 +89,14 @@ func (g *guarded) RecvMsg(m any) error {
 	}
 }
 
-// receive waits for the first request for so long only.
+// receive limits the wait for the first request.
 func (g *guarded) receive(m any) error {
 	if g.asked {
 		return g.ServerStream.RecvMsg(m)
 	}
 	g.asked = true
 	came := make(chan error, 1)
-	go func() { came <- g.ServerStream.RecvMsg(m) }() // the stream's end ends it
+	go func() { came <- g.ServerStream.RecvMsg(m) }() // ends with the stream
 	late := time.NewTimer(firstAsk)
 	defer late.Stop()
 	select {
@@ -108,7 +107,7 @@ func (g *guarded) receive(m any) error {
 	}
 }
 
-// bound strips a request and returns the type that it asks for.
+// bound strips a request and returns its type.
 func (g *guarded) bound(m any) (kind string, err error) {
 	switch r := m.(type) {
 	case *discoveryv3.DiscoveryRequest:
@@ -144,15 +143,15 @@ func (g *guarded) check(names []string) error {
 	return nil
 }
 
-// refusals tells of Envoys that refuse what they are told, a line in a while.
+// refusals logs Envoys that reject their configuration, at a limited rate.
 type refusals struct {
 	mu   sync.Mutex
 	log  *slog.Logger // nil for none
 	next time.Time
 }
 
-// refused logs that an Envoy does not use what it was told: it goes on with what it
-// had, which no other sign shows here.
+// refused logs that an Envoy rejected an update. It continues with its previous configuration,
+// which nothing else reveals here.
 func (s *Server) refused(node *corev3.Node, kind string, why *rpcstatus.Status) {
 	r := &s.refusals
 	if why == nil || r.log == nil {
@@ -166,7 +165,7 @@ func (s *Server) refused(node *corev3.Node, kind string, why *rpcstatus.Status) 
 	}
 	r.mu.Unlock()
 	if !quiet {
-		r.log.Warn("an Envoy refuses what it is told by xDS and goes on with what it had", "node", cut(node.GetId()), "type", cut(kind), "error", cut(why.GetMessage()))
+		r.log.Warn("Envoy rejected an xDS update and continues with its previous configuration", "node", cut(node.GetId()), "type", cut(kind), "error", cut(why.GetMessage()))
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// both are all names that are served of endpoints: a part of them is not answered.
+// both has all served endpoint resources: a request for a subset is not answered.
 var both = []string{ClusterEngines, ClusterPickers}
 
-// dial serves a state and returns a client of it.
+// dial serves a state and returns a client.
 func dial(t *testing.T, log *slog.Logger) discoveryv3.AggregatedDiscoveryServiceClient {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,8 +45,8 @@ func dial(t *testing.T, log *slog.Logger) discoveryv3.AggregatedDiscoveryService
 	return discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
 }
 
-// What strangers ask for takes no memory: types that are not served are not kept,
-// many or long names end the stream, in either form of the protocol.
+// Requests cannot use up memory: unsupported types are not stored, and many or long names end the
+// stream, in both protocol variants.
 func TestRequestsAreBounded(t *testing.T) {
 	c := dial(t, nil)
 	s, err := c.StreamAggregatedResources(t.Context())
@@ -62,7 +62,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := s.Recv(); err != nil || len(m.GetResources()) != len(both) {
-		t.Fatalf("after 1,000 types that are not served: %v, %v", m, err)
+		t.Fatalf("after 1,000 unsupported types: %v, %v", m, err)
 	}
 	many := make([]string, maxNames+1)
 	for i := range many {
@@ -98,8 +98,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// An Envoy that refuses what it is told goes on with what it had: one line says so,
-// however often it does.
+// Repeated rejections by an Envoy are logged once.
 func TestRefusalsAreTold(t *testing.T) {
 	var out parts.Output
 	c := dial(t, slog.New(slog.NewTextHandler(&out, nil)))
@@ -123,14 +122,14 @@ func TestRefusalsAreTold(t *testing.T) {
 		send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: resource.EndpointType, ResourceNames: both, ResponseNonce: m.GetNonce(), ErrorDetail: why})
 	}
 	send(&discoveryv3.DiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNames: []string{strings.Repeat("n", maxName+1)}})
-	for err == nil { // the last request ends the stream, when those before it have been read
+	for err == nil { // the last request ends the stream once earlier ones were read
 		_, err = s.Recv()
 	}
 	if status.Code(err) != codes.InvalidArgument {
 		t.Fatal(err)
 	}
 	log := out.String()
-	if n := strings.Count(log, "refuses what it is told"); n != 1 || !strings.Contains(log, "edge-1") || !strings.Contains(log, "malformed") || strings.Count(log, "x") > 2*maxName {
-		t.Errorf("the log has %d lines of it:\n%s", n, log)
+	if n := strings.Count(log, "rejected an xDS update"); n != 1 || !strings.Contains(log, "edge-1") || !strings.Contains(log, "malformed") || strings.Count(log, "x") > 2*maxName {
+		t.Errorf("the log has %d lines, want 1:\n%s", n, log)
 	}
 }

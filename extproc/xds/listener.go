@@ -13,7 +13,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 
-	// The messages that a rendered configuration holds in its Any fields.
+	// Message types in the Any fields of a rendered configuration.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -25,11 +25,11 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 )
 
-// placeholder stands in a rendered configuration where the endpoints come from EDS.
+// placeholder replaces endpoints that come from EDS in a rendered configuration.
 const placeholder = "127.0.0.1:1"
 
-// addListener adds the listener and the clusters of the configuration that
-// envoyconf renders, with endpoints from EDS instead of fixed ones.
+// addListener adds the listener and the clusters of envoyconf's configuration, with endpoints from
+// EDS.
 func addListener(out map[resource.Type][]types.Resource, p envoyconf.Params) error {
 	p.ExtProc, p.Endpoints = []string{placeholder}, []string{placeholder}
 	text, err := envoyconf.Render(p)

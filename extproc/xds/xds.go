@@ -24,25 +24,24 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 )
 
-// Names of the clusters whose endpoints are served, as envoyconf writes them.
+// Names of the clusters with endpoints, as in envoyconf.
 const (
 	ClusterEngines = "engines"
 	ClusterPickers = "pickers"
 )
 
-// ErrAddress is wrapped by complaints about an address that is not ip:port.
+// ErrAddress is wrapped for an address that is not ip:port.
 var ErrAddress = errors.New("xds: address is not ip:port")
 
-// State is what Envoy is told. Order does not matter.
+// State is the configuration for Envoy. Order does not matter.
 type State struct {
 	Endpoints []string // ip:port of the pool's endpoints
 	Replicas  []string // ip:port of the ext_proc listeners of live, ready replicas
-	// Listener asks for clusters and listener as well; its lists of addresses
-	// are ignored in favour of the above.
+	// Listener requests clusters and a listener too; its address lists are replaced by the above.
 	Listener *envoyconf.Params
 }
 
-// Server answers Envoys. Make it by New.
+// Server serves Envoys. Create it with New.
 type Server struct {
 	cache cache.SnapshotCache
 	srv   xdsserver.Server
@@ -59,15 +58,14 @@ type group struct{}
 // ID is the same for all nodes.
 func (group) ID(*corev3.Node) string { return "envoy" }
 
-// New returns a server that has nothing to say until Set. log is told of Envoys that
-// refuse what they are told; nil for nobody.
+// New returns a server without a snapshot. log receives rejections by Envoys; it may be nil.
 func New(log *slog.Logger) *Server {
 	ctx, stop := context.WithCancel(context.Background())
 	c := cache.NewSnapshotCache(true, group{}, nil)
 	return &Server{cache: c, srv: xdsserver.NewServer(ctx, c, nil), stop: stop, refusals: refusals{log: log}}
 }
 
-// Register adds the aggregated discovery service to a gRPC server, which wants Limits.
+// Register adds the aggregated discovery service to a gRPC server, which should use Limits.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(r, s.srv)
 }
@@ -75,15 +73,15 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // Close ends the streams.
 func (s *Server) Close() { s.stop() }
 
-// Version returns the version that Envoy is being told, "" before the first Set.
-// Replicas in the same state have the same version.
+// Version returns the current version, "" before the first Set. Replicas in the same state have the
+// same version.
 func (s *Server) Version() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
 }
 
-// Set tells Envoy a new state. The same state twice sends nothing.
+// Set publishes a new state. Publishing the same state again sends nothing.
 func (s *Server) Set(ctx context.Context, st State) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +122,7 @@ func build(st State) (map[resource.Type][]types.Resource, error) {
 	return out, nil
 }
 
-// assignment lists the addresses of a cluster, sorted.
+// assignment returns the addresses of a cluster, sorted.
 func assignment(cluster string, addrs []string) (*endpointv3.ClusterLoadAssignment, error) {
 	addrs = slices.Compact(slices.Sorted(slices.Values(addrs)))
 	lb := make([]*endpointv3.LbEndpoint, 0, len(addrs))
@@ -152,7 +150,7 @@ func socketAddress(a string) (*corev3.Address, error) {
 	}}}, nil
 }
 
-// versionOf hashes the resources: equal content, equal version, on every replica.
+// versionOf hashes the resources: equal content has an equal version on every replica.
 func versionOf(resources map[resource.Type][]types.Resource) (string, error) {
 	h := xxhash.New()
 	for _, kind := range []resource.Type{resource.EndpointType, resource.ClusterType, resource.ListenerType} {

@@ -40,7 +40,7 @@ func TestSameStateSameVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Version() == b.Version() {
-		t.Error("another state has the same version")
+		t.Error("different states have the same version")
 	}
 }
 
@@ -51,12 +51,12 @@ func TestBadAddressChangesNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if s.Version() != "" {
-		t.Error("a refused state was published")
+		t.Error("rejected state was published")
 	}
 }
 
-// A real Envoy with nothing but a bootstrap gets its listener from us, follows
-// the pool, and goes on when we are gone.
+// A real Envoy with only a bootstrap gets its listener from this server, follows the pool, and
+// continues when the server is gone.
 func TestEnvoyFollows(t *testing.T) {
 	engine := func(name string) (*httptest.Server, string) {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
@@ -105,7 +105,7 @@ func TestEnvoyFollows(t *testing.T) {
 	}
 }
 
-// answers returns the distinct answers to a few requests.
+// answers returns the distinct responses to a few requests.
 func answers(url string) []string {
 	seen := map[string]bool{}
 	client := &http.Client{Timeout: 30 * time.Second}

@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// Fault says what became of a prefill leg that was asked in vain.
+// Fault is why a prefill attempt failed.
 type Fault uint8
 
-// Faults. Errors of the request itself are none.
+// Faults. Errors of the request itself are not faults.
 const (
 	NoFault Fault = iota
 	Refused       // no connection
-	Timeout       // no whole answer in time
-	Broken        // the connection broke before the answer's end
-	Failed        // a status of 500 and above
-	Busy          // the engine has no room: 408, 429 or 503
-	Garbage       // an answer that is none
+	Timeout       // no complete response in time
+	Broken        // the connection broke before the end of the response
+	Failed        // a status of 500 or above
+	Busy          // the engine has no capacity: 408, 429 or 503
+	Garbage       // an invalid response
 	numFaults
 )
 
 var faultNames = [numFaults]string{"none", "refused", "timeout", "broken", "status_5xx", "busy", "garbage"}
 
-// String returns the fault's name, as it is in headers and metrics.
+// String returns the fault's name for headers and metrics.
 func (f Fault) String() string {
 	if f >= numFaults {
 		return faultNames[NoFault]
@@ -30,21 +30,19 @@ func (f Fault) String() string {
 	return faultNames[f]
 }
 
-// maxTargets bounds the places that are believed.
+// maxTargets is the largest accepted index.
 const maxTargets = 64
 
-// Leg is a prefill leg that was asked in vain: of the target at a place in the list that
-// the request named.
+// Leg is a failed prefill attempt at a target, identified by its index in the request's list.
 type Leg struct {
 	Target int
 	Fault  Fault
 }
 
-// Faults are the prefill legs of one request that were asked in vain, in order, those
-// with NoFault behind them.
+// Faults are the failed prefill attempts of one request, in order, followed by NoFault.
 type Faults [2]Leg
 
-// Add notes one more, as long as there is room.
+// Add adds an attempt if there is room.
 func (f *Faults) Add(target int, fault Fault) {
 	for i := range f {
 		if f[i].Fault == NoFault {
@@ -54,7 +52,7 @@ func (f *Faults) Add(target int, fault Fault) {
 	}
 }
 
-// Text returns the header's value, "" where nothing went wrong.
+// Text returns the header's value, or "" without faults.
 func (f *Faults) Text() string {
 	if f[0].Fault == NoFault {
 		return ""
@@ -72,8 +70,7 @@ func (f *Faults) Text() string {
 	return string(b)
 }
 
-// ParseFaults reads a header's value. What it does not understand counts as nothing, and
-// so does a second word about one target.
+// ParseFaults parses a header's value. It ignores unknown content and repeated targets.
 func ParseFaults(s string) (f Faults) {
 	if s == "" || len(s) > 64 {
 		return Faults{}

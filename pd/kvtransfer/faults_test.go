@@ -5,7 +5,7 @@ import "testing"
 func TestFaults(t *testing.T) {
 	var f Faults
 	if f.Text() != "" || ParseFaults("") != f {
-		t.Errorf("nothing is %q", f.Text())
+		t.Errorf("Text() without faults = %q", f.Text())
 	}
 	f.Add(0, Refused)
 	f.Add(1, Timeout)

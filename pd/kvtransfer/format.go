@@ -7,20 +7,20 @@ import (
 
 var empty = Object{text: []byte("{}")}
 
-// Format is what differs between the request formats of engines.
+// Format is the engine-specific part of a request format.
 type Format struct {
-	limits []string // members that bound the length of the answer
-	nested string   // the member that holds the limits, where not the body itself
-	// unsplit members of the prefill leg that are set to false where the client set
-	// them: nothing is stored or queued there.
+	limits []string // fields that limit the response's length
+	nested string   // the field with the limits, if they are not in the body itself
+	// off fields are set to false in the prefill request if the client set them: nothing is stored
+	// or queued there.
 	off []string
-	// usage is the path of the cached tokens in a JSON answer, event that of the
-	// object around it in an event of a stream.
+	// usage is the path of the cached tokens in a JSON response; event is the object around it in a
+	// stream event.
 	usage []string
 	event string
 }
 
-// Formats of requests that generate.
+// Formats of generating requests.
 var (
 	Chat        = &Format{limits: []string{"max_tokens", "max_completion_tokens", "min_tokens"}, usage: []string{"usage", "prompt_tokens_details", "cached_tokens"}}
 	Completions = &Format{limits: Chat.limits, usage: Chat.usage}
@@ -33,7 +33,7 @@ var (
 	GenerateSGLang = &Format{}
 )
 
-// formats maps the paths of requests that can be served in two parts.
+// formats maps the paths of requests that can be split.
 var formats = map[string]*Format{
 	"/v1/chat/completions":   Chat,
 	"/v1/completions":        Completions,
@@ -43,8 +43,7 @@ var formats = map[string]*Format{
 	"/generate":              GenerateSGLang,
 }
 
-// PrefillBody returns the body of the prefill leg: one token, not streamed, with
-// more edits.
+// PrefillBody returns the body of the prefill request: one token, not streamed, with more edits.
 func (a *Format) PrefillBody(o *Object, more ...Edit) Pieces {
 	one, no := []byte("1"), []byte("false")
 	edits := append([]Edit{{Key: "stream", Value: no}, {Key: "stream_options"}}, more...)
@@ -67,14 +66,12 @@ func (a *Format) PrefillBody(o *Object, more ...Edit) Pieces {
 	return o.Pieces(append(edits, Edit{Key: a.nested, Value: params.With(limits...)})...)
 }
 
-// FormatOf returns the format of requests to a path that can be served in two parts, nil
-// for others.
+// FormatOf returns the format for a path whose requests can be split, or nil.
 func FormatOf(path string) *Format { return formats[path] }
 
-// Divisible reports whether one hand-over can serve the request. Engines answer
-// with one hand-over per response, so several samples or prompts are not split;
-// nor is what an engine would compute anew (log-probabilities of the prompt) or
-// keeps to itself (stored conversations).
+// Divisible reports whether one KV transfer can serve the request. Engines support one transfer per
+// response, so requests with several samples or prompts are not split. Neither are requests for
+// results that an engine would recompute (prompt log-probabilities) or store (conversations).
 func (a *Format) Divisible(o *Object) bool {
 	params := o
 	if a.nested != "" {
@@ -98,7 +95,7 @@ func (a *Format) Divisible(o *Object) bool {
 	return true
 }
 
-// single reports whether a count is one for certain. Engines read "2", 2.0 and 2e0 as two.
+// single reports whether a count is certainly one. Engines read "2", 2.0 and 2e0 as two.
 func single(value []byte) bool { return IsNull(value) || string(value) == "1" }
 
 // on reports whether a switch may be on: engines read "yes" and 1 as true.
@@ -113,8 +110,8 @@ func Number(value []byte) int {
 	return n
 }
 
-// Prompts returns how many prompts the member prompt holds: a list of texts or of
-// token lists, one text, or one list of tokens.
+// Prompts returns the number of prompts in the prompt field: a list of strings or token lists, one
+// string, or one token list.
 func Prompts(value []byte) int {
 	list, ok := Elements(value)
 	if !ok || len(list) == 0 {
@@ -126,8 +123,7 @@ func Prompts(value []byte) int {
 	return 1
 }
 
-// Cached returns the cached prompt tokens that a JSON answer reports, -1 where it
-// reports none.
+// Cached returns the cached prompt tokens in a JSON response, or -1 if not reported.
 func (a *Format) Cached(answer []byte) int {
 	if len(a.usage) == 0 {
 		return -1
@@ -137,7 +133,7 @@ func (a *Format) Cached(answer []byte) int {
 		case v == nil:
 			return -1
 		case string(v) == "null" && i > 1:
-			return 0 // the engine found nothing
+			return 0 // no cached tokens
 		case i == len(a.usage):
 			if n, err := strconv.Atoi(string(v)); err == nil && n >= 0 {
 				return n
@@ -147,8 +143,8 @@ func (a *Format) Cached(answer []byte) int {
 	return -1
 }
 
-// SetCached writes the cached tokens of the prefill leg into a JSON answer, or into
-// one event of a stream. What has no usage is returned as it is.
+// SetCached sets the cached tokens of the prefill request in a JSON response or a stream event.
+// Text without usage is returned unchanged.
 func (a *Format) SetCached(text []byte, n int, event bool) []byte {
 	if event && a.event != "" {
 		return inside(text, a.event, func(inner []byte) []byte { return a.setUsage(inner, n) })
@@ -166,7 +162,7 @@ func (a *Format) setUsage(text []byte, n int) []byte {
 			return usage
 		}
 		value := strconv.AppendInt(nil, int64(n), 10)
-		if len(a.usage) == 2 { // Anthropic's: input, read and created tokens have a sum
+		if len(a.usage) == 2 { // Anthropic: input, read and created tokens add up
 			if o.Get(a.usage[1]) == nil {
 				return usage
 			}
@@ -181,7 +177,7 @@ func (a *Format) setUsage(text []byte, n int) []byte {
 	})
 }
 
-// AsStream returns a JSON answer of one choice as the stream that it would have been.
+// AsStream converts a JSON response with one choice to the equivalent stream.
 func (a *Format) AsStream(answer *Object, choice []byte, usage bool) []byte {
 	c, err := Parse(choice)
 	if err != nil {
@@ -204,7 +200,7 @@ func (a *Format) AsStream(answer *Object, choice []byte, usage bool) []byte {
 	return append(out, "data: [DONE]\n\n"...)
 }
 
-// inside replaces the object that is a member of text by what change makes of it.
+// inside replaces the object in field key of text by the result of change.
 func inside(text []byte, key string, change func([]byte) []byte) []byte {
 	o, err := Parse(text)
 	if err != nil {
@@ -217,11 +213,10 @@ func inside(text []byte, key string, change func([]byte) []byte) []byte {
 	return o.With(Edit{Key: key, Value: change(value)})
 }
 
-// handed names the members of answers that hold internal addresses.
+// handed are the response fields with internal addresses.
 var handed = []string{"kv_transfer_params", "ec_transfer_params", "disaggregated_params"}
 
-// StripTransfer removes hand-over members that are not null from an answer or an
-// event.
+// StripTransfer removes non-null KV-transfer fields from a response or an event.
 func (a *Format) StripTransfer(text []byte, event bool) []byte {
 	if event && a.event != "" {
 		text = inside(text, a.event, removeHanded)
@@ -249,8 +244,8 @@ func removeHanded(text []byte) []byte {
 	return o.With(edits...)
 }
 
-// withoutParams removes TensorRT-LLM's hand-over from the choices of an answer; ok is
-// false where there is none.
+// withoutParams removes TensorRT-LLM's KV-transfer field from the choices of a response. ok is
+// false if there is none.
 func withoutParams(choices []byte) (out []byte, ok bool) {
 	if !bytes.Contains(choices, []byte(`"disaggregated_params"`)) {
 		return nil, false
@@ -269,24 +264,24 @@ func withoutParams(choices []byte) (out []byte, ok bool) {
 	return append(out, ']'), list != nil
 }
 
-// State says what an event means for an answer that has not begun.
+// State classifies an event before the response has started.
 type State uint8
 
-// States.
+// Values of State.
 const (
 	Pending  State = iota // no content yet
-	Content               // of the answer, or its end
+	Content               // response content, or its end
 	Faulty                // the engine reports an error
-	Declined              // the engine holds less of the prompt than it was told to
+	Declined              // the engine has less of the prompt cached than required
 )
 
-// quiet are the types of events that come before the first content.
+// quiet are event types that precede the first content.
 var quiet = map[string]bool{
 	"message_start": true, "content_block_start": true, "ping": true,
 	"response.created": true, "response.queued": true, "response.in_progress": true, "response.output_item.added": true, "response.content_part.added": true,
 }
 
-// Classify says what an event means for an answer that has not begun.
+// Classify classifies an event before the response has started.
 func (a *Format) Classify(event []byte) State {
 	if string(Field(event, "event")) == "error" {
 		return Faulty
@@ -297,9 +292,9 @@ func (a *Format) Classify(event []byte) State {
 	}
 	o, err := Parse(data)
 	if err != nil {
-		return Content // [DONE], or what is not known here
+		return Content // [DONE], or unknown
 	}
-	if !IsNull(o.Get("error")) || string(o.Get("object")) == `"error"` { // the latter of older engines
+	if !IsNull(o.Get("error")) || string(o.Get("object")) == `"error"` { // the latter in older engines
 		return Faulty
 	}
 	if kind := Text(o.Get("type")); kind != "" {
@@ -326,7 +321,7 @@ func (a *Format) Classify(event []byte) State {
 	return Pending
 }
 
-// declines is the reason for which engines that know cache_hit_threshold end at once.
+// declines is the finish reason of engines that support cache_hit_threshold and stop immediately.
 const declines = `"cache_threshold"`
 
 func declined(choice []byte) bool {
@@ -334,14 +329,14 @@ func declined(choice []byte) bool {
 	return err == nil && string(o.Get("finish_reason")) == declines
 }
 
-// Declines reports whether a JSON answer says that the engine holds less of the prompt
-// than it was told to, and has not answered.
+// Declines reports whether a JSON response says that the engine has less of the prompt cached than
+// required, and has not generated anything.
 func Declines(answer []byte) bool {
 	choices, _ := Elements(Find(answer, "choices"))
 	return len(choices) > 0 && declined(choices[0])
 }
 
-// ends are what the last events of streams hold.
+// ends are contained in the last events of streams.
 var ends = [][]byte{[]byte("[DONE]"), []byte(`"message_stop"`), []byte(`"response.completed"`), []byte(`"response.incomplete"`), []byte(`"response.failed"`)}
 
 // Ends reports whether an event is the last of a stream, in any format.
@@ -355,8 +350,8 @@ func Ends(event []byte) bool {
 	return false
 }
 
-// Field returns the value of a field of an event of a stream; where it has several lines,
-// they are joined by newlines. nil where there is none.
+// Field returns the value of a stream event's field, with several lines joined by newlines; nil if
+// absent.
 func Field(event []byte, name string) (value []byte) {
 	several := false
 	for line := range bytes.Lines(event) {
@@ -376,7 +371,7 @@ func Field(event []byte, name string) (value []byte) {
 	return value
 }
 
-// IsField reports whether a line of an event holds, or is, the field of a name.
+// IsField reports whether a line of an event has the field with that name.
 func IsField(line []byte, name string) bool {
 	if len(line) < len(name) || string(line[:len(name)]) != name {
 		return false
@@ -384,7 +379,7 @@ func IsField(line []byte, name string) bool {
 	return len(line) == len(name) || line[len(name)] == ':' || line[len(name)] == '\r' || line[len(name)] == '\n'
 }
 
-// spoken reports whether a choice of a chunk holds anything of the answer.
+// spoken reports whether a chunk's choice has any content.
 func spoken(choice []byte) bool {
 	o, err := Parse(choice)
 	if err != nil {

@@ -4,9 +4,8 @@ import (
 	"testing"
 )
 
-// FuzzApply applies a policy to any body: what is passed on after stripping has
-// nothing left that the policy would remove, and a body without members that are
-// suspect is passed on as it came.
+// FuzzApply applies a policy to arbitrary bodies. A stripped body has nothing left to remove, and a
+// body without suspect fields is unchanged.
 func FuzzApply(f *testing.F) {
 	for _, s := range []string{
 		`{"model":"m","kv_transfer_params":{"do_remote_prefill":true}}`, `{"kv_transfer_params":1,"kv_transfer_params":2}`, `{"bootstrap_host":"x","a":[1,{"b":2}]}`,
@@ -25,7 +24,7 @@ func FuzzApply(f *testing.F) {
 		}
 		if len(removed) == 0 {
 			if string(out) != string(body) {
-				t.Fatalf("%q became %q, and nothing was removed", body, out)
+				t.Fatalf("%q became %q, but nothing was removed", body, out)
 			}
 			return
 		}
@@ -34,7 +33,7 @@ func FuzzApply(f *testing.F) {
 			t.Fatalf("%q became %q: %v", body, out, err)
 		}
 		if _, removed, err := (Policy{}).Apply(&again); err != nil || len(removed) > 0 {
-			t.Fatalf("%q became %q, of which %v is refused: %v", body, out, removed, err)
+			t.Fatalf("%q became %q, in which %v is rejected: %v", body, out, removed, err)
 		}
 	})
 }

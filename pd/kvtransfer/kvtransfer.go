@@ -7,47 +7,45 @@ import (
 	"strings"
 )
 
-// fields are the members of a body that a client has no business to send.
+// fields are the body fields that clients may not send.
 var fields = []string{
 	"kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key",
 	"routed_dp_rank", "data_parallel_rank", "disagg_prefill_dp_rank", "disaggregated_params", "cache_hit_threshold",
 }
 
-// nested are the members whose own members engines merge into hand-overs.
+// nested are the fields whose own fields engines merge into KV transfers.
 var nested = [][]string{{"vllm_xargs"}, {"sampling_params", "extra_args"}}
 
-// nestedFields are the hand-over members of nested objects.
+// nestedFields are the KV-transfer fields of nested objects.
 var nestedFields = []string{"kv_transfer_params", "ec_transfer_params"}
 
-// Suspect reports whether a top-level member of that name may be, or hold, a
-// hand-over member: the body then has to go through Policy.Apply.
+// Suspect reports whether a top-level field with that name may be, or contain, a KV-transfer field.
+// The body must then go through Policy.Apply.
 func Suspect(name string) bool {
 	return slices.Contains(fields, name) || slices.ContainsFunc(nested, func(path []string) bool { return path[0] == name })
 }
 
-// ErrField says that a body holds hand-over members that the policy refuses. The
-// error names them.
+// ErrField means that a body has KV-transfer fields that the policy rejects. The error names them.
 var ErrField = errors.New("hand-over members are set by proxies only")
 
-// Action says what happens to a request with hand-over members.
+// Action is the treatment of a request with KV-transfer fields.
 type Action uint8
 
-// Actions.
+// Values of Action.
 const (
 	Refuse Action = iota // the request is answered with 400
-	Strip                // the members are removed
+	Strip                // the fields are removed
 )
 
-// Policy says what is done about hand-over members. The zero value refuses all.
+// Policy defines the treatment of KV-transfer fields. The zero value rejects all.
 type Policy struct {
 	Action Action
-	Allow  []string // members of the top level that clients may send
+	Allow  []string // top-level fields that clients may send
 }
 
-// Apply returns the body as it may be passed on and the names of the members that
-// were removed; nested ones have dotted names. A member that repeats is refused
-// whatever the policy, since parsers disagree about which counts. Where there is
-// nothing to remove, the body is the one that o was parsed from.
+// Apply returns the body to forward and the names of removed fields, dotted for nested ones. A
+// repeated field is always rejected, because parsers disagree on which one counts. If nothing is
+// removed, the body is the one that o was parsed from.
 func (p Policy) Apply(o *Object) (body []byte, removed []string, err error) {
 	var edits []Edit
 	for _, name := range fields {
@@ -76,8 +74,8 @@ func (p Policy) Apply(o *Object) (body []byte, removed []string, err error) {
 	return o.With(edits...), removed, nil
 }
 
-// without returns the edit that removes hand-over members below a path, and their
-// names; nil names where there are none.
+// without returns the edit that removes KV-transfer fields below a path, and their names; nil if
+// there are none.
 func without(o *Object, path []string) (e Edit, names []string) {
 	inner, err := Parse(o.Get(path[0]))
 	if err != nil {

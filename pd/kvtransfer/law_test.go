@@ -9,9 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestMemoryOfBodies parses bodies that would become many times their size, and has what
-// proxies set removed: memory stays below 256 KiB and 12 bytes for each byte, whether they
-// are read or refused.
+// TestMemoryOfBodies parses bodies that would expand to many times their size, and removes proxy
+// fields. Memory stays below 256 KiB plus 12 bytes per byte.
 func TestMemoryOfBodies(t *testing.T) {
 	const size = 2 << 20
 	for _, unit := range []string{`"":0,`, `"a":0,`, `"\u0061":0,`, `"kv_transfer_params":{},`, `"a":{"b":[[],{}]},`} {
@@ -36,13 +35,13 @@ func TestMemoryOfBodies(t *testing.T) {
 	}
 }
 
-// TestWorkOfBodies: no body takes more than in proportion to its length.
+// TestWorkOfBodies: the work for a body is proportional to its length.
 func TestWorkOfBodies(t *testing.T) {
 	for name, body := range testkit.HardJSON {
 		testkit.Linear(t, name, func(n int) func() {
 			b := body(n)
 			return func() {
-				if o, err := Parse(b); err == nil { // read or refused
+				if o, err := Parse(b); err == nil { // accepted or rejected
 					_, _, _ = Policy{Action: Strip}.Apply(&o)
 				}
 			}

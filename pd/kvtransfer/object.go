@@ -6,10 +6,10 @@ import (
 	"errors"
 )
 
-// MaxMembers bounds the members of an object that is parsed. Requests have some dozens.
+// MaxMembers is the maximum number of an object's fields. Requests have a few dozen.
 const MaxMembers = 4096
 
-// maxDepth bounds how deep a value may nest.
+// maxDepth is the maximum nesting depth of a value.
 const maxDepth = 512
 
 // Errors of Parse.
@@ -20,22 +20,22 @@ var (
 	ErrMany   = errors.New("handover: JSON object has too many members")
 )
 
-// member is one member of a JSON object, as offsets into its text: the rest of
-// the text stays as the client wrote it.
+// member is one field of a JSON object, as offsets into its text, so that the rest of the text
+// stays unchanged.
 type member struct {
 	key        string // decoded
-	start, end int    // of the whole member, from the key's quote to the value's end
+	start, end int    // of the whole field, from the key's quote to the value's end
 	value      int    // where the value starts
 }
 
-// Object is the text of a JSON object and its members in order. Keys may repeat.
+// Object is the text of a JSON object and its fields in order. Keys may repeat.
 type Object struct {
 	text    []byte
 	members []member
 }
 
-// Parse reads the members of the object that text consists of. Values are
-// checked for balance and depth, not decoded.
+// Parse finds the fields of the object in text. Values are checked for balance and depth, not
+// decoded.
 func Parse(text []byte) (Object, error) {
 	o := Object{text: text}
 	s := scanner{text: text}
@@ -69,11 +69,11 @@ func Parse(text []byte) (Object, error) {
 	return o, nil
 }
 
-// Text returns the object's text as it was parsed.
+// Text returns the object's original text.
 func (o *Object) Text() []byte { return o.text }
 
-// Get returns the text of a member's value, the last one of that name as Python's
-// json takes it, or nil.
+// Get returns the text of a field's value, the last one if the key repeats, as in Python's json, or
+// nil.
 func (o *Object) Get(key string) []byte {
 	for i := len(o.members) - 1; i >= 0; i-- {
 		if m := &o.members[i]; m.key == key {
@@ -83,7 +83,7 @@ func (o *Object) Get(key string) []byte {
 	return nil
 }
 
-// Keys returns the names of all members in order.
+// Keys returns all keys in order.
 func (o *Object) Keys() []string {
 	keys := make([]string, len(o.members))
 	for i := range o.members {
@@ -92,7 +92,7 @@ func (o *Object) Keys() []string {
 	return keys
 }
 
-// Count returns how many members have the name.
+// Count returns how often a key occurs.
 func (o *Object) Count(key string) (n int) {
 	for i := range o.members {
 		if o.members[i].key == key {
@@ -102,19 +102,17 @@ func (o *Object) Count(key string) (n int) {
 	return n
 }
 
-// Edit is a change of one member: a nil Value removes it, any other becomes its value.
+// Edit changes one field: a nil Value removes it, any other replaces its value.
 type Edit struct {
 	Key   string
 	Value []byte
 }
 
-// With returns the object's text with members changed. A member that is set and
-// repeats keeps one place; one that is new is appended; everything else is copied
-// byte for byte.
+// With returns the object's text with edits applied. A repeated field that is set is kept once; a
+// new one is appended; everything else is copied byte for byte.
 func (o *Object) With(edits ...Edit) []byte { return o.Pieces(edits...).Join() }
 
-// Find returns the text of the value at a path of members, or nil where there is
-// none.
+// Find returns the text of the value at a path of keys, or nil.
 func Find(text []byte, path ...string) []byte {
 	for _, key := range path {
 		o, err := Parse(text)
@@ -131,7 +129,7 @@ func Find(text []byte, path ...string) []byte {
 // IsNull reports whether a value is absent or null.
 func IsNull(value []byte) bool { return value == nil || string(value) == "null" }
 
-// Elements returns the texts of an array's elements; ok is false for anything else.
+// Elements returns the texts of an array's elements; ok is false for other values.
 func Elements(text []byte) (list [][]byte, ok bool) {
 	s := scanner{text: text}
 	s.space()
@@ -156,7 +154,7 @@ func Elements(text []byte) (list [][]byte, ok bool) {
 	}
 }
 
-// Whole reports whether a text is one JSON value from its beginning to its end.
+// Whole reports whether a text is exactly one JSON value.
 func Whole(text []byte) bool {
 	s := scanner{text: text}
 	if s.skip() != nil {
@@ -166,7 +164,7 @@ func Whole(text []byte) bool {
 	return s.at == len(text)
 }
 
-// scanner walks over JSON text.
+// scanner scans JSON text.
 type scanner struct {
 	text []byte
 	at   int
@@ -213,12 +211,12 @@ func (s *scanner) member() (m member, err error) {
 	return m, err
 }
 
-// quoted walks over a string.
+// quoted scans a string.
 func (s *scanner) quoted() error {
 	if !s.take('"') {
 		return ErrSyntax
 	}
-	for quote := s.at - 1; ; { // the last quote that was looked for
+	for quote := s.at - 1; ; { // the last quote seen
 		if quote < s.at {
 			n := bytes.IndexByte(s.text[s.at:], '"')
 			if n < 0 {
@@ -235,9 +233,9 @@ func (s *scanner) quoted() error {
 	}
 }
 
-// skip walks over one value.
+// skip scans one value.
 func (s *scanner) skip() error {
-	var open [maxDepth]byte // the closing brackets that are awaited
+	var open [maxDepth]byte // expected closing brackets
 	depth := 0
 	for {
 		s.space()
@@ -280,7 +278,7 @@ func (s *scanner) skip() error {
 	}
 }
 
-// scalar walks over a number, true, false or null; engines judge which it is.
+// scalar scans a number, true, false or null, without validating which.
 func (s *scanner) scalar() bool {
 	start := s.at
 	for s.at < len(s.text) {

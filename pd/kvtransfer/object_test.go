@@ -36,7 +36,7 @@ func TestGet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(o.Get("a")) != `{"z":2}` || o.Count("a") != 2 || o.Get("q") != nil {
-		t.Error("the last of two members counts")
+		t.Error("Get() did not return the last of two fields")
 	}
 	list, ok := Elements(Find(o.Text(), "b", "c"))
 	if !ok || len(list) != 3 || string(list[1]) != `"x"` || !IsNull(Find(list[2], "d")) {
@@ -53,8 +53,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is valid to encoding/json is parsed, and an edit changes
-// nothing but its member.
+// FuzzParse: everything that encoding/json accepts is parsed, and an edit changes only its field.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a":[1,2,{"b":"c"}],"d":null}`, `{"\u0061":1e5}`, `{"a":"\""}`, `[`, `{"a":tru}`} {
 		f.Add([]byte(s))
@@ -64,7 +63,7 @@ func FuzzParse(f *testing.F) {
 		var m map[string]json.RawMessage
 		valid := json.Unmarshal(in, &m) == nil && m != nil
 		if valid && err != nil && !errors.Is(err, ErrDepth) && !errors.Is(err, ErrMany) {
-			t.Fatalf("valid, but %v: %q", err, in)
+			t.Fatalf("valid JSON, but %v: %q", err, in)
 		}
 		if !valid || err != nil {
 			return
@@ -80,13 +79,13 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if string(after["added"]) != "17" {
-			t.Fatalf("not set: %q", out)
+			t.Fatalf("field was not set: %q", out)
 		}
 	})
 }
 
-// TestQuoted walks over all texts of up to eight quotes, backslashes and letters: a string
-// ends at the first quote that no backslash is before, two by two.
+// TestQuoted scans all texts of up to eight quotes, backslashes and letters. A string ends at the
+// first quote after an even number of backslashes.
 func TestQuoted(t *testing.T) {
 	end := func(text []byte) int {
 		for i := 1; i < len(text); i++ {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Pieces are a text in pieces, one behind the other.
+// Pieces is a text in consecutive pieces.
 type Pieces [][]byte
 
-// Len returns how many bytes the text has.
+// Len returns the length in bytes.
 func (p Pieces) Len() (n int) {
 	for _, part := range p {
 		n += len(part)
@@ -22,8 +22,7 @@ func (p Pieces) Join() []byte { return slices.Concat(p...) }
 
 var comma, closing = []byte{','}, []byte{'}'}
 
-// Pieces returns what With returns, uncopied: what does not change is part of the object's
-// own text.
+// Pieces returns the result of With without copying: unchanged parts point into the object's text.
 func (o *Object) Pieces(edits ...Edit) Pieces {
 	c := cut{text: o.text, out: make(Pieces, 0, 4*len(edits)+4), to: bytes.IndexByte(o.text, '{') + 1}
 	done := make([]bool, len(edits))
@@ -59,8 +58,8 @@ func (o *Object) Pieces(edits ...Edit) Pieces {
 	return c.out
 }
 
-// cut collects the pieces of an object's text. What of it is kept in a row stays one piece:
-// [from, to), which is not in out yet.
+// cut collects the pieces of an object's text. Consecutive kept parts form one piece: [from, to),
+// which is not in out yet.
 type cut struct {
 	text     []byte
 	out      Pieces
@@ -68,10 +67,10 @@ type cut struct {
 	members  int
 }
 
-// keep goes on with a member's text.
+// keep adds a field's text.
 func (c *cut) keep(start, end int) {
 	switch {
-	case c.members == 0 && c.to == start, c.from < c.to && c.members > 0 && c.to+1 == start: // but for the comma
+	case c.members == 0 && c.to == start, c.from < c.to && c.members > 0 && c.to+1 == start: // adjacent except for the comma
 	case c.members == 0:
 		c.add(nil)
 		c.from = start
@@ -83,7 +82,7 @@ func (c *cut) keep(start, end int) {
 	c.members++
 }
 
-// add goes on with text of another origin.
+// add adds new text.
 func (c *cut) add(part []byte) {
 	if c.from < c.to {
 		c.out = append(c.out, c.text[c.from:c.to])

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// copied is With, member by member.
+// copied is a simple implementation of With.
 func copied(o *Object, edits []Edit) []byte {
 	out := append([]byte(nil), o.text[:bytes.IndexByte(o.text, '{')+1]...)
 	done := map[int]bool{}
@@ -36,8 +36,8 @@ func copied(o *Object, edits []Edit) []byte {
 	return append(append(out, bytes.Join(members, comma)...), '}')
 }
 
-// TestPieces: pieces joined are what copying each member gives, whatever the object's white
-// space and whatever is changed, and the object's own text stays as it is.
+// TestPieces: joined pieces equal a field-by-field copy, for any white space and any edits, and
+// the object's own text is unchanged.
 func TestPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		space := rapid.SampledFrom([]string{"", " ", "\n\t"})
@@ -65,7 +65,7 @@ func TestPieces(t *testing.T) {
 	})
 }
 
-// TestPiecesCopyNothing: a prompt is not copied for a leg's body.
+// TestPiecesCopyNothing: a prompt is not copied for the prefill body.
 func TestPiecesCopyNothing(t *testing.T) {
 	text := []byte(`{"model":"m","prompt":"a long one","max_tokens":9}`)
 	o, err := Parse(text)
@@ -73,6 +73,6 @@ func TestPiecesCopyNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p := Chat.PrefillBody(&o); &p[0][0] != &text[0] || !bytes.HasSuffix(p[0], []byte(`"a long one","max_tokens":`)) {
-		t.Errorf("the first piece is %q, or a copy", p[0])
+		t.Errorf("first piece is %q, or a copy", p[0])
 	}
 }

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// Report is what the proxy beside a decode engine tells, in a header of the answer, of
-// how it was made. It names no addresses: a target is told by its place in the list
-// that the request named.
+// Report is the decode proxy's report about a response, in a response header. It contains no
+// addresses: a target is identified by its index in the request's list.
 type Report struct {
 	Known  bool
 	Target int // that computed the prompt; -1: the decode engine did
-	// Failed is how many targets, the first ones, were asked in vain.
+	// Failed is the number of targets that failed, starting from the first.
 	Failed int
-	// Prefill is how long the prefill leg took, Decode the time from the decode leg's
-	// beginning to its first content.
+	// Prefill is the duration of the prefill request, Decode the time from the start of the decode
+	// request to its first content.
 	Prefill, Decode time.Duration
-	// Faults are in a header of their own (ParseFaults).
+	// Faults are in a separate header (ParseFaults).
 	Faults Faults
 }
 
@@ -33,12 +32,12 @@ func (r *Report) Text() string {
 	return string(strconv.AppendInt(b, r.Decode.Microseconds(), 10))
 }
 
-// Computers names, as metrics do, who computed a prompt that was to be computed elsewhere:
-// the target named first, another one, the decode engine, or nobody tells. A proxy that says
-// nothing may have had the decode engine do it.
+// Computers are the metric labels for who computed a prompt that was to be prefilled remotely: the
+// first target, another one, the decode engine, or unknown. A proxy without a report may have had
+// the decode engine do it.
 var Computers = [...]string{"first", "alternate", "decode", "untold"}
 
-// By returns the place in Computers of who computed the prompt.
+// By returns the index in Computers of who computed the prompt.
 func (r *Report) By() int {
 	switch {
 	case !r.Known:
@@ -51,11 +50,10 @@ func (r *Report) By() int {
 	return 0
 }
 
-// maxReported bounds the durations that are believed.
+// maxReported is the longest accepted duration.
 const maxReported = time.Hour
 
-// ParseReport reads a header's value. What it does not understand gives a Report that
-// is not Known.
+// ParseReport parses a header's value. Unknown content gives a Report that is not Known.
 func ParseReport(s string) (r Report) {
 	if s == "" || len(s) > 128 {
 		return Report{}

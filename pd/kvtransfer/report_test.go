@@ -30,8 +30,8 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// TestComputers: who computed a prompt is read from what proxies say, and nothing is not the
-// first target.
+// TestComputers: who computed a prompt follows from the proxy's report, and a missing report does
+// not mean the first target.
 func TestComputers(t *testing.T) {
 	for text, want := range map[string]string{"0;failed=0;prefill_us=1;decode_us=1": "first", "2;failed=1;prefill_us=1": "alternate", "-1;failed=2;prefill_us=0": "decode", "": "untold", "x": "untold", "-2;failed=0": "untold"} {
 		r := ParseReport(text)

@@ -1,4 +1,4 @@
-// Package signed signs and verifies the addresses that a picker has proxies beside engines
-// call. The picker holds a private key; the proxies hold its public half, and call nobody
-// whose address was not signed a short time ago.
+// Package signed signs and verifies the addresses that a picker gives to the proxies next to
+// engines. The picker holds a private key. The proxies hold the public key and connect only to
+// recently signed addresses.
 package signed

@@ -12,36 +12,35 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// signatureLife is how long a signature holds: a request may wait that long
-// between the picker and the proxy beside the decode engine.
+// signatureLife is the validity of a signature. It bounds a request's time between the picker and
+// the proxy next to the decode engine.
 const signatureLife = 2 * time.Minute
 
-// signatureSkew is how far the clocks of picker and proxy may differ.
+// signatureSkew is the largest clock difference between picker and proxy.
 const signatureSkew = 10 * time.Minute
 
-// ErrSignature says that targets are not signed by a picker, or not any more.
+// ErrSignature means that targets are not signed by a picker, or the signature has expired.
 var ErrSignature = errors.New("targets are not signed by a picker")
 
-// Signer signs targets with a picker's private key. Proxies hold the public half
-// only. It is safe for concurrent use.
+// Signer signs targets with a picker's private key. Safe for concurrent use.
 type Signer struct {
 	key ed25519.PrivateKey
 	now func() time.Time
 }
 
-// NewSigner returns a signer from a seed of 32 bytes.
+// NewSigner returns a signer for a 32-byte seed.
 func NewSigner(seed []byte, now func() time.Time) (*Signer, error) {
 	if len(seed) != ed25519.SeedSize {
-		return nil, fmt.Errorf("signed: the signing key has %d bytes, not %d", len(seed), ed25519.SeedSize)
+		return nil, fmt.Errorf("signed: signing key has %d bytes, want %d", len(seed), ed25519.SeedSize)
 	}
 	return &Signer{ed25519.NewKeyFromSeed(seed), now}, nil
 }
 
-// Public returns the key that verifiers need.
+// Public returns the public key for verifiers.
 func (s *Signer) Public() ed25519.PublicKey { return s.key.Public().(ed25519.PublicKey) }
 
-// Append returns headers with a signature of those that name prefill and encode
-// endpoints, or as they are where there is none. A nil Signer signs nothing.
+// Append adds a signature for the headers with prefill and encode endpoints, if there are any. A
+// nil Signer adds nothing.
 func (s *Signer) Append(headers []request.HeaderSet) []request.HeaderSet {
 	if s == nil {
 		return headers
@@ -61,35 +60,35 @@ func (s *Signer) Append(headers []request.HeaderSet) []request.HeaderSet {
 	return append(headers, request.HeaderSet{Name: request.HeaderSignature, Value: s.Sign(prefill, encode)})
 }
 
-// Sign returns the value of request.HeaderSignature for the values of the two
-// headers, "" for one that is absent.
+// Sign returns the value of request.HeaderSignature for the two headers' values, "" for an absent
+// one.
 func (s *Signer) Sign(prefill, encode string) string {
 	until := s.now().Add(signatureLife).Unix()
 	sig := ed25519.Sign(s.key, signed(until, prefill, encode))
 	return "v1." + strconv.FormatInt(until, 10) + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
-// Verifier checks signatures against one or more public keys, so that keys can be
-// rotated. It is safe for concurrent use.
+// Verifier checks signatures with one or more public keys, to allow rotation. Safe for concurrent
+// use.
 type Verifier struct {
 	keys []ed25519.PublicKey
 	now  func() time.Time
 }
 
-// NewVerifier returns a verifier. Each key has 32 bytes.
+// NewVerifier returns a verifier for 32-byte keys.
 func NewVerifier(now func() time.Time, keys ...[]byte) (*Verifier, error) {
 	v := &Verifier{now: now}
 	for _, k := range keys {
 		if len(k) != ed25519.PublicKeySize {
-			return nil, fmt.Errorf("signed: a verification key has %d bytes, not %d", len(k), ed25519.PublicKeySize)
+			return nil, fmt.Errorf("signed: verification key has %d bytes, want %d", len(k), ed25519.PublicKeySize)
 		}
 		v.keys = append(v.keys, k)
 	}
 	return v, nil
 }
 
-// Verify returns nil when signature is one of the headers' values by any of the
-// keys, and ErrSignature otherwise.
+// Verify returns nil if signature is valid for the headers' values with any of the keys, and
+// ErrSignature otherwise.
 func (v *Verifier) Verify(signature, prefill, encode string) error {
 	rest, ok := strings.CutPrefix(signature, "v1.")
 	at, text, found := strings.Cut(rest, ".")
@@ -99,7 +98,7 @@ func (v *Verifier) Verify(signature, prefill, encode string) error {
 		return ErrSignature
 	}
 	if left := until - v.now().Unix(); left < -int64(signatureSkew/time.Second) || left > int64((signatureSkew+signatureLife)/time.Second) {
-		return fmt.Errorf("%w: it is of another time", ErrSignature)
+		return fmt.Errorf("%w: the signature has expired", ErrSignature)
 	}
 	message := signed(until, prefill, encode)
 	for _, k := range v.keys {
@@ -110,7 +109,7 @@ func (v *Verifier) Verify(signature, prefill, encode string) error {
 	return ErrSignature
 }
 
-// signed is what a signature covers. Lengths keep the parts apart.
+// signed returns the signed text. Lengths keep the parts apart.
 func signed(until int64, prefill, encode string) []byte {
 	return fmt.Appendf(nil, "grapevine targets 1\n%d\n%d %s\n%d %s\n", until, len(prefill), prefill, len(encode), encode)
 }

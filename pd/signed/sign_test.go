@@ -46,17 +46,17 @@ func TestSign(t *testing.T) {
 	}
 	now = now.Add(signatureLife + signatureSkew)
 	if err := v.Verify(sig, prefill, encode); err != nil {
-		t.Errorf("within the skew of clocks: %v", err)
+		t.Errorf("within the clock skew: %v", err)
 	}
 	now = now.Add(time.Second)
 	if err := v.Verify(sig, prefill, encode); !errors.Is(err, ErrSignature) {
-		t.Errorf("a recording: %v", err)
+		t.Errorf("replayed signature: %v", err)
 	}
 	if _, err := NewSigner([]byte("short"), clock); err == nil {
-		t.Error("a short key signs")
+		t.Error("short signing key was accepted")
 	}
 	if _, err := NewVerifier(clock, []byte("short")); err == nil {
-		t.Error("a short key verifies")
+		t.Error("short verification key was accepted")
 	}
 }
 

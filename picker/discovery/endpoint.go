@@ -10,12 +10,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Problem is one fault in an endpoints file.
+// Problem is one error in an endpoints file.
 type Problem = strict.Problem
 
-// Endpoint is one entry of an endpoints file, defaults filled in. It stands
-// for one endpoint when Host is an address, for one per address when it is a
-// name. Engine is also in Labels, under endpoint.LabelEngine.
+// Endpoint is one entry of an endpoints file with defaults applied. It is one endpoint if Host is
+// an address, and one per address if it is a name. Engine is also in Labels, under
+// endpoint.LabelEngine.
 type Endpoint struct {
 	Name      string
 	Namespace string
@@ -23,13 +23,13 @@ type Endpoint struct {
 	Port      uint16
 	Labels    map[string]string
 	Models    []string
-	Engine    endpoint.EngineType // EngineUnknown: to be found out from its metrics
-	Events    endpoint.Events     // zero: none configured, the engine is asked
-	Metrics   string              // URL, "" for /metrics at the endpoint's own address
-	Line      int                 // where the entry begins
+	Engine    endpoint.EngineType // EngineUnknown: to be detected from its metrics
+	Events    endpoint.Events     // zero: not configured, so the engine is asked
+	Metrics   string              // URL; "" for /metrics at the endpoint's address
+	Line      int                 // first line of the entry
 }
 
-// Addr returns the address when Host is one, false when it is a name.
+// Addr returns the address if Host is one, or false if it is a name.
 func (e *Endpoint) Addr() (netip.Addr, bool) {
 	a, err := netip.ParseAddr(e.Host)
 	return a.Unmap(), err == nil
@@ -40,8 +40,8 @@ func (e *Endpoint) HostPort() string {
 	return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
 }
 
-// Spec returns the entry as the pool takes it, at one address of its host.
-// The result shares nothing with the entry.
+// Spec returns the entry's spec for one address of its host. The result shares no memory with the
+// entry.
 func (e *Endpoint) Spec(addr netip.Addr) endpoint.Spec {
 	return endpoint.Spec{
 		Name: e.Name, Namespace: e.Namespace, Host: e.Host,

@@ -9,14 +9,14 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/strict"
 )
 
-// Bounds.
+// Limits.
 const (
 	maxPort  = 65535
 	maxRanks = 256
 	maxHost  = 253
 )
 
-// portOf reads a port: a number, or the same in quotes.
+// portOf reads a port: a number, or one in quotes.
 func portOf(n strict.Node) (uint16, bool) {
 	if n.IsText() {
 		s, _ := n.Text()
@@ -50,7 +50,7 @@ func models(n strict.Node) ([]string, bool) {
 	return out, true
 }
 
-// host reads an address or a host name and returns it in its shortest form.
+// host reads an address or a host name and returns it in canonical form.
 func (p *parser) host(n strict.Node) string {
 	s, ok := n.Text()
 	if !ok {
@@ -96,7 +96,7 @@ func hasPort(s string) bool {
 	return found && err == nil && badName(host) == ""
 }
 
-// badName says what is wrong with a host name, "" when nothing is.
+// badName returns what is wrong with a host name, or "".
 func badName(s string) string {
 	s = strings.TrimSuffix(s, ".")
 	if s == "" {
@@ -130,7 +130,7 @@ func nameByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
-// metricsURL reads the address of a metrics page.
+// metricsURL reads the URL of a metrics page.
 func metricsURL(n strict.Node) string {
 	s, ok := n.Text()
 	if !ok {

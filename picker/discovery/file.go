@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// File is the Source that keeps an endpoints file and the addresses of its host names in view.
+// File is a Source that follows an endpoints file and the addresses of its host names.
 type File struct {
 	opts    FileOptions
 	metrics *metrics
@@ -26,16 +26,15 @@ type File struct {
 	specs []endpoint.Spec
 	told  bool
 	bytes []byte // as last read, in use or not
-	fresh bool   // bytes says what the file says
+	fresh bool   // bytes is the current content of the file
 
 	mu     sync.Mutex
 	status Status
 }
 
-// OpenFile reads the file, resolves its names, tells the list and starts the
-// goroutine that keeps both in view until Close. A file that cannot be read or
-// has problems is an error, a strict.Problems; a name that does not resolve is
-// not, its endpoints come when it does.
+// OpenFile reads the file, resolves its names, publishes the list, and starts a goroutine that
+// follows both until Close. An unreadable file or one with problems is an error, a strict.Problems.
+// An unresolved name is not: its endpoints appear once it resolves.
 func OpenFile(o FileOptions) (*File, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -67,13 +66,13 @@ func OpenFile(o FileOptions) (*File, error) {
 	return s, nil
 }
 
-// Close implements Source: it stops the goroutine and waits for it.
+// Close implements Source. It stops the goroutine and waits.
 func (s *File) Close() {
 	s.cancel()
 	<-s.done
 }
 
-// Reload has the file read and the names resolved soon. It does not wait.
+// Reload schedules reading the file and resolving the names. It does not block.
 func (s *File) Reload() { soon(s.reload) }
 
 // Status implements Source.
@@ -110,7 +109,7 @@ func (s *File) run(ctx context.Context, w *watch) {
 	}
 }
 
-// soon leaves word in a channel that holds one.
+// soon signals a channel of capacity one.
 func soon(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -118,7 +117,7 @@ func soon(c chan<- struct{}) {
 	}
 }
 
-// read looks at the file and adopts it when it changed for something good.
+// read reads the file and adopts a valid change.
 func (s *File) read(ctx context.Context) {
 	data, err := os.ReadFile(s.opts.Path)
 	if err != nil {
@@ -138,12 +137,12 @@ func (s *File) read(ctx context.Context) {
 	s.adopt(ctx, list)
 }
 
-// refuse keeps the list in use and says why.
+// refuse records why the current list stays in use.
 func (s *File) refuse(result string, problems []Problem) {
 	s.mu.Lock()
 	same := slices.Equal(s.status.Problems, problems)
 	s.status.Problems = problems
-	if !same { // before the lock goes: metrics agree with a status that is seen
+	if !same { // under the lock, so that metrics match a visible status
 		s.metrics.reloads.WithLabelValues(result).Inc()
 		s.metrics.ok.Set(0)
 	}
@@ -151,11 +150,11 @@ func (s *File) refuse(result string, problems []Problem) {
 	if same {
 		return
 	}
-	s.opts.Sink.Log.Warn("endpoints file refused, keeping the list in use", "path", s.opts.Path,
+	s.opts.Sink.Log.Warn("endpoints file rejected, keeping the current list", "path", s.opts.Path,
 		"endpoints", len(s.specs), "problems", len(problems), "first", problems[0].String())
 }
 
-// adopt makes list the one in use.
+// adopt makes list the current one.
 func (s *File) adopt(ctx context.Context, list []Endpoint) {
 	s.list = list
 	if hosts := hostsOf(list); s.names.missing(hosts) {
@@ -174,7 +173,7 @@ func (s *File) adopt(ctx context.Context, list []Endpoint) {
 	s.metrics.reloads.WithLabelValues(result).Inc()
 }
 
-// resolve looks all names up again.
+// resolve resolves all names again.
 func (s *File) resolve(ctx context.Context) {
 	if hosts := hostsOf(s.list); len(hosts) > 0 {
 		s.lookUp(ctx, hosts)
@@ -197,8 +196,7 @@ func (s *File) lookUp(ctx context.Context, hosts []string) {
 	}
 }
 
-// tell calls Update when the specs differ from those told before, and
-// reports whether it did.
+// tell calls Update if the specs have changed and reports whether it did.
 func (s *File) tell() bool {
 	specs, doubled := s.names.specs(s.list)
 	changed := !s.told || !slices.EqualFunc(specs, s.specs, endpoint.Spec.Equal)

@@ -22,7 +22,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// lists gathers what a source tells.
+// lists receives a source's published lists.
 type lists chan []string
 
 func (l lists) change(f Found) {
@@ -41,7 +41,7 @@ func (l lists) want(t *testing.T, want ...string) {
 			t.Fatalf("endpoints (-want +got):\n%s", diff)
 		}
 	case <-time.After(testkit.HangTimeout):
-		t.Fatalf("no change was told, want %v", want)
+		t.Fatalf("no change was published, want %v", want)
 	}
 }
 
@@ -49,7 +49,7 @@ func (l lists) none(t *testing.T) {
 	t.Helper()
 	select {
 	case got := <-l:
-		t.Fatalf("told %v, want silence", got)
+		t.Fatalf("published %v, want nothing", got)
 	default:
 	}
 }
@@ -91,8 +91,8 @@ func open(t *testing.T, o FileOptions) (*File, lists) {
 	return s, told
 }
 
-// TestWatch changes a real file in the ways that editors, shells and mounts
-// do. Polling is out of the way.
+// TestWatch changes a real file like editors, shells and mounts do. Polling is effectively
+// disabled.
 func TestWatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
 	write(t, path, fileOf("10.0.0.1"))
@@ -116,10 +116,10 @@ func TestWatch(t *testing.T) {
 	})
 	told.none(t)
 	if n := s.Status().Endpoints; n != 1 {
-		t.Errorf("%d endpoints while the file is away, want the one there was", n)
+		t.Errorf("%d endpoints while the file is missing, want the previous one", n)
 	}
 	if got := testutil.ToFloat64(s.metrics.ok); got != 0 {
-		t.Errorf("grapevine_discovery_file_ok = %v while the file is away", got)
+		t.Errorf("grapevine_discovery_file_ok = %v while the file is missing", got)
 	}
 
 	write(t, path, fileOf("10.0.0.3"))
@@ -130,8 +130,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchLink swaps the link that a ConfigMap mount swaps, and the target
-// of a link that leads to another folder.
+// TestWatchLink swaps the link that a ConfigMap mount swaps, and the target of a link to another
+// folder.
 func TestWatchLink(t *testing.T) {
 	dir := t.TempDir()
 	link := func(target, name string) {
@@ -198,7 +198,7 @@ func TestOpenRefuses(t *testing.T) {
 	told.none(t)
 }
 
-// hosts is a resolver that tests change.
+// hosts is a resolver that tests modify.
 type hosts struct {
 	mu    sync.Mutex
 	addrs map[string][]netip.Addr
@@ -233,7 +233,7 @@ func (h *hosts) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, 
 	return slices.Clone(h.addrs[host]), nil
 }
 
-// TestNames follows the addresses of names through a fleet's life.
+// TestNames follows the addresses of names through a series of changes.
 func TestNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
 	write(t, path, fileOf("fleet", "10.0.0.1", "late"))
@@ -277,7 +277,7 @@ func TestSlowResolverIsBounded(t *testing.T) {
 		if d := time.Since(start); d != defaultResolveTimeout {
 			t.Errorf("opened after %v, want %v", d, defaultResolveTimeout)
 		}
-		time.Sleep(defaultResolveEvery + time.Second) // within a look-up
+		time.Sleep(defaultResolveEvery + time.Second) // during a lookup
 		start = time.Now()
 		s.Close()
 		if d := time.Since(start); d != 0 {
@@ -298,9 +298,9 @@ func TestManyNames(t *testing.T) {
 	write(t, path, fileOf(names...))
 	s, told := open(t, FileOptions{Path: path, Resolver: &h})
 	if got := <-told; len(got) != 100 || !strings.HasPrefix(got[99], "10.0.3.99:") {
-		t.Errorf("told %d endpoints: %v", len(got), got)
+		t.Errorf("published %d endpoints: %v", len(got), got)
 	}
 	if h.asked != 100 || !s.Status().OK() {
-		t.Errorf("%d look-ups, status %+v", h.asked, s.Status())
+		t.Errorf("%d lookups, status %+v", h.asked, s.Status())
 	}
 }

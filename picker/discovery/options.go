@@ -18,32 +18,32 @@ const (
 	defaultSettle         = 100 * time.Millisecond
 	defaultResolveEvery   = 30 * time.Second
 	defaultResolveTimeout = 5 * time.Second
-	maxLookups            = 16 // host names resolved at a time
+	maxLookups            = 16 // host names resolved concurrently
 )
 
-// Resolver finds the addresses of a host name. *net.Resolver is one.
+// Resolver resolves host names. *net.Resolver implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// FileOptions open a File. Path and Sink.Tell are required.
+// FileOptions configure a File. Path and Sink.Update are required.
 type FileOptions struct {
 	Path string
-	Sink Sink // told specs sorted as in the file, a name's addresses ascending
+	Sink Sink // gets specs in the file's order, a name's addresses ascending
 
-	Poll           time.Duration // the file is read this often even if nothing says that it changed; 0 means 10 s
-	Settle         time.Duration // quiet time after a change before the file is read; 0 means 100 ms
-	ResolveEvery   time.Duration // host names; 0 means 30 s
+	Poll           time.Duration // interval of reading without a change notification; 0 means 10 s
+	Settle         time.Duration // quiet time after a change before reading; 0 means 100 ms
+	ResolveEvery   time.Duration // interval of resolving host names; 0 means 30 s
 	ResolveTimeout time.Duration // for one round; 0 means 5 s
-	Resolver       Resolver      // nil means the system's
-	NoWatch        bool          // poll only, for file systems that tell no changes
+	Resolver       Resolver      // nil means the system resolver
+	NoWatch        bool          // poll only, for file systems without change notifications
 
-	Now func() time.Time // nil means steady.Now
+	Now func() time.Time // nil means monotime.Now
 }
 
 var (
-	errNoPath = errors.New("discovery: options: a path is required")
-	errNoTell = errors.New("discovery: options: Sink.Tell is required")
+	errNoPath = errors.New("discovery: FileOptions.Path is required")
+	errNoTell = errors.New("discovery: FileOptions.Sink.Update is required")
 )
 
 func (o *FileOptions) complete() error {
@@ -74,8 +74,7 @@ func (o *FileOptions) complete() error {
 	return nil
 }
 
-// cause words an error of the file system without the path, which the problem
-// has already.
+// cause returns a file system error without the path, which the problem already has.
 func cause(err error) string {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {

@@ -12,9 +12,8 @@ import (
 
 const defaultNamespace = "default"
 
-// Load reads the endpoints file at path. The endpoints are those without a
-// problem, in the order of the file; a caller that wants all or nothing looks
-// at the problems.
+// Load reads the endpoints file at path. It returns the endpoints without problems, in the order of
+// the file, and all problems. A caller that wants all or nothing must check the problems.
 func Load(path string) ([]Endpoint, []Problem) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -23,7 +22,7 @@ func Load(path string) ([]Endpoint, []Problem) {
 	return Parse(path, data)
 }
 
-// Parse reads the bytes of an endpoints file; file names it in problems.
+// Parse parses an endpoints file; file is its name in problems.
 func Parse(file string, data []byte) ([]Endpoint, []Problem) {
 	root, report := strict.Parse(file, data)
 	if !root.Found() {
@@ -44,7 +43,7 @@ func Parse(file string, data []byte) ([]Endpoint, []Problem) {
 	return p.out, report.Problems()
 }
 
-// parser holds what one entry needs to know of the others.
+// parser holds state shared by all entries.
 type parser struct {
 	base  Endpoint
 	out   []Endpoint
@@ -58,7 +57,7 @@ func (p *parser) defaults(o *strict.Object) {
 	o.Done()
 }
 
-// common reads the fields that an endpoint and the defaults share.
+// common reads the fields shared by endpoints and defaults.
 func (p *parser) common(o *strict.Object, e *Endpoint) {
 	if s, ok := o.Field("namespace").Text(); ok {
 		e.Namespace = s
@@ -125,8 +124,7 @@ func (p *parser) duplicates(n strict.Node, e *Endpoint) {
 	}
 }
 
-// engine reads the engine type from its own field or from its label; the two
-// must not contradict each other.
+// engine reads the engine type from its field or its label, which must not contradict each other.
 func (p *parser) engine(o *strict.Object, e *Endpoint) {
 	words := []string{
 		endpoint.EngineVLLM.String(), endpoint.EngineSGLang.String(),
@@ -144,8 +142,7 @@ func (p *parser) engine(o *strict.Object, e *Endpoint) {
 	e.Engine = endpoint.EngineOf(e.Labels[endpoint.LabelEngine])
 }
 
-// events reads the event source. Fields that are absent keep their default;
-// null takes the whole source away.
+// events reads the event source. Absent fields keep their default; null removes the source.
 func (p *parser) events(o *strict.Object, e *Endpoint) {
 	n := o.Field("events")
 	if n.IsNull() {
@@ -192,12 +189,12 @@ func (p *parser) events(o *strict.Object, e *Endpoint) {
 	}
 }
 
-// shared reports whether two sources on one host have a publisher in common.
+// shared reports whether two sources on one host share a publisher.
 func shared(a, b endpoint.Events) bool {
 	return a.Port > 0 && b.Port > 0 && a.Port < b.Port+b.Ranks && b.Port < a.Port+a.Ranks
 }
 
-// clash reports whether some rank's event port is another's replay port.
+// clash reports whether one rank's event port is another's replay port.
 func clash(e endpoint.Events) bool {
 	apart := e.Port - e.ReplayPort
 	return e.Port > 0 && e.ReplayPort > 0 && max(apart, -apart) < e.Ranks

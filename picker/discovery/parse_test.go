@@ -16,8 +16,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestParse runs the files in testdata/parse: an endpoints file, then what it means
-// or what is wrong with it. Run with -rewrite to write the answers anew.
+// TestParse runs the files in testdata/parse, each with an endpoints file and the result. Use
+// -rewrite to update the results.
 func TestParse(t *testing.T) {
 	datadriven.Walk(t, "testdata/parse", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -87,12 +87,12 @@ func TestSpec(t *testing.T) {
 	}
 	got.Labels["k"], got.Models[0] = "other", "other"
 	if e.Labels["k"] != "v" || e.Models[0] != "m" {
-		t.Error("a spec shares memory with its entry")
+		t.Error("spec shares memory with its entry")
 	}
 }
 
-// FuzzParse: whatever the bytes, no panic; entries are complete, and places
-// are within the file.
+// FuzzParse: for any input there is no panic, entries are complete, and positions are within the
+// file.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/parse/*.txt")
 	if err != nil || len(files) == 0 {
@@ -115,11 +115,11 @@ func FuzzParse(f *testing.F) {
 		lines := strings.Count(string(data), "\n") + strings.Count(string(data), "\r") + 2
 		for _, p := range problems {
 			if p.Message == "" || p.Line < 0 || p.Line > lines+strings.Count(string(data), "\u0085")+strings.Count(string(data), "\u2028")+strings.Count(string(data), "\u2029") {
-				t.Errorf("problem out of place in %d lines: %+v", lines, p)
+				t.Errorf("problem outside of the %d lines: %+v", lines, p)
 			}
 		}
 		if list == nil && len(problems) == 0 && !strings.Contains(string(data), "endpoints") {
-			t.Error("no endpoints, and no problem")
+			t.Error("neither endpoints nor problems")
 		}
 		for _, e := range list {
 			if e.Name == "" || e.Host == "" || e.Port == 0 || (e.Events.Port > 0) != (e.Events.Ranks > 0) {

@@ -9,19 +9,19 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// names remembers the addresses of host names. A name that fails to resolve
-// keeps the addresses that it had. Only the Source's goroutine uses it.
+// names caches the addresses of host names. A name that fails to resolve keeps its addresses. Owned
+// by the Source's goroutine.
 type names struct {
 	resolver Resolver
 	known    map[string][]netip.Addr
-	failed   map[string]string // name -> why the last look-up failed
+	failed   map[string]string // name -> error of the last lookup
 }
 
 func newNames(r Resolver) *names {
 	return &names{resolver: r, known: map[string][]netip.Addr{}, failed: map[string]string{}}
 }
 
-// hostsOf returns the host names in list, each once.
+// hostsOf returns the distinct host names in list.
 func hostsOf(list []Endpoint) []string {
 	var hosts []string
 	for i := range list {
@@ -38,7 +38,7 @@ type lookup struct {
 	err   error
 }
 
-// resolve looks up hosts, several at a time, and forgets all others.
+// resolve resolves hosts concurrently and drops all others.
 func (n *names) resolve(ctx context.Context, hosts []string) {
 	found := make([]lookup, len(hosts))
 	slots := make(chan struct{}, maxLookups)
@@ -70,7 +70,7 @@ func (n *names) resolve(ctx context.Context, hosts []string) {
 	n.known, n.failed = known, failed
 }
 
-// missing reports whether a host was never looked up.
+// missing reports whether a host was never resolved.
 func (n *names) missing(hosts []string) bool {
 	return slices.ContainsFunc(hosts, func(h string) bool {
 		_, known := n.known[h]
@@ -79,7 +79,7 @@ func (n *names) missing(hosts []string) bool {
 	})
 }
 
-// usable returns the addresses that endpoints can have, sorted, each once.
+// usable returns the distinct usable addresses, sorted.
 func usable(addrs []netip.Addr) []netip.Addr {
 	out := make([]netip.Addr, 0, len(addrs))
 	for _, a := range addrs {
@@ -91,8 +91,8 @@ func usable(addrs []netip.Addr) []netip.Addr {
 	return slices.Compact(out)
 }
 
-// specs turns entries into endpoints. Of several at one address the first
-// counts; doubled says how many were left out.
+// specs converts entries to endpoints. Of several with one address the first is used; doubled is
+// the number of omitted ones.
 func (n *names) specs(list []Endpoint) (specs []endpoint.Spec, doubled int) {
 	seen := make(map[netip.AddrPort]bool, len(list))
 	for i := range list {

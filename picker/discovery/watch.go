@@ -10,21 +10,20 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watch tells when something changed where the file is. It looks at folders
-// rather than at the file, so that a rename over the file and a swap of the
-// symbolic link that Kubernetes mounts are seen: the file's own folder and,
-// when the file is a link, the folder that it leads to.
+// watch reports changes at the file's location. It watches folders instead of the file, to detect a
+// rename over the file and a swap of the symbolic link that Kubernetes mounts: the file's own
+// folder and, if the file is a link, the target's folder.
 type watch struct {
 	w       *fsnotify.Watcher
 	path    string
 	folders map[string]bool
 }
 
-// newWatch returns nil, and says so, where nothing tells of changes.
+// newWatch returns nil and logs it if watching is not possible.
 func newWatch(path string, o WatchOptions) *watch {
 	f, err := tryWatch(path)
 	if err != nil {
-		o.Log.Warn("file is polled, not watched", "path", path, "every", o.Poll, "error", err)
+		o.Log.Warn("cannot watch the file, polling it instead", "path", path, "every", o.Poll, "error", err)
 	}
 	return f
 }
@@ -43,8 +42,7 @@ func tryWatch(path string) (*watch, error) {
 	return f, nil
 }
 
-// follow moves the second watch to where the link leads at this moment. A nil
-// watch has nothing to move.
+// follow moves the second watch to the link's current target. It accepts a nil watch.
 func (f *watch) follow() {
 	if f == nil {
 		return
@@ -68,21 +66,20 @@ func (f *watch) follow() {
 	}
 }
 
-// WatchOptions tune Watch. The zero value is usable.
+// WatchOptions configure Watch. The zero value is usable.
 type WatchOptions struct {
-	Poll   time.Duration // look this often even if nothing says that something changed; 0 means 10 s
-	Settle time.Duration // quiet time after a change before a look; 0 means 100 ms
+	Poll   time.Duration // interval of calls without a notification; 0 means 10 s
+	Settle time.Duration // quiet time after a change before a call; 0 means 100 ms
 	Log    *slog.Logger  // nil discards
 }
 
-// maxSettle bounds how many quiet times other files of the folder, which
-// change without end, can put a look off.
+// maxSettle is how many quiet times continuous changes of other files in the folder can delay a
+// call.
 const maxSettle = 10
 
-// Watch calls look, on the caller's goroutine, whenever the file at path may
-// have changed: it was written, another one was renamed over it, or a symbolic
-// link on the way to it was swapped. It also calls look once at the beginning
-// and every Poll, and returns when ctx ends.
+// Watch calls look, on the caller's goroutine, whenever the file at path may have changed: it was
+// written, another file was renamed over it, or a symbolic link on its path was swapped. It also
+// calls look at the start and every Poll. It returns when ctx ends.
 func Watch(ctx context.Context, path string, o WatchOptions, look func()) {
 	o.Poll, o.Settle = cmp.Or(o.Poll, defaultPoll), cmp.Or(o.Settle, defaultSettle)
 	if o.Log == nil {
@@ -93,8 +90,8 @@ func Watch(ctx context.Context, path string, o WatchOptions, look func()) {
 	w.run(ctx, o, look)
 }
 
-// run calls look whenever the file may have changed and every Poll, until ctx
-// ends, and closes f. A nil watch polls.
+// run calls look whenever the file may have changed and every Poll, until ctx ends, and closes f. A
+// nil watch only polls.
 func (f *watch) run(ctx context.Context, o WatchOptions, look func()) {
 	var changes <-chan fsnotify.Event
 	var faults <-chan error
@@ -111,8 +108,8 @@ func (f *watch) run(ctx context.Context, o WatchOptions, look func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case err := <-faults: // an overflow, for example: changes may have been lost
-			o.Log.Warn("could not watch a file", "path", f.path, "error", err)
+		case err := <-faults: // for example an overflow: changes may have been lost
+			o.Log.Warn("watching the file failed", "path", f.path, "error", err)
 			settle.Reset(o.Settle)
 		case <-changes:
 			if put < maxSettle {

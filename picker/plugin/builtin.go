@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Notes of types whose work is built in.
+// Notes of types with built-in functions.
 const (
 	noteParser   = "request forms are recognised by their path"
 	noteTokens   = "prompts are matched as text; no tokenizer is called"
@@ -20,8 +20,7 @@ const (
 	noteHeaders  = "the profile handler sets the headers"
 )
 
-// builtIn is the factory of types whose work this program does anyway: any
-// parameters are accepted.
+// builtIn is the factory of types whose function is built in. It accepts any parameters.
 func builtIn(p *Params) (Plugin, error) {
 	return Plugin{}, p.Read(&map[string]Unchecked{})
 }
@@ -35,11 +34,11 @@ func newFileDiscovery(p fileDiscoveryParams) (Plugin, error) {
 	return Plugin{File: &FileDiscovery{Path: p.Path, Watch: p.WatchFile}}, Require(p.Path != "", "path", "is needed")
 }
 
-// topologyLabels are the labels by which endpoints say where they are; there are no others.
+// topologyLabels are the labels with endpoints' locations.
 var topologyLabels = []string{"kubernetes.io/hostname", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
 
-// newTopologyExtractor refuses names of other labels: endpoints would count as in no
-// place that can be compared, and another one would be chosen.
+// newTopologyExtractor rejects other label names: they would leave endpoints without a comparable
+// location and change the choice.
 func newTopologyExtractor(p *Params) (Plugin, error) {
 	names := map[string]string{}
 	err := p.Read(&names)
@@ -50,10 +49,9 @@ func newTopologyExtractor(p *Params) (Plugin, error) {
 	return Plugin{}, err
 }
 
-// SettingTypes returns the types that choose nobody, in the order of the manual:
-// what they say reaches the rest of the program through [Plugin]. Types of other
-// endpoint pickers whose work is built in are accepted, and their note says what
-// does the work.
+// SettingTypes returns the types without a role in scheduling, in the manual's order. Their
+// settings reach the rest of the program through [Plugin]. Other pickers' types with built-in
+// functions are accepted, and their note names the replacement.
 func SettingTypes() Table {
 	done := func(kind Kind, name, note string, aliases ...string) Type {
 		return Type{Name: name, Aliases: aliases, Kind: kind, Summary: "Built in.", Note: note, New: builtIn}

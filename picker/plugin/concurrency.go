@@ -12,7 +12,7 @@ const (
 	modeHybrid   = "hybrid"
 )
 
-// mostPlaces bounds what an endpoint counts as taking, so that a pool's sum is a number.
+// mostPlaces limits an endpoint's capacity, so that a pool's sum is finite.
 const mostPlaces = int64(1e12)
 
 type concurrencyParams struct {
@@ -24,9 +24,8 @@ type concurrencyParams struct {
 	InFlightProducer    string  `json:"inFlightLoadProducerName,omitempty"`
 }
 
-// concurrency judges endpoints by the book of all replicas: what is in flight
-// over what may be. Tokens are those that are still to be computed before first
-// tokens. A limit of 0 does not count.
+// concurrency rates endpoints by the load tracker of all replicas: load in flight over the limit.
+// Tokens are those still to be computed before first tokens. A limit of 0 is ignored.
 type concurrency struct{ requests, tokens, headroom float64 }
 
 func newConcurrency(p concurrencyParams) (Plugin, error) {
@@ -49,7 +48,7 @@ func newConcurrency(p concurrencyParams) (Plugin, error) {
 		Require(p.Headroom >= 0, "headroom", "must not be negative"))
 }
 
-// use returns the larger of the shares of both limits that are in flight.
+// use returns the larger fraction of the two limits in use.
 func (u concurrency) use(v *cycle.View) float64 {
 	share := 0.0
 	if u.requests > 0 {
@@ -69,8 +68,8 @@ func (u concurrency) saturation(c *cycle.Cycle) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// Filter implements cycle.Filter. It keeps those under the limits: a request is
-// refused when nobody is.
+// Filter implements cycle.Filter. It keeps endpoints below the limits. If there are none, the
+// request is refused.
 func (u concurrency) Filter(c *cycle.Cycle, keep []bool) {
 	for k := range keep {
 		l := &c.At(k).Load
@@ -78,7 +77,7 @@ func (u concurrency) Filter(c *cycle.Cycle, keep []bool) {
 	}
 }
 
-// under reports whether n is below a limit of which 0 says nothing, in whole numbers.
+// under reports whether n is below a limit, in whole numbers; limit 0 means none.
 func under(n int64, limit, headroom float64) bool {
 	return limit == 0 || n < int64(limit*(1+headroom))
 }

@@ -1,7 +1,6 @@
 package plugin
 
-// DetectorTypes returns the types that say when a pool is full and name how requests
-// wait, in the order of the manual.
+// DetectorTypes returns saturation detectors and queueing policies, in the manual's order.
 func DetectorTypes() Table {
 	return append(Table{
 		{Name: "utilization-detector", Kind: KindDetector, Summary: "Saturation by gauges.",

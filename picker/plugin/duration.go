@@ -2,7 +2,7 @@ package plugin
 
 import "time"
 
-// Duration checks an optional span of time.
+// Duration validates an optional duration.
 func Duration(field, value string) error {
 	if value == "" {
 		return nil

@@ -7,12 +7,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// HeaderTesting keeps the endpoints that the header test-epp-endpoint-selection
-// names (ip:port or ip, separated by commas) and scores them in its order. It
-// exists for conformance tests. Without the header it keeps everybody.
+// HeaderTesting keeps the endpoints in the header test-epp-endpoint-selection (ip:port or ip,
+// comma-separated) and scores them in its order. It exists for conformance tests. Without the
+// header it keeps all.
 type HeaderTesting struct{}
 
-// testPlace returns where in the list the endpoint is named, −1 when it is not.
+// testPlace returns the endpoint's index in the list, or −1.
 func testPlace(list string, v *cycle.View) int {
 	ip, _, _ := strings.Cut(v.Address, "]:")
 	ip = strings.TrimPrefix(ip, "[")

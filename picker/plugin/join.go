@@ -2,8 +2,7 @@ package plugin
 
 import "github.com/grapevine-epp/grapevine/picker/cycle"
 
-// Join gives a profile the roles that the plugin can play in it, under a name.
-// A second picker replaces the first.
+// Join adds the plugin's roles to a profile under a name. A second picker replaces the first.
 func (p *Plugin) Join(profile *cycle.Profile, name string, weight float64) {
 	if p.Filter != nil {
 		profile.Filters = append(profile.Filters, cycle.ProfileFilter{Name: name, Filter: p.Filter})

@@ -2,11 +2,11 @@ package plugin
 
 import "slices"
 
-// Table is a list of plugin types, in the order of the manual.
+// Table is a list of plugin types, in the manual's order.
 type Table []Type
 
-// With returns the table with more types, each behind the others of its kind;
-// they replace rows of the same name.
+// With returns the table with more types, each after the others of its kind. They replace rows with
+// the same name.
 func (t Table) With(more ...Type) Table {
 	out := slices.DeleteFunc(slices.Clone(t), func(row Type) bool {
 		return slices.ContainsFunc(more, func(m Type) bool { return m.Name == row.Name })
@@ -23,7 +23,7 @@ func (t Table) With(more ...Type) Table {
 	return out
 }
 
-// Find returns the type of a name or alias.
+// Find returns the type with a name or alias.
 func (t Table) Find(name string) (Type, bool) {
 	for _, row := range t {
 		if row.Name == name || slices.Contains(row.Aliases, name) {
@@ -33,7 +33,7 @@ func (t Table) Find(name string) (Type, bool) {
 	return Type{}, false
 }
 
-// Names returns all names, without aliases, in the order of the table.
+// Names returns all names, without aliases, in table order.
 func (t Table) Names() []string {
 	out := make([]string, len(t))
 	for i, row := range t {

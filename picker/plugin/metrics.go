@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// extractorParams are those of core-metrics-extractor in its generations. The
-// oldest names the gauges of all endpoints at the top.
+// extractorParams are the parameters of core-metrics-extractor in all generations. The oldest has
+// the gauge names of all endpoints at the top level.
 type extractorParams struct {
 	EngineLabelKey  string        `json:"engineLabelKey,omitempty"`
 	DefaultEngine   string        `json:"defaultEngine,omitempty"`
@@ -22,8 +22,8 @@ type extractorParams struct {
 	CacheFields
 }
 
-// CacheFields say in which labels or gauges the size of the cache stands. It is
-// read from the known ones of each engine.
+// CacheFields name the labels or gauges with the cache size. They are not used: each engine's known
+// ones are read.
 type CacheFields struct {
 	CacheBlockSizeLabelName string `json:"cacheBlockSizeLabelName,omitempty"`
 	CacheNumBlocksLabelName string `json:"cacheNumBlocksLabelName,omitempty"`
@@ -31,7 +31,7 @@ type CacheFields struct {
 	CacheNumBlocksSpec      string `json:"cacheNumBlocksSpec,omitempty"`
 }
 
-// topEngine names the gauges that stand at the top of the oldest generation.
+// topEngine is the name for gauges at the top level of the oldest generation.
 const topEngine = "as-configured"
 
 func newExtractor(p extractorParams) (Plugin, error) {
@@ -73,7 +73,7 @@ func newExtractor(p extractorParams) (Plugin, error) {
 	return Plugin{Metrics: m, Differs: differs}, Faults(errs...)
 }
 
-// engineNames are the engines whose gauges are known.
+// engineNames are the engines with known gauges.
 var engineNames = []string{
 	endpoint.EngineVLLM.String(), endpoint.EngineSGLang.String(), endpoint.EngineTRTLLM.String(), endpoint.EngineTriton.String(),
 }

@@ -7,25 +7,24 @@ import (
 	"os"
 )
 
-// PageTLS are the certificates of metrics pages that are read over TLS. Paths are
-// of PEM files; "" for the system's authorities, and for showing no certificate.
+// PageTLS configures TLS for reading metrics pages. Paths are PEM files; "" means the system's CAs,
+// and no client certificate.
 type PageTLS struct {
 	SkipVerify    bool // accept any certificate
 	CA, Cert, Key string
 }
 
-// Config reads the authorities, and sees that the certificate to show can be read.
-// That one is read again for every connection, so that it may be renewed. An error
-// names the file.
+// Config reads the CAs and checks that the client certificate is readable. The certificate is
+// reread for every connection, so it may be renewed. An error names the file.
 func (p PageTLS) Config() (*tls.Config, error) {
 	c := &tls.Config{InsecureSkipVerify: p.SkipVerify, MinVersion: tls.VersionTLS12} //nolint:gosec // where the user's file says so
 	if p.CA != "" && !p.SkipVerify {
 		data, err := os.ReadFile(p.CA)
 		if err != nil {
-			return nil, fmt.Errorf("authorities of metrics pages: %w", err)
+			return nil, fmt.Errorf("CA of metrics pages: %w", err)
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("authorities of metrics pages: no certificate in %s", p.CA)
+			return nil, fmt.Errorf("CA of metrics pages: %s contains no certificate", p.CA)
 		}
 	}
 	if p.Cert != "" {

@@ -13,12 +13,12 @@ import (
 // Kind is the main role of a plugin type.
 type Kind string
 
-// Kinds.
+// Values of Kind.
 const (
 	KindFilter    Kind = "filter"
 	KindScorer    Kind = "scorer"
 	KindPicker    Kind = "picker"
-	KindPolicy    Kind = "policy" // scorer and picker in one: a profile by itself
+	KindPolicy    Kind = "policy" // scorer and picker in one: a complete profile
 	KindHandler   Kind = "profile handler"
 	KindDecider   Kind = "decider"
 	KindProducer  Kind = "producer"
@@ -34,19 +34,17 @@ const (
 // Type is one row of the table.
 type Type struct {
 	Name    string
-	Aliases []string // other spellings in use
+	Aliases []string // other accepted names
 	Kind    Kind
-	Summary string // one line for lists and manuals
-	// Note says what a type that has nothing to do here leaves the work to;
-	// "" for all others.
+	Summary string // one line for lists and the manual
+	// Note says what does the work of a type without a function of its own here; "" for all others.
 	Note string
-	// New builds a plugin. p may be nil: all parameters have defaults unless
-	// the type says that one is needed.
+	// New builds a plugin. p may be nil: all parameters have defaults, except where the type
+	// requires one.
 	New func(p *Params) (Plugin, error)
 }
 
-// Plugin is what a type makes: the roles that it plays. At least one is set,
-// unless the type has a Note.
+// Plugin is an instance of a type with its roles. At least one is set, unless the type has a Note.
 type Plugin struct {
 	Filter   cycle.Filter
 	Scorer   cycle.Scorer
@@ -54,90 +52,87 @@ type Plugin struct {
 	Handler  HandlerFunc
 	Decider  Decider
 	Detector Detector
-	Sizing   *rules.Sizing // what a detector takes for the capacity of the pool
+	Sizing   *rules.Sizing // how a detector measures the pool's capacity
 	Producer *Producer
 	Flow     *FlowPolicy
 	File     *FileDiscovery
 	Metrics  *EngineMetrics
 	Uses     []Use // other plugins that this one refers to
-	// Differs says where these parameters do something else than in other
-	// pickers, though not what is chosen.
+	// Differs lists parameters that work differently than in other pickers, without affecting the
+	// choice.
 	Differs []string
 
-	// Holdings is what a producer of its own knows of endpoints; Bind makes this
-	// plugin anew for the producer that its parameter names.
+	// Holdings is what a separate producer knows about endpoints. Bind rebuilds this plugin for the
+	// producer that its parameter names.
 	Holdings *Holdings
 	Bind     func(*Holdings) Plugin
 }
 
-// Holdings are what one producer of the configuration knows that endpoints hold,
-// where a configuration has several that differ.
+// Holdings is one producer's data about cached prompts, if a configuration has several different
+// producers.
 type Holdings struct {
-	// Fill sets held[k] to the tokens of the prompt that c.At(k) holds.
+	// Fill sets held[k] to the number of prompt tokens cached at c.At(k).
 	Fill func(c *cycle.Cycle, held []float64)
-	// Chosen notes that the request goes to ep.
+	// Chosen records that the request goes to ep.
 	Chosen func(c *cycle.Cycle, ep *endpoint.Endpoint)
 }
 
-// Use is a parameter that names another plugin.
+// Use is a parameter that refers to another plugin.
 type Use struct {
-	Field string // json name as the user wrote it, dotted
+	Field string // json name as in the file, dotted
 	Name  string // of the plugin
-	Kind  Kind   // that it must play
+	Kind  Kind   // required kind
 }
 
-// Decider tells whether a stage of a request is worth doing elsewhere. It is safe
-// for concurrent use. The zero Decider is none.
+// Decider decides whether a stage of a request should run elsewhere. Safe for concurrent use. The
+// zero Decider is none.
 type Decider struct {
-	// Split judges the stage of a request that would be served by the candidate at a
-	// position among all.
+	// Split decides about a request that the candidate at index serving would serve.
 	Split func(c *cycle.Cycle, serving int32) bool
-	// Pair, which may be nil, chooses both endpoints at once: it returns the cheapest
-	// way among the candidates that could serve and help, whose whole is the one that
-	// would serve the request whole. It needs no memory.
+	// Pair, if not nil, chooses both endpoints together: it returns the cheapest way among the
+	// candidates that can serve and help. whole is the candidate that would serve the request
+	// alone. It does not allocate.
 	Pair func(c *cycle.Cycle, among Among) Way
 }
 
-// Among are the candidates of a pair, by positions among all.
+// Among is the candidates of a pair, as indexes into all.
 type Among struct {
 	Serve []int32
 	Help  []int32
 	Whole int32
 }
 
-// Way is how a request is served: by Serve alone when Helps is 0, else with the prompt
-// computed at the first of Help, the others standing by. Prices are in seconds, of
-// serving whole and of the cheapest pair; what there is not costs +Inf.
+// Way is how a request is served: by Serve alone if Helps is 0, else with the prompt computed at
+// the first of Help and the others as fallback. Prices are in seconds, for serving alone and for
+// the cheapest pair; +Inf if impossible.
 type Way struct {
 	Serve        int32
 	Help         [3]int32
 	Helps        int
 	Whole, Split float64
-	Predicted    cycle.Prediction // of the pair
+	Predicted    cycle.Prediction // for the pair
 }
 
-// HandlerFunc makes a profile handler of the configured profiles, in the order
-// of the file, and of the deciders that the plugin's Uses name.
+// HandlerFunc builds a profile handler from the configured profiles, in file order, and the
+// deciders that the plugin's Uses name.
 type HandlerFunc func(profiles []*cycle.Profile, deciders []Decider) (cycle.ProfileHandler, error)
 
-// Detector returns how saturated the cycle's candidates are: 1 and more means
-// saturated.
+// Detector returns the saturation of the cycle's candidates: 1 or more means saturated.
 type Detector func(c *cycle.Cycle) float64
 
-// Params decode a plugin's parameters.
+// Params decodes a plugin's parameters.
 type Params struct {
-	// Decode fills a struct with json field names from what the user wrote,
-	// and leaves what is not mentioned alone. It reports what it does not
-	// understand by itself; the error only stops the plugin's building.
+	// Decode decodes the parameters into a struct with json field names and leaves other fields
+	// unchanged. It reports problems itself; the error only stops the build.
 	Decode func(into any) error
-	// Used is the struct that was filled, defaults included.
+	// Used is the decoded struct, including defaults.
 	Used any
-	// Unread says that the type has no parameters, and none were looked at.
+	// Unread means that the type has no parameters and none were read.
 	Unread bool
 }
 
-// Read fills into, which holds the defaults, and keeps it as Used. A nil Params
-// leaves it alone.
+// Read decodes into into, which holds the defaults, and stores it as Used. With nil Params it does
+// nothing.
 func (p *Params) Read(into any) error {
 	if p == nil {
 		return nil
@@ -149,7 +144,7 @@ func (p *Params) Read(into any) error {
 	return p.Decode(into)
 }
 
-// ParamError is a parameter with an impossible value.
+// ParamError is a parameter with an invalid value.
 type ParamError struct {
 	Field   string // json name, dotted
 	Message string
@@ -157,7 +152,7 @@ type ParamError struct {
 
 func (e *ParamError) Error() string { return fmt.Sprintf("parameter %s %s", e.Field, e.Message) }
 
-// Require returns a ParamError unless ok.
+// Require returns a ParamError if ok is false.
 func Require(ok bool, field, message string) error {
 	if ok {
 		return nil
@@ -165,8 +160,7 @@ func Require(ok bool, field, message string) error {
 	return &ParamError{field, message}
 }
 
-// Faults joins all errors, of several ParamErrors of one field the first; nil
-// when there are none.
+// Faults joins errors, keeping only the first ParamError per field; nil if there are none.
 func Faults(errs ...error) error {
 	var out []error
 	seen := map[string]bool{}
@@ -186,8 +180,8 @@ func Faults(errs ...error) error {
 // none is for types without parameters.
 type none struct{}
 
-// Fixed is the factory of a type without parameters. Whatever is written there
-// is left alone, as in other pickers.
+// Fixed is the factory of a type without parameters. Any given parameters are ignored, as in other
+// pickers.
 func Fixed(p Plugin) func(*Params) (Plugin, error) {
 	return func(params *Params) (Plugin, error) {
 		if params != nil {
@@ -197,12 +191,12 @@ func Fixed(p Plugin) func(*Params) (Plugin, error) {
 	}
 }
 
-// WithParams is the factory of a type with parameters T. build tells everything that
-// is wrong with them.
+// WithParams is the factory of a type with parameters T. build returns everything that is wrong
+// with them.
 func WithParams[T any](defaults T, build func(T) (Plugin, error)) func(*Params) (Plugin, error) {
 	return func(params *Params) (Plugin, error) {
 		v := defaults
-		unread := params.Read(&v) // what could not be read is at its default
+		unread := params.Read(&v) // unreadable fields keep their default
 		p, err := build(v)
 		if err = errors.Join(unread, err); err != nil {
 			return Plugin{}, err

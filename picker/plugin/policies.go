@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// policies returns the rows of the policies by which requests wait.
+// policies returns the queueing policies.
 func policies() Table {
 	ordering := func(name, summary string, o rules.Ordering) Type {
 		return Type{Name: name, Kind: KindOrdering, Summary: summary, New: Fixed(Plugin{Flow: &FlowPolicy{Ordering: o}})}
@@ -38,8 +38,8 @@ func limit(f func() rules.UsageLimit) Plugin {
 	return Plugin{Flow: &FlowPolicy{Limit: f}}
 }
 
-// mostWeight is what the largest weight of a flow may be, and the inverse of the least: what
-// is divided by weight must stay finite.
+// mostWeight is the largest weight of a flow, and its inverse the smallest, so that divisions by
+// weight stay finite.
 const mostWeight = 1e6
 
 type weightParams struct {

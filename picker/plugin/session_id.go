@@ -30,8 +30,8 @@ type agentParams struct {
 	AdditionalSessionHeaders []string `json:"additionalSessionHeaders,omitempty"`
 }
 
-// newAgentIdentity says where agents name their sessions: those are their sessions, and, for
-// requests without a fairness id, their flows.
+// newAgentIdentity configures the headers with agents' sessions. They are used as sessions and, for
+// requests without a fairness ID, as flows.
 func newAgentIdentity(p agentParams) (Plugin, error) {
 	out := &Producer{}
 	headers := append(slices.Clone(p.AdditionalSessionHeaders), "x-claude-code-session-id", "x-session-affinity", "session-id", "session_id")

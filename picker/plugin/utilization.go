@@ -15,9 +15,9 @@ type utilizationParams struct {
 	StalenessPolicy           string  `json:"stalenessPolicy,omitempty"`
 }
 
-// utilization judges endpoints by their gauges: the larger of queue over its
-// threshold and KV use over its own. One without fresh gauges counts as
-// saturated, unless stale gauges are to be ignored.
+// utilization rates endpoints by their gauges: the larger of queue length and KV-cache usage
+// relative to their thresholds. An endpoint without fresh gauges counts as saturated, unless stale
+// gauges are to be ignored.
 type utilization struct {
 	queue, kvUse, headroom float64
 	stale                  time.Duration
@@ -56,8 +56,7 @@ func (u utilization) saturation(c *cycle.Cycle) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// Filter implements cycle.Filter. It keeps those under the limits, and everybody
-// when nobody is.
+// Filter implements cycle.Filter. It keeps endpoints below the limits, or all if there are none.
 func (u utilization) Filter(c *cycle.Cycle, keep []bool) {
 	queue, kvUse := u.queue*(1+u.headroom), u.kvUse*(1+u.headroom)
 	for k := range keep {

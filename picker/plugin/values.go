@@ -10,49 +10,46 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Unchecked is a parameter that is accepted and not looked into.
+// Unchecked is a parameter that is accepted without validation.
 type Unchecked = json.RawMessage
 
-// Producer is what the configuration says about the making of request data:
-// the index, session keys. The daemon's wiring applies it; zero fields mean
-// that nothing was said.
+// Producer is the configuration of request data: the index and session keys. The server applies it;
+// zero fields are unset.
 type Producer struct {
-	Precise       bool               // named a precise index
+	Precise       bool               // refers to a precise index
 	BlockTokens   int                // tokens per block of the approximate index
-	MatchBlocks   int                // longest match looked for, in blocks
-	BlocksPerEP   int                // blocks remembered per endpoint where its own figures are not known
+	MatchBlocks   int                // longest match, in blocks
+	BlocksPerEP   int                // blocks per endpoint if its own size is unknown
 	FixedCapacity bool               // do not size the index by the endpoint's own figures
-	Tiers         *cycle.TierWeights // nil means the usual ones
-	Events        endpoint.Events    // of endpoints for which nothing is said; zero: the engines are asked
-	EventsListen  string             // where engines that dial in publish to; "" for nowhere
+	Tiers         *cycle.TierWeights // nil means the defaults
+	Events        endpoint.Events    // default for endpoints; zero: the engines are asked
+	EventsListen  string             // address for engines that dial in; "" for none
 	Sessions      []request.SessionSource
-	FlowHeaders   []string                                                            // that name flows where there is no fairness id
-	SessionTable  int                                                                 // bindings remembered
-	Urgency       func(c *cycle.Cycle, endpoints []string, own float64) (int64, bool) // as picker.Rules has it
-	UrgencyTold   string                                                              // what it does, in one line
-	TokenHeader   string                                                              // in which answers hand out the endpoint's token; "": none is handed out
+	FlowHeaders   []string                                                            // headers with the flow if there is no fairness ID
+	SessionTable  int                                                                 // size of the session table
+	Urgency       func(c *cycle.Cycle, endpoints []string, own float64) (int64, bool) // see picker.Rules
+	UrgencyTold   string                                                              // description of Urgency in one line
+	TokenHeader   string                                                              // response header for the endpoint's token; "": none
 }
 
-// FileDiscovery is where endpoints come from, when the configuration says so.
+// FileDiscovery is the configured endpoints file.
 type FileDiscovery struct {
 	Path  string
 	Watch bool
 }
 
-// EngineMetrics is what the configuration says about engines' metrics pages.
-// Zero fields mean that nothing was said.
+// EngineMetrics is the configuration of engines' metrics pages. Zero fields are unset.
 type EngineMetrics struct {
-	Label   string        // of endpoints, that names their engine
+	Label   string        // endpoint label with the engine's name
 	Default string        // engine of endpoints without the label
-	Engines []EngineNames // names of the user's
+	Engines []EngineNames // user-defined names
 
 	Scheme, Path string
 	TLS          PageTLS
-	Port         int // 0: the endpoint's own
+	Port         int // 0: the endpoint's own port
 }
 
-// EngineNames are the gauges of one engine: name, or name{label=value}; "" for
-// those that it does not have.
+// EngineNames are the gauges of one engine: name, or name{label=value}; "" for missing ones.
 type EngineNames struct {
 	Name            string `json:"name"`
 	QueuedRequests  string `json:"queuedRequestsSpec,omitempty"`
@@ -61,7 +58,7 @@ type EngineNames struct {
 	LoRA            string `json:"loraSpec,omitempty"`
 	CacheInfo       string `json:"cacheInfoSpec,omitempty"`
 
-	// Not read; see core-metrics-extractor.
+	// Not used; see core-metrics-extractor.
 	CacheBlockSizeLabelName string    `json:"cacheBlockSizeLabelName,omitempty"`
 	CacheNumBlocksLabelName string    `json:"cacheNumBlocksLabelName,omitempty"`
 	CacheBlockSizeSpec      string    `json:"cacheBlockSizeSpec,omitempty"`
@@ -69,13 +66,12 @@ type EngineNames struct {
 	CustomMetrics           Unchecked `json:"customMetrics,omitempty"`
 }
 
-// FlowPolicy is a policy of flow control: what it says depends on the kind of its
-// type.
+// FlowPolicy is a flow control policy. The fields in use depend on the type's kind.
 type FlowPolicy struct {
-	Fairness rules.Fairness     // of flows within a priority band
-	Service  rules.Service      // with rules.LeastService
-	Weights  map[string]float64 // of flows, by fairness id
-	Ordering rules.Ordering     // of requests within a flow
-	// Limit makes the limit of how much of the capacity each band may use.
+	Fairness rules.Fairness     // among flows in a priority band
+	Service  rules.Service      // for rules.LeastService
+	Weights  map[string]float64 // by fairness ID
+	Ordering rules.Ordering     // of requests in a flow
+	// Limit builds the limit of each band's capacity.
 	Limit func() rules.UsageLimit
 }

@@ -2,15 +2,14 @@ package wire
 
 import (
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that codec falls back to
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec used as fallback
 	"google.golang.org/grpc/mem"
 )
 
-// codec carries this package's own message types and leaves the rest, such as
-// health checks, to protobuf.
+// codec handles this package's message types and passes others, such as health checks, to protobuf.
 type codec struct{ proto encoding.CodecV2 }
 
-// NewCodec returns the codec of servers of ext_proc.
+// NewCodec returns the codec for ext_proc servers.
 func NewCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 // Marshal implements encoding.CodecV2.

@@ -18,54 +18,49 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 )
 
-// ErrStarved is why a stream was ended whose body did not come in time, or whose
-// memory was needed.
-var ErrStarved = errors.New("extproc: the request's body did not come in time, or its memory was needed")
+// ErrStarved ends a stream whose body did not arrive in time or whose memory was needed.
+var ErrStarved = errors.New("extproc: the request body did not arrive in time, or its memory was needed")
 
 const (
-	// slowBody is the least speed at which a body that is held must come, in bytes
-	// a second.
+	// slowBody is the minimum speed of a body being received, in bytes per second.
 	slowBody = 64 << 10
-	// patience is how many times longer than for a body that is held the wait may
-	// be while nothing is: the proxy may be collecting the body itself.
+	// patience is the factor for the time limit before any part of the body has arrived: the proxy
+	// may be collecting the body itself.
 	patience = 10
-	// shedEvery is the least time between two sheddings: a garbage collection must
-	// show what the last one gave.
+	// shedEvery is the minimum time between two rounds of shedding: a garbage collection must show
+	// the effect of the last one.
 	shedEvery = 100 * time.Millisecond
-	// usualWait is how long the body of a request takes at most, as a rule.
+	// usualWait is the usual upper bound for receiving a request body.
 	usualWait = time.Second
-	// checkEvery is how many bytes are received between two looks at the memory.
+	// checkEvery is the number of bytes received between two memory checks.
 	checkEvery = 4 << 20
-	// crowd is how many streams may have begun without having run before each
-	// further one waits for a turn of its own.
+	// crowd is the number of new streams that have not run yet above which each further one waits
+	// for its turn.
 	crowd = 16
-	// streamMemory is what a stream takes that holds nothing: its goroutine's stack and
-	// gRPC's state.
+	// streamMemory is the memory of an idle stream: its goroutine's stack and gRPC's state.
 	streamMemory = 16 << 10
-	// othersPart is the part of the streams' memory, one in so many, that calls of other
-	// services may take.
+	// othersPart: one part in this many of the streams' memory is for calls of other services.
 	othersPart = 8
 )
 
-// errCrowded refuses a stream for which there is no memory.
+// errCrowded rejects a stream for lack of memory.
 var errCrowded = status.Error(codes.ResourceExhausted, "extproc: too many streams are open for the memory")
 
-// Guards knows the streams whose request is not placed yet, and ends those that
-// take too long, or the oldest of them when memory runs out. Nothing else can: a
-// message that is still arriving belongs to gRPC, and its stream's goroutine
-// waits for it. Safe for concurrent use.
+// Guards tracks streams whose request is not placed yet. It ends those that take too long, or the
+// oldest when memory runs out. Only this can free that memory: a message being received belongs to
+// gRPC, and its stream's goroutine waits for it. Safe for concurrent use.
 type Guards struct {
 	Budget  *budget.Budget
-	Timeout time.Duration // of a body that is held
+	Timeout time.Duration // for a body being received
 	Shed    func(streams int)
 
 	turn   atomic.Uint64
 	shards [16]guardShard
 	others guardShard   // calls of other services: health checks and watches
-	next   atomic.Int64 // unix nanoseconds before which nothing is shed
+	next   atomic.Int64 // Unix nanoseconds of the next possible shedding
 	seen   atomic.Int64 // bytes received
 	begun  atomic.Int64 // streams that have not run yet
-	looked atomic.Bool  // memory was collected since it was first found short: what was alive then may be long gone
+	looked atomic.Bool  // a collection has run since memory was first found short; earlier figures may be outdated
 }
 
 type guardShard struct {
@@ -74,29 +69,28 @@ type guardShard struct {
 	n           int
 }
 
-// Guard is what guards knows of one stream.
+// Guard is the state of one stream.
 type Guard struct {
 	guards     *Guards
 	shard      *guardShard
 	cancel     context.CancelCauseFunc
 	timer      *time.Timer
-	number     uint64    // of streams, in the order in which they began
-	began      time.Time // when it was watched
-	held       bool      // part of the body is held
+	number     uint64    // in the order in which streams began
+	began      time.Time // when the watch began
+	held       bool      // part of the body was received
 	prev, next *Guard
-	waiting    bool // it is in the list; guarded by shard.mu
-	running    bool // it is not among those that have only begun; guarded by shard.mu
-	ended      bool // its memory was given back; guarded by shard.mu
+	waiting    bool // in the list; guarded by shard.mu
+	running    bool // it has run; guarded by shard.mu
+	ended      bool // its memory was released; guarded by shard.mu
 }
 
 type guardKey struct{}
 
-// Tap takes the memory of a stream that begins, and gives it a context which guards can
-// end.
+// Tap reserves the memory of a new stream and gives it a context that guards can cancel.
 //
-// It runs on the goroutine that reads the connection, which without a pause would read
-// thousands of streams that are broken off at once before the first of them runs; those
-// of other connections would wait behind them all.
+// It runs on the goroutine that reads the connection. Without a pause, that goroutine could read
+// thousands of immediately canceled streams before the first of them runs, and streams of other
+// connections would wait for all of them.
 func (gs *Guards) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	share := gs.Budget.Share(budget.Streams)
 	if share > 0 && gs.Budget.Used(budget.Streams) > share/4*3 {
@@ -112,7 +106,7 @@ func (gs *Guards) Tap(ctx context.Context, info *tap.Info) (context.Context, err
 	number := gs.turn.Add(1)
 	g := &Guard{guards: gs, shard: &gs.shards[number%uint64(len(gs.shards))], cancel: cancel, waiting: true, number: number}
 	wait := patience * gs.Timeout
-	if end, ok := ctx.Deadline(); ok { // a stream whose time is over may never run
+	if end, ok := ctx.Deadline(); ok { // an expired stream may never run
 		wait = min(wait, time.Until(end)+time.Second)
 	}
 	g.watch(wait)
@@ -122,7 +116,7 @@ func (gs *Guards) Tap(ctx context.Context, info *tap.Info) (context.Context, err
 	return context.WithValue(ctx, guardKey{}, g), nil
 }
 
-// watch puts g into its list, and off it when it waits too long.
+// watch adds g to its list, and ends it if it waits too long.
 func (g *Guard) watch(wait time.Duration) {
 	g.shard.mu.Lock()
 	defer g.shard.mu.Unlock()
@@ -130,8 +124,8 @@ func (g *Guard) watch(wait time.Duration) {
 	g.push()
 }
 
-// other is what Tap does with a call of another service: it may last as long as it
-// likes, and the oldest half is ended when there are too many.
+// other handles a call of another service in Tap. It has no time limit; the oldest half is ended if
+// there are too many.
 func (gs *Guards) other(ctx context.Context, share int64) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &Guard{guards: gs, shard: &gs.others, cancel: cancel, waiting: true, running: true}
@@ -146,7 +140,7 @@ func (gs *Guards) other(ctx context.Context, share int64) context.Context {
 	return ctx
 }
 
-// push puts g at the end of its list. The shard is locked.
+// push appends g to its list. The shard is locked.
 func (g *Guard) push() {
 	s := g.shard
 	if g.prev = s.last; g.prev != nil {
@@ -158,10 +152,10 @@ func (g *Guard) push() {
 	s.n++
 }
 
-// Evict ends the stream: what it holds is needed. It may be called by any goroutine.
+// Evict ends the stream because its memory is needed. Safe for concurrent use.
 func (g *Guard) Evict() { g.cancel(ErrStarved) }
 
-// starve ends a stream that waits too long. One that has not run by then never will.
+// starve ends a stream that waits too long. If it has not run by then, it never will.
 func (g *Guard) starve() {
 	g.cancel(ErrStarved)
 	g.shard.mu.Lock()
@@ -172,7 +166,7 @@ func (g *Guard) starve() {
 	}
 }
 
-// Run says that the stream runs.
+// Run marks the stream as running.
 func (g *Guard) Run() {
 	if g == nil {
 		return
@@ -182,7 +176,7 @@ func (g *Guard) Run() {
 	g.run()
 }
 
-// run takes g from those that have only begun. The shard is locked.
+// run removes g from the streams that have not run. The shard is locked.
 func (g *Guard) run() {
 	if !g.running {
 		g.running = true
@@ -190,14 +184,13 @@ func (g *Guard) run() {
 	}
 }
 
-// GuardOf returns the guard of a stream, nil when it has none.
+// GuardOf returns a stream's guard, or nil.
 func GuardOf(ctx context.Context) *Guard {
 	g, _ := ctx.Value(guardKey{}).(*Guard)
 	return g
 }
 
-// ShortenTimeout shortens the wait once part of a body is held, of which size bytes are
-// expected.
+// ShortenTimeout sets the time limit for a body of size bytes once its first part was received.
 func (g *Guard) ShortenTimeout(timeout time.Duration, size int) {
 	if g == nil || g.held {
 		return
@@ -206,7 +199,7 @@ func (g *Guard) ShortenTimeout(timeout time.Duration, size int) {
 	g.timer.Reset(timeout + time.Duration(size/slowBody)*time.Second)
 }
 
-// Settle ends the watch over a stream: its request is placed.
+// Settle ends the watch of a stream whose request was placed.
 func (g *Guard) Settle() {
 	if g == nil {
 		return
@@ -219,7 +212,7 @@ func (g *Guard) Settle() {
 	g.remove()
 }
 
-// remove takes g out of its list. The shard is locked.
+// remove removes g from its list. The shard is locked.
 func (g *Guard) remove() {
 	g.run()
 	if !g.waiting {
@@ -241,7 +234,7 @@ func (g *Guard) remove() {
 	s.n--
 }
 
-// End frees what the stream's context holds.
+// End releases the resources of the stream's context.
 func (g *Guard) End() {
 	if g == nil {
 		return
@@ -253,7 +246,7 @@ func (g *Guard) End() {
 	g.end()
 }
 
-// end gives the stream's memory back, once. The shard is locked.
+// end releases the stream's memory, once. The shard is locked.
 func (g *Guard) end() {
 	if !g.ended {
 		g.ended = true
@@ -261,31 +254,30 @@ func (g *Guard) end() {
 	}
 }
 
-// received counts bytes that came from the network and looks at the memory from
-// time to time.
+// received counts received bytes and periodically checks memory.
 func (gs *Guards) received(n int) {
 	if total := gs.seen.Add(int64(n)); total/checkEvery != (total-int64(n))/checkEvery {
 		gs.relieve()
 	}
 }
 
-// relieve sheds when live memory is too high.
+// relieve sheds streams if live memory is too high.
 func (gs *Guards) relieve() {
 	if !gs.Budget.UnderPressure() {
 		gs.looked.Store(false)
 		return
 	}
 	if gs.shed(gs.looked.Load()) {
-		go func() { // so that Pressed sees what became free
+		go func() { // so that UnderPressure sees the freed memory
 			runtime.GC()
 			gs.looked.Store(true)
 		}()
 	}
 }
 
-// shed ends the oldest half of the streams that wait for their bodies for longer than most
-// requests take, and where there are none of these and young says so, of all that wait; unless
-// that was done a moment ago.
+// shed ends the oldest half of the streams that have waited longer than usual for their bodies. If
+// there are none and young is set, it does so for all waiting streams. It does nothing soon after
+// the last time.
 func (gs *Guards) shed(young bool) bool {
 	now, next := monotime.Now().UnixNano(), gs.next.Load()
 	if now < next || !gs.next.CompareAndSwap(next, now+int64(shedEvery)) {
@@ -301,7 +293,7 @@ func (gs *Guards) shed(young bool) bool {
 	return true
 }
 
-// endOldest ends the older half of the streams that began to wait at a time or before.
+// endOldest ends the older half of the streams that have waited since at or earlier.
 func (gs *Guards) endOldest(at time.Time) (ended int) {
 	total := 0
 	for i := range gs.shards {
@@ -336,7 +328,7 @@ func (s *guardShard) relieve() (ended int) {
 	return ended
 }
 
-// Pool is the memory into which gRPC receives.
+// Pool is the buffer pool for gRPC's receiving.
 func (gs *Guards) Pool() mem.BufferPool { return receivePool{&Buffers, gs} }
 
 type receivePool struct {

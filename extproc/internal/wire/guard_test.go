@@ -27,7 +27,7 @@ func begin(t *testing.T, gs *Guards) (context.Context, *Guard) {
 	return ctx, GuardOf(ctx)
 }
 
-// waiting returns how many streams are in the lists of gs.
+// waiting returns the number of streams in the lists of gs.
 func waiting(gs *Guards) (n int) {
 	for i := range gs.shards {
 		n += gs.shards[i].size()
@@ -41,21 +41,20 @@ func (s *guardShard) size() int {
 	return s.n
 }
 
-// TestGuardsForget begins what never comes to the end of a request: a health check has no
-// guard, and neither a stream whose time was over before it ran nor one that says nothing
-// stays in the lists.
+// TestGuardsForget: a health check has no guard, and neither an expired stream that never ran nor a
+// silent one stays in the lists.
 func TestGuardsForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gs := &Guards{Timeout: time.Minute}
 		live, end := context.WithCancel(t.Context())
 		check, err := gs.Tap(live, &tap.Info{FullMethodName: healthpb.Health_Check_FullMethodName})
 		if err != nil || GuardOf(check) != nil || waiting(gs) != 0 || gs.others.size() != 1 {
-			t.Error("a health check is guarded as a request is")
+			t.Error("health check has a request guard")
 		}
 		end()
 		synctest.Wait()
 		if gs.others.size() != 0 {
-			t.Error("a health check that ended is kept")
+			t.Error("ended health check is still tracked")
 		}
 		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -66,24 +65,24 @@ func TestGuardsForget(t *testing.T) {
 		_, g := begin(t, gs)
 		g.Run()
 		if n, begun := waiting(gs), gs.begun.Load(); n != 3 || begun != 2 {
-			t.Errorf("%d streams wait and %d have only begun, want 3 and 2", n, begun)
+			t.Errorf("%d streams wait and %d have not run, want 3 and 2", n, begun)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if n, begun := waiting(gs), gs.begun.Load(); n != 2 || begun != 1 {
-			t.Errorf("after the first one's deadline %d streams wait and %d have only begun, want 2 and 1", n, begun)
+			t.Errorf("after the first one's deadline %d streams wait and %d have not run, want 2 and 1", n, begun)
 		}
 		time.Sleep(patience * gs.Timeout)
 		synctest.Wait()
 		g.End()
 		if n, begun := waiting(gs), gs.begun.Load(); n != 0 || begun != 0 {
-			t.Errorf("in the end %d streams wait and %d have only begun", n, begun)
+			t.Errorf("at the end %d streams wait and %d have not run", n, begun)
 		}
 	})
 }
 
-// TestBodyTimeout waits for bodies that do not come: longer while nothing is
-// held, and not at all once the request is placed.
+// TestBodyTimeout: the time limit is longer before the first part of a body, and ends when the
+// request is placed.
 func TestBodyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gs := &Guards{Timeout: time.Minute}
@@ -91,36 +90,35 @@ func TestBodyTimeout(t *testing.T) {
 		slow, b := begin(t, gs)
 		placed, c := begin(t, gs)
 		b.ShortenTimeout(gs.Timeout, 10*slowBody)
-		b.ShortenTimeout(gs.Timeout, 1000*slowBody) // further chunks buy no time
+		b.ShortenTimeout(gs.Timeout, 1000*slowBody) // further chunks do not extend the limit
 		c.Settle()
 		time.Sleep(70*time.Second + time.Millisecond)
 		synctest.Wait()
 		if !errors.Is(context.Cause(slow), ErrStarved) {
-			t.Error("a body that is held waits for ever")
+			t.Error("incomplete body was not ended")
 		}
 		if silent.Err() != nil || placed.Err() != nil {
-			t.Error("a stream that holds nothing, or is placed, was ended")
+			t.Error("empty or placed stream was ended")
 		}
 		time.Sleep(patience * time.Minute)
 		synctest.Wait()
 		if !errors.Is(context.Cause(silent), ErrStarved) || placed.Err() != nil {
-			t.Error("a silent stream stays for ever, or one that is placed was ended")
+			t.Error("silent stream was not ended, or placed stream was")
 		}
 		a.End()
 		b.End()
 		c.End()
 		if placed.Err() == nil {
-			t.Error("the context of an ended stream is not freed")
+			t.Error("context of an ended stream was not canceled")
 		}
 		if waiting(gs) != 0 {
-			t.Error("ended streams are kept")
+			t.Error("ended streams are still tracked")
 		}
 	})
 }
 
-// TestStreamsTakeMemory opens streams until there is no memory for more: the older half of
-// those that wait is ended before, what is refused is counted, and the end of each stream,
-// or of a health check, gives back what it took.
+// TestStreamsTakeMemory opens streams until memory runs out. First the older half of the waiting
+// ones is ended. Rejections are counted, and each ended stream or health check releases its memory.
 func TestStreamsTakeMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room = 64
@@ -145,10 +143,10 @@ func TestStreamsTakeMemory(t *testing.T) {
 			}
 		}
 		if len(all) < room || len(all) > 2*room || shed < room/4 || shed > room {
-			t.Errorf("%d of %d streams began and %d were ended, with room for %d", len(all), 3*room, shed, room)
+			t.Errorf("%d of %d streams started and %d were ended, with room for %d", len(all), 3*room, shed, room)
 		}
 		if used := b.Used(budget.Streams); used > b.Share(budget.Streams) {
-			t.Errorf("%d bytes are taken of %d", used, b.Share(budget.Streams))
+			t.Errorf("%d bytes reserved of %d", used, b.Share(budget.Streams))
 		}
 		for _, g := range all {
 			g.End()
@@ -157,13 +155,13 @@ func TestStreamsTakeMemory(t *testing.T) {
 		done()
 		synctest.Wait()
 		if used := b.Used(budget.Streams); used != 0 {
-			t.Errorf("%d bytes are still taken", used)
+			t.Errorf("%d bytes still reserved", used)
 		}
 	})
 }
 
-// TestManyHealthWatches opens more watches of the health service than there may be: the
-// older half ends, and requests keep their memory.
+// TestManyHealthWatches opens more health watches than allowed. The older half ends, and requests
+// keep their memory.
 func TestManyHealthWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gs := &Guards{Timeout: time.Minute, Budget: budget.New(64 * othersPart * streamMemory * 5), Shed: func(int) {}}
@@ -183,14 +181,13 @@ func TestManyHealthWatches(t *testing.T) {
 			}
 		}
 		if used := gs.Budget.Used(budget.Streams); open < 30 || open > 64 || used != int64(open)*streamMemory || all[999].Err() != nil {
-			t.Errorf("%d watches are open and take %d bytes, want 32 to 64 of %d", open, used, streamMemory)
+			t.Errorf("%d watches are open with %d bytes, want 32 to 64 of %d bytes each", open, used, streamMemory)
 		}
 	})
 }
 
-// TestReliefSparesTheYoung has streams that wait and others that have just begun: the older
-// half of those that wait is ended, however they are spread, and of the others none, while
-// there are some that wait.
+// TestReliefSparesTheYoung: among waiting and new streams, only the older half of the waiting ones
+// is ended, on any shard, as long as there are waiting ones.
 func TestReliefSparesTheYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shed := 0
@@ -205,7 +202,7 @@ func TestReliefSparesTheYoung(t *testing.T) {
 			all, guards = append(all, ctx), append(guards, g)
 		}
 		guards[0].Settle()
-		for _, want := range []int{5, 7, 8, 9} { // of nine that wait
+		for _, want := range []int{5, 7, 8, 9} { // of nine waiting streams
 			gs.shed(true)
 			if shed != want {
 				t.Errorf("%d streams were ended, want %d", shed, want)
@@ -214,12 +211,12 @@ func TestReliefSparesTheYoung(t *testing.T) {
 		}
 		for i, ctx := range all {
 			if ended := ctx.Err() != nil; ended != (i > 0 && i < 10) {
-				t.Errorf("stream %d of 20: ended %v", i, ended)
+				t.Errorf("stream %d of 20: ended = %v", i, ended)
 			}
 		}
-		gs.shed(false) // none of those is left
+		gs.shed(false) // none of the waiting ones is left
 		if time.Sleep(shedEvery); shed != 9 {
-			t.Errorf("streams that have just begun were ended by what was alive long ago")
+			t.Errorf("new streams were ended because of outdated memory figures")
 		}
 		gs.shed(true)
 		if shed != 9+5 || all[10].Err() == nil || all[15].Err() != nil {
@@ -231,8 +228,8 @@ func TestReliefSparesTheYoung(t *testing.T) {
 	})
 }
 
-// TestRelief has a process that is short of memory: the older half of what waits
-// is ended, and nothing that is placed.
+// TestRelief: under memory pressure, the older half of the waiting streams is ended, and no placed
+// one.
 func TestRelief(t *testing.T) {
 	shed := 0
 	held := make([]byte, 16<<20) // of a limit of 10 MiB
@@ -249,12 +246,12 @@ func TestRelief(t *testing.T) {
 	runtime.GC() // live memory is known after the first collection
 	gs.received(checkEvery)
 	if shed != 0 {
-		t.Error("streams that have just begun were ended before memory was collected")
+		t.Error("new streams were ended before a collection")
 	}
 	for !gs.looked.Load() {
 		runtime.Gosched()
 	}
-	gs.next.Store(0) // the time between two sheddings is over
+	gs.next.Store(0) // the minimum interval has passed
 	gs.received(checkEvery)
 	ended := 0
 	for i, ctx := range all {
@@ -266,6 +263,6 @@ func TestRelief(t *testing.T) {
 		}
 	}
 	if ended != shed || ended < 24 {
-		t.Errorf("%d streams ended, %d counted, want the half of 48", ended, shed)
+		t.Errorf("%d streams ended, %d counted, want half of 48", ended, shed)
 	}
 }

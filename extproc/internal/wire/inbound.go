@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Field numbers of envoy.service.ext_proc.v3.ProcessingRequest and below.
+// Field numbers of envoy.service.ext_proc.v3.ProcessingRequest and nested messages.
 const (
 	FieldRequestHeaders   = 2
 	FieldResponseHeaders  = 3
@@ -25,20 +25,19 @@ const (
 	fieldConfig           = 11
 )
 
-// errWire is what a message that is not protobuf ends its stream with.
+// errWire ends a stream with a malformed message.
 var errWire = errors.New("extproc: malformed message")
 
-// Inbound is a received ProcessingRequest, decoded as far as this package
-// needs it: headers stay in the message they came in, a body stays in the
-// buffer that it was received in, metadata stays encoded. It replaces the
-// generated type because that copies every header and every body.
+// Inbound is a received ProcessingRequest, decoded as far as needed: headers point into the
+// message, a body stays in its receive buffer, metadata stays encoded. The generated type would
+// copy every header and every body.
 type Inbound struct {
-	Part     protowire.Number // field of the oneof, 0 when none is set
+	Part     protowire.Number // field of the oneof, 0 if none is set
 	End      bool             // end_of_stream
 	Headers  []Header
-	Body     mem.Buffer // nil when the part is no body, or an empty one
+	Body     mem.Buffer // nil if the part is not a body, or an empty one
 	Metadata []byte     // encoded config.core.v3.Metadata, not for bodies
-	Served   string     // upstream.address of the attributes, "" without
+	Served   string     // upstream.address from the attributes, or ""
 	Config   protocolConfig
 	Observe  bool
 }
@@ -46,7 +45,7 @@ type Inbound struct {
 // Header is one header; its strings alias the message.
 type Header struct{ Name, Value string }
 
-// protocolConfig is what the proxy says about its filter, in the first message.
+// protocolConfig is the proxy's filter configuration, in the first message.
 type protocolConfig struct {
 	Present  bool
 	Request  filterv3.ProcessingMode_BodySendMode
@@ -54,7 +53,7 @@ type protocolConfig struct {
 	Early    bool
 }
 
-// Free gives up the body. What was kept of it was referenced by its keeper.
+// Free releases the body. Code that kept parts of it holds its own references.
 func (m *Inbound) Free() {
 	if m.Body != nil {
 		m.Body.Free()
@@ -62,7 +61,7 @@ func (m *Inbound) Free() {
 	*m = Inbound{}
 }
 
-// Bytes returns the body's bytes, which live until free.
+// Bytes returns the body's bytes. They are valid until Free.
 func (m *Inbound) Bytes() []byte {
 	if m.Body == nil {
 		return nil
@@ -70,8 +69,7 @@ func (m *Inbound) Bytes() []byte {
 	return m.Body.ReadOnlyData()
 }
 
-// Decode reads a message. data stays the caller's; what m keeps of it is
-// referenced or copied.
+// Decode decodes a message. data stays the caller's; m references or copies what it keeps.
 func (m *Inbound) Decode(data mem.BufferSlice) error {
 	*m = Inbound{}
 	var whole mem.Buffer
@@ -106,13 +104,13 @@ func (m *Inbound) Decode(data mem.BufferSlice) error {
 	switch m.Part {
 	case FieldRequestBody, FieldResponseBody:
 		return m.decodeBody(whole, part, partAt)
-	case FieldRequestTrailers, FieldResponseTrailers: // that they came is all that is wanted of them
+	case FieldRequestTrailers, FieldResponseTrailers: // only their presence matters
 		part = nil
 	case 0:
 		return nil
 	}
 	if _, owned := whole.(mem.SliceBuffer); !owned {
-		// Headers outlive the message; pooled memory must not be kept.
+		// Headers outlive the message, and pooled memory must not be kept.
 		n := len(part)
 		kept := append(append(make([]byte, 0, n+len(metadata)), part...), metadata...)
 		part, metadata = kept[:n:n], kept[n:]
@@ -121,7 +119,7 @@ func (m *Inbound) Decode(data mem.BufferSlice) error {
 	return m.decodeHeaders(part)
 }
 
-// decodeBody reads an HttpBody that stands at offset at of whole.
+// decodeBody decodes an HttpBody at offset at of whole.
 func (m *Inbound) decodeBody(whole mem.Buffer, part []byte, at int) error {
 	r := reader{rest: part}
 	from, to := 0, 0
@@ -143,7 +141,7 @@ func (m *Inbound) decodeBody(whole mem.Buffer, part []byte, at int) error {
 	return nil
 }
 
-// decodeHeaders reads an HttpHeaders.
+// decodeHeaders decodes an HttpHeaders.
 func (m *Inbound) decodeHeaders(part []byte) error {
 	r := reader{rest: part}
 	for r.next() {
@@ -162,7 +160,7 @@ func (m *Inbound) decodeHeaders(part []byte) error {
 	return nil
 }
 
-// decodeMap reads a HeaderMap.
+// decodeMap decodes a HeaderMap.
 func (m *Inbound) decodeMap(b []byte) bool {
 	if m.Headers == nil {
 		m.Headers = make([]Header, 0, 24)
@@ -177,14 +175,14 @@ func (m *Inbound) decodeMap(b []byte) bool {
 			return false
 		}
 		if len(m.Headers) == cap(m.Headers) {
-			m.Headers = slices.Grow(m.Headers, at.count(1)) // once: thousands of them would be copied time and again
+			m.Headers = slices.Grow(m.Headers, at.count(1)) // once: thousands of headers would be copied repeatedly
 		}
 		m.Headers = append(m.Headers, h)
 	}
 	return !r.broken
 }
 
-// count returns how many fields of a number are left, as far as they can be read.
+// count returns how many fields with a number remain, as far as they are readable.
 func (r reader) count(num protowire.Number) (n int) {
 	for r.next() {
 		if r.num == num {
@@ -194,8 +192,8 @@ func (r reader) count(num protowire.Number) (n int) {
 	return n
 }
 
-// decodeHeader reads a HeaderValue: raw_value, which Envoy fills, or value,
-// which other proxies fill.
+// decodeHeader decodes a HeaderValue: raw_value, which Envoy uses, or value, which other proxies
+// use.
 func decodeHeader(b []byte) (h Header, ok bool) {
 	var value, raw []byte
 	r := reader{rest: b}
@@ -237,8 +235,8 @@ func (c *protocolConfig) decode(b []byte) {
 	}
 }
 
-// lower returns a header name in lower case, as Envoy sends it; other proxies
-// may send it as the client wrote it. Other letters than those of ASCII stay.
+// lower returns a header name with ASCII letters in lower case, as Envoy sends it. Other proxies
+// may keep the client's spelling.
 func lower(name []byte) string {
 	for i, c := range name {
 		if c < 'A' || 'Z' < c {
@@ -255,12 +253,12 @@ func lower(name []byte) string {
 	return alias(name)
 }
 
-// alias returns b as a string without a copy; nobody writes to b any more.
+// alias returns b as a string without copying. b must not be modified afterwards.
 func alias(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// reader walks over the fields of one protobuf message.
+// reader iterates over the fields of a protobuf message.
 type reader struct {
 	rest   []byte
 	num    protowire.Number
@@ -270,8 +268,8 @@ type reader struct {
 	broken bool
 }
 
-// next reads the next field and skips fields of other types than varint and
-// bytes. It returns false at the end, or where the message is broken.
+// next reads the next varint or bytes field and skips other types. It returns false at the end or
+// at malformed data.
 func (r *reader) next() bool {
 	for len(r.rest) > 0 {
 		num, typ, n := protowire.ConsumeTag(r.rest)

@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// seen is what the stream takes from a message.
+// seen is the data that a stream uses from a message.
 type seen struct {
 	Part                  int
 	End, Observe          bool
@@ -28,8 +28,7 @@ type seen struct {
 	RequestMode, RespMode filterv3.ProcessingMode_BodySendMode
 }
 
-// seenByUs decodes with this package's decoder, from buffers that are
-// overwritten afterwards.
+// seenByUs decodes with this package's decoder, from buffers that are overwritten afterwards.
 func seenByUs(raw []byte, cut int) (s seen, err error) {
 	var m Inbound
 	data := testkit.Pieces(raw, cut)
@@ -48,7 +47,7 @@ func seenByUs(raw []byte, cut int) (s seen, err error) {
 	return s, nil
 }
 
-// asciiLower is how header names compare.
+// asciiLower is the normal form of header names.
 func asciiLower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -91,7 +90,7 @@ func seenByProto(m *extprocv3.ProcessingRequest) (s seen) {
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
 		headers(FieldResponseHeaders, r.ResponseHeaders.GetHeaders(), r.ResponseHeaders.GetEndOfStream())
 	case *extprocv3.ProcessingRequest_RequestTrailers:
-		headers(FieldRequestTrailers, nil, false) // nobody reads them
+		headers(FieldRequestTrailers, nil, false) // not used
 	case *extprocv3.ProcessingRequest_ResponseTrailers:
 		headers(FieldResponseTrailers, nil, false)
 	case *extprocv3.ProcessingRequest_RequestBody:
@@ -102,12 +101,12 @@ func seenByProto(m *extprocv3.ProcessingRequest) (s seen) {
 	return s
 }
 
-// metadata is what a proxy knows of a request under one key.
+// metadata is one metadata entry of a request.
 func metadata(namespace, key string, v *structpb.Value) *corev3.Metadata {
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespace: {Fields: map[string]*structpb.Value{key: v}}}}
 }
 
-// sampleMessages has one message of each part, and some that are odd.
+// sampleMessages has one message per part, and some unusual ones.
 func sampleMessages() []*extprocv3.ProcessingRequest {
 	headers := func(end bool, list ...*corev3.HeaderValue) *extprocv3.HttpHeaders {
 		return &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: list}, EndOfStream: end}
@@ -152,10 +151,10 @@ func FuzzInbound(f *testing.F) {
 		got, err := seenByUs(raw, cut)
 		var m extprocv3.ProcessingRequest
 		if proto.Unmarshal(raw, &m) != nil {
-			return // enough that we did not panic
+			return // it did not panic
 		}
-		// Parts that come twice are merged by protobuf and replaced by us;
-		// nobody sends them. The canonical encoding has each once.
+		// Duplicate parts are merged by protobuf and replaced here. No proxy sends them, and the
+		// canonical encoding has each part once.
 		canonical, perr := proto.Marshal(&m)
 		if perr != nil {
 			return
@@ -164,16 +163,16 @@ func FuzzInbound(f *testing.F) {
 			got, err = seenByUs(canonical, cut)
 		}
 		if err != nil {
-			t.Fatalf("%v, but protobuf reads it", err)
+			t.Fatalf("%v, but protobuf decodes it", err)
 		}
 		if d := cmp.Diff(seenByProto(&m), got); d != "" {
-			t.Errorf("protobuf (-), we (+):\n%s", d)
+			t.Errorf("protobuf (-), wire (+):\n%s", d)
 		}
 	})
 }
 
-// TestDirtyPool: what is lent has the asked length, and comes back only where
-// it fits.
+// TestDirtyPool: Get returns slices of the requested length, and Put accepts only slices of a
+// tier's size.
 func TestDirtyPool(t *testing.T) {
 	var p Pool
 	for _, n := range []int{0, 1, 2048, 2049, 64 << 10, 4 << 20, 4<<20 + 1} {
@@ -189,6 +188,6 @@ func TestDirtyPool(t *testing.T) {
 	odd := make([]byte, 3000)
 	p.Put(&odd)
 	if b := p.Get(3000); cap(*b) != 4096 {
-		t.Errorf("a slice that was never lent came back with capacity %d", cap(*b))
+		t.Errorf("Get returned a foreign slice with capacity %d", cap(*b))
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestWorkOfMessages: no message takes more than in proportion to its length, in one piece or
-// in many.
+// TestWorkOfMessages: the work for a message is proportional to its length, in one piece or many.
 func TestWorkOfMessages(t *testing.T) {
 	headers := func(n int, header func(i int) *corev3.HeaderValue) *extprocv3.ProcessingRequest {
 		list := &corev3.HeaderMap{}
@@ -72,8 +71,8 @@ func TestWorkOfMessages(t *testing.T) {
 	}
 }
 
-// TestMemoryOfHeaders: thousands of headers take the memory of their list once, and trailers,
-// which nobody reads, none.
+// TestMemoryOfHeaders: thousands of headers take the memory of their list once, and trailers, which
+// are not used, none.
 func TestMemoryOfHeaders(t *testing.T) {
 	const fields = 20_000
 	list := &corev3.HeaderMap{}
@@ -103,9 +102,9 @@ func TestMemoryOfHeaders(t *testing.T) {
 			m.Free()
 		}
 		runtime.ReadMemStats(&after)
-		sent := len(raw) + 8<<10 // what the message came in
+		sent := len(raw) + 8<<10 // the memory of the message
 		if testkit.Raced {
-			c.most *= 2 // what a list grows by is made first then, and copied
+			c.most *= 2 // a growing list is allocated before it is copied
 		}
 		if n := int(after.TotalAlloc-before.TotalAlloc) / rounds; n > sent+c.most {
 			t.Errorf("%s: %d bytes for %d fields, want %d at most", name, n-sent, fields, c.most)

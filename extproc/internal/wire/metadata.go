@@ -13,10 +13,9 @@ const (
 	valueList   = 6
 )
 
-// Subset reads the subset hint: the endpoints that the proxy allows. present
-// is false when the proxy sent no hint; a hint that names nobody is present
-// and empty. A list holds one ip:port per element; some proxies send one
-// comma-joined string.
+// Subset returns the subset hint: the endpoints that the proxy allows. present is false without a
+// hint; an empty hint is present. A list has one ip:port per element; some proxies send one
+// comma-separated string.
 func Subset(metadata []byte) (allowed []string, present bool) {
 	value, ok := metadataValue(metadata, NamespaceSubset, KeySubset)
 	if !ok {
@@ -37,16 +36,15 @@ func Subset(metadata []byte) (allowed []string, present bool) {
 	return allowed, true
 }
 
-// Served reads which endpoint answered, "" when the proxy does not say.
+// Served returns the endpoint that responded, or "" if unknown.
 func Served(metadata []byte) string {
 	value, _ := metadataValue(metadata, NamespaceLB, KeyServed)
 	s, _ := lastBytes(value, valueString)
 	return string(s)
 }
 
-// upstream reads which endpoint answered from one entry of a message's
-// attributes, which Envoy sends where the filter lists upstream.address under
-// response_attributes.
+// upstream returns the endpoint that responded from one entry of the attributes, which Envoy sends
+// if the filter lists upstream.address under response_attributes.
 func upstream(entry []byte) string {
 	if k, _ := lastBytes(entry, 1); string(k) != AttributesKey {
 		return ""
@@ -57,8 +55,7 @@ func upstream(entry []byte) string {
 	return string(s)
 }
 
-// AppendList appends the elements of a comma list, trimmed, without the empty
-// ones.
+// AppendList appends the trimmed, non-empty elements of a comma-separated list.
 func AppendList(dst []string, list []byte) []string {
 	for e := range strings.SplitSeq(string(list), ",") {
 		if e = strings.TrimSpace(e); e != "" {
@@ -68,8 +65,7 @@ func AppendList(dst []string, list []byte) []string {
 	return dst
 }
 
-// metadataValue finds an encoded google.protobuf.Value in an encoded
-// config.core.v3.Metadata.
+// metadataValue returns an encoded google.protobuf.Value from an encoded config.core.v3.Metadata.
 func metadataValue(metadata []byte, namespace, key string) ([]byte, bool) {
 	if len(metadata) == 0 {
 		return nil, false
@@ -81,8 +77,8 @@ func metadataValue(metadata []byte, namespace, key string) ([]byte, bool) {
 	return mapEntry(fields, key)
 }
 
-// mapEntry finds a value in the map with string keys that is field 1 of a
-// message: Metadata.filter_metadata and Struct.fields.
+// mapEntry returns a value of the string-keyed map in field 1 of a message:
+// Metadata.filter_metadata or Struct.fields.
 func mapEntry(message []byte, key string) (value []byte, ok bool) {
 	for r := (reader{rest: message}); r.next(); {
 		if r.num != 1 || r.typ != protowire.BytesType {
@@ -96,7 +92,7 @@ func mapEntry(message []byte, key string) (value []byte, ok bool) {
 	return value, ok
 }
 
-// lastBytes returns the last value of a bytes field, as protobuf has it.
+// lastBytes returns the last value of a bytes field, following protobuf's rule.
 func lastBytes(message []byte, num protowire.Number) (value []byte, ok bool) {
 	for r := (reader{rest: message}); r.next(); {
 		if r.num == num && r.typ == protowire.BytesType {

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Field numbers of envoy.service.ext_proc.v3.ProcessingResponse and below.
+// Field numbers of envoy.service.ext_proc.v3.ProcessingResponse and nested messages.
 const (
 	ReplyRequestHeaders  = 1
 	ReplyResponseHeaders = 2
@@ -29,20 +29,20 @@ const (
 // overwrite is HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD.
 const overwrite = 2
 
-// inlineBody is the largest chunk that is copied behind its envelope instead
-// of being referenced: below it, one buffer is cheaper than two.
+// inlineBody is the largest chunk that is copied after its envelope instead
+// of being referenced. Below it, one buffer is cheaper than two.
 const inlineBody = 1 << 10
 
-// Outbound is a ProcessingResponse to be sent: a whole encoded message, or an
-// envelope around a chunk in full duplex.
+// Outbound is a ProcessingResponse to send: a completely encoded message, or an envelope around a
+// chunk in full duplex.
 type Outbound struct {
-	Whole []byte // encoded; never written to again
+	Whole []byte // encoded; immutable
 	Reply protowire.Number
-	Body  mem.Buffer // the chunk; this message's own reference, nil for an empty one
+	Body  mem.Buffer // the chunk, with this message's own reference; nil for an empty one
 	End   bool
 }
 
-// encode hands the message over to gRPC, its reference to the body included.
+// encode transfers the message to gRPC, including its reference to the body.
 func (o *Outbound) encode() mem.BufferSlice {
 	if o.Whole != nil {
 		return mem.BufferSlice{mem.SliceBuffer(o.Whole)}
@@ -62,8 +62,8 @@ func (o *Outbound) encode() mem.BufferSlice {
 	return mem.BufferSlice{mem.SliceBuffer(b)}
 }
 
-// envelope encodes everything of a chunk of n bytes but the chunk itself,
-// which ends the message, and leaves room behind it.
+// envelope encodes a chunk message of n bytes without the chunk, which comes last, and reserves
+// room after it.
 func (o *Outbound) envelope(n, room int) []byte {
 	chunk := 0 // StreamedBodyResponse
 	if o.End {
@@ -96,7 +96,7 @@ func appendLength(b []byte, num protowire.Number, n int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(n))
 }
 
-// AppendBytes appends a field of bytes.
+// AppendBytes appends a bytes field.
 func AppendBytes(b []byte, num protowire.Number, p []byte) []byte {
 	return append(appendLength(b, num, len(p)), p...)
 }
@@ -109,15 +109,14 @@ func appendTrue(b []byte, num protowire.Number) []byte {
 	return append(protowire.AppendTag(b, num, protowire.VarintType), 1)
 }
 
-// RouteWriter encodes the message that tells where a request goes. Its memory
-// is reused from request to request.
+// RouteWriter encodes the message with a request's destination. It reuses its memory.
 type RouteWriter struct {
 	Fallback                  bool // also send the older fallback key
 	Mutation, Common, Reply   []byte
 	header, option, lb, entry []byte
 }
 
-// SetHeader adds a header to the mutation.
+// SetHeader adds a header to set.
 func (w *RouteWriter) SetHeader(name, value string) {
 	w.header = appendString(appendString(w.header[:0], 1, name), 3, value)
 	w.option = AppendBytes(w.option[:0], 1, w.header)
@@ -125,13 +124,13 @@ func (w *RouteWriter) SetHeader(name, value string) {
 	w.Mutation = AppendBytes(w.Mutation, 1, w.option)
 }
 
-// RemoveHeader takes a header off the request. The proxy removes before it
-// sets, so one that is also set stays.
+// RemoveHeader removes a header from the request. The proxy removes before it sets, so a header
+// that is also set stays.
 func (w *RouteWriter) RemoveHeader(name string) {
 	w.Mutation = appendString(w.Mutation, 2, name)
 }
 
-// Begin fills the mutation from a decision and encodes the metadata.
+// Begin sets the headers for a decision and encodes the metadata.
 func (w *RouteWriter) Begin(d *request.Decision, destination string) {
 	w.Mutation, w.lb = w.Mutation[:0], w.lb[:0]
 	w.SetHeader(HeaderDestination, destination)
@@ -144,7 +143,7 @@ func (w *RouteWriter) Begin(d *request.Decision, destination string) {
 	}
 }
 
-// Tries tells an Envoy what to do when the first endpoint fails before its answer.
+// Tries sets Envoy's behavior if the first endpoint fails before its response.
 func (w *RouteWriter) Tries(t request.Tries) {
 	switch t {
 	case request.TriesOnce:
@@ -162,8 +161,8 @@ func (w *RouteWriter) metadata(key, value string) {
 	w.lb = AppendBytes(w.lb, 1, w.entry)
 }
 
-// Finish encodes the message as an answer of the given kind: to headers, to a
-// body, which body may replace, or to trailers.
+// Finish encodes the message as a reply to headers, to a body (which body may replace), or to
+// trailers.
 func (w *RouteWriter) Finish(kind protowire.Number, body []byte) []byte {
 	w.Reply = w.Reply[:0]
 	if kind != ReplyRequestTrailers {
@@ -183,11 +182,11 @@ func (w *RouteWriter) Finish(kind protowire.Number, body []byte) []byte {
 	return AppendBytes(out, replyMetadata, w.option)
 }
 
-// Fixed encodes a message that is the same for every request.
+// Fixed encodes a constant message.
 func Fixed(m *extprocv3.ProcessingResponse) *Outbound {
 	raw, err := proto.Marshal(m)
 	if err != nil {
-		panic(err) // a constant of this package is wrong
+		panic(err) // a bug in a constant of this package
 	}
 	return &Outbound{Whole: raw}
 }

@@ -2,7 +2,7 @@ package wire
 
 import "github.com/grapevine-epp/grapevine/picker/request"
 
-// Header names as they stand on the wire, lower case.
+// Header names, in lower case.
 const (
 	HeaderMethod          = ":method"
 	HeaderPath            = ":path"
@@ -54,6 +54,6 @@ const (
 	DropInternal      = "rejected-internal-error"
 )
 
-// MaxChunk is the largest body chunk sent back in full duplex; the ext_proc
-// protocol recommends at most 64 KiB.
+// MaxChunk is the largest body chunk sent in full duplex; the ext_proc protocol recommends at most
+// 64 KiB.
 const MaxChunk = 64 << 10

@@ -2,7 +2,7 @@ package kube
 
 import "github.com/grapevine-epp/grapevine/internal/kubeapi"
 
-// Groups and kinds, verbatim.
+// API groups and kinds.
 const (
 	GroupPool    = "inference.networking.k8s.io"
 	GroupPoolOld = "inference.networking.x-k8s.io"
@@ -21,23 +21,23 @@ var (
 	rewritesOld   = kubeapi.Resource{Group: GroupPoolOld, Version: "v1alpha2", Plural: "inferencemodelrewrites"}
 )
 
-// Annotations and labels of pods, verbatim. Those of our own may be given as
-// annotations or, where their values allow it, as labels; annotations count more.
+// Annotations and labels of pods. Grapevine's own may be annotations or, if the value is a valid
+// label value, labels; annotations take precedence.
 const (
-	activePorts    = "llm-d.ai/active-ports" // target ports that this pod serves, separated by commas
+	activePorts    = "llm-d.ai/active-ports" // target ports that this pod serves, comma-separated
 	activePortsOld = "inference.networking.k8s.io/active-ports"
 
 	own             = "grapevine-epp.github.io/"
-	noteModels      = own + "models"             // names of models, separated by commas
+	noteModels      = own + "models"             // model names, comma-separated
 	noteEventsPort  = own + "events-port"        // ZMQ PUB socket; 0: none
 	noteReplayPort  = own + "events-replay-port" // ZMQ ROUTER socket; 0: none
 	noteEventsTopic = own + "events-topic"       // subscription prefix
 	noteEventsRanks = own + "events-ranks"       // data-parallel ranks behind one target port
-	noteMetricsPort = own + "metrics-port"       // of the metrics page, where it is not the target port
-	noteMetricsPath = own + "metrics-path"       // absent: /metrics
+	noteMetricsPort = own + "metrics-port"       // of the metrics page, if not the target port
+	noteMetricsPath = own + "metrics-path"       // default: /metrics
 )
 
-// kept are the annotations that are looked at.
+// kept are the annotations that are read.
 var kept = [...]string{
 	activePorts, activePortsOld, noteModels, noteEventsPort, noteReplayPort, noteEventsTopic, noteEventsRanks, noteMetricsPort, noteMetricsPath,
 }

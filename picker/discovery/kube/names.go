@@ -7,9 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// namesOf returns what objectives and rewrites of the pool of that group and
-// name mean. A model that several rules name has the first rule of the oldest
-// object.
+// namesOf returns the objectives and rewrites of a pool. If several rules name a model, the first
+// rule of the oldest object applies.
 func namesOf(group, name string, objectives []*objective, rewrites []*rewrite) (n request.Names) {
 	for _, o := range objectives {
 		if o.pool.names(group, name) {

@@ -12,15 +12,15 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// pool is what is kept of an InferencePool, of either version.
+// pool is the relevant content of an InferencePool, of either version.
 type pool struct {
 	meta
-	selector string   // label selector, "" when what the pool says is none
-	problem  string   // why the selector is none
-	ports    []uint16 // target ports, as the pool orders them
+	selector string   // label selector, "" if the pool's is invalid
+	problem  string   // why the selector is invalid
+	ports    []uint16 // target ports, in the pool's order
 }
 
-// meta is what is kept of every object.
+// meta is the relevant metadata of an object.
 type meta struct {
 	name, uid, version string
 	generation         int64
@@ -31,7 +31,7 @@ func metaOf(m kubeapi.Meta) meta {
 	return meta{name: m.Name, uid: m.UID, version: m.ResourceVersion, generation: m.Generation, created: m.Created}
 }
 
-// same reports whether two readings are of one state of one object's spec.
+// same reports whether two reads have the same object with the same spec.
 func (m *meta) same(o *meta) bool { return m.uid == o.uid && m.generation == o.generation }
 
 // key implements the key of a kubeapi.Kind.
@@ -83,8 +83,7 @@ func readPoolOld(raw []byte) (pool, error) {
 	return p, nil
 }
 
-// selectorOf writes labels as a selector. Definitions of pools let names
-// through that no label can have.
+// selectorOf formats labels as a selector. The CRDs of pools do not validate label names.
 func selectorOf(labels map[string]string) (selector, problem string) {
 	if len(labels) == 0 {
 		return "", "the selector names no label"
@@ -102,8 +101,7 @@ func selectorOf(labels map[string]string) (selector, problem string) {
 	return strings.Join(parts, ","), ""
 }
 
-// labelName holds for names of labels: an optional DNS name and a slash, and a
-// name.
+// labelName reports whether s is a valid label name: a name with an optional DNS prefix and slash.
 func labelName(s string) bool {
 	if domain, name, found := strings.Cut(s, "/"); found {
 		return len(domain) <= 253 && labelPart(name) && domain == strings.ToLower(domain) &&
@@ -112,7 +110,7 @@ func labelName(s string) bool {
 	return labelPart(s)
 }
 
-// labelPart holds for values of labels, and for their names without a domain.
+// labelPart reports whether s is a valid label value, or name without prefix.
 func labelPart(s string) bool {
 	letter := func(c byte) bool {
 		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
@@ -128,19 +126,19 @@ func labelPart(s string) bool {
 	return true
 }
 
-// poolRef is how objectives and rewrites name their pool.
+// poolRef is a reference to a pool.
 type poolRef struct {
 	Group *string `json:"group"`
 	Kind  string  `json:"kind"`
 	Name  string  `json:"name"`
 }
 
-// names reports whether the reference is to the pool of that group and name.
+// names reports whether the reference is to that pool.
 func (r *poolRef) names(group, name string) bool {
 	return (r.Group == nil || *r.Group == group) && (r.Kind == "" || r.Kind == kindPool) && r.Name == name
 }
 
-// objective is what is kept of an InferenceObjective.
+// objective is the relevant content of an InferenceObjective.
 type objective struct {
 	meta
 	pool     poolRef
@@ -160,7 +158,7 @@ func readObjective(raw []byte) (objective, error) {
 	return objective{meta: metaOf(o.Metadata), pool: o.Spec.PoolRef, priority: int(o.Spec.Priority), accepted: acceptedOf(raw)}, err
 }
 
-// rewrite is what is kept of an InferenceModelRewrite.
+// rewrite is the relevant content of an InferenceModelRewrite.
 type rewrite struct {
 	meta
 	pool     poolRef
@@ -168,7 +166,7 @@ type rewrite struct {
 	accepted condition
 }
 
-// rule replaces the models that it names by one of its targets.
+// rule replaces the named models by one of its targets.
 type rule struct {
 	models  []string // nil: every model
 	targets request.Rewrite
@@ -205,7 +203,7 @@ func readRewrite(raw []byte) (rewrite, error) {
 		}
 		for _, t := range r.Targets {
 			weight := 1
-			if weighted { // those without one are never drawn
+			if weighted { // targets without a weight are never drawn
 				weight = 0
 				if t.Weight != nil {
 					weight = int(*t.Weight)
@@ -219,7 +217,7 @@ func readRewrite(raw []byte) (rewrite, error) {
 			}
 		}
 		if len(r.Matches) > 0 && out.models == nil {
-			continue // it matches in a way that is not known
+			continue // unknown match type
 		}
 		w.rules = append(w.rules, out)
 	}

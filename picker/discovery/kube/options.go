@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// maxPorts is how many target ports a pool has at most.
+// maxPorts is the maximum number of a pool's target ports.
 const maxPorts = 8
 
 // Defaults of Options.
@@ -23,35 +23,35 @@ const (
 	defaultGrace  = 10 * time.Second
 )
 
-// Options open a Source. Config, Sink.Tell and either Pool or Selector with
-// Ports are required.
+// Options configure a Source. Config, Sink.Update and either Pool or Selector with Ports are
+// required.
 type Options struct {
 	Config    kubeapi.Config
-	Namespace string // of pool and pods; "": that of Config, else default
+	Namespace string // of pool and pods; "": from Config, else default
 
 	Pool  string // name of the InferencePool
-	Group string // of the pool; "": v1 or, where that is not to be had, the older one
+	Group string // of the pool; "": v1, or the older one if that is not available
 
-	Selector string   // label selector of pods, instead of a pool
+	Selector string   // label selector for pods, instead of a pool
 	Ports    []uint16 // target ports, with Selector
 
-	Events endpoint.Events // where pods publish that do not say
+	Events endpoint.Events // default for pods without event settings
 	Sink   discovery.Sink
-	Self   Reference // the pod that this process is; zero: unknown
-	Agent  string    // names us in the server's logs
+	Self   Reference // this process's pod; zero: unknown
+	Agent  string    // user agent in the server's logs
 
-	Settle time.Duration // between two tellings; 0 means 100 ms
-	Grace  time.Duration // before a deleted pool's endpoints go; 0 means 10 s
-	// LookAgain is between two looks at a pool that objectives name and that is not
-	// there; 0 means 1 min.
+	Settle time.Duration // minimum interval between updates; 0 means 100 ms
+	Grace  time.Duration // before a deleted pool's endpoints are removed; 0 means 10 s
+	// LookAgain is the interval between checks of a missing pool that objectives refer to; 0 means
+	// 1 min.
 	LookAgain time.Duration
 }
 
 var (
-	errNoTell = errors.New("kube: options: Sink.Tell is required")
-	errPool   = errors.New("kube: options: either a pool's name or a selector is required")
-	errPorts  = fmt.Errorf("kube: options: a selector needs 1 to %d target ports", maxPorts)
-	errGroup  = fmt.Errorf("kube: options: the pool's group must be %s or %s", GroupPool, GroupPoolOld)
+	errNoTell = errors.New("kube: Options.Sink.Update is required")
+	errPool   = errors.New("kube: either a pool name or a selector is required")
+	errPorts  = fmt.Errorf("kube: a selector requires 1 to %d target ports", maxPorts)
+	errGroup  = fmt.Errorf("kube: the pool's group must be %s or %s", GroupPool, GroupPoolOld)
 )
 
 func (o *Options) complete() error {
@@ -76,7 +76,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// from names what is followed.
+// from describes what is followed.
 func (o *Options) from() string {
 	if o.Pool != "" {
 		return kindPool + " " + o.Namespace + "/" + o.Pool
@@ -84,7 +84,7 @@ func (o *Options) from() string {
 	return "pods " + o.Selector + " in " + o.Namespace
 }
 
-// ParsePorts reads target ports, separated by commas.
+// ParsePorts parses target ports.
 func ParsePorts(list []string) (out []uint16, err error) {
 	for _, s := range list {
 		a, err := netip.ParseAddrPort("127.0.0.1:" + s)
@@ -92,7 +92,7 @@ func ParsePorts(list []string) (out []uint16, err error) {
 			return nil, fmt.Errorf("%q is not a port", s)
 		}
 		if slices.Contains(out, a.Port()) {
-			return nil, fmt.Errorf("port %s is given twice", s)
+			return nil, fmt.Errorf("duplicate port %s", s)
 		}
 		out = append(out, a.Port())
 	}

@@ -11,21 +11,21 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
-// pod is what is kept of a Pod: a few hundred bytes of several thousand.
+// pod is the relevant content of a Pod: a few hundred bytes of several thousand.
 type pod struct {
 	meta
 	namespace string
-	addr      netip.Addr // invalid: the pod has none yet
+	addr      netip.Addr // invalid: no address yet
 	ready     bool       // and not terminating
-	host      bool       // its address is its node's, which other pods have too
+	host      bool       // it uses its node's address, which other pods may share
 	labels    map[string]string
-	notes     map[string]string // the annotations that are looked at; nil when there are none
+	notes     map[string]string // the annotations that are read; nil if there are none
 	starts    []start
 }
 
-// start says how often the container that serves a port was started again.
+// start is the restart count of the container that serves a port.
 type start struct {
-	port  uint16 // 0: any port that no container names
+	port  uint16 // 0: any port that no container declares
 	count int
 }
 
@@ -59,7 +59,7 @@ func readPod(raw []byte) (pod, error) {
 	}
 	m := &o.Metadata
 	p := pod{meta: metaOf(*m), namespace: m.Namespace, labels: m.Labels, host: o.Spec.HostNetwork}
-	p.addr, _ = netip.ParseAddr(o.Status.IP) // invalid while it has none
+	p.addr, _ = netip.ParseAddr(o.Status.IP) // invalid without an address
 	p.addr = p.addr.Unmap()
 	for _, c := range o.Status.Conditions {
 		p.ready = p.ready || c.Type == "Ready" && c.Status == "True" && m.Deleted == nil
@@ -86,7 +86,7 @@ func readPod(raw []byte) (pod, error) {
 	return p, nil
 }
 
-// samePod reports whether two readings of a pod make the same endpoints.
+// samePod reports whether two reads of a pod produce the same endpoints.
 func samePod(a, b *pod) bool {
 	if a.uid != b.uid || a.addr != b.addr || a.ready != b.ready || len(a.starts) != len(b.starts) {
 		return false
@@ -99,9 +99,8 @@ func samePod(a, b *pod) bool {
 	return maps.Equal(a.labels, b.labels) && maps.Equal(a.notes, b.notes)
 }
 
-// life tells one engine at a port from the next: the pod, and how often the
-// container that serves the port was started again. Where no container names
-// the port, all of them count.
+// life identifies an engine incarnation at a port: the pod, and the restart count of the container
+// that serves the port. If no container declares the port, all restarts count.
 func (p *pod) life(port uint16) string {
 	count := p.starts[0].count
 	for _, s := range p.starts[1:] {
@@ -113,12 +112,12 @@ func (p *pod) life(port uint16) string {
 	return p.uid + "/" + strconv.Itoa(count)
 }
 
-// declares reports whether a container names the port.
+// declares reports whether a container declares the port.
 func (p *pod) declares(port uint16) bool {
 	return slices.ContainsFunc(p.starts[1:], func(s start) bool { return s.port == port })
 }
 
-// note returns an annotation of our own or else the label of that name.
+// note returns one of our annotations, or else the label with that name.
 func (p *pod) note(name string) (string, bool) {
 	v, ok := p.notes[name]
 	if !ok {
@@ -127,8 +126,7 @@ func (p *pod) note(name string) (string, bool) {
 	return strings.TrimSpace(v), ok
 }
 
-// number returns a note that is a number within bounds; the problem is "" when
-// it is absent or good.
+// number returns a note that is a number within limits. problem is "" if it is absent or valid.
 func (p *pod) number(name string, low, high, absent int) (n int, problem string) {
 	v, ok := p.note(name)
 	if !ok {

@@ -21,7 +21,7 @@ var (
 	seed    = flag.Uint64("kube.seed", 1, "of these changes")
 )
 
-// world is what the test knows that it wrote.
+// world is the test's record of what it wrote.
 type world struct {
 	c        *kubekit.Cluster
 	rand     *rand.Rand
@@ -31,14 +31,14 @@ type world struct {
 	ports    []int
 }
 
-// twin is a pod as an endpoints file would say it.
+// twin is a pod in the form of an endpoints file entry.
 type twin struct {
 	ip, app, role string
 	ready         bool
 	restarts      int
 }
 
-// file writes the endpoints file that says what the pool is.
+// file returns the equivalent endpoints file.
 func (w *world) file() string {
 	var b strings.Builder
 	b.WriteString("endpoints:\n")
@@ -58,7 +58,7 @@ func (w *world) file() string {
 	return strings.TrimSuffix(b.String(), "endpoints:\n")
 }
 
-// change makes one random change and says what it was.
+// change makes one random change and describes it.
 func (w *world) change() string {
 	names := slices.Sorted(maps.Keys(w.pods))
 	roll := w.rand.IntN(100)
@@ -66,7 +66,7 @@ func (w *world) change() string {
 		w.next++
 		name := fmt.Sprintf("pod-%d", w.next)
 		p := &twin{ip: fmt.Sprintf("10.1.%d.%d", w.next/250, w.next%250+1), app: w.app(), role: w.role(), ready: true}
-		if used := w.rand.IntN(10); used == 0 && w.next > 5 { // an address that another had
+		if used := w.rand.IntN(10); used == 0 && w.next > 5 { // reuse another pod's address
 			p.ip = fmt.Sprintf("10.1.%d.%d", (w.next-5)/250, (w.next-5)%250+1)
 			for _, o := range w.pods {
 				if o.ip == p.ip {
@@ -120,7 +120,7 @@ func (w *world) change() string {
 func (w *world) app() string  { return []string{"vllm", "vllm", "vllm", "sglang"}[w.rand.IntN(4)] }
 func (w *world) role() string { return []string{"decode", "prefill", "both"}[w.rand.IntN(3)] }
 
-// testRandom changes a pool at random and compares with file discovery.
+// testRandom changes a pool at random and compares the result with file discovery.
 func testRandom(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("random")
 	c.Create(poolsV1, "random", poolJSON("p", vllm, 8000))
@@ -134,7 +134,7 @@ func testRandom(t *testing.T, c *kubekit.Cluster) {
 	t.Logf("%d changes, %d tellings, %d endpoints at the end", *changes, v.times, len(v.found().Specs))
 }
 
-// specsOfFile reads a file as file discovery does.
+// specsOfFile parses a file as file discovery does.
 func specsOfFile(t *testing.T, content string) (out []endpoint.Spec) {
 	t.Helper()
 	if content == "" {
@@ -152,7 +152,7 @@ func specsOfFile(t *testing.T, content string) (out []endpoint.Spec) {
 	return out
 }
 
-// sameSpecs compares with what a file says: it knows nothing of lives and ranks.
+// sameSpecs compares with a file's specs, which have no incarnations and ranks.
 func sameSpecs(got, want []endpoint.Spec) bool {
 	return slices.EqualFunc(got, want, func(a, b endpoint.Spec) bool {
 		known := a.Instance != ""

@@ -11,20 +11,20 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 )
 
-// during checks a condition again and again for some seconds in which nothing may happen.
+// during checks that a condition holds for several seconds.
 func during(t *testing.T, c *kubekit.Cluster, what string, ok func() bool) {
 	t.Helper()
 	end := time.Now().Add(5 * time.Second)
 	c.Until("some seconds have passed", func() bool {
 		if !ok() {
-			t.Fatalf("not all the time: %s", what)
+			t.Fatalf("condition did not hold all the time: %s", what)
 		}
 		return time.Now().After(end)
 	})
 }
 
-// testWriters has three replicas write the condition of one objective, and somebody else
-// who writes it too: replicas agree, and answer the other at their own pace.
+// testWriters has three replicas and another program write the condition of one objective. The
+// replicas agree, and respond to the other writer at their own pace.
 func testWriters(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("writers")
 	c.Create(poolsV1, "writers", poolJSON("p", vllm, 8000))
@@ -40,7 +40,7 @@ func testWriters(t *testing.T, c *kubekit.Cluster) {
 		versions[version] = true
 		return condition == "True/Accepted"
 	}
-	// Each of the three writes it at most once before it sees that it stands.
+	// Each of the three writes at most once before it sees the condition.
 	settled := func(writes int) {
 		t.Helper()
 		c.Until("the objective is accepted", accepted)
@@ -54,8 +54,7 @@ func testWriters(t *testing.T, c *kubekit.Cluster) {
 	settled(2 + 2*3)
 }
 
-// testElsewhere follows a pool of a namespace that is not the replica's, with rights there
-// and nowhere else.
+// testElsewhere follows a pool in another namespace, with permissions only there.
 func testElsewhere(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("home")
 	c.Namespace("away")
@@ -73,8 +72,8 @@ func testElsewhere(t *testing.T, c *kubekit.Cluster) {
 	open(t, c, Options{Config: config, Pool: "p"}).wantProblem("in a Role of namespace home")
 }
 
-// testRecreated deletes a pool and creates it again: within the grace time nothing happens,
-// and what it says then counts.
+// testRecreated deletes and recreates a pool: within the grace period nothing changes, and then the
+// new content applies.
 func testRecreated(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("again")
 	c.Create(poolsV1, "again", poolJSON("p", vllm, 8000))

@@ -21,8 +21,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestRealServer runs everything on one real API server; what ends or takes
-// parts of it comes last.
+// TestRealServer runs all tests on one real API server. Tests that stop or remove parts of it run
+// last.
 func TestRealServer(t *testing.T) {
 	c := kubekit.Start(t, "inference")
 	defs, err := os.ReadFile("../../../deploy/crds/llm-d.ai.yaml")
@@ -42,7 +42,7 @@ func TestRealServer(t *testing.T) {
 	}
 }
 
-// view is a source and what it told last.
+// view is a source and its last update.
 type view struct {
 	t *testing.T
 	c *kubekit.Cluster
@@ -79,14 +79,14 @@ func (v *view) found() discovery.Found {
 	return v.last
 }
 
-// count is how often something was told.
+// count returns the number of updates.
 func (v *view) count() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.times
 }
 
-// addrs are the endpoints told last.
+// addrs returns the endpoints of the last update.
 func (v *view) addrs() string {
 	var out []string
 	for _, s := range v.found().Specs {
@@ -107,11 +107,11 @@ func (v *view) wantProblem(text string) {
 		return slices.ContainsFunc(v.Status().Problems, func(p discovery.Problem) bool { return strings.Contains(p.String(), text) })
 	})
 	if v.Status().OK() {
-		v.t.Error("the status is good with problems")
+		v.t.Error("status is OK despite problems")
 	}
 }
 
-// wantGood waits until the status is good.
+// wantGood waits until the status is OK.
 func (v *view) wantGood() {
 	v.t.Helper()
 	v.c.Until("good status", func() bool { return v.Status().OK() })
@@ -128,7 +128,7 @@ func poolJSON(name, labels string, ports ...int) string {
 
 const vllm = `{"app":"vllm"}`
 
-// testPool follows pods through their lives.
+// testPool follows pods through their lifecycle.
 func testPool(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("pool")
 	v := open(t, c, Options{Pool: "p", Namespace: "pool"})
@@ -158,7 +158,7 @@ func testPool(t *testing.T, c *kubekit.Cluster) {
 	}
 }
 
-// testPorts gives pods several endpoints.
+// testPorts: pods with several endpoints.
 func testPorts(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("ports")
 	c.Create(poolsV1, "ports", poolJSON("p", vllm, 8000, 8001))
@@ -174,7 +174,7 @@ func testPorts(t *testing.T, c *kubekit.Cluster) {
 	v.wantProblem("names none of the pool's target ports")
 }
 
-// testSelector exchanges a pool's selector, also for one that cannot be.
+// testSelector changes a pool's selector, also to an invalid one.
 func testSelector(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("selector")
 	c.Create(poolsV1, "selector", poolJSON("p", vllm, 8000))
@@ -189,12 +189,12 @@ func testSelector(t *testing.T, c *kubekit.Cluster) {
 	c.Patch(poolsV1, "selector", "p", `{"spec":{"selector":{"matchLabels":{"app":"sglang","bad key!":null}},"targetPorts":[{"number":9000}]}}`)
 	v.want("10.0.0.2:9000")
 	if v.times != before+1 {
-		t.Errorf("the exchange was told in %d steps, want one", v.times-before)
+		t.Errorf("the change caused %d updates, want 1", v.times-before)
 	}
 	v.wantGood()
 }
 
-// testLives gives an address to another pod, and starts a container again.
+// testLives assigns an address to another pod, and restarts a container.
 func testLives(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("lives")
 	c.Create(poolsV1, "lives", poolJSON("p", vllm, 8000))
@@ -223,7 +223,7 @@ func testLives(t *testing.T, c *kubekit.Cluster) {
 	c.Until("two pods at one address", func() bool { return v.Status().Doubled == 1 })
 }
 
-// testStandalone takes pods without any pool.
+// testStandalone follows pods without a pool.
 func testStandalone(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("alone")
 	c.Grant("alone", "alone", "epp", "get,list,watch core pods")
@@ -236,7 +236,8 @@ func testStandalone(t *testing.T, c *kubekit.Cluster) {
 	bad.wantProblem("unable to parse")
 }
 
-// testRights names what is missing, and keeps what is known when rights are taken.
+// testRights: missing permissions are reported, and known data is kept when permissions are
+// revoked.
 func testRights(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("rights")
 	c.Create(poolsV1, "rights", poolJSON("p", vllm, 8000))
@@ -247,13 +248,13 @@ func testRights(t *testing.T, c *kubekit.Cluster) {
 	v.wantProblem(`missing right: apiGroups [""] resources ["pods"] verbs ["list"] in a Role of namespace rights`)
 	c.Grant("rights", "pods", "epp", "list,watch core pods")
 	v.want("10.0.0.1:8000")
-	v.wantGood() // what is optional is not missed, and named
+	v.wantGood() // missing optional permissions are not an error
 	c.Until("notes of what is not in use", func() bool {
 		notes := v.Status().Notes
 		return len(notes) == 2 && notes[0].File == "objectives" && notes[1].File == "rewrites" && strings.Contains(notes[1].Message, `resources ["inferencemodelrewrites"] verbs ["list"]`)
 	})
 	c.Grant("rights", "pods", "epp", "get core services")
-	c.StopServer() // open watches outlive the right; the next one does not
+	c.StopServer() // open watches outlive the permission, new ones fail
 	c.StartServer()
 	v.wantProblem(`resources ["pods"] verbs ["watch"]`)
 	v.want("10.0.0.1:8000")
@@ -261,7 +262,7 @@ func testRights(t *testing.T, c *kubekit.Cluster) {
 	v.wantGood()
 }
 
-// testEvents reads what kubectl describes.
+// testEvents reads the output of kubectl describe.
 func testEvents(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("events")
 	c.Pod("events", kubekit.Pod{Name: "epp-0", IP: "10.0.0.9"})
@@ -288,26 +289,26 @@ func testEvents(t *testing.T, c *kubekit.Cluster) {
 	v.want("")
 }
 
-// testDeletedPool gives endpoints up once the deletion is confirmed.
+// testDeletedPool: endpoints are removed once the deletion is confirmed.
 func testDeletedPool(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("deleted")
 	c.Create(poolsV1, "deleted", poolJSON("p", vllm, 8000))
 	c.Pod("deleted", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
 	v := open(t, c, Options{Pool: "p", Namespace: "deleted", Grace: 2 * time.Second})
 	v.want("10.0.0.1:8000")
-	deleted := time.Now() // before it is: the source may hear of it before we do
+	deleted := time.Now() // before the deletion, since the source may see it first
 	c.Delete(poolsV1, "deleted", "p")
 	v.want("")
 	if d := time.Since(deleted); d < 2*time.Second {
-		t.Errorf("the endpoints went after %v", d)
+		t.Errorf("endpoints were removed after %v", d)
 	}
 	v.wantProblem("there is no such pool")
 	c.Create(poolsV1, "deleted", poolJSON("p", vllm, 8000))
 	v.want("10.0.0.1:8000")
 }
 
-// testNames reads objectives and rewrites of the older group, and of the newer
-// one from when that is installed.
+// testNames reads objectives and rewrites of the older group, and of the newer one once that is
+// installed.
 func testNames(t *testing.T, c *kubekit.Cluster, definitions string) {
 	c.Namespace("names")
 	c.Create(poolsV1, "names", poolJSON("p", vllm, 8000))
@@ -352,9 +353,9 @@ func testNames(t *testing.T, c *kubekit.Cluster, definitions string) {
 	condition("inferenceobjectives.llm-d.ai/mismatch", "False/PoolGroupMismatch")
 	condition("inferenceobjectives.llm-d.ai/lost", "False/PoolNotFound")
 	c.Create(poolsV1, "names", poolJSON("late", vllm, 8000))
-	condition("inferenceobjectives.llm-d.ai/lost", "Unknown/Pending") // its picker has the word
+	condition("inferenceobjectives.llm-d.ai/lost", "Unknown/Pending") // its own picker decides
 	if out := c.Kubectl("get", "inferenceobjectives.llm-d.ai/foreign", "-n", "names", "-o", "jsonpath={.status.conditions}"); strings.Contains(out, "grapevine") || strings.Contains(out, "Accepted") {
-		t.Errorf("another pool's objective was judged: %s", out)
+		t.Errorf("condition of another pool's objective was written: %s", out)
 	}
 	c.Kubectl("delete", "inferencemodelrewrites.llm-d.ai", "w", "-n", "names")
 	want("the rewrite is gone", request.Names{Objectives: map[string]int{"new": -7}})
@@ -382,15 +383,15 @@ func testOlderPool(t *testing.T, c *kubekit.Cluster) {
 	both := open(t, c, Options{Pool: "p", Namespace: "older"})
 	c.Until("the newer pool first", func() bool { return both.addrs() != "" })
 	if both.addrs() != "10.0.0.1:9000" || both.count() != 1 {
-		t.Errorf("with pools of both versions %s was told, in %d steps", both.addrs(), both.count())
+		t.Errorf("with pools of both versions: endpoints %s in %d updates", both.addrs(), both.count())
 	}
 	c.Delete(poolsV1, "older", "p")
-	v.want("10.0.0.1:8000") // the older one, which has been there all along
+	v.want("10.0.0.1:8000") // the older one, which has existed all along
 	v.wantGood()
 }
 
-// testOutage kills the API server: endpoints stay, the status says so, and what
-// changed in between is seen once another one is there.
+// testOutage stops the API server. Endpoints stay, the status reports it, and changes made in
+// between appear once a server is back.
 func testOutage(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("outage")
 	c.Create(poolsV1, "outage", poolJSON("p", vllm, 8000))
@@ -404,7 +405,7 @@ func testOutage(t *testing.T, c *kubekit.Cluster) {
 		c.StopServer()
 		v.wantProblem("not readable for")
 		if st := v.Status(); st.Endpoints != 2 || v.times != times {
-			t.Errorf("%d endpoints, told %d times while the server is away", st.Endpoints, v.times-times)
+			t.Errorf("%d endpoints, %d updates while the server is unreachable", st.Endpoints, v.times-times)
 		}
 		c.StartServer()
 		v.wantGood()
@@ -412,18 +413,17 @@ func testOutage(t *testing.T, c *kubekit.Cluster) {
 	c.StopServer()
 	v.wantProblem("not readable for")
 	c.StartServer()
-	// Before the watches are open again, all of this is written.
+	// These are written before the watches are open again.
 	c.Delete(kubekit.Pods, "outage", "a")
 	c.Pod("outage", kubekit.Pod{Name: "c", IP: "10.0.0.3", Labels: vllm})
 	v.want("10.0.0.2:8000 10.0.0.3:8000")
 	v.wantGood()
 	if !v.Status().Read.After(read) {
-		t.Error("the status is as old as before the outage")
+		t.Error("Status.Read was not updated after the outage")
 	}
 }
 
-// testUninstalled deletes the definition of pools: that is no deletion of the
-// pool, whose endpoints stay.
+// testUninstalled deletes the CRD of pools. That does not delete the pool, whose endpoints stay.
 func testUninstalled(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("uninstalled")
 	c.Create(poolsV1, "uninstalled", poolJSON("p", vllm, 8000))
@@ -432,7 +432,7 @@ func testUninstalled(t *testing.T, c *kubekit.Cluster) {
 	v.want("10.0.0.1:8000")
 	c.Kubectl("delete", "crd", "inferencepools.inference.networking.k8s.io")
 	v.wantProblem("the kind is not installed")
-	end := time.Now().Add(7 * time.Second) // beyond the grace time
+	end := time.Now().Add(7 * time.Second) // longer than the grace period
 	c.Until("the grace time is over", func() bool { return time.Now().After(end) })
 	c.Pod("uninstalled", kubekit.Pod{Name: "b", IP: "10.0.0.2", Labels: vllm})
 	v.want("10.0.0.1:8000 10.0.0.2:8000")

@@ -10,12 +10,12 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
-// Pace of what is written.
+// Limits of writing.
 const (
-	reportSettle = 2 * time.Second  // what passes by itself is not reported
-	reportAgain  = 10 * time.Minute // an event of one reason, and a right that was missing
-	maxNote      = 1000             // bytes; the server takes 1024
-	maxSaid      = 1000             // of what was reported and when, before what is old is forgotten
+	reportSettle = 2 * time.Second  // temporary problems are not reported
+	reportAgain  = 10 * time.Minute // interval for an event of one reason, and for retries after a missing permission
+	maxNote      = 1000             // bytes; the server's limit is 1024
+	maxSaid      = 1000             // reports remembered before old ones are dropped
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 
 var events = kubeapi.Resource{Group: "events.k8s.io", Version: "v1", Plural: "events"}
 
-// Reference names the object that an event is about.
+// Reference identifies the object of an event.
 type Reference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -34,23 +34,23 @@ type Reference struct {
 	UID        string `json:"uid,omitempty"`
 }
 
-// remark is a fault that whoever describes an object should see.
+// remark is a problem to show when the object is described.
 type remark struct {
 	about        Reference
 	reason, note string
 }
 
-// reports writes remarks as events, and whether objectives and rewrites hold as
-// their conditions. What may not be written is not: serving needs none of it.
+// reports writes remarks as events, and the conditions of objectives and rewrites. Missing write
+// permissions are tolerated, because serving does not need them.
 type reports struct {
 	s    *Source
-	said map[string]time.Time // by reason and object, and by kind where a right is missing
+	said map[string]time.Time // by reason and object, and by kind if a permission is missing
 
-	pools map[string]lookup // that objects name, by group and name
-	again bool              // something is to be looked at again although nobody tells when
+	pools map[string]lookup // referenced pools, by group and name
+	again bool              // a check must be repeated later without a trigger
 }
 
-// run reports after changes, until ctx ends.
+// run writes reports after changes until ctx ends.
 func (r *reports) run(ctx context.Context, changed <-chan struct{}) {
 	for {
 		var again <-chan time.Time
@@ -77,7 +77,7 @@ func (r *reports) run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// remarks are the faults that there are.
+// remarks returns the current problems.
 func (s *Source) remarks() (out []remark) {
 	s.mu.Lock()
 	p, group, view, f := s.pool, s.group, s.pods, s.last
@@ -117,7 +117,7 @@ func (s *Source) remarks() (out []remark) {
 	return out
 }
 
-// due reports whether something may be said again, and notes that it is.
+// due reports whether a report may be repeated now, and records it.
 func (r *reports) due(what string) bool {
 	if time.Since(r.said[what]) < reportAgain {
 		return false
@@ -126,15 +126,15 @@ func (r *reports) due(what string) bool {
 	return true
 }
 
-// forget drops what was said so long ago that it may be said again.
+// forget drops expired records.
 func (r *reports) forget() {
 	if len(r.said) > maxSaid {
 		maps.DeleteFunc(r.said, func(_ string, at time.Time) bool { return time.Since(at) >= reportAgain })
 	}
 }
 
-// soonAgain reports whether something was reported within LookAgain, and has it looked at
-// once more after that; otherwise it notes that it is.
+// soonAgain reports whether a report was made within LookAgain. If so, it schedules another
+// check; otherwise it records the report.
 func (r *reports) soonAgain(what string) bool {
 	if time.Since(r.said[what]) < r.s.o.LookAgain {
 		r.again = true
@@ -144,7 +144,7 @@ func (r *reports) soonAgain(what string) bool {
 	return false
 }
 
-// event writes a remark: the same one once in ten minutes, others of its reason once in
+// event writes a remark: the same one once per ten minutes, others with its reason once per
 // LookAgain.
 func (r *reports) event(ctx context.Context, m remark) {
 	about := m.reason + "/" + m.about.Name
@@ -161,11 +161,11 @@ func (r *reports) event(ctx context.Context, m remark) {
 
 func (r *reports) failed(what kubeapi.Resource, err error) {
 	if err != nil && r.due("failed/"+what.String()) {
-		r.s.o.Sink.Log.Info("cannot be reported in objects", "kind", what.String(), "error", err)
+		r.s.o.Sink.Log.Info("writing events failed", "kind", what.String(), "error", err)
 	}
 }
 
-// condition is the one of type Accepted, as it stands in an object.
+// condition is an object's condition of type Accepted.
 type condition struct {
 	Type       string `json:"type"`
 	Status     string `json:"status"`
@@ -173,7 +173,7 @@ type condition struct {
 	Generation int64  `json:"observedGeneration"`
 }
 
-// acceptedOf reads the condition out of an object, zero when it has none.
+// acceptedOf returns an object's condition, or zero.
 func acceptedOf(raw []byte) (c condition) {
 	var o struct {
 		Status struct {
@@ -191,8 +191,8 @@ func acceptedOf(raw []byte) (c condition) {
 	return c
 }
 
-// verdict says whether an object that names a pool is in use, "" when that is
-// for others to say.
+// verdict returns whether an object that refers to a pool is in use; "" if that is for another
+// picker to decide.
 func (s *Source) verdict(group string, ref *poolRef) (status, reason, message string) {
 	switch {
 	case group == "" || ref.Name != s.o.Pool || ref.Kind != "" && ref.Kind != kindPool:
@@ -204,19 +204,19 @@ func (s *Source) verdict(group string, ref *poolRef) (status, reason, message st
 }
 
 const (
-	maxLookups  = 1000 // pools of which it is known whether they are there
+	maxLookups  = 1000 // pools whose existence is cached
 	noSuchPool  = "PoolNotFound"
 	poolIsThere = "Pending"
 )
 
-// lookup is whether a pool was there.
+// lookup is the cached existence of a pool.
 type lookup struct {
 	at    time.Time
 	there bool
 }
 
-// verdictElsewhere says of an object that names another pool that there is no such
-// pool, and takes it back when there is. All else is for that pool's picker to say.
+// verdictElsewhere reports for an object of another pool if that pool does not exist, and withdraws
+// it once it does. Everything else is for that pool's picker.
 func (r *reports) verdictElsewhere(ctx context.Context, on verdictOn) (status, reason, message string) {
 	group := GroupPool
 	if on.pool.Group != nil {
@@ -231,7 +231,7 @@ func (r *reports) verdictElsewhere(ctx context.Context, on verdictOn) (status, r
 	if !ok || time.Since(l.at) >= r.s.o.LookAgain {
 		err := r.s.client.Get(ctx, kind, r.s.o.Namespace, on.pool.Name, &struct{}{})
 		if err != nil && !kubeapi.IsGone(err) {
-			return "", "", "" // nobody can say
+			return "", "", "" // unknown
 		}
 		if len(r.pools) >= maxLookups {
 			clear(r.pools)
@@ -249,7 +249,7 @@ func (r *reports) verdictElsewhere(ctx context.Context, on verdictOn) (status, r
 	return "", "", ""
 }
 
-// conditions writes whether objectives and rewrites hold.
+// conditions writes the conditions of objectives and rewrites.
 func (r *reports) conditions(ctx context.Context) {
 	s := r.s
 	s.mu.Lock()
@@ -270,7 +270,7 @@ func (r *reports) conditions(ctx context.Context) {
 	}
 }
 
-// verdictOn is an object whose condition is ours to write.
+// verdictOn is an object whose condition this picker writes.
 type verdictOn struct {
 	resource kubeapi.Resource
 	kind     string
@@ -279,7 +279,7 @@ type verdictOn struct {
 	pool *poolRef
 }
 
-// accept writes the condition of one object, if it does not say so already.
+// accept writes one object's condition if it differs.
 func (r *reports) accept(ctx context.Context, on verdictOn, group string) {
 	k, kind, m := on.resource, on.kind, on.meta
 	status, reason, message := r.s.verdict(group, on.pool)
@@ -293,7 +293,7 @@ func (r *reports) accept(ctx context.Context, on verdictOn, group string) {
 		r.again = true
 		return
 	}
-	// Whoever else writes this condition is not answered write for write.
+	// Do not answer another writer of this condition write for write.
 	if r.soonAgain(fmt.Sprintf("accepted/%s/%s/%d/%s", kind, m.uid, m.generation, reason)) {
 		return
 	}

@@ -13,42 +13,42 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Source is the discovery.Source that reads a Kubernetes API server.
+// Source is a discovery.Source for a Kubernetes API server.
 type Source struct {
 	o      Options
 	client *kubeapi.Client
 	wake   chan struct{}
 	cancel context.CancelFunc
 	done   chan struct{}
-	report chan struct{} // what there is to report may have changed
+	report chan struct{} // reports may have changed
 
-	// Newer kind first; nil where it is not followed.
+	// Newer kind first; nil if not followed.
 	pools      [2]*kubeapi.Follower[pool]
 	objectives [2]*kubeapi.Follower[objective]
 	rewrites   [2]*kubeapi.Follower[rewrite]
 
 	// Owned by the goroutine.
-	next   *podView  // another selector's, until it is read
+	next   *podView  // pods of a new selector, until they were read
 	gone   time.Time // since when the pool seems to be deleted; zero: it does not
 	told   bool
 	before discovery.Found
 
 	mu    sync.Mutex
-	pool  *pool    // the one that holds, also while it cannot be read; nil: none was found
-	group string   // of pool
+	pool  *pool    // current pool, also while it is unreadable; nil: none was found
+	group string   // of the pool
 	pods  *podView // nil before a pool is known
-	last  found    // of the latest telling
+	last  found    // last update
 }
 
-// podView are the pods that one selector selects.
+// podView is the pods of one selector.
 type podView struct {
 	selector string
 	ports    []uint16 // of the pool when it had this selector
 	*kubeapi.Follower[pod]
 }
 
-// Open starts to follow a pool, or the pods of a selector, until Close. It does
-// not wait for the server: what can be read is told as it comes.
+// Open follows a pool, or the pods of a selector, until Close. It does not wait for the server:
+// data is published as it arrives.
 func Open(o Options) (*Source, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func Open(o Options) (*Source, error) {
 	return s, nil
 }
 
-// followPool follows the pool and what names it.
+// followPool follows the pool and the objects that refer to it.
 func (s *Source) followPool() {
 	one := kubeapi.View{Namespace: s.o.Namespace, Name: s.o.Pool}
 	all := kubeapi.View{Namespace: s.o.Namespace, Optional: true}
@@ -82,7 +82,7 @@ func (s *Source) followPool() {
 	}
 	one.Optional = s.o.Group != GroupPoolOld
 	s.pools[1] = follow(s, one, kubeapi.Kind[pool]{Resource: poolsOld, Read: readPoolOld, Key: (*pool).key, Same: samePool})
-	// What others write into a condition of ours is looked at again.
+	// Changes of our condition by other writers count too.
 	same := func(a, b *objective) bool { return a.same(&b.meta) && a.accepted == b.accepted }
 	s.objectives[0] = follow(s, all, kubeapi.Kind[objective]{Resource: objectives, Read: readObjective, Key: (*objective).key, Same: same})
 	s.objectives[1] = follow(s, all, kubeapi.Kind[objective]{Resource: objectivesOld, Read: readObjective, Key: (*objective).key, Same: same})
@@ -120,10 +120,10 @@ func closeAll[T any](list []*kubeapi.Follower[T]) {
 	}
 }
 
-// woken has the goroutine look at everything soon.
+// woken schedules an update.
 func (s *Source) woken() { soon(s.wake) }
 
-// soon leaves word in a channel that holds one.
+// soon signals a channel of capacity one.
 func soon(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -153,7 +153,7 @@ func (s *Source) run(ctx context.Context) {
 	}
 }
 
-// later returns when to look again although nothing changed.
+// later returns a channel for the next check without a change.
 func (s *Source) later() <-chan time.Time {
 	if s.gone.IsZero() {
 		return nil
@@ -161,7 +161,7 @@ func (s *Source) later() <-chan time.Time {
 	return time.After(max(time.Until(s.gone.Add(s.o.Grace)), time.Second))
 }
 
-// update looks at everything and tells what differs.
+// update checks everything and publishes differences.
 func (s *Source) update(ctx context.Context) {
 	if s.o.Pool != "" {
 		s.lookAtPool(ctx)
@@ -179,8 +179,7 @@ func (s *Source) update(ctx context.Context) {
 	s.tell(f, namesOf(s.group, s.o.Pool, itemsOf(s.objectives), itemsOf(s.rewrites)))
 }
 
-// itemsOf returns the objects of the newer kind where that is installed, or
-// else those of the older one.
+// itemsOf returns the objects of the newer kind if it is installed, else those of the older one.
 func itemsOf[T any](list [2]*kubeapi.Follower[T]) []*T {
 	for _, f := range list {
 		if f != nil && f.State().Listed && !f.State().Absent() {
@@ -190,7 +189,7 @@ func itemsOf[T any](list [2]*kubeapi.Follower[T]) []*T {
 	return nil
 }
 
-// lookAtPool takes the pool as it is, and gives it up when it was deleted.
+// lookAtPool updates the pool, and drops it once it was deleted.
 func (s *Source) lookAtPool(ctx context.Context) {
 	groups := [2]string{GroupPool, GroupPoolOld}
 	for i, f := range s.pools {
@@ -203,10 +202,10 @@ func (s *Source) lookAtPool(ctx context.Context) {
 			return
 		}
 		if s.group == groups[i] && s.pool != nil {
-			break // the older one does not take its place while it seems deleted
+			break // the older one does not replace a pool that seems deleted
 		}
 		if st := f.State(); i == 0 && s.pool == nil && !st.Listed && st.Err == nil {
-			return // the newer one may be there
+			return // the newer one may exist
 		}
 	}
 	if s.pool == nil || !s.deleted(ctx) {
@@ -218,7 +217,7 @@ func (s *Source) lookAtPool(ctx context.Context) {
 	if s.pods != nil {
 		s.swap(nil)
 	}
-	s.woken() // one of the older group may have been there all along
+	s.woken() // an older one may have existed all along
 }
 
 func (s *Source) hold(p *pool, group string) {
@@ -227,9 +226,9 @@ func (s *Source) hold(p *pool, group string) {
 	s.pool, s.group = p, group
 }
 
-// deleted reports whether the pool that holds was deleted: it is not in view, and
-// the server says so again after the grace time. A kind that was uninstalled, or
-// a server that is away, confirms nothing.
+// deleted reports whether the current pool was deleted: it is not in view, and the server confirms
+// that after the grace period. An uninstalled resource type or an unreachable server confirms
+// nothing.
 func (s *Source) deleted(ctx context.Context) bool {
 	if s.gone.IsZero() {
 		s.gone = time.Now()
@@ -245,15 +244,15 @@ func (s *Source) deleted(ctx context.Context) bool {
 	if kubeapi.IsGone(err) {
 		return true
 	}
-	s.gone = time.Now() // ask again
+	s.gone = time.Now() // ask again later
 	return false
 }
 
-// lookAtPods follows what the pool selects. Another selector's pods take the
-// place of the old ones once they are read.
+// lookAtPods follows the pool's selector. After a change, the new pods replace the old ones once
+// they were read.
 func (s *Source) lookAtPods() {
 	want := s.pool.selector
-	if want == "" { // nothing that could be asked for: what is known stays
+	if want == "" { // an invalid selector: keep what is known
 		return
 	}
 	if s.pods != nil && s.pods.selector == want {
@@ -274,7 +273,7 @@ func (s *Source) lookAtPods() {
 	}
 }
 
-// drop gives up a selector that is not wanted any more.
+// drop stops following an outdated selector.
 func (s *Source) drop() {
 	if s.next != nil {
 		s.next.Close()
@@ -282,7 +281,7 @@ func (s *Source) drop() {
 	}
 }
 
-// swap puts v in the place of the pods in view.
+// swap makes v the current pods.
 func (s *Source) swap(v *podView) {
 	s.mu.Lock()
 	old := s.pods
@@ -293,7 +292,7 @@ func (s *Source) swap(v *podView) {
 	}
 }
 
-// tell tells what was found, if that differs.
+// tell publishes f if it differs.
 func (s *Source) tell(f found, names request.Names) {
 	s.mu.Lock()
 	s.last = f

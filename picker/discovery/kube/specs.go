@@ -10,23 +10,22 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// maxRanks bounds the ranks behind one port.
+// maxRanks is the maximum number of ranks behind one port.
 const maxRanks = 256
 
-// found are the endpoints of a pool's pods.
+// found is the endpoints of a pool's pods.
 type found struct {
 	specs    []endpoint.Spec // sorted by address
-	ready    int             // pods that have endpoints
-	unready  int             // pods that have none: not ready, terminating, or without an address
-	doubled  int             // endpoints left out since a newer pod has their address
-	problems []string        // what pods say of themselves and cannot be
+	ready    int             // pods with endpoints
+	unready  int             // pods without: not ready, terminating, or without an address
+	doubled  int             // endpoints omitted because a newer pod has their address
+	problems []string        // invalid labels and annotations
 }
 
-// specs returns the endpoints that pods are with these target ports. Where a
-// pod does not say where its events are, events holds, for the pod's first port;
-// each further port is another rank, one socket further.
+// specs returns the endpoints of pods for these target ports. events is the default for a pod's
+// first port; each further port is another rank, one socket further.
 func specs(pods []*pod, ports []uint16, events endpoint.Events) (f found) {
-	// The newest pod at an address is the one that is there.
+	// The newest pod with an address is the current one.
 	slices.SortFunc(pods, func(a, b *pod) int {
 		if c := a.created.Compare(b.created); c != 0 {
 			return -c
@@ -48,8 +47,8 @@ func specs(pods []*pod, ports []uint16, events endpoint.Events) (f found) {
 	return f
 }
 
-// claimed returns whose the ports of nodes are, of pods that have their node's address:
-// several of them share one, and a port is of the pod that names it.
+// claimed returns the owners of node ports among pods that use their node's address: several pods
+// share an address, and a port belongs to the pod that declares it.
 func claimed(pods []*pod, ports []uint16) map[netip.AddrPort]*pod {
 	var out map[netip.AddrPort]*pod
 	for _, p := range pods {
@@ -153,7 +152,7 @@ func (p *pod) models() (out []string) {
 	return out
 }
 
-// active returns the target ports that the pod serves: all, unless it says so.
+// active returns the target ports that the pod serves: all by default.
 func (p *pod) active(ports []uint16) []uint16 {
 	v, said := p.notes[activePorts]
 	if !said {

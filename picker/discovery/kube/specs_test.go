@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// podOf reads a pod as an API server writes it: ready and with an address,
-// unless the rest says otherwise.
+// podOf parses a pod as written by an API server: ready and with an address, unless rest changes
+// that.
 func podOf(t *testing.T, name, ip, metadata, rest string) *pod {
 	t.Helper()
 	if rest == "" {
@@ -30,7 +30,7 @@ func podOf(t *testing.T, name, ip, metadata, rest string) *pod {
 	return &p
 }
 
-// onHost reads a pod that has its node's address and names one port.
+// onHost parses a pod that uses its node's address and declares one port.
 func onHost(t *testing.T, name, ip string, port int) *pod {
 	t.Helper()
 	p, err := readPod(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"prod","uid":"uid-%s","creationTimestamp":"2026-01-01T00:00:00Z"},
@@ -125,7 +125,7 @@ func TestSpecs(t *testing.T) {
 			want: found{ready: 3, doubled: 1, specs: []endpoint.Spec{
 				spec("a-rank-0", "10.0.0.1:8000", "uid-a/1"),
 				with(spec("b-rank-1", "10.0.0.1:8001", "uid-b/1"), func(s *endpoint.Spec) { s.Rank = 1 }),
-				with(spec("a-rank-2", "10.0.0.1:8002", "uid-a/1"), func(s *endpoint.Spec) { s.Rank = 2 }), // nobody names it
+				with(spec("a-rank-2", "10.0.0.1:8002", "uid-a/1"), func(s *endpoint.Spec) { s.Rank = 2 }), // no container declares it
 				spec("c-rank-0", "10.0.0.2:8000", "uid-c/2"),
 				with(spec("c-rank-1", "10.0.0.2:8001", "uid-c/7"), func(s *endpoint.Spec) { s.Rank = 1 }),
 				with(spec("c-rank-2", "10.0.0.2:8002", "uid-c/7"), func(s *endpoint.Spec) { s.Rank = 2 }),
@@ -140,11 +140,11 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// TestSamePod changes what makes endpoints, and what does not.
+// TestSamePod changes fields that affect endpoints and fields that do not.
 func TestSamePod(t *testing.T) {
 	base := podOf(t, "a", "10.0.0.1", "", "")
 	if !samePod(base, podOf(t, "a", "10.0.0.1", `,"annotations":{"kubectl.kubernetes.io/x":"1"},"resourceVersion":"9","managedFields":[{}]`, "")) {
-		t.Error("annotations of others make a difference")
+		t.Error("samePod() = false after a change of unrelated annotations")
 	}
 	for name, other := range map[string]*pod{
 		"address":    podOf(t, "a", "10.0.0.2", "", ""),
@@ -155,7 +155,7 @@ func TestSamePod(t *testing.T) {
 		"restart":    podOf(t, "a", "10.0.0.1", "", `"conditions":[{"type":"Ready","status":"True"}],"containerStatuses":[{"name":"engine","restartCount":3}]`),
 	} {
 		if samePod(base, other) {
-			t.Errorf("another %s makes no difference", name)
+			t.Errorf("samePod() = true with another %s", name)
 		}
 	}
 }
@@ -231,8 +231,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzObjects reads any bytes as each kind: none panics, and what a pod makes
-// has addresses.
+// FuzzObjects decodes arbitrary bytes as each kind without a panic. A pod's endpoints have
+// addresses.
 func FuzzObjects(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"a","annotations":{"llm-d.ai/active-ports":"1"}},"spec":{"containers":[{"ports":[{"containerPort":1}]}]},"status":{"podIP":"::ffff:1.2.3.4","conditions":[{"type":"Ready","status":"True"}]}}`))
 	f.Add([]byte(`{"spec":{"selector":{"matchLabels":{"a":"b"}},"targetPorts":[{"number":1}],"rules":[{"matches":[{"model":{"value":"m"}}],"targets":[{"modelRewrite":"x","weight":1}]}]}}`))

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// A server that is well says something about once a minute.
+	// A healthy server sends something about once a minute.
 	silence = 3 * time.Minute
-	// Problems of single pods that are told one by one.
+	// Maximum number of pod problems that are listed.
 	maxPodProblems = 10
 )
 
-// Status implements discovery.Source. Read is when the server last said
-// something about pool and pods, whichever was earlier.
+// Status implements discovery.Source. Read is when the server last sent something about the pool or
+// the pods, whichever is earlier.
 func (s *Source) Status() discovery.Status {
 	s.mu.Lock()
 	pool, group, pods, f := s.pool, s.group, s.pods, s.last
@@ -57,14 +57,14 @@ func (s *Source) Status() discovery.Status {
 	return st
 }
 
-// unread notes that objects are not in use because the right to read them is missing,
-// which nobody needs to have. of are the followers of the newer group, which alone
-// counts where it is installed, and the older one.
+// unread returns a note if objects are not in use because the optional permission to read them is
+// missing. of are the followers of the newer group, which takes precedence if installed, and the
+// older one.
 func unread[T any](what string, of [2]*kubeapi.Follower[T]) []discovery.Problem {
 	for _, f := range of {
 		st := f.State()
 		if kubeapi.IsForbidden(st.Err) && !st.Listed {
-			return []discovery.Problem{{File: what, Message: "not in use, which is well if nobody writes any: " + st.Err.Error()}}
+			return []discovery.Problem{{File: what, Message: "not in use, which is fine if none exist: " + st.Err.Error()}}
 		}
 		if !st.Absent() {
 			break
@@ -73,11 +73,10 @@ func unread[T any](what string, of [2]*kubeapi.Follower[T]) []discovery.Problem 
 	return nil
 }
 
-// complainer takes one problem.
+// complainer receives one problem.
 type complainer func(about, hint, format string, args ...any)
 
-// poolState is how the reading of the pool that holds goes, or else that of the
-// kind that would be read first.
+// poolState returns the state of reading the current pool, or of the kind that would be read first.
 func (s *Source) poolState(group string) kubeapi.State {
 	newer, older := s.pools[0], s.pools[1]
 	switch {
@@ -104,7 +103,7 @@ func (s *Source) complainOfPool(complain complainer, p *pool, st kubeapi.State) 
 	}
 }
 
-// trouble tells why nothing can be read.
+// trouble reports why reading fails.
 func trouble(complain complainer, about string, st kubeapi.State) {
 	since := func(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 	switch {
@@ -121,7 +120,7 @@ func trouble(complain complainer, about string, st kubeapi.State) {
 	}
 }
 
-// register enters the source's metrics.
+// register registers the source's metrics.
 func (s *Source) register(reg prometheus.Registerer) error {
 	if reg == nil {
 		return nil
