@@ -30,6 +30,7 @@ type metrics struct {
 	shed     prometheus.Counter
 	stripped prometheus.Counter
 	codings  *prometheus.CounterVec // by result
+	crowded  prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -55,12 +56,14 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		Name: "grapevine_extproc_shed_total", Help: "Streams that were ended while they waited for their bodies because memory was short."})
 	m.stripped = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "grapevine_extproc_stripped_members_total", Help: "Members that only proxies may set, removed from request bodies."})
+	m.crowded = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "grapevine_extproc_crowded_requests_total", Help: "Requests with so many or so large headers that some of the picker's were left out, to stay within the proxy's limits."})
 	m.codings = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_extproc_compressed_bodies_total", Help: "Compressed request bodies by result: decoded, or why the request was placed without its body (unknown coding, limit, memory, damaged)."}, []string{"result"})
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.active, m.streams, m.requests, m.choose, m.lifetime, m.bytes, m.served, m.shed, m.stripped, m.codings} {
+	for _, c := range []prometheus.Collector{m.active, m.streams, m.requests, m.choose, m.lifetime, m.bytes, m.served, m.shed, m.stripped, m.codings, m.crowded} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -63,11 +63,16 @@ func (st *stream) place(extent bodyExtent) error {
 	if len(st.sent) > 1 {
 		destination = strings.Join(st.sent, ",")
 	}
-	st.kit.route.Begin(d, destination)
-	if retries(st.ctx) {
-		st.kit.route.Tries(d.Tries)
+	view := r.Headers.(headerView)
+	removed := foreign(strip, view)
+	room := view.room(len(removed))
+	if !st.kit.route.Begin(d, destination, &room) {
+		st.p.metrics.crowded.Inc()
 	}
-	for _, name := range foreign(strip, r.Headers.(headerView)) {
+	if retries(st.ctx) {
+		st.kit.route.Tries(d.Tries, &room)
+	}
+	for _, name := range removed {
 		st.kit.route.RemoveHeader(name)
 	}
 	if (d.ModelTarget != "" || d.BodyExtra != "" || d.Prioritised) && len(body) > 0 {

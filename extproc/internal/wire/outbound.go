@@ -130,13 +130,44 @@ func (w *RouteWriter) RemoveHeader(name string) {
 	w.Mutation = appendString(w.Mutation, 2, name)
 }
 
-// Begin sets the headers for a decision and encodes the metadata.
-func (w *RouteWriter) Begin(d *request.Decision, destination string) {
-	w.Mutation, w.lb = w.Mutation[:0], w.lb[:0]
-	w.SetHeader(HeaderDestination, destination)
-	for _, h := range d.SetHeaders {
-		w.SetHeader(h.Name, h.Value)
+// Room is how many headers, and bytes of names and values, a mutation may add to a request. A
+// proxy that finds more answers the request with 500 instead of passing it on.
+type Room struct{ Headers, Bytes int }
+
+// take reports whether headers fit, and takes their room.
+func (r *Room) take(headers ...request.HeaderSet) bool {
+	size := 0
+	for _, h := range headers {
+		size += len(h.Name) + len(h.Value)
 	}
+	if len(headers) > r.Headers || size > r.Bytes {
+		return false
+	}
+	r.Headers, r.Bytes = r.Headers-len(headers), r.Bytes-size
+	return true
+}
+
+// Begin fills the mutation from a decision, as far as there is room for it, and encodes the
+// metadata, which also names the destination. The decision's own headers are set together or
+// not at all. It reports whether all of them are.
+func (w *RouteWriter) Begin(d *request.Decision, destination string, room *Room) (all bool) {
+	w.Mutation, w.lb = w.Mutation[:0], w.lb[:0]
+	if all = room.take(request.HeaderSet{Name: HeaderDestination, Value: destination}); all {
+		w.SetHeader(HeaderDestination, destination)
+	}
+	if fits := room.take(d.SetHeaders...); fits {
+		for _, h := range d.SetHeaders {
+			w.SetHeader(h.Name, h.Value)
+		}
+	} else {
+		all = false
+	}
+	w.destination(d, destination)
+	return all
+}
+
+// destination encodes the metadata.
+func (w *RouteWriter) destination(d *request.Decision, destination string) {
 	w.metadata(keyDestination, destination)
 	if w.Fallback {
 		w.metadata(keyFallback, d.Endpoints[min(1, len(d.Endpoints)-1)])
@@ -144,14 +175,22 @@ func (w *RouteWriter) Begin(d *request.Decision, destination string) {
 }
 
 // Tries sets Envoy's behavior if the first endpoint fails before its response.
-func (w *RouteWriter) Tries(t request.Tries) {
-	switch t {
-	case request.TriesOnce:
-		w.SetHeader(headerRetryOn, "reset")
-		w.SetHeader(headerMaxRetries, "1")
-	case request.TriesNone:
-		w.SetHeader(headerMaxRetries, "0")
+func (w *RouteWriter) Tries(t request.Tries, room *Room) {
+	if int(t) >= len(tries) {
+		return
 	}
+	headers := tries[t]
+	if !room.take(headers...) {
+		return
+	}
+	for _, h := range headers {
+		w.SetHeader(h.Name, h.Value)
+	}
+}
+
+var tries = [...][]request.HeaderSet{
+	request.TriesOnce: {{Name: headerRetryOn, Value: "reset"}, {Name: headerMaxRetries, Value: "1"}},
+	request.TriesNone: {{Name: headerMaxRetries, Value: "0"}},
 }
 
 // metadata adds a string to the load balancer's namespace.
@@ -166,7 +205,9 @@ func (w *RouteWriter) metadata(key, value string) {
 func (w *RouteWriter) Finish(kind protowire.Number, body []byte) []byte {
 	w.Reply = w.Reply[:0]
 	if kind != ReplyRequestTrailers {
-		w.Common = AppendBytes(w.Common[:0], CommonHeaderMutation, w.Mutation)
+		if w.Common = w.Common[:0]; len(w.Mutation) > 0 { // the proxy checks its limits only where there is one
+			w.Common = AppendBytes(w.Common, CommonHeaderMutation, w.Mutation)
+		}
 		if body != nil {
 			w.entry = AppendBytes(w.entry[:0], mutationBody, body)
 			w.Common = AppendBytes(w.Common, commonBodyMutation, w.entry)
