@@ -114,6 +114,9 @@ func health(s *Status) Health {
 	case s.Phase == Degraded.String():
 		return bad("degraded", "continued without catching up with %s", others(len(s.Peers)))
 	}
+	if up == 0 {
+		return bad("degraded", "no other member answers right now (%s expected)", others(membership(s)))
+	}
 	line := fmt.Sprintf("joined: %s, all reachable", others(membership(s)))
 	if len(away.names) > 0 {
 		line = fmt.Sprintf("joined: %s reachable", others(up))

@@ -29,6 +29,7 @@ func TestPartitionOrDeath(t *testing.T) {
 	}{
 		"nothing":                      {[]Peer{up("b"), up("c")}, nil, "joined", "2 other members, all reachable, digests equal"},
 		"a moment":                     {[]Peer{up("b"), down("c", "down", time.Second)}, nil, "joined", "all reachable"},
+		"the only one, for a moment":   {[]Peer{down("b", "down", time.Second)}, nil, "degraded", "no other member answers right now (1 other member expected)"},
 		"one of three died":            {[]Peer{up("b")}, []Lost{lost("c", 40*time.Second)}, "joined", "1 other member reachable, digests equal; 1 lost 40s ago (dead or cut off): c"},
 		"two of five died":             {[]Peer{up("b"), up("c")}, []Lost{lost("d", time.Minute), lost("e", 5*time.Second)}, "joined", "2 lost, the last 5s ago (dead or cut off): d, e"},
 		"one is about to be given up":  {[]Peer{up("b"), up("c"), down("d", "down", 3*time.Second)}, nil, "joined", "1 not answering: d (down for 3s)"},

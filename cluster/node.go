@@ -80,9 +80,16 @@ func (n *Node) Close() error {
 	return err
 }
 
-// Drain announces that this replica goes, waits until others read what it
-// reads or ctx ends, and leaves the group. Close follows.
+// Drain is HandOver followed by Leave, for members that have nothing left to report. Close follows.
 func (n *Node) Drain(ctx context.Context) error {
+	n.HandOver(ctx)
+	return n.Leave(ctx)
+}
+
+// HandOver announces that this member will leave, and returns when other members read all sources
+// that it reads, or when ctx ends. The member stays in the group: it goes on sending and receiving
+// soft state, such as the load of requests that are still running.
+func (n *Node) HandOver(ctx context.Context) {
 	n.do(n.core.Leave)
 	t := time.NewTicker(10 * time.Millisecond)
 	defer t.Stop()
@@ -99,6 +106,10 @@ func (n *Node) Drain(ctx context.Context) error {
 		case <-t.C:
 		}
 	}
+}
+
+// Leave takes this member out of the group, within two seconds. Other members drop its soft state.
+func (n *Node) Leave(ctx context.Context) error {
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	return n.opt.Bus.Leave(leave)

@@ -442,9 +442,7 @@ func (s *Server) Drain(ctx context.Context) {
 	s.o.Log.Info("draining")
 	s.abroad.Leave()
 	if s.o.Cluster.enabled() {
-		if err := s.node.Drain(ctx); err != nil {
-			s.o.Log.Warn("could not announce leave", "error", err)
-		}
+		s.node.HandOver(ctx)
 	}
 }
 
@@ -452,13 +450,19 @@ func (s *Server) Drain(ctx context.Context) {
 // capacity go on in their order, and what still waits shortly before goes all at once, since
 // it would be lost.
 func (s *Server) Stop(ctx context.Context) error {
-	s.draining.Store(true)
+	drained := s.draining.Swap(true)
 	s.stop()
 	var errs []error
 	if s.extproc != nil {
 		late := s.releaseBefore(ctx)
 		errs = append(errs, s.extproc.Stop(ctx))
 		late.Stop()
+	}
+	// Only now: until its last request has ended, other replicas count this replica's load.
+	if s.node != nil && s.o.Cluster.enabled() && drained {
+		if err := s.node.Leave(ctx); err != nil {
+			s.o.Log.Warn("could not announce leave", "error", err)
+		}
 	}
 	if s.stopQueue != nil {
 		s.stopQueue()

@@ -9,8 +9,10 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // What a replica told the others of endpoints goes with the endpoints: pools whose
@@ -39,4 +41,48 @@ func TestGoneEndpointsAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(g.t, constants(0))
+}
+
+// TestDrainingReplicaIsCounted checks that a replica that was told to stop stays in the group until its
+// last request ends: the others count that request, and it counts theirs.
+func TestDrainingReplicaIsCounted(t *testing.T) {
+	g := newGroupWith(t, 2, 10000, group{share: "mesh"})
+	leaver, other := g.replicas[0], g.replicas[1]
+	inFlight := func(s *Server) (n int64) {
+		for _, ep := range s.pool.Snapshot().Endpoints {
+			n += int64(s.pool.LoadTracker().Load(ep, time.Now()).Requests)
+		}
+		return n
+	}
+	want := func(s *Server, n int64) {
+		t.Helper()
+		testkit.Eventually(g.t, func() string {
+			if got := inFlight(s); got != n {
+				return fmt.Sprintf("%d requests in flight, want %d", got, n)
+			}
+			return ""
+		})
+	}
+	place := func(s *Server) *request.Decision {
+		t.Helper()
+		r := &request.Request{ID: "r", Path: "/v1/completions", Headers: none{}, Body: fmt.Appendf(nil, `{"model":%q,"prompt":"hello"}`, vocab.Name)}
+		if err := request.Parse(r); err != nil {
+			t.Fatal(err)
+		}
+		d, err := s.scheduler.Choose(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	running := place(leaver)
+	want(other, 1)
+
+	leaver.Drain(t.Context())
+	second := place(other)
+	want(leaver, 2) // it is still told
+	want(other, 2)  // and still counted
+	second.Done(request.Outcome{Complete: true})
+	running.Done(request.Outcome{Complete: true})
+	want(other, 0)
 }
