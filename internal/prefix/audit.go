@@ -73,6 +73,9 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Prefi
 	if h.Approximate >= 0 {
 		c.guess = min(int(h.Approximate), u.PromptTokens-1)
 	}
+	if m.checkClass(records, r, ep, c) {
+		return
+	}
 	var out consequence
 	var said, apart Verdict
 	whole, part := true, false

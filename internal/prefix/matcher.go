@@ -81,7 +81,7 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	s.reset()
 	now, records := m.o.Now(), m.trialsOf(r)
 	for i, ep := range eps {
-		since, f, none := int64(always), records.of(ep.ID), int32(0)
+		since, f, none := int64(always), records.of(ep.ID)|m.classFlags(records, r, ep.ID), int32(0)
 		rendered := len(m.exactOf(r, ep.ID)) > 0
 		read := m.o.Read(ep.ID)
 		if !rendered || read == knowledge.Unreadable {
@@ -255,6 +255,9 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.Pr
 	}
 	if o.Usage.Seen && r.PromptBytes > 0 && m.o.Models != nil {
 		m.o.Models.learn(r.Target, r.PromptBytes, o.Usage.PromptTokens)
+	}
+	if h.Looked && h.WantUsage {
+		m.answeredClass(r, ep)
 	}
 	if h.Looked && r.Kind != request.KindOther {
 		m.auditsOf(r).with(ep.ID, func(rec *record) { rec.ended(h.Precise < 0) })

@@ -79,6 +79,7 @@ type audits struct {
 	mu      sync.Mutex
 	records map[block.EndpointID]*record
 	flags   atomic.Pointer[[]flags]           // by endpoint
+	classes classes                           // of its requests
 	shapes  [numShapes]atomic.Pointer[audits] // of prompts; nil where none came, and in those themselves
 }
 
@@ -191,6 +192,9 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 		if len(apart) > 0 && v.state == knowledge.Mismatched { // not of all prompts
 			v.state, v.Reason, v.Do = m.o.Read(ep.ID), "", ""
 			v.State = v.state.String()
+		}
+		if v.state != knowledge.Mismatched {
+			apart = append(apart, m.classVerdicts(a, ep, apart)...)
 		}
 		out = append(append(out, v), apart...)
 		return true

@@ -28,6 +28,8 @@ const (
 	HeaderPrefiller       = "x-prefiller-host-port"
 	HeaderEncoders        = "x-encoder-hosts-ports"
 	HeaderDataParallel    = "x-data-parallel-host-port"
+	headerUserAgent       = "user-agent"
+	maxProduct            = 48
 	maxSLO                = time.Hour
 	maxHeaderValueLength  = 1024
 )
@@ -88,6 +90,7 @@ func readHeaders(r *Request) {
 	r.Objective = header(r.Headers, HeaderObjective, HeaderObjectiveAlt)
 	r.FairnessID = header(r.Headers, HeaderFairness, HeaderFairnessAlt)
 	r.Tenant = r.FairnessID
+	r.Client = product(r.Headers.Get(headerUserAgent))
 	r.Target = header(r.Headers, HeaderModelRewrite, HeaderModelRewriteAlt)
 	r.Session = header(r.Headers, HeaderSession, HeaderSessionToken)
 	r.QueueTTL = milliseconds(r.Headers.Get(HeaderQueueTTL))
@@ -108,6 +111,16 @@ func header(h Headers, name, alt string) string {
 		return ""
 	}
 	return v
+}
+
+// product returns the first product of a User-Agent, without its version.
+func product(agent string) string {
+	name, _, _ := strings.Cut(agent, "/")
+	name, _, _ = strings.Cut(name, " ")
+	if len(name) > maxProduct {
+		return ""
+	}
+	return name
 }
 
 // milliseconds reads a positive number of milliseconds, 0 when there is none.

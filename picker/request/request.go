@@ -77,6 +77,7 @@ type Request struct {
 	Session    string // session key, empty when none
 	Tenant     string // in whose name Session is one, "" when nobody says
 	User       string // end user as the body names it, empty when none
+	Client     string // program of the client, as its User-Agent names it, without a version
 	Objective  string
 	FairnessID string
 	Priority   int
