@@ -50,9 +50,10 @@ type Index struct {
 
 // endpoint is what one endpoint holds. Its lock is taken before a shard's.
 type endpoint struct {
-	mu  sync.Mutex
-	cap int // chunks
-	lru lru
+	places []uint32 // scratch of Record, guarded by mu
+	mu     sync.Mutex
+	cap    int // chunks
+	lru    lru
 }
 
 // scratch is the working memory of one Match.

@@ -73,6 +73,20 @@ func BenchmarkRecord(b *testing.B) {
 				a.Record(7, keys, now)
 			}
 		})
+		b.Run(fmt.Sprintf("%dKB/quarter", size>>10), func(b *testing.B) { // a known prefix with a new end
+			a := benchIndex(100)
+			text := make([]byte, size)
+			prompts := make([][]block.Key, 256)
+			for i := range prompts {
+				text[size*3/4] = byte(i)
+				prompts[i] = a.Keys(block.Query{Root: 2, Bytes: text}, nil)
+			}
+			a.SetCapacity(7, 40*size)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				a.Record(7, prompts[i%len(prompts)], second)
+			}
+		})
 		b.Run(fmt.Sprintf("%dKB/evict", size>>10), func(b *testing.B) {
 			a := benchIndex(100)
 			prompts := make([][]block.Key, 64)

@@ -25,31 +25,36 @@ func (a *Index) Record(ep block.EndpointID, keys []block.Key, now int64) {
 		keys = keys[:i]
 	}
 	// Last chunk first, so that each is less recent than the one it builds on.
-	missing := 0
+	places, missing := e.places[:0], 0
 	for _, key := range slices.Backward(keys) {
-		if !a.renew(e, key, h) {
+		place, held := a.shard(key).touch(key, h)
+		if held {
+			e.lru.refresh(place)
+		} else {
+			place = none
 			missing++
 		}
+		places = append(places, place)
 	}
+	e.places = places
 	if missing == 0 {
 		return
 	}
+	// Chunks that are held are the newest now, so none of them is evicted.
 	a.evict(ep, e, e.cap-missing)
-	for _, key := range slices.Backward(keys) {
-		if !a.renew(e, key, h) {
+	for i, key := range slices.Backward(keys) {
+		if place := places[len(keys)-1-i]; place != none {
+			e.lru.refresh(place)
+		} else if place, held := a.shard(key).touch(key, h); held { // it comes twice in the prompt
+			e.lru.refresh(place)
+		} else {
 			a.shard(key).add(key, h, e.lru.push(key, e.cap))
 		}
 	}
 }
 
-// renew makes key the newest of h's endpoint, if it holds it.
-func (a *Index) renew(e *endpoint, key block.Key, h holder) bool {
-	place, held := a.shard(key).touch(key, h)
-	if held {
-		e.lru.refresh(place)
-	}
-	return held
-}
+// none is the place of a chunk that is not held: that of the circle's anchor.
+const none = 0
 
 // evict removes the least recent chunks of ep until it holds at most most.
 func (a *Index) evict(ep block.EndpointID, e *endpoint, most int) {
