@@ -102,6 +102,10 @@ func (f *gateFlags) run(ctx context.Context, out io.Writer) error {
 		o.Stored = stored
 		o.Reference = func(ctx context.Context) (string, error) { return build(ctx, stored.Commit) }
 	}
+	commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=10", "HEAD").Output()
+	if err != nil && f.store {
+		return fmt.Errorf("figures are stored with the commit that produced them: %w", err)
+	}
 	start := time.Now()
 	m, err := gate.Run(ctx, o)
 	if err != nil {
@@ -109,7 +113,7 @@ func (f *gateFlags) run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "%d rows in %s\n", len(m.Rows), time.Since(start).Round(time.Second))
 	if f.store {
-		return f.write(ctx, stored, m)
+		return f.write(strings.TrimSpace(string(commit)), stored, m)
 	}
 	worse, functions := stored.Compare(m)
 	if len(worse) == 0 {
@@ -206,14 +210,10 @@ func (f *gateFlags) unexplained(ctx context.Context) error {
 }
 
 // write stores what was measured.
-func (f *gateFlags) write(ctx context.Context, stored *gate.Baseline, m gate.Measured) error {
-	commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=10", "HEAD").Output()
-	if err != nil {
-		return err
-	}
+func (f *gateFlags) write(commit string, stored *gate.Baseline, m gate.Measured) error {
 	load, _ := os.ReadFile("/proc/loadavg")
 	machine := fmt.Sprintf("%d CPUs, load %s", runtime.NumCPU(), strings.Join(strings.Fields(string(load))[:min(3, len(strings.Fields(string(load))))], " "))
-	if err := stored.Store(m, strings.TrimSpace(string(commit)), machine, f.reason); err != nil {
+	if err := stored.Store(m, commit, machine, f.reason); err != nil {
 		return err
 	}
 	return stored.Write(f.baseline)

@@ -42,6 +42,7 @@ type session struct {
 	ctx   context.Context
 	model *prompt.Model
 	noop  *member
+	old   *running // the group's stand with the program of the stored commit; nil until needed
 	out   Measured
 }
 
@@ -155,7 +156,13 @@ func (s *session) measureGroup(g *group) error {
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	defer func() {
+		r.close()
+		if s.old != nil {
+			s.old.close()
+			s.old = nil
+		}
+	}()
 	if high, err := memory(r.members[0].pid(), "VmHWM"); err == nil && g.name == "8x8" && s.wants("memory/start") {
 		s.level("memory/start", "MB", Level, high)
 	}
@@ -217,15 +224,13 @@ func (s *session) load(r *running, name string, l load) error {
 	}
 	defer closeAll(plays)
 	var samples []float64
-	for tries := 0; tries < 3 && (tries == 0 || s.again(name, samples)); tries++ {
-		n := s.Rounds
-		if l.slice > time.Second {
-			n = max(n/2, 1) // long slices vary less
-		}
-		err := rounds(s.ctx, n, l.slice, plays, func() { samples = append(samples, plays[1].cost[0]/plays[0].cost[0]) })
-		if err != nil {
-			return err
-		}
+	n := s.Rounds
+	if l.slice > time.Second {
+		n = max(n/2, 1) // long slices vary less
+	}
+	err = rounds(s.ctx, n, l.slice, plays, func() { samples = append(samples, plays[1].cost[0]/plays[0].cost[0]) })
+	if err != nil {
+		return err
 	}
 	row := result(name, Ratio, "x no-op", samples)
 	if s.Stored.worse(row) != "" {
@@ -243,7 +248,6 @@ func (s *session) direct(r *running, l load, now *play) (*Estimate, error) {
 	if old == nil || err != nil {
 		return nil, err
 	}
-	defer old.close()
 	c, err := s.open(old.members[0].extProc, l.opts)
 	if err != nil {
 		return nil, err
@@ -257,7 +261,7 @@ func (s *session) direct(r *running, l load, now *play) (*Estimate, error) {
 		return nil, err
 	}
 	var samples []float64
-	err = rounds(s.ctx, 2*s.Rounds, l.slice, []*play{now, was}, func() { samples = append(samples, now.cost[0]/was.cost[0]) })
+	err = rounds(s.ctx, s.Rounds, l.slice, []*play{now, was}, func() { samples = append(samples, now.cost[0]/was.cost[0]) })
 	e := estimate(samples)
 	return &e, err
 }
@@ -271,9 +275,12 @@ func (s *session) reference(r *running) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf := s.Config
-	conf.Self = self
-	return r.Stand.start(s.ctx, conf, s.model)
+	if s.old == nil {
+		conf := s.Config
+		conf.Self = self
+		s.old, err = r.Stand.start(s.ctx, conf, s.model)
+	}
+	return s.old, err
 }
 
 // answerMessages counts the messages per streamed answer of 50 chunks, in the body modes of
@@ -321,9 +328,8 @@ func (s *session) idleDirect(r *running, rows []Result) error {
 	if old == nil || err != nil {
 		return err
 	}
-	defer old.close()
 	var ratios [2][]float64
-	for range 3 {
+	for range 2 {
 		woken, used, err := s.idle(r)
 		if err != nil {
 			return err
