@@ -33,7 +33,7 @@ func trusted(e *server.EndpointStatus) string {
 	switch {
 	case h.State == "healthy" && !e.Up: // nobody has judged it yet
 		return "down"
-	case h.State == "healthy":
+	case h.State == "healthy", h.State == "unreached":
 		return h.State
 	case h.Overruled:
 		return h.State + ", used"
@@ -80,7 +80,9 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 	}
 	for i := range eps {
 		e := &eps[i]
-		if e.Health.State != "healthy" {
+		if e.Health.State == "unreached" {
+			say(e, "unreached", "no replica has reached it yet")
+		} else if e.Health.State != "healthy" {
 			say(e, e.Health.State, untrusted(&e.Health))
 		}
 		if e.Health.FullS > 0 {

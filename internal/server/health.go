@@ -101,7 +101,7 @@ func (l *probeLine) ask() {
 
 // HealthStatus is how far an endpoint is trusted, and why.
 type HealthStatus struct {
-	State         string   `json:"state"` // healthy, suspect, out, probing, returning
+	State         string   `json:"state"` // healthy, unreached, suspect, out, probing, returning
 	SinceS        float64  `json:"since_s"`
 	Share         float64  `json:"share"` // of decisions in which it may be a candidate, 0..1
 	Cause         string   `json:"cause,omitempty"`
@@ -113,7 +113,7 @@ type HealthStatus struct {
 }
 
 func healthStatus(v health.View, now time.Time) HealthStatus {
-	h := HealthStatus{State: v.State.String(), Share: float64(v.Share) / health.Full, Evidence: v.Evidence(), BackBy: v.Remedy(), Overruled: v.Overruled}
+	h := HealthStatus{State: v.Word(), Share: float64(v.Share) / health.Full, Evidence: v.Evidence(), BackBy: v.Remedy(), Overruled: v.Overruled}
 	if v.State != health.Healthy {
 		h.Cause = v.Cause.String()
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
 	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
 // Status is what /status shows.
@@ -157,6 +158,13 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		e.Reason = s.share.Reason(ep.ID)
 	}
 	e.Audit, e.Rendering, e.EngineVersion = s.prefixes.Verdicts(ep), s.findings(ep), s.served.Version(ep.ID)
+	if e.Health.State == health.Unreached {
+		if k.State == knowledge.Exact || e.EngineVersion != "" { // its events or its list have been read
+			e.Health.State = health.Healthy.String()
+		} else {
+			e.Up = false
+		}
+	}
 	state, reason := s.prefixes.State(ep, k.State)
 	if reason != "" {
 		e.Knowledge, e.Reason = state.String(), reason

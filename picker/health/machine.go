@@ -73,12 +73,13 @@ const (
 
 // machine is the state of one endpoint.
 type machine struct {
-	state State
-	cause Cause
-	since time.Time
-	score float64
-	at    time.Time // of score
-	tally Evidence  // counts since the trouble began, conditions as of now
+	state   State
+	reached bool // there was a sign of life
+	cause   Cause
+	since   time.Time
+	score   float64
+	at      time.Time // of score
+	tally   Evidence  // counts since the trouble began, conditions as of now
 
 	failed  float64   // share of requests that failed before it was put out; 0: none was counted
 	flaps   int       // returns that did not last
@@ -485,7 +486,7 @@ func (m *machine) share(now time.Time, n int, o *Options) uint32 {
 // view returns the state as people see it.
 func (m *machine) view(o *Options) View {
 	v := View{
-		State: m.state, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.tally,
+		State: m.state, Reached: m.reached, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.tally,
 		Flaps: m.flaps, Start: m.start(o), Restarted: m.reborn && m.away(),
 	}
 	if m.state != Healthy {

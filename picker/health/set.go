@@ -116,7 +116,7 @@ func (s *Set) Renew(id int, now time.Time) {
 	}
 	was := k.m
 	*k = member{id: id, group: k.group, asked: k.asked, others: k.others}
-	k.m.flaps, k.m.back, k.m.since = was.flaps, was.back, now
+	k.m.flaps, k.m.back, k.m.since, k.m.reached = was.flaps, was.back, now, was.reached
 	k.m.putOut(now, was.cause)
 	k.m.reborn = true
 	s.show(k, now)
@@ -253,6 +253,7 @@ func (s *Set) seen(k *member, now time.Time) Evidence {
 		}
 		sum = sum.with(e)
 	}
+	k.m.reached = k.m.reached || min(sum.Answered, sum.Moved) < Never
 	if now.Before(s.paused) { // we were not there to see
 		sum.Answered, sum.Moved = 0, 0
 		k.fresh.Bad[Late] = 0
@@ -384,7 +385,7 @@ func (s *Set) Snapshot() *Snapshot {
 	snap := &Snapshot{At: s.last, GroupProblems: s.GroupProblems()}
 	for _, g := range s.groups {
 		for _, k := range g.members {
-			if k.view.State == Healthy {
+			if k.view.State == Healthy && k.view.Reached {
 				snap.known = append(snap.known, known{k.id, -1, k.view.Since})
 				continue
 			}
@@ -407,7 +408,7 @@ func (s *Snapshot) View(id int) View {
 	case !ok:
 		return View{Share: Full}
 	case s.known[i].view < 0:
-		return View{Share: Full, Since: s.known[i].since}
+		return View{Share: Full, Reached: true, Since: s.known[i].since}
 	}
 	return s.views[s.known[i].view]
 }

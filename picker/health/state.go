@@ -35,6 +35,7 @@ type View struct {
 	Since time.Time // when the state began
 	// Share is in how many of 1,000 decisions the endpoint may be a candidate.
 	Share     uint32
+	Reached   bool // some replica has had a sign of life of it
 	Restarted bool // its engine has started again while it was out
 	// Overruled says that soft evidence is ignored, since it speaks against
 	// most of the group: the endpoint is used although its state is bad.
@@ -46,6 +47,18 @@ type View struct {
 	Flaps  int           // returns that did not last, of which each makes the next one slower
 	Start  time.Duration // that its share takes to grow back
 	Seen   Evidence
+}
+
+// Unreached is the word for an endpoint that nothing speaks against because no replica has
+// reached it yet.
+const Unreached = "unreached"
+
+// Word returns the state as it is shown: its name, or Unreached instead of healthy.
+func (v *View) Word() string {
+	if v.State == Healthy && !v.Reached {
+		return Unreached
+	}
+	return v.State.String()
 }
 
 // Full is the Share of an endpoint without restriction.

@@ -68,7 +68,7 @@ func (x *metrics) Collect(ch chan<- prometheus.Metric) {
 	snap, now := x.m.opts.Pool.Health(), x.m.opts.Now()
 	for _, ep := range x.m.opts.Pool.Snapshot().Endpoints {
 		v, e := snap.View(int(ep.ID)), ep.Tracker().Evidence(now)
-		ch <- prometheus.MustNewConstMetric(x.state, prometheus.GaugeValue, 1, ep.Address, v.State.String(), v.Cause.String())
+		ch <- prometheus.MustNewConstMetric(x.state, prometheus.GaugeValue, 1, ep.Address, v.Word(), v.Cause.String())
 		ch <- prometheus.MustNewConstMetric(x.share, prometheus.GaugeValue, float64(v.Share)/health.Full, ep.Address)
 		full := 0.
 		if ep.Tracker().FullAt(now.UnixNano()) {

@@ -320,7 +320,7 @@ func (m *Monitor) publish(changes []health.Change) {
 	busy := len(changes) > 0 || !m.told
 	for _, s := range m.sights {
 		v := m.set.View(int(s.ep.ID))
-		busy = busy || v.State != health.Healthy || s.ep.Share() != v.Share
+		busy = busy || v.State != health.Healthy || s.ep.Share() != v.Share || v.Reached != m.opts.Pool.Health().View(int(s.ep.ID)).Reached
 	}
 	var was []health.GroupProblem
 	if old := m.opts.Pool.Health(); old != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
 // Facts are what a decision knows of an endpoint beside its gauges, so
@@ -72,6 +73,9 @@ type Endpoint struct {
 	KVUse     float64 `json:"kv_use"`
 	GaugeAgeS float64 `json:"gauge_age_s"` // -1: never read
 	Facts     *Facts  `json:"facts,omitempty"`
+	Health    struct {
+		State string `json:"state"`
+	} `json:"health"`
 }
 
 // Spec returns the endpoint as discovery would describe it; false when the
@@ -88,7 +92,7 @@ func (e *Endpoint) Spec() (endpoint.Spec, bool) {
 // Restore gives ep of the pool the state that e describes, as of now. Without
 // facts, all requests in flight count as decoding and of unknown length.
 func (e *Endpoint) Restore(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) {
-	ep.SetDown(!e.Up)
+	ep.SetDown(!e.Up && e.Health.State != health.Unreached) // decisions do not know whether it is there
 	g := endpoint.Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
 	load := endpoint.Load{Requests: e.InFlight}
 	if f := e.Facts; f != nil {
