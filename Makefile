@@ -111,6 +111,17 @@ check: ## run unit tests and lint: no network, no Envoy, a minute once built
 	GRAPEVINE_QUICK=1 go test -json -timeout 5m $(PACKAGES) | python3 internal/setup/check.py
 	@$(MAKE) lint
 
+.PHONY: quick
+quick: ## run the unit tests of the packages that your change touches, and the architecture rules (a minute once built)
+	GRAPEVINE_QUICK=1 go test -timeout 5m $$(internal/setup/changed.sh) ./internal/arch
+
+.PHONY: golden
+golden: ## rewrite all golden files and generated tables; review the diff
+	go test ./internal/docs -rewrite
+	go test ./internal/server -run TestMetricsPage -rewrite
+	go test ./internal/commands -run TestFlagTable -rewrite
+	go test ./extproc/envoyconf -rewrite
+
 .PHONY: test
 test: setup build ## run all tests
 	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)
