@@ -143,7 +143,7 @@ func (l *looker) render(ctx context.Context, name string, models *prompt.Models)
 		l.note("model %s: no template here renders its chats", name)
 		return
 	}
-	e := &remote.Engine{URL: l.url, Kind: l.kind, Client: l.client}
+	e := &remote.Engine{URL: l.url, Kind: l.kind, As: prompt.ProfileOf(l.kind.String(), l.out.Version), Client: l.client}
 	for _, c := range remote.Chats {
 		f, err := remote.Compare(ctx, e, m, name, c)
 		if err != nil {

@@ -87,7 +87,7 @@ func (c *classes) make(k classKey) *class {
 }
 
 func (m *Matcher) classKeyOf(r *request.Request, s shape, id block.EndpointID) classKey {
-	return classKey{profile: m.o.Profiles.of(id), shape: s, salted: r.CacheSalt != "", client: r.Client}
+	return classKey{profile: m.o.Profiles.Of(id), shape: s, salted: r.CacheSalt != "", client: r.Client}
 }
 
 // classFlags returns the flags of the class of a request at an endpoint.
@@ -194,7 +194,7 @@ func (m *Matcher) classVerdicts(a *audits, ep *endpoint.Endpoint, all []Verdict)
 		return nil
 	}
 	for k, cl := range *list {
-		if k.profile != m.o.Profiles.of(ep.ID) || slices.ContainsFunc(all, func(v Verdict) bool { return v.Prompts == k.shape.String() }) {
+		if k.profile != m.o.Profiles.Of(ep.ID) || slices.ContainsFunc(all, func(v Verdict) bool { return v.Prompts == k.shape.String() }) {
 			continue
 		}
 		cl.mu.Lock()

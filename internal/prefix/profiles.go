@@ -52,7 +52,7 @@ func (p *Profiles) Forget(id block.EndpointID) {
 // salt notes that a salted prompt goes to an endpoint. If its engine's events name no salts,
 // they do not say any more which of its blocks a prompt finds.
 func (p *Profiles) salt(id block.EndpointID) {
-	if p == nil || !p.of(id).Unknown(prompt.FactSalts) || p.salted(id) {
+	if p == nil || !p.Of(id).Unknown(prompt.FactSalts) || p.salted(id) {
 		return
 	}
 	p.mu.Lock()
@@ -108,8 +108,8 @@ func (p *Profiles) publish() {
 	p.kinds.Store(&kinds)
 }
 
-// of returns the profile of an endpoint's engine.
-func (p *Profiles) of(id block.EndpointID) prompt.Profile {
+// Of returns the profile of an endpoint's engine.
+func (p *Profiles) Of(id block.EndpointID) prompt.Profile {
 	if p == nil {
 		return 0
 	}
@@ -136,7 +136,7 @@ func (m *Matcher) variantOf(r *request.Request, id block.EndpointID) int {
 	if len(r.Variants) == 0 {
 		return -1
 	}
-	as := uint32(m.o.Profiles.of(id))
+	as := uint32(m.o.Profiles.Of(id))
 	for i := range r.Variants {
 		if r.Variants[i].Profile == as {
 			return i
@@ -156,7 +156,7 @@ func (m *Matcher) exactOf(r *request.Request, id block.EndpointID) []block.Query
 // ungrouped reports whether an endpoint serves a model of several cache groups with an engine
 // whose events do not name them.
 func (m *Matcher) ungrouped(ep *endpoint.Endpoint) bool {
-	if m.o.Models == nil || !m.o.Profiles.of(ep.ID).Unknown(prompt.FactGroups) {
+	if m.o.Models == nil || !m.o.Profiles.Of(ep.ID).Unknown(prompt.FactGroups) {
 		return false
 	}
 	for _, name := range ep.Models {

@@ -185,7 +185,7 @@ func (m *Matcher) expect(r *request.Request, ep *endpoint.Endpoint, want func(kn
 	if m.o.Models != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), renderTimeout)
 		defer cancel()
-		as := m.o.Profiles.of(ep.ID)
+		as := m.o.Profiles.Of(ep.ID)
 		text, info := m.o.Models.render(ctx, r, as)
 		if text == nil {
 			return 0, false

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -12,7 +13,8 @@ func (s *Server) openRendering() (err error) {
 	}
 	s.rendering, err = remote.NewProber(remote.ProberOptions{
 		Name: s.o.Name, Endpoints: func() []*endpoint.Endpoint { return s.pool.Snapshot().Endpoints }, Models: s.models.Registry(), Found: s.unlike,
-		Client: s.keyed(remote.NewClient()), Registerer: s.registry, Log: s.o.Log,
+		Profile: func(ep *endpoint.Endpoint) prompt.Profile { return s.profiles.Of(ep.ID) },
+		Client:  s.keyed(remote.NewClient()), Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
 }

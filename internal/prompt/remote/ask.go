@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -42,7 +43,8 @@ const maxProbeAnswer = 1 << 20
 type Engine struct {
 	URL    string // http://host:port
 	Kind   endpoint.EngineType
-	Busy   bool // do not ask it for tokens
+	As     prompt.Profile // how it renders
+	Busy   bool           // do not ask it for tokens
 	Client *http.Client
 }
 

@@ -69,9 +69,13 @@ func Compare(ctx context.Context, e *Engine, m *prompt.Model, name string, c Cha
 		case err != nil:
 			return f, err
 		}
-		here, _, err := m.Render(ctx, nil, c.Body(name), prompt.KindChat)
+		here, info, err := m.RenderAs(ctx, nil, c.Body(name), prompt.KindChat, e.As)
 		if err != nil {
 			f.Skipped = "it is not rendered here: " + err.Error()
+			return f, nil
+		}
+		if e.As.Unknown(info.Facts) {
+			f.Skipped = "it is not known how engines of this kind and version render it"
 			return f, nil
 		}
 		if f.set(m, here, ids); f.Equal || attempt == 1 {

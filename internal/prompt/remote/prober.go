@@ -24,6 +24,8 @@ type ProberOptions struct {
 	Name      string // of this replica: others begin with other engines
 	Endpoints func() []*endpoint.Endpoint
 	Models    *prompt.Models
+	// Profile is how the engine of an endpoint renders; nil: as the newest vLLM.
+	Profile func(*endpoint.Endpoint) prompt.Profile
 	// Found is told what an engine made of the fixed chats. It calls no method of the Prober.
 	Found func(ep *endpoint.Endpoint, model string, found []Finding)
 
@@ -168,6 +170,9 @@ func (p *Prober) Step(ctx context.Context) {
 		return
 	}
 	e := &Engine{URL: "http://" + j.ep.Address, Kind: kindOf(j.ep), Busy: j.ep.Gauges().Waiting > 0, Client: p.o.Client}
+	if p.o.Profile != nil {
+		e.As = p.o.Profile(j.ep)
+	}
 	var found []Finding
 	for _, c := range Chats {
 		one, err := p.compare(ctx, e, &j, c)
