@@ -226,7 +226,7 @@ func testStart(t *testing.T, c *kubekit.Cluster, binary string) {
 	}
 	c.Until("two keys are read", func() bool {
 		text := readFile(t, output)
-		return strings.Contains(text, "keys of the group read") && strings.Contains(text, `"keys":2`)
+		return strings.Contains(text, "group keys read") && strings.Contains(text, `"keys":2`)
 	})
 }
 

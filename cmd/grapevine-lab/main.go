@@ -27,7 +27,7 @@ real Envoy, benchmarks, recordings of running replicas and the replay of traces 
 other policies. Subcommands that run replicas start the program grapevine, which they look for
 beside this one, then on the PATH.
 
-Exit codes: 0 success, 1 failure, 2 wrong command line.`,
+Exit codes: 0 success, 1 failure, 2 usage error.`,
 		Args: cli.SubcommandsOf("grapevine", "serve", "check", "explain", "envoy-config", "status", "members"),
 	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newConformance(), newGate(), newNoop(), newNATS(), cli.NewVersion("grapevine-lab", version)), version)
 }

@@ -49,7 +49,7 @@ type Params struct {
 	BodyLimit int
 	// MessageTimeout is how long Envoy waits for a picker's response, including queueing: 5 s.
 	MessageTimeout time.Duration
-	// Retries is the number of retries along the list of destinations: 3; negative for none.
+	// Retries is the number of retries over the list of destinations: 3; negative for none.
 	Retries int
 	// KeepAlive is how long Envoy keeps an idle connection to an engine: 4 s, because engines close
 	// theirs after 5 s.

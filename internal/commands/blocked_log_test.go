@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestServeWithBlockedLog: a replica whose standard error is a full pipe that is never read
-// starts, serves and ends within --drain. The exit code is 0: it stopped in order.
+// TestServeWithBlockedLog checks a replica whose standard error is a full pipe without a reader: it
+// starts, serves and ends within --drain. The exit code is 0, as after an ordinary stop.
 func TestServeWithBlockedLog(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "endpoints.yaml")
 	if err := os.WriteFile(list, []byte("endpoints: [{name: a, address: 127.0.0.1, port: 1}]\n"), 0o600); err != nil {
@@ -42,7 +42,7 @@ func TestServeWithBlockedLog(t *testing.T) {
 	w.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	defer cmd.Process.Kill() //nolint:errcheck // it has ended, unless the test failed
+	defer cmd.Process.Kill() //nolint:errcheck // it has ended unless the test failed
 	if err := awaitPage("http://"+admin+"/healthz", time.Minute); err != nil {
 		t.Fatalf("/healthz: %v", err)
 	}
@@ -57,11 +57,11 @@ func TestServeWithBlockedLog(t *testing.T) {
 		}
 		t.Logf("ended %v after SIGTERM", time.Since(start))
 	case <-time.After(drain + 5*time.Second):
-		t.Errorf("the process runs %v after SIGTERM, --drain is %v", time.Since(start), drain)
+		t.Errorf("the process still runs %v after SIGTERM, --drain is %v", time.Since(start), drain)
 	}
 }
 
-// fillPipe writes until the pipe holds no more.
+// fillPipe writes until the pipe is full.
 func fillPipe(t *testing.T, w *os.File) {
 	t.Helper()
 	c, err := w.SyscallConn()

@@ -31,14 +31,14 @@ func newCheck(p Program) *cobra.Command {
 	f := checkFlags{plugins: p.Plugins}
 	cmd := &cobra.Command{
 		Use:   "check [FILE...]",
-		Short: "List every problem of a configuration and of an endpoints file",
-		Long: `Prints all problems with file:line:column and a hint. The exit code is 1 when there are
-any. With --print-effective the configuration is printed with all defaults filled in.
+		Short: "Check a configuration and an endpoints file",
+		Long: `Prints all problems with file:line:column and a hint. The exit code is 1 if there are
+any. With --print-effective, the configuration is printed with all defaults filled in.
 
-With --live the engines of the endpoints file, or of the replica at --admin, are looked at: who
-they are, whether they make of three fixed chats what the model's folder makes of them here (the
-first byte that differs is shown with both sides), and whether event streams and answers tell of
-two completions that are sent to each.`,
+With --live, the engines of the endpoints file, or of the replica at --admin, are checked:
+their identity, whether they render three fixed chats like the model's folder does here (the
+first differing byte is shown with both sides), and whether event streams and answers report
+two completions that are sent to each engine.`,
 		Example: `  grapevine check epp.yaml endpoints.yaml
   grapevine check --config epp.yaml --endpoints endpoints.yaml
   grapevine check --config epp.yaml --print-effective
@@ -55,16 +55,16 @@ two completions that are sent to each.`,
 	cmd.Flags().StringVar(&f.endpoints, "endpoints", "", "endpoints file")
 	cmd.Flags().StringVar(&f.config, "config", "", "EndpointPickerConfig file")
 	cmd.Flags().BoolVar(&f.effective, "print-effective", false, "print the configuration with defaults filled in")
-	cmd.Flags().BoolVar(&f.live, "live", false, "look at the engines of the endpoints")
-	cmd.Flags().StringVar(&f.admin, "admin", "", "with --live: admin address of a replica whose endpoints are looked at")
-	cmd.Flags().StringVar(&f.engineKey, "engine-key-file", "", "with --live: file with the key that engines want (--api-key there)")
-	cmd.Flags().StringArrayVar(&f.models, "model", nil, "with --live: NAME=FOLDER of a model's tokenizer files, where they are not found (repeatable)")
+	cmd.Flags().BoolVar(&f.live, "live", false, "check the engines of the endpoints")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "with --live: admin address of a replica whose endpoints are checked")
+	cmd.Flags().StringVar(&f.engineKey, "engine-key-file", "", "with --live: file with the engines' API key (--api-key of the engine)")
+	cmd.Flags().StringArrayVar(&f.models, "model", nil, "with --live: NAME=FOLDER of a model's tokenizer files, if they are not found automatically (repeatable)")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: text or json")
 	return cmd
 }
 
-// files takes files without a flag for what their content is: a document with the top-level key
-// "endpoints" is an endpoints file, any other one a configuration.
+// files assigns the files given without a flag by their content: a document with the top-level key
+// "endpoints" is an endpoints file, any other document a configuration.
 func (f *checkFlags) files(names []string) error {
 	for _, name := range names {
 		text, err := os.ReadFile(name)
@@ -72,13 +72,13 @@ func (f *checkFlags) files(names []string) error {
 			return err
 		}
 		var document map[string]any
-		_ = yaml.Unmarshal(text, &document) // the reader of the file reports what is wrong with it
+		_ = yaml.Unmarshal(text, &document) // the reader of the file reports its errors
 		into, flag := &f.config, "--config"
 		if _, ok := document["endpoints"]; ok {
 			into, flag = &f.endpoints, "--endpoints"
 		}
 		if *into != "" {
-			return fmt.Errorf("%s and %s are both for %s: check one at a time", *into, name, flag)
+			return fmt.Errorf("%s and %s are both for %s: give one", *into, name, flag)
 		}
 		*into = name
 	}
@@ -90,16 +90,16 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 		return f.look(cmd)
 	}
 	if f.admin != "" || f.engineKey != "" || len(f.models) > 0 {
-		return cli.UsageError{Err: errors.New("--admin, --engine-key-file and --model go with --live")}
+		return cli.UsageError{Err: errors.New("--admin, --engine-key-file and --model require --live")}
 	}
 	if f.endpoints == "" && f.config == "" {
-		return cli.UsageError{Err: errors.New("nothing to check: name a configuration or endpoints file, or give --config or --endpoints")}
+		return cli.UsageError{Err: errors.New("nothing to check: give a configuration or endpoints file")}
 	}
 	if f.output != "text" && f.output != "json" {
 		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
 	}
 	if f.effective && (f.config == "" || f.output != "text") {
-		return cli.UsageError{Err: errors.New("--print-effective goes with --config, and is YAML")}
+		return cli.UsageError{Err: errors.New("--print-effective requires --config and cannot be used with --output")}
 	}
 	var problems []strict.Problem
 	var fine []string
@@ -141,7 +141,7 @@ func printEffective(cmd *cobra.Command, c *config.Config) error {
 	return err
 }
 
-// report prints problems, or fine when there are none.
+// report prints problems, or fine if there are none.
 func report(cmd *cobra.Command, output string, problems []strict.Problem, fine string) error {
 	out := cmd.OutOrStdout()
 	if output == "json" {

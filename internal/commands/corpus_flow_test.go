@@ -18,8 +18,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// TestCorpusQueues: requests wait as each published configuration of flow control says: none
-// is lost, and limits, bands and places hold.
+// TestCorpusQueues runs each published flow control configuration: requests queue as it specifies,
+// no request is lost, and limits, bands and places are respected.
 func TestCorpusQueues(t *testing.T) {
 	n := 0
 	datadriven.Walk(t, "testdata/corpus", func(t *testing.T, path string) {
@@ -37,11 +37,11 @@ func TestCorpusQueues(t *testing.T) {
 		})
 	})
 	if n < 3 && flag.Lookup("test.run").Value.String() == "" {
-		t.Errorf("%d configurations of flow control", n)
+		t.Errorf("%d flow control configurations", n)
 	}
 }
 
-// queueAsSaid fills a pool of ten places with twice what may wait, and lets it run dry.
+// queueAsSaid offers a pool of ten places twice the requests that may wait, then empties it.
 func queueAsSaid(t *testing.T, name string, g *gate.Config) {
 	t.Helper()
 	o := g.Queue()
@@ -61,7 +61,7 @@ func queueAsSaid(t *testing.T, name string, g *gate.Config) {
 			}
 		}
 		if len(held) > 10 {
-			t.Fatalf("%s: %d requests are in ten places", name, len(held))
+			t.Fatalf("%s: %d requests hold the ten places", name, len(held))
 		}
 	}
 	for i := range offered {
@@ -79,12 +79,12 @@ func queueAsSaid(t *testing.T, name string, g *gate.Config) {
 	}
 	s := c.Status(now, 0)
 	if most := o.MaxRequests; most > 0 && int64(s.Waiting) > most {
-		t.Errorf("%s: %d wait, %d may", name, s.Waiting, most)
+		t.Errorf("%s: %d waiting, limit %d", name, s.Waiting, most)
 	}
 	for _, b := range s.Bands {
 		for _, said := range append(o.Bands, o.Default) {
 			if said.Priority == b.Priority && int64(b.Waiting) > said.MaxRequests {
-				t.Errorf("%s: %d wait in band %d, %d may", name, b.Waiting, b.Priority, said.MaxRequests)
+				t.Errorf("%s: %d waiting in band %d, limit %d", name, b.Waiting, b.Priority, said.MaxRequests)
 			}
 		}
 	}
@@ -94,18 +94,18 @@ func queueAsSaid(t *testing.T, name string, g *gate.Config) {
 		c.Release(now, held[0], .001)
 		held = held[1:]
 		served++
-		if len(held) == 0 { // bands that a usage limit keeps closed go after their time
+		if len(held) == 0 { // requests of bands closed by a usage limit leave at their timeout
 			take()
 			now += int64(2 * time.Minute)
 			c.Advance(now)
 		}
 	}
 	if s := c.Status(now, 0); s.Waiting != 0 || s.Own != 0 || waiting != 0 || served+refused != offered {
-		t.Errorf("%s: %d served and %d refused of %d; %d wait and %d places are held in the end", name, served, refused, offered, s.Waiting, s.Own)
+		t.Errorf("%s: %d served and %d refused of %d; %d waiting and %d places held at the end", name, served, refused, offered, s.Waiting, s.Own)
 	}
 }
 
-// Policies by their published names, and what they are to be.
+// Policies by their published names, with the expected values.
 var (
 	fairnessNames = map[string]rules.Fairness{
 		"global-strict-fairness-policy": rules.Strict, "round-robin-fairness-policy": rules.Places,
@@ -115,8 +115,8 @@ var (
 		"fcfs-ordering-policy": rules.Arrival, "edf-ordering-policy": rules.Deadline,
 		"slo-deadline-ordering-policy": rules.LatencyTarget, "shortest-first-ordering-policy": rules.ShortestFirst,
 	}
-	// usageNames are parameters of usage limits, and what they leave of a pool that is full to
-	// three bands.
+	// usageNames are parameters of usage limits, with the ceilings they give three bands of a full
+	// pool.
 	usageNames = map[string]struct {
 		parameters string
 		full       []float64
@@ -131,8 +131,8 @@ var (
 	}
 )
 
-// TestPoliciesByName: every policy of fairness goes with every order and usage limit, in both
-// generations of configurations, and each does what its name says.
+// TestPoliciesByName combines every fairness policy with every order and usage limit, in both
+// generations of configurations, and checks that each policy has its documented effect.
 func TestPoliciesByName(t *testing.T) {
 	for generation, section := range generations {
 		for fairness, wantFairness := range fairnessNames {
@@ -165,7 +165,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: max-score-picker}]}]
 					}
 					ceilings := make([]float64, 3)
 					if c.Flow.Limit().Ceilings(1, []int{3, 0, -2}, ceilings); !slices.Equal(ceilings, limit.full) {
-						t.Errorf("%s: a full pool is %v of three bands'", name, ceilings)
+						t.Errorf("%s: ceilings of three bands in a full pool: %v", name, ceilings)
 					}
 					if c.Flow.Sizing.Unit != rules.Requests || c.Flow.Sizing.Requests != 4 {
 						t.Errorf("%s: sizing %+v", name, c.Flow.Sizing)
@@ -177,8 +177,8 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: max-score-picker}]}]
 	}
 }
 
-// orderAsSaid has requests wait for one place in every band, and looks in which order they go:
-// of one flow, of two flows, and of two bands.
+// orderAsSaid queues requests for one place in every band and checks their order: within one flow,
+// between two flows, and between two bands.
 func orderAsSaid(t *testing.T, name string, o rules.Options) {
 	t.Helper()
 	listed := append(slices.Clone(o.Bands), o.Default, o.Negative)
@@ -194,9 +194,9 @@ func orderAsSaid(t *testing.T, name string, o rules.Options) {
 		}
 		want := map[rules.Ordering][]int{rules.Arrival: {0, 1, 2, 3}, rules.Deadline: {3, 1, 2, 0}, rules.LatencyTarget: {2, 3, 0, 1}, rules.ShortestFirst: {2, 0, 3, 1}}
 		if got := goes(t, name, o, b.Priority, time.Millisecond, inOneFlow); !slices.Equal(got, want[b.Ordering]) {
-			t.Errorf("%s, band %d, ordering %d: of one flow go %v", name, b.Priority, b.Ordering, got)
+			t.Errorf("%s, band %d, ordering %d: order within a flow %v", name, b.Priority, b.Ordering, got)
 		}
-		work := 4. // of a, where flows are told apart by it
+		work := 4. // of a, for policies that distinguish flows by it
 		if b.Fairness == rules.Strict {
 			work = 1
 		}
@@ -212,24 +212,24 @@ func orderAsSaid(t *testing.T, name string, o rules.Options) {
 		}
 		served := map[rules.Fairness][]int{rules.Strict: {5}, rules.Places: {2, 3}, rules.Work: {1}, rules.LeastService: {1}}
 		if !slices.Contains(served[b.Fairness], ofA) {
-			t.Errorf("%s, band %d, fairness %d: of the first five %d are of a, whose requests are longer and came first", name, b.Priority, b.Fairness, ofA)
+			t.Errorf("%s, band %d, fairness %d: %d of the first five are of a, whose requests are longer and came first", name, b.Priority, b.Fairness, ofA)
 		}
 		lowToHigh = append(lowToHigh, rules.Request{Priority: b.Priority})
 	}
 	got := goes(t, name, o, 0, 0, lowToHigh)
 	for i, k := range got {
 		if k != len(got)-1-i {
-			t.Errorf("%s: bands, lowest first, go as %v", name, got)
+			t.Errorf("%s: order of bands, lowest first: %v", name, got)
 			break
 		}
 	}
 }
 
-// goes returns in which order requests go that wait for one place, which came so long after
-// one another. Those without a priority are of one band.
+// goes returns the order in which requests that arrive apart get the one place. Requests without a
+// priority belong to one band.
 func goes(t *testing.T, name string, o rules.Options, priority int, apart time.Duration, asks []rules.Request) (order []int) {
 	t.Helper()
-	o.Limit, o.Evict = nil, false // the place is held by who is not of their bands
+	o.Limit, o.Evict = nil, false // the place is held by a request of no band
 	c := flow.New(o)
 	now := int64(time.Second)
 	c.SetCapacity(now, rules.Capacity{Permits: 1, Endpoints: 1})
@@ -242,7 +242,7 @@ func goes(t *testing.T, name string, o rules.Options, priority int, apart time.D
 		}
 		h, out := c.Offer(now, a)
 		if out != rules.Queued {
-			t.Fatalf("%s: request %d is %v", name, i, out)
+			t.Fatalf("%s: request %d: %v", name, i, out)
 		}
 		number[h] = i
 	}
@@ -251,7 +251,7 @@ func goes(t *testing.T, name string, o rules.Options, priority int, apart time.D
 		c.Release(now, held, -1)
 		e := c.Events(nil)
 		if len(e) != 1 || e[0].Outcome != rules.Dispatched {
-			t.Fatalf("%s: a place came free: %v", name, e)
+			t.Fatalf("%s: a place was freed: %v", name, e)
 		}
 		held = e[0].Handle
 		order = append(order, number[held])

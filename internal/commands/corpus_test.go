@@ -17,12 +17,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// minShapes is how many shapes of configurations the corpus has at least.
+// minShapes is the least number of configuration shapes in the corpus.
 const minShapes = 100
 
-// corpusAsks are the requests about which each configuration decides: one that
-// nobody holds anything of, one of which an idle endpoint holds most, and one of
-// which the busiest holds all.
+// corpusAsks are the requests that each configuration places: one that is not cached anywhere, one
+// mostly cached at an idle endpoint, and one cached completely at the busiest endpoint.
 var corpusAsks = []struct {
 	name string
 	held map[string]int
@@ -32,9 +31,9 @@ var corpusAsks = []struct {
 	{"held by 4", map[string]int{"10.0.0.4:8000": 6400}},
 }
 
-// TestCorpus: shapes of configurations that are published for other pickers load,
-// and choose by the rules that they have there, or are refused with what to use.
-// Run with -rewrite to write the answers anew.
+// TestCorpus loads configuration shapes that are published for other pickers. They choose by the
+// rules of those pickers, or are refused with a hint at the replacement. Run with -rewrite to
+// update the answers.
 func TestCorpus(t *testing.T) {
 	n := 0
 	datadriven.Walk(t, "testdata/corpus", func(t *testing.T, path string) {
@@ -44,7 +43,7 @@ func TestCorpus(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			n++
 			fleet := "testdata/corpus/fleet.json"
-			for _, a := range d.CmdArgs { // a fleet whose endpoints have roles, or whose speeds are learned
+			for _, a := range d.CmdArgs { // a fleet whose endpoints have roles or learned speeds
 				if a.Key == "roles" || a.Key == "learned" {
 					fleet = "testdata/corpus/" + a.Key + ".json"
 				}

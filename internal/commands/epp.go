@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/migrate"
 )
 
-// eppAdmin is where other pickers serve metrics and health unless told otherwise:
-// their charts probe the pod's address.
+// eppAdmin is the default metrics and health listener of other pickers, whose charts probe the
+// pod's address.
 const eppAdmin = "--admin=0.0.0.0:9090"
 
 func newEPP(p Program) *cobra.Command {
@@ -18,12 +18,12 @@ func newEPP(p Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "epp",
 		Short: "Run a replica with the flags of other endpoint pickers",
-		Long: `Runs what serve runs and takes the flags of the endpoint pickers of llm-d and of the Gateway
-API inference extension as they stand, so that the image can be exchanged in their charts and
-manifests. What a flag means here, or that it means nothing, is said once at the start. Flags
-of serve may be given too and count more. grapevine migrate prints the command line of serve.
+		Long: `Runs serve with the flags of the endpoint pickers of llm-d and of the Gateway API inference
+extension, so that only the image has to be replaced in their charts and manifests. The
+meaning of each flag here, or that it has no effect, is logged at the start. Flags of serve
+are accepted too and take precedence. grapevine migrate prints the command line of serve.
 
-A command line that begins with a flag means epp.`,
+epp is the default when the command line begins with a flag.`,
 		Example: `  grapevine epp --config-file /config/default-plugins.yaml --grpc-port 9002 --secure-serving=false --endpoints endpoints.yaml
   grapevine --zap-encoder=json --v=4 --config-file epp.yaml --endpoints endpoints.yaml`,
 		DisableFlagParsing: true,
@@ -51,8 +51,8 @@ func newMigrate(p Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate --from-args ARG...",
 		Short: "Translate the command line of another endpoint picker",
-		Long: `Prints the command line of grapevine serve that does what the given arguments of another
-endpoint picker do, and every difference as a comment. A container's args can be pasted.`,
+		Long: `Prints the command line of grapevine serve that corresponds to the given arguments of
+another endpoint picker, with every difference as a comment. A container's args can be pasted.`,
 		Example: `  grapevine migrate --from-args --pool-name=llama --grpc-port=9002 --config-file=/config/epp.yaml --v=4
   grapevine migrate --from-args $(kubectl get deployment epp -o jsonpath='{.spec.template.spec.containers[0].args[*]}')`,
 		DisableFlagParsing: true,

@@ -40,18 +40,18 @@ func newExplain(p Program) *cobra.Command {
 	f := explainFlags{plugins: p.Plugins}
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Show why a request went, or would go, where",
-		Long: `Explains one decision: what was known of every candidate, the verdict of each filter,
-every score with its weight, the choice, the runner-up and the margin.
+		Short: "Explain the choice of an endpoint for a request",
+		Long: `Explains one decision: the state of every candidate, the verdict of each filter, every
+score with its weight, the choice, the runner-up and the margin.
 
-  --request-id, --last   a decision that a replica made and still keeps
+  --request-id, --last   a past decision that a replica still stores
   --body                 the decision that a replica would make about a request; nothing is
-                         sent to an engine, booked or remembered
-  --fleet                the same without a replica: a configuration against the saved output
-                         of "grapevine status -o json". A saved fleet has no prefix index:
-                         say with --held what endpoints hold of the prompt
+                         sent to an engine, counted or stored
+  --fleet                the same without a replica: a configuration applied to the saved
+                         output of "grapevine status -o json". A saved fleet has no prefix
+                         index: set the cached part of the prompt with --held
 
-With --expect the exit code is 1 when another endpoint was chosen, or none.`,
+With --expect, the exit code is 1 if another endpoint was chosen, or none.`,
 		Example: `  grapevine explain --request-id 7f0c2f6a-1111-4c3e-9d2e-0a1b2c3d4e5f
   grapevine explain --last 20
   grapevine explain --body request.json --path /v1/chat/completions --header x-slo-ttft-ms=300
@@ -62,12 +62,12 @@ With --expect the exit code is 1 when another endpoint was chosen, or none.`,
 	f.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.requestID, "request-id", "", "explain the kept decision about this x-request-id")
-	fl.IntVar(&f.last, "last", 0, "list the last N decisions; 1 explains the last one")
+	fl.IntVar(&f.last, "last", 0, "list the last N decisions; 1 explains the latest one")
 	fl.StringVar(&f.body, "body", "", "file with a request body; - for standard input")
 	fl.StringVar(&f.path, "path", "/v1/chat/completions", "path of the request")
 	fl.StringArrayVar(&f.headers, "header", nil, "NAME=VALUE: a header of the request (repeatable)")
-	fl.StringSliceVar(&f.subset, "subset", nil, "ip:port list that the proxy would allow")
-	fl.StringVar(&f.expect, "expect", "", "ip:port that has to be the choice")
+	fl.StringSliceVar(&f.subset, "subset", nil, "ip:port of the endpoints that the proxy allows")
+	fl.StringVar(&f.expect, "expect", "", "expected choice, as ip:port")
 	f.offline.add(fl)
 	return cmd
 }
@@ -107,11 +107,11 @@ func (f *explainFlags) check() error {
 	case f.requestID != "" && f.last > 0:
 		return errors.New("--request-id and --last cannot be used together")
 	case kept && (f.body != "" || f.offline.fleet != ""):
-		return errors.New("--request-id and --last are about decisions that were made, --body and --fleet about one that would be")
+		return errors.New("--request-id and --last cannot be used with --body or --fleet: they explain past decisions")
 	case f.expect != "" && f.last > 1:
-		return errors.New("--expect needs one decision, not a list")
+		return errors.New("--expect requires a single decision")
 	case f.offline.fleet == "" && f.offline.used():
-		return errors.New("--config, --input-tokens, --model, --held and --seed need --fleet")
+		return errors.New("--config, --input-tokens, --model, --held and --seed require --fleet")
 	}
 	if f.expect != "" {
 		if _, err := netip.ParseAddrPort(f.expect); err != nil {
@@ -143,8 +143,7 @@ func (f *explainFlags) readBody(in io.Reader) ([]byte, error) {
 	return os.ReadFile(f.body)
 }
 
-// kept asks a replica for decisions that it made, the last one when nothing
-// else is asked for.
+// kept fetches decisions that a replica made. The default is the last one.
 func (f *explainFlags) kept(ctx context.Context) ([]explain.Decision, error) {
 	query := url.Values{"n": {fmt.Sprint(max(f.last, 1))}}
 	if f.requestID != "" {
@@ -158,12 +157,12 @@ func (f *explainFlags) kept(ctx context.Context) ([]explain.Decision, error) {
 	case len(list) > 0:
 		return list, nil
 	case f.requestID != "":
-		return nil, fmt.Errorf("%s keeps no decision about request %q: it made none, or it is too long ago, and no such request waits there", f.admin, f.requestID)
+		return nil, fmt.Errorf("%s has no decision about request %q: none was made or it has expired, and no such request is waiting", f.admin, f.requestID)
 	}
 	return nil, fmt.Errorf("%s has made no decision yet", f.admin)
 }
 
-// explainLive asks a replica what it would decide.
+// explainLive asks a replica for the decision it would make.
 func (f *explainFlags) explainLive(cmd *cobra.Command) ([]explain.Decision, error) {
 	body, err := f.readBody(cmd.InOrStdin())
 	if err != nil {
@@ -199,7 +198,7 @@ func (f *explainFlags) print(w io.Writer, list []explain.Decision) error {
 	return explain.WriteText(w, &list[0])
 }
 
-// compare holds the choice against what is expected.
+// compare checks the choice against --expect.
 func (f *explainFlags) compare(w io.Writer, e *explain.Decision) error {
 	if f.expect == "" {
 		return nil

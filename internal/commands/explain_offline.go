@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// offlineFlags describe a decision without a replica.
+// offlineFlags describe a decision that needs no replica.
 type offlineFlags struct {
 	config string
 	fleet  string
@@ -31,8 +31,8 @@ func (f *offlineFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.config, "config", "", "with --fleet: EndpointPickerConfig file (default: the built-in profile)")
 	fl.IntVar(&f.tokens, "input-tokens", 0, "with --fleet: prompt tokens, instead of an estimate from --body")
 	fl.StringVar(&f.model, "model", "", "with --fleet and without --body: model name of the request")
-	fl.StringArrayVar(&f.held, "held", nil, "with --fleet: ip:port=TOKENS, what an endpoint holds of the prompt (repeatable)")
-	fl.Uint64Var(&f.seed, "seed", 1, "with --fleet: for ties and other random choices")
+	fl.StringArrayVar(&f.held, "held", nil, "with --fleet: ip:port=TOKENS, prompt tokens cached at an endpoint (repeatable)")
+	fl.Uint64Var(&f.seed, "seed", 1, "with --fleet: seed of ties and other random choices")
 }
 
 // used reports whether any flag but --fleet is given.
@@ -40,7 +40,7 @@ func (f *offlineFlags) used() bool {
 	return f.config != "" || f.tokens != 0 || f.model != "" || len(f.held) > 0 || f.seed != 1
 }
 
-// explainOffline decides about the request in a pool made of the saved fleet.
+// explainOffline decides about the request in a pool built from the saved fleet.
 func (f *explainFlags) explainOffline(cmd *cobra.Command) ([]explain.Decision, error) {
 	held, err := f.offline.holders()
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *explainFlags) request(cmd *cobra.Command) (*request.Request, error) {
 	if f.body != "" {
 		r.Body, err = f.readBody(cmd.InOrStdin())
 	} else if f.offline.tokens <= 0 {
-		err = cli.UsageError{Err: errors.New("--fleet needs a request: --body or --input-tokens")}
+		err = cli.UsageError{Err: errors.New("--fleet requires a request: --body or --input-tokens")}
 	}
 	return r, err
 }

@@ -22,11 +22,10 @@ func newFederation() *cobra.Command {
 	var f adminFlags
 	cmd := &cobra.Command{
 		Use:   "federation",
-		Short: "Show what a replica knows of other clusters",
-		Long: `Asks a running replica for the other clusters of its federation: whether they are heard,
-how old that is and how long it may be believed, round trip and traffic, their pools with
-load and filters, and which clusters know of the pools that this one exports. The exit
-code is 1 when there is no federation.`,
+		Short: "Show the other clusters as seen by a replica",
+		Long: `Asks a running replica for the other clusters of its federation: their state, its age and
+lease, round trip and traffic, their pools with load and filters, and which clusters know
+the pools that this cluster exports. The exit code is 1 if there is no federation.`,
 		Example: "  grapevine federation\n  grapevine federation --admin 10.0.1.7:9090 -o json",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,7 +34,7 @@ code is 1 when there is no federation.`,
 				return err
 			}
 			if st.Federation == nil {
-				return fmt.Errorf("%s is in no federation (see --federation-config)", st.Name)
+				return fmt.Errorf("%s is not part of a federation (see --federation-config)", st.Name)
 			}
 			if f.output == "json" {
 				return cli.WriteJSON(cmd.OutOrStdout(), struct {
@@ -57,7 +56,7 @@ code is 1 when there is no federation.`,
 	return cmd
 }
 
-// writeFederation prints the clusters, their pools, and what they know of ours.
+// writeFederation prints the clusters, their pools, and what they know of this cluster's exports.
 func writeFederation(w io.Writer, st *link.Status) {
 	fmt.Fprintf(w, "%s: %s\n", st.Cluster, st.Line)
 	if len(st.Secrets) > 1 {
@@ -107,7 +106,7 @@ func writeFederation(w io.Writer, st *link.Status) {
 	}
 }
 
-// filtersBy says with which secret each cluster makes its filters.
+// filtersBy lists the secret with which each cluster builds its filters.
 func filtersBy(st *link.Status) string {
 	var list []string
 	for i := range st.Clusters {
@@ -124,8 +123,8 @@ func filtersBy(st *link.Status) string {
 	return strings.Join(list, ", ")
 }
 
-// writeUse prints what a request would find in the other clusters: a link may be live where
-// a gateway is not.
+// writeUse prints how a request would use the other clusters. A link can be live while the gateway
+// is down.
 func writeUse(w io.Writer, list []remotecluster.Status) {
 	if len(list) == 0 {
 		return
@@ -140,7 +139,7 @@ func writeUse(w io.Writer, list []remotecluster.Status) {
 	tab.Flush()
 }
 
-// usedAs says what becomes of a request that another cluster could take.
+// usedAs describes how a request that another cluster could take is handled.
 func usedAs(s *remotecluster.Status) string {
 	used := s.Result
 	if s.Trial {
@@ -152,7 +151,7 @@ func usedAs(s *remotecluster.Status) string {
 	return used
 }
 
-// writeObjects prints what Kubernetes shows of the federation.
+// writeObjects prints the federation's Kubernetes objects.
 func writeObjects(w io.Writer, st *objects.Status) {
 	fmt.Fprintln(w)
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -169,21 +168,21 @@ func writeObjects(w io.Writer, st *objects.Status) {
 	}
 	tab.Flush()
 	if st.Waiting > 0 {
-		fmt.Fprintf(w, "objects that do not say yet what they should: %d\n", st.Waiting)
+		fmt.Fprintf(w, "objects not up to date: %d\n", st.Waiting)
 	}
 	for _, p := range st.Problems {
 		fmt.Fprintf(w, "problem: %s\n", p)
 	}
 }
 
-// toldLine says which clusters know of an export.
+// toldLine lists the clusters that know an export.
 func toldLine(e *link.OwnStatus) string {
 	var parts []string
 	if e.Draining {
 		parts = append(parts, "(draining)")
 	}
 	if e.Untold != "" {
-		parts = append(parts, "no cluster is told of "+e.Untold)
+		parts = append(parts, "not exported: "+e.Untold)
 	}
 	for _, t := range e.Acknowledged {
 		s := t.Cluster + ": " + t.State

@@ -15,20 +15,21 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
-// hubStop is how long the hub may take to stop after a signal.
+// hubStop limits how long the hub takes to stop after a signal.
 const hubStop = 10 * time.Second
 
-// newFederationHub keeps the objects of several clusters from one process.
+// newFederationHub maintains the objects of several clusters from one process.
 func newFederationHub() *cobra.Command {
 	var members, pools []string
 	var drain time.Duration
 	cmd := &cobra.Command{
 		Use:   "hub",
-		Short: "Keep InferencePoolImports in several clusters, by their kubeconfigs",
-		Long: `Keeps what the multi-cluster proposal asks for in the API servers of all members: for each
-pool that is named and annotated, an InferencePoolImport of its namespace and name in every
-member, and the condition Exported. It carries no load and no prefixes, and no request passes
-through it. Two may run at once. Replicas in those clusters want --federation-objects none.`,
+		Short: "Maintain InferencePoolImports in several clusters",
+		Long: `Maintains the objects of the multi-cluster proposal in the API servers of all members: for
+each named pool with the annotation, an InferencePoolImport with its namespace and name in
+every member, and the condition Exported. It transfers no load and no prefixes, and no
+request passes through it. Two hubs can run at once. Replicas in those clusters need
+--federation-objects none.`,
 		Example: "  grapevine federation hub --member paris=paris.kubeconfig --member tokyo=tokyo.kubeconfig --pool default/llama",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,21 +50,21 @@ through it. Two may run at once. Replicas in those clusters want --federation-ob
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&members, "member", nil, "NAME=KUBECONFIG of a cluster (repeatable, two or more)")
-	fl.StringArrayVar(&pools, "pool", nil, "NAMESPACE/NAME of a pool that is exported where its annotation asks for it (repeatable)")
-	fl.DurationVar(&drain, "drain", time.Minute, "how long an export that is withdrawn stays in imports")
+	fl.StringArrayVar(&pools, "pool", nil, "NAMESPACE/NAME of a pool, exported if its annotation requests it (repeatable)")
+	fl.DurationVar(&drain, "drain", time.Minute, "how long a withdrawn export stays in imports")
 	return cmd
 }
 
-// hubOptions reads where the members are.
+// hubOptions parses the members and pools.
 func hubOptions(members, pools []string) (o objects.HubOptions, err error) {
 	if len(members) < 2 || len(pools) == 0 {
-		return o, errors.New("want --member twice or more, and --pool")
+		return o, errors.New("want at least two --member, and --pool")
 	}
 	o.Members, o.Agent = map[string]kubeapi.Config{}, "grapevine-hub"
 	for _, m := range members {
 		name, file, ok := strings.Cut(m, "=")
 		if _, twice := o.Members[name]; !ok || name == "" || file == "" || twice {
-			return o, fmt.Errorf("--member %q: want NAME=KUBECONFIG, each name once", m)
+			return o, fmt.Errorf("--member %q: want NAME=KUBECONFIG with unique names", m)
 		}
 		if o.Members[name], err = kubeapi.Kubeconfig(file); err != nil {
 			return o, fmt.Errorf("--member %s: %w", name, err)

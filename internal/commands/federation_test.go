@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
-// TestWriteUse: a cluster whose link is live and whose gateway is not is shown as that.
+// TestWriteUse checks how a cluster is shown whose link is live and whose gateway is down.
 func TestWriteUse(t *testing.T) {
 	var out strings.Builder
 	writeUse(&out, nil)
@@ -30,19 +30,19 @@ rome     candidate, on trial  1         0          0 ms    0%
 	}
 }
 
-// TestWriteHot: where what is remembered as hot is not all, that is said.
+// TestWriteHot checks that an incomplete list of hot prefixes is marked as such.
 func TestWriteHot(t *testing.T) {
 	st := &link.Status{Cluster: "a", Exports: []link.OwnStatus{{Pool: "ns/p", Hot: 7, HotNote: "partial: 2 prompts", Untold: "3 of 259 groups of model and role"}, {Pool: "ns/q", Hot: 8}}}
 	var out strings.Builder
 	writeFederation(&out, st)
-	for _, want := range []string{"ns/p    7 (partial: 2 prompts)", "no cluster is told of 3 of 259 groups of model and role", "ns/q    8 "} {
+	for _, want := range []string{"ns/p    7 (partial: 2 prompts)", "not exported: 3 of 259 groups of model and role", "ns/q    8 "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
 	}
 }
 
-// TestWriteSecrets: while the secret is exchanged, it is shown how far that has come.
+// TestWriteSecrets checks that the progress of a secret rotation is shown.
 func TestWriteSecrets(t *testing.T) {
 	st := &link.Status{
 		Cluster: "a", Line: "fine", Secrets: []string{"01", "02"}, Problem: "no such file",
@@ -55,7 +55,7 @@ func TestWriteSecrets(t *testing.T) {
 	}
 }
 
-// TestHubOptions: members and pools are read, and what cannot be is told with its flag.
+// TestHubOptions checks that members and pools are parsed and that errors name the flag.
 func TestHubOptions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\nclusters: [{name: x, cluster: {server: 'https://192.0.2.1:6443'}}]\nusers: [{name: x, user: {token: t}}]\n"
@@ -69,9 +69,9 @@ func TestHubOptions(t *testing.T) {
 	}{
 		{two, []string{"ns/p", "ns/q"}, "ns", ""},
 		{two, []string{"ns/p", "other/p"}, "", ""},
-		{two[:1], []string{"ns/p"}, "", "twice or more"},
+		{two[:1], []string{"ns/p"}, "", "at least two --member"},
 		{two, nil, "", "--pool"},
-		{[]string{"a=" + file, "a=" + file}, []string{"ns/p"}, "", "each name once"},
+		{[]string{"a=" + file, "a=" + file}, []string{"ns/p"}, "", "unique names"},
 		{[]string{"a=" + file, "b"}, []string{"ns/p"}, "", "NAME=KUBECONFIG"},
 		{[]string{"a=" + file, "b=" + file + "x"}, []string{"ns/p"}, "", "--member b"},
 		{two, []string{"p"}, "", "namespace/name"},

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// rewriting reports whether files are to be written anew: datadriven has the flag.
+// rewriting reports whether golden files are to be rewritten. datadriven defines the flag.
 func rewriting() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 const (
@@ -18,7 +18,7 @@ const (
 	flagsTo   = "<!-- end of flags -->\n"
 )
 
-// TestFlagTable holds the manual's table to the flags of serve.
+// TestFlagTable compares the manual's table with the flags of serve.
 func TestFlagTable(t *testing.T) {
 	const path = "../../docs/configuration.md"
 	b, err := os.ReadFile(path)
@@ -28,7 +28,7 @@ func TestFlagTable(t *testing.T) {
 	before, rest, found := strings.Cut(string(b), flagsFrom)
 	_, after, closed := strings.Cut(rest, flagsTo)
 	if !found || !closed {
-		t.Fatalf("%s has no marks around its flag table", path)
+		t.Fatalf("%s has no markers around its flag table", path)
 	}
 	want := before + flagsFrom + flagTable() + flagsTo + after
 	if rewriting() {
@@ -38,7 +38,7 @@ func TestFlagTable(t *testing.T) {
 		return
 	}
 	if string(b) != want {
-		t.Errorf("%s does not have the flags of serve: go test ./internal/commands -run TestFlagTable -rewrite", path)
+		t.Errorf("%s differs from the flags of serve: run go test ./internal/commands -run TestFlagTable -rewrite", path)
 	}
 }
 

@@ -19,10 +19,10 @@ func newFlow() *cobra.Command {
 	var f adminFlags
 	cmd := &cobra.Command{
 		Use:   "flow",
-		Short: "Show who waits for capacity, and whose share is what",
-		Long: `Asks a running replica for its queues: how many places each pool has and how many are
-held, and by priority and flow who waits, holds places, and should hold how many. Places and
-waiting requests of a flow are those of all replicas.`,
+		Short: "Show queues with their waiting requests and shares",
+		Long: `Asks a running replica for its queues: the places of each pool and how many are taken, and
+for each priority and flow its waiting requests, its places and its fair share. Places and
+waiting requests of a flow are totals over all replicas.`,
 		Example: "  grapevine flow\n  grapevine flow --admin 10.0.1.7:9090 -o json",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,7 +44,7 @@ waiting requests of a flow are those of all replicas.`,
 // writeQueues prints every queue with its flows.
 func writeQueues(w io.Writer, queues []rules.Status) {
 	if len(queues) == 0 {
-		fmt.Fprintln(w, "no request had to ask for a place yet, or flow control is off (see flowControl in the configuration)")
+		fmt.Fprintln(w, "no queues: no request has needed a place yet, or flow control is off (see flowControl in the configuration)")
 	}
 	for i, q := range queues {
 		if i > 0 {
@@ -59,7 +59,7 @@ func writeQueues(w io.Writer, queues []rules.Status) {
 				name := fl.Flow
 				if name == "" {
 					name = "(one queue for all)"
-				} else if !budget.Shows(name) { // of a replica that tells names as they are
+				} else if !budget.Shows(name) { // of a replica that shows names in clear
 					name = budget.PrintableName(name)
 				}
 				fmt.Fprintf(tab, "\t%s\t%d\t%.0f\t%.1f\t\n", name, fl.Waiting, fl.InFlight, fl.Share)
@@ -74,27 +74,27 @@ func writeQueues(w io.Writer, queues []rules.Status) {
 	}
 }
 
-// queueLine says in a line how full a pool is, and whether its room is known.
+// queueLine describes how full a pool is and whether its capacity is known.
 func queueLine(q *rules.Status) string {
 	model := q.Model
 	if model == "" {
-		model = "(model not known)"
+		model = "(unknown model)"
 	}
 	line := fmt.Sprintf("queue %s: %d of %d places of %d endpoints held, %d requests wait here", model, q.InFlight, q.Permits, q.Endpoints, q.Waiting)
 	if q.Backlog != nil && *q.Backlog > 0 {
-		line += fmt.Sprintf("; what waits at all replicas is %.1f s of the pool", *q.Backlog)
+		line += fmt.Sprintf("; the backlog at all replicas is %.1f s of the pool's work", *q.Backlog)
 	}
 	if q.Evicting > 0 {
-		line += fmt.Sprintf("; %d in flight are making way", q.Evicting)
+		line += fmt.Sprintf("; %d requests in flight are being evicted", q.Evicting)
 	}
 	if q.Endpoints == 0 {
 		line += "; no endpoint is ready"
 	}
 	if q.Silent > 0 {
-		line += fmt.Sprintf("; %d of %d replicas are silent: what engines report leaves the room", q.Silent, q.Silent+q.Replicas)
+		line += fmt.Sprintf("; %d of %d replicas are silent: capacity is taken from the engines' reports", q.Silent, q.Silent+q.Replicas)
 	}
 	if q.Lost > 0 {
-		line += fmt.Sprintf("; %d places belong to no replica that is heard", q.Lost)
+		line += fmt.Sprintf("; %d places belong to silent replicas", q.Lost)
 	}
 	return line
 }

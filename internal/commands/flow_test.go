@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// What clients call themselves is shown, not obeyed.
+// Names chosen by clients are escaped.
 func TestFlowNames(t *testing.T) {
 	var out strings.Builder
 	writeQueues(&out, []rules.Status{{Model: "m", Bands: []rules.BandStatus{{Flows: []rules.Tenant{

@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/migrate"
 )
 
-// foreignFlags are all flags of the pickers of llm-d and of the Gateway API inference
-// extension, each with a value that is not its default.
+// foreignFlags are all flags of the pickers of llm-d and of the Gateway API inference extension,
+// each with a value other than its default.
 const foreignFlags = `
 --grpc-port=9102 --grpc-health-port=9103 --metrics-port=9190 --health-checking=true
 --pool-name=llama --pool-namespace=prod --pool-group=inference.networking.x-k8s.io
@@ -27,10 +27,10 @@ const foreignFlags = `
 --model-server-metrics-https-insecure-skip-verify=false
 --v=4 --zap-encoder=json --zap-log-level=debug --zap-devel=true --zap-stacktrace-level=error --zap-time-encoding=iso8601`
 
-// Every flag that other pickers have becomes a flag of serve, or has a note that says
-// what differs, and does so for each way of writing it.
+// Every flag of other pickers becomes a flag of serve or has a note about the difference, in each
+// syntax of the flag.
 func TestForeignFlags(t *testing.T) {
-	nothing := map[string]bool{ // what it asks for is always so
+	nothing := map[string]bool{ // always has the requested effect
 		"health-checking": true, "enable-grpc-stream-metrics": true, "allow-experimental-plugins": true,
 	}
 	seen := 0
@@ -54,10 +54,10 @@ func TestForeignFlags(t *testing.T) {
 				}
 			}
 			if _, err := migrate.Translate(newServe(standard).Flags(), kubeNames, set); err != nil {
-				t.Errorf("%q becomes %q, which serve does not take: %v", args, set, err)
+				t.Errorf("%q becomes %q, which serve refuses: %v", args, set, err)
 			}
 			if len(set)+len(got.Notes) == 0 && !nothing[name] {
-				t.Errorf("%q is taken and says nothing", args)
+				t.Errorf("%q is accepted without a note", args)
 			}
 		}
 	}

@@ -21,13 +21,13 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
-// atOnce is how many engines are looked at at the same time.
+// atOnce is the number of engines that are checked in parallel.
 const atOnce = 8
 
-// look is check --live.
+// look runs check --live.
 func (f *checkFlags) look(cmd *cobra.Command) error {
 	if (f.endpoints == "") == (f.admin == "") || f.config != "" || f.effective {
-		return cli.UsageError{Err: errors.New("--live wants --endpoints or --admin, and neither --config nor --print-effective")}
+		return cli.UsageError{Err: errors.New("--live requires either --endpoints or --admin, and excludes --config and --print-effective")}
 	}
 	if f.output != "text" && f.output != "json" {
 		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
@@ -71,7 +71,7 @@ func (f *checkFlags) look(cmd *cobra.Command) error {
 	return err
 }
 
-// targets are the endpoints of the file, or of the replica.
+// targets are the endpoints of the file or of the replica.
 func (f *checkFlags) targets(ctx context.Context) (out []engines.Target, err error) {
 	if f.admin != "" {
 		a := adminFlags{admin: f.admin, output: f.output}
@@ -82,7 +82,7 @@ func (f *checkFlags) targets(ctx context.Context) (out []engines.Target, err err
 		for _, e := range st.Endpoints {
 			t := engines.Target{Name: e.Name, Address: e.Address, Models: e.Models}
 			for _, st := range e.Streams {
-				if strings.HasPrefix(st.Events, "tcp://") { // others dial in
+				if strings.HasPrefix(st.Events, "tcp://") { // others connect to the picker
 					t.Streams = append(t.Streams, events.Stream{Events: st.Events, Replay: st.Replay, Topic: st.Topic})
 				}
 			}
@@ -104,7 +104,7 @@ func (f *checkFlags) targets(ctx context.Context) (out []engines.Target, err err
 	return out, err
 }
 
-// loadModels reads the models whose folders are given, or found on this machine.
+// loadModels reads the models whose folders are given or found on this machine.
 func (f *checkFlags) loadModels(ctx context.Context, targets []engines.Target, key string) (*prompt.Models, error) {
 	var urls []string
 	for _, t := range targets {

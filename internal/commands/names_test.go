@@ -26,8 +26,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// hostileNames are what tenants may call themselves, their models and their requests.
-// FORGED stands where a line or a cell of its own would begin.
+// hostileNames are names that tenants can give themselves, their models and their requests. FORGED
+// stands where a new line or cell would begin.
 var hostileNames = map[string]string{
 	"lines":      "gold\nFORGED 200\r\n\r\nFORGED: 1\tFORGED",
 	"quotes":     "gold\"} 1\nFORGED{a=\"b\\\", 'c' `d` <script>FORGED</script> $(FORGED) %s %!d",
@@ -40,15 +40,15 @@ var hostileNames = map[string]string{
 	"many marks": "g" + strings.Repeat("\u0301", 500),
 }
 
-// nameHeaders are the headers by which clients name things.
+// nameHeaders are the headers in which clients send names.
 var nameHeaders = []string{
 	"x-request-id", "x-llm-d-inference-objective", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id", "x-llm-d-model-name-rewrite",
 	"x-session-id", "x-session-token", "x-grapevine-clusters", "x-slo-ttft-ms", "prefer", "user-agent",
 }
 
-// TestNamesOfStrangers sends such names, in every header and in the body, through a group of
-// two replicas, and looks at all that comes out: nothing is obeyed by a screen, nothing forges
-// a line, and nothing stays in flight.
+// TestNamesOfStrangers sends such names, in every header and in the body, through a group of two
+// replicas and checks all output: terminals get no control characters, no line is forged, and no
+// request stays in flight.
 func TestNamesOfStrangers(t *testing.T) {
 	s := openSession(t)
 	log := &parts.Output{}
@@ -110,11 +110,11 @@ func TestNamesOfStrangers(t *testing.T) {
 		t.Errorf("log: %.2000s", said)
 	}
 	if longest := longestLine(said); longest > 4096 {
-		t.Errorf("a line of the log has %d bytes", longest)
+		t.Errorf("longest log line has %d bytes", longest)
 	}
 }
 
-// lookAt reads every page of a replica and every screen about it.
+// lookAt reads every page of a replica and every command output about it.
 func lookAt(t *testing.T, r *server.Server, ids []string) {
 	at := "http://" + r.AdminAddr().String()
 	for _, page := range []string{"/", "/status", "/metrics", "/readyz?verbose", "/debug/decisions?n=1000"} {
@@ -124,11 +124,11 @@ func lookAt(t *testing.T, r *server.Server, ids []string) {
 			t.Errorf("%s has %d bytes", page, len(text))
 		}
 		if page == "/" && strings.Contains(text, "<script>FORGED") {
-			t.Errorf("%s: markup of a stranger", page)
+			t.Errorf("%s: unescaped markup from a request", page)
 		}
 		if strings.HasPrefix(page, "/debug") || page == "/status" {
 			if !json.Valid([]byte(text)) {
-				t.Errorf("%s is no JSON", page)
+				t.Errorf("%s is not JSON", page)
 			}
 		}
 	}
@@ -138,17 +138,17 @@ func lookAt(t *testing.T, r *server.Server, ids []string) {
 	}
 	for _, id := range ids {
 		if len(id) > 1<<10 {
-			continue // no address of a page
+			continue // not the address of a page
 		}
 		text := screen(t, r, "explain", "--request-id", id)
 		clean(t, "explain --request-id", text)
 		if !strings.Contains(text, "candidates") {
-			t.Errorf("no decision about %q: %s", id, text)
+			t.Errorf("no decision for %q: %s", id, text)
 		}
 	}
 }
 
-// screen returns what a command prints.
+// screen returns the output of a command.
 func screen(t *testing.T, r *server.Server, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -175,21 +175,21 @@ func read(t *testing.T, url string) string {
 	return string(b)
 }
 
-// clean complains of text that a screen obeys, and of lines that a stranger has made.
+// clean reports control characters and forged lines in text.
 func clean(t *testing.T, what, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
-		t.Errorf("%s: no UTF-8", what)
+		t.Errorf("%s: invalid UTF-8", what)
 	}
 	for at, r := range text {
 		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
-			t.Errorf("%s: %q, which is not printed, in %q", what, r, text[max(0, at-60):min(len(text), at+60)])
+			t.Errorf("%s: unprintable %q in %q", what, r, text[max(0, at-60):min(len(text), at+60)])
 			break
 		}
 	}
 	for line := range strings.SplitSeq(text, "\n") {
 		if strings.HasPrefix(strings.TrimSpace(line), "FORGED") {
-			t.Errorf("%s: a line of a stranger's: %.200s", what, line)
+			t.Errorf("%s: forged line: %.200s", what, line)
 		}
 	}
 }
@@ -201,8 +201,8 @@ func longestLine(text string) (n int) {
 	return n
 }
 
-// placeNamed asks for a place for a request that bears a name wherever it may, and returns
-// what ends it and what the proxy was answered.
+// placeNamed asks for a place for a request that carries a name wherever one is possible. It
+// returns a function that ends the request, and the answers to the proxy.
 func placeNamed(t *testing.T, at, name, model string) (end func(), answers []string) {
 	t.Helper()
 	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
@@ -236,16 +236,16 @@ func placeNamed(t *testing.T, at, name, model string) (end func(), answers []str
 			t.Fatal(err)
 		}
 	}
-	answer, err := stream.Recv() // the head waits for the body
+	answer, err := stream.Recv() // the answer to the headers follows the body
 	if err != nil {
 		t.Fatalf("%.40q: %v", name, err)
 	}
 	return end, textsOf(answer)
 }
 
-// jsonOf is a string as clients write it, which need not be UTF-8.
+// jsonOf encodes a string as clients do, which may be invalid UTF-8.
 func jsonOf(s string) []byte {
-	b, _ := json.Marshal(s) // strings always marshal
+	b, _ := json.Marshal(s) // strings always encode
 	if !utf8.ValidString(s) {
 		b = []byte(`"` + s + `"`)
 	}

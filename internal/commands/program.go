@@ -59,13 +59,13 @@ func newRoot(p Program) *cobra.Command {
 	root := cli.Root(&cobra.Command{
 		Use:   "grapevine",
 		Short: "Endpoint picker for LLM inference behind Envoy",
-		Long: `Grapevine chooses, for each LLM request that Envoy asks about, the engine that can
-answer it soonest. Its replicas are all active: they follow the engines' KV-cache
-events and share one prefix index and one view of in-flight load.
+		Long: `Grapevine chooses, for each LLM request from Envoy, the engine that can answer it
+soonest. All replicas are active: they follow the engines' KV-cache events and share
+one prefix index and one view of in-flight load.
 
-Simulated engines, demos, benchmarks and the replay of traces are in grapevine-lab.
+Simulated engines, demos, benchmarks and trace replay are in grapevine-lab.
 
-Exit codes: 0 success, 1 failure, 2 wrong command line.`,
+Exit codes: 0 success, 1 failure, 2 usage error.`,
 		Args: cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
 	}, newServe(p), newUp(p), newEPP(p), command.New(), newMigrate(p), newCheck(p), newExplain(p), newEnvoyConfig(), newStatus(), newFlow(), newMembers(), newFederation(), cli.NewVersion("grapevine", p.Version))
 	return cli.WithFlagHint(cli.WithVersion(root, p.Version), func(cmd *cobra.Command, name string) string {

@@ -9,8 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestMain makes this test program the command grapevine when it is called by
-// that name.
+// TestMain makes this test program act as the command grapevine when it is called by that name.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"grapevine": func() { Main(standard) }})
 }
@@ -18,7 +17,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs the sessions in testdata with the real command line.
 func TestScripts(t *testing.T) { testkit.RunScripts(t, "grapevine-lab") }
 
-// TestHelp: every subcommand says what it does and gives an example.
+// TestHelp checks that every subcommand has a description and an example.
 func TestHelp(t *testing.T) { testkit.CheckHelp(t, newRoot(standard)) }
 
 // standard is the program grapevine.

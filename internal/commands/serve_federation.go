@@ -14,22 +14,22 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
-// federationFlags are the flags of serve that make it part of a federation.
+// federationFlags are the flags of serve that join it to a federation.
 type federationFlags struct {
 	config, pool, objects string
 }
 
 func (f *federationFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&f.config, "federation-config", "", "file that describes other clusters, which of their pools are used and which of ours they may (default: none)")
-	fl.StringVar(&f.pool, "federation-pool", "", "NAMESPACE/NAME of this replica's pool there (default: --pool-name, or the only one that the file exports)")
-	fl.StringVar(&f.objects, "federation-objects", "", "Kubernetes: InferencePoolImports to keep: of the pool's namespace, of all, or none; with any the pool is exported while its annotation asks for it (default: namespace with --pool-name, else none)")
+	fl.StringVar(&f.config, "federation-config", "", "file that describes the other clusters and the imported and exported pools (default: none)")
+	fl.StringVar(&f.pool, "federation-pool", "", "NAMESPACE/NAME of this replica's pool in that file (default: --pool-name, or the only exported pool)")
+	fl.StringVar(&f.objects, "federation-objects", "", "Kubernetes: InferencePoolImports to maintain: namespace (of the pool), all or none; unless none, the pool's annotation decides about its export (default: namespace with --pool-name, else none)")
 }
 
 // complete fills the options of the federation, if there is one.
 func (f *federationFlags) complete(o *multicluster.Options, k *kubeFlags) error {
 	if f.config == "" {
 		if f.pool != "" || f.objects != "" {
-			return errors.New("--federation-pool and --federation-objects want --federation-config")
+			return errors.New("--federation-pool and --federation-objects require --federation-config")
 		}
 		return nil
 	}
@@ -45,9 +45,9 @@ func (f *federationFlags) complete(o *multicluster.Options, k *kubeFlags) error 
 	case len(c.Exports) == 1:
 		name = c.Exports[0].Pool
 	case c.Standalone():
-		name = "default/pool" // of which nobody is told
+		name = "default/pool" // not exported
 	default:
-		return fmt.Errorf("--federation-pool: %s exports %d pools, and it has to be known which one is this replica's", f.config, len(c.Exports))
+		return fmt.Errorf("--federation-pool is required: %s exports %d pools", f.config, len(c.Exports))
 	}
 	pool, err := link.ParsePool(name)
 	if err != nil {
@@ -61,7 +61,7 @@ func (f *federationFlags) complete(o *multicluster.Options, k *kubeFlags) error 
 	return f.keep(o, k)
 }
 
-// keep has the federation's objects in Kubernetes kept.
+// keep sets up the maintenance of the federation's Kubernetes objects.
 func (f *federationFlags) keep(o *multicluster.Options, k *kubeFlags) error {
 	scope := f.objects
 	if scope == "" && k.o.Pool != "" && !o.Link.Standalone() {
@@ -73,9 +73,9 @@ func (f *federationFlags) keep(o *multicluster.Options, k *kubeFlags) error {
 	case scope != "namespace" && scope != "all":
 		return fmt.Errorf("--federation-objects %q: want namespace, all or none", scope)
 	case k.o.Pool == "":
-		return errors.New("--federation-objects wants --pool-name")
+		return errors.New("--federation-objects requires --pool-name")
 	case k.o.Group == kube.GroupPoolOld:
-		return errors.New("--federation-objects: pools of v1alpha2 cannot be exported: want none")
+		return errors.New("--federation-objects: v1alpha2 pools cannot be exported: want none")
 	}
 	o.Objects = &objects.Options{Config: k.o.Config, Agent: k.o.Agent}
 	if scope == "namespace" {

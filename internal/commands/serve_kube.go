@@ -20,7 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/discovery/kube"
 )
 
-// kubeFlags are the flags of serve that have endpoints found in Kubernetes.
+// kubeFlags are the flags of serve for endpoints in Kubernetes.
 type kubeFlags struct {
 	version string
 
@@ -34,23 +34,23 @@ type kubeFlags struct {
 var kubeNames = []string{"pool-name", "pool-namespace", "pool-group", "endpoint-selector", "endpoint-target-ports"}
 
 func (k *kubeFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&k.o.Pool, "pool-name", "", "Kubernetes: the InferencePool whose pods are the endpoints, instead of --endpoints")
-	fl.StringVar(&k.o.Namespace, "pool-namespace", "", "Kubernetes: namespace of pool and pods (default: $NAMESPACE, or that of this pod)")
-	fl.StringVar(&k.o.Group, "pool-group", "", "Kubernetes: API group of the pool (default: "+kube.GroupPool+", or the older one where only that is installed)")
-	fl.StringVar(&k.o.Selector, "endpoint-selector", "", "Kubernetes: label selector of the pods that are the endpoints, instead of --pool-name")
-	fl.StringSliceVar(&k.ports, "endpoint-target-ports", nil, "Kubernetes: ports of these pods, at most 8, each an endpoint")
-	fl.StringVar(&k.kubeconfig, "kubeconfig", "", "Kubernetes: file that says where the API server is (default: this pod's service account, or $KUBECONFIG)")
-	fl.IntVar(&k.o.Events.Port, "pod-events-port", 0, "Kubernetes: port of KV-cache events of pods that do not say by annotation; 0 for asking the engine")
-	fl.IntVar(&k.o.Events.ReplayPort, "pod-replay-port", 0, "Kubernetes: port of replays of these pods, 0 for none")
-	fl.StringVar(&k.o.Events.Topic, "pod-events-topic", "", "Kubernetes: subscription prefix at these pods")
+	fl.StringVar(&k.o.Pool, "pool-name", "", "Kubernetes: InferencePool whose pods are the endpoints, instead of --endpoints")
+	fl.StringVar(&k.o.Namespace, "pool-namespace", "", "Kubernetes: namespace of pool and pods (default: $NAMESPACE, or this pod's namespace)")
+	fl.StringVar(&k.o.Group, "pool-group", "", "Kubernetes: API group of the pool (default: "+kube.GroupPool+", or the older group if only that is installed)")
+	fl.StringVar(&k.o.Selector, "endpoint-selector", "", "Kubernetes: label selector of the endpoints' pods, instead of --pool-name")
+	fl.StringSliceVar(&k.ports, "endpoint-target-ports", nil, "Kubernetes: ports of these pods, at most 8, each one an endpoint")
+	fl.StringVar(&k.kubeconfig, "kubeconfig", "", "Kubernetes: kubeconfig file (default: this pod's service account, or $KUBECONFIG)")
+	fl.IntVar(&k.o.Events.Port, "pod-events-port", 0, "Kubernetes: port of KV-cache events of pods without the annotation; 0 asks the engine")
+	fl.IntVar(&k.o.Events.ReplayPort, "pod-replay-port", 0, "Kubernetes: replay port of these pods; 0 for none")
+	fl.StringVar(&k.o.Events.Topic, "pod-events-topic", "", "Kubernetes: topic prefix of the subscription to these pods")
 }
 
-// source returns what finds endpoints in Kubernetes, nil when no flag asks for it.
+// source returns the Kubernetes source of endpoints, nil without such flags.
 func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery.Opener, error) {
 	if k.o.Pool == "" && k.o.Selector == "" {
 		for _, name := range kubeNames {
 			if given(name) {
-				return nil, errors.New("--" + name + " wants --pool-name or --endpoint-selector")
+				return nil, errors.New("--" + name + " requires --pool-name or --endpoint-selector")
 			}
 		}
 		return nil, nil
@@ -61,11 +61,11 @@ func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery
 	case k.o.Pool != "" && k.o.Selector != "":
 		return nil, errors.New("--pool-name and --endpoint-selector cannot be used together")
 	case k.o.Selector != "" && len(k.ports) == 0:
-		return nil, errors.New("--endpoint-selector wants --endpoint-target-ports")
+		return nil, errors.New("--endpoint-selector requires --endpoint-target-ports")
 	case k.o.Pool != "" && len(k.ports) > 0:
-		return nil, errors.New("--endpoint-target-ports goes with --endpoint-selector: a pool has ports of its own")
+		return nil, errors.New("--endpoint-target-ports requires --endpoint-selector: a pool defines its own ports")
 	case k.o.Events.Port < 0 || k.o.Events.Port > 65535 || k.o.Events.ReplayPort < 0 || k.o.Events.ReplayPort > 65535:
-		return nil, errors.New("--pod-events-port, --pod-replay-port: want a port")
+		return nil, errors.New("--pod-events-port, --pod-replay-port: want a port number")
 	}
 	var err error
 	if k.o.Ports, err = kube.ParsePorts(k.ports); err != nil {
@@ -93,8 +93,8 @@ func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery
 	}, nil
 }
 
-// findPeers has the group's members found in the EndpointSlices of a Service, if a flag
-// says so, until what it returns is called.
+// findPeers finds the group's members in the EndpointSlices of a Service, if a flag names one,
+// until the returned function is called.
 func (k *kubeFlags) findPeers(c *server.ClusterOptions, log *slog.Logger) (end func(), err error) {
 	if k.peers == "" {
 		return func() {}, nil
@@ -109,7 +109,7 @@ func (k *kubeFlags) findPeers(c *server.ClusterOptions, log *slog.Logger) (end f
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	o.Like, _ = netip.ParseAddr(host) // a name says nothing of the family
+	o.Like, _ = netip.ParseAddr(host) // a host name leaves the family open
 	config, err := kubeapi.Find(k.kubeconfig)
 	if err != nil {
 		return nil, err

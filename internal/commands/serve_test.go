@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
-// Flags that cannot work, or do nothing, are a wrong command line that names them.
+// Flags that cannot work, or have no effect, are usage errors that name the flag.
 func TestServeRefusesFlags(t *testing.T) {
 	f := func(line, want string) {
 		t.Helper()
@@ -24,14 +24,14 @@ func TestServeRefusesFlags(t *testing.T) {
 		}
 	}
 	f("--cluster mesh", `--cluster "mesh": want none, gossip or nats`)
-	f("--cluster-join a:1", "--cluster-join does nothing with --cluster none: want --cluster gossip")
-	f("--cluster-peers-service a", "--cluster-peers-service does nothing with --cluster none: want --cluster gossip")
-	f("--cluster nats --cluster-bind :1 --nats a", "--cluster-bind does nothing with --cluster nats")
-	f("--cluster gossip --nats a", "--nats does nothing with --cluster gossip: want --cluster nats")
-	f("--cluster gossip --nats-nkey x", "--nats-nkey does nothing")
-	f("--share mesh", "want --cluster gossip or nats")
-	f("--cluster-key-file key", "--cluster-key-file does nothing")
-	f("--cluster nats", "wants --nats URL")
+	f("--cluster-join a:1", "--cluster-join has no effect with --cluster none: it requires --cluster gossip")
+	f("--cluster-peers-service a", "--cluster-peers-service has no effect with --cluster none: it requires --cluster gossip")
+	f("--cluster nats --cluster-bind :1 --nats a", "--cluster-bind has no effect with --cluster nats")
+	f("--cluster gossip --nats a", "--nats has no effect with --cluster gossip: it requires --cluster nats")
+	f("--cluster gossip --nats-nkey x", "--nats-nkey has no effect")
+	f("--share mesh", "requires --cluster gossip or nats")
+	f("--cluster-key-file key", "--cluster-key-file has no effect")
+	f("--cluster nats", "requires --nats URL")
 	f("--cluster gossip --cluster-label=", "--cluster-label is empty")
 	f("--ready-timeout -1s", "--ready-timeout -1s: want more than 0")
 	f("--drain 0s", "--drain 0s: want more than 0")

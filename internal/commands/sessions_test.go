@@ -27,21 +27,17 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestSessions runs the scripts of testdata/sessions: what happens to a group of replicas and
-// its two engines, of which the second does not say when it started, and what status --cluster
-// prints at the first replica, or at replica=N, once things have come to rest: nothing for a
-// step with quiet, and without how much is known for one with loose. Numbers that differ from
-// run to run are #.
+// TestSessions runs the scripts of testdata/sessions against a group of replicas and two engines.
+// The second engine does not report its start time. Each step prints the output of status --cluster
+// at the first replica, or at replica=N, once the group is quiet. A step with "quiet" prints
+// nothing, and a step with "loose" omits the state of knowledge. Numbers that vary between runs are
+// printed as #.
 //
-//	replicas N               so many more
-//	ask ENGINE N             N prompts that nobody has asked before
-//	reload                   SIGHUP to all replicas
-//	list all | none          what the file of endpoints names
-//	work ENGINE              a long answer begins
-//	silence ENGINE | speak ENGINE  nothing comes of its events, also on a new connection
-//	heal ENGINE              that again, and the long answer ends
-//	restart ENGINE
-//	stop N                   a replica leaves
+// replicas N               start N more replicas ask ENGINE N             send N new prompts reload
+// SIGHUP to all replicas list all | none          set the content of the endpoints file work ENGINE
+// start a long answer silence ENGINE | speak ENGINE  its events stop, on new connections too heal
+// ENGINE              resume events and end the long answer restart ENGINE stop N
+// stop a replica
 func TestSessions(t *testing.T) {
 	datadriven.Walk(t, "testdata/sessions", func(t *testing.T, path string) {
 		t.Parallel()
@@ -74,7 +70,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// session is engines and replicas.
+// session runs engines and replicas.
 type session struct {
 	t        *testing.T
 	dir      string
@@ -84,7 +80,7 @@ type session struct {
 	prompts  int
 	faults   map[int]faults.Faults
 	working  map[int]context.CancelFunc
-	options  func(*server.Options) // changes those of the next replica; nil: nothing
+	options  func(*server.Options) // changes the options of the next replica; may be nil
 }
 
 func openSession(t *testing.T) *session {
@@ -209,7 +205,7 @@ func (s *session) add() {
 	s.join, s.replicas = append(s.join, at), append(s.replicas, r)
 }
 
-// ask sends an engine a prompt that is like no other.
+// ask sends an engine a unique prompt.
 func (s *session) ask(ctx context.Context, i, tokens int) {
 	s.prompts++
 	prompt := strings.Repeat(fmt.Sprintf("word%d of the prompt ", s.prompts), 20)
@@ -238,11 +234,11 @@ var (
 	aBlank  = regexp.MustCompile(`  +`)
 	aCount  = regexp.MustCompile(`(rendered|index:|hash) \w+`)
 	aTime   = regexp.MustCompile(`read \d{4}-\d\d-\d\d [\d:]+`)
-	aReplay = regexp.MustCompile(`(?m)^engine-\d:8000 \(catching-up\): replay from .* failed: .*\n`) // is tried again and again meanwhile
+	aReplay = regexp.MustCompile(`(?m)^engine-\d:8000 \(catching-up\): replay from .* failed: .*\n`) // is retried in the meantime
 	aPlace  = regexp.MustCompile(`[^ (]*endpoints\.yaml`)
 )
 
-// text is what status --cluster prints, without what is chance.
+// text is the output of status --cluster without random values.
 func (s *session) text(at int) string {
 	var b strings.Builder
 	st := s.replicas[at].Status()
@@ -261,7 +257,7 @@ func (s *session) text(at int) string {
 	return sorted(aReads.ReplaceAllString(out, "$1#$2#\n"))
 }
 
-// sorted puts the rows of engines in order: their ports are chance.
+// sorted sorts the rows of engines, whose ports are random.
 func sorted(text string) string {
 	lines := strings.SplitAfter(text, "\n")
 	isRow := func(l string) bool { return strings.HasPrefix(l, "engine-") }

@@ -48,9 +48,9 @@ func newStatus() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what a replica knows and how it is",
+		Short: "Show the state of a replica",
 		Long: `Asks a running replica for its state: models, endpoints with the state of knowledge
-about each, index size, and with --cluster the other replicas. The exit code is 1 when the
+about each, index size, and with --cluster the other replicas. The exit code is 1 if the
 replica is not ready.`,
 		Example: "  grapevine status\n  grapevine status --admin 10.0.1.7:9090 --cluster -o json\n  grapevine status --wait",
 		Args:    cli.NoArgs,
@@ -60,7 +60,7 @@ replica is not ready.`,
 			var st server.Status
 			var unreachable error
 			for {
-				st = server.Status{} // what an answer leaves out is not that of the answer before
+				st = server.Status{} // fields missing in an answer must not keep the previous values
 				err := f.get(ctx, "/status", &st)
 				if err == nil && (!wait || st.State == "ready") {
 					break
@@ -76,7 +76,7 @@ replica is not ready.`,
 					if unreachable != nil {
 						return fmt.Errorf("not ready after %s: %w", timeout, unreachable)
 					}
-					return fmt.Errorf("not ready after %s: the replica is %s: %s", timeout, st.State, st.Reason)
+					return fmt.Errorf("not ready after %s: replica is %s: %s", timeout, st.State, st.Reason)
 				case <-time.After(200 * time.Millisecond):
 				}
 			}
@@ -94,13 +94,13 @@ replica is not ready.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&group, "cluster", false, "show the other replicas too")
+	cmd.Flags().BoolVar(&group, "cluster", false, "also show the other replicas")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the replica is ready")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "give up waiting after this")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "time limit for --wait")
 	return cmd
 }
 
-// configLine says which configuration is in use, and why not a newer one.
+// configLine names the configuration in use, and why a newer one was refused.
 func configLine(c *server.ConfigStatus) string {
 	file := c.File
 	if file == "" {
@@ -108,7 +108,7 @@ func configLine(c *server.ConfigStatus) string {
 	}
 	line := fmt.Sprintf("config: %s, hash %s, read %s", file, c.Hash, c.Read.Format(time.DateTime))
 	if first, rest, more := strings.Cut(c.Problem, "\n"); first != "" {
-		line += "; the file as it is now is refused: " + first
+		line += "; the current file is refused: " + first
 		if more {
 			line += fmt.Sprintf(" (and %d more)", 1+strings.Count(rest, "\n"))
 		}
@@ -116,17 +116,16 @@ func configLine(c *server.ConfigStatus) string {
 	return line
 }
 
-// servedLine says whether the proxies go where the picker says.
+// servedLine reports whether proxies use the endpoints that the picker chose.
 func servedLine(s *extproc.ServedStatus) string {
-	line := fmt.Sprintf("answers: %d by the endpoint chosen, %d by a further one named, %d from elsewhere, %d not reported", s.Chosen, s.Next, s.Unnamed, s.Unknown)
+	line := fmt.Sprintf("answers: %d from the chosen endpoint, %d from a fallback, %d from other endpoints, %d not reported", s.Chosen, s.Next, s.Unnamed, s.Unknown)
 	if s.Problem != "" {
 		line += "; " + s.Problem
 	}
 	return line
 }
 
-// writeDiscovery says where the endpoints come from, how old that is, and what is
-// wrong with it.
+// writeDiscovery prints the source of the endpoints, its age and its problems.
 func writeDiscovery(w io.Writer, d *discovery.Status, now time.Time) {
 	switch {
 	case d.From == "":
@@ -180,7 +179,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	}
 }
 
-// modelLine says how prompts of a model are matched.
+// modelLine describes how prompts of a model are matched.
 func modelLine(m *prefix.ModelStatus) string {
 	line := fmt.Sprintf("model %s: %s", m.Name, m.State)
 	if len(m.Notes) > 0 {
@@ -203,8 +202,8 @@ func newMembers() *cobra.Command {
 	var f adminFlags
 	cmd := &cobra.Command{
 		Use:     "members",
-		Short:   "Show the replicas as one of them sees the group",
-		Long:    "Prints every replica: where it is, its state, round trip, traffic, how far it is behind, and whether its knowledge is equal.",
+		Short:   "Show the group as seen by one replica",
+		Long:    "Prints every replica with its address, state, round trip, traffic, lag, and whether its knowledge is equal.",
 		Example: "  grapevine members --admin 10.0.1.7:9090",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -11,11 +11,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
-// staleGauges is the age, in seconds, from which an engine's gauges are not shown as if
-// they were of now.
+// staleGauges is the age in seconds from which an engine's gauges are no longer shown.
 const staleGauges = 5
 
-// writeEndpoints prints a row for each endpoint, and below what is wrong with them.
+// writeEndpoints prints a row for each endpoint, and their problems below.
 func writeEndpoints(w io.Writer, eps []server.EndpointStatus) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tHEALTH\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE")
@@ -27,11 +26,11 @@ func writeEndpoints(w io.Writer, eps []server.EndpointStatus) {
 	writeTroubles(w, eps)
 }
 
-// trusted says how far an endpoint is trusted.
+// trusted describes the health of an endpoint.
 func trusted(e *server.EndpointStatus) string {
 	h := &e.Health
 	switch {
-	case h.State == "healthy" && !e.Up: // nobody has judged it yet
+	case h.State == "healthy" && !e.Up: // no verdict yet
 		return "down"
 	case h.State == "healthy", h.State == "unreached":
 		return h.State
@@ -41,7 +40,7 @@ func trusted(e *server.EndpointStatus) string {
 	return fmt.Sprintf("%s, %.0f%%", h.State, 100*h.Share)
 }
 
-// known says how far an endpoint is known, and how old that may be.
+// known describes the state of knowledge about an endpoint, with its age.
 func known(e *server.EndpointStatus) string {
 	if e.AgeMS == 0 {
 		return e.Knowledge
@@ -49,8 +48,8 @@ func known(e *server.EndpointStatus) string {
 	return fmt.Sprintf("%s, up to %.1f s behind", e.Knowledge, e.AgeMS/1000)
 }
 
-// follows says by how much the events of an endpoint are late, and what they told; "-"
-// where none are read.
+// follows returns the lag of an endpoint's events and the number of blocks learned from them; "-"
+// without events.
 func follows(e *server.EndpointStatus) string {
 	if len(e.Streams) == 0 && e.Blocks == 0 {
 		return "-\t-"
@@ -58,7 +57,7 @@ func follows(e *server.EndpointStatus) string {
 	return fmt.Sprintf("%.1f ms\t%d", e.LagMS, e.Blocks)
 }
 
-// gauges are those of an endpoint's engine; "-" where they are not known.
+// gauges returns the gauges of an endpoint's engine; "-" where they are unknown.
 func gauges(e *server.EndpointStatus) string {
 	if e.GaugeAgeS < 0 || e.GaugeAgeS > staleGauges {
 		return "-\t-\t-"
@@ -66,8 +65,7 @@ func gauges(e *server.EndpointStatus) string {
 	return fmt.Sprintf("%d\t%d\t%.0f%%", e.Waiting, e.Running, 100*e.KVUse)
 }
 
-// writeTroubles prints what is wrong with endpoints: once for those of which the same is
-// to be said.
+// writeTroubles prints the problems of endpoints. Endpoints with the same problem share a line.
 func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 	at := map[string][]string{}
 	var order []string
@@ -86,15 +84,15 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 			say(e, e.Health.State, untrusted(&e.Health))
 		}
 		if e.Health.FullS > 0 {
-			say(e, "full", fmt.Sprintf("its engine rejected a request for lack of capacity, passed over for %.1f s more", e.Health.FullS))
+			say(e, "full", fmt.Sprintf("engine rejected a request for lack of capacity, avoided for another %.1f s", e.Health.FullS))
 		}
 		if len(e.Health.AvoidedModels) > 0 {
-			say(e, "fails models", strings.Join(e.Health.AvoidedModels, ", ")+": their requests go elsewhere, since they fail here and others are answered")
+			say(e, "fails models", strings.Join(e.Health.AvoidedModels, ", ")+": avoided here, because their requests fail while other models are answered")
 		}
 		if e.Reason != "" {
 			say(e, e.Knowledge, e.Reason)
 		}
-		if e.Source != "" && e.Knowledge != knowledge.CatchingUp.String() { // that passes
+		if e.Source != "" && e.Knowledge != knowledge.CatchingUp.String() { // a transient state
 			say(e, "rests on", e.Source)
 		}
 		if e.GaugesError != "" {
@@ -111,11 +109,11 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 	}
 }
 
-// untrusted says why an endpoint is not trusted, since when, and what would change that.
+// untrusted says why and since when an endpoint is not trusted, and what would change that.
 func untrusted(h *server.HealthStatus) string {
 	line := h.Evidence + ", for " + time.Duration(h.SinceS*float64(time.Second)).Round(time.Second).String()
 	if h.Overruled {
-		line += "; ignored, since it speaks against most of the pool"
+		line += "; ignored, because it applies to most of the pool"
 	}
 	if h.BackBy != "" {
 		line += "; back by " + h.BackBy

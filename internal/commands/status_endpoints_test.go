@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
-// TestEndpointsAsPrinted: what is not known is not shown as 0, and what is wrong with an
-// endpoint is said with its reason, once for all of which it is true.
+// TestEndpointsAsPrinted checks that unknown values are not shown as 0 and that each problem is
+// printed once with its reason, for all endpoints that have it.
 func TestEndpointsAsPrinted(t *testing.T) {
 	well := server.HealthStatus{State: "healthy", Share: 1}
 	dead := server.HealthStatus{
@@ -46,10 +46,10 @@ h:1       h     down           approximate                     -       -       0
 i:1       i     healthy        approximate                     -       -       0          -        -        -
 b:1, c:1, d:1 and 1 more (no gauges): scrape: answer 404
 f:1 (out): connections are refused, for 12s; back by accepted connections, then 3 probes in a row that pass
-g:1 (suspect): 3 answers with status 500 or above, or with an error in them, for 2s; ignored, since it speaks against most of the pool
+g:1 (suspect): 3 answers with status 500 or above, or with an error in them, for 2s; ignored, because it applies to most of the pool
 g:1 (mismatched): another template
-i:1 (full): its engine rejected a request for lack of capacity, passed over for 2.2 s more
-i:1 (fails models): poet, sql: their requests go elsewhere, since they fail here and others are answered
+i:1 (full): engine rejected a request for lack of capacity, avoided for another 2.2 s
+i:1 (fails models): poet, sql: avoided here, because their requests fail while other models are answered
 `
 	var b bytes.Buffer
 	writeEndpoints(&b, eps)

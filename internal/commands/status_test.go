@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
-// What status --wait prints is the last answer alone.
+// status --wait prints only the last answer.
 func TestStatusWait(t *testing.T) {
 	var asked atomic.Int32
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -41,7 +41,7 @@ func TestStatusWait(t *testing.T) {
 	}
 	for _, old := range []string{"not known exactly", "meanwhile", "no stream"} {
 		if strings.Contains(out.String(), old) {
-			t.Errorf("%q is of the answer before:\n%s", old, out.String())
+			t.Errorf("%q is from the previous answer:\n%s", old, out.String())
 		}
 	}
 	if n := asked.Load(); n != 2 {
@@ -78,8 +78,8 @@ func TestModelLine(t *testing.T) {
 	f(prefix.ModelStatus{Name: "a", State: "failed", Error: "no tokenizer.json"}, "model a: failed, rendered 0: no tokenizer.json")
 }
 
-// What is said of an endpoint is printed whatever its state, and what predictions rest on
-// where events are not believed, once for all of which the same is true.
+// An endpoint's reason is printed in every state. So is the basis of predictions where events are
+// not trusted, once for all endpoints concerned.
 func TestReasonsArePrinted(t *testing.T) {
 	var b strings.Builder
 	writeTroubles(&b, []server.EndpointStatus{

@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	upWait = 30 * time.Second      // for Envoy and replica to answer
-	upPoll = 10 * time.Millisecond // between looks
-	upStop = 5 * time.Second       // for Envoy to end
-	upAsk  = 3 * time.Second       // for one answer of them
+	upWait = 30 * time.Second      // until Envoy and replica answer
+	upPoll = 10 * time.Millisecond // poll interval
+	upStop = 5 * time.Second       // until Envoy has ended
+	upAsk  = 3 * time.Second       // for one request to them
 )
 
 // upFlags are the flags of up.
@@ -46,14 +46,12 @@ func newUp(p Program) *cobra.Command {
 	f := upFlags{program: p}
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Put engines behind an Envoy and a replica, with one command",
-		Long: `Asks the engines which models they serve, looks for the tokenizers on this machine, starts a
-replica and an Envoy in front of them, all on this machine, and says where requests go. Where
-engines publish KV-cache events is found out by the replica. It ends on SIGINT and leaves nothing
-behind.
+		Short: "Start a replica and an Envoy in front of running engines",
+		Long: `Asks the engines for their models, looks for tokenizers on this machine, starts a replica and
+an Envoy in front of the engines, and prints where to send requests. The replica detects where
+engines publish KV-cache events. It stops on SIGINT and removes everything it created.
 
-Envoy is the one that --envoy or $ENVOY name, or that is found on PATH or in the cache of make
-setup.`,
+Envoy is taken from --envoy, $ENVOY, PATH or the cache of make setup.`,
 		Example: `  grapevine up --engine http://10.0.0.1:8000 --engine http://10.0.0.2:8000
   grapevine up --engine localhost:8000 --engine localhost:8001 --listen 127.0.0.1:8080`,
 		Args: cli.NoArgs,
@@ -63,9 +61,9 @@ setup.`,
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.engines, "engine", nil, "URL or host:port of an engine (repeatable, at least one)")
-	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a model's tokenizer files, where they are not found (repeatable)")
-	fl.StringVar(&f.engineKey, "engine-key-file", "", "file with the key that engines want (--api-key there); clients show it themselves")
-	fl.StringVar(&f.listen, "listen", "127.0.0.1:8080", "where Envoy listens for clients")
+	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a model's tokenizer files, if they are not found automatically (repeatable)")
+	fl.StringVar(&f.engineKey, "engine-key-file", "", "file with the engines' API key (--api-key of the engine); clients send the key themselves")
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:8080", "client listener of Envoy")
 	fl.StringVar(&f.admin, "admin", "127.0.0.1:9090", "metrics and status listener of the replica")
 	fl.StringVar(&f.config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
 	fl.StringVar(&f.envoy, "envoy", "", "Envoy binary")
@@ -76,7 +74,7 @@ setup.`,
 func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	start := time.Now()
 	if len(f.engines) == 0 {
-		return cli.UsageError{Err: errors.New("--engine URL is needed at least once")}
+		return cli.UsageError{Err: errors.New("at least one --engine URL is required")}
 	}
 	log, err := cli.NewLogger(errOut, "text", f.logLevel)
 	if err != nil {
@@ -143,9 +141,9 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	f.report(out, found, models, s, took)
 	select {
 	case err := <-ended:
-		return fmt.Errorf("envoy ended: %w", err)
+		return fmt.Errorf("envoy exited: %w", err)
 	case <-ctx.Done():
-		<-ended //nolint:errcheck // it was asked to end: how it did says nothing
+		<-ended //nolint:errcheck // the result does not matter after a stop request
 		return nil
 	}
 }
@@ -159,7 +157,7 @@ func (f *upFlags) tokenizers(found []engines.Engine) (list []server.ModelOptions
 	return list, err
 }
 
-// findEnvoy returns the Envoy binary.
+// findEnvoy returns the path of the Envoy binary.
 func (f *upFlags) findEnvoy() (string, error) {
 	if f.envoy != "" {
 		return exec.LookPath(f.envoy)
@@ -171,12 +169,12 @@ func (f *upFlags) findEnvoy() (string, error) {
 	}
 	path, err := parts.EnvoyPath()
 	if err != nil {
-		return "", fmt.Errorf("no Envoy on PATH; --envoy FILE names one: %w", err)
+		return "", fmt.Errorf("no Envoy on PATH (use --envoy FILE): %w", err)
 	}
 	return path, nil
 }
 
-// startEnvoy runs Envoy until ctx ends; how it ended comes over the channel.
+// startEnvoy runs Envoy until ctx ends. The channel gets its result.
 func startEnvoy(ctx context.Context, path, config string, errOut io.Writer) (<-chan error, error) {
 	cmd := exec.CommandContext(ctx, path, "-c", config, "--use-dynamic-base-id", "--log-level", "error")
 	cmd.Stderr = errOut
@@ -196,7 +194,7 @@ func startEnvoy(ctx context.Context, path, config string, errOut io.Writer) (<-c
 	return ended, nil
 }
 
-// awaitAnswer waits until the way through Envoy and replica is there.
+// awaitAnswer waits until a request through Envoy and replica is answered.
 func awaitAnswer(ctx context.Context, url string, ended <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, upWait)
 	defer cancel()
@@ -209,8 +207,8 @@ func awaitAnswer(ctx context.Context, url string, ended <-chan error) error {
 		resp, err := client.Do(req)
 		if err == nil {
 			resp.Body.Close()
-			// The replica answers this itself. An engine's answer means that Envoy
-			// still goes without the replica.
+			// The replica answers this itself. An answer from an engine means that Envoy still
+			// bypasses the replica.
 			if resp.StatusCode == http.StatusOK && resp.Header.Get("x-envoy-upstream-service-time") == "" {
 				return nil
 			}
@@ -218,7 +216,7 @@ func awaitAnswer(ctx context.Context, url string, ended <-chan error) error {
 		}
 		select {
 		case why := <-ended:
-			return fmt.Errorf("envoy ended at once: %w", why)
+			return fmt.Errorf("envoy exited at once: %w", why)
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not answer: %w", url, err)
 		case <-time.After(upPoll):
@@ -226,7 +224,7 @@ func awaitAnswer(ctx context.Context, url string, ended <-chan error) error {
 	}
 }
 
-// report says what was found and where requests go.
+// report prints the engines found and where to send requests.
 func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.ModelOptions, s *server.Server, took time.Duration) {
 	have := map[string]string{}
 	for _, m := range models {
@@ -234,7 +232,7 @@ func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.
 	}
 	for _, e := range found {
 		for _, m := range e.Models {
-			tokenizer := "no tokenizer found: prompts are matched by what was sent where (--model NAME=FOLDER)"
+			tokenizer := "no tokenizer found: prompts are matched by request history (--model NAME=FOLDER)"
 			if path := have[m.Name]; path != "" {
 				tokenizer = "tokenizer " + path
 			}
@@ -249,10 +247,10 @@ func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.
 	}
 }
 
-// sayStreams says where an engine publishes what its cache holds.
+// sayStreams says where an engine publishes its cache events.
 func sayStreams(streams []events.Stream) string {
 	if len(streams) == 0 {
-		return "names no KV-cache events (vLLM: --kv-events-config): what its cache holds is guessed from what was sent there"
+		return "no KV-cache events (vLLM: --kv-events-config): its cache content is estimated from the requests it received"
 	}
 	var at []string
 	for _, s := range streams {

@@ -17,7 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// lines is a writer that is read while it is written to.
+// lines is a writer whose content can be read concurrently.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -36,7 +36,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestUp: from two engines and nothing else to an answered request.
+// TestUp goes from two bare engines to an answered request.
 func TestUp(t *testing.T) {
 	engines, err := fleet.Open(fleet.Options{Engines: 2, Engine: sim.Options{Speed: 100, Events: &sim.EventOptions{}, Sources: "ranks"}})
 	if err != nil {
@@ -80,14 +80,14 @@ func TestUp(t *testing.T) {
 	}
 	t.Logf("ready %.1f s after the start\n%s", time.Since(start).Seconds(), &out)
 	if n := len(regexp.MustCompile(`(?m)^engine \S+: KV-cache events at tcp://127\.0\.0\.1:[0-9]+$`).FindAllString(out.String(), -1)); n != 2 {
-		t.Errorf("names the events of %d engines, want 2:\n%s", n, &out)
+		t.Errorf("events of %d engines are listed, want 2:\n%s", n, &out)
 	}
-	if n := strings.Count(out.String(), ": names no KV-cache events"); n != 1 {
-		t.Errorf("says of %d engines that they name no events, want 1:\n%s", n, &out)
+	if n := strings.Count(out.String(), ": no KV-cache events"); n != 1 {
+		t.Errorf("%d engines are listed without events, want 1:\n%s", n, &out)
 	}
 	model := regexp.MustCompile(`model (\S+),`).FindStringSubmatch(out.String())
 	if model == nil {
-		t.Fatalf("names no model:\n%s", &out)
+		t.Fatalf("no model is listed:\n%s", &out)
 	}
 	resp, err := http.Post(ready.FindStringSubmatch(out.String())[1]+"/completions", "application/json",
 		strings.NewReader(fmt.Sprintf(`{"model":%q,"prompt":"Hello","max_tokens":4}`, model[1])))
@@ -106,7 +106,7 @@ func TestUp(t *testing.T) {
 
 func TestUpFaults(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"", "--engine URL is needed"},
+		{"", "at least one --engine URL is required"},
 		{"--engine ftp://x", "want http://HOST:PORT"},
 		{"--engine 127.0.0.1:1", "does not answer"},
 		{"--engine 127.0.0.1:1 --envoy /nonexistent", "/nonexistent"},

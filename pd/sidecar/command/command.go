@@ -113,7 +113,7 @@ are accepted under their names.`,
 	fl.StringSliceVar(&f.tlsStages, "enable-tls", nil, "legs over TLS: prefiller, decoder, encoder (repeatable)")
 	fl.StringVar(&f.metrics, "metrics", "127.0.0.1:9091", "listener of /metrics, /readyz and /healthz; - for none")
 	fl.DurationVar(&f.linger, "linger", 3*time.Second, "how long to go on serving after SIGTERM, so that others see /readyz fail")
-	fl.DurationVar(&f.drain, "drain", 60*time.Second, "how long open requests may take to end after SIGTERM")
+	fl.DurationVar(&f.drain, "drain", 60*time.Second, "time limit for open requests after SIGTERM")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.more.register(fl, &f.o)
