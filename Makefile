@@ -270,10 +270,11 @@ test-hostile-short: setup ## attack the program with a third of the attacks, cho
 	go test -tags hostile ./internal/e2e/hostile -count=1 -timeout 15m -v -run '^(TestHostile|TestSidecar)$$' -args -hostile.part $$((16#$$(git rev-parse --short=4 HEAD) % 3 + 1))/3
 
 .PHONY: bench
-bench: setup build ## run benchmarks and load, print a table, write build/bench.json
+bench: setup build ## run benchmarks and load, print a table, write build/bench.json; then bench-ratios
 	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m $(PACKAGES) >$(BUILD)/bench.txt \
 		|| { cat $(BUILD)/bench.txt; exit 1; }
 	@$(LAB) bench --go-bench $(BUILD)/bench.txt --json-file $(BUILD)/bench.json
+	@$(LAB) gate --full
 
 # The long form also measures through a real Envoy, in a group of three and with 10,000 endpoints.
 .PHONY: bench-ratios

@@ -209,7 +209,7 @@ func (f *gateFlags) unexplained(ctx context.Context) error {
 	return gate.Raised(now, was)
 }
 
-// write stores what was measured.
+// write stores the measured figures.
 func (f *gateFlags) write(commit string, stored *gate.Baseline, m gate.Measured) error {
 	load, _ := os.ReadFile("/proc/loadavg")
 	machine := fmt.Sprintf("%d CPUs, load %s", runtime.NumCPU(), strings.Join(strings.Fields(string(load))[:min(3, len(strings.Fields(string(load))))], " "))

@@ -1,4 +1,4 @@
-// Package gate measures what a request costs and compares it with stored figures.
+// Package gate measures the cost of a request and compares it with stored figures.
 //
 //  1. A [Stand] starts simulated engines, one or more replicas, and a no-op
 //     external-processing server on the same grpc-go version.

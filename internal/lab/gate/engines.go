@@ -32,7 +32,7 @@ const blockTokens = 16
 const churn = 800
 
 // engines are many simulated engines behind one listener: every address of 127.0.0.0/8
-// reaches it, so that 10,000 endpoints need one socket. The first of them publish events.
+// reaches it, so 10,000 endpoints need one socket. The first endpoints publish events.
 type engines struct {
 	server     *http.Server
 	port       int

@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 )
 
-// Options select what Run measures.
+// Options select the rows that Run measures.
 type Options struct {
 	Config
 
@@ -30,7 +30,7 @@ type Options struct {
 	Reference func(context.Context) (string, error)
 }
 
-// Measured is what Run returns.
+// Measured is the result of a Run.
 type Measured struct {
 	Rows    []Result
 	Profile []Share // CPU shares of one replica by function
@@ -94,7 +94,7 @@ func result(name string, kind Kind, unit string, samples []float64) Result {
 	return Result{Name: name, Kind: kind, Unit: unit, Estimate: estimate(samples)}
 }
 
-// again reports whether samples look worse than what is stored, so that more are needed.
+// again reports whether samples look worse than the stored figure, so more samples are needed.
 func (s *session) again(name string, samples []float64) bool {
 	if s.Stored == nil {
 		return false
@@ -114,24 +114,34 @@ func (s *session) kernels() error {
 	}
 	for _, k := range list {
 		if s.wants(k.Name) {
-			s.kernel(k)
+			err = s.kernel(k)
 		}
 		k.stop()
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (s *session) kernel(k *Kernel) {
+func (s *session) kernel(k *Kernel) error {
 	const slice = 15 * time.Millisecond
-	samples, allocs := k.measure(2*s.Rounds, slice)
+	samples, allocs, err := k.measureFresh(2*s.Rounds, slice)
+	if err != nil {
+		return err
+	}
 	for tries := 0; tries < 2 && s.again(k.Name, samples); tries++ {
-		more, _ := k.measure(4*s.Rounds, slice)
+		more, _, err := k.measureFresh(4*s.Rounds, slice)
+		if err != nil {
+			return err
+		}
 		samples = append(samples, more...)
 	}
 	s.add(result(k.Name, Ratio, "x calibration", samples))
 	if strings.HasPrefix(k.Name, "decision/") {
 		s.level(k.Name+"/allocations", "per decision", Count, allocs)
 	}
+	return nil
 }
 
 // measureGroup starts the group's stand if one of its rows is selected.
@@ -167,7 +177,7 @@ func (s *session) measureGroup(g *group) error {
 		s.level("memory/start", "MB", Level, high)
 	}
 	if _, err := measureIdle(s.ctx, nil, time.Duration(g.stand.Endpoints)*5*time.Millisecond); err != nil {
-		return err // the time in which the replica first reads what endpoints serve
+		return err // until the replica has read the model list of every endpoint
 	}
 	for _, l := range loads {
 		if err := s.load(r, g.name+"/"+l.name, l); err != nil {
@@ -420,8 +430,8 @@ func (s *session) streamMemory(r *running) error {
 	return nil
 }
 
-// others measures a group at 100 requests per second: what the serving member costs
-// against a replica alone, and what the others pay, both against the no-op.
+// others measures a group at 100 requests per second. It compares the serving member with a
+// single replica, and each other member with the no-op.
 func (s *session) others(r *running) error {
 	alone, err := Stand{Endpoints: 8, Holders: 8}.start(s.ctx, s.Config, s.model)
 	if err != nil {

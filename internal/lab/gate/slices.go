@@ -71,7 +71,7 @@ func rounds(ctx context.Context, n int, length time.Duration, plays []*play, eac
 	return nil
 }
 
-// measureIdle returns the cores that each process uses while nothing is asked.
+// measureIdle returns the cores that each process uses without requests.
 func measureIdle(ctx context.Context, pids []int, length time.Duration) ([]float64, error) {
 	before := make([]time.Duration, len(pids))
 	for i, pid := range pids {

@@ -22,7 +22,7 @@ type Config struct {
 	Dir   string // for logs and generated files
 }
 
-// Stand describes what is started for a group of rows.
+// Stand describes the replicas and engines of a group of rows.
 type Stand struct {
 	Endpoints, Holders int
 	Members            int // replicas of one gossip group; 0 or 1: one replica alone
@@ -145,7 +145,7 @@ func (r *running) store(ctx context.Context, o bench.Options, c *bench.Client) e
 	}
 	r.engines.fill(prompts)
 	deadline := time.Now().Add(2 * time.Minute)
-	// Prompts begin alike, so that some of their blocks are the same: half of them is enough.
+	// Prompts share their first blocks, so half of the entries is enough.
 	want := blocks * r.Holders / 2
 	for i, m := range r.members {
 		for {

@@ -48,7 +48,7 @@ func wakeUps(pid int) (sum int, err error) {
 	return sum, err
 }
 
-// memory returns a field of /proc/PID/status that is given in kB, in MB.
+// memory returns a field of /proc/PID/status in MB. The kernel prints it in kB.
 func memory(pid int, field string) (float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
