@@ -19,6 +19,7 @@ import (
 type Node struct {
 	opt   Options
 	log   *slog.Logger
+	muted atomic.Bool
 	lines loglines.Lines // of the loop, written without the lock
 	mu    sync.Mutex
 	core  *core.Core
@@ -115,6 +116,11 @@ func (n *Node) Leave(ctx context.Context) error {
 	return n.opt.Bus.Leave(leave)
 }
 
+// SetMuted stops or resumes sending to the other members. To them a muted replica is silent:
+// they take over what it reads and no longer count on it. What they missed is repaired when it
+// sends again.
+func (n *Node) SetMuted(muted bool) { n.muted.Store(muted) }
+
 // Phase returns how far this replica has settled. It is ready for traffic when
 // that is not Settling.
 func (n *Node) Phase() Phase {
@@ -145,6 +151,7 @@ func (n *Node) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		n.opt.Watch.Working()
 		n.mu.Lock()
 		now := n.opt.Now()
 		n.core.Advance(now)
@@ -156,6 +163,7 @@ func (n *Node) run(ctx context.Context) {
 		lines := n.lines.Take()
 		n.mu.Unlock()
 		lines.Write(n.log)
+		n.opt.Watch.Waiting()
 		if n.core.Fresh() {
 			next = now // what came in between may not have seen when the loop wakes
 		}
@@ -199,8 +207,11 @@ func (n *Node) wakeAt(due time.Duration) {
 // are done outside of it.
 func (n *Node) flush() {
 	n.work.add(n.core.Jobs())
+	muted := n.muted.Load()
 	for _, e := range n.core.Drain() {
-		n.opt.Bus.Send(e)
+		if !muted {
+			n.opt.Bus.Send(e)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package cluster
 import (
 	"log/slog"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 )
 
 // Options configure a Node. Self.ID is required; everything else has defaults.
@@ -10,11 +12,12 @@ type Options struct {
 	Self   Member // from NewMember; the Bus must use the same value
 	Bus    Bus    // nil means None
 	Share  Share
-	Logger *slog.Logger // nil discards
+	Logger *slog.Logger   // nil discards
+	Watch  *watchdog.Loop // of the node's loop; nil: not watched
 	// Now is a monotonic clock; nil means the process's.
 	Now func() time.Duration
 	// ConfigMismatch returns a member whose configuration does not match this replica's, and the
-	// consequence; "" if all match. It is called with the Node's lock held, like sinks. Nil
+	// consequence; "" if all match. It is called without the Node's lock. Nil
 	// disables the check.
 	ConfigMismatch func() (id, what string)
 	// NotShared returns what is not shared and why, or "". It is called like ConfigMismatch.

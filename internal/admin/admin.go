@@ -40,6 +40,7 @@ type Options struct {
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer // for the package's own metrics; may be nil
 	Ready      func() []Check
+	Stalled    func() []string            // names of stalled loops of the process; nil: unknown
 	Status     func() any                 // returns the JSON value of /status
 	Decisions  func(id string, n int) any // returns the JSON value of /debug/decisions
 	Explain    func(ctx context.Context, r *http.Request) (any, error)
@@ -187,9 +188,9 @@ func handler(o Options, g guard, m *metrics) http.Handler {
 	if o.Gatherer != nil {
 		open("GET /metrics", made.whole(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{Timeout: 10 * time.Second})))
 	}
-	open("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
+	open("GET /healthz", unlessStalled(o.Stalled, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
 	if o.Ready != nil {
-		open("GET /readyz", readyz(o.Ready))
+		open("GET /readyz", unlessStalled(o.Stalled, readyz(o.Ready)))
 	}
 	if o.Status != nil {
 		open("GET /status", made.whole(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, o.Status()) })))

@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
 )
@@ -33,6 +34,20 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(cli.AppendPrintable(nil, b.Bytes()))
+}
+
+// unlessStalled answers 503 while loops of the process are stalled, without asking them
+// anything: the page's own function might wait for the same mutex.
+func unlessStalled(stalled func() []string, page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if stalled != nil {
+			if names := stalled(); len(names) > 0 {
+				http.Error(w, "stalled: "+strings.Join(names, ", "), http.StatusServiceUnavailable)
+				return
+			}
+		}
+		page(w, r)
+	}
 }
 
 // readyz answers 200 if every check is ready, else 503. With ?verbose it lists all checks,

@@ -71,6 +71,7 @@ var Rows = Table{
 	{"internal/strict", 1, Product, 0},
 	{"internal/monotime", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
+	{"internal/watchdog", 1, Product, 0},
 	{"pd/kvtransfer", 1, Product, 0},
 	{"pd/sidecar/internal/retry", 1, Product, 0},
 	{"pd/sidecar/internal/sse", 1, Product, 0},

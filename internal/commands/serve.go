@@ -171,13 +171,16 @@ func hostname() string {
 	return name
 }
 
+// started is when this process started.
+var started = time.Now()
+
 func (f *serveFlags) run(ctx context.Context) error {
 	log, err := cli.Stderr().Logger(f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
 	defer cli.ExitAfter(ctx, f.o.Drain, log)()
-	f.o.Log, f.o.LogWriter = log, cli.Stderr()
+	f.o.Log, f.o.LogWriter, f.o.Started = log, cli.Stderr(), started
 	if err := f.complete(); err != nil {
 		return err
 	}

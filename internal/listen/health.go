@@ -2,6 +2,7 @@ package listen
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +21,8 @@ const (
 
 // Readiness is the state behind the health service. Check, List and Watch of the empty name,
 // ServiceReadiness and ServiceExtProc follow Set. ServiceLiveness is serving as long as the process
-// answers. Any other name follows Set as well; see status. Readiness starts not ready. Safe for
+// answers and SetStalled does not
+// report otherwise. Any other name follows Set as well; see status. Readiness starts not ready. Safe for
 // concurrent use; one Readiness may serve several listeners.
 type Readiness struct {
 	health *health.Server
@@ -28,6 +30,10 @@ type Readiness struct {
 	began  time.Time
 
 	ready, was atomic.Bool // now, and at any time before
+
+	mu      sync.Mutex // orders changes; held for a few instructions of the health server
+	wanted  bool
+	stalled bool
 }
 
 // startGrace is how long an unknown service name reports that a starting replica is not ready.
@@ -48,6 +54,29 @@ func newReadiness(now func() time.Time) *Readiness {
 
 // Set sets whether the replica is ready for requests.
 func (r *Readiness) Set(ready bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = ready
+	r.publish()
+}
+
+// SetStalled reports that the process cannot work, or that it can again. While it cannot, no
+// service is serving, ServiceLiveness included, whatever Set says.
+func (r *Readiness) SetStalled(stalled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stalled = stalled
+	alive := healthpb.HealthCheckResponse_SERVING
+	if stalled {
+		alive = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	r.health.SetServingStatus(ServiceLiveness, alive)
+	r.publish()
+}
+
+// publish sends the state to checkers and watchers. r.mu is held.
+func (r *Readiness) publish() {
+	ready := r.wanted && !r.stalled
 	r.ready.Store(ready)
 	if ready {
 		r.was.Store(true)

@@ -21,7 +21,7 @@ import (
 func (s *Server) openHealth(group facts.Group) (err error) {
 	var tell facts.SetFunc
 	o := monitor.Options{
-		Pool: s.pool, Refresh: s.scrape.RefreshSoon, Registerer: s.registry, Log: s.o.Log,
+		Pool: s.pool, Refresh: s.scrape.RefreshSoon, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("engine health"),
 		Health: health.Options{Idle: s.o.ProbeIdle},
 	}
 	prober := monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), s.keyed(monitor.NewClient()))

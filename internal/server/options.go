@@ -91,6 +91,8 @@ type Options struct {
 
 	Plugins plugin.Table // types that configurations may name; default: those of Grapevine
 
+	// Started is when the process started, from which on ReadyTimeout counts; zero: now.
+	Started   time.Time
 	Log       *slog.Logger
 	LogWriter *cli.LogWriter // whose lost lines a metric counts; nil: none
 }
@@ -133,6 +135,9 @@ func (o *Options) complete() error {
 	}
 	if o.Linger == 0 {
 		o.Linger = 2 * time.Second
+	}
+	if o.Started.IsZero() {
+		o.Started = time.Now()
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -377,7 +377,7 @@ func (s *Server) profile(ep *endpoint.Endpoint) {
 // them at any time.
 func (s *Server) scrapeOptions() (scrape.Options, error) {
 	o := scrape.Options{
-		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, Registerer: s.registry, Log: s.o.Log,
+		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("metrics pages"),
 		OnPage: func(ep *endpoint.Endpoint, p scrape.Page) {
 			s.profile(ep)
 			s.prefixes.Sized(ep, p.Blocks, p.BlockSize)

@@ -31,6 +31,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server/recording"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
@@ -93,6 +94,7 @@ type Server struct {
 	abroad    *multicluster.Part // nil: there is no federation
 	nameless  sync.Once          // nothing is known of clusters, and a request names some
 	readiness *listen.Readiness
+	dog       *watchdog.Watchdog
 	processor *extproc.Processor
 	compat    *admin.Compat // nil: none are served
 	extproc   *extproc.Server
@@ -117,7 +119,7 @@ func Open(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, registry: prometheus.NewRegistry(), started: time.Now(), readiness: listen.NewReadiness()}
+	s := &Server{o: o, registry: prometheus.NewRegistry(), started: o.Started, readiness: listen.NewReadiness()}
 	s.openBudget()
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // what the sawtooth of the heap stands on
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -128,6 +130,7 @@ func Open(o Options) (*Server, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
+	s.dog = watchdog.New(watchdog.Options{Changed: s.onStall, Log: o.Log})
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop(context.Background()))
 	}
@@ -168,7 +171,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.scrape, err = scrape.Open(pages); err != nil {
 		return err
 	}
-	if s.served, err = served.Open(served.Options{Pool: s.pool, Client: s.keyed(served.NewClient()), Registerer: s.registry, Log: s.o.Log}); err != nil {
+	if s.served, err = served.Open(served.Options{Pool: s.pool, Client: s.keyed(served.NewClient()), Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("model lists")}); err != nil {
 		return err
 	}
 	s.recorder = recording.New(s.hasher, ctx.Done(), s.registry)
@@ -215,7 +218,12 @@ func (s *Server) open(ctx context.Context) (err error) {
 
 // keepOn starts what goes on until the replica stops: nothing of it can fail at the start.
 func (s *Server) keepOn(ctx context.Context) {
+	s.watchLocks()
+	s.wg.Go(func() { s.dog.Run(ctx) })
 	s.wg.Go(func() { s.watchReadiness(ctx) })
+	if s.o.Cluster.enabled() {
+		s.wg.Go(func() { s.publishSetup(ctx) })
+	}
 	if s.rendering != nil {
 		s.wg.Go(func() { s.rendering.Run(ctx) })
 	}
@@ -290,7 +298,7 @@ func (s *Server) openAdmin() error {
 	}
 	s.admin, err = admin.Open(admin.Options{
 		Bind: s.o.Admin, Control: s.o.Control, Token: s.o.ControlToken, TLS: secure,
-		Gatherer: s.gatherer(), Registerer: s.registry, Ready: s.checks, Status: func() any { return s.Status() },
+		Gatherer: s.gatherer(), Registerer: s.registry, Ready: s.checks, Stalled: s.dog.Stalled, Status: func() any { return s.Status() },
 		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, Budget: s.budget, Listeners: s.listeners, Log: s.o.Log,
 	})
 	return err

@@ -116,7 +116,7 @@ func (s *Server) openNode(setup *facts.Setup) (err error) {
 	tuning := share.Tuning()
 	tuning.Relay = c.Mode == "gossip" // NATS has servers that spread a message behind a border
 	s.node = cluster.New(cluster.Options{
-		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Tuning: tuning, ConfigMismatch: setup.Mismatch,
+		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Watch: s.dog.Loop("cluster"), Tuning: tuning, ConfigMismatch: setup.Mismatch,
 		NotShared: func() string {
 			if s.share == nil {
 				return ""
@@ -142,11 +142,11 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	}
 	s.share = share.OpenIndex(ctx, share.IndexOptions{
 		Node: s.node, Grouped: s.o.Cluster.enabled(), Secret: s.seeds == nil, Seeded: func() bool { return s.seeds == nil || s.seeds.Has() }, Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
-		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, EngineRestarted: s.pool.Renew, Log: s.o.Log, Registry: s.registry,
+		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, EngineRestarted: s.pool.Renew, Log: s.o.Log, Watch: s.dog.Loop("event streams").Within(longWork), Registry: s.registry,
 	})
 	s.xds = newXDSShare(s, group)
 	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: monotime.Now, Log: s.o.Log})
-	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
+	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("queue")}); err != nil {
 		return err
 	}
 	s.queues = facts.NewQueues(group, facts.Queue{

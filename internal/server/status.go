@@ -305,20 +305,21 @@ func (s *Server) watchReadiness(ctx context.Context) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var version int64
+	watch := s.dog.Loop("readiness").Within(longWork) // it waits for changes of the endpoint list
 	for {
+		watch.Working()
 		if v := s.models.Version(); v != version {
 			version = v
 			s.share.Set()
 		}
-		if s.o.Cluster.enabled() {
-			s.setup.Publish()
-		}
 		if !s.settled.Load() {
 			over := time.Since(s.started) > s.o.ReadyTimeout
-			if n := len(s.pool.Snapshot().Endpoints); n > 0 && s.models.Ready() && s.node.Phase() != cluster.Settling && (s.pending() == 0 || over) {
+			models, phase, pending := s.models.Ready(), s.node.Phase(), s.pending()
+			known := models && phase != cluster.Settling && pending == 0
+			if len(s.pool.Snapshot().Endpoints) > 0 && (known || over) {
 				s.settled.Store(true)
-				if over {
-					s.o.Log.Warn("ready without full knowledge", "endpoints_pending", s.pending())
+				if !known {
+					s.o.Log.Warn("ready without full knowledge", "endpoints_pending", pending, "models_read", models, "cluster", phase.String())
 				}
 			}
 		}
@@ -327,6 +328,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 		if s.settled.Load() {
 			tick.Reset(250 * time.Millisecond)
 		}
+		watch.Waiting()
 		select {
 		case <-ctx.Done():
 			return

@@ -174,9 +174,11 @@ func (x *Index) Run() {
 		case <-x.wake:
 		case <-timer.C:
 		}
+		x.o.Watch.Working()
 		x.mu.Lock()
 		next := x.step()
 		x.mu.Unlock()
+		x.o.Watch.Waiting()
 		timer.Reset(next)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -59,6 +60,7 @@ type IndexOptions struct {
 	// whose metrics page has no start time. It may be nil.
 	EngineRestarted func(*endpoint.Endpoint)
 	Log             *slog.Logger
+	Watch           *watchdog.Loop // of Run; nil: not watched
 	Registry        *prometheus.Registry
 	Events          events.Options // periods and limits of reading; OpenIndex sets the rest
 }

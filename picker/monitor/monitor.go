@@ -15,6 +15,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/loglines"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
@@ -37,6 +38,7 @@ type Options struct {
 	Health     health.Options
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
+	Watch      *watchdog.Loop        // of the loop; nil: not watched
 	Now        func() time.Time      // nil means steady.Now
 }
 
@@ -114,6 +116,12 @@ func (m *Monitor) Close() {
 	m.wg.Wait()
 }
 
+// Probe takes the monitor's lock and releases it.
+func (m *Monitor) Probe() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+}
+
 func (m *Monitor) run() {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -122,7 +130,9 @@ func (m *Monitor) run() {
 		case <-m.ctx.Done():
 			return
 		case <-tick.C:
+			m.opts.Watch.Working()
 			m.Tick()
+			m.opts.Watch.Waiting()
 		}
 	}
 }

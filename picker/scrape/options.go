@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -29,11 +30,12 @@ const (
 
 // Options build a Poller. The zero value is usable.
 type Options struct {
-	Slow       time.Duration // between readings of one endpoint; 0 means 1 s
-	Fast       time.Duration // the same while Demand says so; 0 means 200 ms, at most Slow
-	Timeout    time.Duration // of one reading, from dial to the page's end; 0 means 2 s
-	MaxBackoff time.Duration // bound of the wait after failures; 0 means 10 s
-	MaxPage    int64         // bytes of a page; 0 means 8 MiB
+	Watch      *watchdog.Loop // of the sweeps; nil: not watched
+	Slow       time.Duration  // between readings of one endpoint; 0 means 1 s
+	Fast       time.Duration  // the same while Demand says so; 0 means 200 ms, at most Slow
+	Timeout    time.Duration  // of one reading, from dial to the page's end; 0 means 2 s
+	MaxBackoff time.Duration  // bound of the wait after failures; 0 means 10 s
+	MaxPage    int64          // bytes of a page; 0 means 8 MiB
 
 	// Pace, when it is set, stands above Fast: it is asked at every look at the
 	// endpoints, so that the pace may change, and must return at once. 0 means

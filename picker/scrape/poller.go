@@ -242,6 +242,12 @@ func (p *Poller) rouse() {
 	}
 }
 
+// Probe takes the poller's lock and releases it.
+func (p *Poller) Probe() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+}
+
 // run looks at all endpoints again and again. A sweep over a thousand of them
 // costs some microseconds, less than a timer for each.
 func (p *Poller) run() {
@@ -255,7 +261,9 @@ func (p *Poller) run() {
 		case <-timer.C:
 		case <-p.wake:
 		}
+		p.opts.Watch.Working()
 		timer.Reset(p.sweep())
+		p.opts.Watch.Waiting()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -34,6 +35,7 @@ type Options struct {
 
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
+	Watch      *watchdog.Loop        // of the loop; nil: not watched
 	Now        func() time.Time      // nil means monotime.Now
 }
 

@@ -108,7 +108,9 @@ func (r *Reader) run() {
 		case <-r.wake:
 		case <-timer.C:
 		}
+		r.opts.Watch.Working()
 		timer.Reset(r.readDue())
+		r.opts.Watch.Waiting()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
@@ -31,6 +32,7 @@ type Options struct {
 	Now        func() time.Time
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
+	Watch      *watchdog.Loop // of Run; nil: not watched
 }
 
 // Gate implements picker.Gate.

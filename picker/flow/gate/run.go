@@ -29,7 +29,9 @@ func (g *Gate) Run(ctx context.Context) {
 		case <-g.wake:
 		case <-timer.C:
 		}
+		g.o.Watch.Working()
 		timer.Reset(g.Poll())
+		g.o.Watch.Waiting()
 	}
 }
 

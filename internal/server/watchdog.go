@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+	"time"
+)
+
+// onStall takes this replica out while one of its loops is stalled: health services say that
+// it does not serve, and peers hear nothing of it, as of a replica that has died.
+func (s *Server) onStall(stalled []string) {
+	s.readiness.SetStalled(len(stalled) > 0)
+	if s.node != nil {
+		s.node.SetMuted(len(stalled) > 0)
+	}
+}
+
+// longWork is how long changes of thousands of endpoints may take. Requests do not wait for
+// them: they read a snapshot of the pool.
+const longWork = 10 * time.Second
+
+// watchLocks has the watchdog take the mutexes that requests or loops take.
+func (s *Server) watchLocks() {
+	s.dog.Probe("cluster lock", 0, func() { s.node.Phase() })
+	s.dog.Probe("engine health lock", 0, s.health.Probe)
+	s.dog.Probe("metrics pages lock", 0, s.scrape.Probe)
+	s.dog.Probe("endpoint list lock", longWork, s.pool.Expire)
+	s.dog.Probe("event streams lock", longWork, func() { s.share.StreamsRead() })
+}
+
+// publishSetup shares which models this replica uses. Reading a large vocabulary for the first
+// time may take seconds, which readiness does not wait for.
+func (s *Server) publishSetup(ctx context.Context) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s.setup.Publish()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

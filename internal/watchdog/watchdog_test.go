@@ -1,0 +1,93 @@
+package watchdog
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestStalledLoops: a loop that does not finish its work is reported within 3 s and no longer
+// once it goes on; one that waits for hours is not reported; a probe that waits for a mutex is.
+func TestStalledLoops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := 0
+		d := New(Options{Changed: func([]string) { changes++ }})
+		busy, idle := d.Loop("busy"), d.Loop("idle")
+		free := make(chan struct{}, 1)
+		held := false
+		d.Probe("mutex", 0, func() {
+			if held {
+				<-free
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go d.Run(ctx)
+		expect := func(after time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if got := d.Stalled(); !slices.Equal(got, want) {
+				t.Errorf("stalled %v, want %v", got, want)
+			}
+		}
+		idle.Working()
+		idle.Waiting()
+		expect(time.Hour)
+		busy.Working()
+		expect(1900 * time.Millisecond)
+		expect(900*time.Millisecond, "busy")
+		busy.Working()
+		expect(200 * time.Millisecond)
+		busy.Waiting()
+		held = true
+		expect(2900*time.Millisecond, "mutex")
+		held = false
+		free <- struct{}{}
+		expect(time.Second)
+		if changes != 4 {
+			t.Errorf("%d changes reported, want 4", changes)
+		}
+		var none *Loop
+		none.Working()
+		none.Waiting()
+	})
+}
+
+// TestStoppedProcess: a process that gets no processor time for a minute has no stalled loop
+// when it goes on, since the watchdog's own ticks stop with it.
+func TestStoppedProcess(t *testing.T) {
+	d := New(Options{})
+	l := d.Loop("loop")
+	for range 10 {
+		d.step()
+	}
+	l.Working()
+	// A minute passes in which nothing of the process runs: one tick is left in the ticker.
+	d.step()
+	if got := d.Stalled(); len(got) > 0 {
+		t.Errorf("stalled %v after the process was stopped, want none", got)
+	}
+}
+
+// TestWatchdogIsSafe reports from many goroutines while it looks.
+func TestWatchdogIsSafe(t *testing.T) {
+	d := New(Options{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			l := d.Loop("l")
+			for range 1000 {
+				l.Working()
+				l.Waiting()
+			}
+		})
+	}
+	for range 100 {
+		d.step()
+	}
+	wg.Wait()
+}
