@@ -207,9 +207,8 @@ func sglangTools(body *value.Dict) (value.Value, error) {
 		fn.Set("name", value.String(d.Text("name")))
 		fn.Set("description", value.String(d.Text("description")))
 		fn.Set("parameters", schema)
-		if strict, ok := d.Get("strict"); ok {
-			fn.Set("strict", strict)
-		}
+		strict, _ := d.Get("strict")
+		fn.Set("strict", value.Bool(strict.IsTrue())) // false where the client leaves it out
 		tool := value.NewDict(2)
 		tool.Set("function", value.FromDict(fn))
 		if late, ok := d.Get("defer_loading"); ok {

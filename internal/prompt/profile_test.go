@@ -72,6 +72,11 @@ func TestRenderingByEngine(t *testing.T) {
 		{"tools", "{{ tools | tojson }}", KindChat, `{"messages":[],"tools":[{"type":"function","function":{"parameters":{},"name":"f","x":1}}]}`, FactTools,
 			map[Profile]string{vllm: `[{"type": "function", "function": {"name": "f", "description": null, "parameters": {}}}]`,
 				sglang: `[{"type": "function", "function": {"parameters": {}, "name": "f", "description": null}, "defer_loading": null}]`}},
+		{"tools of an Anthropic body", "{{ tools | tojson }}", KindMessages, `{"messages":[],"tools":[{"name":"f","description":"d","input_schema":{"properties":{}}},{"name":"g","input_schema":{"type":"object"}}]}`, FactTools,
+			map[Profile]string{sglang: `[{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"properties": {}, "type": "object"}, "strict": false}, "defer_loading": null}, ` +
+				`{"type": "function", "function": {"name": "g", "description": "", "parameters": {"type": "object"}, "strict": false}, "defer_loading": null}]`}},
+		{"blocks without text", dumpTemplate, KindMessages, `{"system":[],"messages":[{"role":"user","content":[{"type":"text","text":""}]},{"role":"user","content":[]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t"}]}]}`, FactBlocks,
+			map[Profile]string{sglang: `null;{"role": "user", "content": ""}` + "\n" + `{"role": "tool", "content": "", "tool_call_id": "t"}` + "\nTrue"}},
 	} {
 		m := smallModel(t, folderOf(c.template), Options{})
 		for as, want := range c.want {
