@@ -31,11 +31,11 @@ func newBench() *cobra.Command {
 		Short: "Measure the picker: CPU per request, latencies, idle cost",
 		Long: `Starts simulated engines with metrics pages of real size and one replica, plays the
 messages that Envoy sends, and prints CPU per request by body size, mode and number of endpoints:
-at full load, which is what a request costs, and at a fixed rate, where a core that wakes up for
-each message costs more and latencies mean something.
+at full load, for the cost of a request, and at a fixed rate, for latencies (a core that wakes up
+for each message uses more CPU).
 
-With --soak it keeps three replicas of a group busy instead, with 24 engines whose caches overflow and
-which restart, and the exit code is 1 when memory or goroutines grew over the second half.`,
+With --soak, it keeps three replicas of a group busy instead, with 24 engines that restart and whose
+caches overflow. The exit code is 1 if memory or goroutines grew over the second half.`,
 		Example: "  grapevine-lab bench --duration 5s --json-file build/bench.json\n  grapevine-lab bench --soak 10m",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,11 +54,11 @@ which restart, and the exit code is 1 when memory or goroutines grew over the se
 	fl.DurationVar(&f.duration, "duration", 3*time.Second, "length of each measurement")
 	fl.DurationVar(&f.idle, "idle", 10*time.Second, "length of the idle measurement")
 	fl.Float64Var(&f.rate, "rate", 100, "requests per second of the paced measurements")
-	fl.DurationVar(&f.soak, "soak", 0, "instead: watch memory and goroutines of three replicas for so long")
+	fl.DurationVar(&f.soak, "soak", 0, "instead: monitor memory and goroutines of three replicas for this long")
 	return cmd
 }
 
-// runSoak watches replicas under churn.
+// runSoak monitors replicas under churn.
 func (f *benchFlags) runSoak(cmd *cobra.Command) error {
 	o := demo.Options{Options: rig.Options{Engines: 24, Replicas: 3}, Step: f.soak, Out: cmd.OutOrStdout()}
 	var err error

@@ -19,11 +19,11 @@ func newConformance() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "conformance",
-		Short: "Ask any endpoint picker what a proxy asks, and judge its answers",
-		Long: `Plays messages of Envoy's external processing against an endpoint picker, Grapevine or
-another, and says which rules of the endpoint picker protocol its answers keep. The picker must
-have the endpoints that are named, all of them ready, and no others. Exit code 1 when a rule
-that the protocol demands is broken.`,
+		Short: "Test the protocol conformance of an endpoint picker",
+		Long: `Sends messages of Envoy's external processing to an endpoint picker, Grapevine or another
+one, and reports the rules of the endpoint picker protocol that its answers satisfy. The picker
+must have exactly the given endpoints, all of them ready. The exit code is 1 if a mandatory rule
+is violated.`,
 		Example: `  grapevine-lab conformance --target 127.0.0.1:9002 --endpoints 10.0.0.1:8000,10.0.0.2:8000 --model qwen3
   grapevine-lab conformance --target epp:9002 --plaintext --health epp:9003 --endpoints … --case subset-list -o json`,
 		Args: cli.NoArgs,
@@ -40,12 +40,12 @@ that the protocol demands is broken.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&o.Target, "target", "", "host:port of the picker's ext_proc listener")
-	fl.BoolVar(&o.Plaintext, "plaintext", false, "no TLS; otherwise any certificate is taken")
+	fl.BoolVar(&o.Plaintext, "plaintext", false, "connect without TLS; with TLS, any certificate is accepted")
 	fl.StringVar(&o.Health, "health", "", "host:port of its gRPC health listener")
-	fl.StringSliceVar(&o.Endpoints, "endpoints", nil, "ip:port of the endpoints that it has, two or more")
+	fl.StringSliceVar(&o.Endpoints, "endpoints", nil, "ip:port of the picker's endpoints, two or more")
 	fl.StringVar(&o.Model, "model", "model", "a model that all of them serve")
-	fl.DurationVar(&o.Timeout, "timeout", 10*time.Second, "for each case")
-	fl.StringSliceVar(&names, "case", nil, "play only these (repeatable)")
+	fl.DurationVar(&o.Timeout, "timeout", 10*time.Second, "time limit of each case")
+	fl.StringSliceVar(&names, "case", nil, "run only this case (repeatable)")
 	fl.StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return cmd
 }
@@ -81,7 +81,7 @@ func printResults(cmd *cobra.Command, results []conformance.Result, output strin
 			count[conformance.Pass], count[conformance.Fail], count[conformance.Skip], broken)
 	}
 	if broken > 0 {
-		return fmt.Errorf("%d rules are broken", broken)
+		return fmt.Errorf("%d rules violated", broken)
 	}
 	return nil
 }

@@ -24,10 +24,10 @@ func newDemo() *cobra.Command {
 	ha, quality, faults, cut, apart, queue, batch, several, only, drawing := false, false, false, false, false, false, false, false, "", ""
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show the main job: engines, replicas and a real Envoy on this machine",
+		Short: "Run a demo with engines, replicas and a real Envoy on this machine",
 		Long: `Starts simulated engines, three replicas and a real Envoy, and sends multi-turn chats
-through it: first round robin, then with Grapevine. One replica is killed on the way.
-It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
+through it: first round robin, then with Grapevine. One replica is killed meanwhile.
+The demo ends within 90 seconds. The exit code is 1 if any request failed.`,
 		Example: "  make demo",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,19 +66,19 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&ha, "ha", false, "instead: kill, restart, roll and re-key replicas under load and count failed requests")
-	cmd.Flags().BoolVar(&quality, "quality", false, "instead: compare hits and times of 1, 3 and 5 replicas, sharing or not, and of one application (6 minutes)")
-	cmd.Flags().BoolVar(&faults, "faults", false, "instead: make engines sick under load and count what clients notice (6 minutes)")
-	cmd.Flags().StringVar(&only, "only", "", "of --faults: those with this in their name")
-	cmd.Flags().BoolVar(&cut, "cut", false, "of --faults: the replicas do not share")
-	cmd.Flags().BoolVar(&apart, "pd", false, "instead: prefill and decode apart, against the same engines together (80 s)")
-	cmd.Flags().BoolVar(&queue, "flow", false, "instead: three tenants ask for more than the engines can take; a replica dies (80 s)")
-	cmd.Flags().BoolVar(&o.FailOpen, "fail-open", false, "of --flow: Envoy places requests by itself that wait at the replica that dies")
-	cmd.Flags().BoolVar(&batch, "batch", false, "instead: interactive requests beside batch jobs that fill all engines, with and without a queue (4 minutes)")
-	cmd.Flags().StringVar(&drawing, "plot", "", "of --batch: draw the first-token times into this SVG file")
-	cmd.Flags().BoolVar(&several, "clusters", false, "instead: two clusters, one of which is overloaded; the link is cut, the other one dies (2 minutes)")
+	cmd.Flags().BoolVar(&ha, "ha", false, "instead: kill, restart, update and re-key replicas under load, and count failed requests")
+	cmd.Flags().BoolVar(&quality, "quality", false, "instead: compare cache hits and latencies of 1, 3 and 5 replicas, with and without sharing, and of one application (6 minutes)")
+	cmd.Flags().BoolVar(&faults, "faults", false, "instead: inject engine faults under load and count their effects on clients (6 minutes)")
+	cmd.Flags().StringVar(&only, "only", "", "with --faults: only cases whose names contain this")
+	cmd.Flags().BoolVar(&cut, "cut", false, "with --faults: the replicas do not share")
+	cmd.Flags().BoolVar(&apart, "pd", false, "instead: compare separate prefill and decode engines with combined ones (80 s)")
+	cmd.Flags().BoolVar(&queue, "flow", false, "instead: three tenants overload the engines, and a replica is killed (80 s)")
+	cmd.Flags().BoolVar(&o.FailOpen, "fail-open", false, "with --flow: Envoy itself places the requests that wait at the killed replica")
+	cmd.Flags().BoolVar(&batch, "batch", false, "instead: interactive requests next to batch jobs that fill all engines, with and without a queue (4 minutes)")
+	cmd.Flags().StringVar(&drawing, "plot", "", "with --batch: plot the first-token times to this SVG file")
+	cmd.Flags().BoolVar(&several, "clusters", false, "instead: two clusters, one of them overloaded; the link is cut, then the other cluster fails (2 minutes)")
 	cmd.MarkFlagsMutuallyExclusive("ha", "quality", "faults", "pd", "flow", "batch", "clusters")
-	cmd.Flags().Float64Var(&o.Rate, "rate", 0, "of --quality: sessions of four requests per second (default 4); of --faults: requests (default 24)")
+	cmd.Flags().Float64Var(&o.Rate, "rate", 0, "with --quality: sessions of four requests per second (default 4); with --faults: requests per second (default 24)")
 	cmd.Flags().StringVar(&o.Share, "share", "auto", "how replicas share the index: mesh, partitioned or auto")
 	cmd.Flags().IntVar(&o.Engines, "engines", 6, "number of simulated engines")
 	cmd.Flags().IntVar(&o.Replicas, "replicas", 3, "number of replicas")
@@ -86,7 +86,7 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 	return cmd
 }
 
-// runPD shows what it brings to compute prompts elsewhere.
+// runPD shows the effect of separate prefill engines.
 func runPD(cmd *cobra.Command, o demo.Options) error {
 	if !cmd.Flags().Changed("phase") {
 		o.Phase = 0
@@ -99,7 +99,7 @@ func runPD(cmd *cobra.Command, o demo.Options) error {
 	return verdict(s.OK())
 }
 
-// verdict makes the exit code 1 where something is over its limit.
+// verdict sets exit code 1 if a limit was exceeded.
 func verdict(good bool) error {
 	if !good {
 		return cli.ExitCode(1)
@@ -107,7 +107,7 @@ func verdict(good bool) error {
 	return nil
 }
 
-// runFlow shows what tenants get of engines that are full.
+// runFlow shows the shares of tenants at full engines.
 func runFlow(cmd *cobra.Command, o demo.Options) error {
 	s, err := demo.RunFlow(cmd.Context(), o)
 	if err != nil {
@@ -117,7 +117,7 @@ func runFlow(cmd *cobra.Command, o demo.Options) error {
 	return verdict(len(s.Problems()) == 0)
 }
 
-// runClusters shows what an overloaded cluster gets of an idle one.
+// runClusters shows how an overloaded cluster uses an idle one.
 func runClusters(cmd *cobra.Command, o demo.Options) error {
 	if !cmd.Flags().Changed("replicas") {
 		o.Replicas = 2
@@ -130,7 +130,7 @@ func runClusters(cmd *cobra.Command, o demo.Options) error {
 	return verdict(len(s.Problems()) == 0)
 }
 
-// runBatch shows what batch jobs do to interactive requests.
+// runBatch shows the effect of batch jobs on interactive requests.
 func runBatch(cmd *cobra.Command, o demo.Options, drawing string) error {
 	s, err := demo.RunBatch(cmd.Context(), o)
 	if err != nil {
@@ -166,7 +166,7 @@ func drawBatch(s *demo.BatchSummary, path string) error {
 	return errors.Join(p.Write(f, "svg"), f.Close())
 }
 
-// runHA shows what clients notice when replicas come and go.
+// runHA shows what clients notice when replicas stop and start.
 func runHA(cmd *cobra.Command, o demo.Options) error {
 	if !cmd.Flags().Changed("engines") {
 		o.Engines = 12
@@ -182,7 +182,7 @@ func runHA(cmd *cobra.Command, o demo.Options) error {
 	return verdict(s.OK())
 }
 
-// runFaults shows what clients notice of sick engines.
+// runFaults shows what clients notice of faulty engines.
 func runFaults(cmd *cobra.Command, o demo.Options, cut bool, only string) error {
 	sharing := rig.Shared
 	if cut {
@@ -197,7 +197,7 @@ func runFaults(cmd *cobra.Command, o demo.Options, cut bool, only string) error 
 	return verdict(len(s.Problems()) == 0)
 }
 
-// runQuality compares replicas that share with one, and with replicas that do not.
+// runQuality compares sharing replicas with a single one and with replicas that do not share.
 func runQuality(cmd *cobra.Command, o demo.Options) error {
 	fmt.Fprintln(o.Out, demo.QualityHeader())
 	s, err := demo.RunQuality(cmd.Context(), o, demo.QualityCases)

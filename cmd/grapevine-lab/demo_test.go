@@ -17,8 +17,8 @@ import (
 
 func contains(b []byte, part string) bool { return bytes.Contains(b, []byte(part)) }
 
-// demoRun is a demo in a process, with a mark in its environment that its
-// children inherit.
+// demoRun is a demo in its own process. A marker in its environment is inherited by its child
+// processes.
 type demoRun struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -43,7 +43,7 @@ func startDemo(t *testing.T, args ...string) *demoRun {
 	return d
 }
 
-// processes lists those that carry the mark, the demo itself included.
+// processes lists the processes with the marker, including the demo.
 func (d *demoRun) processes() (list []string) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *demoRun) processes() (list []string) {
 	for _, file := range files {
 		env, err := os.ReadFile(file)
 		if err != nil || !contains(env, d.mark) {
-			continue // it ended meanwhile, or is somebody else's
+			continue // it has ended, or belongs to another user
 		}
 		if line, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline")); err == nil {
 			list = append(list, strings.ReplaceAll(string(line), "\x00", " "))
@@ -69,7 +69,7 @@ func (d *demoRun) says(text string) {
 	}
 }
 
-// ended waits for the end and returns how it came.
+// ended waits for the end of the demo and returns its error.
 func (d *demoRun) ended() error {
 	d.t.Helper()
 	select {
@@ -81,7 +81,7 @@ func (d *demoRun) ended() error {
 	}
 }
 
-// nothingLeft asserts that no process is left, nor a file.
+// nothingLeft checks that no process and no file is left.
 func (d *demoRun) nothingLeft(files bool) {
 	d.t.Helper()
 	var list []string
@@ -101,13 +101,12 @@ func (d *demoRun) nothingLeft(files bool) {
 
 const demoPhase = "6s"
 
-// TestDemo: a short demo kills a replica, fails no request, and leaves nothing.
+// TestDemo runs a short demo: a replica is killed, no request fails, and nothing is left.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	d := startDemo(t, "--phase", demoPhase)
 	d.says("grapevine: Envoy asks any of the replicas")
-	// The demo, an Envoy and three replicas, until one is killed and when it is
-	// back.
+	// The demo, an Envoy and three replicas, except while a replica is down.
 	var list []string
 	if !testkit.PollUntil(func() bool { list = d.processes(); return len(list) == 5 }) {
 		t.Errorf("%d processes run:\n%s", len(list), strings.Join(list, "\n"))
@@ -127,7 +126,7 @@ func TestDemo(t *testing.T) {
 	d.nothingLeft(true)
 }
 
-// TestDemoInterrupted: Ctrl-C ends everything at once, in either phase.
+// TestDemoInterrupted checks that Ctrl-C stops everything at once, in both phases.
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, phase := range map[string]string{"round robin": "1m", "grapevine": "2s"} {
@@ -145,7 +144,7 @@ func TestDemoInterrupted(t *testing.T) {
 	}
 }
 
-// TestDemoKilled: what the demo started ends with it even when it is killed.
+// TestDemoKilled checks that the demo's child processes end even if it is killed.
 func TestDemoKilled(t *testing.T) {
 	t.Parallel()
 	d := startDemo(t, "--phase", "2s")

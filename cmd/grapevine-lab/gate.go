@@ -32,13 +32,13 @@ func newGate() *cobra.Command {
 	var f gateFlags
 	cmd := &cobra.Command{
 		Use:   "gate",
-		Short: "Compare what a request costs with stored figures",
+		Short: "Compare the cost of requests with stored figures",
 		Long: `Measures the CPU time of requests next to a no-op external-processing server on the same
 grpc-go, in short slices in random order, and compares the medians of the ratios with stored
 figures. A row that looks more than 10% worse is compared directly with a build of the stored
-commit, because a loaded machine raises ratios. Exit code 1 when it still is 10% worse.
+commit, because a loaded machine raises ratios. The exit code is 1 if it is still 10% worse.
 
-With --store it writes the measured figures instead. A figure that rises needs --reason.`,
+With --store, it writes the measured figures instead. An increased figure requires --reason.`,
 		Example: `  grapevine-lab gate
   grapevine-lab gate --full --rows '^8x8/'
   grapevine-lab gate --full --store --reason 'TLS 1.3 only'`,
@@ -50,19 +50,19 @@ With --store it writes the measured figures instead. A figure that rises needs -
 	fl.StringVar(&f.rows, "rows", "", "regular expression: measure only rows whose names match")
 	fl.BoolVar(&f.full, "full", false, "measure all rows, not only the short form")
 	fl.BoolVar(&f.store, "store", false, "write the measured figures to the baseline")
-	fl.StringVar(&f.reason, "reason", "", "why stored figures rise")
+	fl.StringVar(&f.reason, "reason", "", "reason for increased figures")
 	fl.IntVar(&f.rounds, "rounds", 24, "rounds of slices for each row")
-	fl.StringVar(&f.keep, "logs", "", "folder that keeps the logs of what was started")
+	fl.StringVar(&f.keep, "logs", "", "folder for the logs of the started programs")
 	return cmd
 }
 
-// newNoop is the server that measurements compare with.
+// newNoop returns the server that measurements are compared with.
 func newNoop() *cobra.Command {
 	var listen, destination string
 	cmd := &cobra.Command{
 		Use:     "noop",
-		Short:   "Serve external processing that does nothing",
-		Long:    "Answers every message of external processing without looking at it. Measurements compare a\nreplica with this server.",
+		Short:   "Run a no-op external-processing server",
+		Long:    "Answers every external-processing message without reading it, as a baseline for\nmeasurements.",
 		Hidden:  true,
 		Example: "  grapevine-lab noop --listen 127.0.0.1:9002 --destination 127.0.0.1:8000",
 		Args:    cli.NoArgs,
@@ -133,7 +133,7 @@ func build(ctx context.Context, commit string) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := os.RemoveAll(filepath.Dir(dir)); err != nil { // of earlier commits
+	if err := os.RemoveAll(filepath.Dir(dir)); err != nil { // remove earlier commits
 		return "", err
 	}
 	source, err := os.MkdirTemp("", "grapevine-reference-")
@@ -170,7 +170,7 @@ func (f *gateFlags) configure(o *gate.Options) (err error) {
 	}
 	o.Model = filepath.Join(parts.Cache(), "models", "qwen3")
 	if _, err := os.Stat(o.Model); err != nil {
-		return fmt.Errorf("the model's files are missing (make setup): %w", err)
+		return fmt.Errorf("the model's files are missing (run make setup): %w", err)
 	}
 	if f.full {
 		if o.Envoy, err = parts.EnvoyPath(); err != nil {
@@ -200,7 +200,7 @@ func (f *gateFlags) unexplained(ctx context.Context) error {
 	}
 	earlier := commits[len(commits)-1]
 	if same, err := exec.CommandContext(ctx, "git", "show", commits[0]+":./"+f.baseline).Output(); err == nil && string(same) != string(now) {
-		earlier = commits[0] // the change is not committed
+		earlier = commits[0] // the change is uncommitted
 	}
 	was, err := exec.CommandContext(ctx, "git", "show", earlier+":./"+f.baseline).Output()
 	if err != nil {

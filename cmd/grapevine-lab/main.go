@@ -22,18 +22,16 @@ func newRoot() *cobra.Command {
 	return cli.WithVersion(cli.Root(&cobra.Command{
 		Use:   "grapevine-lab",
 		Short: "Simulated engines, demos, benchmarks and replay for grapevine",
-		Long: `What the endpoint picker grapevine is tried with: simulated engines, demos with a
-real Envoy, benchmarks, recordings of running replicas and the replay of traces under
-other policies. Subcommands that run replicas start the program grapevine, which they look for
-beside this one, then on the PATH.
+		Long: `Tools for testing the endpoint picker grapevine: simulated engines, demos with a real
+Envoy, benchmarks, recordings of running replicas and trace replay under other policies.
+Subcommands that run replicas start the program grapevine, found next to this one or on PATH.
 
 Exit codes: 0 success, 1 failure, 2 usage error.`,
 		Args: cli.SubcommandsOf("grapevine", "serve", "check", "explain", "envoy-config", "status", "members"),
 	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newConformance(), newGate(), newNoop(), newNATS(), cli.NewVersion("grapevine-lab", version)), version)
 }
 
-// picker returns the path of the program grapevine: beside this one, or on the
-// PATH.
+// picker returns the path of the program grapevine: next to this one, or on PATH.
 func picker() (string, error) {
 	const name = "grapevine"
 	if self, err := os.Executable(); err == nil {
@@ -43,7 +41,7 @@ func picker() (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("the program grapevine is neither beside grapevine-lab nor on the PATH: %w", err)
+		return "", fmt.Errorf("the program grapevine is neither next to grapevine-lab nor on PATH: %w", err)
 	}
 	return path, nil
 }

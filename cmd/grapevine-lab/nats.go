@@ -14,8 +14,8 @@ func newNATS() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nats",
 		Short: "Run a NATS server for replicas on this machine",
-		Long: `Runs a nats-server without credentials that stores nothing, for trying
-grapevine serve --cluster nats on one machine. Fleets use a NATS cluster.`,
+		Long: `Runs a nats-server without credentials and storage, for tests of
+grapevine serve --cluster nats on one machine. Use a NATS cluster in production.`,
 		Example: `  grapevine-lab nats --bind 127.0.0.1:4222
   grapevine serve --cluster nats --nats nats://127.0.0.1:4222 --endpoints endpoints.yaml`,
 		Args: cli.NoArgs,

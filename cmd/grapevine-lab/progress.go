@@ -10,13 +10,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
-// progress is a bar on a terminal; elsewhere it shows nothing.
+// progress is a progress bar on a terminal. Elsewhere it prints nothing.
 type progress struct {
 	w     io.Writer
 	now   func() time.Time
 	begin time.Time
-	last  time.Time // of the last drawing
-	width int       // of what stands there
+	last  time.Time // time of the last drawing
+	width int       // of the current output
 }
 
 const (
@@ -32,7 +32,7 @@ func newProgress(w io.Writer, quiet bool) *progress {
 	return &progress{w: w, now: time.Now, begin: time.Now()}
 }
 
-// show draws the bar, now and then.
+// show redraws the bar at intervals.
 func (p *progress) show(done float64, all int) {
 	if p.w == nil || all == 0 {
 		return
@@ -52,7 +52,7 @@ func (p *progress) show(done float64, all int) {
 	p.width = len(line)
 }
 
-// end wipes the bar.
+// end clears the bar.
 func (p *progress) end() {
 	if p.w != nil && p.width > 0 {
 		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", p.width))

@@ -28,18 +28,18 @@ func newRecord() *cobra.Command {
 	var f recordFlags
 	cmd := &cobra.Command{
 		Use:   "record",
-		Short: "Write decisions and their outcomes as a trace that replay reads",
+		Short: "Record decisions and their outcomes as a trace for replay",
 		Long: `Follows one or more running replicas and writes one JSON object for each request that
-began meanwhile and has ended: timestamp (milliseconds from the start), input_length,
+started and ended during the recording: timestamp (milliseconds from the start), input_length,
 output_length, hash_ids (one for each 512 tokens of the prompt, keyed hashes, no text),
 session_id (a keyed hash), and endpoint, status, ttft_ms, took_ms, cached_tokens. Name all
-replicas of a group: each sees only the requests that it was asked about. Their hashes agree
-when they share a --secret-file.
+replicas of a group: each one sees only its own requests. Their hashes agree if they use the
+same --secret-file.
 
-Lengths of answers and first-token times show only in response bodies. --bodies lets the
-replicas ask the proxy for all of them while the recording runs; without it only those are
-seen that are seen anyway. Ends after --duration and the end of the requests then open, or
-with Ctrl-C.`,
+Answer lengths and first-token times are only known from response bodies. With --bodies, the
+replicas request all of them from the proxy during the recording; otherwise they see only the
+usual sample. The recording ends after --duration, once the open requests have ended, or with
+Ctrl-C.`,
 		Example: `  grapevine-lab record --output trace.jsonl --duration 10m
   grapevine-lab record --admin https://10.0.1.7:9091 --admin https://10.0.1.8:9091 --output trace.jsonl --duration 1h
   grapevine-lab replay --trace trace.jsonl --rate 2 --policy default --policy unified`,
@@ -49,9 +49,9 @@ with Ctrl-C.`,
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.admins, "admin", []string{"127.0.0.1:9090"}, "admin address of a replica (repeatable)")
 	fl.StringVarP(&f.output, "output", "o", "", "file to write (required); - for standard output")
-	fl.DurationVar(&f.duration, "duration", 0, "how long; 0 until interrupted")
+	fl.DurationVar(&f.duration, "duration", 0, "length of the recording; 0 records until interrupted")
 	fl.Float64Var(&f.bytesPerToken, "bytes-per-token", 0, "bytes of raw prompt for each token, by which hash_ids are cut and prompts measured that no engine counted; equal for recordings that are to be joined (default: by what engines count)")
-	fl.BoolVar(&f.bodies, "bodies", false, "ask the proxy for all response bodies meanwhile")
+	fl.BoolVar(&f.bodies, "bodies", false, "request all response bodies from the proxy during the recording")
 	return cmd
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// What is recorded: engines twenty times as fast as real ones, and who talks.
+// Recorded load: engines at twenty times real speed, and their clients.
 const (
 	recordedSpeed  = 20
 	recordedBlocks = 20_000 // of 16 tokens
@@ -31,7 +31,7 @@ const (
 	recordedSessions = 24
 )
 
-// site is engines, one replica in a process of its own, and a real Envoy.
+// site runs engines, a replica in its own process, and a real Envoy.
 type site struct {
 	t      *testing.T
 	admin  string
@@ -95,8 +95,8 @@ func (s *site) start(program string, args ...string) (*exec.Cmd, *parts.Output) 
 	return cmd, out
 }
 
-// recorded plays conversations while a recording runs, and returns the trace's
-// file, what record said at its end, and what the clients saw.
+// recorded plays conversations during a recording. It returns the trace file, the output of record,
+// and the clients' totals.
 func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen workload.Totals) {
 	s.t.Helper()
 	path = filepath.Join(s.t.TempDir(), "yesterday.jsonl")
@@ -113,7 +113,7 @@ func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen w
 	if seen = run.Totals(); seen.Errors+seen.Wrong > 0 {
 		s.t.Errorf("%d of %d requests failed: %v", seen.Errors+seen.Wrong, seen.Requests, run.LastError())
 	}
-	// The replica hears of ends after the clients, and the recording from it.
+	// The replica learns of ended requests after the clients, and the recording after the replica.
 	testkit.Await(s.t, "the end of all requests", func() bool { return s.inFlight() == 0 })
 	time.Sleep(3 * time.Second)
 	_ = cmd.Process.Signal(syscall.SIGINT)
@@ -123,7 +123,7 @@ func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen w
 	return path, out.String(), seen
 }
 
-// inFlight is how many requests the replica counts, -1 when it does not say.
+// inFlight returns the number of requests that the replica counts, or -1 if it does not answer.
 func (s *site) inFlight() (n int64) {
 	resp, err := http.Get("http://" + s.admin + "/status")
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *site) inFlight() (n int64) {
 	return n
 }
 
-// replayed plays a recorded trace as it was, on such engines as it came from.
+// replayed replays a recorded trace unchanged on the same kind of engines.
 func (s *site) replayed(path string) (tr *trace.Trace, hits map[string]float64, notes string) {
 	s.t.Helper()
 	cmd := exec.Command("grapevine-lab", "replay", "--trace", path, "--own-load", "--warmup", "0", "--engines", "4x20",
@@ -165,9 +165,8 @@ func (s *site) replayed(path string) (tr *trace.Trace, hits map[string]float64, 
 	return tr, hits, errs.String()
 }
 
-// TestRecordReplay: what a replica recorded behind a real Envoy plays again, and
-// the same policy finds as much in caches as the engines counted; also where no
-// body showed what was answered.
+// TestRecordReplay replays a recording made behind a real Envoy. The same policy must find as many
+// cached tokens as the engines counted, also if no response body was read.
 func TestRecordReplay(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := openSite(t, "--sample-bodies", "-1")
@@ -183,7 +182,7 @@ func TestRecordReplay(t *testing.T) {
 	}
 	s.close(hits, seen.HitRatio())
 
-	// The replica has learned how long tokens are, so prompts are about right.
+	// The replica has learned the length of tokens, so prompt sizes are roughly right.
 	path, said, seen = s.recorded(8)
 	tr, hits, notes = s.replayed(path)
 	prompt, _ = totals(tr)
@@ -203,8 +202,8 @@ func totals(tr *trace.Trace) (prompt, answers int) {
 	return prompt, answers
 }
 
-// close asserts that the policy that was recorded finds about as much again, in
-// blocks of 512 tokens instead of 16, and that another one does not.
+// close checks that the recorded policy finds about as many cached tokens, with blocks of 512
+// tokens instead of 16, and that another policy does not.
 func (s *site) close(hits map[string]float64, counted float64) {
 	s.t.Helper()
 	s.t.Logf("cached: counted %.3f, replayed %.3f, under load_only %.3f", counted, hits["default"], hits["load_only"])

@@ -41,7 +41,7 @@ func newReplay() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay",
-		Short: "Play request traces against simulated engines, to compare policies",
+		Short: "Replay request traces against simulated engines to compare policies",
 		Long:  replayLong + policyList(),
 		Example: `  grapevine-lab replay --workload agentic --load 0.6,0.85,1 --policy default,unified,lmetric
   grapevine-lab replay --trace conversation=conversation_trace.jsonl --seeds 1,2,3 --html report.html
@@ -57,7 +57,7 @@ func newReplay() *cobra.Command {
 	return cmd
 }
 
-// policyList describes the built-in policies, one in each line.
+// policyList describes the built-in policies, one per line.
 func policyList() string {
 	var b strings.Builder
 	for _, p := range replay.Policies() {
@@ -108,8 +108,7 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	return f.write(report.Report{Rows: rows, Seeds: g.Seeds, About: about.lines}, out)
 }
 
-// findMissing searches for the saturation of sources of which the command line
-// does not say it.
+// findMissing searches the saturation of sources for which the command line gives none.
 func (f *replayFlags) findMissing(ctx context.Context, g *sweep.Grid, about *aboutGrid) error {
 	if f.ownLoad || len(f.rates) > 0 {
 		return nil
@@ -132,7 +131,7 @@ func (f *replayFlags) findMissing(ctx context.Context, g *sweep.Grid, about *abo
 	return nil
 }
 
-// suggest prints how many engines should prefill.
+// suggest prints a recommended number of prefill engines.
 func (f *replayFlags) suggest(ctx context.Context, g sweep.Grid, out io.Writer) error {
 	for _, s := range g.Sources {
 		c := g.Base
@@ -152,7 +151,7 @@ func (f *replayFlags) suggest(ctx context.Context, g sweep.Grid, out io.Writer) 
 	return nil
 }
 
-// find prints the saturation of each source under the one policy.
+// find prints the saturation of each source under one policy.
 func (f *replayFlags) find(ctx context.Context, g sweep.Grid, out io.Writer) error {
 	for _, s := range g.Sources {
 		c := g.Base

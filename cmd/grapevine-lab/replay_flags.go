@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
-// replayFlags are the command line of replay.
+// replayFlags are the flags of replay.
 type replayFlags struct {
 	traces, workloads, policies []string
 	saturation                  []string
@@ -63,60 +63,60 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.plots, "plots", "", "write plots to this `FOLDER`")
 	fl.StringVar(&f.format, "plot-format", "svg", "with --plots: svg or png")
 	fl.StringVar(&f.matrix, "matrix", "", "play the fixed matrix of loads, engines, replicas and seeds, with the traces given, into this `FILE` of CSV lines; go on from what it has, and compare the default policy with the others")
-	fl.IntVar(&f.workers, "workers", runtime.NumCPU(), "runs at a time")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress bar (there is none anyway where no terminal is)")
-	fl.Lookup("load").DefValue, fl.Lookup("rate").DefValue = "", "" // said in words
+	fl.IntVar(&f.workers, "workers", runtime.NumCPU(), "number of parallel runs")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress bar (never shown without a terminal)")
+	fl.Lookup("load").DefValue, fl.Lookup("rate").DefValue = "", "" // described in the help text
 }
 
 func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.traces, "trace", nil, "trace `FILE`, as PATH or NAME=PATH; may be repeated")
 	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: "+strings.Join(trace.Names(), ", ")+"; may be repeated")
 	fl.StringSliceVar(&f.policies, "policy", nil, "policies to compare, by `NAME`, or files as PATH or NAME=PATH (default: all built-in ones)")
-	fl.Float64SliceVar(&f.loads, "load", nil, "loads, as `SHARES` of saturation (default 0.85)")
+	fl.Float64SliceVar(&f.loads, "load", nil, "loads, as `FRACTIONS` of saturation (default 0.85)")
 	fl.Float64SliceVar(&f.rates, "rate", nil, "instead of --load: `RATES`, requests per second for each engine")
-	fl.BoolVar(&f.ownLoad, "own-load", false, "instead of --load: play traces as they are, every request once and at its time")
+	fl.BoolVar(&f.ownLoad, "own-load", false, "instead of --load: replay traces unchanged, every request once and at its time")
 	fl.StringSliceVar(&f.saturation, "saturation", nil, "`NAME=RATE`: requests per second for each engine that count as load 1 (default: found by search, the better of load_only and unified)")
 	fl.BoolVar(&f.findSaturation, "find-saturation", false, "only find the saturation of each workload under one --policy, for --saturation")
-	fl.UintSliceVar(&f.seeds, "seeds", []uint{1}, "seeds of users and ties; figures are means over them")
+	fl.UintSliceVar(&f.seeds, "seeds", []uint{1}, "seeds for users and ties; figures are averages over all seeds")
 	fl.DurationVar(&f.length, "length", 0, "length of generated workloads (default 1h), and limit for traces (default: all)")
-	fl.IntVar(&f.requests, "requests", 0, "instead of --length: generated workloads are as long as so many `REQUESTS` take, and at least five times a session")
-	fl.Float64Var(&f.warmup, "warmup", .2, "share of the time at the beginning that is not measured")
-	fl.Float64Var(&f.speed, "speed", 1, "factor by which the clocks of users run faster; with --own-load the load rises, else there are fewer users")
-	fl.StringVar(&f.transform, "transform", "", "capped: keep the first 8 turns of each session; capped=N: the first N; the rate falls in proportion")
-	fl.DurationVar(&f.spread, "spread", 0, "tick over which rounded arrivals of traces are spread (default: found out; negative: none)")
-	fl.IntVar(&f.blockSize, "block-size", trace.DefaultBlockSize, "prompt tokens for each hash id, which are the blocks of engines too")
-	fl.DurationVar(&f.begin, "begin", 0, "of tables of times and lengths, leave out so much of the beginning")
-	fl.StringVar(&f.system, "system-prompts", "", "of the same, NxTOKENS: let sessions begin with one of N system prompts of so many TOKENS, by Zipf's law (default: they share nothing)")
+	fl.IntVar(&f.requests, "requests", 0, "instead of --length: length of generated workloads in `REQUESTS`, at least five sessions")
+	fl.Float64Var(&f.warmup, "warmup", .2, "fraction of the time at the beginning that is not measured")
+	fl.Float64Var(&f.speed, "speed", 1, "speed-up of the users' clocks; with --own-load the load increases, otherwise there are fewer users")
+	fl.StringVar(&f.transform, "transform", "", "capped: keep the first 8 turns of each session; capped=N: the first N; the rate decreases in proportion")
+	fl.DurationVar(&f.spread, "spread", 0, "interval over which rounded arrival times of traces are spread (default: detected; negative: none)")
+	fl.IntVar(&f.blockSize, "block-size", trace.DefaultBlockSize, "prompt tokens per hash id, also the block size of the engines")
+	fl.DurationVar(&f.begin, "begin", 0, "for tables of times and lengths: skip this much at the beginning")
+	fl.StringVar(&f.system, "system-prompts", "", "for such tables, NxTOKENS: start sessions with one of N system prompts of TOKENS tokens, chosen by Zipf's law (default: no shared prefixes)")
 }
 
 func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.engines, "engines", []string{"8"}, "engines: a number, or `GROUPS` such as 4+4x0.5 (four at half the speed) or 6x70b+2x8b (two models)")
-	fl.StringVar(&f.model, "model", "70b", "machine whose step times, memory and transfers the engines have: "+machineNames())
-	fl.IntSliceVar(&f.blocks, "blocks", nil, "blocks of KV cache in the GPU memory of each engine (default: what fits the machine)")
-	fl.IntVar(&f.hostBlocks, "host-blocks", 0, "blocks of a second tier of the cache in each engine's host memory, loaded over PCIe")
+	fl.StringVar(&f.model, "model", "70b", "machine type that determines the engines' step times, memory and transfers: "+machineNames())
+	fl.IntSliceVar(&f.blocks, "blocks", nil, "KV-cache blocks in the GPU memory of each engine (default: by machine type)")
+	fl.IntVar(&f.hostBlocks, "host-blocks", 0, "blocks of a second cache tier in each engine's host memory, loaded over PCIe")
 	fl.Float64Var(&f.bandwidth, "bandwidth", 25, "of engines with roles (--engines 2xprefill+6xdecode, policies pd, pd-always, pd-never, pd-N) or that fetch blocks from each other (policy fetch): 10⁹ bytes per second out of each")
-	fl.DurationVar(&f.handOver, "hand-over", 30*time.Millisecond, "of the same: fixed part of each transfer")
-	fl.BoolVar(&f.suggestRoles, "suggest-roles", false, "only say how many of the --engines should prefill, for each workload at the first --load")
-	fl.IntVar(&f.maxSeqs, "max-num-seqs", 1024, "requests that an engine runs at once")
-	fl.IntVar(&f.batchTokens, "max-num-batched-tokens", 8192, "tokens of an engine's step")
-	fl.IntVar(&f.longPrefill, "long-prefill-token-threshold", 0, "largest piece of one prompt in an engine's step, 0 for none")
+	fl.DurationVar(&f.handOver, "hand-over", 30*time.Millisecond, "for the same engines: fixed time of each transfer")
+	fl.BoolVar(&f.suggestRoles, "suggest-roles", false, "only print how many of the --engines should prefill, for each workload at the first --load")
+	fl.IntVar(&f.maxSeqs, "max-num-seqs", 1024, "concurrent requests of an engine")
+	fl.IntVar(&f.batchTokens, "max-num-batched-tokens", 8192, "tokens per engine step")
+	fl.IntVar(&f.longPrefill, "long-prefill-token-threshold", 0, "largest part of one prompt in an engine step; 0 for no limit")
 	fl.Float64Var(&f.urgency, "engine-priority", 0, "engines take requests by the priority that the picker writes, in which a second of predicted prefill counts as having come so many `SECONDS` later; 0: they take them as they come")
 	fl.StringArrayVar(&f.changes, "change", nil, "what becomes of an engine in mid-run, as `TIME:ENGINE:WHAT`, engines from 0 on: slow=FACTOR, hang=DURATION, fail, leave or join (20m:3:slow=4); may be repeated")
-	fl.IntSliceVar(&f.replicas, "replicas", []int{1}, "picker replicas; arrivals are spread over them")
-	fl.StringSliceVar(&f.share, "share", []string{"50ms"}, "with more than one replica: `DELAY` of what they tell each other, or cut")
-	fl.StringVar(&f.index, "index", "precise", "what replicas know of caches: precise or approximate")
-	fl.DurationVar(&f.indexDelay, "index-delay", 10*time.Millisecond, "age of cache events when they are known; precise index only")
-	fl.DurationVar(&f.speculate, "speculate", 5*time.Second, "how long a decision counts as cached, beyond the wait at its engine, before events confirm it, 0 for not at all; precise index only")
-	fl.Float64Var(&f.bodies, "bodies", 1, "share of responses whose tokens the replicas see and learn from")
+	fl.IntSliceVar(&f.replicas, "replicas", []int{1}, "number of picker replicas, which share the arrivals")
+	fl.StringSliceVar(&f.share, "share", []string{"50ms"}, "with more than one replica: `DELAY` of updates between them, or cut")
+	fl.StringVar(&f.index, "index", "precise", "index of cache contents: precise or approximate")
+	fl.DurationVar(&f.indexDelay, "index-delay", 10*time.Millisecond, "delay of cache events; precise index only")
+	fl.DurationVar(&f.speculate, "speculate", 5*time.Second, "how long a decision counts as cached before events confirm it, beyond the queueing time at its engine; 0 disables it; precise index only")
+	fl.Float64Var(&f.bodies, "bodies", 1, "fraction of responses whose bodies the replicas read")
 }
 
-// check finds values that make no sense, and flags that would say nothing.
+// check reports invalid values and flags without effect.
 func (f *replayFlags) check() error {
 	f.defaultMatrix()
 	return errors.Join(f.checkValues(), f.checkTwice(), f.checkIdle())
 }
 
-// defaultMatrix fills in what a matrix plays where flags do not say.
+// defaultMatrix fills in the defaults of a matrix.
 func (f *replayFlags) defaultMatrix() {
 	if f.matrix == "" {
 		return
@@ -145,7 +145,7 @@ func (f *replayFlags) checkValues() error {
 			errs = append(errs, fmt.Errorf(format, a...))
 		}
 	}
-	need(len(f.traces)+len(f.workloads) > 0, "--trace or --workload is needed")
+	need(len(f.traces)+len(f.workloads) > 0, "--trace or --workload is required")
 	need(f.warmup >= 0 && f.warmup < 1, "--warmup %g: want 0 to less than 1", f.warmup)
 	need(f.speed >= .01 && f.speed <= 1000, "--speed %g: want 0.01 to 1000", f.speed)
 	need(f.bodies >= 0 && f.bodies <= 1, "--bodies %g: want 0 to 1", f.bodies)
@@ -182,7 +182,7 @@ func (f *replayFlags) checkValues() error {
 	return errors.Join(errs...)
 }
 
-// checkTwice refuses lists that name one thing twice.
+// checkTwice refuses lists with duplicates.
 func (f *replayFlags) checkTwice() error {
 	return errors.Join(
 		once("load", f.loads), once("rate", f.rates), once("engines", f.engines), once("blocks", f.blocks), once("replicas", f.replicas),
@@ -193,13 +193,13 @@ func (f *replayFlags) checkTwice() error {
 func once[T comparable](flag string, list []T) error {
 	for i, v := range list {
 		if slices.Contains(list[:i], v) {
-			return fmt.Errorf("--%s has %v twice", flag, v)
+			return fmt.Errorf("--%s: duplicate value %v", flag, v)
 		}
 	}
 	return nil
 }
 
-// idle is a flag that says nothing beside others.
+// idle describes a flag that has no effect together with others.
 type idle struct {
 	flag string
 	when bool
@@ -214,28 +214,28 @@ func (f *replayFlags) checkIdle() error {
 		}
 	}
 	if f.findSaturation && (len(f.policies) != 1 || len(f.engines) != 1 || len(f.blocks) > 1 || len(f.replicas) != 1 || len(f.share) != 1 || len(f.seeds) != 1) {
-		errs = append(errs, errors.New("--find-saturation wants one --policy, and no lists of engines, blocks, replicas, share or seeds"))
+		errs = append(errs, errors.New("--find-saturation requires a single --policy, and single values of engines, blocks, replicas, share and seeds"))
 	}
 	return errors.Join(errs...)
 }
 
 func (f *replayFlags) idleRules() []idle {
 	const (
-		atOwn   = "with --own-load traces play as they are"
-		byRate  = "--rate says the load"
-		precise = "the approximate index follows no cache events"
+		atOwn   = "--own-load replays traces unchanged"
+		byRate  = "--rate sets the load"
+		precise = "the approximate index does not use cache events"
 		finding = "--find-saturation only prints the rate at which engines saturate"
 	)
 	rules := []idle{
 		{"load", f.ownLoad, atOwn}, {"rate", f.ownLoad, atOwn}, {"saturation", f.ownLoad, atOwn},
 		{"load", len(f.rates) > 0, byRate}, {"saturation", len(f.rates) > 0, byRate},
-		{"length", f.requests > 0, "--requests says how long"},
-		{"own-load", len(f.workloads) > 0, "a generated workload has no load of its own"},
-		{"share", slices.Max(append([]int{1}, f.replicas...)) == 1, "one replica has nobody to share with (see --replicas)"},
+		{"length", f.requests > 0, "--requests sets the length"},
+		{"own-load", len(f.workloads) > 0, "a generated workload has no recorded load"},
+		{"share", slices.Max(append([]int{1}, f.replicas...)) == 1, "a single replica does not share (see --replicas)"},
 		{"spread", len(f.traces) == 0, "a generated workload has no rounded arrivals"},
-		{"begin", len(f.traces) == 0, "it is about tables"}, {"system-prompts", len(f.traces) == 0, "it is about tables"},
+		{"begin", len(f.traces) == 0, "it applies only to tables"}, {"system-prompts", len(f.traces) == 0, "it applies only to tables"},
 		{"index-delay", f.index == "approximate", precise}, {"speculate", f.index == "approximate", precise},
-		{"plot-format", f.plots == "", "it is about --plots"},
+		{"plot-format", f.plots == "", "it requires --plots"},
 	}
 	for _, flag := range []string{"load", "rate", "own-load", "saturation", "warmup", "change", "workers", "quiet", "csv", "json", "html", "plots", "plot-format"} {
 		rules = append(rules, idle{flag, f.findSaturation, finding})
@@ -245,7 +245,7 @@ func (f *replayFlags) idleRules() []idle {
 		"engines", "model", "blocks", "host-blocks", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "engine-priority", "change", "share",
 		"index", "index-delay", "speculate", "bodies", "csv", "json", "html", "plots", "quiet",
 	} {
-		rules = append(rules, idle{flag, f.matrix != "", "a matrix is fixed but for loads, workloads, traces, replicas, seeds and policies"})
+		rules = append(rules, idle{flag, f.matrix != "", "a matrix allows only loads, workloads, traces, replicas, seeds and policies"})
 	}
 	return rules
 }

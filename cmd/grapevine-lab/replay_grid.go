@@ -14,13 +14,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
-// aboutGrid is what users should know about what is played.
+// aboutGrid describes what is replayed.
 type aboutGrid struct {
-	lines []string // what it is
-	notes []string // what is not as it may seem
+	lines []string // description
+	notes []string // warnings
 }
 
-// grid reads traces and configurations. Errors in files are no UsageError.
+// grid reads traces and configurations. Errors in files are not UsageErrors.
 func (f *replayFlags) grid() (g sweep.Grid, about aboutGrid, err error) {
 	g = sweep.Grid{Loads: f.loads, Blocks: f.blocks, Replicas: f.replicas, Warmup: f.warmup}
 	for _, s := range f.seeds {
@@ -99,7 +99,7 @@ func parseShared(s string) (trace.Shared, error) {
 	return out, nil
 }
 
-// named splits NAME=PATH; without a name it is empty.
+// named splits NAME=PATH. The name is empty if there is none.
 func named(spec string) (name, path string) {
 	if name, path, ok := strings.Cut(spec, "="); ok {
 		return name, path
@@ -120,8 +120,8 @@ func (f *replayFlags) saturations() (map[string]float64, error) {
 	return out, nil
 }
 
-// saturate says what load 1 of each source is, as far as the command line says
-// it; the rest is found by search.
+// saturate sets the rate that is load 1 for each source, as far as the command line gives it. The
+// rest is found by search.
 func (f *replayFlags) saturate(g *sweep.Grid, given map[string]float64) error {
 	seen := map[string]bool{}
 	for i := range g.Sources {
@@ -129,7 +129,7 @@ func (f *replayFlags) saturate(g *sweep.Grid, given map[string]float64) error {
 		rate, ok := given[s.Name]
 		switch {
 		case seen[s.Name]:
-			return cli.UsageError{Err: fmt.Errorf("two workloads are called %s: name traces as NAME=PATH", s.Name)}
+			return cli.UsageError{Err: fmt.Errorf("duplicate workload name %s: name traces with NAME=PATH", s.Name)}
 		case len(f.rates) > 0:
 			s.Saturation = 1
 		case ok:
@@ -139,13 +139,13 @@ func (f *replayFlags) saturate(g *sweep.Grid, given map[string]float64) error {
 	}
 	for name := range given {
 		if !seen[name] {
-			return cli.UsageError{Err: fmt.Errorf("--saturation %s has no effect: no workload is called so", name)}
+			return cli.UsageError{Err: fmt.Errorf("--saturation %s has no effect: no workload has that name", name)}
 		}
 	}
 	return nil
 }
 
-// parseTransform returns the number of turns that each session keeps, 0: all.
+// parseTransform returns the number of turns kept of each session; 0 keeps all.
 func parseTransform(s string) (int, error) {
 	const usual = 8
 	name, value, has := strings.Cut(s, "=")
@@ -174,7 +174,7 @@ func (f *replayFlags) addPolicies(g *sweep.Grid, about *aboutGrid) error {
 		about.notes = append(about.notes, p.Notes...)
 		for i := range g.Policies {
 			if g.Policies[i].Name == p.Name {
-				return cli.UsageError{Err: fmt.Errorf("two policies are called %s: name files as NAME=PATH", p.Name)}
+				return cli.UsageError{Err: fmt.Errorf("duplicate policy name %s: name files with NAME=PATH", p.Name)}
 			}
 		}
 		g.Policies = append(g.Policies, p)
@@ -182,10 +182,10 @@ func (f *replayFlags) addPolicies(g *sweep.Grid, about *aboutGrid) error {
 	return nil
 }
 
-// policyOf returns a built-in policy, or that of a file.
+// policyOf returns a built-in policy or the policy of a file.
 func policyOf(spec string) (replay.Policy, error) {
 	name, path := named(spec)
-	if strings.Contains(name, ":") { // a built-in one with parameters
+	if strings.Contains(name, ":") { // a built-in policy with parameters
 		name, path = "", spec
 	}
 	if name == "" && !replay.IsFile(path) {
@@ -263,7 +263,7 @@ func machineNames() string {
 	return strings.Join(names, ", ")
 }
 
-// orNone returns what a replay.Case calls v: there 0 stands for the default.
+// orNone converts v for replay.Case, where 0 stands for the default.
 func orNone[T time.Duration | float64](v T) T {
 	if v == 0 {
 		return -1

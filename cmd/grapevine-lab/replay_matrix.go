@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
-// The matrix, where flags do not say otherwise.
+// Defaults of the matrix.
 var (
 	matrixLoads    = []float64{.85, .5, 1, 1.1}
 	matrixReplicas = []int{1, 3}
@@ -30,7 +30,7 @@ const (
 	matrixShare    = 50 * time.Millisecond
 )
 
-// matrix plays a fixed grid into a file of CSV lines, which it goes on from.
+// matrix runs a fixed grid and appends to a file of CSV lines, which it can resume from.
 type matrix struct {
 	f        *replayFlags
 	forms    []replay.Form
@@ -41,8 +41,7 @@ type matrix struct {
 	rates    map[string]float64 // saturation by form and source
 }
 
-// playMatrix prints what is played, plays what the file does not have, and prints
-// what all of it came to.
+// playMatrix prints the plan, runs what is missing in the file, and prints the results.
 func (f *replayFlags) playMatrix(ctx context.Context, out io.Writer) error {
 	m := matrix{f: f, forms: replay.Forms(), out: out, rates: map[string]float64{}}
 	for _, spec := range f.policies {
@@ -98,8 +97,8 @@ func (m *matrix) print() {
 		len(m.forms)*len(names)*len(m.f.loads)*len(m.f.replicas)*len(m.f.seeds)*len(m.policies), matrixRequests)
 }
 
-// play goes through the grid, the forms and sources varying fastest: a part of it
-// is a matrix with fewer loads, replicas or seeds.
+// play runs the grid. Forms and sources vary fastest, so that an interrupted run is a complete
+// matrix with fewer loads, replicas or seeds.
 func (m *matrix) play(ctx context.Context, file io.Writer) error {
 	for _, seed := range m.f.seeds {
 		for _, replicas := range m.f.replicas {
@@ -113,7 +112,7 @@ func (m *matrix) play(ctx context.Context, file io.Writer) error {
 	return nil
 }
 
-// level is what all forms and sources are played at.
+// level holds the parameters shared by all forms and sources.
 type level struct {
 	seed     uint64
 	replicas int
@@ -147,7 +146,7 @@ func (m *matrix) sources() []sweep.Source {
 	return out
 }
 
-// playCell plays the policies that the file does not have.
+// playCell runs the policies that are missing in the file.
 func (m *matrix) playCell(ctx context.Context, form *replay.Form, s sweep.Source, l level) ([]sweep.Row, error) {
 	g := sweep.Grid{
 		Loads: []float64{l.load}, Fleets: []replay.Fleet{form.Fleet}, Replicas: []int{l.replicas}, Share: []time.Duration{matrixShare},
@@ -173,7 +172,7 @@ func (m *matrix) playCell(ctx context.Context, form *replay.Form, s sweep.Source
 	return sweep.Sweep(ctx, g, m.f.workers, nil)
 }
 
-// saturation is that of the file's runs, else it is searched for.
+// saturation returns the value of earlier runs in the file, or else searches for it.
 func (m *matrix) saturation(ctx context.Context, form *replay.Form, s sweep.Source) (float64, error) {
 	key := form.Fleet.Name + " " + s.Name
 	for i := range m.done {

@@ -15,14 +15,14 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
-// trace says what a trace holds.
+// trace adds a description of a trace.
 func (a *aboutGrid) trace(t *trace.Trace) {
 	n := len(t.Requests)
 	input, output := 0, 0
 	for i := range t.Requests {
 		input, output = input+t.Requests[i].Input, output+t.Requests[i].Output
 	}
-	line := fmt.Sprintf("trace %s: %d requests of %d sessions in %v, %.2f per second; %d prompt and %d answer tokens each in the mean",
+	line := fmt.Sprintf("trace %s: %d requests of %d sessions in %v, %.2f per second; %d prompt and %d answer tokens on average",
 		t.Name, n, t.Sessions, t.Length.Round(time.Second), t.Rate(), input/n, output/n)
 	r := &t.Recorded
 	if r.Counted > 0 {
@@ -34,17 +34,17 @@ func (a *aboutGrid) trace(t *trace.Trace) {
 		if r.Unseen == n {
 			how = "assumed"
 		}
-		a.notes = append(a.notes, fmt.Sprintf("trace %s: the length of %d of %d answers was not recorded; it is %s", t.Name, r.Unseen, n, how))
+		a.notes = append(a.notes, fmt.Sprintf("trace %s: the length of %d of %d answers was not recorded and is %s", t.Name, r.Unseen, n, how))
 	}
 	if r.LeftOut > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("trace %s: %d requests that engines had refused as wrong (4xx), or that had failed, are left out", t.Name, r.LeftOut))
+		a.notes = append(a.notes, fmt.Sprintf("trace %s: %d requests that failed or were refused by engines (4xx) are left out", t.Name, r.LeftOut))
 	}
 	if t.Model != "" {
-		a.notes = append(a.notes, fmt.Sprintf("trace %s: the file does not say it, so it is assumed: %s", t.Name, t.Model))
+		a.notes = append(a.notes, fmt.Sprintf("trace %s: assumed, because the file does not specify it: %s", t.Name, t.Model))
 	}
 }
 
-// complaints says which policies left requests unanswered, and why.
+// complaints lists the policies that left requests unanswered, with reasons.
 func complaints(rows []sweep.Row) []string {
 	var names []string
 	asked, why := map[string]int{}, map[string]map[string]int{}

@@ -58,8 +58,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayUsage: what makes no sense, or would say nothing, is a wrong
-// command line.
+// TestReplayUsage checks that invalid values and flags without effect are usage errors.
 func TestReplayUsage(t *testing.T) {
 	dir := t.TempDir()
 	trace := filepath.Join(dir, "tiny.jsonl")
@@ -79,10 +78,10 @@ func TestReplayUsage(t *testing.T) {
 		f(want, append([]string{"--workload", "chat"}, args...)...)
 	}
 	f("--trace or --workload")
-	f("two workloads are called tiny", "--trace", trace, "--trace", trace, "--rate", "1")
+	f("duplicate workload name tiny", "--trace", trace, "--trace", trace, "--rate", "1")
 	f(`workload "x"`, "--workload", "x")
 	chat(`policy "x": there are default`, "--policy", "x")
-	chat("--policy has default twice", "--policy", "default,default")
+	chat("--policy: duplicate value default", "--policy", "default,default")
 	chat(`--share "x"`, "--replicas", "2", "--share", "x")
 	chat(`--transform "x"`, "--transform", "x")
 	chat(`--transform "capped=0"`, "--transform", "capped=0")
@@ -97,7 +96,7 @@ func TestReplayUsage(t *testing.T) {
 	chat("--bodies 2", "--bodies", "2")
 	chat("--load and --rate 0", "--load", "0")
 	chat("--length has no effect: --requests", "--length", "1m", "--requests", "10")
-	chat("--seeds has 3 twice", "--seeds", "3,3")
+	chat("--seeds: duplicate value 3", "--seeds", "3,3")
 	chat("only one of", "--csv", "-", "--json", "-")
 	chat("--saturation chatt has no effect", "--saturation", "chatt=1")
 	chat("--share has no effect", "--share", "1s")
@@ -109,6 +108,6 @@ func TestReplayUsage(t *testing.T) {
 	chat("--speculate has no effect", "--index", "approximate", "--speculate", "1s")
 	chat("--own-load has no effect: a generated", "--own-load")
 	chat("--csv has no effect: --find-saturation", "--find-saturation", "--policy", "lmetric", "--csv", "-")
-	chat("--find-saturation wants one --policy", "--find-saturation")
-	f("--load has no effect: with --own-load", "--trace", trace, "--own-load", "--load", "1")
+	chat("--find-saturation requires a single --policy", "--find-saturation")
+	f("--load has no effect: --own-load replays", "--trace", trace, "--own-load", "--load", "1")
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestMain makes this test program the command grapevine-lab when it is called by
-// that name.
+// TestMain makes this test program act as the command grapevine-lab when it is called by that name.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"grapevine-lab": main})
 }
@@ -17,5 +16,5 @@ func TestMain(m *testing.M) {
 // TestScripts runs the sessions in testdata with the real command line.
 func TestScripts(t *testing.T) { testkit.RunScripts(t, "grapevine") }
 
-// TestHelp: every subcommand says what it does and gives an example.
+// TestHelp checks that every subcommand has a description and an example.
 func TestHelp(t *testing.T) { testkit.CheckHelp(t, newRoot()) }

@@ -34,8 +34,8 @@ func newSim() *cobra.Command {
 		Use:   "sim",
 		Short: "Run simulated engines",
 		Long: `Runs simulated inference engines in one process. They answer OpenAI requests, serve
-vLLM's metrics page, keep a paged prefix cache and publish KV-cache events. Time is that
-of a step-time model; no model is run. Faults are made through /sim/ on each engine.`,
+vLLM's metrics page, keep a paged prefix cache and publish KV-cache events. Timing follows
+a step-time model; no LLM is run. Faults are injected through /sim/ on each engine.`,
 		Example: `  grapevine-lab sim --engines 8 --port 8000 --endpoints-file endpoints.yaml --write-model model/
   curl -X PUT 127.0.0.1:8000/sim/faults -d '{"slow":3}'`,
 		Args: cli.NoArgs,
@@ -44,18 +44,18 @@ of a step-time model; no model is run. Faults are made through /sim/ on each eng
 	fl := cmd.Flags()
 	fl.IntVar(&f.fleet.Engines, "engines", 1, "number of engines")
 	fl.StringVar(&f.fleet.Host, "host", "127.0.0.1", "address of the first engine")
-	fl.BoolVar(&f.fleet.Spread, "spread", false, "give each engine an address of its own instead of a port")
+	fl.BoolVar(&f.fleet.Spread, "spread", false, "give each engine its own address instead of its own port")
 	fl.IntVar(&f.fleet.Port, "port", 8000, "HTTP port of the first engine; 0 picks free ones")
 	fl.IntVar(&f.fleet.EventPort, "event-port", 0, "KV-event port of the first engine; 0 picks free ones")
 	fl.IntVar(&f.fleet.ReplayPort, "replay-port", 0, "replay port of the first engine; 0 picks free ones")
-	fl.StringVar(&f.fleet.EndpointsFile, "endpoints-file", "", "write an endpoints file here")
+	fl.StringVar(&f.fleet.EndpointsFile, "endpoints-file", "", "write an endpoints file to this path")
 	fl.StringVar(&f.fleet.Engine.Model, "served-model", "", "served model name (default: that of the vocabulary)")
-	fl.Float64Var(&f.fleet.Engine.Speed, "speed", 1, "model time per real time")
+	fl.Float64Var(&f.fleet.Engine.Speed, "speed", 1, "speed relative to real time")
 	fl.IntVar(&f.fleet.Engine.Ranks, "ranks", 1, "data-parallel ranks of each engine")
-	fl.StringVar(&f.preset, "preset", "70b", "step-time constants: 70b or 8b")
+	fl.StringVar(&f.preset, "preset", "70b", "step-time model: 70b or 8b")
 	fl.IntVar(&f.kvTokens, "kv-tokens", 0, "size of the KV cache in tokens (default: the preset's)")
 	fl.IntVar(&f.blockSize, "block-size", 16, "tokens per block")
-	fl.BoolVar(&f.fleet.Engine.Core.ByPriority, "by-priority", false, "take requests by the priority in their bodies, lowest first, as vLLM does with --scheduling-policy priority")
+	fl.BoolVar(&f.fleet.Engine.Core.ByPriority, "by-priority", false, "schedule requests by the priority in their bodies, lowest first, like vLLM with --scheduling-policy priority")
 	fl.BoolVar(&f.events, "events", true, "publish KV-cache events")
 	fl.BoolVar(&f.arrays, "event-arrays", false, "publish events in the positional form of vLLM before 0.24")
 	fl.StringVar(&f.modelDir, "write-model", "", "write the built-in vocabulary's tokenizer files into this folder")
@@ -89,7 +89,7 @@ func (f *simFlags) run(cmd *cobra.Command) error {
 	return fleet.Close()
 }
 
-// complete turns flags into options of the engines.
+// complete converts flags to options of the engines.
 func (f *simFlags) complete(log *slog.Logger) error {
 	if f.fleet.Engines < 1 {
 		return cli.UsageError{Err: fmt.Errorf("--engines %d: use 1 or more", f.fleet.Engines)}
@@ -113,7 +113,7 @@ func (f *simFlags) complete(log *slog.Logger) error {
 		return cli.UsageError{Err: fmt.Errorf("--preset %q: want 70b or 8b", f.preset)}
 	}
 	if f.blockSize <= 0 || tokens < f.blockSize {
-		return cli.UsageError{Err: fmt.Errorf("--block-size %d and --kv-tokens %d make no cache", f.blockSize, tokens)}
+		return cli.UsageError{Err: fmt.Errorf("--block-size %d with --kv-tokens %d gives an empty cache", f.blockSize, tokens)}
 	}
 	o.Core.Blocks = tokens / f.blockSize
 	if f.events {
@@ -121,7 +121,7 @@ func (f *simFlags) complete(log *slog.Logger) error {
 		if f.arrays {
 			o.Events.Format = kvstream.FormatArray
 		} else {
-			o.Sources = "ranks" // what vLLM says since it has the newer form
+			o.Sources = "ranks" // as in recent vLLM
 		}
 	}
 	return nil
