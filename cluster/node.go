@@ -12,33 +12,32 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/loglines"
 )
 
-// Node is this replica's part in the group: it gives a core.Core a clock, a
-// lock and a Bus. States are registered between New and Open. All methods are
-// safe for concurrent use, but must not be called from within a LogStore,
-// GaugeSink or FeedSink; see the package comment.
+// Node is one replica's membership in the group. It runs a core.Core with a clock, a lock and a
+// [Bus]. Register states between New and Open. All methods are safe for concurrent use, but must
+// not be called from within a LogStore, GaugeSink or FeedSink; see the package comment.
 type Node struct {
 	opt   Options
 	log   *slog.Logger
 	muted atomic.Bool
-	lines loglines.Lines // of the loop, written without the lock
+	lines loglines.Lines // of the loop; written without mu
 	mu    sync.Mutex
 	core  *core.Core
-	next  atomic.Int64 // when the loop will wake by itself, as a time.Duration
+	next  atomic.Int64 // next wake-up of the loop, as a time.Duration
 	wake  chan struct{}
 	stop  context.CancelFunc
 	done  chan struct{}
 	work  *work
 	rate  rates
-	seen  map[string]bool   // peers that were up at the last look, for the log
+	seen  map[string]bool   // peers that were up at the last check, for the log
 	lost  map[string]lostAt // by name
-	// replaced are members, by ID, that are down and in whose place others came.
+	// replaced holds the IDs of down members that new members have replaced.
 	replaced map[string]bool
 	was      Phase
 
 	deltas sync.Pool // of *core.Deltas
 }
 
-// New returns a Node that does nothing yet.
+// New returns a Node, which is inactive until Open.
 func New(opt Options) *Node {
 	opt = opt.withDefaults()
 	return &Node{
@@ -51,7 +50,7 @@ func New(opt Options) *Node {
 // Self returns this replica's identity.
 func (n *Node) Self() Member { return n.opt.Self }
 
-// Open joins the group and starts to share. It fails when the Bus does.
+// Open joins the group and starts sharing. It returns the Bus's error if that fails.
 func (n *Node) Open(ctx context.Context) error {
 	if n.done != nil {
 		return errors.New("cluster: opened twice")
@@ -69,7 +68,7 @@ func (n *Node) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close stops at once and tells nobody. See Drain.
+// Close stops at once without announcing it. See Drain.
 func (n *Node) Close() error {
 	if n.done == nil {
 		return nil
@@ -81,15 +80,16 @@ func (n *Node) Close() error {
 	return err
 }
 
-// Drain is HandOver followed by Leave, for members that have nothing left to report. Close follows.
+// Drain calls HandOver and then Leave, for members with nothing left to report. Call Close
+// afterwards.
 func (n *Node) Drain(ctx context.Context) error {
 	n.HandOver(ctx)
 	return n.Leave(ctx)
 }
 
-// HandOver announces that this member will leave, and returns when other members read all sources
-// that it reads, or when ctx ends. The member stays in the group: it goes on sending and receiving
-// soft state, such as the load of requests that are still running.
+// HandOver announces that this member will leave. It returns when other members read all of its
+// sources, or when ctx ends. The member stays in the group and continues to exchange soft state,
+// such as the load of running requests.
 func (n *Node) HandOver(ctx context.Context) {
 	n.do(n.core.Leave)
 	t := time.NewTicker(10 * time.Millisecond)
@@ -109,27 +109,26 @@ func (n *Node) HandOver(ctx context.Context) {
 	}
 }
 
-// Leave takes this member out of the group, within two seconds. Other members drop its soft state.
+// Leave removes this member from the group within two seconds. Other members drop its soft state.
 func (n *Node) Leave(ctx context.Context) error {
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	return n.opt.Bus.Leave(leave)
 }
 
-// SetMuted stops or resumes sending to the other members. To them a muted replica is silent:
-// they take over what it reads and no longer count on it. What they missed is repaired when it
-// sends again.
+// SetMuted stops or resumes sending to the other members. They treat a muted replica as silent:
+// they take over its sources and stop relying on it. Missed updates are repaired when it sends
+// again.
 func (n *Node) SetMuted(muted bool) { n.muted.Store(muted) }
 
-// Phase returns how far this replica has settled. It is ready for traffic when
-// that is not Settling.
+// Phase returns the phase of joining. The replica is ready for traffic in every phase but Settling.
 func (n *Node) Phase() Phase {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Phase()
 }
 
-// WaitSettled returns when the phase is not Settling any more.
+// WaitSettled waits until the phase is no longer Settling, and returns it.
 func (n *Node) WaitSettled(ctx context.Context) (Phase, error) {
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
@@ -145,7 +144,7 @@ func (n *Node) WaitSettled(ctx context.Context) (Phase, error) {
 	}
 }
 
-// run ticks the core when it is due.
+// run ticks the core when due.
 func (n *Node) run(ctx context.Context) {
 	defer close(n.done)
 	timer := time.NewTimer(0)
@@ -165,7 +164,7 @@ func (n *Node) run(ctx context.Context) {
 		lines.Write(n.log)
 		n.opt.Watch.Waiting()
 		if n.core.Fresh() {
-			next = now // what came in between may not have seen when the loop wakes
+			next = now // inputs in the meantime may not have seen the wake-up time
 		}
 		timer.Reset(max(next-now, 0))
 		select {
@@ -177,8 +176,7 @@ func (n *Node) run(ctx context.Context) {
 	}
 }
 
-// do runs an input of the core, sends what comes of it, and wakes the loop if
-// it has to be up earlier.
+// do runs an input of the core, sends the resulting frames, and wakes the loop early if needed.
 func (n *Node) do(fn func()) {
 	n.mu.Lock()
 	n.core.Advance(n.opt.Now())
@@ -189,7 +187,7 @@ func (n *Node) do(fn func()) {
 	n.wakeAt(due)
 }
 
-// wakeAt has the loop be awake at due, if it would sleep longer.
+// wakeAt makes the loop wake up no later than due.
 func (n *Node) wakeAt(due time.Duration) {
 	for next := n.next.Load(); int64(due) < next; next = n.next.Load() {
 		if !n.next.CompareAndSwap(next, 0) {
@@ -203,8 +201,8 @@ func (n *Node) wakeAt(due time.Duration) {
 	}
 }
 
-// flush hands the core's frames to the Bus, in order; hence under the lock. Its jobs
-// are done outside of it.
+// flush passes the core's frames to the Bus in order, and therefore under the lock. Jobs run
+// without it.
 func (n *Node) flush() {
 	n.work.add(n.core.Jobs())
 	muted := n.muted.Load()
@@ -215,7 +213,7 @@ func (n *Node) flush() {
 	}
 }
 
-// handler is a Node as its Bus sees it.
+// handler implements the Bus's Handler for a Node.
 type handler struct{ n *Node }
 
 // Members implements Handler.
@@ -244,8 +242,8 @@ func (h handler) Receive(from string, frame []byte) {
 	})
 }
 
-// gone logs that a member is not reached any more: a line of interest when it
-// left, or this one does, and a warning when it vanished without leaving.
+// gone logs that a member is no longer reached: Info if it left or this replica is leaving, Warn if
+// it vanished.
 func (n *Node) gone(id string, listed bool) {
 	died := listed
 	for _, l := range n.lost {
@@ -258,7 +256,7 @@ func (n *Node) gone(id string, listed bool) {
 	n.lines.Warn("member unreachable", "member", id, "listed", listed)
 }
 
-// observe logs what changed about the group, and samples traffic.
+// observe logs changes of the group and samples traffic.
 func (n *Node) observe(now time.Duration) {
 	if !n.rate.due(now) {
 		return
