@@ -16,6 +16,9 @@ var globalTable = map[string]value.Value{
 	"strftime_now": funcValue("strftime_now", func(st *state, a args) value.Value {
 		return value.String(strftime(st.opts.Now, a.strArg("strftime_now", 0)))
 	}),
+	"cycler": unsupported("cycler"),
+	"joiner": unsupported("joiner"),
+	"lipsum": unsupported("lipsum"),
 }
 
 func globalRaise(_ *state, a args) value.Value {
@@ -40,17 +43,13 @@ func globalNamespace(_ *state, a args) value.Value {
 	return value.Opaque(value.KindNamespace, dictOf(a))
 }
 
-// leftGlobals are functions of Jinja that this package does not have: calling one ends the
-// rendering.
-var leftGlobals = [...]string{"cycler", "joiner", "lipsum"}
-
-func init() {
-	for _, name := range leftGlobals {
-		globalTable[name] = funcValue(name, func(*state, args) value.Value {
-			raiseUnsupported("function", syntax.Use{Name: name})
-			return value.Value{}
-		})
-	}
+// unsupported returns a global function of Jinja that this package does not have: calling it ends
+// the rendering.
+func unsupported(name string) value.Value {
+	return funcValue(name, func(*state, args) value.Value {
+		raiseUnsupported("function", syntax.Use{Name: name})
+		return value.Value{}
+	})
 }
 
 // maxRange is the longest range that Jinja's sandbox allows.
