@@ -141,7 +141,7 @@ func decode(body []byte, name string, l Limits) ([]byte, error) {
 		case err != nil && ended(name, err):
 			return out, ErrCut
 		case err != nil:
-			return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+			return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func open(body []byte, name string) (r io.Reader, done func(), err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, nil, ErrCut
 	}
-	return nil, nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	return nil, nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 }
 
 // openDeflate reads the zlib format, as RFC 9110 defines the coding, and raw deflate,

@@ -42,7 +42,7 @@ func TestServeWithBlockedLog(t *testing.T) {
 	w.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	defer cmd.Process.Kill() //nolint:errcheck // it has ended unless the test failed
+	defer cmd.Process.Kill()
 	if err := awaitPage("http://"+admin+"/healthz", time.Minute); err != nil {
 		t.Fatalf("/healthz: %v", err)
 	}

@@ -36,6 +36,6 @@ func (l *Lines) Take() Lines {
 // Write writes the records to log.
 func (l Lines) Write(log *slog.Logger) {
 	for _, r := range l.list {
-		log.Log(context.Background(), r.level, r.message, r.args...)
+		log.Log(context.Background(), r.level, r.message, r.args...) //nolint:sloglint // the message was a literal where the record was added
 	}
 }

@@ -141,7 +141,7 @@ func (c *Config) resolve(dir string) {
 func (c *Config) check() error {
 	switch {
 	case !validName(c.Cluster):
-		return fmt.Errorf("cluster: %q is not a valid name: use letters, digits, - and .", c.Cluster)
+		return fmt.Errorf("cluster: %q is not a valid name: use letters, digits, dashes and dots", c.Cluster)
 	case c.NATS == nil && !c.Standalone() && (c.CertFile == "" || c.KeyFile == "" || c.CAFile == ""):
 		return errors.New("certFile, keyFile and caFile are required to authenticate clusters (or set nats)")
 	case c.NATS != nil && len(c.NATS.URLs) == 0:

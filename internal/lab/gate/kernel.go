@@ -248,4 +248,5 @@ func match(ctx context.Context, modelDir string) (*Kernel, error) {
 
 type noHeaders struct{}
 
+// Get implements request.Headers.
 func (noHeaders) Get(string) string { return "" }

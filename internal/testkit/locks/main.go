@@ -37,11 +37,11 @@ func run(args []string) error {
 	accepted := 0
 	matched := map[string]bool{}
 	for _, f := range findings {
-		any := fmt.Sprintf("*: %s in %s", f.sink, f.in)
+		everywhere := fmt.Sprintf("*: %s in %s", f.sink, f.in)
 		_, one := list[f.key()]
-		if _, all := list[any]; one || all {
+		if _, all := list[everywhere]; one || all {
 			accepted++
-			matched[f.key()], matched[any] = true, true
+			matched[f.key()], matched[everywhere] = true, true
 			continue
 		}
 		errs = append(errs, fmt.Errorf("%s\n\t%s\n\tat %s\n\tby %s", f.key(), f.kind, f.pos, strings.Join(f.chain, " -> ")))

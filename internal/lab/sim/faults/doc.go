@@ -1,3 +1,3 @@
-// Package ill has what makes a simulated engine ill: which faults there are, shares of
-// requests, and connections that freeze.
+// Package faults defines the faults of simulated engines: their kinds, the share of requests
+// that they affect, and connections that freeze.
 package faults
