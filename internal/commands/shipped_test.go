@@ -18,7 +18,7 @@ var shippedFiles = []string{
 // subcommand and each shipped file once, and for each a test that exists. Entries that a test does
 // not start as they are shipped are printed.
 func TestShippedArtefactsHaveTests(t *testing.T) {
-	text, err := os.ReadFile("testdata/shipped.txt")
+	text, err := os.ReadFile("testdata/shipped.list")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,12 +63,12 @@ func TestShippedArtefactsHaveTests(t *testing.T) {
 	}
 	for _, artefact := range want {
 		if !listed[artefact] {
-			t.Errorf("testdata/shipped.txt does not list %q, with a test that starts it", artefact)
+			t.Errorf("testdata/shipped.list does not list %q, with a test that starts it", artefact)
 		}
 		delete(listed, artefact)
 	}
 	for artefact := range listed {
-		t.Errorf("testdata/shipped.txt lists %q, which does not exist", artefact)
+		t.Errorf("testdata/shipped.list lists %q, which does not exist", artefact)
 	}
 }
 
