@@ -234,9 +234,16 @@ func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
 // Send queues a frame on streams.
 func (b *Bus) Send(e cluster.Envelope) { b.streams.Send(e) }
 
-// Leave announces to the other members that this one leaves. It gives up when ctx ends.
+// Leave announces to the other members that this one leaves. It gives up when ctx ends, and does
+// nothing after Close.
 func (b *Bus) Leave(ctx context.Context) error {
 	b.leaving.Store(true)
+	b.mu.Lock()
+	closed := b.closed || b.list == nil
+	b.mu.Unlock()
+	if closed {
+		return nil // memberlist panics when a list that was shut down is left
+	}
 	limit := 2 * time.Second
 	if d, ok := ctx.Deadline(); ok {
 		limit = max(time.Until(d), time.Millisecond)

@@ -274,6 +274,7 @@ func TestWrongAdvertisedAddress(t *testing.T) {
 		t.Run(wrong, func(t *testing.T) {
 			a := newNode(t, "a", nil, nil)
 			a.Start(t, "e1")
+			a.Start(t, "e1")
 			defer a.Close()
 			b := newNode(t, "b", []string{a.addr}, change)
 			err := b.Open(t.Context())
@@ -387,4 +388,16 @@ func TestFoundMembersAreJoined(t *testing.T) {
 	told <- []string{nodes[0].addr, nodes[1].addr}
 	moved <- struct{}{}
 	testkit.Eventually(t, func() string { return joined(nodes...) })
+}
+
+// TestLeaveAfterClose checks that leaving a closed bus does nothing: a server may be stopped twice.
+func TestLeaveAfterClose(t *testing.T) {
+	a := newNode(t, "a", nil, nil)
+	a.Start(t, "e1")
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Leave(t.Context()); err != nil {
+		t.Errorf("Leave() = %v after Close, want nil", err)
+	}
 }
