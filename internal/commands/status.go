@@ -138,6 +138,9 @@ func writeDiscovery(w io.Writer, d *discovery.Status, now time.Time) {
 	for _, p := range d.Problems {
 		fmt.Fprintf(w, "  %s\n", p)
 	}
+	for _, p := range d.Invalid {
+		fmt.Fprintf(w, "  invalid: %s\n", p)
+	}
 	for _, p := range d.Notes {
 		fmt.Fprintf(w, "  note: %s\n", p)
 	}

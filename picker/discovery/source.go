@@ -44,6 +44,7 @@ type Status struct {
 	Endpoints  int               `json:"endpoints"`            // in the current list
 	Read       time.Time         `json:"read"`                 // when the current list was read; zero: not yet
 	Problems   []Problem         `json:"problems,omitempty"`   // of the latest data; the current list is older
+	Invalid    []Problem         `json:"invalid,omitempty"`    // of single objects; the list is up to date without them
 	Notes      []Problem         `json:"notes,omitempty"`      // about optional data that is not in use
 	Unresolved map[string]string `json:"unresolved,omitempty"` // host name -> error
 	Doubled    int               `json:"doubled,omitempty"`    // entries omitted because another has their address

@@ -134,7 +134,7 @@ func (p *pod) number(name string, low, high, absent int) (n int, problem string)
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < low || n > high {
-		return absent, "pod " + p.name + ": " + name + " must be a number between " + strconv.Itoa(low) + " and " + strconv.Itoa(high) + ", not " + strconv.Quote(v)
+		return absent, name + " must be a number between " + strconv.Itoa(low) + " and " + strconv.Itoa(high) + ", not " + strconv.Quote(v) + "; the default applies"
 	}
 	return n, ""
 }

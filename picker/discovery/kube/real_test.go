@@ -111,6 +111,14 @@ func (v *view) wantProblem(text string) {
 	}
 }
 
+// wantInvalid waits until the status has an invalid object with that text.
+func (v *view) wantInvalid(text string) {
+	v.t.Helper()
+	v.c.Until("invalid object: "+text, func() bool {
+		return slices.ContainsFunc(v.Status().Invalid, func(p discovery.Problem) bool { return strings.Contains(p.String(), text) })
+	})
+}
+
 // wantGood waits until the status is OK.
 func (v *view) wantGood() {
 	v.t.Helper()
@@ -171,7 +179,8 @@ func testPorts(t *testing.T, c *kubekit.Cluster) {
 	}
 	c.Patch(poolsV1, "ports", "p", `{"spec":{"targetPorts":[{"number":9000}]}}`)
 	v.want("10.0.0.1:9000")
-	v.wantProblem("names none of the pool's target ports")
+	v.wantInvalid("lists none of the pool's target ports")
+	v.wantGood()
 }
 
 // testSelector changes a pool's selector, also to an invalid one.
@@ -283,7 +292,7 @@ func testEvents(t *testing.T, c *kubekit.Cluster) {
 	c.Create(poolsV1, "events", poolJSON("p", vllm, 8000))
 	described("inferencepools.inference.networking.k8s.io/p", "the selector app=vllm matches no pod")
 	c.Pod("events", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm, Annotations: `{"llm-d.ai/active-ports":"1"}`})
-	described("inferencepools.inference.networking.k8s.io/p", "names none of the pool's target ports")
+	described("inferencepools.inference.networking.k8s.io/p", "lists none of the pool's target ports")
 	c.Patch(poolsV1, "events", "p", `{"spec":{"selector":{"matchLabels":{"bad key!":"1"}}}}`)
 	described("inferencepools.inference.networking.k8s.io/p", "InvalidSelector")
 	v.want("")

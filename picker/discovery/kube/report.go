@@ -109,7 +109,7 @@ func (s *Source) remarks() (out []remark) {
 		add("NoPods", "the selector %s matches no pod", view.selector)
 	}
 	if len(f.problems) > 0 {
-		add("InvalidPod", "%d problems; the first: %s", len(f.problems), f.problems[0])
+		add("InvalidPod", "%d problems; the first: pod %s: %s", len(f.problems), f.problems[0].pod, f.problems[0].message)
 	}
 	if f.doubled > 0 {
 		add("DuplicateAddress", "%d endpoints are left out since a newer pod has their address", f.doubled)

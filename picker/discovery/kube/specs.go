@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"slices"
@@ -19,8 +20,11 @@ type found struct {
 	ready    int             // pods with endpoints
 	unready  int             // pods without: not ready, terminating, or without an address
 	doubled  int             // endpoints omitted because a newer pod has their address
-	problems []string        // invalid labels and annotations
+	problems []podProblem    // invalid labels and annotations, sorted by pod
 }
+
+// podProblem is a mistake in one pod. It affects no other pod.
+type podProblem struct{ pod, message string }
 
 // specs returns the endpoints of pods for these target ports. events is the default for a pod's
 // first port; each further port is another rank, one socket further.
@@ -43,7 +47,9 @@ func specs(pods []*pod, ports []uint16, events endpoint.Events) (f found) {
 		f.add(p, ports, events, taken, claims)
 	}
 	slices.SortFunc(f.specs, func(a, b endpoint.Spec) int { return a.Addr.Compare(b.Addr) })
-	slices.Sort(f.problems)
+	slices.SortFunc(f.problems, func(a, b podProblem) int {
+		return cmp.Or(strings.Compare(a.pod, b.pod), strings.Compare(a.message, b.message))
+	})
 	return f
 }
 
@@ -69,11 +75,11 @@ func (f *found) add(p *pod, ports []uint16, events endpoint.Events, taken map[ne
 	base := endpoint.Spec{Namespace: p.namespace, Host: p.addr.String(), Labels: p.labels, Models: p.models()}
 	events = f.events(p, events)
 	metricsPort, problem := p.number(noteMetricsPort, 1, 65535, 0)
-	f.complain(problem)
+	f.complain(p, problem)
 	path, _ := p.note(noteMetricsPath)
 	active := p.active(ports)
 	if len(active) == 0 {
-		f.complain("pod " + p.name + ": " + activePorts + " names none of the pool's target ports, so that it has no endpoint")
+		f.complain(p, activePorts+" lists none of the pool's target ports, so the pod has no endpoint")
 	}
 	for rank, port := range ports {
 		at := netip.AddrPortFrom(p.addr, port)
@@ -120,7 +126,7 @@ func metricsAt(a netip.Addr, port uint16, other int, path string) string {
 func (f *found) events(p *pod, e endpoint.Events) endpoint.Events {
 	read := func(into *int, name string, low, high int) {
 		n, problem := p.number(name, low, high, *into)
-		f.complain(problem)
+		f.complain(p, problem)
 		*into = n
 	}
 	read(&e.Port, noteEventsPort, 0, 65535)
@@ -136,9 +142,9 @@ func (f *found) events(p *pod, e endpoint.Events) endpoint.Events {
 	return e
 }
 
-func (f *found) complain(problem string) {
+func (f *found) complain(p *pod, problem string) {
 	if problem != "" {
-		f.problems = append(f.problems, problem)
+		f.problems = append(f.problems, podProblem{p.name, problem})
 	}
 }
 

@@ -95,7 +95,7 @@ func TestSpecs(t *testing.T) {
 			want: found{ready: 3, specs: []endpoint.Spec{
 				with(spec("a-rank-2", "10.0.0.1:8002", "uid-a/7"), func(s *endpoint.Spec) { s.Rank = 2 }),
 				spec("b-rank-0", "10.0.0.2:8000", "uid-b/2"),
-			}, problems: []string{"pod c: llm-d.ai/active-ports names none of the pool's target ports, so that it has no endpoint"}},
+			}, problems: []podProblem{{"c", "llm-d.ai/active-ports lists none of the pool's target ports, so the pod has no endpoint"}}},
 		},
 		{
 			name: "what pods say", ports: []uint16{8000}, events: events,
@@ -112,7 +112,7 @@ func TestSpecs(t *testing.T) {
 				}),
 				with(spec("b", "10.0.0.2:8000", "uid-b/2"), func(s *endpoint.Spec) { s.Metrics = "http://10.0.0.2:8000/prometheus" }),
 				with(spec("c", "10.0.0.3:8000", "uid-c/2"), func(s *endpoint.Spec) { s.Events = events }),
-			}, problems: []string{`pod c: grapevine-epp.github.io/events-port must be a number between 0 and 65535, not "many"`}},
+			}, problems: []podProblem{{"c", `grapevine-epp.github.io/events-port must be a number between 0 and 65535, not "many"; the default applies`}}},
 		},
 		{
 			name: "the newest at an address", ports: []uint16{8000},
@@ -133,7 +133,7 @@ func TestSpecs(t *testing.T) {
 		},
 	} {
 		got := specs(c.pods, c.ports, c.events)
-		diff := cmp.Diff(c.want, got, cmp.AllowUnexported(found{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}))
+		diff := cmp.Diff(c.want, got, cmp.AllowUnexported(found{}, podProblem{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}))
 		if diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}

@@ -45,16 +45,38 @@ func (s *Source) Status() discovery.Status {
 	podState := pods.State()
 	trouble(complain, "pods "+pods.selector, podState)
 	if podState.Broken > 0 {
-		complain("pods "+pods.selector, "", "%d cannot be read, see the log", podState.Broken)
+		st.Invalid = append(st.Invalid, discovery.Problem{File: "pods", Message: fmt.Sprintf("%d cannot be read, see the log", podState.Broken)})
 	}
-	for i, p := range f.problems {
-		if i == maxPodProblems {
-			complain("pods", "", "%d further problems", len(f.problems)-i)
-			break
-		}
-		complain("pods", "", "%s", p)
-	}
+	st.Invalid = append(st.Invalid, invalid(f.problems)...)
 	return st
+}
+
+// invalid returns the first of the pods' own problems, and the number of further ones.
+func invalid(problems []podProblem) (out []discovery.Problem) {
+	for i, p := range problems {
+		if i == maxPodProblems {
+			return append(out, discovery.Problem{File: "pods", Message: fmt.Sprintf("%d further problems", len(problems)-i)})
+		}
+		out = append(out, discovery.Problem{File: "pod " + p.pod, Message: p.message})
+	}
+	return out
+}
+
+// invalidPods returns the number of pods with a problem of their own.
+func (s *Source) invalidPods() int {
+	s.mu.Lock()
+	view, problems := s.pods, s.last.problems
+	s.mu.Unlock()
+	n := 0
+	for i, p := range problems {
+		if i == 0 || p.pod != problems[i-1].pod {
+			n++
+		}
+	}
+	if view != nil {
+		n += view.State().Broken
+	}
+	return n
 }
 
 // unread returns a note if objects are not in use because the optional permission to read them is
@@ -130,6 +152,7 @@ func (s *Source) register(reg prometheus.Registerer) error {
 	}
 	for _, c := range []prometheus.Collector{
 		gauge("endpoints", "Endpoints in the list in use.", func() float64 { return float64(s.Status().Endpoints) }),
+		gauge("invalid_pods", "Pods with an invalid label, annotation or address, or unreadable.", func() float64 { return float64(s.invalidPods()) }),
 		gauge("ok", "1 when pool and pods are read as they are, 0 when an older reading is in use or none.", func() float64 {
 			if s.Status().OK() {
 				return 1
