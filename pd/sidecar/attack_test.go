@@ -74,6 +74,16 @@ func TestUnsoundHandOvers(t *testing.T) {
 		`{"remote_block_ids":[[18446744073709551616000000000000000000]],"remote_request_id":"r","x":1e999999}`: true, // as it came
 		`{"do_remote_prefill":true,"remote_block_ids":null,"remote_request_id":"r"}`:                           false,
 		`{"do_remote_prefill":true,"remote_request_id":"r"}`:                                                   false,
+		`{"do_remote_prefill":true,"remote_block_ids":[],"remote_request_id":"r"}`:                             false, // ends vLLM 0.32
+		`{"do_remote_prefill":true,"remote_block_ids":[[]],"remote_request_id":"r"}`:                           true,
+		`{"do_remote_prefill":true,"remote_block_ids":[[1],[2,3]],"remote_request_id":"r"}`:                    true,
+		`{"do_remote_prefill":true,"remote_block_ids":[[1],2],"remote_request_id":"r"}`:                        false,
+		`{"do_remote_prefill":true,"remote_block_ids":[1,[2]],"remote_request_id":"r"}`:                        false,
+		`{"do_remote_prefill":true,"remote_block_ids":["a"],"remote_request_id":"r"}`:                          false,
+		`{"do_remote_prefill":true,"remote_block_ids":[["a"]],"remote_request_id":"r"}`:                        false,
+		`{"do_remote_prefill":true,"remote_block_ids":[[-1]],"remote_request_id":"r"}`:                         false,
+		`{"do_remote_prefill":true,"remote_block_ids":[[null]],"remote_request_id":"r"}`:                       false,
+		`{"do_remote_prefill":true,"remote_block_ids":{"a":1},"remote_request_id":"r"}`:                        false,
 		`{"do_remote_prefill":true,"remote_block_ids":[[1]]}`:                                                  false,
 		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_request_id":null}`:                         false,
 		`{"remote_block_ids":[[1]],"remote_request_id":"r","remote_block_ids":null}`:                           false, // engines take the last

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
@@ -82,10 +83,10 @@ func (x *exchange) byNIXL() {
 	x.hand(p, d, func() { x.release(object) })
 }
 
-// sound reports whether an object hands a prompt over. One that names no blocks ends a
-// decode engine; one that names them by groups and not the request is waited for without
-// end; one that asks for blocks instead, as decode's for a next turn, has them kept and read
-// by nobody.
+// sound reports whether a decode engine can use a KV-transfer object. The rules follow the reader,
+// vLLM's NIXL connector: an object without blocks, or with anything but numbers or groups of numbers
+// for blocks, ends the engine. One that has groups but no request id is waited for without end. One
+// that asks for blocks, as decode's for a next turn, has them kept and read by nobody.
 func sound(object []byte) bool {
 	o, err := kvtransfer.Parse(object)
 	if err != nil || string(o.Get("do_remote_prefill")) == "false" || string(o.Get("do_remote_decode")) == "true" {
@@ -93,10 +94,20 @@ func sound(object []byte) bool {
 	}
 	blocks := o.Get("remote_block_ids")
 	groups, ok := kvtransfer.Elements(blocks)
+	ok = ok && len(groups) > 0
+	grouped := ok && groups[0][0] == '['
+	for _, g := range groups {
+		ids := [][]byte{g}
+		if grouped {
+			var list bool
+			ids, list = kvtransfer.Elements(g)
+			ok = ok && list
+		}
+		ok = ok && !slices.ContainsFunc(ids, func(id []byte) bool { return len(id) == 0 || id[0] < '0' || id[0] > '9' })
+	}
 	if string(o.Get("transfer_mode")) == `"push"` { // decode names its own
 		ok = true
 	}
-	grouped := len(groups) > 0 && groups[0][0] == '['
 	return ok && (!grouped || !kvtransfer.IsNull(o.Get("remote_request_id")) || !kvtransfer.IsNull(o.Get("transfer_id")))
 }
 
