@@ -7,41 +7,41 @@ import (
 	"time"
 )
 
-// shuns are the models of which the requests fail at an endpoint that serves others: an
-// adapter that hangs, or was loaded wrongly, speaks with its few requests against no
-// endpoint as a whole. Its Tracker locks it, but for open.
+// shuns holds the models whose requests fail at an endpoint that serves other models well. An
+// adapter that hangs or was loaded incorrectly gets too few requests to affect the endpoint's own
+// score. All fields except open are guarded by Tracker.mu.
 type shuns struct {
 	list [maxShuns]shun
-	news uint64       // changes of what this replica found out
-	open atomic.Int32 // of them, those that are passed over
+	news uint64       // version of this replica's own findings
+	open atomic.Int32 // number of models that are avoided now
 }
 
-// shun is one of them.
+// shun is the failure record of one model.
 type shun struct {
-	model  uint64 // 0: none
+	model  uint64 // 0: unused
 	score  float64
-	at     time.Time // of score
-	others int       // requests of other models that were answered meanwhile
-	worse  int       // and those that were not
-	times  int       // that it has been passed over; 0: it is not
+	at     time.Time // time of the last score update
+	others int       // requests of other models answered meanwhile
+	worse  int       // requests of other models that failed meanwhile
+	times  int       // times the model was avoided; 0: not avoided
 	until  time.Time
-	from   string    // the replica that found out; "": this one
-	trial  time.Time // when a request went there after that; zero: none has
+	from   string    // the replica that found the failure; "": this one
+	trial  time.Time // when a trial request was sent after until; zero: not yet
 }
 
 const (
 	maxShuns   = 8
-	shunAt     = 10. // three requests in a row
+	shunAt     = 10. // about three failures in a row
 	shunHalf   = time.Minute
 	shunOthers = 3
-	shunPrior  = 5 // answers that are assumed of other models at first
+	shunPrior  = 5 // prior: good answers assumed of other models
 	shunFor    = 10 * time.Second
-	shunTrial  = 5 * time.Second // for which the first request is waited for
-	shunMost   = 4               // doublings
-	mostTimes  = shunMost + 1    // that are told apart
+	shunTrial  = 5 * time.Second // how long to wait for the result of a trial
+	shunMost   = 4               // maximum doublings of shunFor
+	mostTimes  = shunMost + 1    // highest count that is kept
 )
 
-// note takes how a request of a model ended.
+// note records the result of one request of a model.
 func (s *shuns) note(model uint64, bad bool, now time.Time) {
 	var mine, free *shun
 	for i := range s.list {
@@ -79,8 +79,8 @@ func (s *shuns) note(model uint64, bad bool, now time.Time) {
 	}
 }
 
-// weigh moves the score, by how other models fare there: where they fail alike, as at an
-// engine that has too much to do, it is no model's fault.
+// weigh updates the score. Failures count less when requests of other models fail as well, for
+// example on an overloaded engine.
 func (e *shun) weigh(bad bool, now time.Time) {
 	e.score *= math.Exp2(-float64(max(now.Sub(e.at), 0)) / float64(shunHalf))
 	e.at = now
@@ -92,14 +92,14 @@ func (e *shun) weigh(bad bool, now time.Time) {
 	e.score = min(max(e.score+gain, 0), maxScore)
 }
 
-// pass has the model passed over, for longer each time.
+// pass starts avoiding the model. Each repetition doubles the duration, up to shunMost doublings.
 func (s *shuns) pass(e *shun, now time.Time) {
 	e.until, e.trial, e.from = now.Add(shunFor<<min(e.times, shunMost)), time.Time{}, ""
 	e.times++
 	s.news++
 }
 
-// end takes one out.
+// end removes one entry.
 func (s *shuns) end(e *shun) {
 	if e.times > 0 {
 		s.open.Add(-1)
@@ -108,7 +108,7 @@ func (s *shuns) end(e *shun) {
 	*e = shun{}
 }
 
-// find returns a model's, nil when there is none.
+// find returns the entry of a model that is avoided, or nil.
 func (s *shuns) find(model uint64) *shun {
 	for i := range s.list {
 		if e := &s.list[i]; e.model == model && e.times > 0 {
@@ -118,7 +118,7 @@ func (s *shuns) find(model uint64) *shun {
 	return nil
 }
 
-// begin notes that a request of a model goes there.
+// begin records that a request of a model was sent to the endpoint.
 func (s *shuns) begin(model uint64, now time.Time) {
 	if s.open.Load() == 0 {
 		return
@@ -133,9 +133,9 @@ func (s *shuns) has(model uint64, now time.Time) bool {
 	return e != nil && (now.Before(e.until) || now.Sub(e.trial) < shunTrial)
 }
 
-// Avoids reports whether requests of a model are to be sent elsewhere, since they fail here
-// while those of other models are answered. After ten seconds one is let through, and when
-// that fails too, the next after twice as long, up to 160 s.
+// Avoids reports whether requests of a model should avoid this endpoint, because they fail here
+// while requests of other models succeed. After ten seconds one trial request is allowed. Each
+// failed trial doubles the wait, up to 160 s.
 func (t *Tracker) Avoids(model uint64, now time.Time) bool {
 	if t.shuns.open.Load() == 0 {
 		return false
@@ -145,8 +145,8 @@ func (t *Tracker) Avoids(model uint64, now time.Time) bool {
 	return t.shuns.has(model, now)
 }
 
-// AvoidsFor returns for how long requests of a model are sent elsewhere from now on, unless one
-// that is let through then fails too; 0 when they are not.
+// AvoidsFor returns how long from now requests of a model avoid this endpoint, or 0 if they do not.
+// A failed trial request extends the time.
 func (t *Tracker) AvoidsFor(model uint64, now time.Time) time.Duration {
 	if t.shuns.open.Load() == 0 {
 		return 0
@@ -159,15 +159,15 @@ func (t *Tracker) AvoidsFor(model uint64, now time.Time) time.Duration {
 	return 0
 }
 
-// ModelAvoidance is a model that is passed over at an endpoint, as replicas tell each other.
+// ModelAvoidance reports to other replicas that a model is avoided at an endpoint.
 type ModelAvoidance struct {
 	Model uint64
-	For   time.Duration // from now on; 0: the next request is a trial
-	Times int           // that it has been passed over
+	For   time.Duration // remaining time; 0: the next request is a trial
+	Times int           // times the model was avoided
 }
 
-// Found appends the models that this replica found to fail, which are passed over, and returns
-// a number that is another one whenever these have changed.
+// Found appends the avoided models that this replica itself found, and returns a version number
+// that changes whenever they change.
 func (t *Tracker) Found(list []ModelAvoidance, now time.Time) ([]ModelAvoidance, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,8 +179,8 @@ func (t *Tracker) Found(list []ModelAvoidance, now time.Time) ([]ModelAvoidance,
 	return list, t.shuns.news
 }
 
-// ReceiveAvoidances takes all that another replica has found of the endpoint. Its models are passed over
-// here too until it says otherwise, or until a request that is let through here is answered.
+// ReceiveAvoidances replaces the findings of another replica for the endpoint. Its models are
+// avoided here too until that replica removes them or a trial request succeeds here.
 func (t *Tracker) ReceiveAvoidances(origin string, list []ModelAvoidance, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,7 +195,7 @@ func (t *Tracker) ReceiveAvoidances(origin string, list []ModelAvoidance, now ti
 	}
 }
 
-// adopt takes what another replica found of a model, unless this one knows better.
+// adopt merges another replica's finding. Newer findings of this replica take precedence.
 func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 	if o.Model == 0 || o.Times <= 0 {
 		return
@@ -203,7 +203,7 @@ func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 	times, until := min(o.Times, mostTimes), now.Add(min(o.For, shunFor<<shunMost))
 	e := s.find(o.Model)
 	switch {
-	case e == nil && o.For <= 0: // it may have been answered here since
+	case e == nil && o.For <= 0: // expired; this replica may have had an answer since
 		return
 	case e == nil:
 		i := slices.IndexFunc(s.list[:], func(e shun) bool { return e.model == o.Model })
@@ -215,15 +215,15 @@ func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 		}
 		e = &s.list[i]
 		s.open.Add(1)
-	case o.For > 0 && times > e.times: // it failed there again
-	case e.from != origin, e.times == times && until.Sub(e.until) < time.Second: // nothing new: one that is let through may be on its way
+	case o.For > 0 && times > e.times: // a trial failed at the other replica
+	case e.from != origin, e.times == times && until.Sub(e.until) < time.Second: // no new information; a trial request may be in flight
 		return
 	}
 	*e = shun{model: o.Model, score: maxScore, at: now, others: shunOthers, times: times, until: until, from: origin}
 }
 
-// ClearModels forgets what speaks against single models, as when the endpoint is out for all of
-// them, or its engine has started again.
+// ClearModels removes all model failures, for example when the whole endpoint is out or its engine
+// has restarted.
 func (t *Tracker) ClearModels() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -232,5 +232,5 @@ func (t *Tracker) ClearModels() {
 	t.shuns.news++
 }
 
-// AvoidedCount returns how many models are passed over.
+// AvoidedCount returns the number of avoided models.
 func (t *Tracker) AvoidedCount() int { return int(t.shuns.open.Load()) }

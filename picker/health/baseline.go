@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// baselineHalf is the half-life of what a group's requests have shown.
+// baselineHalf is the half-life of a group's request counts.
 const baselineHalf = 20 * time.Second
 
-// baselinePrior is how many good requests are assumed of a group at first.
+// baselinePrior is the number of good requests assumed of a group initially.
 const baselinePrior = 50
 
-// tally counts the judged requests of one endpoint, faded.
+// tally counts the judged requests of one endpoint with exponential decay.
 type tally struct {
 	requests float64
 	bad      [NumCauses]float64
@@ -29,15 +29,15 @@ func (t *tally) add(now time.Time, e *Evidence, half time.Duration) {
 	}
 }
 
-// What an endpoint's last requests say of how it is doing.
+// Parameters of an endpoint's recent results.
 const (
-	recentHalf = 2 * time.Second // half-life of what is more than
-	recentMost = 6.              // requests, which count however long they take to come
-	recentFew  = 2.              // that say nothing yet, and less than
-	recentBad  = 1.5             // bad ones: one may be chance
+	recentHalf = 2 * time.Second // half-life of counts above recentMost
+	recentMost = 6.              // requests; counts up to this number do not decay
+	recentFew  = 2.              // minimum requests for a verdict
+	recentBad  = 1.5             // minimum bad requests for a verdict, since one may be chance
 )
 
-// addRecent is add for the last requests.
+// addRecent is add with the decay of recent results.
 func (t *tally) addRecent(now time.Time, e *Evidence) {
 	last := t.at
 	t.add(now, e, baselineHalf)
@@ -60,8 +60,8 @@ func (t *tally) merge(o *tally) {
 	}
 }
 
-// fails returns the share of requests that ended badly for a cause of some severity, or a
-// worse one.
+// fails returns the share of requests that failed with the given severity or a higher one. It
+// returns 0 if there are too few requests.
 func (t *tally) fails(severity int) float64 {
 	bad := 0.
 	for c := range NumCauses {
@@ -75,11 +75,11 @@ func (t *tally) fails(severity int) float64 {
 	return min(bad/t.requests, 1)
 }
 
-// baseline is what the other endpoints of a group show.
+// baseline holds the results of the other endpoints of a group.
 type baseline struct {
 	requests  float64
 	bad       [NumCauses]float64
-	overruled bool // soft evidence against the endpoint is ignored
+	overruled bool // ignore soft evidence against the endpoint
 }
 
 func (b *baseline) add(t *tally) {
@@ -89,7 +89,7 @@ func (b *baseline) add(t *tally) {
 	}
 }
 
-// without returns the baseline less one endpoint's part.
+// without returns the baseline minus one endpoint's contribution.
 func (b baseline) without(t *tally) baseline {
 	b.requests = max(b.requests-t.requests, 0)
 	for c := range b.bad {
@@ -98,13 +98,13 @@ func (b baseline) without(t *tally) baseline {
 	return b
 }
 
-// rate returns the share of requests that end badly for a cause at endpoints
-// that are like the others: twice what is seen there, to allow for chance.
+// rate returns the failure share to expect from a normal endpoint for a cause: twice the share
+// observed at the others, to allow for chance.
 func (b *baseline) rate(c Cause, usual float64) float64 {
 	return min(max(2*b.bad[c]/(b.requests+baselinePrior), usual), 1)
 }
 
-// against returns how much a bad request adds to the score.
+// against returns the amount that a bad request adds to the score.
 func (b *baseline) against(c Cause, usual float64) float64 {
 	rate := b.rate(c, usual)
 	if c == Cut {
@@ -113,19 +113,19 @@ func (b *baseline) against(c Cause, usual float64) float64 {
 	return max(math.Log(sickShare/rate), 0)
 }
 
-// cuts is rate for answers that end in the middle: how many clients leave is learned from
-// the others, as far as ends are seen.
+// cuts is rate for truncated answers. The share of clients that disconnect is estimated from the
+// other endpoints, considering that only a sample of answers is observed to the end.
 func (b *baseline) cuts(usual float64) float64 {
 	return min(max((2*b.bad[Cut]+usual*baselinePrior)/(b.requests/endsSeen+baselinePrior), leastCuts), 1)
 }
 
-// Of answers that end in the middle.
+// Parameters for truncated answers.
 const (
-	endsSeen  = 5   // of so many answers one is seen to its end, at least
-	leastCuts = .02 // of answers, that clients leave
+	endsSeen  = 5   // at least one of this many answers is observed to its end
+	leastCuts = .02 // minimum share of answers that clients abandon
 )
 
-// inFavour returns how much a good request adds to the score, a negative number.
+// inFavour returns the amount that a good request adds to the score. It is negative.
 func (b *baseline) inFavour() float64 {
 	worst := 0.
 	for _, k := range counted {

@@ -1,29 +1,27 @@
-// Package health decides which endpoints can be trusted with requests.
+// Package health decides which endpoints may receive requests.
 //
-//  1. A Tracker watches the requests in flight at one endpoint and counts how
-//     they end: in time, late, with an error of the engine, with a reset.
-//  2. Its Evidence, and that of the other replicas, goes into a Set by Receive.
-//  3. Step moves each endpoint's state machine on and returns what changed:
+//  1. A [Tracker] watches the in-flight requests of one endpoint and counts their
+//     results: in time, late, failed with an engine error, reset.
+//  2. Its [Evidence], and the evidence of other replicas, is passed to [Set.Receive].
+//  3. [Set.Step] advances each endpoint's state machine and returns the changes:
 //     healthy → suspect → out → probing → returning → healthy.
-//  4. Snapshot returns, for each endpoint, the share of decisions in which it may
-//     be a candidate, and the state with its evidence, for the picker and for
-//     people.
+//  4. [Set.Snapshot] returns, for each endpoint, the share of decisions in which it may
+//     be a candidate, and its state with the evidence, for the picker and for
+//     operators.
 //
-// Evidence is hard (connections are refused) or soft (everything else). Soft
-// evidence is weighed against what the rest of the group shows, and ignored
-// where most of the group is no better: a pool is never emptied because of a
-// fault that all endpoints share. Refused connections keep an endpoint out as
-// long as any endpoint of the group is left.
+// Evidence is hard (connections are refused) or soft (everything else). Soft evidence is compared
+// with the rest of the group and ignored when most of the group is no better, so that a shared
+// fault never empties a pool. Refused connections keep an endpoint out as long as any other
+// endpoint of the group is available.
 //
-// A full queue (429, or 503 by an engine that has work) is not evidence:
-// Tracker.SetFull notes it apart. What clients do wrong is none either, and a
-// failure that follows one prompt from endpoint to endpoint is counted against
-// the prompt (Prompts).
+// A full queue (429, or 503 from an engine with running requests) is not evidence; Tracker.SetFull
+// records it separately. Client errors are not evidence either. A failure that follows one prompt
+// from endpoint to endpoint counts against the prompt (see [Prompts]).
 //
-// How late is late, an Overrun learns from the pool's answers. How many requests may be
-// tried a second time, Again counts.
+// [Overrun] estimates from the pool's answers how late is too late. [Again] limits the number of
+// retried requests.
 //
-// Nothing here reads a clock, starts a goroutine, logs or does I/O: time is an
-// argument. A Set is used by one goroutine; Tracker, Prompts, Overrun and Again are
-// safe for concurrent use; a Snapshot is immutable.
+// The package reads no clock, starts no goroutine, logs nothing and does no I/O: time is an
+// argument. A Set must be used by one goroutine. Tracker, Prompts, Overrun and Again are safe for
+// concurrent use. A Snapshot is immutable.
 package health

@@ -2,33 +2,32 @@ package health
 
 import "time"
 
-// Cause names what speaks against an endpoint.
+// Cause is the kind of evidence against an endpoint.
 type Cause uint8
 
 // Causes.
 const (
 	None    Cause = iota
 	Refused       // connections are refused
-	Silent        // the metrics page does not answer, and nothing else is heard
-	Stalled       // requests are past their time and nothing moves
-	Failed        // answers of status 500 and above, errors inside of streams
-	Broken        // connections that broke before the answer began
-	Cut           // answers that ended in the middle, or had not begun in time when their clients left
-	Late          // answers later than the prediction and the pool explain
+	Silent        // the metrics page does not answer and there is no other sign of life
+	Stalled       // requests are overdue and no answer makes progress
+	Failed        // responses with status 500 or higher, errors within streams
+	Broken        // connections that broke before the response began
+	Cut           // responses truncated midway, or not started in time when the client left
+	Late          // responses later than the prediction and the pool's delays explain
 	Slow          // far fewer tokens per second and sequence than before
 	Probe         // probes fail
-	// The causes that follow are outcomes that the protocol allows. They speak against an
-	// endpoint as far as its peers' outcomes differ. Replicas exchange causes by number: new
-	// ones come last.
-	Declined // answers of status 3xx and 4xx that the client did not cause elsewhere
-	Invalid  // answers of status 200 without content, aborted, or of another model
-	Halted   // whole answers that stopped in the middle of their body
+	// The following causes are outcomes that the protocol allows. They count only as far as the
+	// endpoint differs from its peers. Replicas exchange causes by number: append new ones.
+	Declined // 3xx and 4xx responses that the same client does not get from other endpoints
+	Invalid  // 200 responses that are empty, aborted, or of another model
+	Halted   // non-streamed responses that stopped midway
 	NumCauses
 )
 
 var causeNames = [NumCauses]string{"none", "refused", "silent", "stalled", "failed", "broken", "cut", "late", "slow", "probe", "declined", "invalid", "halted"}
 
-// String returns the cause's name, as it is in metrics.
+// String returns the cause's name as used in metrics.
 func (c Cause) String() string {
 	if c >= NumCauses {
 		return causeNames[None]
@@ -36,14 +35,14 @@ func (c Cause) String() string {
 	return causeNames[c]
 }
 
-// Certain reports whether the evidence cannot be mistaken: such endpoints stay out
-// as long as any other is left.
+// Certain reports whether the evidence is hard. Such an endpoint stays out as long as any other is
+// available.
 func (c Cause) Certain() bool { return c == Refused }
 
-// Severities: what clients get of an endpoint that suffers from a cause.
+// Severities of a cause, by its effect on clients.
 const (
-	tardy      = iota // answers, late
-	halves            // the beginnings of answers
+	tardy      = iota // complete but late answers
+	halves            // truncated answers
 	nothing           // no answers
 	severities = iota
 )
@@ -59,18 +58,18 @@ func (c Cause) severity() int {
 	}
 }
 
-// counted are the causes that come as counts of requests, with the smallest
-// share of requests at which they are usual.
+// counted lists the causes that are counted per request, with the smallest failure share that is
+// considered normal.
 var counted = [...]struct {
 	cause Cause
 	usual float64
 }{{Failed, .01}, {Broken, .01}, {Cut, .1}, {Late, .02}, {Declined, .05}, {Invalid, .05}, {Halted, .01}}
 
-// relative reports whether the cause is an outcome that only differs from those of the peers.
-// A probe decides then: one that passes shows that the requests were at fault.
+// relative reports whether the cause counts only by comparison with peers. A probe then decides: if
+// it passes, the requests were at fault.
 func (c Cause) relative() bool { return c == Declined || c == Invalid }
 
-// Counted reports whether the cause comes as counts of requests.
+// Counted reports whether the cause is counted per request.
 func (c Cause) Counted() bool {
 	for _, k := range counted {
 		if k.cause == c {
@@ -80,32 +79,32 @@ func (c Cause) Counted() bool {
 	return false
 }
 
-// Never stands for an age of something that has not happened.
+// Never is the age of an event that has not happened.
 const Never = time.Duration(1<<62 - 1)
 
-// Evidence is what one replica has seen of one endpoint. Counts only grow while
-// the replica lives; everything else is as of the moment when it was taken.
+// Evidence is one replica's observations of one endpoint. Counts only grow during the replica's
+// lifetime. All other fields describe the moment of collection.
 type Evidence struct {
-	Good   uint64            // requests that moved or ended in time
-	Bad    [NumCauses]uint64 // requests that did not, by cause
+	Good   uint64            // requests that progressed or ended in time
+	Bad    [NumCauses]uint64 // failed requests by cause
 	Passed uint64            // probes that passed
 	Missed uint64            // probes that were late
-	Denied uint64            // probes that were answered with an error, or not at all
+	Denied uint64            // probes that got an error or no answer
 
 	Refused  bool          // at least two dials in a row were refused
-	Answered time.Duration // since a page or a probe was last answered; Never
-	Moved    time.Duration // since tokens or answers last came; Never
+	Answered time.Duration // since the last answered page or probe; Never
+	Moved    time.Duration // since the last token or answer; Never
 	InFlight int           // requests
-	Overdue  int           // of them, those past their time
-	Starved  bool          // none is, but for as long requests have waited, one after the other; Overdue is 1
-	Twice    bool          // one of them has taken twice its time
-	Slow     bool          // see Cause Slow
+	Overdue  int           // in-flight requests that are overdue
+	Starved  bool          // no single request is overdue, but consecutive requests have waited that long without progress; Overdue is 1
+	Twice    bool          // some request has taken twice its limit
+	Slow     bool          // see cause Slow
 }
 
-// unknown is the evidence of a replica that has seen nothing.
+// unknown returns the evidence of a replica without observations.
 func unknown() Evidence { return Evidence{Answered: Never, Moved: Never} }
 
-// later returns e as it stands after more time without news.
+// later returns e aged by a duration without news.
 func (e Evidence) later(by time.Duration) Evidence {
 	e.Answered, e.Moved = age(e.Answered, by), age(e.Moved, by)
 	return e
@@ -118,8 +117,8 @@ func age(a, by time.Duration) time.Duration {
 	return a + by
 }
 
-// with returns what two replicas see together: counts add up, signs of life of
-// either are believed.
+// with returns the combined evidence of two replicas. Counts add up; the most recent sign of life
+// of either replica counts.
 func (e Evidence) with(o Evidence) Evidence {
 	e.Good += o.Good
 	for c := range e.Bad {
@@ -138,8 +137,8 @@ func (e Evidence) with(o Evidence) Evidence {
 	return e
 }
 
-// since returns e with only what was counted after old. Counts that went back
-// are those of a replica that began anew.
+// since returns e with only the counts added after old. A count that decreased belongs to a replica
+// that restarted.
 func (e Evidence) since(old *Evidence) Evidence {
 	e.Good = grown(e.Good, old.Good)
 	for c := range e.Bad {
@@ -162,7 +161,7 @@ func (e Evidence) uncounted() Evidence {
 	return e
 }
 
-// requests returns how many requests were judged.
+// requests returns the number of judged requests.
 func (e *Evidence) requests() float64 {
 	n := float64(e.Good)
 	for _, k := range counted {

@@ -5,29 +5,28 @@ import (
 	"time"
 )
 
-// group are endpoints that can stand in for each other.
+// group is a set of endpoints that can replace each other.
 //
-// Soft evidence against one of them leaves it out because the others are better. Where
-// more than a share of the group is no better, it is ignored: for those that are away
-// the others are compared by what became of their last requests, since evidence that all
-// share hardly moves their scores (a request that fails is weighed against what the
-// others show), and the first that failed would stay out alone.
+// Soft evidence excludes an endpoint because the others are better. It is ignored when more than a
+// threshold share of the group is no better. Endpoints that are out are compared with the others by
+// their most recent request results. Scores cannot be used: a fault that all endpoints share hardly
+// changes them, so that only the first endpoint to fail would stay out.
 type group struct {
 	name    string
 	members []*member
 
-	// typical is, by severity, the share of requests that end badly, or worse, at more
-	// than Threshold of the members.
+	// typical is, for each severity, the failure share that more than Threshold of the members
+	// reach.
 	typical  [severities]float64
-	suspects bool      // so many are suspect that those are used
-	calm     time.Time // since when there has been less reason for either
+	suspects bool      // too many members are suspect, so suspects are used
+	calm     time.Time // since when fewer members justify this
 }
 
-// calmFor is how long there must be less reason to ignore evidence.
+// calmFor is how long fewer members must fail before evidence counts again.
 const calmFor = 2 * time.Second
 
-// compare decides whose evidence is ignored. Suspects are pardoned first: one too many
-// must not bring back those that are out.
+// compare decides for which endpoints evidence is ignored. Suspects are reinstated before endpoints
+// that are out, so that one suspect too many does not reinstate those.
 func (g *group) compare(now time.Time, threshold float64) {
 	limit := threshold * float64(len(g.members))
 	away, suspects := 0, 0
@@ -67,20 +66,20 @@ func (g *group) compare(now time.Time, threshold float64) {
 	g.typical, g.suspects = want.typical, want.suspects
 }
 
-// fails returns the share of the endpoint's requests that end badly for causes of some
-// severity, or worse: of the last ones, and of those for which it is away.
+// fails returns the endpoint's failure share for a severity or a higher one, over its most recent
+// requests and, if it is out, the requests that put it out.
 func (k *member) fails(severity int) float64 {
 	share := k.recent.fails(severity)
 	switch {
 	case !k.m.away() || k.m.cause.severity() < severity:
 		return share
-	case k.m.failed == 0: // it was not for some of its requests
+	case k.m.failed == 0: // it was not put out by failed requests
 		return 1
 	}
 	return max(share, k.m.failed, sickShare)
 }
 
-// pardons reports whether an endpoint is used although its state is bad.
+// pardons reports whether an endpoint is used despite its state.
 func (g *group) pardons(k *member) bool {
 	severity := k.m.cause.severity()
 	switch {
@@ -92,21 +91,21 @@ func (g *group) pardons(k *member) bool {
 	return g.typical[severity] >= max(sickShare, k.fails(severity)/alike)
 }
 
-// alike is how many times as many of its requests as the others an endpoint may fail and
-// be no worse: the shares are of few.
+// alike is the factor by which an endpoint's failure share may exceed the others' and still count
+// as no worse. It allows for small samples.
 const alike = 2
 
-// GroupProblem is what is wrong with a group as a whole. It is a plain value.
+// GroupProblem describes a fault of a group as a whole. It is a plain value.
 type GroupProblem struct {
 	Group     string
 	Endpoints int
-	Unhealthy int     // left out, or would be
-	Ignored   int     // used although soft evidence speaks against them, since most are no better
-	Example   int     // id of one that is away, where some are
-	Failing   float64 // share of the last requests that had no answer, where most endpoints fail them; else 0
+	Unhealthy int     // endpoints that are out, or would be
+	Ignored   int     // used despite soft evidence, because most endpoints are no better
+	Example   int     // id of one unhealthy endpoint, if any
+	Failing   float64 // share of recent requests without an answer, if most endpoints fail; else 0
 }
 
-// trouble returns what is wrong with the group, nothing unless most of it suffers.
+// trouble returns the group's problem, or the zero value if most endpoints are healthy.
 func (g *group) trouble(threshold float64) GroupProblem {
 	t := GroupProblem{Group: g.name, Endpoints: len(g.members)}
 	var used tally

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Options tune a Set. Zero values take the defaults named.
+// Options configures a Set. Zero fields take the defaults given below.
 type Options struct {
-	// Threshold is the share of a group beyond which soft evidence is ignored: 0.5.
+	// Threshold is the share of a group above which soft evidence is ignored. Default 0.5.
 	Threshold float64
-	// SlowStart is how long a returning endpoint takes to its full share: 3 s. From
-	// the third on, each return that did not last doubles it, up to 16 times.
+	// SlowStart is the time in which a returning endpoint regains its full share. Default 3 s. From
+	// the third failed return on, each one doubles it, up to 16 times.
 	SlowStart time.Duration
-	// Probes is how many probes in a row must pass before an endpoint returns: 3.
-	// Each return that did not last doubles it, up to 16 times.
+	// Probes is the number of consecutive probes that must pass before an endpoint returns. Default
+	// 3. Each failed return doubles it, up to 16 times.
 	Probes int
-	// Idle is after how long without a sign of work a healthy endpoint is probed too; 0:
-	// never.
+	// Idle is how long a healthy endpoint may be inactive before it is probed as well. 0 disables
+	// these probes.
 	Idle time.Duration
 }
 
@@ -32,87 +32,87 @@ func (o *Options) complete() {
 	}
 }
 
-// Limits of the score, a cumulative sum of log-likelihood ratios: two failures
-// in a row among good endpoints make a suspect, four put an endpoint out.
+// Limits of the score, a cumulative sum of log-likelihood ratios. Two consecutive failures among
+// good endpoints make an endpoint suspect; four put it out.
 const (
-	sickShare  = .3 // of requests that a sick endpoint fails, at least
+	sickShare  = .3 // minimum failure share of an unhealthy endpoint
 	suspectAt  = 4.
 	outAt      = 12.
 	maxScore   = 16.
 	clearBelow = 1.
 	scoreHalf  = 4 * time.Second // half-life of the score without news
-	probePass  = 2.              // that a probe that passes takes off the score, unless some of the requests fail: then it is one more that did not
+	probePass  = 2.              // subtracted from the score per passed probe; if only some requests fail, a probe counts as one good request instead
 )
 
-// Limits of conditions.
+// Limits of observed conditions.
 const (
-	refusedAfter  = time.Second             // without a sign of life, as seen by any replica
-	refusedFor    = 300 * time.Millisecond  // in which other replicas can say that they hear of it
+	refusedAfter  = time.Second             // without a sign of life at any replica
+	refusedFor    = 300 * time.Millisecond  // for other replicas to report a sign of life
 	silentAfter   = 2500 * time.Millisecond // suspect
 	silentOut     = 4 * time.Second
-	stallAfter    = time.Second // without anything that moves: suspect
+	stallAfter    = time.Second // without progress: suspect
 	stallOut      = 1500 * time.Millisecond
-	acquittedFor  = 2 * time.Second        // for which outcomes that only differ do not count after a probe that passed
-	unprobedDoubt = time.Second            // after which they decide without a probe
-	doubtAfter    = 500 * time.Millisecond // the same: it is probed, before it is a suspect
-	mostAlarms    = 3                      // false ones, each of which doubles these three
-	alarmsFor     = time.Minute            // without a request past its time, after which they are forgotten
+	acquittedFor  = 2 * time.Second        // after a passed probe, relative causes do not count
+	unprobedDoubt = time.Second            // after this time relative causes decide without a probe
+	doubtAfter    = 500 * time.Millisecond // like stallAfter, but only triggers a probe
+	mostAlarms    = 3                      // maximum false alarms; each doubles stallAfter, stallOut and doubtAfter
+	alarmsFor     = time.Minute            // without an overdue request, after which false alarms are reset
 	deafAfter     = 1500 * time.Millisecond
-	deafFor       = 30 * time.Second // for which a page must answer, to be a witness again
-	silentProbes  = 3                // in a row, of a suspect: out
-	restless      = time.Second      // a state lasts at least so long
-	blindReturn   = 10 * time.Second // out of one whose probes nobody can judge
-	heardReturn   = 3 * time.Second  // the same of one that was out for not being there, and is
-	steady        = 2 * time.Minute  // of trust, after which a return has lasted, and one that had not is forgotten
+	deafFor       = 30 * time.Second // how long a page must answer before its silence counts again
+	silentProbes  = 3                // consecutive failures that put a suspect out
+	restless      = time.Second      // minimum duration of a state
+	blindReturn   = 10 * time.Second // when an endpoint whose probes have no result returns
+	heardReturn   = 3 * time.Second  // the same after Refused or Silent, once there is a sign of life
+	steady        = 2 * time.Minute  // healthy time after which one failed return is removed
 	maxFlaps      = 6
-	doublings     = 4   // at most, of what a return takes
-	eagerFlaps    = 2   // that do not slow down the growth of the share
-	luck          = .01 // of an endpoint that fails as before, to pass its probes
-	mostProbes    = 9   // more than usual that this asks for
+	doublings     = 4   // maximum doublings of what a return requires
+	eagerFlaps    = 2   // failed returns that do not slow down the growth of the share
+	luck          = .01 // probability that an endpoint that fails as before passes its probes
+	mostProbes    = 9   // maximum additional probes for this
 )
 
-// machine is the state of one endpoint.
+// machine is the state machine of one endpoint.
 type machine struct {
 	state   State
 	reached bool // there was a sign of life
 	cause   Cause
 	since   time.Time
 	score   float64
-	at      time.Time // of score
-	tally   Evidence  // counts since the trouble began, conditions as of now
+	at      time.Time // time of score
+	tally   Evidence  // counts since the problem began, current conditions
 
-	failed  float64   // share of requests that failed before it was put out; 0: none was counted
-	flaps   int       // returns that did not last
-	back    time.Time // when it last returned; zero: it was never out
-	trusted time.Time // since when it is fully trusted, or one of flaps was last forgotten
-	reborn  bool      // out since a former life of its engine
-	passed  int       // probes in a row
-	probed  time.Time // when a probe last had a result
-	unheard int       // probes of a suspect without an answer, since anything moved
+	failed  float64   // failure share before it was put out; 0: no requests counted
+	flaps   int       // failed returns
+	back    time.Time // time of the last return; zero: never out
+	trusted time.Time // when it became fully healthy, or when a failed return was last removed
+	reborn  bool      // out since an earlier incarnation of its engine
+	passed  int       // consecutive passed probes
+	probed  time.Time // time of the last probe result
+	unheard int       // unanswered probes of a suspect since the last progress
 
-	refusedAt time.Time // when connections began to be refused; zero: they are not
-	acquitted time.Time // when a probe last passed while requests ended in ways that only differ
-	doubtedAt time.Time // since when requests speak against it, which is healthy yet; zero: none do
+	refusedAt time.Time // since when connections are refused; zero: they are not
+	acquitted time.Time // time of the last passed probe while a relative cause counted
+	doubtedAt time.Time // since when requests of the still healthy endpoint fail; zero: none do
 
-	alarms int       // times of late that it was suspected to hang, and moved on
-	calm   time.Time // since when no request is past its time; zero: one is
+	alarms int       // recent false alarms of a stall
+	calm   time.Time // since when no request is overdue; zero: one is
 
-	// deaf says that the page is no witness: requests moved while it was silent.
+	// deaf means that the page's silence is ignored, because requests progressed during it.
 	deaf bool
-	page time.Time // since when the page has answered again; zero: it does not
+	page time.Time // since when the page answers again; zero: it does not
 }
 
-// away reports whether the endpoint is left out, unless its group pardons it.
+// away reports whether the endpoint is out, regardless of its group.
 func (m *machine) away() bool { return m.state == Out || m.state == Probing }
 
-// verdict is what conditions and score say.
+// verdict is the result of judging conditions and score.
 type verdict struct {
 	state State // Healthy, Suspect or Out
 	cause Cause
 }
 
-// step moves the machine on by evidence that is new since the last step. It
-// reports whether the state changed.
+// step advances the machine with the evidence since the last step. It reports whether the state
+// changed.
 func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) bool {
 	m.weigh(now, e, base)
 	m.listen(now, e)
@@ -138,7 +138,7 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 	case Returning:
 		m.stepReturning(now, v, o)
 	}
-	if base.overruled { // trouble that it shares with the others is not its own
+	if base.overruled { // a fault shared with the group is not a failed return
 		m.flaps = min(m.flaps, flaps)
 	}
 	if m.state != was {
@@ -148,8 +148,8 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 	return m.state != was
 }
 
-// doubt notes since when requests speak against it, which is healthy yet: some that have
-// ended, or one that is past its time while nothing moves.
+// doubt records since when requests of the still healthy endpoint fail: some have failed, or one is
+// overdue without any progress.
 func (m *machine) doubt(now time.Time, e *Evidence) {
 	ended := m.score >= clearBelow && m.cause.Counted()
 	waits := e.Overdue > 0 && e.Moved >= doubtAfter<<m.alarms
@@ -161,9 +161,9 @@ func (m *machine) doubt(now time.Time, e *Evidence) {
 	}
 }
 
-// listen decides whether the page's silence means anything, and forgets false alarms. A page
-// that is read now and then, such as one that takes longer than a reading may, is no witness
-// in between.
+// listen decides whether the page's silence is evidence, and expires false alarms. Silence is
+// ignored for a page that is read only occasionally, for example because a read exceeds its time
+// limit.
 func (m *machine) listen(now time.Time, e *Evidence) {
 	switch {
 	case e.Answered >= deafAfter:
@@ -184,8 +184,8 @@ func (m *machine) listen(now time.Time, e *Evidence) {
 	}
 }
 
-// weigh moves the score: it fades with time, and each judged request or probe
-// adds how much likelier it is from a sick endpoint than from one like the rest.
+// weigh updates the score. The score decays over time. Each judged request or probe adds the
+// log-likelihood ratio of an unhealthy endpoint to a normal one.
 func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	if !m.at.IsZero() && now.After(m.at) {
 		m.score *= math.Exp2(-float64(now.Sub(m.at)) / float64(scoreHalf))
@@ -203,7 +203,7 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	for _, k := range counted {
 		if n := float64(e.Bad[k.cause]); n > 0 && !(k.cause.relative() && now.Sub(m.acquitted) < acquittedFor) {
 			gain := n * base.against(k.cause, k.usual)
-			if k.cause == Cut { // it had begun to answer, which was taken for a good sign
+			if k.cause == Cut { // its first tokens had counted as a success
 				gain -= n * base.inFavour()
 			}
 			add += gain
@@ -218,7 +218,7 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 		m.tally.Bad[m.cause] = 0
 	}
 	against := e.Denied
-	if m.state == Returning { // a suspect may be slow to answer for being busy
+	if m.state == Returning { // a suspect may answer slowly because it is busy
 		against += e.Missed
 	}
 	if against > 0 && (m.state == Returning || m.state == Suspect || m.state == Healthy) {
@@ -239,9 +239,9 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	m.countProbes(now, e)
 }
 
-// awaitsProbe reports whether requests end in ways that only differ from those of the peers,
-// and no probe has said yet whether the endpoint or its clients are at fault. Where probes
-// have no result, as with engines that want a key, requests alone decide after a while.
+// awaitsProbe reports whether a relative cause counts and no probe has decided yet whether the
+// endpoint or its clients are at fault. If probes have no result, for example because the engine
+// requires an API key, requests alone decide after unprobedDoubt.
 func (m *machine) awaitsProbe(now time.Time) bool {
 	since := m.doubtedAt
 	switch m.state {
@@ -254,16 +254,16 @@ func (m *machine) awaitsProbe(now time.Time) bool {
 	return m.cause.relative() && m.tally.Denied == 0 && (since.IsZero() || now.Sub(since) < unprobedDoubt)
 }
 
-// failsSome reports whether the endpoint is still used and seems to fail some of its
-// requests: a probe that passes says no more then than a request that was served.
+// failsSome reports whether the endpoint is still used and fails only some of its requests. A
+// passed probe then counts no more than one served request.
 func (m *machine) failsSome() bool {
 	return (m.state == Suspect || m.state == Healthy) && (m.probesTell() || m.cause == Late || m.cause == Halted)
 }
 
-// probesTell reports whether probes fail of the cause as requests do.
+// probesTell reports whether probes fail for the same cause as requests.
 func (m *machine) probesTell() bool { return m.cause == Failed || m.cause == Broken || m.cause == Cut }
 
-// blame names the cause of a score unless a stronger one stands.
+// blame sets the cause of the score unless the state already has a stronger one.
 func (m *machine) blame(c Cause) {
 	if m.state == Healthy || m.state == Suspect || m.state == Returning {
 		m.cause = c
@@ -287,8 +287,8 @@ func (m *machine) countProbes(now time.Time, e *Evidence) {
 	m.passed += int(min(e.Passed, 1<<20))
 }
 
-// countRequests lets requests stand in for probes where an endpoint that is out
-// is used nevertheless: one for each step without a bad one.
+// countRequests counts requests as probes for an endpoint that is out but still used: one passed
+// probe per step without a failure.
 func (m *machine) countRequests(e *Evidence) {
 	if bad := e.requests() - float64(e.Good); bad > 0 {
 		m.passed = 0
@@ -297,8 +297,8 @@ func (m *machine) countRequests(e *Evidence) {
 	}
 }
 
-// judge says what the evidence of this moment amounts to. The score speaks
-// last: what can be seen directly needs no statistics.
+// judge returns the verdict on the current evidence. Direct observations take precedence over the
+// score.
 func (m *machine) judge(now time.Time, e *Evidence) verdict {
 	life := min(e.Answered, e.Moved)
 	heard := !m.deaf
@@ -307,10 +307,10 @@ func (m *machine) judge(now time.Time, e *Evidence) verdict {
 	case e.Refused && life >= refusedAfter && now.Sub(m.refusedAt) >= refusedFor && (heard || m.score >= suspectAt):
 		return verdict{Out, Refused}
 	case e.Overdue > 0 && e.Moved >= stallAfter && e.Answered >= stallOut && heard:
-		return verdict{Out, Stalled} // two witnesses: requests and page
+		return verdict{Out, Stalled} // both requests and the page confirm it
 	case e.Overdue > 0 && e.Moved >= out && (e.Overdue > 1 || e.Twice):
 		return verdict{Out, Stalled}
-	case m.unheard >= silentProbes && e.Moved >= out && e.InFlight == 0: // those that made it a suspect have left, so that no work explains it
+	case m.unheard >= silentProbes && e.Moved >= out && e.InFlight == 0: // the overdue requests have ended, so load does not explain the silence
 		return verdict{Out, Stalled}
 	case m.score >= outAt:
 		return verdict{Out, m.scored()}
@@ -328,7 +328,7 @@ func (m *machine) judge(now time.Time, e *Evidence) verdict {
 	return verdict{}
 }
 
-// scored returns the cause behind the score.
+// scored returns the cause of the score.
 func (m *machine) scored() Cause {
 	if m.cause == None {
 		return Probe
@@ -344,7 +344,7 @@ func (m *machine) stepTrusted(now time.Time, v verdict) {
 	case v.state == Suspect:
 		m.state, m.cause = Suspect, v.cause
 	case m.state == Suspect && m.score < clearBelow && m.unheard == 0 && now.Sub(m.since) >= restless:
-		if m.cause == Stalled { // a request was slow, or the prediction wrong
+		if m.cause == Stalled { // a slow request or a wrong prediction
 			m.alarms = min(m.alarms+1, mostAlarms)
 		}
 		m.state, m.cause, m.trusted = Healthy, None, now
@@ -354,24 +354,24 @@ func (m *machine) stepTrusted(now time.Time, v verdict) {
 	}
 }
 
-// relapse notes that a return did not last: requests were lost again before it had
-// been steady. An engine that is stopped and loses none may be one that is rolled.
+// relapse counts a failed return: requests failed within the steady time. An engine that stops
+// without losing requests may be part of a rolling update and does not count.
 func (m *machine) relapse(now time.Time, c Cause) {
 	if m.lost(c) && !m.back.IsZero() && now.Sub(m.back) < steady {
 		m.flap()
 	}
 }
 
-// lost reports whether trouble of a cause has cost requests.
+// lost reports whether the problem has cost requests.
 func (m *machine) lost(c Cause) bool {
 	return m.tally.requests() > float64(m.tally.Good) || c != None && c != Refused && c != Silent
 }
 
-// Past is what is remembered of an endpoint that has left.
+// Past is the remembered state of an endpoint that has left.
 type Past struct {
 	flaps int
 	cause Cause
-	lost  bool // requests, in the trouble in which it left
+	lost  bool // requests failed in the problem during which it left
 }
 
 // Empty reports whether there is nothing to remember.
@@ -401,13 +401,12 @@ func (m *machine) putOut(now time.Time, c Cause) {
 		if m.probesTell() {
 			n, good = n+float64(m.tally.Passed+m.tally.Denied), good+float64(m.tally.Passed)
 		}
-		m.failed = (n - good) / (n + 2) // few say little
+		m.failed = (n - good) / (n + 2) // small samples count less
 	}
 }
 
-// stepOut waits for probes. Requests that were placed before say nothing of an
-// endpoint that has come back, so that only refused connections and silence hold
-// against probes that pass.
+// stepOut waits for probes. Results of earlier requests do not count against a recovered endpoint;
+// only refused connections and silence override passed probes.
 func (m *machine) stepOut(now time.Time, e *Evidence, v verdict, o *Options) {
 	if v.state == Out && v.cause != m.cause && v.cause.Certain() {
 		m.cause = v.cause
@@ -426,8 +425,8 @@ func (m *machine) stepOut(now time.Time, e *Evidence, v verdict, o *Options) {
 	}
 }
 
-// unprobed reports whether probes have had no result for so long that requests
-// must find out: engines that want a key answer none.
+// unprobed reports whether probes have had no result for so long that requests must decide. Engines
+// that require an API key answer no probe.
 func (m *machine) unprobed(now time.Time, e *Evidence) bool {
 	after := blindReturn
 	if m.cause == Refused || m.cause == Silent {
@@ -436,8 +435,8 @@ func (m *machine) unprobed(now time.Time, e *Evidence) bool {
 	return now.Sub(m.probed) >= after<<min(m.flaps, doublings) && now.Sub(m.since) >= after && min(e.Answered, e.Moved) < silentAfter
 }
 
-// need returns how many probes in a row must pass: the fewer of its requests an
-// endpoint failed, the more, so that luck does not bring it back.
+// need returns how many consecutive probes must pass. An endpoint that failed only some requests
+// needs more, so that it does not return by chance.
 func (m *machine) need(o *Options) int {
 	need := o.Probes << min(m.flaps, doublings)
 	if m.failed > 0 && m.failed < 1 {
@@ -447,7 +446,7 @@ func (m *machine) need(o *Options) int {
 	return need
 }
 
-// start returns how long its share takes to grow back.
+// start returns the time in which its share grows back.
 func (m *machine) start(o *Options) time.Duration {
 	return o.SlowStart << max(m.flaps-eagerFlaps, 0)
 }
@@ -466,8 +465,7 @@ func (m *machine) stepReturning(now time.Time, v verdict, o *Options) {
 	}
 }
 
-// share returns in how many of 1,000 decisions the endpoint may be a candidate,
-// in a group of n.
+// share returns in how many of 1,000 decisions the endpoint may be a candidate, in a group of n.
 func (m *machine) share(now time.Time, n int, o *Options) uint32 {
 	trickle := uint32(max(Full/(16*max(n, 1)), 1))
 	switch m.state {
@@ -483,7 +481,7 @@ func (m *machine) share(now time.Time, n int, o *Options) uint32 {
 	}
 }
 
-// view returns the state as people see it.
+// view returns the state for display.
 func (m *machine) view(o *Options) View {
 	v := View{
 		State: m.state, Reached: m.reached, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.tally,

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Overrun knows how long answers may take before that speaks against the endpoint:
-// as long as the prediction and what the pool's answers took beyond it explain. It
-// keeps the ratio of times seen to times predicted, over all endpoints, in
-// logarithms. It is safe for concurrent use; its zero value is ready.
+// Overrun estimates how long answers may take before lateness counts against the endpoint. It
+// tracks the ratio of observed to predicted times over all endpoints, in logarithms. It is safe for
+// concurrent use. Its zero value is ready.
 type Overrun struct {
 	mu           sync.Mutex
 	mean, square float64
@@ -18,16 +17,15 @@ type Overrun struct {
 
 const (
 	patienceFade  = 1. / 64
-	patienceKnown = 8   // samples, below which nothing is known
-	patienceNew   = 10. // times the prediction, until then
+	patienceKnown = 8   // minimum samples for an estimate
+	patienceNew   = 10. // factor until then
 	patienceLeast = 3.
 	patienceMost  = 30.
-	slackNew      = 20 * time.Second // on top, until then
+	slackNew      = 20 * time.Second // added until then
 	slack         = time.Second
 )
 
-// Limit returns how long something that is predicted to take so many seconds may
-// take.
+// Limit returns the longest acceptable time for an event predicted to take the given seconds.
 func (w *Overrun) Limit(predicted float64) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,7 +37,7 @@ func (w *Overrun) Limit(predicted float64) time.Duration {
 	return seconds(factor*predicted) + slack
 }
 
-// Observe learns from one answer. Far outliers count as the limit.
+// Observe adds one answer to the estimate. Outliers are clipped to the limit.
 func (w *Overrun) Observe(predicted float64, took time.Duration) {
 	if !(predicted > 0) || took <= 0 {
 		return
@@ -57,7 +55,7 @@ func (w *Overrun) Observe(predicted float64, took time.Duration) {
 	w.square += rate * (x*x - w.square)
 }
 
-// seconds returns a duration of an hour at most.
+// seconds converts to a Duration of at most one hour.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(max(s, 0), 3600) * float64(time.Second))
 }

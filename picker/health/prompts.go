@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Prompts remembers prompts whose requests failed, to tell a prompt that kills
-// engines from an engine that fails. It is safe for concurrent use; its zero
-// value is ready.
+// Prompts records prompts whose requests failed, to distinguish a prompt that crashes engines from
+// a faulty engine. It is safe for concurrent use. Its zero value is ready.
 type Prompts struct {
 	used atomic.Int32
 	told atomic.Pointer[func(Verdict)]
@@ -21,14 +20,14 @@ type Prompts struct {
 type failure struct {
 	prompt   uint64 // 0: free
 	endpoint int    // of the first failure
-	many     bool   // failed at others too
+	many     bool   // failed at other endpoints too
 	at       time.Time
 }
 
-// Verdict is what became of a request with a prompt.
+// Verdict is the result of a request with a prompt.
 type Verdict struct {
 	Prompt   uint64
-	Endpoint int // where it failed; of no meaning when it was answered
+	Endpoint int // where it failed; unused if Answered
 	Answered bool
 	At       time.Time
 }
@@ -38,11 +37,11 @@ const (
 	promptLife = 2 * time.Minute
 )
 
-// Empty reports whether no prompt is remembered, so that none need be named.
+// Empty reports whether no prompt is recorded, so that callers need not hash prompts.
 func (p *Prompts) Empty() bool { return p.used.Load() == 0 }
 
-// OnVerdict sets what is called with every failure, and with every answer to a
-// prompt that had failed before, to tell other replicas. f must be quick.
+// OnVerdict sets the callback for every failure, and for every success of a prompt that had failed
+// before. It is used to inform other replicas. f must return quickly.
 func (p *Prompts) OnVerdict(f func(Verdict)) { p.told.Store(&f) }
 
 func (p *Prompts) tell(v Verdict) {
@@ -51,8 +50,7 @@ func (p *Prompts) tell(v Verdict) {
 	}
 }
 
-// Merge takes a verdict of another replica. An answer speaks for a prompt whose
-// last failure was before it, and not for one that failed since.
+// Merge applies a verdict of another replica. A success clears only failures that preceded it.
 func (p *Prompts) Merge(v Verdict) {
 	switch {
 	case v.Prompt == 0:
@@ -63,9 +61,9 @@ func (p *Prompts) Merge(v Verdict) {
 	}
 }
 
-// Failed notes that a prompt failed at an endpoint and reports whether the
-// prompt, rather than the endpoint, is to blame: it failed elsewhere before, and
-// has succeeded nowhere since. Prompt 0 is one that has no name.
+// Failed records that a prompt failed at an endpoint. It reports whether the prompt is at fault
+// rather than the endpoint: it failed at another endpoint before and has not succeeded since.
+// Prompt 0 is unidentified and ignored.
 func (p *Prompts) Failed(prompt uint64, endpoint int, now time.Time) (guilty bool) {
 	if prompt == 0 {
 		return false
@@ -109,14 +107,14 @@ func (p *Prompts) Suspected(prompt uint64, now time.Time) bool {
 	return failed && many
 }
 
-// Failing reports whether a prompt failed last, at one endpoint or at several.
+// Failing reports whether the last request with a prompt failed, at any number of endpoints.
 func (p *Prompts) Failing(prompt uint64, now time.Time) bool {
 	failed, _ := p.failed(prompt, now)
 	return failed
 }
 
-// failed reports whether a prompt failed of late and was not answered since, and
-// whether at more than one endpoint.
+// failed reports whether a prompt failed recently without a later success, and whether it failed at
+// more than one endpoint.
 func (p *Prompts) failed(prompt uint64, now time.Time) (failed, many bool) {
 	if prompt == 0 || p.Empty() {
 		return false, false
@@ -131,7 +129,7 @@ func (p *Prompts) failed(prompt uint64, now time.Time) (failed, many bool) {
 	return false, false
 }
 
-// Succeeded notes that a prompt was answered: it is innocent.
+// Succeeded records that a prompt was answered and clears its failures.
 func (p *Prompts) Succeeded(prompt uint64, now time.Time) {
 	if prompt == 0 || p.Empty() {
 		return
@@ -141,8 +139,7 @@ func (p *Prompts) Succeeded(prompt uint64, now time.Time) {
 	}
 }
 
-// acquit forgets a prompt unless it failed after at, and reports whether it was
-// remembered.
+// acquit removes a prompt unless it failed after at. It reports whether a record was removed.
 func (p *Prompts) acquit(prompt uint64, at time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

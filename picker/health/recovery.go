@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Again counts second tries, so that engines that fail do not get everything twice. It is safe
-// for concurrent use; its zero value is ready.
+// Again limits retries, so that failing engines do not double the load. It is safe for concurrent
+// use. Its zero value is ready.
 type Again struct {
 	mu       sync.Mutex
 	at       time.Time
-	requests float64 // of the last seconds
-	tries    float64 // of them, those that went on to another endpoint
+	requests float64 // decayed count
+	tries    float64 // decayed count of those retried at another endpoint
 }
 
 const (
-	againShare = .1 // of the requests that may be tried a second time
-	againFew   = 3. // that may be, of however few
+	againShare = .1 // maximum retried share of requests
+	againFew   = 3. // retries allowed regardless of the share
 	againHalf  = 10 * time.Second
 )
 
-// Add counts requests and second tries, and reports whether there may be more of these.
+// Add counts requests and retries, and reports whether another retry is allowed.
 func (a *Again) Add(now time.Time, requests, tries float64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

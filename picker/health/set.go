@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// Set is the health of a pool's endpoints, by small dense ids. It is used by one
-// goroutine.
+// Set holds the health of a pool's endpoints, by small dense ids. It must be used by one goroutine.
 type Set struct {
 	opts    Options
-	members []*member // by id; nil: none
+	members []*member // by id; nil: unused
 	groups  map[string]*group
 	last    time.Time
-	late    time.Duration // by how much the last steps came late, the older the less
-	paused  time.Time     // until when ages are not believed, after a pause of our own
+	late    time.Duration // decayed delay of recent steps
+	paused  time.Time     // until when ages are ignored after this process was paused
 }
 
 type member struct {
@@ -23,27 +22,27 @@ type member struct {
 	group  *group
 	m      machine
 	tally  tally
-	recent tally // the same of the last few
+	recent tally // recent requests only
 	heard  []heard
 	fresh  Evidence // counts since the last step
 	view   View
-	asked  time.Time // when this replica last probed it
-	others time.Time // when another replica was last heard to have probed it
+	asked  time.Time // time of this replica's last probe
+	others time.Time // when another replica last reported a probe
 }
 
-// heard is the last word of one replica on one endpoint.
+// heard is the latest evidence of one replica on one endpoint.
 type heard struct {
 	origin string
 	at     time.Time
 	e      Evidence
 }
 
-// Of Step.
+// Parameters of Step.
 const (
-	heardFor = 3 * time.Second        // for which a replica's word on a condition counts
-	pauseAt  = 600 * time.Millisecond // between two steps: the process itself stood still
-	stepFree = 200 * time.Millisecond // between two steps that do not come late
-	lateHalf = time.Second            // half-life of what steps came late
+	heardFor = 3 * time.Second        // how long a replica's report of a condition counts
+	pauseAt  = 600 * time.Millisecond // gap between steps from which the process counts as paused
+	stepFree = 200 * time.Millisecond // normal gap between steps
+	lateHalf = time.Second            // half-life of the steps' delay
 )
 
 // NewSet returns a Set without endpoints.
@@ -52,8 +51,8 @@ func NewSet(o Options) *Set {
 	return &Set{opts: o, groups: map[string]*group{}}
 }
 
-// Join adds an endpoint, or moves it to another group. group names the endpoints
-// that can stand in for each other: same models, same role.
+// Join adds an endpoint or moves it to another group. name identifies endpoints that can replace
+// each other: same models, same role.
 func (s *Set) Join(id int, name string, now time.Time) {
 	for id >= len(s.members) {
 		s.members = append(s.members, nil)
@@ -85,7 +84,7 @@ func (s *Set) ungroup(k *member) {
 	}
 }
 
-// Leave forgets an endpoint. What it returns is for Resume, should the endpoint join again.
+// Leave removes an endpoint. Pass the result to Resume if the endpoint joins again.
 func (s *Set) Leave(id int, now time.Time) Past {
 	k := s.member(id)
 	if k == nil {
@@ -96,8 +95,8 @@ func (s *Set) Leave(id int, now time.Time) Past {
 	return k.m.leave(now)
 }
 
-// Resume says that an endpoint that has joined had left before: one that had lost requests
-// comes back by probes, and what it needs for that is as if it had not left.
+// Resume restores the history of an endpoint that has joined again. If it had lost requests, it
+// must pass probes under the same requirements as before it left.
 func (s *Set) Resume(id int, p Past, now time.Time) {
 	if k := s.member(id); k != nil {
 		k.m.resume(now, p)
@@ -105,10 +104,10 @@ func (s *Set) Resume(id int, p Past, now time.Time) {
 	}
 }
 
-// Renew says that the engine of an endpoint has started again. One that was out comes back
-// by probes, against which nothing of its former life counts. What speaks against one that
-// is trusted goes on to count: engines that start again and again fail a few requests in
-// each life. Requests that hang in a former life are the book's to forget.
+// Renew records that an endpoint's engine has restarted. An endpoint that was out must pass probes,
+// and earlier evidence no longer counts. Evidence against an endpoint in use still counts, because
+// an engine that keeps restarting fails a few requests in each incarnation. The in-flight tracker
+// removes requests that hang in an earlier incarnation.
 func (s *Set) Renew(id int, now time.Time) {
 	k := s.member(id)
 	if k == nil || !k.m.away() {
@@ -129,8 +128,8 @@ func (s *Set) member(id int) *member {
 	return s.members[id]
 }
 
-// Receive takes what a replica says of an endpoint; "" is this replica. The first
-// word of another replica is where its counts begin.
+// Receive stores a replica's evidence on an endpoint; origin "" is this replica. The first report
+// of another replica sets the starting point of its counts.
 func (s *Set) Receive(origin string, id int, e Evidence, now time.Time) {
 	k := s.member(id)
 	if k == nil {
@@ -154,7 +153,7 @@ func (s *Set) Receive(origin string, id int, e Evidence, now time.Time) {
 	k.heard = append(k.heard, heard{origin, now, e})
 }
 
-// Drop forgets what a replica said, as when it has gone.
+// Drop removes a replica's evidence, for example after it has left.
 func (s *Set) Drop(origin string) {
 	for _, k := range s.members {
 		if k != nil {
@@ -163,8 +162,7 @@ func (s *Set) Drop(origin string) {
 	}
 }
 
-// Step moves all endpoints on and returns what changed, by id. Call it several
-// times a second.
+// Step advances all endpoints and returns the changes by id. Call it several times a second.
 func (s *Set) Step(now time.Time) []Change {
 	if s.late = s.lateBy(now); s.late > pauseAt-stepFree {
 		s.paused = now.Add(time.Second)
@@ -178,13 +176,13 @@ func (s *Set) Step(now time.Time) []Change {
 	return changes
 }
 
-// Stalled reports whether this replica stood still less than a second ago, or does not get to
-// its steps in time: what it missed speaks against nobody.
+// Stalled reports whether this replica was paused within the last second, or runs its steps late.
+// Evidence that it missed meanwhile does not count.
 func (s *Set) Stalled(now time.Time) bool {
 	return now.Before(s.paused) || s.lateBy(now) > pauseAt-stepFree
 }
 
-// lateBy returns by how much the last steps, and one at this time, come late.
+// lateBy returns the decayed delay of recent steps and of a step at now.
 func (s *Set) lateBy(now time.Time) time.Duration {
 	if s.last.IsZero() {
 		return 0
@@ -194,7 +192,7 @@ func (s *Set) lateBy(now time.Time) time.Duration {
 	return min(faded+max(gap-stepFree, 0), pauseAt)
 }
 
-// sorted returns the groups in an order that does not depend on chance.
+// sorted returns the groups in a deterministic order.
 func (s *Set) sorted() []*group {
 	list := make([]*group, 0, len(s.groups))
 	for _, g := range s.groups {
@@ -211,11 +209,11 @@ func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
 		seen[i] = s.seen(k, now)
 		k.tally.add(now, &seen[i], baselineHalf)
 		last := seen[i]
-		if c := k.m.cause; k.m.away() && (c == Failed || c == Broken || c.relative()) { // what probes meet is what requests would
+		if c := k.m.cause; k.m.away() && (c == Failed || c == Broken || c.relative()) { // for these causes a probe meets the same fault as a request
 			last.Good, last.Bad[k.m.cause] = last.Good+last.Passed, last.Bad[k.m.cause]+last.Denied
 		}
 		k.recent.addRecent(now, &last)
-		if k.m.away() { // what it shows is no standard for the others
+		if k.m.away() { // its results are no baseline for the others
 			k.tally = tally{}
 		}
 		all.add(&k.tally)
@@ -227,7 +225,7 @@ func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
 		base.overruled = g.pardons(k)
 		from[i] = k.m.state
 		moved[i] = k.m.step(now, &seen[i], &base, &s.opts)
-		if moved[i] && k.m.state == Returning { // probes have spoken since
+		if moved[i] && k.m.state == Returning { // probes have passed since
 			k.recent = tally{}
 		}
 	}
@@ -241,20 +239,20 @@ func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
 	return changes
 }
 
-// seen returns what all replicas see of an endpoint, its counts new since the
-// last step.
+// seen returns the combined evidence of all replicas on an endpoint, with the counts since the last
+// step.
 func (s *Set) seen(k *member, now time.Time) Evidence {
 	sum := unknown()
 	for i := range k.heard {
 		h := &k.heard[i]
 		e := h.e.uncounted().later(now.Sub(h.at))
-		if now.Sub(h.at) > heardFor { // its conditions are stale, its signs of life only age
+		if now.Sub(h.at) > heardFor { // conditions are stale; signs of life only age
 			e.Refused, e.InFlight, e.Overdue, e.Starved, e.Twice, e.Slow = false, 0, 0, false, false, false
 		}
 		sum = sum.with(e)
 	}
 	k.m.reached = k.m.reached || min(sum.Answered, sum.Moved) < Never
-	if now.Before(s.paused) { // we were not there to see
+	if now.Before(s.paused) { // this process was paused and could not observe
 		sum.Answered, sum.Moved = 0, 0
 		k.fresh.Bad[Late] = 0
 	}
@@ -282,26 +280,25 @@ func (s *Set) View(id int) View {
 	return View{Share: Full}
 }
 
-// Of probes.
+// Parameters of probes.
 const (
 	probeEvery = 500 * time.Millisecond
-	probeAgain = 250 * time.Millisecond // while they pass, and in doubt
-	probeTurn  = time.Second            // after which the next replica in line probes too
+	probeAgain = 250 * time.Millisecond // while probes pass, and for suspected endpoints
+	probeTurn  = time.Second            // delay before the next replica in line probes too
 )
 
-// Suspected reports whether requests speak against an endpoint that is healthy yet.
+// Suspected reports whether there is evidence against an endpoint that is still healthy.
 func (s *Set) Suspected(id int) bool {
 	k := s.member(id)
 	return k != nil && !k.m.doubtedAt.IsZero()
 }
 
-// Probe reports whether this replica should probe an endpoint now, and if so
-// counts on it. Everything but healthy is probed, twice a second over all
-// replicas, and four times while probes pass or the endpoint seems to fail some requests
-// and not others; so is what is in doubt, four times a second
-// too: one bad request may be chance, and the next of an endpoint that gets few would take
-// long. Turn 0 is the replica elected for the endpoint, and each further one
-// steps in when no result of another has been heard of for a second more.
+// Probe reports whether this replica should probe an endpoint now. If so, the caller must do it.
+// Every endpoint that is not healthy is probed twice a second, over all replicas. The rate is four
+// per second while probes pass, while an endpoint fails only some requests, and for a healthy
+// endpoint with evidence against it: a single failure may be chance, and an endpoint with few
+// requests would take long to confirm it. Turn 0 is the replica elected for the endpoint. Each
+// further replica probes once no other replica's result has arrived for one more second.
 func (s *Set) Probe(id, turn int, now time.Time) bool {
 	k := s.member(id)
 	if k == nil || k.m.state == Healthy && k.m.doubtedAt.IsZero() {
@@ -328,14 +325,13 @@ func (s *Set) Probe(id, turn int, now time.Time) bool {
 	return true
 }
 
-// idleTurn is what each further replica in line waits longer before it probes a healthy
+// idleTurn is the additional wait of each further replica in line before it probes an idle, healthy
 // endpoint.
 const idleTurn = 5 * time.Second
 
-// Check reports whether this replica should probe a healthy endpoint that has nothing to
-// do and has shown no sign of work for quiet, and if so counts on it: nobody's requests
-// would find out that it hangs. Where such a probe has failed, the next follows as if it were
-// a suspect's.
+// Check reports whether this replica should probe a healthy endpoint that has been idle for quiet.
+// If so, the caller must do it. Without requests, a hang would go unnoticed. If such a probe fails,
+// the next follows at a suspect's rate.
 func (s *Set) Check(id, turn int, quiet time.Duration, now time.Time) bool {
 	k := s.member(id)
 	if k == nil || k.m.state != Healthy || s.opts.Idle <= 0 || quiet < s.opts.Idle {
@@ -354,23 +350,23 @@ func (s *Set) Check(id, turn int, quiet time.Duration, now time.Time) bool {
 	return true
 }
 
-// Snapshot is the health of a pool at one moment, by id. It is immutable. Many are kept,
-// each with a decision, so that healthy endpoints take little of it.
+// Snapshot is the health of a pool at one moment, by id. It is immutable. Decisions keep their
+// snapshots, so healthy endpoints are stored compactly.
 type Snapshot struct {
 	At            time.Time
 	GroupProblems []GroupProblem // by group
 	known         []known        // by id
-	views         []View         // of those that are not healthy
+	views         []View         // of endpoints that are not healthy
 }
 
-// known is an endpoint in a Snapshot.
+// known is one endpoint of a Snapshot.
 type known struct {
 	id    int
-	view  int       // in views; -1: healthy
-	since time.Time // of a healthy one
+	view  int       // index in views; -1: healthy
+	since time.Time // of a healthy endpoint
 }
 
-// GroupProblems returns the groups that are in trouble as a whole, by name.
+// GroupProblems returns the groups that are unhealthy as a whole, by name.
 func (s *Set) GroupProblems() (list []GroupProblem) {
 	for _, g := range s.sorted() {
 		if t := g.trouble(s.opts.Threshold); t != (GroupProblem{}) {
@@ -397,8 +393,8 @@ func (s *Set) Snapshot() *Snapshot {
 	return snap
 }
 
-// View returns the health of an endpoint, of a healthy one no more than since when it
-// is; one that is not known is healthy. A nil Snapshot knows nobody.
+// View returns the health of an endpoint. For a healthy endpoint only Since is set. Unknown
+// endpoints, and all endpoints of a nil Snapshot, are healthy.
 func (s *Snapshot) View(id int) View {
 	if s == nil {
 		return View{Share: Full}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// State is how far an endpoint is trusted.
+// State is the health state of an endpoint.
 type State uint8
 
 // States.
@@ -13,14 +13,14 @@ const (
 	Healthy   State = iota
 	Suspect         // gets a trickle of requests
 	Out             // gets probes only
-	Probing         // out, and probes have begun to pass
+	Probing         // out, but probes have begun to pass
 	Returning       // its share of requests grows back
 	NumStates
 )
 
 var stateNames = [NumStates]string{"healthy", "suspect", "out", "probing", "returning"}
 
-// String returns the state's name, as it is in metrics.
+// String returns the state's name as used in metrics.
 func (s State) String() string {
 	if s >= NumStates {
 		return "unknown"
@@ -28,32 +28,31 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// View is what is known of one endpoint's health. It is a plain value.
+// View is the health of one endpoint. It is a plain value.
 type View struct {
 	State State
 	Cause Cause     // of the state; None while healthy
 	Since time.Time // when the state began
 	// Share is in how many of 1,000 decisions the endpoint may be a candidate.
 	Share     uint32
-	Reached   bool // some replica has had a sign of life of it
-	Restarted bool // its engine has started again while it was out
-	// Overruled says that soft evidence is ignored, since it speaks against
-	// most of the group: the endpoint is used although its state is bad.
+	Reached   bool // some replica has had a sign of life
+	Restarted bool // its engine restarted while it was out
+	// Overruled means that soft evidence is ignored because it applies to most of the group. The
+	// endpoint is used despite its state.
 	Overruled bool
 
-	Score  float64       // log-likelihood that it is sick, from answers
-	Need   int           // probes in a row that must pass before it returns
-	Passed int           // of them, those that have
-	Flaps  int           // returns that did not last, of which each makes the next one slower
-	Start  time.Duration // that its share takes to grow back
+	Score  float64       // log-likelihood ratio that it is unhealthy, from answers
+	Need   int           // consecutive probes that must pass before it returns
+	Passed int           // consecutive probes passed so far
+	Flaps  int           // failed returns; each makes the next one slower
+	Start  time.Duration // time in which its share grows back
 	Seen   Evidence
 }
 
-// Unreached is the word for an endpoint that nothing speaks against because no replica has
-// reached it yet.
+// Unreached is shown for an endpoint without negative evidence that no replica has reached yet.
 const Unreached = "unreached"
 
-// Word returns the state as it is shown: its name, or Unreached instead of healthy.
+// Word returns the displayed state: its name, or Unreached instead of healthy.
 func (v *View) Word() string {
 	if v.State == Healthy && !v.Reached {
 		return Unreached
@@ -64,7 +63,7 @@ func (v *View) Word() string {
 // Full is the Share of an endpoint without restriction.
 const Full = 1000
 
-// Evidence says in words what the state rests on, "" while healthy.
+// Evidence describes the evidence for the state. It returns "" while healthy.
 func (v *View) Evidence() string {
 	s := v.Seen
 	switch {
@@ -109,7 +108,7 @@ func (v *View) Evidence() string {
 	}
 }
 
-// Remedy says in words what would bring the endpoint back, "" while healthy.
+// Remedy describes the condition for the endpoint's return. It returns "" while healthy.
 func (v *View) Remedy() string {
 	switch v.State {
 	case Suspect:
@@ -129,7 +128,7 @@ func (v *View) Remedy() string {
 	}
 }
 
-// history says why a return takes longer than another's.
+// history explains why the return takes longer than usual.
 func (v *View) history() string {
 	switch v.Flaps {
 	case 0:
@@ -155,7 +154,7 @@ func round(d time.Duration) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// Change is a step of one endpoint's state.
+// Change is a state transition of one endpoint.
 type Change struct {
 	ID   int
 	From State

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Tracker watches the requests in flight at one endpoint. It is safe for
-// concurrent use; its zero value is ready.
+// Tracker watches the in-flight requests of one endpoint. It is safe for concurrent use. Its zero
+// value is ready.
 type Tracker struct {
 	mu       sync.Mutex
 	first    *Watch // in flight, latest first
@@ -16,17 +16,17 @@ type Tracker struct {
 	good     uint64
 	bad      [NumCauses]uint64
 	moved    time.Time
-	cuts     [4]uint64 // clients of the last answers that ended in the middle
+	cuts     [4]uint64 // clients of the last truncated answers
 	nextCut  int
 	lastCut  time.Time
-	fulls    int // times in a row that its queue was full
+	fulls    int // consecutive rejections by a full queue
 	hunger   hunger
 	shuns    shuns
 
 	full    atomic.Int64 // Unix nanoseconds until which its queue counts as full
-	wary    atomic.Int64 // Unix nanoseconds until which every answer is to be seen
-	looked  atomic.Int64 // Unix nanoseconds when one was last to be seen
-	sampled atomic.Int64 // answers that were to be seen for other reasons
+	wary    atomic.Int64 // Unix nanoseconds until which every answer is observed
+	looked  atomic.Int64 // Unix nanoseconds when an answer was last selected
+	sampled atomic.Int64 // answers observed for other reasons
 	closes  atomic.Bool  // its streams end with a closing event
 }
 
@@ -36,41 +36,41 @@ const (
 	wariness  = 5 * time.Second
 )
 
-// SampleAnswer reports whether the next answer is to be seen to its end: one a second,
-// since an answer that breaks off looks well from its beginning, and all of them
-// for a while after one spoke against the endpoint.
+// SampleAnswer reports whether to observe the next answer to its end. It selects one per second,
+// because a truncated answer looks normal at first, and all answers for a while after a failure.
 func (t *Tracker) SampleAnswer(now time.Time) bool {
 	n, last := now.UnixNano(), t.looked.Load()
 	return n < t.wary.Load() || n-last >= int64(lookEvery) && t.looked.CompareAndSwap(last, n)
 }
 
-// AnswerSampled notes that the next answer is seen for another reason, so that no further one
-// has to be seen in the same second.
+// AnswerSampled records that the next answer is observed for another reason, so that SampleAnswer
+// need not select one in the same second.
 func (t *Tracker) AnswerSampled(now time.Time) {
 	t.looked.Store(now.UnixNano())
 	t.sampled.Add(1)
 }
 
-// AnswersSampled returns how many answers AnswerSampled has counted.
+// AnswersSampled returns the number of calls of AnswerSampled.
 func (t *Tracker) AnswersSampled() int64 { return t.sampled.Load() }
 
-// WatchClosely has all answers seen for a while, as where another replica saw one break off.
+// WatchClosely selects all answers for a while, for example after another replica saw a truncated
+// one.
 func (t *Tracker) WatchClosely(now time.Time) { t.wary.Store(now.Add(wariness).UnixNano()) }
 
-// Watch is one request in flight. It is not safe for concurrent use, except that
-// its Tracker may look at it at any time. Begin it once.
+// Watch is one in-flight request. It is not safe for concurrent use, but its Tracker may read it at
+// any time. Begin it once.
 type Watch struct {
-	Model uint64 // names what is asked for, 0: nothing; set it before Begin
+	Model uint64 // identifies the requested model, 0: none; set it before Begin
 
 	t          *Tracker
 	prev, next *Watch
 	begun, due time.Time
 	judged     bool
-	body       time.Time // when the rest of a body that has begun is overdue; zero: none has
-	client     uint64    // of body
+	body       time.Time // deadline for the rest of a body that has begun; zero: not begun
+	client     uint64    // client that receives the body
 }
 
-// Begin watches a request that is expected to move, or to end, by due.
+// Begin watches a request whose first progress or end is expected by due.
 func (t *Tracker) Begin(w *Watch, now, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,8 +84,7 @@ func (t *Tracker) Begin(w *Watch, now, due time.Time) {
 	t.inFlight++
 }
 
-// Moved notes that text of the answer came; the next is expected, or the end, by
-// due.
+// Moved records progress of the answer. The next progress, or the end, is expected by due.
 func (w *Watch) Moved(now, due time.Time) {
 	if w.t == nil {
 		return
@@ -98,7 +97,7 @@ func (w *Watch) Moved(now, due time.Time) {
 	w.begun, w.due = now, due
 }
 
-// CountRemote counts a request whose end somebody else saw: None says that it ended well.
+// CountRemote counts a request whose end another process observed. None means success.
 func (t *Tracker) CountRemote(now time.Time, c Cause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,12 +109,12 @@ func (t *Tracker) CountRemote(now time.Time, c Cause) {
 		t.bad[c]++
 		t.wary.Store(now.Add(wariness).UnixNano())
 	}
-	if c == None || c == Failed || c == Declined || c == Invalid { // somebody answered
+	if c == None || c == Failed || c == Declined || c == Invalid { // there was a response
 		t.moved = now
 	}
 }
 
-// Late reports whether the request was found to be past its time.
+// Late reports whether the request is overdue.
 func (w *Watch) Late(now time.Time) bool {
 	if w.t == nil {
 		return false
@@ -126,8 +125,8 @@ func (w *Watch) Late(now time.Time) bool {
 	return now.After(w.due)
 }
 
-// End takes the request out. None says that it ended well; Void, that its answer
-// says nothing; Left, that it ended without one.
+// End stops watching the request. None means success, Void that the answer is no evidence, and Left
+// that it ended without an answer.
 func (w *Watch) End(now time.Time, c Cause) {
 	t := w.t
 	if t == nil {
@@ -155,19 +154,19 @@ func (w *Watch) End(now time.Time, c Cause) {
 	if c < NumCauses && c != None {
 		t.WatchClosely(now)
 	}
-	if c == None || c == Late || c == Failed || c == Void || c == Declined || c == Invalid { // somebody answered
+	if c == None || c == Late || c == Failed || c == Void || c == Declined || c == Invalid { // there was a response
 		t.moved = now
 	}
 	w.t, w.prev, w.next, w.body = nil, nil, nil, time.Time{}
 }
 
-// Ends of requests that are no evidence.
+// Ends of requests that are not evidence.
 const (
-	Void = NumCauses + iota // an answer that says nothing about the endpoint, such as a client's error
-	Left                    // no answer: the client went away, or somebody ended the request for it
+	Void = NumCauses + iota // an answer without information on the endpoint, such as a client error
+	Left                    // no answer: the client left or the request was cancelled
 )
 
-// judge counts the request, once. A worse word replaces that it was in time.
+// judge counts the request once. A failure replaces an earlier success.
 func (w *Watch) judge(c Cause, now time.Time) {
 	t := w.t
 	switch {
@@ -182,8 +181,7 @@ func (w *Watch) judge(c Cause, now time.Time) {
 	w.judged = true
 }
 
-// Progress notes that the engine was seen to work, as by counters on its page
-// that grow.
+// Progress records a sign that the engine works, for example growing counters on its metrics page.
 func (t *Tracker) Progress(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,9 +190,8 @@ func (t *Tracker) Progress(now time.Time) {
 	}
 }
 
-// Cut reports whether an answer to a client that ended in the middle may count: of one
-// client's, one among the last four, and one of those that end at the same moment, as
-// the requests of a program do that dies.
+// Cut reports whether a truncated answer to a client may count. It counts once per client among the
+// last four, and once per moment, since a crashing client aborts all its requests together.
 func (t *Tracker) Cut(client uint64, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,8 +202,8 @@ func (t *Tracker) Cut(client uint64, now time.Time) bool {
 	return true
 }
 
-// distinct reports whether a client is none of the last four whose answers stopped, and adds
-// it to them. A client that reads slowly stops its own answers only. t.mu is held.
+// distinct reports whether a client is not among the last four with truncated answers, and records
+// it. A slow reader delays only its own answers. The caller holds t.mu.
 func (t *Tracker) distinct(client uint64) bool {
 	for _, c := range t.cuts {
 		if c == client {
@@ -218,8 +215,8 @@ func (t *Tracker) distinct(client uint64) bool {
 	return true
 }
 
-// BodyBegun notes that the body of an answer that is not streamed has begun. The engine sends
-// it at once, so that its rest is expected by due.
+// BodyBegun records that a non-streamed response body has begun. Engines send it in one go, so the
+// rest is expected by due.
 func (w *Watch) BodyBegun(client uint64, due time.Time) {
 	if w.t == nil {
 		return
@@ -229,23 +226,23 @@ func (w *Watch) BodyBegun(client uint64, due time.Time) {
 	w.body, w.client = due, client
 }
 
-// SetCloses notes that a stream of the endpoint's ended with its closing event.
+// SetCloses records that a stream of the endpoint ended with its closing event.
 func (t *Tracker) SetCloses() {
 	if !t.closes.Load() {
 		t.closes.Store(true)
 	}
 }
 
-// Closes reports whether streams of the endpoint's are known to end with a closing event,
-// so that one without it has broken off.
+// Closes reports whether the endpoint's streams are known to end with a closing event, so that a
+// stream without it is truncated.
 func (t *Tracker) Closes() bool { return t.closes.Load() }
 
-// fullLongest is for how long at most an endpoint is passed over for a full queue.
+// fullLongest is the maximum time for which a full queue excludes an endpoint.
 const fullLongest = 10 * time.Second
 
-// SetFull notes that the engine refused a request because its queue is full. It counts
-// as full for a while: each time that this is over, and the next request is refused too,
-// for twice as long, up to ten seconds, until one is answered.
+// SetFull records that the engine rejected a request because its queue is full. The endpoint counts
+// as full for d. Each further rejection after that doubles the time, up to ten seconds, until a
+// request is answered.
 func (t *Tracker) SetFull(now time.Time, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,13 +256,13 @@ func (t *Tracker) SetFull(now time.Time, d time.Duration) {
 // FullAt reports whether the queue counts as full at a time in Unix nanoseconds.
 func (t *Tracker) FullAt(now int64) bool { return t.full.Load() > now }
 
-// FullFor returns for how long the queue counts as full from now on, 0 when it does not.
+// FullFor returns how long the queue still counts as full, or 0.
 func (t *Tracker) FullFor(now time.Time) time.Duration {
 	return max(time.Duration(t.full.Load()-now.UnixNano()), 0)
 }
 
-// Evidence returns what was seen, with counts from the beginning. Requests that
-// are past their time are judged, once. The page's part is the caller's to fill.
+// Evidence returns the observations, with counts from the beginning. It judges overdue requests
+// once. The caller fills in the fields of the metrics page.
 func (t *Tracker) Evidence(now time.Time) Evidence {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,9 +297,9 @@ func (t *Tracker) Evidence(now time.Time) Evidence {
 	return e
 }
 
-// awake has the clocks of requests in flight stand still for as long as this replica stood
-// still: where evidence, which is taken several times a second, was not taken for a while,
-// answers may have come that nobody has read yet. t.mu is held.
+// awake extends the deadlines of in-flight requests by the time for which this replica was paused.
+// A long gap between calls of Evidence reveals a pause, during which answers may have arrived
+// unread. The caller holds t.mu.
 func (t *Tracker) awake(now time.Time) {
 	gap := now.Sub(t.hunger.at)
 	if t.hunger.at.IsZero() || gap <= pauseAt {
@@ -314,22 +311,22 @@ func (t *Tracker) awake(now time.Time) {
 	}
 }
 
-// Unbounded is the least time that a request may take of which nobody knows how long it may.
+// Unbounded is the minimum duration of a request whose limit is unknown.
 const Unbounded = time.Hour
 
-// hunger is for how long requests have waited, one after the other, while nothing moved, as a
-// share of what one of them may take: where each client leaves before its request is past its
-// time, none ever is. It is reckoned whenever evidence is taken.
+// hunger measures how long consecutive requests have waited without progress, as a share of one
+// request's limit. It detects a stall even if each client leaves before its request is overdue. It
+// is updated whenever evidence is taken.
 type hunger struct {
 	at, moved time.Time
 	share     float64
 }
 
-// hungerHalf is its half-life while there are no requests.
+// hungerHalf is the half-life of share while there are no requests.
 const hungerHalf = 10 * time.Second
 
-// wait returns the share, when something last moved at a time and the longest that a request
-// in flight may take is patience; 0: there is none.
+// wait updates and returns the share. moved is the time of the last progress; patience is the
+// longest limit of the requests in flight, 0 if there are none.
 func (h *hunger) wait(now, moved time.Time, patience time.Duration) float64 {
 	span := now.Sub(h.at)
 	switch {
