@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -40,6 +41,7 @@ func (k *kubeFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&k.o.Selector, "endpoint-selector", "", "Kubernetes: label selector of the endpoints' pods, instead of --pool-name")
 	fl.StringSliceVar(&k.ports, "endpoint-target-ports", nil, "Kubernetes: ports of these pods, at most 8, each one an endpoint")
 	fl.StringVar(&k.kubeconfig, "kubeconfig", "", "Kubernetes: kubeconfig file (default: this pod's service account, or $KUBECONFIG)")
+	fl.StringVar(&k.o.IPFamily, "pod-ip-family", "", "Kubernetes: preferred address of dual-stack pods, ipv4 or ipv6 (default: status.podIP)")
 	fl.IntVar(&k.o.Events.Port, "pod-events-port", 0, "Kubernetes: port of KV-cache events of pods without the annotation; 0 asks the engine")
 	fl.IntVar(&k.o.Events.ReplayPort, "pod-replay-port", 0, "Kubernetes: replay port of these pods; 0 for none")
 	fl.StringVar(&k.o.Events.Topic, "pod-events-topic", "", "Kubernetes: topic prefix of the subscription to these pods")
@@ -66,6 +68,9 @@ func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery
 		return nil, errors.New("--endpoint-target-ports requires --endpoint-selector: a pool defines its own ports")
 	case k.o.Events.Port < 0 || k.o.Events.Port > 65535 || k.o.Events.ReplayPort < 0 || k.o.Events.ReplayPort > 65535:
 		return nil, errors.New("--pod-events-port, --pod-replay-port: want a port number")
+	}
+	if f := k.o.IPFamily; f != "" && f != kube.FamilyIPv4 && f != kube.FamilyIPv6 {
+		return nil, errors.New("--pod-ip-family: want ipv4 or ipv6, not " + strconv.Quote(f))
 	}
 	var err error
 	if k.o.Ports, err = kube.ParsePorts(k.ports); err != nil {

@@ -47,6 +47,7 @@ type Status struct {
 	Invalid    []Problem         `json:"invalid,omitempty"`    // of single objects; the list is up to date without them
 	Notes      []Problem         `json:"notes,omitempty"`      // about optional data that is not in use
 	Unresolved map[string]string `json:"unresolved,omitempty"` // host name -> error
+	Refused    int               `json:"refused,omitempty"`    // pods left out because their address is refused
 	Doubled    int               `json:"doubled,omitempty"`    // entries omitted because another has their address
 }
 

@@ -35,6 +35,8 @@ type Options struct {
 	Selector string   // label selector for pods, instead of a pool
 	Ports    []uint16 // target ports, with Selector
 
+	IPFamily string // preferred address of dual-stack pods: FamilyIPv4 or FamilyIPv6; "": status.podIP
+
 	Events endpoint.Events // default for pods without event settings
 	Sink   discovery.Sink
 	Self   Reference // this process's pod; zero: unknown
@@ -51,6 +53,7 @@ var (
 	errNoTell = errors.New("kube: Options.Sink.Update is required")
 	errPool   = errors.New("kube: either a pool name or a selector is required")
 	errPorts  = fmt.Errorf("kube: a selector requires 1 to %d target ports", maxPorts)
+	errFamily = fmt.Errorf("kube: the preferred family of pod addresses must be %s or %s", FamilyIPv4, FamilyIPv6)
 	errGroup  = fmt.Errorf("kube: the pool's group must be %s or %s", GroupPool, GroupPoolOld)
 )
 
@@ -64,6 +67,8 @@ func (o *Options) complete() error {
 		return errPorts
 	case !slices.Contains([]string{"", GroupPool, GroupPoolOld}, o.Group):
 		return errGroup
+	case !slices.Contains([]string{"", FamilyIPv4, FamilyIPv6}, o.IPFamily):
+		return errFamily
 	}
 	o.Namespace = cmp.Or(o.Namespace, o.Config.Namespace, "default")
 	o.Settle = cmp.Or(o.Settle, defaultSettle)

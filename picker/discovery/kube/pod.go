@@ -15,7 +15,8 @@ import (
 type pod struct {
 	meta
 	namespace string
-	addr      netip.Addr // invalid: no address yet
+	addr      netip.Addr // invalid: no address yet, or refused
+	refused   string     // why the address is refused
 	ready     bool       // and not terminating
 	host      bool       // it uses its node's address, which other pods may share
 	labels    map[string]string
@@ -30,7 +31,7 @@ type start struct {
 }
 
 // readPod reduces a Pod.
-func readPod(raw []byte) (pod, error) {
+func (r addressRules) readPod(raw []byte) (pod, error) {
 	var o struct {
 		Metadata kubeapi.Meta `json:"metadata"`
 		Spec     struct {
@@ -43,7 +44,10 @@ func readPod(raw []byte) (pod, error) {
 			} `json:"containers"`
 		} `json:"spec"`
 		Status struct {
-			IP         string `json:"podIP"`
+			IP  string `json:"podIP"`
+			IPs []struct {
+				IP string `json:"ip"`
+			} `json:"podIPs"`
 			Conditions []struct {
 				Type   string `json:"type"`
 				Status string `json:"status"`
@@ -59,8 +63,11 @@ func readPod(raw []byte) (pod, error) {
 	}
 	m := &o.Metadata
 	p := pod{meta: metaOf(*m), namespace: m.Namespace, labels: m.Labels, host: o.Spec.HostNetwork}
-	p.addr, _ = netip.ParseAddr(o.Status.IP) // invalid without an address
-	p.addr = p.addr.Unmap()
+	var ips []string
+	for _, x := range o.Status.IPs {
+		ips = append(ips, x.IP)
+	}
+	p.addr, p.refused = r.choose(o.Status.IP, ips)
 	for _, c := range o.Status.Conditions {
 		p.ready = p.ready || c.Type == "Ready" && c.Status == "True" && m.Deleted == nil
 	}
@@ -88,7 +95,7 @@ func readPod(raw []byte) (pod, error) {
 
 // samePod reports whether two reads of a pod produce the same endpoints.
 func samePod(a, b *pod) bool {
-	if a.uid != b.uid || a.addr != b.addr || a.ready != b.ready || len(a.starts) != len(b.starts) {
+	if a.uid != b.uid || a.addr != b.addr || a.refused != b.refused || a.ready != b.ready || len(a.starts) != len(b.starts) {
 		return false
 	}
 	for i := range a.starts {

@@ -263,7 +263,7 @@ func (s *Source) lookAtPods() {
 	if s.next == nil || s.next.selector != want {
 		s.drop()
 		view := kubeapi.View{Namespace: s.o.Namespace, Labels: want}
-		s.next = &podView{selector: want, ports: s.pool.ports, Follower: follow(s, view, kubeapi.Kind[pod]{Resource: pods, Read: readPod, Key: (*pod).key, Same: samePod})}
+		s.next = &podView{selector: want, ports: s.pool.ports, Follower: follow(s, view, kubeapi.Kind[pod]{Resource: pods, Read: rulesFor(s.o.IPFamily, s.o.Config.Server).readPod, Key: (*pod).key, Same: samePod})}
 	}
 	s.next.ports = s.pool.ports
 	if s.pods == nil || s.next.State().Listed {

@@ -18,7 +18,8 @@ const maxRanks = 256
 type found struct {
 	specs    []endpoint.Spec // sorted by address
 	ready    int             // pods with endpoints
-	unready  int             // pods without: not ready, terminating, or without an address
+	unready  int             // pods without: not ready, terminating, or without a usable address
+	refused  int             // ready pods whose address is refused
 	doubled  int             // endpoints omitted because a newer pod has their address
 	problems []podProblem    // invalid labels and annotations, sorted by pod
 }
@@ -39,6 +40,10 @@ func specs(pods []*pod, ports []uint16, events endpoint.Events) (f found) {
 	taken := make(map[netip.AddrPort]bool, len(pods)*len(ports))
 	claims := claimed(pods, ports)
 	for _, p := range pods {
+		if p.ready && p.refused != "" {
+			f.refused++
+			f.complain(p, p.refused)
+		}
 		if !p.ready || !p.addr.IsValid() {
 			f.unready++
 			continue

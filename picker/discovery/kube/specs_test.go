@@ -23,7 +23,7 @@ func podOf(t *testing.T, name, ip, metadata, rest string) *pod {
 		"spec":{"nodeName":"n1","containers":[{"name":"engine","ports":[{"containerPort":8000}]},{"name":"side"}]},
 		"status":{"phase":"Running","podIP":%q,"containerStatuses":[{"name":"engine","restartCount":2},{"name":"side","restartCount":5}],%s}}`,
 		name, name, metadata, ip, rest)
-	p, err := readPod([]byte(raw))
+	p, err := addressRules{}.readPod([]byte(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func podOf(t *testing.T, name, ip, metadata, rest string) *pod {
 // onHost parses a pod that uses its node's address and declares one port.
 func onHost(t *testing.T, name, ip string, port int) *pod {
 	t.Helper()
-	p, err := readPod(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"prod","uid":"uid-%s","creationTimestamp":"2026-01-01T00:00:00Z"},
+	p, err := addressRules{}.readPod(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"prod","uid":"uid-%s","creationTimestamp":"2026-01-01T00:00:00Z"},
 		"spec":{"hostNetwork":true,"containers":[{"name":"engine","ports":[{"containerPort":%d,"hostPort":%d}]}]},
 		"status":{"podIP":%q,"podIPs":[{"ip":%q},{"ip":"fd00::1"}],"containerStatuses":[{"name":"engine","restartCount":1}],"conditions":[{"type":"Ready","status":"True"}]}}`,
 		name, name, port, port, ip, ip))
@@ -237,9 +237,9 @@ func FuzzObjects(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"a","annotations":{"llm-d.ai/active-ports":"1"}},"spec":{"containers":[{"ports":[{"containerPort":1}]}]},"status":{"podIP":"::ffff:1.2.3.4","conditions":[{"type":"Ready","status":"True"}]}}`))
 	f.Add([]byte(`{"spec":{"selector":{"matchLabels":{"a":"b"}},"targetPorts":[{"number":1}],"rules":[{"matches":[{"model":{"value":"m"}}],"targets":[{"modelRewrite":"x","weight":1}]}]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if p, err := readPod(raw); err == nil {
+		if p, err := (addressRules{}).readPod(raw); err == nil {
 			for _, s := range specs([]*pod{&p}, []uint16{1, 2}, endpoint.Events{Port: 1, Ranks: 1}).specs {
-				if !s.Addr.IsValid() || s.Addr.Addr().Is4In6() || s.Name == "" && p.name != "" {
+				if !s.Addr.Addr().IsGlobalUnicast() || s.Addr.Addr().Is4In6() || s.Name == "" && p.name != "" {
 					t.Errorf("endpoint %+v", s)
 				}
 			}

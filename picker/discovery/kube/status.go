@@ -23,7 +23,7 @@ func (s *Source) Status() discovery.Status {
 	s.mu.Lock()
 	pool, group, pods, f := s.pool, s.group, s.pods, s.last
 	s.mu.Unlock()
-	st := discovery.Status{From: s.o.from(), Endpoints: len(f.specs), Doubled: f.doubled}
+	st := discovery.Status{From: s.o.from(), Endpoints: len(f.specs), Doubled: f.doubled, Refused: f.refused}
 	complain := func(about, hint, format string, args ...any) {
 		st.Problems = append(st.Problems, discovery.Problem{File: about, Message: fmt.Sprintf(format, args...), Hint: hint})
 	}
