@@ -274,7 +274,6 @@ func TestWrongAdvertisedAddress(t *testing.T) {
 		t.Run(wrong, func(t *testing.T) {
 			a := newNode(t, "a", nil, nil)
 			a.Start(t, "e1")
-			a.Start(t, "e1")
 			defer a.Close()
 			b := newNode(t, "b", []string{a.addr}, change)
 			err := b.Open(t.Context())

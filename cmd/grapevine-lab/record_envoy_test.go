@@ -189,7 +189,7 @@ func TestRecordReplay(t *testing.T) {
 	if n, d := len(tr.Requests), float64(prompt)/float64(seen.PromptTokens); n != int(seen.Requests) || d < .95 || d > 1.05 {
 		t.Errorf("recorded %d requests and %d prompt tokens, clients saw %d and %d: %s", n, prompt, seen.Requests, seen.PromptTokens, said)
 	}
-	if r := tr.Recorded; r.Counted != 0 || r.Unseen != len(tr.Requests) || !strings.Contains(notes, "was not recorded; it is assumed") {
+	if r := tr.Recorded; r.Counted != 0 || r.Unseen != len(tr.Requests) || !strings.Contains(notes, "was not recorded and is assumed") {
 		t.Errorf("%+v: %s", r, notes)
 	}
 	s.close(hits, seen.HitRatio())
