@@ -9,13 +9,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// fillAvoided keeps who was left out, and what says why the others were never looked at.
+// fillAvoided records the endpoints that were excluded, and the restrictions that explain why the
+// rest were never considered.
 func (rec *record) fillAvoided(c *cycle.Cycle) {
 	rec.avoided = append(rec.avoided[:0], c.Avoided()[:min(len(c.Avoided()), maxRecorded)]...)
 	rec.pinned, rec.allowed = c.Pinned(), append(rec.allowed[:0], c.Allowed()...)
 }
 
-// explainAvoided lists the endpoints that were no candidates, in the order of the pool.
+// explainAvoided lists the endpoints that were not candidates, in pool order.
 func (rec *record) explainAvoided() (out []explanation.Avoided) {
 	if rec.pool == nil {
 		return nil
@@ -35,11 +36,11 @@ func (rec *record) explainAvoided() (out []explanation.Avoided) {
 	return out
 }
 
-// never says why an endpoint that is neither among the candidates nor among those that were
-// left out of them was never one; "" where the record does not tell.
+// never returns why an endpoint that is neither a candidate nor an excluded one was not considered.
+// It returns "" if the record does not show it.
 func (rec *record) never(i int, ep *endpoint.Endpoint) string {
 	switch {
-	case rec.total > len(rec.rows): // it may be one of those that were not kept
+	case rec.total > len(rec.rows): // it may be a candidate that was not recorded
 		return ""
 	case len(rec.allowed) > i && !rec.allowed[i]:
 		return explanation.AvoidedSubset

@@ -8,9 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// keeps binds a response that the engine stores to it as soon as its id is seen, since
-// clients read and cancel what is under way, and again when another engine is known to
-// have answered.
+// keeps binds a stored response to its engine as soon as the response id arrives, because clients
+// read and cancel running responses. It binds again when another engine turns out to have answered.
 func (f *flight) keeps(response string, at time.Time) {
 	if response != "" && f.request.Kind == request.KindResponses && f.kept != f.ep {
 		f.kept = f.ep
@@ -22,11 +21,12 @@ func (f *flight) keeps(response string, at time.Time) {
 	}
 }
 
-// keeperWait is how long a request waits to hear where the response is kept that it goes on
-// with: another replica may have placed that one a moment ago.
+// keeperWait is how long a request waits for the location of the response that it continues:
+// another replica may have placed that response just before.
 const keeperWait = 250 * time.Millisecond
 
-// awaitKeeper returns when it is known who keeps what the request goes on with, or will not be.
+// awaitKeeper returns when the engine that stores the previous response is known, or after
+// keeperWait.
 func (s *Scheduler) awaitKeeper(ctx context.Context, r *request.Request) {
 	bound, end := s.opts.Sessions.WaitBinding(sessions.ResponseKey(r.Previous))
 	if bound == nil {

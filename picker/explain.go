@@ -22,8 +22,7 @@ func explainPrompt(r *request.Request) explanation.Prompt {
 	return explanation.Prompt{Space: "none"}
 }
 
-// Explain returns the kept decision about a request, the latest one if there
-// are several.
+// Explain returns the recorded decision for a request, the latest if there are several.
 func (rs *Records) Explain(requestID string) (explanation.Explanation, bool) {
 	for _, e := range rs.last(len(rs.slots), requestID, 1) {
 		return e, true
@@ -31,14 +30,14 @@ func (rs *Records) Explain(requestID string) (explanation.Explanation, bool) {
 	return explanation.Explanation{}, false
 }
 
-// Last returns up to n kept decisions, latest first.
+// Last returns up to n recorded decisions, latest first.
 func (rs *Records) Last(n int) []explanation.Explanation { return rs.last(len(rs.slots), "", n) }
 
 func (rs *Records) last(slots int, id string, n int) []explanation.Explanation {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	var out []explanation.Explanation
-	shown := budget.PrintableName(id) // people may ask by what they were shown, too
+	shown := budget.PrintableName(id) // also accept the id as displayed
 	for k := range min(uint64(slots), rs.next) {
 		rec := &rs.slots[(rs.next-1-k)%uint64(slots)]
 		if id != "" && string(rec.id) != shown && string(rec.id) != id {
@@ -51,8 +50,8 @@ func (rs *Records) last(slots int, id string, n int) []explanation.Explanation {
 	return out
 }
 
-// Explain returns the decision of a cycle after its handler ran, as Records
-// would keep it, with every candidate. It is for dry runs.
+// explainCycle returns the decision of a cycle after its handler ran, in the form of Records and
+// with every candidate. It is for dry runs.
 func (s *Scheduler) explainCycle(c *cycle.Cycle) explanation.Explanation {
 	var rec record
 	p := cycle.Prediction{}
@@ -63,8 +62,7 @@ func (s *Scheduler) explainCycle(c *cycle.Cycle) explanation.Explanation {
 	return rec.explain()
 }
 
-// Explain decides about r without placing it: nothing is booked, recorded or
-// remembered.
+// Explain decides about r without dispatching it: nothing is tracked, recorded or remembered.
 func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (explanation.Explanation, error) {
 	rules := s.rules.Load()
 	defer s.release(r)
@@ -125,8 +123,7 @@ func (rec *record) address(i int32) string {
 	return ""
 }
 
-// explainMargin finds the best candidate that was not chosen, in the profile
-// that made the choice.
+// explainMargin finds the best candidate that was not chosen, in the profile that made the choice.
 func (rec *record) explainMargin(e *explanation.Explanation) {
 	for k := range rec.rankings {
 		rr := &rec.rankings[k]
@@ -143,7 +140,7 @@ func (rec *record) explainMargin(e *explanation.Explanation) {
 				second, name = rr.total[row], rec.rows[row].view.Address
 			}
 		}
-		if row := rec.next(rr); row >= 0 && rr.total[row] == second { // of equals, the one that would be tried next
+		if row := rec.next(rr); row >= 0 && rr.total[row] == second { // of equal totals, the one that would be tried next
 			name = rec.rows[row].view.Address
 		}
 		if name != "" {
@@ -153,7 +150,7 @@ func (rec *record) explainMargin(e *explanation.Explanation) {
 	}
 }
 
-// next returns the row of the ranking's second pick, -1 when there is none.
+// next returns the row of the ranking's second choice, or -1.
 func (rec *record) next(rr *recordRanking) int {
 	if len(rr.order) < 2 {
 		return -1
@@ -210,7 +207,7 @@ func (row *recordRow) explain() explanation.Candidate {
 			c.Matched[block.Tier(tier).String()] = int(n)
 		}
 	}
-	if row.pred != (cycle.Prediction{}) { // else no scorer looked at it
+	if row.pred != (cycle.Prediction{}) { // zero if no scorer predicted it
 		t := explainTime(row.pred)
 		c.Predicted = &t
 	}
@@ -225,10 +222,10 @@ func explainTime(p cycle.Prediction) explanation.Time {
 
 func millis(s float64) float64 { return finite(math.Round(s*1e6) / 1e3) }
 
-// finite makes a number that JSON can hold.
+// finite converts v to a number that JSON can represent.
 func finite(v float64) float64 {
 	switch {
-	case v != v, v == 0: // no number, or minus zero
+	case v != v, v == 0: // NaN or minus zero
 		return 0
 	case math.IsInf(v, 0):
 		return math.Copysign(math.MaxFloat64, v)

@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// explainHealth lists the endpoints that were not healthy at the decision.
+// explainHealth lists the endpoints that were not healthy at the time of the decision.
 func (rec *record) explainHealth() (out []explanation.Health) {
 	if rec.pool == nil || rec.health == nil {
 		return nil
@@ -26,7 +26,7 @@ func (rec *record) explainHealth() (out []explanation.Health) {
 	return out
 }
 
-// against names what the end of a request says against its endpoint.
+// against returns the cause that the end of a request counts against its endpoint, or "".
 func against(c health.Cause) string {
 	if c == health.None || c >= health.NumCauses {
 		return ""

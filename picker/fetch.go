@@ -8,9 +8,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// learnFetch teaches how long the blocks took: all of the time to first token that
-// nothing else was expected to take. Where an engine computes what it was to fetch,
-// fetching takes as long as computing, and is not expected to pay any more.
+// learnFetch learns how long a block fetch took: the time to first token minus everything else that
+// was predicted. If an engine recomputes blocks instead of fetching them, the learned time
+// approaches the prefill time, and fetching no longer looks worthwhile.
 func (f *flight) learnFetch(at time.Time) {
 	if f.fetched == 0 || len(f.helpers) == 0 || !f.request.Stream || f.serving != &f.own {
 		return
@@ -23,12 +23,12 @@ func (f *flight) learnFetch(at time.Time) {
 	f.s.opts.Pool.Fetches().Learn(h.Endpoint(), f.ep, h.Moves, max(at.Sub(f.queued.At).Seconds()-rest, 0), trust)
 }
 
-// longLoad is how many fixed parts of a prefill it must take to compute what was loaded
-// for its loading to show: so much that what the fixed part is off by counts for little.
+// longLoad is the minimum prefill time of loaded blocks, as a multiple of the fixed prefill cost,
+// from which loading is measured. Below it, errors in the fixed cost dominate.
 const longLoad = 8
 
-// learnLoads teaches what it saves that an engine loads blocks from its host's memory,
-// where nobody was ahead and computing them would have taken long enough to tell.
+// learnLoads learns the saving of loading blocks from host memory, for requests without a queue
+// ahead and with enough loaded blocks to measure.
 func (f *flight) learnLoads(ttft time.Duration) {
 	run := &f.held.Run.Tokens
 	loaded := int(run[block.TierCPU])

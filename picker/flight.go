@@ -11,23 +11,23 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// flight is one placed request until its end. One allocation holds the
-// decision, its addresses and its entries in the book.
+// flight is one dispatched request until its end. One allocation holds the decision, its addresses
+// and its load tracker entries.
 type flight struct {
 	request.Decision
 	s       *Scheduler
 	request *request.Request
 	ep      *endpoint.Endpoint
-	kept    *endpoint.Endpoint // that stores its response, as far as it is known
+	kept    *endpoint.Endpoint // the endpoint that stores its response, if known
 
 	serving *endpoint.Ticket // own, unless the request moved
 	own     endpoint.Ticket
-	helpers []helper // endpoints that do a part of the work
+	helpers []helper // endpoints that do part of the work
 	names   [4]string
 
 	queued    endpoint.Queued
 	predicted cycle.Prediction
-	held      cycle.PrefixMatch // by ep
+	held      cycle.PrefixMatch // at ep
 	record    recordRef
 
 	place   Permit
@@ -37,11 +37,11 @@ type flight struct {
 	learns  lessons
 	report  kvtransfer.Report
 	vitals  vitals
-	fetched int32            // tokens of blocks that come from elsewhere
-	ended   func(status int) // tells the other cluster's picker; nil: it was not asked
+	fetched int32            // tokens of blocks fetched from another endpoint
+	ended   func(status int) // reports the end to the remote cluster's picker; nil: not involved
 }
 
-// helper is an endpoint that does a part of the work.
+// helper is an endpoint that does part of a request's work.
 type helper struct {
 	endpoint.Ticket
 	queued endpoint.Queued
@@ -49,15 +49,16 @@ type helper struct {
 	cycle.Part
 }
 
-// lessons say what a request's times tell about.
+// lessons selects what is learned from a request's times.
 type lessons struct {
-	prefill bool // prefills of the endpoint that serves
-	step    bool // time between tokens of the endpoint that serves
-	// helper is the endpoint whose prefill the first token shows; nil: none.
+	prefill bool // prefill time of the serving endpoint
+	step    bool // time between tokens of the serving endpoint
+	// helper is the endpoint whose prefill time the first token shows; nil: none.
 	helper *helper
 }
 
-// launch books the plan of c and builds the decision; ended is as askFar returns it.
+// launch enters the plan of c into the load tracker and builds the decision. ended is the callback
+// returned by askFar.
 func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	r, plan, view := c.Request, c.Plan(), c.First()
 	best := plan.Order[0]
@@ -76,7 +77,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	}
 	f.fetched = plan.Fetched
 	rank := view.Rank()
-	if rank.WaitsForSlot() { // what passes until the first token is the wait for a slot
+	if rank.WaitsForSlot() { // the time to first token is mostly the wait for a slot
 		f.learns.prefill = false
 	}
 	f.held, f.queued = c.MatchAt(best), endpoint.Queued{Ahead: rank.Load, Own: work, At: c.Now}
@@ -108,7 +109,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	return f
 }
 
-// settle notes everywhere that the request is served here.
+// settle records everywhere that the request is served in this cluster.
 func (f *flight) settle(c *cycle.Cycle) {
 	f.enlist(c)
 	if f.s.opts.RemoteClusters != nil {
@@ -119,7 +120,7 @@ func (f *flight) settle(c *cycle.Cycle) {
 	c.NotifyChosen()
 }
 
-// enlist books the parts of the plan at the endpoints that help.
+// enlist enters the plan's parts at helper endpoints into the load tracker.
 func (f *flight) enlist(c *cycle.Cycle) {
 	parts := c.Plan().Also
 	if len(parts) == 0 {
@@ -131,16 +132,16 @@ func (f *flight) enlist(c *cycle.Cycle) {
 		h.Part, h.queued, h.Helps = p, endpoint.Queued{Ahead: v.Rank().Load, Own: p.Work, At: c.Now}, true
 		h.held, h.Ticket.Sends, h.OnlySends = c.MatchAt(p.Index), p.Moves, p.SendsOnly
 		f.s.opts.Pool.LoadTracker().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
-		// An endpoint that serves whole requests too learns from those: here a
-		// transfer is in the time.
+		// An endpoint that also serves whole requests learns its prefill time from those; here the
+		// time includes a KV transfer.
 		if p.Leads && v.Role&endpoint.RoleDecode == 0 {
 			f.learns.helper = h
 		}
 	}
 }
 
-// tellChosen tells the matcher who will hold the prompt, the endpoint that
-// serves last: it is the one that will be audited.
+// tellChosen reports to the matcher which endpoints will hold the prompt. The serving endpoint
+// comes last, because the last one is audited.
 func (f *flight) tellChosen() {
 	m := f.s.opts.Matcher
 	if m == nil {
@@ -154,7 +155,7 @@ func (f *flight) tellChosen() {
 	m.Chosen(f.request, f.ep)
 }
 
-// tellFinished tells the matcher how the request ended, wherever its prompt is.
+// tellFinished reports the request's end to the matcher for every endpoint that got its prompt.
 func (f *flight) tellFinished(o request.Outcome) {
 	m := f.s.opts.Matcher
 	if m == nil || f.ep.IsRemote() {
@@ -168,13 +169,13 @@ func (f *flight) tellFinished(o request.Outcome) {
 		}
 	}
 	if f.split() || f.fetched > 0 {
-		o.Usage.CachedSeen, o.Usage.Transferred = false, true // the engine counts what was transferred
+		o.Usage.CachedSeen, o.Usage.Transferred = false, true // the engine counts transferred blocks as cached
 	}
 	m.Finished(f.request, f.ep, f.held, o)
 }
 
-// wantBody asks for response bodies while an endpoint is little known, and for
-// a sample afterwards.
+// wantBody requests response bodies while an endpoint has few samples, and for a random sample
+// afterwards.
 func (s *Scheduler) wantBody(c *cycle.Cycle) bool {
 	if s.opts.SampleBodies < 0 || c.Request.Kind == request.KindOther {
 		return false
@@ -195,7 +196,7 @@ func (s *Scheduler) wantBody(c *cycle.Cycle) bool {
 	return first.Tracker().SampleAnswer(c.Now)
 }
 
-// observe takes a moment of the response path. One goroutine calls it.
+// observe handles an event of the response. It must be called by one goroutine.
 func (f *flight) observe(e request.Event) {
 	switch e.Kind {
 	case request.EventHeaders:
@@ -225,8 +226,7 @@ func (f *flight) observe(e request.Event) {
 	}
 }
 
-// moveTo follows a request that the proxy sent to another endpoint than the
-// first choice.
+// moveTo handles a request that the proxy sent to an endpoint other than the first choice.
 func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	if served == "" || served == f.ep.Address || served == f.Endpoints[0] && f.serving == &f.own {
 		return
@@ -238,7 +238,7 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.s.metrics.moved.Inc()
 	f.failedOver(ep, attempts, now)
 	f.endAsked(0)
-	f.AnswerHeaders = nil // they speak of the first choice
+	f.AnswerHeaders = nil // they describe the first choice
 	f.serving.Release()
 	f.ep, f.held, f.learns, f.serving = ep, cycle.PrefixMatch{}, lessons{}, &endpoint.Ticket{RemotePrefill: f.split()}
 	f.s.opts.Pool.LoadTracker().Open(f.serving, ep, f.queued.Own, f.queued.At)
@@ -249,8 +249,8 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	}
 }
 
-// firstToken moves the book on and teaches the cost model. A response that is
-// not streamed shows no first token: its headers come with the end.
+// firstToken updates the load tracker and the cost model. It is not called for responses that are
+// not streamed, because their headers arrive with the end.
 func (f *flight) firstToken(at time.Time) {
 	if !f.firstAt.IsZero() {
 		return
@@ -303,7 +303,7 @@ func (f *flight) release(o request.Outcome) {
 	f.request = nil
 }
 
-// end sums up the request for those who count.
+// end summarizes the request for the outcome counters.
 func (f *flight) end(o *request.Outcome) *outcomes.End {
 	e := &outcomes.End{
 		Endpoint: f.ep, Model: f.request.Target, Status: o.Status, Complete: o.Complete, Broken: o.Broken,
@@ -318,8 +318,8 @@ func (f *flight) end(o *request.Outcome) *outcomes.End {
 	return e
 }
 
-// service returns the seconds that an engine worked for the request alone: its
-// prefill, and a part of the steps that it shared.
+// service returns the seconds of engine time for the request: its prefill and a share of its decode
+// steps.
 func (f *flight) service(end time.Time) float64 {
 	const shared = .1
 	s := f.predicted.Own
@@ -329,7 +329,7 @@ func (f *flight) service(end time.Time) float64 {
 	return s
 }
 
-// learnAnswer teaches the length of a whole answer.
+// learnAnswer learns the length of a complete answer.
 func (f *flight) learnAnswer(o *request.Outcome) {
 	if o.Status >= 400 || !o.Complete || o.Broken || o.Unclosed || f.request.Kind == request.KindOther {
 		return
@@ -338,12 +338,12 @@ func (f *flight) learnAnswer(o *request.Outcome) {
 	if o.Usage.Seen {
 		tokens = o.Usage.OutputTokens
 	} else if f.tokens == 0 {
-		return // nobody saw them
+		return // no token count is available
 	}
 	f.s.opts.Pool.Answers().Observe(f.request.Target, f.request.MaxTokens, tokens)
 }
 
-// learnStep teaches the time between tokens, from answers long enough to tell.
+// learnStep learns the time between tokens from sufficiently long answers.
 func (f *flight) learnStep() {
 	const enough = 8
 	if f.tokens < enough || !f.lastAt.After(f.firstAt) || !f.learns.step {

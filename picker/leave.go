@@ -8,23 +8,21 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// standing is how a request stands at the Gate. The zero value is one that may be served
-// here.
+// standing is the state of a request at the Gate. The zero value may be served in this cluster.
 type standing struct {
-	wait    float64 // seconds for which it is expected to go on waiting
-	refused error   // why it may not be served here
+	wait    float64 // expected further wait in seconds
+	refused error   // why it may not be served in this cluster
 }
 
-// never is a wait in seconds that is longer than any.
+// never is a wait in seconds that exceeds any real one.
 const never = 1e6
 
-// errStays says that no other cluster is worth leaving the queue for.
+// errStays means that no remote cluster justifies leaving the queue.
 var errStays = errors.New("picker: the request stays in the queue")
 
-// mayLeave lets a request that is about to wait at the Gate go to another cluster when it
-// would be served sooner there: before it waits, while it does, or, by what is returned,
-// when it is refused. That returns where it has gone, nil when it has not; who has gone
-// holds no place.
+// mayLeave lets a request that would wait at the Gate go to a remote cluster if that serves it
+// sooner: before the wait, during it, or, through the returned function, after a refusal. The
+// function returns the request's flight, or nil if it stayed. A request that left holds no permit.
 func (s *Scheduler) mayLeave(ctx context.Context, rules *Rules, r *request.Request, seed uint64) (gone func(refused error) *flight) {
 	if s.opts.RemoteClusters == nil {
 		return nobodyLeaves

@@ -8,26 +8,24 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Prompts produces what a request's prompt is matched by. Its methods are safe
-// for concurrent use.
+// Prompts computes the data by which a request's prompt is matched. Its methods are safe for
+// concurrent use.
 type Prompts interface {
-	// Fill sets Adapter, Exact, Chunks.Root, ChunkKeys, PromptBytes and
-	// InputTokens of a parsed request. It may ask an engine to render the prompt,
-	// no longer than ctx allows.
+	// Fill sets Adapter, Exact, Chunks.Root, ChunkKeys, PromptBytes and InputTokens of a parsed
+	// request. It may call an engine to render the prompt, within ctx.
 	Fill(ctx context.Context, r *request.Request)
-	// Release takes back the buffers behind r.Exact, which is empty afterwards.
+	// Release returns the buffers behind r.Exact, which is empty afterwards.
 	Release(r *request.Request)
 }
 
-// Matcher tells which part of a prompt each endpoint holds, and is told what
-// was decided. It does not change requests. Its methods are safe for
-// concurrent use.
+// Matcher returns the part of a prompt that each endpoint holds, and is notified of decisions. It
+// does not change requests. Its methods are safe for concurrent use.
 type Matcher interface {
-	// Match is as cycle.Match says.
+	// Match implements [cycle.Match].
 	Match(ctx context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch)
-	// Chosen tells that r goes to ep, so that its blocks will be there soon.
+	// Chosen reports that r was sent to ep, so that its blocks will soon be cached there.
 	Chosen(r *request.Request, ep *endpoint.Endpoint)
-	// Finished tells how r ended at ep, where h is what Match had found there;
-	// zero when the request moved to an endpoint that nobody was asked about.
+	// Finished reports the end of r at ep. h is the result of Match for ep, or zero if the request
+	// moved to an endpoint that was not matched.
 	Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, o request.Outcome)
 }

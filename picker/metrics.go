@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// metrics are what a scheduler counts. No label takes values from requests.
+// metrics holds the scheduler's counters. No label value comes from a request.
 type metrics struct {
 	decisions  prometheus.Counter
 	refusals   []prometheus.Counter // by reason
@@ -25,7 +25,7 @@ type metrics struct {
 	moved      prometheus.Counter
 	modelless  prometheus.Counter
 	goesOn     [cycle.NumConversationUses]prometheus.Counter
-	ended      [3]prometheus.Counter // failed, complete, nobody knows
+	ended      [3]prometheus.Counter // failed, complete, unknown
 	tally      *outcomes.Counter
 	ttft       prometheus.Histogram
 	ttftError  prometheus.Histogram
@@ -115,8 +115,7 @@ func histogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "grapevine_picker_" + name, Help: help, Buckets: buckets})
 }
 
-// fullestShare returns the share of the requests in flight that are at the
-// endpoint with the most of them.
+// fullestShare returns the share of in-flight requests at the endpoint with the most.
 func fullestShare(pool *endpoint.Pool, now time.Time) float64 {
 	all, most := int64(0), int64(0)
 	for _, ep := range pool.Snapshot().Endpoints {
@@ -126,7 +125,7 @@ func fullestShare(pool *endpoint.Pool, now time.Time) float64 {
 	return float64(most) / float64(max(all, 1))
 }
 
-// poolGauge sums f over the pool when it is collected.
+// poolGauge returns a gauge that sums f over the pool on collection.
 func poolGauge(pool *endpoint.Pool, name, help string, f func(*endpoint.Endpoint) float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "grapevine_picker_" + name, Help: help}, func() float64 {
 		sum := 0.0
@@ -172,7 +171,7 @@ func (m *metrics) finished(f *flight, o request.Outcome) {
 	}
 	m.ended[complete].Inc()
 	m.tally.Ended(f.end(&o))
-	if o.Usage.CachedSeen && !f.split() && f.fetched == 0 { // what came by transfer is no news of the cache
+	if o.Usage.CachedSeen && !f.split() && f.fetched == 0 { // transferred blocks are no evidence about the cache
 		m.predictedT.Add(float64(f.held.Run.Total()))
 		m.cachedT.Add(float64(max(o.Usage.CachedTokens, 0)))
 	}

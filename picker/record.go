@@ -15,26 +15,25 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// maxRecorded bounds the candidates of one record: of more, the best by total
-// are kept.
+// maxRecorded bounds the candidates of one record. Of more, those named by the plan and the first
+// ones are kept.
 const maxRecorded = 128
 
-// Records keeps the last decisions for explain, without prompt text. Slots are
-// reused, so that recording allocates nothing once they have grown. It is safe
-// for concurrent use.
+// Records keeps the latest decisions for explain, without prompt text. Slots are reused, so
+// recording stops allocating once they have grown. It is safe for concurrent use.
 type Records struct {
 	mu    sync.Mutex
 	slots []record
 	next  uint64 // number of records made
 }
 
-// recordRef names a record while it is there.
+// recordRef identifies a record while its slot is not reused.
 type recordRef struct{ number uint64 } // from 1; 0: none
 
 // record is one decision in compact form.
 type record struct {
 	number    uint64
-	id        []byte // these as they may be shown; copies, since names lie in a request's headers
+	id        []byte // printable copies, since the originals alias the request's headers
 	model     []byte
 	target    []byte
 	kind      request.Kind
@@ -48,17 +47,17 @@ type record struct {
 	headers   []request.HeaderSet
 	stages    []cycle.Stage
 	predicted cycle.Prediction
-	total     int // candidates before the cut
+	total     int // number of candidates, including those not recorded
 	rows      []recordRow
 	rankings  []recordRanking
 	outcome   recordOutcome
 	pool      *endpoint.Snapshot
-	health    *health.Snapshot // nil while nobody tells
-	refused   string           // why it was not placed
+	health    *health.Snapshot // nil without a monitor
+	refused   string           // why it was not dispatched
 	clusters  []cycle.RemoteTerms
 	avoided   []cycle.Avoided
 	allowed   []bool // by position in pool; empty: all are
-	pinned    bool   // to the engine that keeps what the request goes on with
+	pinned    bool   // bound to the engine that stores its conversation
 	warmUp    explanation.WarmUp
 }
 
@@ -66,7 +65,7 @@ type recordRow struct {
 	index int32 // among all candidates of the request
 	view  cycle.View
 	run   block.Run
-	held  float64 // tokens of run, weighed by tier
+	held  float64 // tokens of run, weighted by tier
 	pred  cycle.Prediction
 }
 
@@ -85,13 +84,13 @@ type recordOutcome struct {
 	ttft   time.Duration
 	took   time.Duration
 	usage  request.Usage
-	failed string       // the endpoint that failed before another one served
-	cause  health.Cause // what the end said against the endpoint that served
+	failed string       // the endpoint that failed before a fallback served
+	cause  health.Cause // counted against the serving endpoint
 }
 
 func newRecords(n int) *Records { return &Records{slots: make([]record, max(n, 0))} }
 
-// addRefused records that the request of c was not placed.
+// addRefused records that the request of c was not dispatched.
 func (rs *Records) addRefused(c *cycle.Cycle, why error) {
 	ref := rs.add(c, cycle.Prediction{})
 	if ref.number == 0 {
@@ -150,8 +149,8 @@ func (rec *record) fillRows(c *cycle.Cycle) {
 	}
 }
 
-// planned reports whether a plan names a candidate. Those that it names are recorded, and
-// of the others the first: which ones the cut keeps must be cheap, not clever.
+// planned reports whether a plan names candidate i. The record keeps these candidates and the first
+// of the others, which is the cheapest selection.
 func planned(plan *cycle.Plan, i int32) bool {
 	return slices.Contains(plan.Order, i) || slices.ContainsFunc(plan.Stages, func(s cycle.Stage) bool { return s.Chosen == i })
 }
@@ -181,7 +180,7 @@ func (rr *recordRanking) fill(r *cycle.Ranking, rows []recordRow) {
 	}
 }
 
-// warmed adds to whom the prompt is sent as well.
+// warmed adds the endpoint of a warm-up to the record.
 func (rs *Records) warmed(ref recordRef, ep *endpoint.Endpoint, w endpoint.Work) {
 	if ref.number == 0 {
 		return
@@ -193,7 +192,7 @@ func (rs *Records) warmed(ref recordRef, ep *endpoint.Endpoint, w endpoint.Work)
 	}
 }
 
-// finish adds how the request ended, if its record is still there.
+// finish adds the request's end, if its record still exists.
 func (rs *Records) finish(ref recordRef, f *flight, o request.Outcome) {
 	if ref.number == 0 {
 		return
@@ -205,7 +204,7 @@ func (rs *Records) finish(ref recordRef, f *flight, o request.Outcome) {
 		return
 	}
 	rec.outcome = recordOutcome{done: true, status: o.Status, served: f.ep.Address, usage: o.Usage, failed: f.vitals.failed, cause: f.vitals.cause}
-	// Else it is a whole answer, or a complaint.
+	// Other responses have no first token: they are complete answers or errors.
 	if !f.firstAt.IsZero() && rec.stream && o.Status < 400 {
 		rec.outcome.ttft = f.firstAt.Sub(rec.at)
 	}
@@ -214,8 +213,7 @@ func (rs *Records) finish(ref recordRef, f *flight, o request.Outcome) {
 	}
 }
 
-// resizeKeep is resize that keeps what the elements hold, so that their slices
-// are reused.
+// resizeKeep is resize that preserves elements, so that their slices are reused.
 func resizeKeep[T any](s []T, n int) []T {
 	if cap(s) < n {
 		grown := make([]T, n)

@@ -12,43 +12,43 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// RemoteClusters knows the other clusters that requests can be sent to. An endpoint of
-// another cluster is one with Spec.Cluster set: its gateway, or an engine there. It is in
-// no Pool of this cluster. The functions but ResolveEndpoint are all set, and safe for concurrent use.
+// RemoteClusters connects the scheduler to remote clusters. A remote endpoint has Spec.Cluster set:
+// it is the cluster's gateway or an engine there, and is in no Pool of this cluster. All functions
+// except ResolveEndpoint are required and safe for concurrent use.
 type RemoteClusters struct {
-	// Offer is asked once this cluster's endpoints are ranked: it may add candidates
-	// (Cycle.Add) and put one of them first in the plan (Cycle.Prefer). refused says why
-	// this cluster cannot serve the request, nil when it can; what Offer returns stands
-	// in its place.
+	// Offer is called after this cluster's endpoints are ranked. It may add candidates (Cycle.Add)
+	// and put one first in the plan (Cycle.Prefer). refused is the reason why this cluster cannot
+	// serve the request, nil if it can. The returned error replaces it.
 	Offer func(c *cycle.Cycle, refused error) error
-	// WouldTake says whether a request that waits here for a place, and is expected to go on
-	// for so many seconds, would be offered less elsewhere: then it is worth an Offer.
+	// WouldTake reports whether a remote cluster may be cheaper for a request that waits here for a
+	// permit and is expected to wait that many more seconds. Only then Offer is called.
 	WouldTake func(r *request.Request, wait float64, now time.Time) bool
-	// ResolveEndpoint may ask the cluster of ep, to which r is about to go with these headers, for a
-	// better endpoint there; nil: ep stays. ended, where it is not nil, is called once when
-	// the request has ended, with the status of its answer or 0. nil: nobody is asked.
+	// ResolveEndpoint may ask the cluster of ep, to which r is about to be sent with these headers,
+	// for a better endpoint there; nil keeps ep. If ended is not nil, it is called once at the end
+	// of the request with the response status or 0. A nil func disables this.
 	ResolveEndpoint func(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (better *endpoint.Endpoint, ended func(status int))
-	// ServedLocally tells that r is served here.
+	// ServedLocally reports that r is served in this cluster.
 	ServedLocally func(r *request.Request)
-	// Sent tells that r goes to ep of another cluster.
+	// Sent reports that r is sent to ep of a remote cluster.
 	Sent func(r *request.Request, ep *endpoint.Endpoint, w endpoint.Work, now time.Time)
-	// Ended tells how it ended there.
+	// Ended reports the end of a request at a remote endpoint.
 	Ended func(ep *endpoint.Endpoint, e RemoteOutcome)
 }
 
-// RemoteOutcome is how a request ended that was sent to another cluster.
+// RemoteOutcome is the result of a request sent to a remote cluster.
 type RemoteOutcome struct {
 	Sent, At  time.Time
-	Cause     health.Cause     // what speaks against the endpoint; None, Void: nothing
-	Full      bool             // it refused the request for want of room
+	Cause     health.Cause     // evidence against the endpoint; None, Void: no evidence
+	Full      bool             // the endpoint rejected the request for lack of capacity
 	Complete  bool             // the answer ended normally
-	First     time.Duration    // to the first token, 0 when that was not seen
-	Predicted cycle.Prediction // when it was sent
-	Held      int              // tokens of the prompt that were taken to be there
-	Cached    int              // that were, as the answer tells; below 0: it tells nothing
+	First     time.Duration    // time to first token, 0 if not observed
+	Predicted cycle.Prediction // at the time of sending
+	Held      int              // prompt tokens expected to be cached there
+	Cached    int              // prompt tokens reported as cached; below 0: not reported
 }
 
-// offer lets other clusters make their offers. err says why this one cannot serve.
+// offer lets remote clusters compete for the request. err is the reason why this cluster cannot
+// serve it.
 func (s *Scheduler) offer(c *cycle.Cycle, err error) error {
 	if s.opts.RemoteClusters == nil {
 		return err
@@ -56,8 +56,8 @@ func (s *Scheduler) offer(c *cycle.Cycle, err error) error {
 	return s.opts.RemoteClusters.Offer(c, err)
 }
 
-// askFar has the other cluster's picker choose the endpoint there, where it may be asked.
-// ended is as RemoteClusters.Ask returns it.
+// askFar lets the remote cluster's picker choose the endpoint there, if the cluster allows it.
+// ended is the result of RemoteClusters.ResolveEndpoint.
 func (s *Scheduler) askFar(ctx context.Context, c *cycle.Cycle) (ended func(status int)) {
 	if ep := c.First().Endpoint; ep.IsRemote() && s.opts.RemoteClusters.ResolveEndpoint != nil {
 		var better *endpoint.Endpoint
@@ -68,8 +68,8 @@ func (s *Scheduler) askFar(ctx context.Context, c *cycle.Cycle) (ended func(stat
 	return ended
 }
 
-// endAsked tells the picker that was asked in another cluster, once, how its endpoint has
-// answered; 0: it has not, or not to the end.
+// endAsked reports the response status to the remote cluster's picker, once. 0 means no response or
+// an incomplete one.
 func (f *flight) endAsked(status int) {
 	if f.ended != nil {
 		f.ended(status)
@@ -77,13 +77,13 @@ func (f *flight) endAsked(status int) {
 	}
 }
 
-// sentFar tells that the request goes to another cluster.
+// sentFar reports that the request is sent to a remote cluster.
 func (f *flight) sentFar(now time.Time) {
 	f.learns = lessons{}
 	f.s.opts.RemoteClusters.Sent(f.request, f.ep, f.queued.Own, now)
 }
 
-// endFar tells how the request ended in another cluster.
+// endFar reports the request's end in a remote cluster.
 func (f *flight) endFar(now time.Time, cause health.Cause, full, complete bool) {
 	e := RemoteOutcome{
 		Sent: f.queued.At, At: now, Cause: cause, Full: full, Complete: complete, Predicted: f.predicted,

@@ -5,11 +5,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// tries says what the proxy may do when the first endpoint of a request fails before its
-// answer. What an engine keeps or goes on with by itself is asked for once, and so is a prompt
-// of which engines may die. Others lose nothing by a second engine that begins anew. The next
-// endpoint is the only one then, so that both must be well: a proxy that is told nothing goes
-// down the whole list, where no engine has begun.
+// tries returns which retries the proxy may do if the first endpoint fails before its response.
+// Background and stored requests, and prompts that may crash engines, are sent once. Other requests
+// lose nothing by a retry. A limited retry goes to the next endpoint only, so both must be healthy.
+// Without instructions, a proxy tries the whole list.
 func (s *Scheduler) tries(c *cycle.Cycle, f *flight) request.Tries {
 	r, prompt := f.request, f.vitals.prompt
 	within := s.again.Add(c.Now, 1, 0)

@@ -26,96 +26,92 @@ var (
 	errNoRules = errors.New("picker: options: rules with a profile handler are required")
 )
 
-// Rules are what the user's configuration decides. They are immutable and
-// swapped as a whole.
+// Rules are the part of the configuration that the scheduler uses. They are immutable and replaced
+// as a whole.
 type Rules struct {
 	Handler cycle.ProfileHandler
-	Names   request.Names // what objectives and models mean
-	// Sessions say where requests carry their session key; the first that is
-	// there wins over what request.Parse found.
+	Names   request.Names // meaning of objectives and models
+	// Sessions lists where requests carry their session key. The first one present overrides the
+	// result of request.Parse.
 	Sessions []request.SessionSource
 	Tiers    *cycle.TierWeights // nil means DefaultTiers
-	// Admit refuses a request before it is placed; nil admits all. The error
-	// is a *request.Error.
+	// Admit rejects a request before it is dispatched with a *request.Error; nil admits all.
 	Admit func(c *cycle.Cycle) error
-	// Answer returns headers for the answer to a request that was placed at the
-	// candidate chosen, for Cycle.All; nil: none ever.
+	// Answer returns response headers for a request dispatched to the candidate chosen (see
+	// Cycle.All); nil: none.
 	Answer func(c *cycle.Cycle, chosen int32) []request.HeaderSet
-	// Urgency returns the priority that engines are to have the request by, which may be
-	// sent to the endpoints of those addresses and whose prefill is expected to take own
-	// seconds; false: none is written. nil: none ever.
+	// Urgency returns the engine priority of a request that may be sent to the given endpoints and
+	// whose prefill is expected to take own seconds. ok is false if no priority is sent. nil:
+	// never.
 	Urgency func(c *cycle.Cycle, endpoints []string, own float64) (priority int64, ok bool)
 }
 
-// Options build a Scheduler. Pool and Rules are required.
+// Options configures a Scheduler. Pool and Rules are required.
 type Options struct {
 	Pool  *endpoint.Pool
 	Rules *Rules
 
-	// Matcher knows who holds which prompt; nil: nobody holds anything.
+	// Matcher returns which endpoint holds which prompt; nil disables prefix matching.
 	Matcher Matcher
-	// Prompts fills what prompts are matched by; nil leaves what request.Parse
-	// estimated.
+	// Prompts computes the data for prompt matching; nil keeps the estimates of request.Parse.
 	Prompts Prompts
-	// Gate is where requests wait for capacity; nil admits all at once.
+	// Gate queues requests until there is capacity; nil admits all at once.
 	Gate Gate
-	// RemoteClusters knows other clusters; nil: there are none.
+	// RemoteClusters connects remote clusters; nil: there are none.
 	RemoteClusters *RemoteClusters
-	// WorkTimeout bounds the work of a decision, waits for the Gate apart: after it,
-	// load alone decides. It must be shorter than the proxy's timer. 0 means
-	// DefaultWorkTimeout.
+	// WorkTimeout bounds the work of a decision, excluding waits at the Gate. After it, only load
+	// counts. It must be shorter than the proxy's timeout. 0 means DefaultWorkTimeout.
 	WorkTimeout time.Duration
-	// Lists reads engines' lists of models again; nil: they stay as they are.
+	// Lists refreshes the engines' model lists; nil: they are not refreshed.
 	Lists Lists
-	// PlaceUnknown places requests for models that nobody serves; false refuses
-	// them with request.ReasonModelNotFound.
+	// PlaceUnknown dispatches requests for models that no endpoint serves; false rejects them with
+	// request.ReasonModelNotFound.
 	PlaceUnknown bool
-	// RefuseKillers refuses prompts that failed at more than one endpoint and were
-	// answered by none since, for two minutes. In any case such prompts get no second
-	// try, and go where the fewest answers have begun.
+	// RefuseKillers rejects prompts that failed at more than one endpoint without a success since,
+	// for two minutes. Regardless of it, such prompts are not retried, and are sent to the endpoint
+	// with the fewest running answers.
 	RefuseKillers bool
-	// WarmUps sends prompts to endpoints to which nobody sent them; zero: nobody does.
+	// WarmUps sends prompts to additional endpoints to warm their caches; the zero value disables
+	// it.
 	WarmUps WarmUps
-	// Blame remembers prompts that fail; nil makes a memory of its own.
+	// Blame records prompts that fail; nil creates a new record.
 	Blame *health.Prompts
-	// Sessions remembers where sessions went; nil makes a table of its own.
+	// Sessions maps sessions to endpoints; nil creates a new table.
 	Sessions *sessions.Table
 
-	// SampleBodies is the share of responses whose body the scheduler asks
-	// for, to learn first-token times and cached tokens, once an endpoint is
-	// known well enough. 0 means 1 in 20; negative means none.
+	// SampleBodies is the share of responses whose body the scheduler requests, to learn
+	// first-token times and cached tokens, once an endpoint has enough samples. 0 means 1 in 20;
+	// negative means none.
 	SampleBodies float64
-	// Records is the number of decisions kept for explain; 0 means 256,
-	// negative none.
+	// Records is the number of decisions kept for explain; 0 means 256, negative none.
 	Records int
-	// Seed makes ties and samples repeatable; 0 draws one.
+	// Seed makes tie-breaking and sampling repeatable; 0 draws a random one.
 	Seed uint64
 
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Now        func() time.Time      // nil means steady.Now
+	Now        func() time.Time      // nil means the monotonic clock
 }
 
-// Gate is where requests wait for capacity, before their prompt is rendered and
-// before the pool is looked at: a request that waits holds nothing but itself,
-// and decides by what is true afterwards.
+// Gate queues requests for capacity before their prompt is rendered and before the pool is read. A
+// waiting request holds no other resources, and its decision uses the state after the wait.
 type Gate interface {
-	// Wait returns when the request may go on; the place that it then holds is due
-	// to Leave, exactly once. The error is a *request.Error that says why it may
-	// not. It is called on the request's goroutine and returns soon after ctx ends.
+	// Wait returns when the request may proceed. The returned permit must be passed to Leave
+	// exactly once. The error is a *request.Error with the reason of a rejection. It is called on
+	// the request's goroutine and returns soon after ctx ends.
 	Wait(ctx context.Context, r *request.Request) (Permit, error)
-	// Leave gives a place back: the answer has ended, or none was tried. service is
-	// the seconds that an engine worked for it, below 0 when that is unknown.
+	// Leave returns a permit after the answer has ended or none was attempted. service is the
+	// engine time in seconds, below 0 if unknown.
 	Leave(p Permit, service float64)
 }
 
-// Permit names what a request holds of a pool's capacity. The zero Permit is none.
+// Permit identifies a request's share of a pool's capacity. The zero Permit is none.
 type Permit struct {
 	Queue  uint32
 	Handle uint64
 }
 
-// openGate is the Gate that admits all at once.
+// openGate is a Gate that admits all requests at once.
 type openGate struct{}
 
 // Wait implements Gate.
@@ -124,12 +120,12 @@ func (openGate) Wait(context.Context, *request.Request) (Permit, error) { return
 // Leave implements Gate.
 func (openGate) Leave(Permit, float64) {}
 
-// Lists keeps the pool informed of which models engines serve.
+// Lists keeps the pool's model lists up to date.
 type Lists interface {
-	// Confirm returns when the pool's lists are recent enough to prove that
-	// nobody serves the model, or when that cannot be had in time.
+	// Confirm returns when the pool's lists are recent enough to prove that no endpoint serves the
+	// model, or when that takes too long.
 	Confirm(ctx context.Context, model string)
-	// Recheck is told that an endpoint refused a model that it was known to serve.
+	// Recheck reports that an endpoint rejected a model from its list.
 	Recheck(id block.EndpointID)
 }
 
@@ -139,21 +135,21 @@ const DefaultWorkTimeout = time.Second
 const (
 	defaultSample  = 0.05
 	defaultRecords = 256
-	enoughSamples  = 12 // below, every response of an endpoint is asked for
-	mostSamples    = 64 // of an endpoint, where responses yield no samples
+	enoughSamples  = 12 // below this number of samples, every response of an endpoint is requested
+	mostSamples    = 64 // maximum requested responses of an endpoint that yield no samples
 )
 
-// Scheduler is the Chooser of the daemon: profile, book, records, learning. It
-// starts no goroutine.
+// Scheduler is the Chooser of the server. It combines profiles, load tracking, records and
+// learning. It starts no goroutine.
 type Scheduler struct {
 	opts    Options
 	rules   atomic.Pointer[Rules]
 	records *Records
 	metrics *metrics
-	match   cycle.Match // of the Matcher; nil when there is none
+	match   cycle.Match // of the Matcher; nil without one
 	turn    atomic.Uint64
 	unseen  endpoint.Unseen
-	farBook endpoint.LoadTracker // of requests sent to other clusters
+	farBook endpoint.LoadTracker // of requests sent to remote clusters
 
 	patience [patiences]patience // by model
 	again    health.Again
@@ -161,12 +157,12 @@ type Scheduler struct {
 	clients  health.Prompts // clients whose requests were declined, by client and model; not shared
 
 	modelless struct {
-		n     atomic.Int32 // paths that were logged
+		n     atomic.Int32 // number of logged paths
 		paths sync.Map
 	}
 }
 
-// New returns a scheduler.
+// New returns a scheduler. It returns an error without a pool or rules.
 func New(o Options) (*Scheduler, error) {
 	if o.Pool == nil {
 		return nil, errNoPool
@@ -213,8 +209,7 @@ func New(o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// SetRules swaps the configuration. Requests being decided finish by the old
-// one.
+// SetRules replaces the rules. Decisions in progress use the old ones.
 func (s *Scheduler) SetRules(r *Rules) error {
 	if r == nil || r.Handler == nil {
 		return errNoRules
@@ -223,19 +218,18 @@ func (s *Scheduler) SetRules(r *Rules) error {
 	return nil
 }
 
-// Rewrites reports whether models are rewritten by the name that bodies carry.
+// Rewrites reports whether models are rewritten by the name in the body.
 func (s *Scheduler) Rewrites() bool { return len(s.rules.Load().Names.Rewrites) > 0 }
 
-// Records returns the decisions kept for explain.
+// Records returns the decisions recorded for explain.
 func (s *Scheduler) Records() *Records { return s.records }
 
 // Sessions returns the table of session bindings.
 func (s *Scheduler) Sessions() *sessions.Table { return s.opts.Sessions }
 
-// Choose implements Chooser. r was filled by request.Parse; Choose fills what
-// the configuration and the prompt producer say. It waits, before anything is
-// rendered or looked at, for the Gate, and for the lists of models when nobody is
-// known to serve r's.
+// Choose implements Chooser. r must come from request.Parse; Choose fills in the fields that depend
+// on the configuration and the prompt. Before any other work it waits for the Gate, and for fresh
+// model lists if no known endpoint serves r's model.
 func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
 	d, err := s.choose(ctx, r)
 	if err != nil {
@@ -279,11 +273,11 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*request.De
 	return &d.Decision, nil
 }
 
-// maxModelless bounds the paths that are named in the log.
+// maxModelless bounds the number of logged paths.
 const maxModelless = 16
 
-// countModelless counts a request that names no model in a pool of several, and logs its
-// path once.
+// countModelless counts a request without a model in a pool of several models, and logs its path
+// once.
 func (s *Scheduler) countModelless(r *request.Request) {
 	if _, several := s.opts.Pool.Snapshot().OnlyBase(); !several {
 		return
@@ -298,16 +292,16 @@ func (s *Scheduler) countModelless(r *request.Request) {
 	}
 }
 
-// inVain reports whether every endpoint is sure to refuse the request. If it waited, its body
-// would be held for as long as it may wait, only to be refused.
+// inVain reports whether every endpoint is known to reject the request. Such a request must not
+// queue, since its body would be held only to be rejected.
 func (s *Scheduler) inVain(r *request.Request) bool {
 	snap, now := s.opts.Pool.Snapshot(), s.opts.Now()
 	takes := func(ep *endpoint.Endpoint) bool { return !ep.Refuses(r.Target, now) }
 	return !s.opts.PlaceUnknown && len(snap.Endpoints) > 0 && !snap.MayServe(r.Target) && !slices.ContainsFunc(snap.Endpoints, takes)
 }
 
-// place decides for a request that need not wait, or no longer, or that may leave. Its work
-// is bounded.
+// place decides about a request that need not wait, has waited, or may leave to a remote cluster.
+// Its work is bounded by WorkTimeout.
 func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request, seed uint64, st standing) (*flight, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.WorkTimeout)
 	defer cancel()
@@ -337,7 +331,7 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 	return f, nil
 }
 
-// resolve fills what the configuration says about r.
+// resolve fills in the fields of r that depend on the configuration.
 func (s *Scheduler) resolve(rules *Rules, r *request.Request, seed uint64) {
 	r.Priority = rules.Names.Objectives[r.Objective]
 	if r.Capped {
@@ -347,9 +341,9 @@ func (s *Scheduler) resolve(rules *Rules, r *request.Request, seed uint64) {
 	s.rewrite(rules, r, seed)
 }
 
-// assume fills in the model where the body was read and names none, which engines allow:
-// that of the pool, nothing where it is not known. Among several the engine that happens to
-// be chosen must not decide, except for /generate, whose bodies never name one.
+// assume sets the model of a request whose body names none, as engines allow, if the pool serves a
+// single model. With several models the chosen engine must not decide, except for /generate, whose
+// bodies never name a model.
 func (s *Scheduler) assume(r *request.Request) error {
 	if !r.NoModel || r.Kind == request.KindOther {
 		return nil
@@ -380,19 +374,19 @@ func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Reques
 	}, r)
 }
 
-// suspects reports whether engines failed r's prompt, one after the other.
+// suspects reports whether several engines failed on r's prompt.
 func (s *Scheduler) suspects(r *request.Request, now time.Time) bool {
 	return !s.prompts.Empty() && s.prompts.Suspected(r.PromptKey(), now)
 }
 
-// release gives back what prepare borrowed for r.
+// release returns the buffers that prepare borrowed for r.
 func (s *Scheduler) release(r *request.Request) {
 	if s.opts.Prompts != nil {
 		s.opts.Prompts.Release(r)
 	}
 }
 
-// rewrite sets the model that the engine will see. The rewrite header takes precedence.
+// rewrite sets the model name for the engine. The rewrite header takes precedence.
 func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
 	if r.Target != r.Model || r.Fixed {
 		return
@@ -415,7 +409,7 @@ func (s *Scheduler) decide(c *cycle.Cycle, rules *Rules, st standing) error {
 	return err
 }
 
-// decideHere fills it with this cluster's endpoints.
+// decideHere fills the plan with endpoints of this cluster.
 func (s *Scheduler) decideHere(c *cycle.Cycle, rules *Rules) error {
 	if c.Unserved() {
 		if !s.opts.PlaceUnknown {

@@ -13,8 +13,8 @@ import (
 // split reports whether another endpoint computes the prompt.
 func (f *flight) split() bool { return f.leads() != nil }
 
-// leads returns the endpoint for whose prefill the first token waits, nil when that is
-// the one that serves.
+// leads returns the endpoint whose prefill the first token waits for, nil if that is the serving
+// endpoint.
 func (f *flight) leads() *helper {
 	for i := range f.helpers {
 		if f.helpers[i].Leads {
@@ -24,14 +24,14 @@ func (f *flight) leads() *helper {
 	return nil
 }
 
-// faultCauses are what prefill legs that were asked in vain say of their endpoints.
+// faultCauses maps the faults of failed prefill legs to causes.
 var faultCauses = map[kvtransfer.Fault]health.Cause{
 	kvtransfer.Refused: health.Broken, kvtransfer.Broken: health.Broken, kvtransfer.Timeout: health.Late,
 	kvtransfer.Failed: health.Failed, kvtransfer.Garbage: health.Failed,
 }
 
-// reported takes, once, what the proxy beside the decode engine says of the prefill legs. It
-// is believed about the endpoints that this request named to it, and about each once.
+// reported handles the prefill legs reported by the decode engine's sidecar, once. Only endpoints
+// that this request named to the sidecar count, each once.
 func (f *flight) reported(e *request.Event) {
 	if f.report != (kvtransfer.Report{}) || e.Local || f.ep.IsRemote() {
 		return
@@ -54,14 +54,14 @@ func (f *flight) reported(e *request.Event) {
 			ep.Tracker().CountRemote(e.At, health.None)
 		}
 	}
-	if f.report.Faults[0].Fault != kvtransfer.NoFault && e.Status < 400 { // the answer is late for it
+	if f.report.Faults[0].Fault != kvtransfer.NoFault && e.Status < 400 { // the failed leg delayed the answer
 		f.learns = lessons{}
 		f.vitals.watch.Moved(e.At, e.At.Add(f.patient()))
 	}
 }
 
-// helperFailed counts a prefill leg that was asked in vain against its endpoint, unless the
-// same prompt failed elsewhere too.
+// helperFailed counts a failed prefill leg against its endpoint, unless the same prompt failed at
+// others too.
 func (f *flight) helperFailed(leg kvtransfer.Leg, now time.Time) {
 	ep := f.named(leg.Target)
 	switch {
@@ -71,8 +71,8 @@ func (f *flight) helperFailed(leg kvtransfer.Leg, now time.Time) {
 		ep.Tracker().SetFull(now, fullFor)
 		return
 	}
-	// Only a broken connection may be the death of an engine: where prefill endpoints answer
-	// with errors, the prompt is not under suspicion, since decode goes on to answer it.
+	// Only a broken connection may be an engine crash. An error response from a prefill endpoint
+	// does not make the prompt suspect, because decode still answers it.
 	prompts, prompt := f.s.prompts, f.vitals.prompt
 	switch leg.Fault {
 	case kvtransfer.Broken:
@@ -87,8 +87,7 @@ func (f *flight) helperFailed(leg kvtransfer.Leg, now time.Time) {
 	ep.Tracker().CountRemote(now, faultCauses[leg.Fault])
 }
 
-// named returns the endpoint at a place in the list of those that may compute the prompt,
-// nil where there is none.
+// named returns the endpoint at an index of the list of prefill endpoints, or nil.
 func (f *flight) named(place int) *endpoint.Endpoint {
 	for _, h := range f.SetHeaders {
 		if h.Name != request.HeaderPrefiller {
@@ -104,9 +103,9 @@ func (f *flight) named(place int) *endpoint.Endpoint {
 	return nil
 }
 
-// learnSplit teaches what the first token of a request served in parts shows. With a
-// proxy's report the prefill and the hand-over are known apart; without, what was
-// expected of the hand-over is taken off, and only the prefill is taught.
+// learnSplit learns from the first token of a request served in parts. With a sidecar report,
+// prefill and KV transfer times are known separately. Without one, the predicted transfer time is
+// subtracted, and only the prefill is learned.
 func (f *flight) learnSplit(at time.Time) {
 	h, pool := f.leads(), f.s.opts.Pool
 	if f.report.Known {
@@ -125,7 +124,7 @@ func (f *flight) learnSplit(at time.Time) {
 	}
 }
 
-// stepAt returns the length of a step at the endpoint that serves.
+// stepAt returns the length of a decode step at the serving endpoint.
 func (f *flight) stepAt(at time.Time) float64 {
 	l := f.s.opts.Pool.LoadTracker().RankLoad(f.ep, at)
 	return f.ep.Cost().StepOf(float64(max(l.Requests-l.Waiting, 1)), float64(l.Context))

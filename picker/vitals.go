@@ -11,36 +11,33 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// vitals are what a request's course says of the health of the endpoint that
-// serves it.
+// vitals collects evidence on the health of the endpoint that serves the request.
 type vitals struct {
 	watch  health.Watch
-	ended  bool    // it has said what it can
-	full   bool    // the endpoint had no room for it
-	seen   bool    // its first token will be seen
+	ended  bool    // the evidence is final
+	full   bool    // the endpoint had no capacity
+	seen   bool    // its first token will be observed
 	first  float64 // predicted seconds to the first token
-	answer float64 // and to the end
-	prompt uint64  // names the prompt, once its body is gone
-	client uint64  // who asked, as far as the request says
+	answer float64 // predicted seconds to the end
+	prompt uint64  // hash of the prompt, valid after the body is dropped
+	client uint64  // hash of the client's identity
 	told   time.Time
-	failed string        // the endpoint that failed before another one served, and how
-	cause  health.Cause  // what the end said against the endpoint; None, Void, Left: nothing
-	usage  request.Usage // that the end told
+	failed string        // the endpoint that failed before a fallback served, and how
+	cause  health.Cause  // counted against the endpoint at the end; None, Void, Left: no evidence
+	usage  request.Usage // reported at the end
 }
 
-// answerTokens is what an answer is assumed to have where nothing says more. What
-// it is off by, patience learns.
+// answerTokens is the assumed answer length if nothing else is known. patience learns its error.
 const answerTokens = 200
 
-// tokenGap is how long a stream may be silent between two tokens, on top of what a
-// prefill of others may take.
+// tokenGap is the maximum pause between two tokens of a stream, plus the time of other requests'
+// prefills.
 const tokenGap = 10 * time.Second
 
-// visibleFrom is the score of endpoint.Unseen from which first tokens are known to be
-// seen.
+// visibleFrom is the score of endpoint.Unseen from which first tokens are known to be observed.
 const visibleFrom = -8
 
-// begin watches the request at the endpoint that serves it.
+// beginVitals starts watching the request at the serving endpoint.
 func (f *flight) beginVitals(view *cycle.View) {
 	v := &f.vitals
 	v.seen = f.request.Stream && f.s.unseen.Score(f.WantBody) <= visibleFrom
@@ -56,21 +53,21 @@ func (f *flight) beginVitals(view *cycle.View) {
 	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.patient()))
 }
 
-// patience is how far answers of a model are beyond what is predicted: those of one that
-// reasons for minutes are none of another's.
-type patience struct{ first, whole health.Overrun } // of first tokens that are seen, and of whole answers
+// patience tracks, per model, how far answers exceed the prediction. A model that reasons for
+// minutes must not affect others.
+type patience struct{ first, whole health.Overrun } // of observed first tokens, and of whole answers
 
-// patiences bounds them; two models that share one share their patience.
+// patiences bounds the number of entries. Models with the same index share one.
 const patiences = 512
 
-// patience returns what is known of the request's model.
+// patience returns the entry of the request's model.
 func (f *flight) patience() *patience { return &f.s.patience[f.vitals.watch.Model%patiences] }
 
-// patient returns how long the request may take until it moves.
+// patient returns how long the request may take until its next progress.
 func (f *flight) patient() time.Duration {
 	v := &f.vitals
 	switch {
-	case f.request.Kind == request.KindOther: // nobody knows what it does
+	case f.request.Kind == request.KindOther: // its work is unknown
 		return health.Unbounded
 	case v.seen:
 		return f.patience().first.Limit(v.first)
@@ -79,7 +76,7 @@ func (f *flight) patient() time.Duration {
 	}
 }
 
-// answered takes the status of the answer.
+// answered handles the response status.
 func (f *flight) answered(e *request.Event) {
 	now := e.At
 	switch {
@@ -102,8 +99,8 @@ func (f *flight) answered(e *request.Event) {
 	}
 }
 
-// bodyTime is how long the body of an answer that is not streamed may take after its head:
-// engines send both at once.
+// bodyTime is the maximum delay between the header and the body of a non-streamed response. Engines
+// send both at once.
 const bodyTime = time.Second
 
 // generates reports whether the request asks for generated text.
@@ -115,9 +112,8 @@ func (f *flight) generates() bool {
 	return false
 }
 
-// declined returns what an answer with a status of 3xx or 4xx says of the endpoint: nothing
-// where the proxy answered, and where the client's requests are declined at other endpoints
-// too.
+// declined returns the evidence of a 3xx or 4xx response. It is none if the proxy sent the
+// response, or if other endpoints decline the client's requests too.
 func (f *flight) declined(e *request.Event, now time.Time) health.Cause {
 	switch {
 	case e.Local, !f.generates(), f.ep.IsRemote():
@@ -128,11 +124,11 @@ func (f *flight) declined(e *request.Event, now time.Time) health.Cause {
 	return f.differs(health.Declined, now)
 }
 
-// statusClientClosed is nginx's status for a client that has left.
+// statusClientClosed is nginx's status for a client that disconnected.
 const statusClientClosed = 499
 
-// differs returns the cause, or Void where the client had such answers from several endpoints
-// and no other since: then it is alone with its errors.
+// differs returns the cause, or Void if several endpoints answered the client this way without a
+// success since. Then the client is at fault.
 func (f *flight) differs(c health.Cause, now time.Time) health.Cause {
 	if f.s.clients.Failed(f.clientOfModel(), int(f.ep.ID), now) {
 		return health.Void
@@ -140,13 +136,13 @@ func (f *flight) differs(c health.Cause, now time.Time) health.Cause {
 	return c
 }
 
-// clientOfModel names who asked, and for which model.
+// clientOfModel returns a hash of the client and the model.
 func (f *flight) clientOfModel() uint64 {
 	return f.vitals.client ^ bits.RotateLeft64(f.vitals.watch.Model, 17)
 }
 
-// idles reports whether the endpoint has nothing to do by its own word and by ours: one
-// that has no room then is not full, but sick.
+// idles reports whether the endpoint is idle, by its metrics page and the load tracker. A rejection
+// for lack of capacity is then a fault.
 func (f *flight) idles(now time.Time) bool {
 	const fresh, ours = 10 * time.Second, 2
 	if f.ep.IsRemote() {
@@ -156,12 +152,12 @@ func (f *flight) idles(now time.Time) bool {
 	return r.Sampled && r.Age < fresh && r.Waiting+r.Running == 0 && f.s.opts.Pool.LoadTracker().Load(f.ep, now).Requests <= ours
 }
 
-// fullFor is how long an endpoint that refused a request for want of room is passed over
-// at least, should it ask for less. A queue moves on sooner than most say.
+// fullFor is the minimum time to avoid an endpoint after a rejection for lack of capacity, even if
+// its Retry-After is shorter. Queues usually drain sooner than announced.
 const fullFor = time.Second
 
-// moves notes text that came. What is late behind others, or in the middle of an answer,
-// teaches nothing about an engine that is well; with nobody ahead it shows a slow one.
+// moves records received text. Lateness behind other requests or within an answer teaches nothing
+// about a healthy engine. Lateness with no queue ahead shows a slow one.
 func (f *flight) moves(at time.Time) {
 	v := &f.vitals
 	if v.ended || at.Sub(v.told) < 50*time.Millisecond {
@@ -174,8 +170,8 @@ func (f *flight) moves(at time.Time) {
 	v.watch.Moved(at, at.Add(tokenGap+f.patience().whole.Limit(v.answer)))
 }
 
-// endVitals says how the request ended, once. A failure that follows its prompt
-// from endpoint to endpoint is the prompt's.
+// endVitals finalizes the evidence, once. A failure that follows its prompt from endpoint to
+// endpoint counts against the prompt.
 func (f *flight) endVitals(now time.Time, c health.Cause) {
 	v := &f.vitals
 	if v.ended {
@@ -186,7 +182,7 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 	case health.Failed, health.Broken, health.Cut:
 		id := int(f.ep.ID)
 		if f.ep.IsRemote() {
-			id = ^id // numbers of other clusters' endpoints are of their own
+			id = ^id // ids of remote endpoints are a separate range
 		}
 		if f.s.prompts.Failed(v.prompt, id, now) {
 			if c == health.Failed {
@@ -206,7 +202,7 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 	}
 }
 
-// concludeVitals takes the end of the request.
+// concludeVitals handles the end of the request.
 func (f *flight) concludeVitals(o *request.Outcome) {
 	v := &f.vitals
 	if v.ended {
@@ -221,10 +217,10 @@ func (f *flight) concludeVitals(o *request.Outcome) {
 	case (o.Invalid || o.Foreign && f.ep.Listed(f.request.Target)) && !f.ep.IsRemote():
 		f.learns = lessons{}
 		f.endVitals(o.At, f.differs(health.Invalid, o.At))
-	case o.Unclosed && f.ep.Tracker().Closes(): // no client did that
+	case o.Unclosed && f.ep.Tracker().Closes(): // a client cannot cause this
 		f.learns = lessons{}
 		f.endVitals(o.At, health.Cut)
-	case o.Unseen && f.request.Stream: // it may have broken off, so that its prompt is not acquitted, and its time is not a whole one
+	case o.Unseen && f.request.Stream: // it may be truncated: do not clear its prompt or learn its time
 		v.ended, v.cause = true, health.None
 		v.watch.End(o.At, health.None)
 	case o.Complete && o.Status != 0:
@@ -240,12 +236,12 @@ func (f *flight) concludeVitals(o *request.Outcome) {
 		f.endVitals(o.At, health.None)
 	case !o.Evicted && (o.Status != 0 || f.waits(o.At)) && f.ep.Tracker().Cut(v.client, o.At):
 		f.endVitals(o.At, health.Cut)
-	default: // the client went away, or we did
+	default: // the client or this server cancelled it
 		f.endVitals(o.At, health.Left)
 	}
 }
 
-// waits reports whether a request without an answer has waited for longer than predicted.
+// waits reports whether a request without an answer has waited longer than predicted.
 func (f *flight) waits(now time.Time) bool {
 	predicted := f.vitals.answer
 	if f.vitals.seen {
@@ -254,12 +250,11 @@ func (f *flight) waits(now time.Time) bool {
 	return f.request.Kind != request.KindOther && now.Sub(f.queued.At) > seconds(predicted)
 }
 
-// failedOver notes that the proxy went on from an endpoint to the next, and
-// watches the request there.
+// failedOver records that the proxy moved to the next endpoint, and watches the request there.
 func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) {
 	v := &f.vitals
 	cause := health.Broken
-	if attempts == 1 && !f.ep.IsRemote() { // it never tried: the proxy does not know the endpoint
+	if attempts == 1 && !f.ep.IsRemote() { // not attempted: the proxy does not know the endpoint
 		cause = health.Left
 	}
 	f.endVitals(now, cause)
@@ -272,9 +267,8 @@ func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) 
 	to.Tracker().Begin(&v.watch, now, now.Add(f.patient()))
 }
 
-// learnWhole teaches the cost model from an answer of which only the whole time
-// and the usage are known: from a long one the time of a step, from a short one
-// the time of the prefill.
+// learnWhole updates the cost model from an answer with known total time and usage: the step time
+// from a long answer, the prefill time from a short one.
 func (f *flight) learnWhole(o *request.Outcome) {
 	const long, short = 16, 4
 	if f.tokens > 0 || !o.Usage.Seen || o.Usage.OutputTokens < 1 || f.split() {

@@ -8,20 +8,19 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// WarmUps is who sends prompts to endpoints to which nobody sent them. Its functions are
-// called by many goroutines and do not block; the zero value sends nothing.
+// WarmUps sends prompts to additional endpoints to warm their caches. Its functions may be called
+// by many goroutines and must not block. The zero value sends nothing.
 type WarmUps struct {
-	// Takes reports whether one more may be sent, and r is a request that can be sent.
+	// Takes reports whether one more warm-up may be sent and r is suitable.
 	Takes func(r *request.Request) bool
-	// Send sends it, or reports false. Of w.Request it keeps nothing. When the warm-up is
-	// over, ended is called once, on any goroutine, with the status of the engine's answer, 0
-	// when there was none.
+	// Send sends a warm-up, or returns false. It must not keep any part of w.Request. At its end,
+	// ended is called once, on any goroutine, with the response status, or 0 without a response.
 	Send func(w *WarmUp, ended func(at time.Time, status int)) bool
 }
 
 // WarmUp is a prompt to be computed at an endpoint.
 type WarmUp struct {
-	Request  *request.Request // that brought it
+	Request  *request.Request // the client's request
 	Decision *request.Decision
 	Endpoint *endpoint.Endpoint
 	Work     endpoint.Work
@@ -31,9 +30,9 @@ func (s *Scheduler) mayWarmUp(r *request.Request) bool {
 	return s.opts.WarmUps.Takes != nil && s.opts.WarmUps.Takes(r)
 }
 
-// warmUp sends the prompt to whom a scorer asked for as well. It is in the book like any
-// other request, and counts as cached there from now on: so the next decision, at this
-// replica or another one, neither takes that endpoint for idle nor asks for the same again.
+// warmUp sends the prompt to the endpoint that a scorer asked for. The warm-up is tracked like any
+// other request and counts as cached there from now on. The next decision, at any replica,
+// therefore neither treats the endpoint as idle nor asks for the same warm-up.
 func (s *Scheduler) warmUp(c *cycle.Cycle, f *flight) {
 	at := c.WarmingUp()
 	if at < 0 || s.opts.WarmUps.Send == nil {
@@ -52,7 +51,7 @@ func (s *Scheduler) warmUp(c *cycle.Cycle, f *flight) {
 	s.records.warmed(f.record, w.Endpoint, w.Work)
 }
 
-// warming is a warm-up under way.
+// warming is a warm-up in progress.
 type warming struct {
 	s       *Scheduler
 	ticket  endpoint.Ticket
@@ -60,7 +59,7 @@ type warming struct {
 	held    cycle.PrefixMatch
 }
 
-// lasting returns what of a request may be kept when it has ended.
+// lasting returns a copy of the parts of a request that may be kept after its end.
 func lasting(r *request.Request) request.Request {
 	own := *r
 	own.Drop()
@@ -68,15 +67,15 @@ func lasting(r *request.Request) request.Request {
 	return own
 }
 
-// ended takes it out of the book. It teaches nothing: neither the endpoint's health nor its
-// times are judged by it.
+// ended removes the warm-up from the load tracker. Nothing is learned from it: it affects neither
+// the endpoint's health nor its cost model.
 func (w *warming) ended(at time.Time, status int) {
 	ok := status >= 200 && status < 300
 	if ok {
 		w.ticket.FirstToken(at)
 	}
 	w.ticket.Release()
-	if m := w.s.opts.Matcher; m != nil && !ok { // what was to be there is not
+	if m := w.s.opts.Matcher; m != nil && !ok { // the expected blocks are missing
 		m.Finished(&w.request, w.ticket.Endpoint(), w.held, request.Outcome{At: at, Status: status})
 	}
 }

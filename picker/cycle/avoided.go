@@ -7,14 +7,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/explanation"
 )
 
-// Avoided is an endpoint that was left out of the candidates, and why.
+// Avoided is an endpoint that was excluded from the candidates.
 type Avoided struct {
 	Endpoint *endpoint.Endpoint
-	Reason   string        // see explained.Avoided
-	More     time.Duration // for how much longer, where that is known
+	Reason   string        // see explanation.Avoided
+	More     time.Duration // remaining time, if known
 }
 
-// leave leaves out the candidates that are not kept, and notes why.
+// leave removes the candidates that are not kept, and records the reason.
 func (c *Cycle) leave(why string) {
 	left := c.endpoints[:0]
 	for i, ep := range c.endpoints {

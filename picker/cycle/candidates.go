@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// allow notes which endpoints the proxy allows.
+// allow records which endpoints the proxy allows.
 func (c *Cycle) allow(r *request.Request) {
 	c.allowed = c.allowed[:0]
 	if !r.HasSubset {
@@ -20,7 +20,7 @@ func (c *Cycle) allow(r *request.Request) {
 			c.allowed[i] = true
 			continue
 		}
-		// An address without a port stands for every endpoint there.
+		// An address without a port matches every endpoint at that IP.
 		ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
 		if err != nil {
 			continue
@@ -33,10 +33,9 @@ func (c *Cycle) allow(r *request.Request) {
 	}
 }
 
-// gatherModel lists the allowed endpoints that are known to serve the model; if
-// there are none, those of which it is not known what they serve; and if there
-// are none either, those that are not sure to refuse it. A request without a
-// model may go anywhere.
+// gatherModel lists the allowed endpoints that serve the model. If there are none, it lists those
+// whose models are unknown; if there are none either, those that are not known to reject it. A
+// request without a model may use any endpoint.
 func (c *Cycle) gatherModel(model string) {
 	c.endpoints, c.unserved = c.endpoints[:0], false
 	if model == "" {
@@ -77,7 +76,7 @@ func (c *Cycle) gatherAll() {
 	}
 }
 
-// take lists those of the positions in the pool that are allowed.
+// take lists the allowed endpoints among the given pool positions.
 func (c *Cycle) take(positions []int32) {
 	for _, i := range positions {
 		if !c.Request.HasSubset || c.allowed[i] {

@@ -4,25 +4,25 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// ConversationUse says what became of a request that goes on with a response that
-// one engine keeps.
+// ConversationUse is the routing result of a request that continues a response stored by one
+// engine.
 type ConversationUse uint8
 
-// Uses.
+// Results.
 const (
-	ConversationFound   ConversationUse = iota // it goes to that engine
-	ConversationUnknown                        // nobody knows where it is
-	ConversationGone                           // its engine is not among the candidates
+	ConversationFound   ConversationUse = iota // sent to that engine
+	ConversationUnknown                        // the engine is unknown
+	ConversationGone                           // the engine is not a candidate
 	NumConversationUses
 )
 
 var conversationUses = [NumConversationUses]string{"found", "unknown", "gone"}
 
-// String returns the use as it is in metrics.
+// String returns the name used in metrics.
 func (u ConversationUse) String() string { return conversationUses[u] }
 
-// pin leaves the engine alone that keeps what the request goes on with: no other
-// can answer it, however busy or sick that one is.
+// pin restricts the candidates to the engine that stores the previous response. No other engine can
+// answer, however busy or unhealthy that one is.
 func (c *Cycle) pin() {
 	id := c.Request.Previous
 	if id == "" || c.sessions == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// View is what is known about one candidate at the moment of the decision.
+// View is the state of one candidate at the time of the decision.
 type View struct {
 	*endpoint.Endpoint
 	Load endpoint.Load  // in flight, over all replicas
@@ -23,12 +23,12 @@ type View struct {
 
 	freeElsewhere bool // some candidate of its role has a free slot
 
-	rank *View // of one of the engine's ranks; nil: it has no more than one
+	rank *View // of one rank of the engine; nil: a single rank
 }
 
-// Rank returns the view of the one of the engine's data-parallel ranks that it would send
-// the request to, which is what the request waits for; v itself when there are no others.
-// It is valid as long as the cycle.
+// Rank returns the view of the data-parallel rank to which the engine would send the request. Its
+// load determines the wait. It returns v itself for an engine with a single rank. It is valid as
+// long as the cycle.
 func (v *View) Rank() *View {
 	if v.rank != nil {
 		return v.rank
@@ -36,52 +36,50 @@ func (v *View) Rank() *View {
 	return v
 }
 
-// PerRank returns what Rank points to, by itself.
+// PerRank computes the view that Rank returns.
 func (v *View) PerRank() View {
 	r := *v
 	r.Load, r.Reading, r.rank = v.Load.PerRank(v.Ranks), v.Reading.PerRank(), nil
 	return r
 }
 
-// Prediction is what the cost model expects of a request at one candidate, in
-// seconds.
+// Prediction is the cost model's estimate for a request at one candidate, in seconds.
 type Prediction struct {
 	Wait   float64 // until the queue ahead is done
 	Own    float64 // own prefill
 	Base   float64 // fixed part
-	Fetch  float64 // until blocks that others hold are there, instead of their prefill
-	Others float64 // what the request costs the others, weighted
+	Fetch  float64 // fetching blocks from another holder, instead of their prefill
+	Others float64 // cost to other requests, weighted
 
 	Fetched int32 // tokens of those blocks
-	From    int32 // who sends them, by its position among all candidates; -1: a store
+	From    int32 // sender's position among all candidates; -1: a store
 }
 
 // TTFT returns the expected time to first token.
 func (p Prediction) TTFT() float64 { return p.Wait + p.Own + p.Base + p.Fetch }
 
-// Cycle is the scratch of one decision: candidates and what is known of them,
-// by index. Plugins see, through Len, At and Run, the candidates that are left
-// at their turn. It is used by one goroutine and reused by later requests:
-// plugins must not keep it, nor anything that it returns.
+// Cycle is the working state of one decision: the candidates and their data, by index. Through Len,
+// At and Run, plugins see the candidates that earlier filters kept. A Cycle is used by one
+// goroutine and reused by later requests: plugins must not keep it, nor anything that it returns.
 type Cycle struct {
 	Now     time.Time
 	Request *request.Request
 	Pool    *endpoint.Snapshot
-	Health  *health.Snapshot // nil while nobody tells
+	Health  *health.Snapshot // nil without a monitor
 	Session sessions.Key     // 0 when the request has none
-	// Peer is the endpoint that a profile handler has chosen before for
-	// another part of the same request; nil for the first.
+	// Peer is the endpoint that a profile handler already chose for another part of the same
+	// request; nil for the first.
 	Peer *endpoint.Endpoint
 
 	endpoints []*endpoint.Endpoint
 	views     []View
-	ranks     []View // of the views of engines with several
+	ranks     []View // of engines with several ranks
 	held      []PrefixMatch
 	predicted []Prediction
 	hasPred   bool
 	matched   bool
 	tiers     TierWeights
-	saves     TierWeights     // tiers, and what was learned of them
+	saves     TierWeights     // tiers adjusted by learned savings
 	context   context.Context // of the request
 	asks      Match
 	sessions  *sessions.Table
@@ -90,46 +88,44 @@ type Cycle struct {
 	moves   *endpoint.Transfers
 	fetched *endpoint.Transfers
 
-	live     []int32 // what Len and At show
+	live     []int32 // candidates visible through Len and At
 	rankings []*Ranking
 	ranked   int
 	plan     Plan
 	random   uint64
 	scratch  []float64
 	allowed  []bool // by position in the pool; empty: all are
-	unserved bool   // every endpoint that the request may go to is sure to refuse its model
+	unserved bool   // every allowed endpoint is known to reject the model
 	keep     []bool
-	reserve  []*endpoint.Endpoint // left out for being under suspicion, returning or full
-	avoided  []Avoided            // who was left out, and why
+	reserve  []*endpoint.Endpoint // excluded as suspect, returning or full
+	avoided  []Avoided            // excluded endpoints and reasons
 
 	far          farScratch
 	queued       float64 // seconds
-	pinned       bool    // to the engine that keeps what the request goes on with
+	pinned       bool    // bound to the engine that stores the conversation
 	conversation ConversationUse
 	warmUps      bool
 }
 
 var cycles = sync.Pool{New: func() any { return new(Cycle) }}
 
-// Options are what a cycle needs from outside; Match and Sessions may
-// be nil.
+// Options are the inputs of a cycle. Match and Sessions may be nil.
 type Options struct {
 	Context  context.Context // of the request; nil means context.Background
 	Pool     *endpoint.Pool
-	Match    Match // nil: nobody holds anything
+	Match    Match // nil: no prefix matching
 	Sessions *sessions.Table
 	Now      time.Time
 	Seed     uint64       // of the cycle's random numbers
 	Tiers    *TierWeights // nil means DefaultTiers
-	Harmful  bool         // the engine may die of it: it goes where the least would be lost
-	WarmUps  bool         // the prompt may be brought to another candidate by a request of our own
+	Harmful  bool         // the prompt may crash the engine: choose the one with the least to lose
+	WarmUps  bool         // warm-up requests are allowed
 }
 
-// TierWeights say how much of the work on a token it saves to hold it in each
-// tier, 0..1.
+// TierWeights gives, per tier, the share of a token's prefill work that a cached copy saves, 0..1.
 type TierWeights [block.NumTiers]float64
 
-// DefaultTiers are the weights unless configured otherwise.
+// DefaultTiers are the default weights.
 var DefaultTiers = TierWeights{block.TierGPU: 1, block.TierCPU: .8, block.TierDisk: .5, block.TierRemote: .5}
 
 // Of returns the weighted tokens of a run.
@@ -141,8 +137,7 @@ func (w *TierWeights) Of(r *block.Run) float64 {
 	return sum
 }
 
-// New takes a cycle from the pool of cycles and fills it with the
-// endpoints that r may go to. Give it back by Free.
+// New returns a cycle with the endpoints that may serve r. Return it with Free.
 func New(o Options, r *request.Request) *Cycle {
 	c := cycles.Get().(*Cycle)
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), sessions.KeyIn(r.Tenant, r.Session)
@@ -170,7 +165,7 @@ func New(o Options, r *request.Request) *Cycle {
 	return c
 }
 
-// AllowAll makes all allowed endpoints candidates, whatever they serve.
+// AllowAll makes all allowed endpoints candidates, regardless of their models.
 func (c *Cycle) AllowAll() {
 	c.gatherAll()
 	c.unserved, c.avoided = false, c.avoided[:0]
@@ -179,7 +174,7 @@ func (c *Cycle) AllowAll() {
 	c.showAll()
 }
 
-// Free gives the cycle back. Nothing of it may be used afterwards.
+// Free returns the cycle to the pool. It must not be used afterwards.
 func (c *Cycle) Free() {
 	c.Request, c.Pool, c.Peer, c.context, c.asks, c.sessions, c.Health = nil, nil, nil, nil, nil, nil, nil
 	clear(c.endpoints)
@@ -193,10 +188,9 @@ func (c *Cycle) Free() {
 	cycles.Put(c)
 }
 
-// gather lists the endpoints that r may go to: of those that the proxy allows,
-// the ones that serve its model. Those that are sick are left out while
-// others are there that serve requests, and so are those that cannot serve a
-// whole request, when it is one that no profile handler splits.
+// gather lists the endpoints that may serve r: allowed by the proxy and serving its model.
+// Unhealthy endpoints are excluded while others can serve requests. So are endpoints that cannot
+// serve a whole request, if no profile handler splits this one.
 func (c *Cycle) gather(r *request.Request) {
 	c.allow(r)
 	c.reserve, c.avoided = c.reserve[:0], c.avoided[:0]
@@ -210,7 +204,7 @@ func (c *Cycle) gather(r *request.Request) {
 	}
 }
 
-// prefer keeps the endpoints that are good, or all of them when none is.
+// prefer keeps the endpoints for which good is true, or all if there are none.
 func prefer(list []*endpoint.Endpoint, good func(*endpoint.Endpoint) bool) []*endpoint.Endpoint {
 	n := 0
 	for _, ep := range list {
@@ -230,7 +224,7 @@ func prefer(list []*endpoint.Endpoint, good func(*endpoint.Endpoint) bool) []*en
 	return kept
 }
 
-// observe takes one consistent look at every candidate.
+// observe takes one consistent snapshot of every candidate.
 func (c *Cycle) observe() {
 	n := len(c.endpoints)
 	c.views = resize(c.views, n)
@@ -247,7 +241,7 @@ func (c *Cycle) observe() {
 	c.shareSlots()
 }
 
-// observeRanks makes the views of ranks, for engines that have several.
+// observeRanks creates rank views for engines with several ranks.
 func (c *Cycle) observeRanks() {
 	n := 0
 	for i := range c.views {
@@ -270,9 +264,9 @@ func one(yes bool) int {
 	return 0
 }
 
-// shareSlots gives the slots that an engine has shown to those of its role until they
-// show otherwise: where one is known to be full, others of which it is only not known
-// would look free. It notes who has a free one.
+// shareSlots sets the unknown slot count of an endpoint to the largest one known for its role, so
+// that it does not look free next to an endpoint known to be full. It also records which role has a
+// free slot.
 func (c *Cycle) shareSlots() {
 	var most [endpoint.Roles]int64
 	var free [endpoint.Roles]bool
@@ -304,40 +298,38 @@ func (c *Cycle) showAll() {
 // Context returns the context of the decision.
 func (c *Cycle) Context() context.Context { return c.context }
 
-// Len returns the number of candidates that are left.
+// Len returns the number of remaining candidates.
 func (c *Cycle) Len() int { return len(c.live) }
 
-// At returns candidate k of those that are left.
+// At returns remaining candidate k.
 func (c *Cycle) At(k int) *View { return &c.views[c.live[k]] }
 
 // Candidates returns the number of all candidates.
 func (c *Cycle) Candidates() int { return len(c.endpoints) }
 
-// All returns the candidate at a position among all, whether a filter left it
-// or not.
+// All returns candidate i of all candidates, filtered or not.
 func (c *Cycle) All(i int32) *View { return &c.views[i] }
 
-// Scratch returns n numbers, their values unspecified, until the next call.
+// Scratch returns a buffer of n unspecified values, valid until the next call.
 func (c *Cycle) Scratch(n int) []float64 {
 	c.scratch = resize(c.scratch, n)
 	return c.scratch
 }
 
-// Index returns the position of candidate k among all candidates of the
-// request.
+// Index returns the position of remaining candidate k among all candidates.
 func (c *Cycle) Index(k int) int32 { return c.live[k] }
 
-// Answer returns how many tokens the answer is expected to have.
+// Answer returns the expected answer length in tokens.
 func (c *Cycle) Answer() float64 { return c.answers.Expect(c.Request.Target, c.Request.MaxTokens) }
 
-// Transfers returns what is learned of moving KV blocks between endpoints.
+// Transfers returns the learned costs of moving KV blocks between endpoints.
 func (c *Cycle) Transfers() *endpoint.Transfers { return c.moves }
 
-// Fetches returns what is learned of fetching KV blocks that another endpoint holds.
+// Fetches returns the learned costs of fetching KV blocks from another holder.
 func (c *Cycle) Fetches() *endpoint.Transfers { return c.fetched }
 
-// PrefixKey names the leading part of the prompt that is so many chunks long,
-// and reports whether there is one. Equal keys mean equal beginnings.
+// PrefixKey returns the key of the prompt's first chunks, and whether the prompt has that many.
+// Equal keys mean equal prefixes.
 func (c *Cycle) PrefixKey(chunks int) (block.Key, bool) {
 	if chunks < 1 || chunks > len(c.Request.ChunkKeys) {
 		return 0, false
@@ -345,11 +337,10 @@ func (c *Cycle) PrefixKey(chunks int) (block.Key, bool) {
 	return c.Request.ChunkKeys[chunks-1], true
 }
 
-// Chunks returns how many chunks the prompt has.
+// Chunks returns the number of chunks of the prompt.
 func (c *Cycle) Chunks() int { return len(c.Request.ChunkKeys) }
 
-// Position returns where among those left the endpoint with the id stands, -1
-// when it is not among them.
+// Position returns the index of an endpoint among the remaining candidates, or -1.
 func (c *Cycle) Position(id block.EndpointID) int {
 	for k, i := range c.live {
 		if c.endpoints[i].ID == id {
@@ -359,8 +350,8 @@ func (c *Cycle) Position(id block.EndpointID) int {
 	return -1
 }
 
-// Run returns the leading part of the prompt that candidate k holds. The first
-// call of a cycle asks the matcher.
+// Run returns the prefix of the prompt that remaining candidate k holds. The first call of a cycle
+// runs the matcher.
 func (c *Cycle) Run(k int) *block.Run {
 	if !c.matched {
 		c.match()
@@ -376,7 +367,7 @@ func (c *Cycle) RunAt(i int32) *block.Run {
 	return &c.held[i].Run
 }
 
-// MatchAt returns what the matcher found at a position among all candidates.
+// MatchAt returns the matcher's result for a position among all candidates.
 func (c *Cycle) MatchAt(i int32) PrefixMatch {
 	if !c.matched {
 		c.match()
@@ -384,13 +375,12 @@ func (c *Cycle) MatchAt(i int32) PrefixMatch {
 	return c.held[i]
 }
 
-// Held returns the tokens of the prompt that candidate k holds, weighted by
-// tier.
+// Held returns the prompt tokens that candidate k holds, weighted by tier.
 func (c *Cycle) Held(k int) float64 { return c.tiers.Of(c.Run(k)) }
 
-// Work returns what the request asks of candidate k: its input, and the tokens
-// of it that are not held there, tiers weighed in: unless weights are configured, the
-// host's memory by what it was seen to save. At least one token is always computed.
+// Work returns the work of the request at candidate k: its input tokens, and the tokens to compute
+// after subtracting the tier-weighted cached ones. Unless weights are configured, host memory
+// counts by its measured saving. At least one token is always computed.
 func (c *Cycle) Work(k int) endpoint.Work { return c.WorkAt(c.live[k]) }
 
 // WorkAt is Work for a position among all candidates.
@@ -411,8 +401,7 @@ func (c *Cycle) match() {
 	}
 }
 
-// Predict notes what the cost model expects of candidate k, for the decision
-// record and for learning.
+// Predict sets the cost model's estimate for candidate k, for the decision record and for learning.
 func (c *Cycle) Predict(k int, p Prediction) { c.PredictAt(c.live[k], p) }
 
 // PredictAt is Predict for a position among all candidates.
@@ -424,8 +413,7 @@ func (c *Cycle) PredictAt(i int32, p Prediction) {
 	c.predicted[i] = p
 }
 
-// Bound returns the candidate that served the session's last request, -1 when
-// there is none or it is not among those left.
+// Bound returns the remaining candidate that served the session's last request, or -1.
 func (c *Cycle) Bound() int {
 	if c.sessions == nil {
 		return -1
@@ -437,7 +425,7 @@ func (c *Cycle) Bound() int {
 	return c.Position(id)
 }
 
-// Uint64 returns a random number. Cycles with equal seeds return equal ones.
+// Uint64 returns a random number. Equal seeds give equal sequences.
 func (c *Cycle) Uint64() uint64 {
 	c.random += 0x9e3779b97f4a7c15
 	z := c.random

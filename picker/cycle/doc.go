@@ -1,14 +1,14 @@
-// Package cycle is one decision from the inside: what plugins see, and what they are.
+// Package cycle implements one routing decision and defines the plugin interfaces.
 //
-// A Cycle holds the endpoints that one request may go to, with their load, gauges and
-// learned constants, and, once somebody asks, what each holds of the prompt. Filters,
-// Scorers and a Picker make a Profile; a ProfileHandler runs profiles and fills the Plan.
-// Who is left out before any profile runs (sick or full endpoints, those that do not serve
-// the model) is decided here too, and noted.
+// A [Cycle] holds the endpoints that may serve one request, with their load, gauges and learned
+// constants and, on first use, the part of the prompt that each one holds. Filters, Scorers and a
+// Picker form a Profile. A ProfileHandler runs profiles and fills the Plan. Endpoints that are
+// unhealthy, full or do not serve the model are excluded before any profile runs, and recorded with
+// the reason.
 //
-// It knows no scheduler, no book of requests under way and no record: package picker
-// carries the plan out.
+// The package does not depend on the scheduler, the load tracker's entries or the decision records:
+// package picker executes the plan.
 //
-// A cycle is used by one goroutine, from New to Free, and is read-only to what it shows:
-// pool snapshots and profiles are immutable.
+// A cycle is used by one goroutine, from New to Free. The pool snapshots and profiles that it
+// refers to are immutable.
 package cycle

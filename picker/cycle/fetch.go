@@ -4,9 +4,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// PlanFetch plans what a scorer expects of the endpoint that serves: that blocks which it
-// lacks are fetched from where they are held. A plan that already moves blocks, or
-// speaks of one port alone, has no place for it: the prompt is computed then.
+// PlanFetch plans the block fetch that a scorer predicted for the serving endpoint. A plan that
+// already moves blocks or names a specific port cannot include it; the blocks are then computed.
 func (c *Cycle) PlanFetch() {
 	best, plan := c.plan.Order[0], &c.plan
 	if !c.hasPred || c.predicted[best].Fetched == 0 {

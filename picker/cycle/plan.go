@@ -8,15 +8,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// StageKind is a part of a request's work that another endpoint than the one
-// that serves can do.
+// StageKind is a part of a request's work that an endpoint other than the serving one can do.
 type StageKind uint8
 
 // Stages.
 const (
 	StagePrefill StageKind = iota
 	StageEncode
-	StageFetch // what the endpoint that serves lacks is fetched from where it is held
+	StageFetch // missing blocks are fetched from another holder
 	NumStages  = iota
 )
 
@@ -25,15 +24,15 @@ func (k StageKind) String() string {
 	return [...]string{"prefill", "encode", "fetch"}[k]
 }
 
-// StageOutcome is what was decided about a stage.
+// StageOutcome is the decision about a stage.
 type StageOutcome uint8
 
 // Outcomes.
 const (
 	StageSplit   StageOutcome = iota // another endpoint does it
-	StageSkipped                     // the decider found that it does not pay
-	StageLocal                       // the best endpoint for it is the one that serves
-	StageNobody                      // it would pay, and no endpoint is left that can: fail open
+	StageSkipped                     // not worth it, according to the decider
+	StageLocal                       // the serving endpoint is the best one for it
+	StageNobody                      // worth it, but no endpoint is available: fail open
 	NumStageOutcomes
 )
 
@@ -51,35 +50,33 @@ func (o StageOutcome) String() string {
 	}
 }
 
-// Stage is what a profile handler decided about one stage of a request.
+// Stage is a profile handler's decision about one stage of a request.
 type Stage struct {
 	Kind    StageKind
 	Outcome StageOutcome
-	Chosen  int32 // position among all candidates of the first choice; -1: nobody
-	Missing int   // prompt tokens that the endpoint that serves does not hold
-	// Whole and Split are the prices of serving the request whole and in parts, in
-	// seconds, where they were compared; 0 where not, +Inf for what cannot be.
+	Chosen  int32 // first choice as a position among all candidates; -1: none
+	Missing int   // prompt tokens that the serving endpoint does not hold
+	// Whole and Split are the costs of serving the request whole and in parts, in seconds. 0 if not
+	// compared, +Inf if impossible.
 	Whole, Split float64
 }
 
-// Part is work that a request brings to an endpoint besides the one that
-// serves it, such as a remote prefill. It ends with the first token.
+// Part is a request's work at an endpoint other than the serving one, such as a remote prefill. It
+// ends with the first token.
 type Part struct {
 	Index int32 // position among all candidates
 	Work  endpoint.Work
-	// Holds says that the endpoint will hold the prompt's blocks afterwards.
+	// Holds means that the endpoint will hold the prompt's blocks afterwards.
 	Holds bool
-	// Leads says that the first token waits for this part: what is predicted
-	// for it stands for the request.
+	// Leads means that the first token waits for this part. Its prediction is used for the request.
 	Leads bool
-	// Moves is how many tokens' blocks go from there to the endpoint that serves.
+	// Moves is the number of tokens whose blocks are sent to the serving endpoint.
 	Moves int
-	// SendsOnly says that this is all it does: it holds them already.
+	// SendsOnly means that the part only sends blocks that the endpoint already holds.
 	SendsOnly bool
 }
 
-// Leader returns the part for which the first token waits, nil when that is the
-// endpoint that serves.
+// Leader returns the part that the first token waits for, or nil if that is the serving endpoint.
 func (p *Plan) Leader() *Part {
 	for i := range p.Also {
 		if p.Also[i].Leads {
@@ -89,9 +86,8 @@ func (p *Plan) Leader() *Part {
 	return nil
 }
 
-// Destinations appends the addresses of the plan. Where the first one is
-// reached at another port there are no fallbacks, since the headers of the plan
-// speak of it alone.
+// Destinations appends the plan's addresses. If the first endpoint is reached at another port,
+// there are no fallbacks, because the plan's headers apply to that endpoint only.
 func (c *Cycle) Destinations(list []string) []string {
 	if c.plan.Port != 0 {
 		at := netip.AddrPortFrom(c.endpoints[c.plan.Order[0]].Addr.Addr(), c.plan.Port).String()
@@ -105,7 +101,7 @@ func (c *Cycle) Destinations(list []string) []string {
 	return c.appendReserve(list)
 }
 
-// Expected returns what is predicted of the request as planned.
+// Expected returns the prediction for the request as planned.
 func (c *Cycle) Expected() Prediction {
 	if p := c.plan.Leader(); p != nil {
 		return c.prediction(p.Index, p.Work)
@@ -118,8 +114,8 @@ func (c *Cycle) Expected() Prediction {
 	return c.prediction(best, work)
 }
 
-// prediction returns what a scorer predicted for candidate i, or the plain
-// model's word when none did.
+// prediction returns a scorer's prediction for candidate i, or the plain cost model's if there is
+// none.
 func (c *Cycle) prediction(i int32, w endpoint.Work) Prediction {
 	if c.hasPred && c.predicted[i] != (Prediction{}) {
 		return c.predicted[i]
@@ -128,16 +124,16 @@ func (c *Cycle) prediction(i int32, w endpoint.Work) Prediction {
 	return Prediction{Wait: v.Cost.Wait(&v.Load, c.Now), Own: v.Cost.Prefill(w), Base: v.Cost.Base}
 }
 
-// Plan is what a profile handler decided.
+// Plan is a profile handler's decision.
 type Plan struct {
 	Order   []int32             // positions among all candidates, best first; Order[0] serves
-	New     int                 // tokens that Order[0] computes itself; -1: what it does not hold
-	Fetched int32               // tokens of which Order[0] fetches the blocks
-	Port    uint16              // where Order[0] is reached, when not at its own port
+	New     int                 // tokens that Order[0] computes itself; -1: all that it does not hold
+	Fetched int32               // tokens whose blocks Order[0] fetches
+	Port    uint16              // port of Order[0], if not its own
 	Headers []request.HeaderSet // further request headers
 	Also    []Part              // work of the request at other endpoints
-	Stages  []Stage             // what was decided about each stage, for metrics and explain
-	WarmUp  int32               // position among all candidates of who is to be sent the prompt as well; -1: nobody
+	Stages  []Stage             // decision about each stage, for metrics and explain
+	WarmUp  int32               // position among all candidates of the endpoint to warm up; -1: none
 }
 
 func (p *Plan) reset() {
@@ -147,9 +143,9 @@ func (p *Plan) reset() {
 	p.Also, p.Stages = p.Also[:0], p.Stages[:0]
 }
 
-// ProfileHandler runs the profiles that a request needs and makes a plan of
-// their rankings. An empty plan order without an error means that nobody was
-// left. It is safe for concurrent use.
+// ProfileHandler runs the profiles that a request needs and makes a plan of their rankings. An
+// empty plan order without an error means that no candidate was left. It is safe for concurrent
+// use.
 type ProfileHandler interface {
 	Handle(c *Cycle, plan *Plan) error
 }

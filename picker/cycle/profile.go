@@ -8,14 +8,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Filter leaves out candidates: it sets keep[k] to false for those of c.At(k)
-// that must not be chosen. keep is all true when it is called. A filter that
-// leaves nobody ends the request, so soft filters keep everybody instead.
+// Filter excludes candidates: it sets keep[k] to false for each c.At(k) that must not be chosen.
+// keep is all true on entry. If no candidate is left, the request fails, so soft filters keep all
+// instead.
 type Filter interface {
 	Filter(c *Cycle, keep []bool)
 }
 
-// KeepAllIfNone makes a filter soft: it keeps everybody when nobody is left.
+// KeepAllIfNone makes a filter soft: it keeps all candidates if none is left.
 func KeepAllIfNone(keep []bool) {
 	if !slices.Contains(keep, true) {
 		for k := range keep {
@@ -24,29 +24,28 @@ func KeepAllIfNone(keep []bool) {
 	}
 }
 
-// Scorer fills scores[k] for every candidate c.At(k); more is better. Scores
-// that share a profile with others are in [0, 1]. NaN counts as the worst.
+// Scorer sets scores[k] for every candidate c.At(k); higher is better. Scores that share a profile
+// with others must be in [0, 1]. NaN counts as the worst.
 type Scorer interface {
 	Score(c *Cycle, scores []float64)
 }
 
-// Picker appends to order the positions k of the candidates to be used, best
-// first: the first serves, the others stand by. totals[k] is the weighted sum
-// of the scores of c.At(k), never NaN. There is at least one candidate.
+// Picker appends the positions k of the candidates to use to order, best first: the first one
+// serves, the others are fallbacks. totals[k] is the weighted sum of the scores of c.At(k), never
+// NaN. There is at least one candidate.
 type Picker interface {
 	Pick(c *Cycle, totals []float64, order []int32) []int32
 }
 
-// Observer is a plugin that wants to know the outcome: it is told after the
-// decision, before the request leaves.
+// Observer is a plugin that is notified of the result after the decision, before the request is
+// sent.
 type Observer interface {
-	// Chosen is called on the request's goroutine; ep is the first choice of
-	// the plugin's profile.
+	// Chosen is called on the request's goroutine. ep is the first choice of the plugin's profile.
 	Chosen(c *Cycle, ep *endpoint.Endpoint)
 }
 
-// Profile chooses: filters in order, then the weighted sum of scorers, then a
-// picker. It is immutable and safe for concurrent use.
+// Profile ranks candidates by filters in order, a weighted sum of scorers, and a picker. It is
+// immutable and safe for concurrent use.
 type Profile struct {
 	Name    string
 	Filters []ProfileFilter
@@ -54,49 +53,47 @@ type Profile struct {
 	Picker  Picker
 }
 
-// ProfileFilter is a filter by the name that the configuration gives it.
+// ProfileFilter is a filter with its configured name.
 type ProfileFilter struct {
 	Name string
 	Filter
 }
 
-// ProfileScorer is a scorer by the name that the configuration gives it.
+// ProfileScorer is a scorer with its configured name and weight.
 type ProfileScorer struct {
 	Name   string
 	Weight float64
 	Scorer
 }
 
-// Ranking is what one profile made of one request's candidates.
+// Ranking is the result of one profile for one request.
 type Ranking struct {
 	Profile *Profile
 	Live    []int32   // candidates that passed the filters, as positions among all
 	Raw     []float64 // scores: one row of len(Live) for each scorer
 	Total   []float64 // weighted sums, aligned with Live
-	Order   []int32   // what was picked, as positions among all, best first; empty: nobody
+	Order   []int32   // picked candidates as positions among all, best first; empty: none
 
 	verdicts []uint8 // by position among all: 0 passed, f+1 dropped by filter f
 	picked   []int32
 }
 
-// VerdictUnable is the verdict on candidates that do not serve the phase which
-// the profile is run for.
+// VerdictUnable is the verdict on candidates that do not serve the profile's phase.
 const VerdictUnable = math.MaxUint8
 
-// VerdictFar is that on endpoints of other clusters, which no profile sees.
+// VerdictFar is the verdict on endpoints of remote clusters, which no profile sees.
 const VerdictFar = VerdictUnable - 1
 
-// Verdict returns what the profile's filters said of candidate i: 0 it passed, f+1 filter f
-// dropped it, or VerdictUnable or VerdictFar.
+// Verdict returns the filters' result for candidate i: 0 if it passed, f+1 if filter f excluded it,
+// or VerdictUnable or VerdictFar.
 func (r *Ranking) Verdict(i int32) uint8 {
-	if int(i) >= len(r.verdicts) { // of another cluster: it was not there yet
+	if int(i) >= len(r.verdicts) { // a remote endpoint, added later
 		return VerdictFar
 	}
 	return r.verdicts[i]
 }
 
-// Best returns the position of the first choice among all candidates, -1 when
-// there is nobody.
+// Best returns the position of the first choice among all candidates, or -1.
 func (r *Ranking) Best() int32 {
 	if len(r.Order) == 0 {
 		return -1
@@ -104,12 +101,11 @@ func (r *Ranking) Best() int32 {
 	return r.Order[0]
 }
 
-// Run ranks the candidates of c. The result belongs to the cycle. Several runs
-// in one cycle see the same candidates, loads and matches.
+// Run ranks the candidates of c. The result belongs to the cycle. All runs in one cycle see the
+// same candidates, loads and matches.
 func (p *Profile) Run(c *Cycle) *Ranking { return p.RunAmong(c, nil) }
 
-// RunAmong is Run for those candidates only for which able is true; nil stands
-// for all.
+// RunAmong is Run for the candidates for which able is true; nil means all.
 func (p *Profile) RunAmong(c *Cycle, able func(*View) bool) *Ranking {
 	r := c.nextRanking(p)
 	c.showAll()
@@ -168,8 +164,8 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 	c.live = kept
 }
 
-// RunServing is Run for the candidates that serve whole requests or decode. The
-// error, a *Error, says when their labels alone leave nobody.
+// RunServing is Run for candidates that serve whole requests or decode. It returns a *Error if the
+// role labels alone exclude all.
 func (p *Profile) RunServing(c *Cycle) (*Ranking, error) {
 	able := 0
 	ranking := p.RunAmong(c, func(v *View) bool {
@@ -185,7 +181,7 @@ func (p *Profile) RunServing(c *Cycle) (*Ranking, error) {
 	return ranking, nil
 }
 
-// showAble leaves out the candidates that are not able.
+// showAble removes the candidates that are not able.
 func (c *Cycle) showAble(r *Ranking, able func(*View) bool) {
 	kept := c.live[:0]
 	for _, i := range c.live {
@@ -210,7 +206,7 @@ func (c *Cycle) nextRanking(p *Profile) *Ranking {
 	return r
 }
 
-// observed tells the profile's observers.
+// observed notifies the profile's observers.
 func (p *Profile) observed(c *Cycle, ep *endpoint.Endpoint) {
 	for _, f := range p.Filters {
 		if o, ok := f.Filter.(Observer); ok {

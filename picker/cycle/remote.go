@@ -8,25 +8,25 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// RemoteReason says why a cluster was not chosen; FarChosen that it was.
+// RemoteReason is why a cluster was not chosen, or FarChosen.
 type RemoteReason uint8
 
-// Reasons, in the order in which they are looked at.
+// Reasons, in the order of evaluation.
 const (
 	FarChosen   RemoteReason = iota
-	FarDearer                // it is a candidate, and costs more
-	FarNearly                // it costs less, but by too little to leave
+	FarDearer                // a candidate with a higher cost
+	FarNearly                // cheaper, but not by enough
 	FarNotNamed              // the route does not name the import
-	FarHopped                // the request has come from another cluster already
-	FarForbid                // rules of residency do not allow it there
-	FarSilent                // its lease is over
-	FarDraining              // it withdraws what it exported
-	FarOut                   // requests failed there a short time ago
+	FarHopped                // the request already came from another cluster
+	FarForbid                // residency rules forbid it
+	FarSilent                // its lease has expired
+	FarDraining              // it is withdrawing its export
+	FarOut                   // requests failed there recently
 	FarModel                 // it does not serve the model
-	FarEmpty                 // nothing is ready there
+	FarEmpty                 // it has no ready endpoint
 	FarFull                  // it is saturated
 	FarSubset                // the proxy does not allow its gateway
-	FarKept                  // an engine here keeps what the request goes on with
+	FarKept                  // an engine in this cluster stores the conversation
 	numFarWhys
 )
 
@@ -43,28 +43,27 @@ func (w RemoteReason) String() string {
 	return farWhys[w]
 }
 
-// RemoteTerms are the terms of one cluster's price, in seconds.
+// RemoteTerms are the cost terms of one cluster, in seconds.
 type RemoteTerms struct {
 	Cluster   string
-	Gateway   string // where it is reached, "" for an endpoint of its own
+	Gateway   string // its address, "" for a local endpoint
 	Reason    RemoteReason
 	RoundTrip float64
 	Prediction
-	Egress float64       // what the way out costs
-	Late   float64       // by how much it answered later than predicted of late
-	Held   int           // tokens of the prompt that are known to be there
-	Age    time.Duration // of what it told
-	Here   bool          // these are the terms of this cluster
+	Egress float64       // cost of egress
+	Late   float64       // recent excess over predicted times
+	Held   int           // prompt tokens known to be cached there
+	Age    time.Duration // of its last report
+	Here   bool          // terms of this cluster
 }
 
-// Price is what a request costs there, in seconds.
+// Price returns the total cost of a request there, in seconds.
 func (t *RemoteTerms) Price() float64 {
 	return t.TTFT() + t.Others + t.RoundTrip + t.Egress + t.Late
 }
 
-// Add makes an endpoint of another cluster a candidate of which held tokens of the
-// prompt are known to be there, and returns its position among all. Filters and scorers
-// do not see it.
+// Add makes a remote endpoint a candidate and returns its position among all. held is the number of
+// prompt tokens known to be cached there. Filters and scorers do not see it.
 func (c *Cycle) Add(v View, held int, p Prediction) int32 {
 	if !c.matched {
 		c.match()
@@ -82,8 +81,8 @@ func (c *Cycle) Add(v View, held int, p Prediction) int32 {
 	return int32(len(c.endpoints) - 1)
 }
 
-// Prefer puts candidate i first in the plan. What the plan says of this cluster's
-// endpoints falls away; they stand by where stay is true.
+// Prefer puts candidate i first in the plan and clears the rest of it. If stay is true, the
+// endpoints of this cluster remain as fallbacks.
 func (c *Cycle) Prefer(i int32, stay bool, headers ...request.HeaderSet) {
 	order := append(c.far.order[:0], i)
 	if stay {
@@ -95,11 +94,10 @@ func (c *Cycle) Prefer(i int32, stay bool, headers ...request.HeaderSet) {
 	c.plan.Headers = append(c.plan.Headers, headers...)
 }
 
-// AddFallback adds candidate i to the end of the plan.
+// AddFallback appends candidate i to the plan.
 func (c *Cycle) AddFallback(i int32) { c.plan.Order = append(c.plan.Order, i) }
 
-// Best returns the position of the plan's first choice among all candidates, -1 when there is
-// none.
+// Best returns the position of the plan's first choice among all candidates, or -1.
 func (c *Cycle) Best() int32 {
 	if len(c.plan.Order) == 0 {
 		return -1
@@ -107,33 +105,32 @@ func (c *Cycle) Best() int32 {
 	return c.plan.Order[0]
 }
 
-// Pinned reports whether the request goes on with what one engine here keeps.
+// Pinned reports whether the request continues a conversation stored by one engine of this cluster.
 func (c *Cycle) Pinned() bool { return c.pinned }
 
-// Consider notes the terms of a cluster, for the record.
+// Consider records the terms of a cluster.
 func (c *Cycle) Consider(t RemoteTerms) { c.far.terms = append(c.far.terms, t) }
 
-// Considered returns what Consider noted, until the cycle's end.
+// Considered returns the recorded terms, valid until the cycle's end.
 func (c *Cycle) Considered() []RemoteTerms { return c.far.terms }
 
-// QueueWait returns for how many seconds the request is expected to go on waiting for a
-// place here; 0 when it has one. No endpoint here has the request while it waits, but one
-// may stand by.
+// QueueWait returns the expected further wait for a permit in this cluster in seconds, 0 if the
+// request has one. While it waits, no local endpoint has the request, but one may be a fallback.
 func (c *Cycle) QueueWait() float64 { return c.queued }
 
-// farScratch is what a cycle keeps of other clusters.
+// farScratch is a cycle's state for remote clusters.
 type farScratch struct {
 	terms []RemoteTerms
 	order []int32
 
-	keeper block.EndpointID // sessions.Cluster of the cluster that keeps what the request goes on with, 0: none
+	keeper block.EndpointID // sessions.Cluster of the cluster that stores the conversation, 0: none
 }
 
-// PinnedTo reports whether a cluster keeps what the request goes on with, as far as this
-// replica has seen.
+// PinnedTo reports whether the given cluster stores the conversation, as far as this replica has
+// observed.
 func (c *Cycle) PinnedTo(cluster string) bool {
 	return c.far.keeper != 0 && c.far.keeper == sessions.Cluster(cluster)
 }
 
-// PinnedRemote reports whether any cluster does.
+// PinnedRemote reports whether any remote cluster stores the conversation.
 func (c *Cycle) PinnedRemote() bool { return c.far.keeper != 0 }

@@ -5,26 +5,24 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Plan returns the plan, for the handler to fill and for whoever carries it out.
+// Plan returns the plan. The handler fills it; the scheduler executes it.
 func (c *Cycle) Plan() *Plan { return &c.plan }
 
-// First returns the endpoint that the plan has serve the request, as it is seen here.
-// There is one.
+// First returns the view of the plan's serving endpoint. The plan must not be empty.
 func (c *Cycle) First() *View { return &c.views[c.plan.Order[0]] }
 
-// Unserved reports whether every endpoint that the request may go to is sure to refuse its
-// model. Then there are no candidates.
+// Unserved reports whether every allowed endpoint is known to reject the model. Then there are no
+// candidates.
 func (c *Cycle) Unserved() bool { return c.unserved }
 
-// Rankings returns what each profile that ran has made of the candidates.
+// Rankings returns the results of the profiles that ran.
 func (c *Cycle) Rankings() []*Ranking { return c.rankings[:c.ranked] }
 
-// Avoided lists the endpoints that were left out before any profile ran, until the cycle's
-// end.
+// Avoided lists the endpoints that were excluded before any profile ran. It is valid until the
+// cycle's end.
 func (c *Cycle) Avoided() []Avoided { return c.avoided }
 
-// Allowed tells, by position in the pool, where the proxy lets the request go; empty:
-// anywhere.
+// Allowed returns, by pool position, which endpoints the proxy allows; empty: all.
 func (c *Cycle) Allowed() []bool {
 	if !c.Request.HasSubset {
 		return nil
@@ -32,11 +30,11 @@ func (c *Cycle) Allowed() []bool {
 	return c.allowed
 }
 
-// Conversation returns what became of a request that goes on with a kept response.
+// Conversation returns the routing result of a request that continues a stored response.
 func (c *Cycle) Conversation() ConversationUse { return c.conversation }
 
-// Known returns what candidate i holds, and how many tokens that is worth by tier; zero
-// while nobody has asked.
+// Known returns the part of the prompt that candidate i holds, and its tier-weighted tokens. Both
+// are zero before the first match.
 func (c *Cycle) Known(i int32) (run block.Run, worth float64) {
 	if c.matched {
 		run, worth = c.held[i].Run, c.saves.Of(&c.held[i].Run)
@@ -44,7 +42,7 @@ func (c *Cycle) Known(i int32) (run block.Run, worth float64) {
 	return run, worth
 }
 
-// Predicted returns what a scorer predicted for candidate i; zero when none did.
+// Predicted returns a scorer's prediction for candidate i, or zero.
 func (c *Cycle) Predicted(i int32) Prediction {
 	if !c.hasPred {
 		return Prediction{}
@@ -52,16 +50,15 @@ func (c *Cycle) Predicted(i int32) Prediction {
 	return c.predicted[i]
 }
 
-// SetQueueWait says for how many seconds the request is expected to go on waiting: see
-// QueueWait.
+// SetQueueWait sets the expected further wait in seconds; see QueueWait.
 func (c *Cycle) SetQueueWait(seconds float64) { c.queued = seconds }
 
-// Replace puts another endpoint in the place of candidate i.
+// Replace substitutes another endpoint for candidate i.
 func (c *Cycle) Replace(i int32, ep *endpoint.Endpoint) {
 	c.endpoints[i], c.views[i].Endpoint = ep, ep
 }
 
-// NotifyChosen tells the observers among the plugins who was first in their profiles.
+// NotifyChosen notifies observer plugins of the first choice of their profiles.
 func (c *Cycle) NotifyChosen() {
 	for _, r := range c.Rankings() {
 		if i := r.Best(); i >= 0 {

@@ -2,16 +2,16 @@ package cycle
 
 import "time"
 
-// Wait returns the seconds until a request that needs the KV memory of so many
-// new tokens, and whose answer is expected to be answer tokens long, would begin
-// at v, which is one engine or one rank of it (View.Rank). Of the bounds that are known the greatest counts: the queue in the book,
-// requests that others have placed, the limit of sequences, and memory.
+// Wait returns the seconds until v, an engine or one of its ranks (View.Rank), can start a request
+// that needs KV memory for tokens new tokens and whose answer is expected to be answer tokens long.
+// It is the largest of the known bounds: the tracked queue, requests placed by others, the sequence
+// limit, and memory.
 func (v *View) Wait(now time.Time, tokens, answer float64) float64 {
 	wait, _ := v.Waits(now, tokens, answer)
 	return wait
 }
 
-// Waits returns Wait and, of its bounds, that of memory (WaitOfMemory).
+// Waits returns Wait and its memory bound (WaitOfMemory).
 func (v *View) Waits(now time.Time, tokens, answer float64) (wait, memory float64) {
 	wait = v.Cost.Wait(&v.Load, now)
 	if !v.Fresh() {
@@ -21,23 +21,21 @@ func (v *View) Waits(now time.Time, tokens, answer float64) (wait, memory float6
 	return max(wait, v.waitOfQueue(answer, wait), v.waitOfSlots(answer), memory), memory
 }
 
-// Fresh reports whether the engine's gauges are there and young enough to say
-// anything of a wait.
+// Fresh reports whether the engine's gauges exist and are recent enough to estimate a wait.
 func (v *View) Fresh() bool { return v.Sampled && v.Age <= gaugesCount }
 
-// gaugesCount is how old gauges may be to bound a wait.
+// gaugesCount is the maximum age of gauges for a wait estimate.
 const gaugesCount = 5 * time.Second
 
-// step returns the length of a decode step there.
+// step returns the length of a decode step at v.
 func (v *View) step() float64 {
 	return v.Cost.StepOf(float64(max(v.Load.Requests-v.Load.Waiting, int64(v.Running), 0)), float64(v.Load.Context))
 }
 
-// waitOfQueue bounds the wait by the engine's own queue. More waiting requests
-// than the book has are the work of others: they count as the book's do. Where
-// more wait than can have come since the last steps, with less work than a step
-// does, the engine is at its limit of sequences: one ends every answer/running
-// steps.
+// waitOfQueue bounds the wait by the engine's own queue. If more requests wait there than the load
+// tracker has, the excess belongs to other clients and counts the same. If more requests wait than
+// can have arrived since the last steps, with less work than one step does, the engine is at its
+// sequence limit: one request ends every answer/running steps.
 func (v *View) waitOfQueue(answer, wait float64) float64 {
 	if v.Waiting == 0 {
 		return 0
@@ -55,10 +53,9 @@ func (v *View) waitOfQueue(answer, wait float64) float64 {
 	return wait
 }
 
-// waitOfSlots bounds the wait by the sequences that the engine runs at once, where it has
-// shown how many: of as many as it runs one ends every answer/slots steps. Where nobody
-// has a free one it says nothing: all wait, and what counts for all is how much is
-// computed, not whose queue is shorter by one.
+// waitOfSlots bounds the wait by the engine's sequence limit, if known: with all slots in use, one
+// request ends every answer/slots steps. If no candidate has a free slot it returns 0: every
+// request waits then, and total work matters more than a queue shorter by one.
 func (v *View) waitOfSlots(answer float64) float64 {
 	if beyond := v.Load.Requests + 1 - v.Slots; v.freeElsewhere && v.Slots > 0 && beyond > 0 {
 		return float64(beyond) / float64(v.Slots) * answer * v.step()
@@ -66,20 +63,19 @@ func (v *View) waitOfSlots(answer float64) float64 {
 	return 0
 }
 
-// WaitsForSlot reports whether what passes until the first token at v is the wait for the end
-// of another request, while another endpoint of its role has a slot.
+// WaitsForSlot reports whether the first token at v waits for another request to end, although
+// another endpoint of its role has a free slot.
 func (v *View) WaitsForSlot() bool { return v.freeElsewhere && v.allSlotsTaken() }
 
-// allSlotsTaken reports whether what v has in flight is all that it is known to run at once, so
-// that the next first token there waits for the end of another request.
+// allSlotsTaken reports whether v has as many requests in flight as it is known to run at once.
 func (v *View) allSlotsTaken() bool { return v.Slots > 0 && v.Load.Requests >= v.Slots }
 
 // smallQueue is the number of tokens that any engine prefills in a step or two.
 const smallQueue = 4096
 
-// WaitOfMemory returns the seconds until v has KV memory for so many new tokens: what
-// is used there becomes free in the time that the running answers take. 0 when its
-// memory is not known, or was too long ago.
+// WaitOfMemory returns the seconds until v has KV memory for that many new tokens, assuming that
+// used memory is freed as the running answers end. It returns 0 if v's memory is unknown or the
+// reading is stale.
 func (v *View) WaitOfMemory(tokens, answer float64) float64 {
 	if !v.Fresh() || v.Capacity <= 0 || v.KVUse <= 0 {
 		return 0
@@ -92,12 +88,11 @@ func (v *View) WaitOfMemory(tokens, answer float64) float64 {
 	return missing / used * answer * v.step()
 }
 
-// WaitOfRoom returns the seconds until v has KV memory for a prompt of so many tokens
-// behind all that was placed there and has not ended: prompts that are still computed
-// elsewhere count, and so do those that v has cached, since a cache that nobody uses
-// counts as free until they run. What prompts share is known of those that run: what
-// is used against the tokens of their contexts. 0 when v's memory is not known, or was
-// too long ago.
+// WaitOfRoom returns the seconds until v has KV memory for a prompt of tokens tokens after all
+// unfinished requests placed there. Prompts that are still computed at other endpoints count. So do
+// prompts cached at v, since an unused cache counts as free until they run. The ratio of used
+// memory to the context tokens of running requests gives the share that prompts have in common. It
+// returns 0 if v's memory is unknown or the reading is stale.
 func (v *View) WaitOfRoom(tokens, answer float64) float64 {
 	if !v.Fresh() || v.Capacity <= 0 || v.KVUse <= 0 {
 		return 0

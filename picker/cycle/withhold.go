@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// withhold leaves out the candidates that are sick, whose queue is full, or that fail
-// the request's model. One that is to get a trickle of the requests is left out by lot.
+// withhold excludes candidates that are unhealthy, have a full queue, or fail the request's model.
+// Candidates with a partial share are excluded at random.
 func (c *Cycle) withhold() {
 	now, restricted := c.Now.UnixNano(), false
 	for _, ep := range c.endpoints {
@@ -28,7 +28,7 @@ func (c *Cycle) withhold() {
 			c.reserve = append(c.reserve, ep)
 		}
 	}
-	if !c.serves() { // the lot fell on nobody: whoever is not out
+	if !c.serves() { // random exclusion left none: use every endpoint that is not out
 		for i, ep := range c.endpoints {
 			c.keep[i] = !ep.Down()
 		}
@@ -41,8 +41,8 @@ func (c *Cycle) withhold() {
 	c.shun(ModelKey(c.Request))
 }
 
-// shun leaves out the candidates that fail a model, unless most of them do: then it is none of
-// them alone, and the others would get all its requests.
+// shun excludes candidates that fail the model, unless most of them do. In that case the endpoints
+// are not at fault, and the rest would get all requests of the model.
 func (c *Cycle) shun(model uint64) {
 	fail := 0
 	for _, ep := range c.endpoints {
@@ -55,7 +55,7 @@ func (c *Cycle) shun(model uint64) {
 	}
 }
 
-// spare leaves out the bad candidates, unless nobody else does what they do.
+// spare excludes the candidates for which bad is true, unless no other endpoint has their role.
 func (c *Cycle) spare(why string, bad func(*endpoint.Endpoint) bool) {
 	var served endpoint.Role
 	for i, ep := range c.endpoints {
@@ -69,9 +69,9 @@ func (c *Cycle) spare(why string, bad func(*endpoint.Endpoint) bool) {
 	c.leave(why)
 }
 
-// appendReserve appends the addresses of endpoints that were left out, but not for being
-// out, where an only destination would have nobody behind it. They are asked when that one
-// fails. A profile that filters might have left them out too, so that it gets none.
+// appendReserve appends excluded endpoints that are not out as fallbacks for a single destination.
+// If the profile has filters, nothing is appended, because these might have excluded the endpoints
+// too.
 func (c *Cycle) appendReserve(list []string) []string {
 	const enough = 2
 	if len(c.reserve) == 0 || len(list) != 1 || c.ranked == 0 || len(c.rankings[0].Profile.Filters) > 0 || c.First().IsRemote() {
@@ -85,8 +85,7 @@ func (c *Cycle) appendReserve(list []string) []string {
 	return list
 }
 
-// serves reports whether an endpoint that is kept serves requests, or none of
-// all does.
+// serves reports whether a kept endpoint can serve requests, or no endpoint can.
 func (c *Cycle) serves() bool {
 	able := false
 	for i, ep := range c.endpoints {
@@ -107,9 +106,8 @@ func (c *Cycle) serves() bool {
 	return false
 }
 
-// seat leaves out the candidates that have as many requests as they are to have, while
-// others of their role have room: what waits in an engine's own queue waits in the order
-// in which it came, and cannot be moved.
+// seat excludes candidates that have reached their permit limit while others of their role have
+// not. Requests in an engine's own queue run in arrival order and cannot be moved.
 func (c *Cycle) seat() {
 	full := false
 	for i := range c.views {
@@ -126,15 +124,15 @@ func (c *Cycle) seat() {
 			if c.views[k].Role == v.Role && !c.views[k].full() {
 				break
 			} else if k == len(c.views)-1 {
-				c.keep[i] = true // nobody of the role has room
+				c.keep[i] = true // every endpoint of the role is at its limit
 			}
 		}
 	}
 	c.keepViews(explanation.AvoidedPlaces)
 }
 
-// isolate leaves, of each role, the candidates alone where the least is lost if the engine
-// dies: answers that have begun cannot be tried elsewhere, others can.
+// isolate keeps, for each role, the candidates that would lose the least if the engine crashed.
+// Answers that have begun cannot be retried; waiting requests can.
 func (c *Cycle) isolate() {
 	less := func(a, b *endpoint.Load) bool {
 		begunA, begunB := a.Requests-a.Waiting, b.Requests-b.Waiting
@@ -148,7 +146,7 @@ func (c *Cycle) isolate() {
 	c.keepViews(explanation.AvoidedPrompt)
 }
 
-// keepViews leaves out the candidates, and what was seen of them, that are not kept.
+// keepViews removes the candidates that are not kept, with their views.
 func (c *Cycle) keepViews(why string) {
 	c.leave(why)
 	n := 0
@@ -161,17 +159,17 @@ func (c *Cycle) keepViews(why string) {
 	c.views = c.views[:n]
 }
 
-// full reports whether the endpoint has as many requests as it is to have.
+// full reports whether the endpoint has reached its permit limit.
 func (v *View) full() bool {
 	places := v.Permits()
 	return places > 0 && v.Load.Requests >= places
 }
 
-// Healthy reports whether nothing speaks against the endpoint at a place of the plan.
+// Healthy reports whether the endpoint at an index of the plan is local, healthy and not full.
 func (c *Cycle) Healthy(place int) bool {
 	ep := c.endpoints[c.plan.Order[place]]
 	return !ep.IsRemote() && ep.Share() == health.Full && !ep.Down() && !ep.Tracker().FullAt(c.Now.UnixNano())
 }
 
-// ModelKey names the model that a request is for, 0 when it names none.
+// ModelKey returns the hash of a request's model, 0 if it names none.
 func ModelKey(r *request.Request) uint64 { return endpoint.ModelKey(cmp.Or(r.Target, r.Model)) }

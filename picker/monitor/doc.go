@@ -1,18 +1,17 @@
-// Package monitor runs the health of a pool: it feeds package health with what
-// this replica and the others see, and tells the pool and people the result.
+// Package monitor drives the health state of a pool. It feeds package health with the observations
+// of all replicas and publishes the result to the pool, the log and metrics.
 //
-//  1. Every 100 ms it takes each endpoint's Evidence: the requests in flight, how
-//     its metrics page was last read (Read), how probes ended.
-//  2. What is out of the ordinary is told to the other replicas, as one absolute
-//     value per endpoint; theirs come in by Merge.
-//  3. One health.Set moves all states on; Pool.SetHealth makes the snapshot what
-//     decisions go by. Each change is one line in the log.
+//  1. Every 100 ms it collects each endpoint's Evidence: in-flight requests, the
+//     last reading of the metrics page (Read), probe results.
+//  2. Unusual evidence is sent to the other replicas as one absolute value per
+//     endpoint. Their evidence arrives through Merge.
+//  3. One health.Set advances all states. Pool.SetHealth publishes the snapshot that
+//     decisions use. Each change is logged once.
 //  4. Endpoints that are not healthy are probed with a request for eight tokens, by
 //     the replica whose turn it is.
 //
-// It does not choose endpoints and judges no request: requests watch themselves,
-// in package picker.
+// It neither chooses endpoints nor judges requests; package picker watches requests.
 //
-// Open starts goroutines; Close stops them and waits. All methods are safe for
+// Open starts goroutines; Close stops them and waits. All methods are safe for concurrent use.
 // concurrent use.
 package monitor

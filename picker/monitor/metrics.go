@@ -6,8 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// metrics are the counters of a Monitor; what is known of endpoints is collected
-// when it is asked for, so that endpoints that are gone leave no series.
+// metrics holds the counters of a Monitor. Per-endpoint values are collected on scrape, so removed
+// endpoints leave no series.
 type metrics struct {
 	m       *Monitor
 	changes *prometheus.CounterVec

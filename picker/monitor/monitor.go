@@ -21,25 +21,26 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// Options build a Monitor. Pool is required.
+// Options configures a Monitor. Pool is required.
 type Options struct {
 	Pool *endpoint.Pool
-	// Probe asks an endpoint for a short answer; nil probes nobody.
+	// Probe sends a short request to an endpoint; nil disables probes.
 	Probe func(context.Context, *endpoint.Endpoint) Result
-	// Rank is this replica's place in the line of those that may probe an
-	// endpoint, 0 for the one elected; nil means always 0.
+	// Rank is this replica's position among the replicas that may probe an endpoint, 0 for the
+	// elected one. nil means always 0.
 	Rank func(address string) int
-	// Publish shares this replica's evidence about an endpoint, nil takes it back;
-	// nil shares nothing.
+	// Publish shares this replica's evidence on an endpoint; a nil value withdraws it. A nil func
+	// shares nothing.
 	Publish func(address string, value []byte) error
-	// Refresh has an endpoint's metrics page read soon; nil: it is read in its turn.
+	// Refresh schedules an early read of an endpoint's metrics page; nil: pages are read on
+	// schedule only.
 	Refresh func(*endpoint.Endpoint)
 
 	Health     health.Options
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Watch      *watchdog.Loop        // of the loop; nil: not watched
-	Now        func() time.Time      // nil means steady.Now
+	Watch      *watchdog.Loop        // watches the loop; nil: not watched
+	Now        func() time.Time      // nil means the monotonic clock
 }
 
 func (o *Options) complete() {
@@ -70,23 +71,23 @@ type Monitor struct {
 	mu     sync.Mutex
 	set    *health.Set
 	sights map[string]*sight            // by address
-	past   map[string]past              // of endpoints that left, by address
-	said   map[string]map[string]saying // by others, by address and origin: they say it once
+	past   map[string]past              // of removed endpoints, by address
+	said   map[string]map[string]saying // last reports of other replicas, by address and origin
 	told   bool                         // a snapshot was published
-	out    []word                       // for the other replicas, sent without the lock
+	out    []word                       // messages to other replicas, sent without the lock
 	lines  loglines.Lines               // written without the lock
 
 	inboxMu sync.Mutex
-	inbox   []letter // from the other replicas, and of readings and probes, in order
+	inbox   []letter // queued reports of replicas, page reads and probes, in order
 }
 
-// word is what is to be told of an endpoint.
+// word is a message to the other replicas on one endpoint.
 type word struct {
 	address string
 	value   []byte
 }
 
-// Open starts a monitor of the pool's endpoints, present and future.
+// Open starts a monitor of the pool's current and future endpoints.
 func Open(o Options) (*Monitor, error) {
 	m, err := New(o)
 	if err != nil {
@@ -96,7 +97,7 @@ func Open(o Options) (*Monitor, error) {
 	return m, nil
 }
 
-// New returns a monitor that moves only by Tick, for virtual time.
+// New returns a monitor that advances only by Tick. It is for virtual time.
 func New(o Options) (*Monitor, error) {
 	o.complete()
 	m := &Monitor{opts: o, set: health.NewSet(o.Health), sights: map[string]*sight{}, past: map[string]past{}, said: map[string]map[string]saying{}}
@@ -110,13 +111,13 @@ func New(o Options) (*Monitor, error) {
 	return m, nil
 }
 
-// Close stops probes and goroutines and waits for them.
+// Close stops all probes and goroutines and waits for them.
 func (m *Monitor) Close() {
 	m.cancel()
 	m.wg.Wait()
 }
 
-// Probe takes the monitor's lock and releases it.
+// Probe acquires and releases the monitor's lock.
 func (m *Monitor) Probe() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +138,7 @@ func (m *Monitor) run() {
 	}
 }
 
-// apply follows the pool.
+// apply handles a change of the pool.
 func (m *Monitor) apply(c endpoint.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,13 +176,13 @@ func (m *Monitor) apply(c endpoint.Change) {
 			if joins {
 				m.recall(s)
 			}
-			s.share(m, s.evidence(now), now) // where its counts begin
+			s.share(m, s.evidence(now), now) // publishes the starting values of its counts
 		}
 	}
 }
 
-// past is what is remembered of the endpoint of a name that was at an address: a discovery
-// that takes an engine from its list each time that it dies must not give it a clean start.
+// past is the remembered state of a removed endpoint by address and name. Without it, an engine
+// that discovery removes after each crash would always start clean.
 type past struct {
 	health.Past
 	name string
@@ -205,9 +206,9 @@ func (m *Monitor) remember(ep *endpoint.Endpoint, p health.Past, now time.Time) 
 	}
 }
 
-// regroup puts endpoints together that can stand in for each other, by model and role. One
-// whose model nobody knows yet, as of an engine that has hung since this replica began, is
-// one of the others where these have but one model.
+// regroup groups endpoints that can replace each other, by model and role. An endpoint whose model
+// is unknown, for example because its engine has hung since this replica started, joins the others
+// if they all serve the same model.
 func (m *Monitor) regroup(now time.Time) {
 	var only [1 << 3]string // by role
 	var many [1 << 3]bool
@@ -228,8 +229,7 @@ func (m *Monitor) regroup(now time.Time) {
 	}
 }
 
-// groupName says in words what the endpoints of a group serve, and what they do unless they
-// answer.
+// groupName returns the display name of a group: its model, and its role unless that is decode.
 func groupName(base string, r endpoint.Role) string {
 	return strings.TrimSpace(base + " " + roleNames[r])
 }
@@ -243,8 +243,8 @@ var roleNames = map[endpoint.Role]string{
 	endpoint.RoleEncode | endpoint.RolePrefill | endpoint.RoleDecode: "(encode, prefill, decode)",
 }
 
-// Read takes how a reading of an endpoint's metrics page ended. It waits for no step: where
-// processors are short, readings of hundreds of endpoints that wait for one hold up the next.
+// Read records a reading of an endpoint's metrics page. It does not wait for a running step, since
+// a short CPU would otherwise delay the reading of hundreds of pages.
 func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
 	load := m.opts.Pool.LoadTracker().RankLoad(ep, r.At)
 	busy := load.Prefill > 0 && ep.Cost().Wait(&load, r.At) > explained
@@ -255,7 +255,7 @@ func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
 	}})
 }
 
-// Tick takes the evidence of this moment and moves all states on.
+// Tick collects the current evidence and advances all states.
 func (m *Monitor) Tick() {
 	words, lines := m.step()
 	lines.Write(m.opts.Log)
@@ -266,7 +266,7 @@ func (m *Monitor) Tick() {
 	}
 }
 
-// step is Tick without telling the others.
+// step is Tick without sending messages.
 func (m *Monitor) step() ([]word, loglines.Lines) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -291,7 +291,7 @@ func (m *Monitor) step() ([]word, loglines.Lines) {
 	return out, m.lines.Take()
 }
 
-// followUp tells the others, and looks closer, where something is wrong.
+// followUp shares evidence and starts probes for an endpoint with problems.
 func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 	id := int(s.ep.ID)
 	sick := m.set.View(id).State != health.Healthy
@@ -314,7 +314,7 @@ func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 	}
 }
 
-// check probes an endpoint that looks well and that nobody asks anything.
+// check probes a healthy endpoint that receives no requests.
 func (m *Monitor) check(s *sight, e *health.Evidence, now time.Time) {
 	idle := m.opts.Health.Idle
 	if m.opts.Probe == nil || idle <= 0 || s.probing || e.Moved < idle || e.InFlight > 0 || !m.idles(s.ep, now) {
@@ -344,8 +344,7 @@ func (m *Monitor) publish(changes []health.Change) {
 	m.logTroubles(was, troubles)
 }
 
-// logTroubles says of which groups most endpoints have got into trouble, and of which no
-// longer.
+// logTroubles logs the groups that began or ceased to have mostly unhealthy endpoints.
 func (m *Monitor) logTroubles(was, is []health.GroupProblem) {
 	in := func(list []health.GroupProblem, group string) bool {
 		return slices.ContainsFunc(list, func(t health.GroupProblem) bool { return t.Group == group })
@@ -367,7 +366,7 @@ func (m *Monitor) log(c health.Change) {
 	address := strconv.Itoa(c.ID)
 	if ep := m.opts.Pool.Snapshot().ByID(c.ID); ep != nil {
 		address = ep.Address
-		if c.To.State == health.Out && c.From != health.Probing { // for all models
+		if c.To.State == health.Out && c.From != health.Probing { // out for all models
 			ep.Tracker().ClearModels()
 		}
 	}
@@ -380,7 +379,7 @@ func (m *Monitor) log(c health.Change) {
 		"evidence", c.To.Evidence(), "back_by", c.To.Remedy(), "overruled", c.To.Overruled)
 }
 
-// logShunned says when an endpoint begins and ceases to fail single models.
+// logShunned logs when an endpoint starts and stops failing single models.
 func (m *Monitor) logShunned(s *sight, now time.Time) {
 	n := s.ep.Tracker().AvoidedCount()
 	switch {
@@ -392,10 +391,10 @@ func (m *Monitor) logShunned(s *sight, now time.Time) {
 	s.shunned = n
 }
 
-// Merge takes another replica's word on an endpoint. It implements
-// cluster.GaugeSink: the group's heartbeats wait for it, so that it only notes the word.
+// Merge queues another replica's evidence on an endpoint. It implements cluster.GaugeSink and
+// returns quickly, because the cluster's heartbeats wait for it.
 func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) error {
-	if value == nil { // its endpoint has gone there; what it saw only ages
+	if value == nil { // that replica removed the endpoint; its earlier evidence only ages
 		m.post(letter{origin: origin, address: address, gone: true})
 		return nil
 	}
@@ -407,21 +406,22 @@ func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) e
 	return nil
 }
 
-// Drop forgets a replica that is gone. It implements cluster.GaugeSink.
+// Drop removes the evidence of a replica that has left. It implements cluster.GaugeSink.
 func (m *Monitor) Drop(origin string) { m.post(letter{origin: origin, gone: true}) }
 
-// letter is what the group says, or a reading or a probe shows, until the next step reads it.
+// letter is a queued report of another replica, a page read or a probe result. The next step
+// handles it.
 type letter struct {
-	own             func() // what this replica has found out; the rest is empty then
-	origin, address string // no address: of all endpoints
+	own             func() // handler for this replica's own observation; the other fields are then empty
+	origin, address string // address "": all endpoints
 	saying
 	gone bool
 }
 
-// maxLetters bounds those that wait to be read.
+// maxLetters bounds the queue.
 const maxLetters = 1 << 14
 
-// post leaves a letter for the next step. Where very many wait, they are read at once.
+// post queues a letter for the next step. A full queue is processed immediately.
 func (m *Monitor) post(l letter) {
 	m.inboxMu.Lock()
 	m.inbox = append(m.inbox, l)
@@ -434,7 +434,7 @@ func (m *Monitor) post(l letter) {
 	}
 }
 
-// open reads the letters in the order in which they came. m.mu is held.
+// open processes the queue in order. The caller holds m.mu.
 func (m *Monitor) open() {
 	m.inboxMu.Lock()
 	letters := m.inbox
@@ -454,7 +454,7 @@ func (m *Monitor) open() {
 	}
 }
 
-// take keeps what a replica says of an endpoint, and hears it where the endpoint is known.
+// take stores a replica's report on an endpoint and applies it if the endpoint exists.
 func (m *Monitor) take(l *letter) {
 	if m.said[l.address] == nil {
 		m.said[l.address] = map[string]saying{}
@@ -465,8 +465,8 @@ func (m *Monitor) take(l *letter) {
 	}
 }
 
-// saying is what another replica said of an endpoint, and when. The group bounds how much
-// each of them may say.
+// saying is another replica's report on an endpoint. The cluster bounds the number of reports per
+// replica.
 type saying struct {
 	health.Evidence
 	found []health.ModelAvoidance
@@ -485,7 +485,7 @@ func (m *Monitor) unsay(address, origin string) {
 	}
 }
 
-// recall takes what others said of an endpoint before this replica knew of it.
+// recall applies reports that arrived before the endpoint was added.
 func (m *Monitor) recall(s *sight) {
 	said := m.said[s.ep.Address]
 	for _, origin := range slices.Sorted(maps.Keys(said)) {
@@ -493,7 +493,7 @@ func (m *Monitor) recall(s *sight) {
 	}
 }
 
-// drop forgets a replica that is gone.
+// drop removes all reports of a replica that has left.
 func (m *Monitor) drop(origin string) {
 	m.set.Drop(origin)
 	for address := range m.said {

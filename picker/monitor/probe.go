@@ -14,33 +14,33 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Result is how a probe ended.
+// Result is the result of a probe.
 type Result uint8
 
 // Results.
 const (
-	Unknown Result = iota // the endpoint answers no such question
+	Unknown Result = iota // the endpoint cannot be probed
 	Passed
-	Missed // it came late
-	Denied // it was answered with an error, or the connection broke
-	Hung   // it was not answered in its time
-	Alive  // the engine says that it is well, and nothing proves it
-	NoRoom // it was refused for want of room
+	Missed // answered late
+	Denied // answered with an error, or the connection broke
+	Hung   // not answered in time
+	Alive  // the engine reports itself healthy without proof
+	NoRoom // rejected for lack of capacity
 	numResults
 )
 
-// idles reports whether an endpoint has nothing to do, by its own word and by the book of
-// all replicas. One whose page tells nothing may have.
+// idles reports whether an endpoint is idle, according to its metrics page and the load tracker of
+// all replicas. It returns false without a fresh page.
 func (m *Monitor) idles(ep *endpoint.Endpoint, now time.Time) bool {
 	r := ep.Reading(now.UnixNano())
 	return r.Sampled && r.Age < pageFresh && r.Waiting+r.Running == 0 && m.opts.Pool.LoadTracker().Load(ep, now).Requests == 0
 }
 
-// pageFresh is how old a page may be that says that an endpoint has nothing to do.
+// pageFresh is the maximum age of a page that shows an endpoint to be idle.
 const pageFresh = 2 * time.Second
 
-// probe asks an endpoint and notes the result. One that had nothing to do before and
-// afterwards, and gave no answer, has no excuse.
+// probe probes an endpoint and records the result. No answer counts as Hung only if the endpoint
+// was idle before and after the probe.
 func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 	idle := m.idles(ep, m.opts.Now())
 	r := m.opts.Probe(m.ctx, ep)
@@ -57,18 +57,18 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 	}
 }
 
-// probed takes how a probe ended, and whether this replica stood still then.
+// probed records a probe result. blind means that this replica was paused meanwhile.
 func (s *sight) probed(r Result, ep *endpoint.Endpoint, now time.Time, blind bool) {
 	s.probing = false
-	if r != Passed && blind { // the answer may lie there
+	if r != Passed && blind { // the answer may have arrived unread
 		return
 	}
 	switch r {
 	case Passed:
 		s.passed++
-		s.refused, s.pace.slow, s.pace.low = false, false, 0 // of its page that says nothing
+		s.refused, s.pace.slow, s.pace.low = false, false, 0 // its page may be unusable
 		ep.Tracker().Progress(now)
-	case Alive: // an HTTP server says so for an engine whose core may hang
+	case Alive: // only the HTTP server has answered; the engine core may hang
 		s.answered, s.refused = now, false
 	case Missed, NoRoom:
 		s.missed++
@@ -77,17 +77,17 @@ func (s *sight) probed(r Result, ep *endpoint.Endpoint, now time.Time, blind boo
 	}
 }
 
-// Prober asks engines for some tokens. It is safe for concurrent use.
+// Prober requests a few tokens from engines. It is safe for concurrent use.
 type Prober struct {
 	client *http.Client
 	scheme string
 
 	mu     sync.Mutex
-	models map[string]string // by address: what to ask for where nothing says
-	asked  map[string]int    // by address: which question was answered last, unless it was the first
-	// Peer returns a healthy endpoint of the same models, to which a question is put that an
-	// endpoint declines or answers with nothing; nil or none: there is no comparison. Set it
-	// before the first probe.
+	models map[string]string // by address: model to request if the pool does not know one
+	asked  map[string]int    // by address: index of the last question answered, unless it was the first
+	// Peer returns a healthy endpoint of the same models. The prober sends it a question that an
+	// endpoint rejects or answers without content. If Peer is nil or returns nil, there is no
+	// comparison. Set it before the first probe.
 	Peer func(*endpoint.Endpoint) *endpoint.Endpoint
 }
 
@@ -95,26 +95,26 @@ type Prober struct {
 const (
 	probeTokens    = 8
 	probeSlack     = 150 * time.Millisecond
-	probePatience  = 4                // times the time that a probe is predicted to take
-	probeTimeout   = 1 * time.Second  // at least
-	probeLongest   = 10 * time.Second // at most
-	askTimeout     = 3 * time.Second  // of what an engine says of itself; SGLang takes a second
+	probePatience  = 4                // multiple of the predicted time
+	probeTimeout   = 1 * time.Second  // minimum
+	probeLongest   = 10 * time.Second // maximum
+	askTimeout     = 3 * time.Second  // of the engine's own health check; SGLang takes a second
 	maxProbeAnswer = 256 << 10
 )
 
-// NewClient returns the client of a Prober that is given none. It follows no redirect.
+// NewClient returns the default client of a Prober. It follows no redirects.
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:            (&net.Dialer{Timeout: probeTimeout}).DialContext,
 			MaxResponseHeaderBytes: 64 << 10,
-			DisableKeepAlives:      true, // a connection that is dead without a sign must not speak for the engine
+			DisableKeepAlives:      true, // a reused connection may be dead without notice
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// NewProber returns a prober that speaks scheme, http or https, to the engines.
+// NewProber returns a prober that uses scheme, http or https, for the engines.
 func NewProber(scheme string, client *http.Client) *Prober {
 	if client == nil {
 		client = NewClient()
@@ -122,8 +122,7 @@ func NewProber(scheme string, client *http.Client) *Prober {
 	return &Prober{client: client, scheme: scheme, models: map[string]string{}, asked: map[string]int{}}
 }
 
-// Probe asks ep for a short answer. It passes when that comes in about the time
-// that the pool's constants predict, and is one.
+// Probe requests a short answer from ep. It passes if a valid answer arrives within [Limit].
 func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 	limit, whole := Limit(ep), ctx
 	ctx, cancel := context.WithTimeout(whole, max(limit, probeTimeout))
@@ -142,7 +141,7 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 			return failed(ctx, status)
 		case status == http.StatusTooManyRequests:
 			return Unknown
-		case status >= 400: // it answers other questions
+		case status >= 400: // it may support another question
 			p.forget(ep.Address)
 			continue
 		case status != http.StatusOK:
@@ -151,7 +150,7 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 		switch read(answer, model, ep.Tracker().Closes() && q.streams) {
 		case noAnswer:
 			return Denied
-		case hollow: // as its peers may answer, too
+		case hollow: // its peers may answer the same way
 			empty = true
 			continue
 		}
@@ -167,11 +166,11 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 	case empty:
 		return Passed
 	}
-	return p.ask(whole, ep) // what it says of itself must do
+	return p.ask(whole, ep) // fall back to the engine's own health check
 }
 
-// peerAnswers reports whether another endpoint gives a full answer to one of the questions. It
-// is asked for the same model.
+// peerAnswers reports whether another endpoint gives a full answer to one of the questions, for the
+// same model.
 func (p *Prober) peerAnswers(ctx context.Context, ep *endpoint.Endpoint, model string) bool {
 	if p.Peer == nil {
 		return false
@@ -195,14 +194,14 @@ func (p *Prober) peerAnswers(ctx context.Context, ep *endpoint.Endpoint, model s
 	return false
 }
 
-// question is something that an engine can only answer by doing its work.
+// question is a request that an engine can answer only by running the model.
 type question struct {
 	path    string
 	rest    string // of the body
 	streams bool
 }
 
-// questions are tried in turn by those that do not know them.
+// questions are tried in order until an engine supports one.
 var questions = [...]question{
 	{"/v1/completions", `"prompt":"1 2 3","max_tokens":8,"temperature":0,"stream":true`, true},
 	{"/v1/chat/completions", `"messages":[{"role":"user","content":"1 2 3"}],"max_tokens":8,"temperature":0,"stream":true`, true},
@@ -211,7 +210,7 @@ var questions = [...]question{
 
 func (q *question) body(model string) []byte {
 	name, err := json.Marshal(model)
-	if err != nil { // no string
+	if err != nil { // not a valid string
 		return nil
 	}
 	return fmt.Appendf(nil, `{"model":%s,%s}`, name, q.rest)
@@ -235,24 +234,24 @@ func (p *Prober) remember(address string, i int) {
 	p.asked[address] = i
 }
 
-// forget has the engine's models read again, since it may be another engine.
+// forget drops the cached model, since another engine may run at the address.
 func (p *Prober) forget(address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.models, address)
 }
 
-// content is what an answer of status 200 holds.
+// content classifies the body of a 200 response.
 type content uint8
 
 const (
-	noAnswer content = iota // an error, something else than an answer, or an aborted one
+	noAnswer content = iota // an error, an aborted answer, or not an answer at all
 	hollow                  // an answer without text, or of another model
-	full                    // text, streamed or not, or numbers
+	full                    // text, streamed or not, or embeddings
 )
 
-// read returns what an engine's answer holds that was asked for a model. closes says that its
-// streams end with a closing event.
+// read classifies an engine's answer to a request for a model. closes means that its streams end
+// with a closing event.
 func read(body []byte, model string, closes bool) content {
 	if t := bytes.TrimLeft(body, " \t\r\n"); len(t) > 0 && t[0] == '{' {
 		return readDocument(t, model)
@@ -301,7 +300,7 @@ func readDocument(doc []byte, model string) content {
 	}
 }
 
-// documentContent is what one JSON document of an answer says.
+// documentContent is the classification of one JSON document of an answer.
 type documentContent struct {
 	content             content
 	aborted, otherModel bool
@@ -322,7 +321,7 @@ func document(doc []byte, model string) (c documentContent) {
 			Delta        text   `json:"delta"`
 			FinishReason string `json:"finish_reason"`
 		} `json:"choices"`
-		Data []json.RawMessage `json:"data"` // of embeddings
+		Data []json.RawMessage `json:"data"` // embeddings
 	}
 	if json.Unmarshal(doc, &a) != nil || a.Choices == nil && len(a.Data) == 0 {
 		return c
@@ -346,7 +345,7 @@ func document(doc []byte, model string) (c documentContent) {
 	return c
 }
 
-// failure reports whether JSON tells of an error.
+// failure reports whether a JSON document is an error.
 func failure(doc []byte) bool {
 	var a struct {
 		Object string          `json:"object"`
@@ -355,8 +354,7 @@ func failure(doc []byte) bool {
 	return json.Unmarshal(doc, &a) != nil || a.Object == "error" || len(a.Error) > 0 && string(a.Error) != "null"
 }
 
-// failed tells a probe that an engine answered wrongly from one that it had no
-// time or no room for.
+// failed distinguishes an erroneous answer from a timeout or a lack of capacity.
 func failed(ctx context.Context, status int) Result {
 	switch {
 	case ctx.Err() != nil:
@@ -367,14 +365,14 @@ func failed(ctx context.Context, status int) Result {
 	return Denied
 }
 
-// Limit returns how long a probe of ep may take.
+// Limit returns the time limit of a probe of ep.
 func Limit(ep *endpoint.Endpoint) time.Duration {
 	c := ep.Cost()
 	s := c.Base + c.Prefill(endpoint.Work{Input: 8, New: 8}) + probeTokens*c.StepOf(1, 8)
 	return min(probeSlack+time.Duration(probePatience*s*float64(time.Second)), probeLongest)
 }
 
-// ask is the probe of an engine that can be asked nothing else.
+// ask probes an engine by its health endpoint, for engines that support no question.
 func (p *Prober) ask(ctx context.Context, ep *endpoint.Endpoint) Result {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -8,28 +8,28 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// sight is what this replica sees of one endpoint beside its requests.
+// sight is this replica's view of one endpoint apart from its requests.
 type sight struct {
 	ep        *endpoint.Endpoint
-	base      string    // its model, as far as that was known
-	answered  time.Time // when a page or a probe was last answered; ahead while a page rests
+	base      string    // its model, if known
+	answered  time.Time // time of the last answered page or probe; in the future while the page is not due
 	refused   bool
 	passed    uint64
 	missed    uint64
 	denied    uint64
 	probing   bool
 	refreshed time.Time
-	shunned   int // models whose requests go elsewhere
+	shunned   int // models that avoid the endpoint
 	pace      pace
 
 	sharedAt time.Time
 	shared   health.Evidence
-	found    uint64            // what was told of single models; see health.Tracker.Found
-	alarm    time.Time         // when another replica last saw something wrong
-	words    map[string]counts // of others
+	found    uint64            // version of the last shared model failures; see health.Tracker.Found
+	alarm    time.Time         // when another replica last reported a problem
+	words    map[string]counts // of other replicas
 }
 
-// evidence returns what this replica sees at a time.
+// evidence returns this replica's current evidence.
 func (s *sight) evidence(now time.Time) health.Evidence {
 	e := s.ep.Tracker().Evidence(now)
 	e.Passed, e.Missed, e.Denied, e.Refused, e.Slow = s.passed, s.missed, s.denied, s.refused, s.pace.slow
@@ -39,8 +39,7 @@ func (s *sight) evidence(now time.Time) health.Evidence {
 	return e
 }
 
-// read takes how a reading of the page ended. busy says that prefills in flight
-// explain a slow pace.
+// read records a page reading. busy means that prefills in flight explain a slow pace.
 func (s *sight) read(r scrape.Reading, busy bool) {
 	s.refused = r.Refused
 	if r.Answered {
@@ -54,30 +53,29 @@ func (s *sight) read(r scrape.Reading, busy bool) {
 	}
 }
 
-// pace follows how fast an engine generates, by the counter on its page.
+// pace tracks the token rate of an engine by its page's counter.
 type pace struct {
-	at      time.Time // of the reading that the next is compared with
+	at      time.Time // time of the reading to compare with
 	tokens  float64
 	running float64
 	usual   float64 // tokens per second and sequence
 	samples int
-	low     int // readings in a row far below that
+	low     int // consecutive readings far below usual
 	slow    bool
 }
 
 const (
 	paceWindow  = 700 * time.Millisecond
-	paceKnown   = 10   // samples, below which nothing is usual
-	paceLow     = .25  // of the usual pace
-	paceFade    = .1   // weight of the newest sample in what is usual
-	paceRunning = 2.   // sequences, below which a pace says little
-	paceFew     = 2    // readings in a row that make an engine slow
-	explained   = .3   // seconds of prefill ahead that explain a slow pace
-	paceStale   = 15.0 // seconds between readings that are not compared
+	paceKnown   = 10   // minimum samples for a usual pace
+	paceLow     = .25  // fraction of the usual pace that counts as low
+	paceFade    = .1   // weight of the newest sample
+	paceRunning = 2.   // minimum running sequences for a meaningful pace
+	paceFew     = 2    // consecutive low readings that make an engine slow
+	explained   = .3   // seconds of queued prefill that explain a slow pace
+	paceStale   = 15.0 // maximum seconds between compared readings
 )
 
-// see takes a page and reports whether the engine has generated anything since
-// the last one.
+// see processes a page and reports whether the engine has generated tokens since the last one.
 func (p *pace) see(page *scrape.Page, at time.Time, busy bool) (moved bool) {
 	moved = page.Generated > p.tokens && !p.at.IsZero()
 	span := at.Sub(p.at)
@@ -113,11 +111,11 @@ func (p *pace) judge(rate float64) {
 	p.usual += max(paceFade, 1/float64(p.samples)) * (rate - p.usual)
 }
 
-// counts are sums of what another replica has counted.
+// counts holds totals of another replica's counters.
 type counts struct{ bad, passed uint64 }
 
-// heard notes what another replica says, to answer it with what is seen here. A
-// probe that passed there ends a slow pace here, as one of this replica does.
+// heard records another replica's report, so that this replica answers with its own evidence. A
+// probe that passed there ends a slow pace here, like a local one.
 func (s *sight) heard(origin string, e *health.Evidence, now time.Time) {
 	is := counts{passed: e.Passed}
 	for _, n := range e.Bad {
@@ -141,8 +139,8 @@ const (
 	alarmFor   = 3 * time.Second
 )
 
-// mayShare tells the other replicas what is seen while something is wrong, here
-// or there, and once more when that is over.
+// mayShare sends evidence to the other replicas while there is a problem here or there, and once
+// more when it is over.
 func (s *sight) mayShare(m *Monitor, e *health.Evidence, sick bool, now time.Time) {
 	if m.opts.Publish == nil || now.Sub(s.sharedAt) < shareEvery {
 		return
@@ -162,7 +160,7 @@ func (s *sight) share(m *Monitor, e health.Evidence, now time.Time) {
 	m.tell(s.ep.Address, appendEvidence(nil, &e, found))
 }
 
-// tell notes what the other replicas are to hear. m.mu is held.
+// tell queues a message to the other replicas. The caller holds m.mu.
 func (m *Monitor) tell(address string, value []byte) {
 	if m.opts.Publish != nil {
 		m.out = append(m.out, word{address, value})

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// The value of one endpoint's evidence: varints, in the order of appendEvidence.
-// Ages are in milliseconds and one more, 0 for never. Fields are only appended.
+// Wire format of one endpoint's evidence: varints in the order of appendEvidence. Ages are in
+// milliseconds plus one; 0 means never. New fields are appended only.
 
 var errWire = errors.New("monitor: malformed evidence from a peer")
 
@@ -26,8 +26,8 @@ const (
 	maxCount = 1 << 48
 )
 
-// appendEvidence appends what a replica has seen of an endpoint, and the models that it found
-// to fail there.
+// appendEvidence encodes a replica's evidence on an endpoint, and the models that it found to fail
+// there.
 func appendEvidence(b []byte, e *health.Evidence, found []health.ModelAvoidance) []byte {
 	b = binary.AppendUvarint(b, e.Good)
 	b = binary.AppendUvarint(b, uint64(len(e.Bad)))
@@ -59,7 +59,7 @@ func wireAge(d time.Duration) uint64 {
 	return uint64(max(d, 0)/time.Millisecond) + 1
 }
 
-// cursor reads varints; the first error sticks.
+// cursor reads varints. The first error sticks.
 type cursor struct {
 	b   []byte
 	bad bool
@@ -111,10 +111,10 @@ func readEvidence(b []byte) (health.Evidence, []health.ModelAvoidance, error) {
 	return e, found, nil
 }
 
-// maxFound is more than a replica finds of one endpoint.
+// maxFound exceeds the number of failing models that a replica reports per endpoint.
 const maxFound = 64
 
-// found reads the models that fail, of a version that tells them.
+// found decodes the failing models. Older versions do not send them.
 func (c *cursor) found() (found []health.ModelAvoidance) {
 	if len(c.b) == 0 {
 		return nil
