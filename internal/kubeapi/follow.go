@@ -16,6 +16,8 @@ const (
 	firstRetry = 200 * time.Millisecond
 	longRetry  = 7 * time.Second  // the server is unreachable
 	quietRetry = 20 * time.Second // a type is not installed, or a permission is missing
+	pollEvery  = 5 * time.Second  // interval of listing while watching is forbidden
+	longPoll   = time.Minute      // its maximum, for lists that take long
 	calmAfter  = 30 * time.Second // a watch that lasted this long resets the delay
 )
 
@@ -44,6 +46,7 @@ type State struct {
 	Read   time.Time // last response of the server; zero: never
 	Err    error     // why reading fails at present, or nil
 	Since  time.Time // start of Err
+	Watch  error     // the missing permission to watch, or nil; objects are listed repeatedly instead
 	Broken int       // unreadable objects in view
 }
 
@@ -135,6 +138,14 @@ func (f *Follower[T]) run(ctx context.Context) {
 			f.log.Info("the watch cannot be resumed, listing all objects again", "error", err)
 			f.version = ""
 			continue
+		case unwatchable(err):
+			f.version = ""
+			f.unwatched(err)
+			if !resumed && !pause(ctx, pollPause(time.Since(start))) {
+				return
+			}
+			wait = firstRetry
+			continue
 		default:
 			if stale(err) {
 				f.version = ""
@@ -149,6 +160,18 @@ func (f *Follower[T]) run(ctx context.Context) {
 		}
 		wait = min(2*wait, longest(err))
 	}
+}
+
+// unwatchable reports whether the permission to watch is missing.
+func unwatchable(err error) bool {
+	var e *Error
+	return IsForbidden(err) && errors.As(err, &e) && e.Verb == "watch"
+}
+
+// pollPause returns the pause between lists. Lists that take long are read less often.
+func pollPause(took time.Duration) time.Duration {
+	d := min(max(pollEvery, 10*took), longPoll)
+	return d + rand.N(d/10)
 }
 
 // longest returns the longest delay after err.
@@ -177,7 +200,7 @@ func (f *Follower[T]) round(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.client.watch(ctx, f.call, f.version, f.well, f.take)
+	return f.client.watch(ctx, f.call, f.version, f.watched, f.take)
 }
 
 func (f *Follower[T]) list(ctx context.Context) error {
@@ -286,6 +309,31 @@ func (f *Follower[T]) well() {
 	f.mu.Unlock()
 	if was != nil {
 		f.log.Info("reading objects works again", "after", was)
+		f.changed()
+	}
+}
+
+// watched records that the server accepted a watch.
+func (f *Follower[T]) watched() {
+	f.mu.Lock()
+	was := f.state.Watch
+	f.state.Watch = nil
+	f.mu.Unlock()
+	if was != nil {
+		f.log.Info("watching objects is permitted again")
+		f.changed()
+	}
+	f.well()
+}
+
+// unwatched records that watching is forbidden, and logs it once.
+func (f *Follower[T]) unwatched(err error) {
+	f.mu.Lock()
+	was := f.state.Watch
+	f.state.Watch = err
+	f.mu.Unlock()
+	if was == nil {
+		f.log.Warn("no permission to watch objects, listing them repeatedly", "interval", pollEvery, "error", err)
 		f.changed()
 	}
 }

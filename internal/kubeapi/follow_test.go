@@ -153,18 +153,21 @@ func TestFollowThroughOutage(t *testing.T) {
 	if values(f) != "x=1" || !first.Listed || CodeOf(first.Err) != 503 || first.Since.IsZero() {
 		t.Errorf("%s, state %+v", values(f), first)
 	}
-	more <- step{want: "resourceVersion=10", code: 403, answer: `{"kind":"Status","code":403,"reason":"Forbidden","message":"things is forbidden"}`}
-	until(t, changed, "missing right", func() bool { return IsForbidden(f.State().Err) })
+	forbidden := `{"kind":"Status","code":403,"reason":"Forbidden","message":"things is forbidden"}`
+	more <- step{want: "resourceVersion=10", code: 403, answer: forbidden}
+	more <- step{want: "limit=500", code: 403, answer: forbidden}
+	until(t, changed, "missing right", func() bool { return IsForbidden(f.State().Watch) && IsForbidden(f.State().Err) })
 	want := Rule{Group: "example.org", Resource: "things", Verbs: []string{"watch"}, Namespace: "ns"}
 	var e *Error
-	if !errors.As(f.State().Err, &e) || !cmp.Equal(e.Rule, want) || !strings.Contains(e.Error(), `apiGroups ["example.org"] resources ["things"] verbs ["watch"] in a Role of namespace ns`) {
+	if !errors.As(f.State().Watch, &e) || !cmp.Equal(e.Rule, want) || !strings.Contains(e.Error(), `apiGroups ["example.org"] resources ["things"] verbs ["watch"] in a Role of namespace ns`) {
 		t.Errorf("missing permission: %v", e)
 	}
 	if s := f.State(); s.Since != first.Since {
 		t.Error("a new reason changed the start of the outage")
 	}
-	more <- step{want: "resourceVersion=10", hold: true, answer: line("MODIFIED", object("x", "11", "2"))}
-	until(t, changed, "recovery", func() bool { return f.State().Err == nil && values(f) == "x=2" })
+	more <- step{want: "limit=500", answer: listOf("11", "", object("x", "1", "1"))}
+	more <- step{want: "resourceVersion=11", hold: true, answer: line("MODIFIED", object("x", "12", "2"))}
+	until(t, changed, "recovery", func() bool { return f.State().Err == nil && f.State().Watch == nil && values(f) == "x=2" })
 }
 
 // TestFollowAbsentKind waits for a type that is not installed.

@@ -76,6 +76,20 @@ func (c *Client) list(ctx context.Context, k call, add func(json.RawMessage) err
 	}
 }
 
+// Exists reports whether an object is in the server's list. It requires only the permission to list.
+func (c *Client) Exists(ctx context.Context, r Resource, namespace, name string) (found bool, err error) {
+	k := call{resource: r, namespace: namespace, query: url.Values{"fieldSelector": {"metadata.name=" + name}}}
+	_, err = c.list(ctx, k, func(raw json.RawMessage) error {
+		var o struct {
+			Metadata Meta `json:"metadata"`
+		}
+		err := json.Unmarshal(raw, &o)
+		found = found || err != nil || o.Metadata.Name == name
+		return nil
+	})
+	return found, err
+}
+
 func (c *Client) page(ctx context.Context, k call, add func(json.RawMessage) error) (m listMeta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

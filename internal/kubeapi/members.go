@@ -107,10 +107,14 @@ func (m *Members) Addresses(ctx context.Context) ([]string, error) {
 }
 
 func (m *Members) fault(s State) error {
-	if s.Err == nil {
+	err := s.Err
+	if err == nil {
+		err = s.Watch
+	}
+	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("EndpointSlices of %s/%s: %w", m.o.Namespace, m.o.Service, s.Err)
+	return fmt.Errorf("EndpointSlices of %s/%s: %w", m.o.Namespace, m.o.Service, err)
 }
 
 // endpointSlice is the relevant content of an EndpointSlice.

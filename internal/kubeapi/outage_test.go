@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -128,6 +129,53 @@ func TestHours(t *testing.T) {
 			time.Sleep(wait)
 			if s := things.State(); values(things) != "x=2" || s.Err != nil {
 				t.Errorf("%s: objects are %q %v after recovery, %v", x.name, values(things), wait, s.Err)
+			}
+		})
+	}
+}
+
+// TestForbiddenWatch: without the permission to watch, objects are listed every few seconds, so that
+// changes appear. The state has the missing permission but no error, and watching resumes once it
+// is granted.
+func TestForbiddenWatch(t *testing.T) {
+	polled := func(version, value string) func(*http.Request) (int, string, bool) {
+		return func(r *http.Request) (int, string, bool) {
+			if watching(r) {
+				return 403, `{"kind":"Status","code":403,"reason":"Forbidden"}`, false
+			}
+			return 200, listOf(version, "", object("x", version, value)), false
+		}
+	}
+	for name, first := range map[string]func(*http.Request) (int, string, bool){"from the start": polled("1", "1"), "revoked": serving("1", "1")} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeServer{answer: first}
+			client := &Client{config: Config{Server: "http://server"}, http: &http.Client{Transport: f}, agent: "test"}
+			things := Follow(client, things, View{Namespace: "ns"}, slog.New(slog.DiscardHandler), func() {})
+			defer things.Close()
+			time.Sleep(time.Second)
+			f.set(polled("2", "2"))
+			time.Sleep(11 * time.Minute) // longer than any watch
+			for i := range 3 {
+				version := strconv.Itoa(3 + i)
+				f.set(polled(version, version))
+				time.Sleep(6 * time.Second)
+				s := things.State()
+				if got := values(things); got != "x="+version || s.Err != nil || time.Since(s.Read) > 6*time.Second {
+					t.Errorf("%s: objects are %q 6 s after a change to %s, state %+v", name, got, version, s)
+				}
+				if s.Watch == nil || !strings.Contains(s.Watch.Error(), `resources ["things"] verbs ["watch"]`) {
+					t.Errorf("%s: missing permission: %v", name, s.Watch)
+				}
+			}
+			f.set(polled("7", "7"))
+			time.Sleep(time.Hour)
+			if n := f.count(); n > 3600/5*2 {
+				t.Errorf("%s: asked %d times in an hour, want at most %d", name, n, 3600/5*2)
+			}
+			f.set(serving("8", "8"))
+			time.Sleep(6 * time.Second)
+			if s := things.State(); s.Watch != nil || s.Err != nil || values(things) != "x=8" {
+				t.Errorf("%s: after the grant: objects %q, state %+v", name, values(things), s)
 			}
 		})
 	}

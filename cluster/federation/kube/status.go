@@ -61,6 +61,8 @@ func trouble(about string, st kubeapi.State) []string {
 		return []string{fmt.Sprintf("%s: %v", about, st.Err)}
 	case st.Err != nil:
 		return []string{fmt.Sprintf("%s: not readable since %s, what is known stays: %v", about, st.Since.UTC().Format(time.RFC3339), st.Err)}
+	case st.Watch != nil:
+		return []string{fmt.Sprintf("%s: listed every few seconds instead of watched: %v", about, st.Watch)}
 	}
 	return nil
 }

@@ -14,8 +14,9 @@
 //  5. Changes are published as a complete list, at most every hundred milliseconds.
 //
 // Read failures never remove known data: not an unreachable server, revoked permissions, or an
-// uninstalled resource type. A pool's endpoints are removed when the server confirms, after ten
-// seconds, that the pool was deleted. Status has the age of the data and missing permissions.
+// uninstalled resource type. Objects that may not be watched are listed every few seconds. A pool's
+// endpoints are removed when the server confirms, after ten seconds, that the pool was deleted.
+// Status has the age of the data and missing permissions.
 //
 // An endpoint's incarnation is its pod and the container's restart count: another pod at the same
 // address inherits nothing.

@@ -69,6 +69,11 @@ func (a *fakeAPI) pool(name, label string, port int) {
 		"spec":{"selector":{"matchLabels":{"app":%q}},"targetPorts":[{"number":%d}]}}`, name, name, label, label, port))
 }
 
+func (a *fakeAPI) objective(name string, priority int) {
+	a.put("inferenceobjectives", name, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"prod","uid":"uid-%s","generation":%d},
+		"spec":{"priority":%d,"poolRef":{"name":"p"}}}`, name, name, priority, priority))
+}
+
 func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fail := func(code int, reason, name string) {
 		w.WriteHeader(code)
@@ -166,6 +171,19 @@ func (v *viewed) want(addrs string) {
 	})
 }
 
+// wantObjective waits until an objective has this priority.
+func (v *viewed) wantObjective(name string, priority int) {
+	v.t.Helper()
+	testkit.Eventually(v.t, func() string {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if got, ok := v.found.Objectives[name]; !ok || got != priority {
+			return fmt.Sprintf("objectives %v, want %s of priority %d", v.found.Objectives, name, priority)
+		}
+		return ""
+	})
+}
+
 // wantIn waits until one problem of a part of the status contains the text.
 func (v *viewed) wantIn(part func(*discovery.Status) []discovery.Problem, text string) {
 	v.t.Helper()
@@ -179,6 +197,9 @@ func (v *viewed) wantIn(part func(*discovery.Status) []discovery.Problem, text s
 }
 
 func invalidOf(st *discovery.Status) []discovery.Problem { return st.Invalid }
+
+func notesOf(st *discovery.Status) []discovery.Problem    { return st.Notes }
+func problemsOf(st *discovery.Status) []discovery.Problem { return st.Problems }
 
 // wantOK fails if the status is not OK.
 func (v *viewed) wantOK() {

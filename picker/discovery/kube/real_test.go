@@ -265,8 +265,17 @@ func testRights(t *testing.T, c *kubekit.Cluster) {
 	c.Grant("rights", "pods", "epp", "get core services")
 	c.StopServer() // open watches outlive the permission, new ones fail
 	c.StartServer()
-	v.wantProblem(`resources ["pods"] verbs ["watch"]`)
+	v.wantProblem(`resources ["pods"] verbs ["list"]`)
 	v.want("10.0.0.1:8000")
+	c.Grant("rights", "pods", "epp", "list core pods")
+	v.wantGood()
+	c.Until("a note of the missing permission to watch", func() bool {
+		return slices.ContainsFunc(v.Status().Notes, func(p discovery.Problem) bool {
+			return strings.Contains(p.Message, `resources ["pods"] verbs ["watch"]`)
+		})
+	})
+	c.Pod("rights", kubekit.Pod{Name: "b", IP: "10.0.0.2", Labels: vllm})
+	v.want("10.0.0.1:8000 10.0.0.2:8000")
 	c.Grant("rights", "pods", "epp", "list,watch core pods")
 	v.wantGood()
 }

@@ -74,7 +74,24 @@ func (r *reports) run(ctx context.Context, changed <-chan struct{}) {
 			r.event(ctx, m)
 		}
 		r.conditions(ctx)
+		r.tryGet(ctx)
 	}
+}
+
+// tryGet reads the pool to find out whether that is permitted: now and, if not, once per LookAgain.
+func (r *reports) tryGet(ctx context.Context) {
+	s := r.s
+	s.mu.Lock()
+	p, group, missing := s.pool, s.group, s.missing[getPool] != nil
+	s.mu.Unlock()
+	const what = "get/pool"
+	_, tried := r.said[what]
+	if s.o.Pool == "" || p == nil || tried && !missing || r.soonAgain(what) {
+		return
+	}
+	err := s.client.Get(ctx, poolResource(group), s.o.Namespace, s.o.Pool, nil)
+	s.permission(getPool, err)
+	r.again = r.again || kubeapi.IsForbidden(err)
 }
 
 // remarks returns the current problems.
@@ -91,11 +108,7 @@ func (s *Source) remarks() (out []remark) {
 		}
 		return out
 	}
-	version := poolsV1.Version
-	if group == GroupPoolOld {
-		version = poolsOld.Version
-	}
-	about := Reference{APIVersion: group + "/" + version, Kind: kindPool, Name: p.name, Namespace: s.o.Namespace, UID: p.uid}
+	about := Reference{APIVersion: group + "/" + poolResource(group).Version, Kind: kindPool, Name: p.name, Namespace: s.o.Namespace, UID: p.uid}
 	add := func(reason, format string, args ...any) {
 		out = append(out, remark{about, reason, fmt.Sprintf(format, args...)})
 	}
@@ -160,8 +173,13 @@ func (r *reports) event(ctx context.Context, m remark) {
 }
 
 func (r *reports) failed(what kubeapi.Resource, err error) {
+	use := "no conditions are written"
+	if what == events {
+		use = "no events are written"
+	}
+	r.s.permission(use+" at "+what.String(), err)
 	if err != nil && r.due("failed/"+what.String()) {
-		r.s.o.Sink.Log.Info("writing events failed", "kind", what.String(), "error", err)
+		r.s.o.Sink.Log.Info("writing events or conditions failed", "kind", what.String(), "error", err)
 	}
 }
 

@@ -38,6 +38,8 @@ type Source struct {
 	group string   // of the pool
 	pods  *podView // nil before a pool is known
 	last  found    // last update
+	// missing has the errors of permissions that are not needed for endpoints, by their use.
+	missing map[string]error
 }
 
 // podView is the pods of one selector.
@@ -57,7 +59,7 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, client: client, wake: make(chan struct{}, 1), report: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Source{o: o, client: client, wake: make(chan struct{}, 1), report: make(chan struct{}, 1), done: make(chan struct{}), missing: map[string]error{}}
 	if err := s.register(o.Sink.Registerer); err != nil {
 		return nil, err
 	}
@@ -236,16 +238,40 @@ func (s *Source) deleted(ctx context.Context) bool {
 	if time.Since(s.gone) < s.o.Grace {
 		return false
 	}
-	r := poolsV1
-	if s.group == GroupPoolOld {
-		r = poolsOld
-	}
+	r := poolResource(s.group)
 	err := s.client.Get(ctx, r, s.o.Namespace, s.o.Pool, nil)
-	if kubeapi.IsGone(err) {
-		return true
+	s.permission(getPool, err)
+	gone := kubeapi.IsGone(err)
+	if kubeapi.IsForbidden(err) {
+		found, err := s.client.Exists(ctx, r, s.o.Namespace, s.o.Pool)
+		gone = err == nil && !found
 	}
-	s.gone = time.Now() // ask again later
-	return false
+	if !gone {
+		s.gone = time.Now() // ask again later
+	}
+	return gone
+}
+
+func poolResource(group string) kubeapi.Resource {
+	if group == GroupPoolOld {
+		return poolsOld
+	}
+	return poolsV1
+}
+
+// Uses of permissions in Source.missing.
+const getPool = "the pool's deletion is confirmed by listing it"
+
+// permission records whether a permission is missing. Other errors change nothing.
+func (s *Source) permission(use string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case kubeapi.IsForbidden(err):
+		s.missing[use] = err
+	case err == nil || kubeapi.IsGone(err):
+		delete(s.missing, use)
+	}
 }
 
 // lookAtPods follows the pool's selector. After a change, the new pods replace the old ones once

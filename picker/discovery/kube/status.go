@@ -2,6 +2,8 @@ package kube
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,8 +33,9 @@ func (s *Source) Status() discovery.Status {
 		ps := s.poolState(group)
 		s.complainOfPool(complain, pool, ps)
 		st.Read = ps.Read
-		st.Notes = append(unread("objectives", s.objectives), unread("rewrites", s.rewrites)...)
+		st.Notes = slices.Concat(unwatched(s.o.from(), ps), unread("objectives", s.objectives), unread("rewrites", s.rewrites))
 	}
+	st.Notes = append(st.Notes, s.unpermitted()...)
 	switch {
 	case pods == nil:
 		st.Read = time.Time{}
@@ -43,7 +46,8 @@ func (s *Source) Status() discovery.Status {
 		st.Read = pods.State().Read
 	}
 	podState := pods.State()
-	trouble(complain, "pods "+pods.selector, podState)
+	trouble(complain, "pods "+pods.selector, "list and watch", podState)
+	st.Notes = append(st.Notes, unwatched("pods "+pods.selector, podState)...)
 	if podState.Broken > 0 {
 		st.Invalid = append(st.Invalid, discovery.Problem{File: "pods", Message: fmt.Sprintf("%d cannot be read, see the log", podState.Broken)})
 	}
@@ -79,20 +83,44 @@ func (s *Source) invalidPods() int {
 	return n
 }
 
-// unread returns a note if objects are not in use because the optional permission to read them is
-// missing. of are the followers of the newer group, which takes precedence if installed, and the
-// older one.
-func unread[T any](what string, of [2]*kubeapi.Follower[T]) []discovery.Problem {
+// grant is the remedy for a missing permission.
+const grant = "grant it to the service account"
+
+// unwatched returns a note if the permission to watch is missing.
+func unwatched(what string, st kubeapi.State) []discovery.Problem {
+	if st.Watch == nil {
+		return nil
+	}
+	return []discovery.Problem{{File: what, Message: "listed every few seconds instead of watched: " + st.Watch.Error(), Hint: grant}}
+}
+
+// unread returns notes about objects that cannot be read or watched. They are optional. of are the
+// followers of the newer group, which takes precedence if installed, and the older one.
+func unread[T any](what string, of [2]*kubeapi.Follower[T]) (out []discovery.Problem) {
 	for _, f := range of {
 		st := f.State()
-		if kubeapi.IsForbidden(st.Err) && !st.Listed {
-			return []discovery.Problem{{File: what, Message: "not in use, which is fine if none exist: " + st.Err.Error()}}
+		if st.Absent() {
+			continue
 		}
-		if !st.Absent() {
-			break
+		switch {
+		case kubeapi.IsForbidden(st.Err) && !st.Listed:
+			out = append(out, discovery.Problem{File: what, Message: "not in use, which is fine if none exist: " + st.Err.Error()})
+		case st.Err != nil && st.Listed:
+			out = append(out, discovery.Problem{File: what, Message: fmt.Sprintf("not readable for %v, the known ones stay in use: %v", time.Since(st.Since).Round(time.Second), st.Err)})
 		}
+		return append(out, unwatched(what, st)...)
 	}
-	return nil
+	return out
+}
+
+// unpermitted returns a note for each missing permission that endpoints do not need.
+func (s *Source) unpermitted() (out []discovery.Problem) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, use := range slices.Sorted(maps.Keys(s.missing)) {
+		out = append(out, discovery.Problem{File: s.o.from(), Message: use + ": " + s.missing[use].Error(), Hint: grant})
+	}
+	return out
 }
 
 // complainer receives one problem.
@@ -111,7 +139,7 @@ func (s *Source) poolState(group string) kubeapi.State {
 }
 
 func (s *Source) complainOfPool(complain complainer, p *pool, st kubeapi.State) {
-	trouble(complain, s.o.from(), st)
+	trouble(complain, s.o.from(), "get, list and watch", st)
 	switch {
 	case st.Broken > 0:
 		complain(s.o.from(), "what was understood of it last stays in use", "the pool cannot be read, see the log")
@@ -125,14 +153,14 @@ func (s *Source) complainOfPool(complain complainer, p *pool, st kubeapi.State) 
 	}
 }
 
-// trouble reports why reading fails.
-func trouble(complain complainer, about string, st kubeapi.State) {
+// trouble reports why reading fails. verbs are the permissions that reading needs.
+func trouble(complain complainer, about, verbs string, st kubeapi.State) {
 	since := func(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 	switch {
 	case st.Absent():
 		complain(about, "install the definitions of the Gateway API inference extension", "the kind is not installed")
 	case kubeapi.IsForbidden(st.Err):
-		complain(about, "grant it to the service account", "%v", st.Err)
+		complain(about, "grant "+verbs+" to the service account", "%v", st.Err)
 	case st.Err != nil && st.Listed:
 		complain(about, "what is known stays in use", "not readable for %v: %v", since(st.Since), st.Err)
 	case st.Err != nil:
