@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// kept is an endpoint that left the list a moment ago.
+// kept is an endpoint that recently left the list.
 type kept struct {
 	ep    *Endpoint
 	until time.Time
 }
 
-// Known returns the endpoint at an ip:port, whether it is listed or has left and is
-// kept; nil when there is none.
+// Known returns the endpoint at an ip:port, listed or kept after leaving, or nil.
 func (s *Snapshot) Known(address string) *Endpoint {
 	if ep := s.Lookup(address); ep != nil {
 		return ep
@@ -30,8 +29,8 @@ func (s *Snapshot) Known(address string) *Endpoint {
 	return nil
 }
 
-// Expire forgets the endpoints whose time to come back is over. Whoever sets
-// PoolOptions.Keep calls it now and then.
+// Expire drops kept endpoints whose time has expired. The user of PoolOptions.Keep must call it
+// periodically.
 func (p *Pool) Expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +44,8 @@ func (p *Pool) Expire() {
 	p.publish(c)
 }
 
-// keep has endpoints that left the list come back as they were, if they do so in time;
-// but for those whose address another one has. It returns those that are forgotten now.
+// keep stores removed endpoints so that they can be reinstated in time, except those whose address
+// now belongs to another endpoint. It returns the endpoints that are dropped.
 func (p *Pool) keep(left, added []*Endpoint) (forgotten []*Endpoint) {
 	until := p.opts.Now().Add(p.opts.Keep)
 	for _, ep := range left {
@@ -59,12 +58,12 @@ func (p *Pool) keep(left, added []*Endpoint) (forgotten []*Endpoint) {
 	return p.expired()
 }
 
-// another reports whether spec describes another life than ep's at the same address.
+// another reports whether spec describes another incarnation at the same address.
 func (e *Endpoint) another(spec Spec) bool {
 	return e.Instance != "" && spec.Instance != "" && e.Instance != spec.Instance
 }
 
-// expired takes out those whose time is over, and sets their ids free.
+// expired removes the kept endpoints whose time has expired, and frees their ids.
 func (p *Pool) expired() (gone []*Endpoint) {
 	now := p.opts.Now()
 	p.kept = slices.DeleteFunc(p.kept, func(k kept) bool {
@@ -78,8 +77,8 @@ func (p *Pool) expired() (gone []*Endpoint) {
 	return gone
 }
 
-// back returns the kept endpoint that spec describes, and takes it out. An endpoint of
-// another name has another life: what was kept of its address is forgotten at once.
+// back removes and returns the kept endpoint that spec describes. An endpoint with another name is
+// another incarnation: the kept one is dropped at once.
 func (p *Pool) back(spec Spec) (ep *Endpoint, forgotten []*Endpoint) {
 	i := slices.IndexFunc(p.kept, func(k kept) bool { return canonical(k.ep.Addr) == canonical(spec.Addr) })
 	if i < 0 {

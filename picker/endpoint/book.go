@@ -7,34 +7,32 @@ import (
 	"time"
 )
 
-// Time constants of a Load's rates: of Busy, and of Rate, which is a fifth of it
-// so that one exponential serves both.
+// Time constants of a Load's rates. That of Rate is a fifth of Busy's, so that one exponential
+// serves both.
 const (
 	busyWindow = 5 * time.Minute
 	rateWindow = busyWindow / 5
 )
 
-// Load is what is in flight at one endpoint. All figures are absolute.
+// Load is the in-flight load of one endpoint. All values are absolute.
 type Load struct {
-	Requests int64   // placed and not ended
-	Waiting  int64   // of them, without a first token
-	Prefill  int64   // uncached prompt tokens of the waiting ones
-	Pairs    float64 // token pairs that attention has to visit for them: Σ new × (input − new/2)
-	Tokens   int64   // prompt and generated tokens of all of them
-	Context  int64   // of Tokens, those of requests past their first token
-	Moving   int64   // tokens whose KV blocks are to go from there to the endpoints that answer
+	Requests int64   // dispatched and not ended
+	Waiting  int64   // requests without a first token
+	Prefill  int64   // uncached prompt tokens of waiting requests
+	Pairs    float64 // token pairs that attention visits for waiting requests: Σ new × (input − new/2)
+	Tokens   int64   // prompt and generated tokens of all requests
+	Context  int64   // tokens of requests past their first token
+	Moving   int64   // tokens whose KV blocks are to be sent to serving endpoints
 	Rate     float64 // dispatches per second, exponentially weighted over 60 s
 	Busy     float64 // seconds of prefill dispatched per second, exponentially weighted over 5 min
-	// RatesAt is the moment of Rate and Busy, from which they fade, in Unix
-	// nanoseconds; 0: now.
+	// RatesAt is the time of Rate and Busy, from which they decay, in Unix nanoseconds; 0: now.
 	RatesAt int64
-	// LastFirst is when the last first token was seen, or the queue began, in
-	// Unix nanoseconds; 0: never.
+	// LastFirst is the time of the last first token, or of the queue's beginning, in Unix
+	// nanoseconds; 0: never.
 	LastFirst int64
 }
 
-// Add returns the sum of two loads; LastFirst is the later one, and so is the
-// moment of the rates.
+// Add returns the sum of two loads. LastFirst and RatesAt are the later ones.
 func (l Load) Add(o Load) Load {
 	if l.RatesAt != 0 && o.RatesAt != 0 {
 		at := max(l.RatesAt, o.RatesAt)
@@ -55,16 +53,16 @@ func (l Load) Add(o Load) Load {
 	return l
 }
 
-// fadeTo moves the rates on to a later moment.
+// fadeTo decays the rates to a later time.
 func (l *Load) fadeTo(at int64) {
 	rate, busy := fade(at - l.RatesAt)
 	l.Rate, l.Busy, l.RatesAt = l.Rate*rate, l.Busy*busy, at
 }
 
-// PerRank returns what is in flight at one of so many data-parallel ranks, of an engine that
-// sends each request to the rank with the fewest: at that rank. Ranks differ by a request,
-// so that it has the whole part of an equal share, and of those that wait their mean work.
-// Moving stays whole, since ranks may share what sends their blocks, and so does LastFirst.
+// PerRank returns the load of the rank with the fewest requests, for an engine with that many
+// data-parallel ranks that sends each request there. Rank loads differ by at most one request, so
+// this rank has the integer part of an equal share, and the mean work of the waiting requests.
+// Moving and LastFirst are not divided, since ranks may share the sender of their blocks.
 func (l Load) PerRank(ranks int) Load {
 	if ranks <= 1 {
 		return l
@@ -84,13 +82,13 @@ type loadCell struct {
 	lastFirst                                           atomic.Int64
 }
 
-// bookCell is the in-flight book of one endpoint: our own part, exact, and
-// what the other replicas say.
+// bookCell is the in-flight load of one endpoint: the exact local part and the other replicas'
+// reports.
 type bookCell struct {
 	local  loadCell
 	remote loadCell
 
-	rateMu      sync.Mutex // of changes to localRates
+	rateMu      sync.Mutex // serializes changes of localRates
 	localRates  rateCell
 	remoteRates rateCell
 }
@@ -98,10 +96,10 @@ type bookCell struct {
 // rateCell holds the rates of one Load in atomics, as float64 bits.
 type rateCell struct {
 	rate, busy atomic.Uint64
-	at         atomic.Int64 // Unix nanoseconds; 0: they do not fade
+	at         atomic.Int64 // Unix nanoseconds; 0: no decay
 }
 
-// addTo adds the rates as of now to l.
+// addTo adds the rates, decayed to now, to l.
 func (c *rateCell) addTo(l *Load, now int64) {
 	rate, busy := math.Float64frombits(c.rate.Load()), math.Float64frombits(c.busy.Load())
 	if at := c.at.Load(); at != 0 {
@@ -141,15 +139,14 @@ func (c *loadCell) store(l Load) {
 	c.lastFirst.Store(l.LastFirst)
 }
 
-// LoadTracker is the in-flight book of a pool. It is safe for concurrent use.
+// LoadTracker tracks the in-flight load of a pool. It is safe for concurrent use.
 type LoadTracker struct {
 	hook  atomic.Pointer[func(*Endpoint)]
 	watch atomic.Pointer[func(*Endpoint)]
 }
 
-// OnChange sets what is called after every change of an endpoint's local
-// part, on the goroutine that made it. f must be quick and must not use the
-// book. Nil unsets it.
+// OnChange sets a callback for every change of an endpoint's local part. It runs on the goroutine
+// of the change, must return quickly and must not use the tracker. nil removes it.
 func (b *LoadTracker) OnChange(f func(*Endpoint)) {
 	if f == nil {
 		b.hook.Store(nil)
@@ -158,7 +155,7 @@ func (b *LoadTracker) OnChange(f func(*Endpoint)) {
 	b.hook.Store(&f)
 }
 
-// Watch sets a second one to be called, under the same terms.
+// Watch sets a second callback with the same contract.
 func (b *LoadTracker) Watch(f func(*Endpoint)) { b.watch.Store(&f) }
 
 func (b *LoadTracker) changed(ep *Endpoint) {
@@ -170,24 +167,23 @@ func (b *LoadTracker) changed(ep *Endpoint) {
 	}
 }
 
-// Load returns what is in flight at ep over all replicas.
+// Load returns the in-flight load of ep over all replicas.
 func (b *LoadTracker) Load(ep *Endpoint, now time.Time) Load {
 	var l Load
 	ep.book.sum(&l, now.UnixNano())
 	return l
 }
 
-// RankLoad returns what is in flight at the rank of ep that has the fewest requests, which is
-// what its constants are of.
+// RankLoad returns the load of the rank of ep with the fewest requests. The learned constants apply
+// to one rank.
 func (b *LoadTracker) RankLoad(ep *Endpoint, now time.Time) Load {
 	return b.Load(ep, now).PerRank(int(ep.gauges.ranks.Load()))
 }
 
-// AddLoad adds what is in flight at the endpoint over all replicas to l. now is
-// in Unix nanoseconds.
+// AddLoad adds the endpoint's in-flight load over all replicas to l. now is in Unix nanoseconds.
 func (c *life) AddLoad(l *Load, now int64) { c.book.sum(l, now) }
 
-// sum adds both parts to l.
+// sum adds the local and remote parts to l.
 func (c *bookCell) sum(l *Load, now int64) {
 	c.local.addTo(l)
 	c.remote.addTo(l)
@@ -195,8 +191,8 @@ func (c *bookCell) sum(l *Load, now int64) {
 	c.remoteRates.addTo(l, now)
 }
 
-// Local returns what this replica has in flight at ep. Its rates are dated, so
-// that they fade where they are told.
+// Local returns this replica's in-flight load of ep. Its rates carry a time, so that receivers can
+// decay them.
 func (b *LoadTracker) Local(ep *Endpoint, now time.Time) Load {
 	l := Load{RatesAt: now.UnixNano()}
 	ep.book.localRates.addTo(&l, l.RatesAt)
@@ -204,8 +200,7 @@ func (b *LoadTracker) Local(ep *Endpoint, now time.Time) Load {
 	return l
 }
 
-// Remote returns what the other replicas have in flight at ep, as they last
-// said.
+// Remote returns the other replicas' in-flight load of ep, as last reported.
 func (b *LoadTracker) Remote(ep *Endpoint) Load {
 	l := Load{RatesAt: ep.book.remoteRates.at.Load()}
 	ep.book.remoteRates.addTo(&l, l.RatesAt)
@@ -213,14 +208,14 @@ func (b *LoadTracker) Remote(ep *Endpoint) Load {
 	return l
 }
 
-// SetRemote replaces what the other replicas, together, have in flight at ep.
-// LastFirst and RatesAt are by this process's clock.
+// SetRemote replaces the total in-flight load of the other replicas at ep. LastFirst and RatesAt
+// use this process's clock.
 func (b *LoadTracker) SetRemote(ep *Endpoint, l Load) {
 	ep.book.remote.store(l)
 	ep.book.remoteRates.store(&l)
 }
 
-// dispatched counts one dispatch in the rates, with so many seconds of prefill.
+// dispatched adds one dispatch with the given seconds of prefill to the rates.
 func (c *bookCell) dispatched(now time.Time, prefill float64) {
 	c.rateMu.Lock()
 	defer c.rateMu.Unlock()
@@ -231,8 +226,7 @@ func (c *bookCell) dispatched(now time.Time, prefill float64) {
 	c.localRates.store(&l)
 }
 
-// fade returns what is left of a rate and of a busy share after so many
-// nanoseconds.
+// fade returns the decay factors of Rate and Busy after a number of nanoseconds.
 func fade(ns int64) (rate, busy float64) {
 	if ns <= 0 {
 		return 1, 1

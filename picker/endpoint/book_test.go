@@ -22,7 +22,7 @@ func TestTicket(t *testing.T) {
 	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
 		t.Errorf("open (-want +got):\n%s", diff)
 	}
-	k.Generated(5) // before the first token: does not count
+	k.Generated(5) // before the first token: ignored
 	if !k.FirstToken(t0.Add(time.Second)) || k.FirstToken(t0) {
 		t.Error("first token must count once")
 	}
@@ -48,8 +48,8 @@ func TestTicket(t *testing.T) {
 	}
 }
 
-// TestTicketSends: what an endpoint has to send to the one that answers is its load until
-// the first token has shown that it came.
+// TestTicketSends checks that tokens to send count as load until the first token shows their
+// arrival.
 func TestTicketSends(t *testing.T) {
 	p := newPool(1)
 	ep, b := p.Snapshot().Endpoints[0], p.LoadTracker()
@@ -70,8 +70,8 @@ func TestTicketSends(t *testing.T) {
 	f(0)
 }
 
-// TestRenew: another life of an engine has nothing in flight, whatever the one before still
-// ends; what was learned of the engine and its gauges stay.
+// TestRenew checks that a new engine incarnation has no in-flight load, whatever requests of the
+// previous one still end, and that learned constants and gauges remain.
 func TestRenew(t *testing.T) {
 	now := t0
 	p := NewPool(PoolOptions{Now: func() time.Time { return now }})
@@ -98,7 +98,7 @@ func TestRenew(t *testing.T) {
 	if l := b.Load(next, t0); l.Requests != 1 || l.Prefill != 20 {
 		t.Errorf("in flight: %+v", l)
 	}
-	p.Renew(ep) // a second witness of the same restart
+	p.Renew(ep) // a second report of the same restart
 	if p.Snapshot().Endpoints[1] != next {
 		t.Error("one restart made two lives")
 	}
@@ -131,7 +131,7 @@ func TestRemoteLoad(t *testing.T) {
 	}
 }
 
-// TestBookLaw holds the book against a sum over open requests.
+// TestBookLaw compares the load tracker with a sum over open tickets.
 func TestBookLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPool(2)
@@ -183,8 +183,7 @@ func TestBookLaw(t *testing.T) {
 	})
 }
 
-// TestRatesFade: rates that were told with a date fade from it on, wherever they
-// are, and so does their sum.
+// TestRatesFade checks that rates with a time decay from that time on, and so does their sum.
 func TestRatesFade(t *testing.T) {
 	ns := func(s float64) int64 { return t0.UnixNano() + int64(s*1e9) }
 	old, young := Load{Rate: 1, Busy: .5, RatesAt: ns(-60)}, Load{Rate: 2, Busy: .25, RatesAt: ns(-30)}

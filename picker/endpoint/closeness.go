@@ -1,21 +1,19 @@
 package endpoint
 
-// Level is how close two endpoints are: the tightest part of a topology that both
-// are in.
+// Level is the closeness of two endpoints: the smallest topology domain that contains both.
 type Level uint8
 
-// Levels, tightest first.
+// Levels, closest first.
 const (
 	LevelHost Level = iota
 	LevelRack
 	LevelZone
 	LevelRegion
-	LevelElsewhere // they share none of these
+	LevelElsewhere // no common domain
 	NumLevels      = int(LevelElsewhere) + 1
 )
 
-// Levels are the names of the levels that labels tell, tightest first, and the
-// labels.
+// Levels lists the names of the levels with labels, closest first, and their labels.
 var Levels = [...]struct{ Name, Label string }{
 	LevelHost:   {"host", "kubernetes.io/hostname"},
 	LevelRack:   {"rack", "topology.kubernetes.io/rack"},
@@ -23,8 +21,8 @@ var Levels = [...]struct{ Name, Label string }{
 	LevelRegion: {"region", "topology.kubernetes.io/region"},
 }
 
-// Shared returns the tightest level that both endpoints are in. One that says
-// nothing of its place counts as in the other's zone.
+// Shared returns the closest level that both endpoints share. An endpoint without topology labels
+// counts as in the same zone.
 func Shared(a, b *Endpoint) Level {
 	said := false
 	for i := range a.levels {
@@ -40,16 +38,16 @@ func Shared(a, b *Endpoint) Level {
 	return LevelElsewhere
 }
 
-// noName stands for a level's label that is there and empty, 0 for none.
+// noName represents a level's label with an empty value; 0 means no label.
 const noName = 1
 
-// Zone returns the zone that the endpoint is in, "" when discovery does not say.
+// Zone returns the endpoint's zone, "" if unknown.
 func (e *Endpoint) Zone() string {
 	zone, _ := e.Label(Levels[LevelZone].Label)
 	return zone
 }
 
-// zoneOf returns the number of a zone's name, 0 for none.
+// zoneOf returns the number of a zone's name, 0 for "".
 func zoneOf(name string) uint64 {
 	if name == "" {
 		return 0
@@ -57,7 +55,7 @@ func zoneOf(name string) uint64 {
 	return levelsOf(map[string]string{Levels[LevelZone].Label: name})[LevelZone]
 }
 
-// levelsOf names the places that labels tell by numbers.
+// levelsOf returns the numbers of the topology domains named by labels.
 func levelsOf(labels map[string]string) (places [len(Levels)]uint64) {
 	for i := range Levels {
 		switch name, has := labels[Levels[i].Label]; {

@@ -11,10 +11,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 )
 
-// Cost are the constants of an endpoint's engine, in seconds. A prefill of n
-// new tokens below c held ones takes about Base + PerToken × n + PerPair × n ×
-// (c + n/2); a decode step takes Step + PerSeq × sequences + PerContext ×
-// context tokens.
+// Cost holds the cost constants of an endpoint's engine, in seconds. A prefill of n new tokens
+// after c cached ones takes about Base + PerToken × n + PerPair × n × (c + n/2). A decode step
+// takes Step + PerSeq × sequences + PerContext × context tokens.
 type Cost struct {
 	Base       float64 `json:"base_s"`
 	PerToken   float64 `json:"per_token_s"`
@@ -22,44 +21,40 @@ type Cost struct {
 	Step       float64 `json:"step_s"`
 	PerSeq     float64 `json:"per_sequence_s"`
 	PerContext float64 `json:"per_context_token_s"`
-	// Idle is how many times PriorCost's time a prefill takes at the pool's
-	// engines when nothing is in its way. Each replica learns it by itself.
+	// Idle is the ratio of an unobstructed prefill at the pool's engines to PriorCost's prediction.
+	// Each replica learns it on its own.
 	Idle float64 `json:"idle"`
-	// Samples behind the two halves, faded; 0 means the prior.
+	// Decayed numbers of samples of the two halves; 0 means the prior.
 	PrefillSeen float64 `json:"prefill_samples"`
 	DecodeSeen  float64 `json:"decode_samples"`
-	// Uncertainty is the standard error of a prefill by this replica's constants
-	// against that of an equal endpoint, as a share of it.
+	// Uncertainty is the relative standard error of a prefill predicted by this replica's
+	// constants, compared with an equal endpoint.
 	Uncertainty float64 `json:"doubt"`
 }
 
-// PriorCost is what is assumed of an endpoint of which nothing is known: a
-// model between 8B on one device and 70B on four.
+// PriorCost is the assumption for an unknown endpoint: between an 8B model on one device and a 70B
+// model on four.
 var PriorCost = Cost{
 	Base: 0.020, PerToken: 50e-6, PerPair: 0.8e-9,
 	Step: 0.014, PerSeq: 50e-6, PerContext: 40e-9,
 	Idle: 1,
 }
 
-// Prefill returns the seconds that w takes on an endpoint that does nothing
-// else, without Base.
+// Prefill returns the seconds of w on an otherwise idle endpoint, without Base.
 func (c *Cost) Prefill(w Work) float64 {
 	return c.PerToken*float64(w.New) + c.PerPair*w.Pairs()
 }
 
-// StepOf returns the seconds of a step in which so many sequences decode, with
-// context tokens in all. What is learned from answers under way includes the
-// prefills that came between.
+// StepOf returns the seconds of a decode step for a number of sequences with context tokens in
+// total. Constants learned from running answers include interleaved prefills.
 func (c *Cost) StepOf(sequences, context float64) float64 {
 	return c.Step + c.PerSeq*sequences + c.PerContext*context
 }
 
-// Wait returns the seconds until the queue that l describes has had its first
-// tokens, as far as the book tells. The queue's work shrinks with the time since
-// the last first token, but by no more than the longest prefill in it: an engine
-// that has shown no first token for longer than twice that is blocked (on memory,
-// on its limit of sequences) or hangs, and what has waited so long is expected
-// to wait as long again.
+// Wait returns the expected seconds until every request of the queue described by l has its first
+// token. The queue's work decreases with the time since the last first token, by at most its
+// longest prefill. An engine without a first token for more than twice that is blocked (on memory
+// or its sequence limit) or hangs; its requests are expected to wait as long again.
 func (c *Cost) Wait(l *Load, now time.Time) float64 {
 	if l.Waiting <= 0 {
 		return 0
@@ -77,13 +72,11 @@ func (c *Cost) Wait(l *Load, now time.Time) float64 {
 	return max(work-min(silent, longest), step)
 }
 
-// blockedSteps is how many steps an engine may be late before it counts as
-// blocked.
+// blockedSteps is the number of steps that an engine may be late before it counts as blocked.
 const blockedSteps = 8
 
-// longest returns the seconds of the longest prefill in a queue: no book tells
-// it, but as a prefill of n new tokens visits at least n²/2 pairs, twice the
-// pairs for each token is no less than the size-weighted mean of prefills.
+// longest estimates the seconds of the longest prefill in a queue. A prefill of n new tokens visits
+// at least n²/2 pairs, so twice the pairs per token is at least the size-weighted mean length.
 func (c *Cost) longest(l *Load) float64 {
 	if l.Prefill <= 0 {
 		return 0
@@ -97,19 +90,18 @@ type costCell struct {
 	mu      sync.Mutex
 	prefill fit.Linear
 	decode  fit.Linear
-	prior   Cost          // what factors of 1 mean
-	fleet   [2][3]float64 // the pool's constants of both, in seconds; zero: not known
-	own     [2]float64    // how much the endpoint's own count against them, 0..1
-	doubt   float64       // of own prefill constants, as far as they count
-	idle    float64       // Cost.Idle; 0: not known
+	prior   Cost          // constants for factors of 1
+	fleet   [2][3]float64 // the pool's constants of both halves, in seconds; zero: unknown
+	own     [2]float64    // weight of the endpoint's own constants, 0..1
+	doubt   float64       // standard error of the own prefill constants, scaled by their weight
+	idle    float64       // Cost.Idle; 0: unknown
 	bias    [2]bias
 	local   atomic.Pointer[Cost]
 	shared  atomic.Pointer[Cost] // of the other replicas
 	merged  atomic.Pointer[Cost]
 }
 
-// Cost returns the endpoint's constants as far as all replicas have learned
-// them. The result is read-only.
+// Cost returns the endpoint's constants as learned by all replicas. The result is read-only.
 func (c *counters) Cost() *Cost {
 	if p := c.cost.merged.Load(); p != nil {
 		return p
@@ -117,7 +109,7 @@ func (c *counters) Cost() *Cost {
 	return &PriorCost
 }
 
-// LocalCost returns what this replica has learned by itself.
+// LocalCost returns the constants learned by this replica alone.
 func (c *counters) LocalCost() Cost {
 	if p := c.cost.local.Load(); p != nil {
 		return *p
@@ -125,8 +117,7 @@ func (c *counters) LocalCost() Cost {
 	return PriorCost
 }
 
-// SetRemoteCost replaces what the other replicas have learned; its Samples fields
-// are its weight against our own.
+// SetRemoteCost replaces the other replicas' constants. Their Samples fields are their weight.
 func (c *counters) SetRemoteCost(remote Cost) {
 	c.cost.mu.Lock()
 	defer c.cost.mu.Unlock()
@@ -134,8 +125,8 @@ func (c *counters) SetRemoteCost(remote Cost) {
 	c.cost.publish()
 }
 
-// SetPriorCost sets the constants to start from, such as those of the pool's
-// other endpoints. What was learned is forgotten.
+// SetPriorCost sets the initial constants, for example those of the pool's other endpoints. It
+// discards everything learned.
 func (c *counters) SetPriorCost(prior Cost) {
 	c.cost.mu.Lock()
 	defer c.cost.mu.Unlock()
@@ -149,7 +140,7 @@ func (c *costCell) reset(prior Cost) {
 	c.fleet, c.own, c.bias, c.doubt, c.idle = [2][3]float64{}, [2]float64{}, [2]bias{}, 0, prior.Idle
 }
 
-// restart begins one half again, from the pool's constants where they are known.
+// restart resets one half, to the pool's constants if known.
 func (c *costCell) restart(half int) {
 	c.begin()
 	c.bias[half] = bias{}
@@ -165,15 +156,14 @@ func (c *costCell) restart(half int) {
 	}
 }
 
-// Queued is what was ahead of a request and its own work, at the moment when
-// it was placed.
+// Queued is a request's work and the load ahead of it at dispatch.
 type Queued struct {
-	Ahead Load // the endpoint's load before it
+	Ahead Load // the endpoint's load before the request
 	Own   Work
 	At    time.Time
 }
 
-// ObservePrefill learns from one first token that came ttft after q.
+// ObservePrefill learns from a first token that came ttft after q.
 func (c *counters) ObservePrefill(q *Queued, ttft time.Duration) {
 	cell := &c.cost
 	cell.mu.Lock()
@@ -200,13 +190,13 @@ func prefillSample(p *Cost, q *Queued, ttft time.Duration) (x [3]float64, y, tru
 		if q.Ahead.LastFirst != 0 {
 			y += max(float64(q.At.UnixNano()-q.Ahead.LastFirst)/1e9, 0)
 		}
-		trust = 0.4 // the order of a queue and what joins it later are guesses
+		trust = 0.4 // the queue's order and later arrivals are unknown
 	}
 	return [3]float64{p.Base, p.PerToken * tokens, p.PerPair * pairs}, y, trust
 }
 
-// ObserveStep learns from the mean time between tokens of one answer while the
-// endpoint was decoding sequences with context tokens in all.
+// ObserveStep learns from the mean time between tokens of one answer while the endpoint decoded
+// sequences with context tokens in total.
 func (c *counters) ObserveStep(sequences, context, seconds float64) {
 	cell := &c.cost
 	cell.mu.Lock()
@@ -221,8 +211,8 @@ func stepSample(p *Cost, sequences, context float64) [3]float64 {
 	return [3]float64{p.Step, p.PerSeq * sequences, p.PerContext * context}
 }
 
-// publish makes what was learned visible, mixed with the other replicas'
-// constants by the number of samples.
+// publish makes the learned constants visible, averaged with the other replicas' by number of
+// samples.
 func (c *costCell) publish() {
 	c.begin()
 	a, d := c.lean(0, c.prior.prefill(c.prefill.A)), c.lean(1, c.prior.decode(c.decode.A))
@@ -255,8 +245,7 @@ func (c *Cost) decode(a [3]float64) [3]float64 {
 	return [3]float64{c.Step * a[0], c.PerSeq * a[1], c.PerContext * a[2]}
 }
 
-// lean moves constants towards the pool's as far as the endpoint's own are not
-// to be believed.
+// lean moves constants towards the pool's, according to the weight of the endpoint's own.
 func (c *costCell) lean(half int, own [3]float64) [3]float64 {
 	if c.fleet[half][0] == 0 {
 		return own
@@ -267,7 +256,7 @@ func (c *costCell) lean(half int, own [3]float64) [3]float64 {
 	return own
 }
 
-// mix moves v towards other by their weights. Nonsense from a peer is ignored.
+// mix averages v with other by weight. It ignores invalid values of a peer.
 func mix(v *float64, other, weight, otherWeight float64) {
 	if !(other > 0) || !(otherWeight > 0) || math.IsInf(other, 0) || math.IsInf(otherWeight, 0) {
 		return
@@ -275,7 +264,7 @@ func mix(v *float64, other, weight, otherWeight float64) {
 	*v = (*v*weight + other*otherWeight) / (weight + otherWeight)
 }
 
-// MeanCost weighs constants by the samples behind them, prefill and decode apart.
+// MeanCost averages constants by their samples, for prefill and decode separately.
 func MeanCost(costs iter.Seq[Cost]) Cost {
 	var out Cost
 	for c := range costs {

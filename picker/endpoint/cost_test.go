@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 )
 
-// engine is the truth that the learner has to find.
+// trueCost is the true cost that the learner has to find.
 type trueCost struct{ base, token, pair, noise float64 }
 
 func (e trueCost) ttft(rng *rand.Rand, w Work) time.Duration {
@@ -17,8 +17,7 @@ func (e trueCost) ttft(rng *rand.Rand, w Work) time.Duration {
 	return seconds(s * math.Exp(rng.NormFloat64()*e.noise))
 }
 
-// drawWork draws the mixture of a chat workload: mostly short suffixes, some
-// long prompts.
+// drawWork draws from a chat workload: mostly short suffixes, some long prompts.
 func drawWork(rng *rand.Rand) Work {
 	in := 500 + int(rng.ExpFloat64()*8000)
 	held := 0
@@ -28,8 +27,7 @@ func drawWork(rng *rand.Rand) Work {
 	return Work{Input: in, New: in - held}
 }
 
-// worst returns the largest factor by which predictions of typical requests
-// are off.
+// worst returns the largest error factor of predictions of typical requests.
 func worst(c *Cost, e trueCost) float64 {
 	off := 1.0
 	for _, w := range []Work{{1000, 1000}, {8000, 8000}, {8000, 800}, {30000, 3000}, {30000, 30000}} {
@@ -67,8 +65,7 @@ func TestCostLearned(t *testing.T) {
 	f("twelve times off", big, scaled(12), 1.4)
 }
 
-// TestCostFollows holds that an engine that slows to half is learned again
-// within 100 requests.
+// TestCostFollows checks that halved speed is learned within 100 requests.
 func TestCostFollows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	c := new(counters)
@@ -85,7 +82,7 @@ func TestCostFollows(t *testing.T) {
 	}
 }
 
-// TestCostOutliers holds that a few absurd samples change little.
+// TestCostOutliers checks that a few extreme samples change little.
 func TestCostOutliers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	c := new(counters)
@@ -106,8 +103,8 @@ func TestCostOutliers(t *testing.T) {
 	}
 }
 
-// TestFleetCost holds that a pool is learned as fast as one endpoint, and that
-// an endpoint unlike the others is not held to them.
+// TestFleetCost checks that a pool is learned as fast as one endpoint, and that an endpoint that
+// differs from the others is recognized.
 func TestFleetCost(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	p := newPool(16)
@@ -182,13 +179,13 @@ func TestWait(t *testing.T) {
 	}
 	f(Load{}, 0)
 	f(Load{Waiting: 1, Prefill: 1000, Pairs: 500_000}, 1.5)
-	// The longest prefill in the queue is 1.5 s: so much of it may be done.
+	// The longest prefill in the queue takes 1.5 s; at most that much may be done.
 	f(Load{Waiting: 1, Prefill: 1000, Pairs: 500_000, LastFirst: t0.Add(-400 * time.Millisecond).UnixNano()}, 1.1)
 	f(Load{Waiting: 1, Prefill: 1000, Pairs: 500_000, LastFirst: t0.Add(-2 * time.Second).UnixNano()}, 0)
 	f(Load{Waiting: 1, Prefill: 1000, Pairs: 500_000, LastFirst: t0.Add(time.Second).UnixNano()}, 1.5)
-	// Four of 1.5 s: only one can have been under way.
+	// Four prefills of 1.5 s: only one can have been in progress.
 	f(Load{Waiting: 4, Prefill: 4000, Pairs: 2_000_000, LastFirst: t0.Add(-2 * time.Second).UnixNano()}, 4.5)
-	// Silent for longer than any of them takes: it is blocked, and stays so.
+	// No first token for longer than any prefill takes: blocked, and expected to stay so.
 	f(Load{Waiting: 4, Prefill: 4000, Pairs: 2_000_000, LastFirst: t0.Add(-10 * time.Second).UnixNano()}, 10)
 	f(Load{Waiting: 0, Prefill: 1000}, 0)
 }

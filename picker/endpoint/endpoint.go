@@ -20,11 +20,11 @@ const (
 	RoleDecode Role = 1 << iota
 	RolePrefill
 	RoleEncode
-	Roles // how many sets of them there are
+	Roles // number of possible sets
 )
 
-// RoleOf reads the value of the role label. No label and an unknown value mean
-// that the endpoint serves whole requests and helps no other.
+// RoleOf parses the role label. A missing or unknown value means that the endpoint serves whole
+// requests only.
 func RoleOf(label string) Role {
 	switch label {
 	case "prefill":
@@ -42,10 +42,10 @@ func RoleOf(label string) Role {
 	}
 }
 
-// EngineType is the program behind an endpoint.
+// EngineType is the engine software of an endpoint.
 type EngineType uint8
 
-// Engine types. The zero value means: to be found out from the metrics page.
+// Engine types. The zero value means that the metrics page determines the type.
 const (
 	EngineUnknown EngineType = iota
 	EngineVLLM
@@ -54,7 +54,7 @@ const (
 	EngineTriton
 )
 
-// EngineOf reads the value of the engine-type label.
+// EngineOf parses the engine-type label.
 func EngineOf(label string) EngineType {
 	switch label {
 	case "vllm":
@@ -87,38 +87,38 @@ func (e EngineType) String() string {
 	}
 }
 
-// Spec is one endpoint as discovery finds it. Address identifies it.
+// Spec is one endpoint as found by discovery. Address identifies it.
 type Spec struct {
 	Name      string
 	Namespace string
-	Cluster   string         // of another cluster: its name; "" for this one's
-	Host      string         // as configured: name or IP address
+	Cluster   string         // name of the remote cluster; "" for a local endpoint
+	Host      string         // as configured: host name or IP address
 	Addr      netip.AddrPort // resolved
 	Labels    map[string]string
 	Rank      int      // data-parallel rank behind this address
-	Models    []string // models it serves, when discovery says so
-	Events    Events   // where its KV events come from
+	Models    []string // models it serves, if discovery provides them
+	Events    Events   // where its KV events are published
 	Metrics   string   // metrics URL; "" means http://ip:port/metrics
-	// Instance tells one engine behind the address from the next, such as a pod's UID and
-	// restart count; "" when discovery does not know. Another life starts with nothing.
+	// Instance distinguishes incarnations of the engine at an address, for example by pod UID and
+	// restart count; "" if discovery cannot. A new incarnation starts with empty state.
 	Instance string
 }
 
-// Events say where an endpoint publishes its KV-cache events. The zero value
-// means that it does not, as far as discovery knows.
+// Events describes where an endpoint publishes its KV-cache events. The zero value means that
+// discovery knows of none.
 type Events struct {
-	Port       int    // PUB socket of rank 0; rank r is at Port+r
-	ReplayPort int    // ROUTER socket of rank 0, 0 when there is none
+	Port       int    // PUB socket of rank 0; rank r uses Port+r
+	ReplayPort int    // ROUTER socket of rank 0, 0: none
 	Topic      string // subscription prefix, "" for all
-	Ranks      int    // data-parallel ranks that publish, at least 1 when Port is set
+	Ranks      int    // data-parallel ranks that publish, at least 1 if Port is set
 	Host       string // "" means the endpoint's own address
-	Inbound    bool   // its engine connects to the picker: Port and Host mean nothing
+	Inbound    bool   // the engine connects to the picker; Port and Host are unused
 }
 
 // IsRemote reports whether the endpoint is in another cluster.
 func (s *Spec) IsRemote() bool { return s.Cluster != "" }
 
-// Equal reports whether two specs say the same.
+// Equal reports whether two specs are identical.
 func (s Spec) Equal(o Spec) bool {
 	if s.Name != o.Name || s.Namespace != o.Namespace || s.Cluster != o.Cluster || s.Host != o.Host || s.Addr != o.Addr ||
 		s.Rank != o.Rank || s.Instance != o.Instance || s.Events != o.Events || s.Metrics != o.Metrics || len(s.Labels) != len(o.Labels) {
@@ -132,21 +132,20 @@ func (s Spec) Equal(o Spec) bool {
 	return slices.Equal(s.Models, o.Models)
 }
 
-// Endpoint is one ip:port that serves requests. What discovery says is
-// immutable; gauges, book and learned constants change underneath and are
-// safe for concurrent use. When discovery changes a label, a new Endpoint with
-// the same ID and the same counters takes its place; when the engine starts again, one
-// with the same ID and an empty book takes it: see Pool.Renew.
+// Endpoint is one ip:port that serves requests. The data from discovery is immutable. Gauges, load
+// and learned constants change and are safe for concurrent use. When discovery changes a label, a
+// new Endpoint with the same ID and the same counters replaces it. When the engine restarts, a new
+// Endpoint with the same ID and no load does: see Pool.Renew.
 type Endpoint struct {
 	Spec
 	ID           block.EndpointID
 	Address      string // ip:port, IPv6 in brackets
 	Role         Role
-	Engine       EngineType // as labelled; Gauges.Engine has what was seen
-	InRemoteZone bool       // in another zone than this replica, as far as both say where they are
+	Engine       EngineType // from the label; Gauges.Engine is the detected one
+	InRemoteZone bool       // in a zone other than this replica's, if both are known
 
 	labels []label // sorted by name
-	place  uint64  // of the address, for tables
+	place  uint64  // hash of the address, for tables
 	levels [len(Levels)]uint64
 	*counters
 	*life
@@ -154,16 +153,16 @@ type Endpoint struct {
 
 type label struct{ name, value string }
 
-// counters are what changes about an endpoint while it lives.
+// counters is the mutable state of an endpoint that survives engine restarts.
 type counters struct {
 	gauges gaugeCell
 	slots  fit.Slots
 	cost   costCell
-	places atomic.Int64 // requests that it may have at once; 0: nobody says
+	places atomic.Int64 // maximum number of requests; 0: no limit
 	models modelCell
 }
 
-// life is what is known of the requests of one life of its engine.
+// life is the request state of one incarnation of the engine.
 type life struct {
 	began  time.Time // zero: before the endpoint was listed
 	book   bookCell
@@ -185,8 +184,7 @@ func (p *Pool) makeEndpoint(spec Spec, id block.EndpointID, c *counters, l *life
 	return ep
 }
 
-// Label returns the value of a label, "" and false when it is not set. It
-// allocates nothing and is cheap enough for filters.
+// Label returns the value of a label, "" and false if not set. It does not allocate.
 func (e *Endpoint) Label(name string) (string, bool) {
 	for i := range e.labels {
 		if e.labels[i].name == name {
@@ -196,11 +194,10 @@ func (e *Endpoint) Label(name string) (string, bool) {
 	return "", false
 }
 
-// Gauges returns the last sample of the engine's own metrics; At is zero when
-// there is none.
+// Gauges returns the last sample of the engine's metrics. At is zero if there is none.
 func (e *Endpoint) Gauges() Gauges { return e.gauges.load() }
 
-// BlockSize returns the tokens of a KV block, 0 when unknown.
+// BlockSize returns the tokens per KV block, 0 if unknown.
 func (e *Endpoint) BlockSize() int { return e.gauges.blockSize() }
 
 // SetGauges stores a sample.
@@ -209,7 +206,7 @@ func (e *Endpoint) SetGauges(g Gauges) {
 	e.gauges.store(g)
 }
 
-// GaugeAge returns how old the sample is at now, and false when there is none.
+// GaugeAge returns the age of the sample at now, and false if there is none.
 func (e *Endpoint) GaugeAge(now time.Time) (time.Duration, bool) {
 	at := e.gauges.at.Load()
 	if at == 0 {

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// Unseen deals with first tokens that nobody sees: answers that are not
-// streamed, and proxies that do not show us response bodies, or show those alone that
-// were asked for. Such a request would count as waiting until it ends, so the predicted
-// moment stands in. It is safe for concurrent use.
+// Unseen handles first tokens that are not observed: of answers that are not streamed, and behind
+// proxies that send response bodies never or only on request. Such a request would count as waiting
+// until its end, so its predicted first-token time is used instead. It is safe for concurrent use.
 type Unseen struct {
-	asked, unasked visibility // of bodies that were asked for, and of others
+	asked, unasked visibility // of requested bodies, and of others
 
 	next atomic.Int64 // earliest deadline, Unix nanoseconds; 0: none
 
@@ -26,7 +25,7 @@ const (
 	maxWatched  = 1 << 16
 )
 
-// visibility is of the last requests of a kind: unseen minus seen, bounded.
+// visibility is the bounded number of unseen minus seen first tokens of a kind.
 type visibility struct{ score atomic.Int64 }
 
 type deadline struct {
@@ -53,7 +52,7 @@ func (d *deadlines) Pop() any {
 	return x
 }
 
-// of returns what is known of requests whose bodies were asked for, or not.
+// of returns the visibility of requested or other bodies.
 func (b *Unseen) of(asked bool) *visibility {
 	if asked {
 		return &b.asked
@@ -61,11 +60,11 @@ func (b *Unseen) of(asked bool) *visibility {
 	return &b.unasked
 }
 
-// ObserveFirstToken notes a first token that was seen when it came, of a streamed answer whose body was
-// asked for or not.
+// ObserveFirstToken records an observed first token of a streamed answer. asked means that its body
+// was requested.
 func (b *Unseen) ObserveFirstToken(asked bool) { b.of(asked).move(-1) }
 
-// Ended notes a complete streamed answer, and whether its first token was seen.
+// Ended records the end of a complete streamed answer, and whether its first token was observed.
 func (b *Unseen) Ended(asked, seen bool) {
 	if !seen {
 		b.of(asked).move(1)
@@ -76,9 +75,8 @@ func (v *visibility) move(by int64) {
 	v.score.Store(min(max(v.score.Load()+by, -unseenLimit), unseenLimit))
 }
 
-// Score returns how many more of the last first tokens of such answers were not seen than
-// were, within bounds: below 0 they are seen. Until they are, those that nobody asked for
-// count as unseen.
+// Score returns the bounded number of unseen minus seen first tokens of such answers. Below 0,
+// first tokens are observed. Bodies that were not requested count as unseen initially.
 func (b *Unseen) Score(asked bool) int64 {
 	if asked {
 		return b.asked.score.Load()
@@ -86,8 +84,8 @@ func (b *Unseen) Score(asked bool) int64 {
 	return b.unasked.score.Load() + unseenFrom
 }
 
-// Watch lets the first token of t count as come at the deadline, unless it is
-// streamed to a client and such first tokens are seen.
+// Watch counts the first token of t at the deadline, unless it is streamed and such first tokens
+// are observed.
 func (b *Unseen) Watch(t *Ticket, streamed, asked bool, at time.Time) {
 	if streamed && b.Score(asked) < unseenFrom {
 		return
@@ -101,7 +99,7 @@ func (b *Unseen) Watch(t *Ticket, streamed, asked bool, at time.Time) {
 	b.next.Store(b.queue[0].at)
 }
 
-// Expire passes the deadlines that are over at now.
+// Expire handles the deadlines that have passed.
 func (b *Unseen) Expire(now time.Time) {
 	next := b.next.Load()
 	if next == 0 || next > now.UnixNano() {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestUnseenUnasked: first tokens that are seen where bodies are asked for say nothing of
-// those of others. While an engine was looked at, all were; afterwards one in twenty is.
+// TestUnseenUnasked checks that observed first tokens of requested bodies do not affect the score
+// of others. While an engine is learned, all bodies are requested; afterwards one in twenty is.
 func TestUnseenUnasked(t *testing.T) {
 	pool := NewPool(PoolOptions{})
 	pool.Set([]Spec{{Name: "e", Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
@@ -37,7 +37,7 @@ func TestUnseenUnasked(t *testing.T) {
 	}
 	f("seen where asked for", true, false, false)
 	f("seen where asked for", true, true, true)
-	for range unseenFrom + 1 { // a proxy that shows all bodies
+	for range unseenFrom + 1 { // a proxy that sends all bodies
 		u.ObserveFirstToken(false)
 	}
 	f("seen always", true, false, true)

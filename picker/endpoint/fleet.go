@@ -8,48 +8,47 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 )
 
-// fleetCost learns the constants of engines as if they were one, how much single
-// endpoints differ from that, and how much single samples do. A pool has two for
-// each base model: one for the endpoints that serve it and one for those that only
-// prefill, whose first tokens wait for a transfer too.
+// fleetCost learns the constants of a group of engines as if they were one, and the variance
+// between endpoints and between samples. A pool has two per base model: one for the endpoints that
+// serve it, and one for prefill-only endpoints, whose first tokens include a KV transfer.
 //
-// Estimates from noisy samples differ also where engines do not: whoever looks
-// fastest would get everything, and whoever once looked slow would never be
-// tried again. So each endpoint's own constants count only by
+// Estimates from noisy samples differ even for identical engines: the endpoint with the lowest
+// estimate would get all requests, and one with a high estimate would never be tried again. Each
+// endpoint's own constants therefore count only with weight
 //
 //	spread² / (spread² + noise² / samples)
 //
-// and the pool's for the rest, where an endpoint's samples fade with time: in a
-// pool of equals all are equal, an engine that is different is believed after
-// some samples, and one that has not been seen for minutes gets another chance.
+// and the pool's constants for the rest. An endpoint's samples decay with time. Endpoints of a
+// uniform pool get equal constants, a different engine is recognized after some samples, and one
+// without requests for minutes is tried again.
 type fleetCost struct {
 	key     fleetKey
 	mu      sync.Mutex
 	prefill fit.Linear // in units of PoolOptions.Prior
 	decode  fit.Linear
-	noise   [2]variance // of a sample against its endpoint's mean, in logarithms
-	spread  [2]float64  // variance between endpoints beyond what noise explains
+	noise   [2]variance // of a sample around its endpoint's mean, in logarithms
+	spread  [2]float64  // variance between endpoints in excess of noise
 	turn    [2]uint64
-	taught  [2]time.Time // when endpoints got the constants last
+	taught  [2]time.Time // when the endpoints last received the constants
 	idle    float64      // logarithm of Cost.Idle
 }
 
 const (
-	biasLife    = 5 * time.Minute // after which an endpoint's samples count for nothing
-	biasFade    = 0.96            // of a sample's weight with the next one
+	biasLife    = 5 * time.Minute // after which an endpoint's samples no longer count
+	biasFade    = 0.96            // decay of a sample's weight per later sample
 	noiseFade   = 0.995
-	noisePrior  = 0.1 // variance assumed at first, with the weight of noiseWeight samples
+	noisePrior  = 0.1 // initial variance, with the weight of noiseWeight samples
 	noiseWeight = 8
-	spreadPrior = 0.005 // the same of endpoints, with the weight of one
-	idleShare   = 0.1   // of samples are quicker than what counts as idle
-	idleStep    = 0.05  // by which the logarithm of that follows a quicker one
-	teachAlways = 16    // endpoints of a fleet for each sample that it waits for at least
-	teachMost   = 8     // such waits in a row, at the most
-	teachFirst  = 64    // samples that are taught at once
+	spreadPrior = 0.005 // the same between endpoints, with the weight of one
+	idleShare   = 0.1   // quantile of prefill times that counts as unobstructed
+	idleStep    = 0.05  // step of the quantile's logarithm per quicker sample
+	teachAlways = 16    // endpoints of a fleet per sample of delay
+	teachMost   = 8     // maximum number of such delays in a row
+	teachFirst  = 64    // initial samples that are published at once
 	teachEvery  = 20 * time.Millisecond
 )
 
-// variance is a faded mean square.
+// variance is a decayed mean square.
 type variance struct{ sum, n float64 }
 
 func (v *variance) add(x, weight float64) {
@@ -60,14 +59,13 @@ func (v *variance) value() float64 {
 	return (v.sum + noiseWeight*noisePrior) / (v.n + noiseWeight)
 }
 
-// bias is how an endpoint's samples differ from what the pool's constants
-// predict, as a logarithm.
+// bias is the mean logarithmic deviation of an endpoint's samples from the pool's prediction.
 type bias struct {
 	mean, n float64
 	at      time.Time
 }
 
-// samples returns how many samples the bias is worth at a time.
+// samples returns the effective number of samples at a time.
 func (b *bias) samples(now time.Time) float64 {
 	if b.n == 0 {
 		return 0
@@ -75,31 +73,31 @@ func (b *bias) samples(now time.Time) float64 {
 	return b.n * min(max(1-now.Sub(b.at).Seconds()/biasLife.Seconds(), 0), 1)
 }
 
-// add takes a sample and returns how far it was from the mean before.
+// add adds a sample and returns its deviation from the previous mean.
 func (b *bias) add(x, weight float64, now time.Time) (off float64) {
 	n := b.samples(now) * biasFade
 	off = x - b.mean
 	b.n, b.at = n+weight, now
 	b.mean += off * weight / b.n
-	return off * math.Sqrt(n/(n+weight)) // the mean has its own error
+	return off * math.Sqrt(n/(n+weight)) // corrects for the error of the mean
 }
 
-// fleets are a pool's.
+// fleets holds a pool's fleetCosts.
 type fleets struct {
 	mu  sync.RWMutex
 	all map[fleetKey]*fleetCost
 }
 
-// fleetKey names endpoints that are alike.
+// fleetKey identifies endpoints that are assumed alike.
 type fleetKey struct {
-	base  string // model; "": of those of which it is not known
-	helps bool   // they only prefill
+	base  string // model; "": unknown
+	helps bool   // prefill-only
 }
 
 func (e *Endpoint) fleet() fleetKey { return fleetKey{e.Base(), e.Role&RoleDecode == 0} }
 
-// fleetOf returns what is learned of the endpoints that are alike. There are no more
-// than twice as many as base models are served, and prune drops the others.
+// fleetOf returns the fleetCost of a key. There are at most two per base model; prune removes the
+// others.
 func (p *Pool) fleetOf(k fleetKey) *fleetCost {
 	p.fleets.mu.RLock()
 	f := p.fleets.all[k]
@@ -119,7 +117,7 @@ func (p *Pool) fleetOf(k fleetKey) *fleetCost {
 	return f
 }
 
-// prune forgets models that no endpoint has as its base any more.
+// prune removes models that are no longer the base of any endpoint.
 func (p *Pool) prune() {
 	s := p.Snapshot()
 	p.fleets.mu.Lock()
@@ -131,7 +129,7 @@ func (p *Pool) prune() {
 	}
 }
 
-// LearnPrefill teaches ep and those like it from one first token.
+// LearnPrefill trains the constants of ep and its fleet with one first token.
 func (p *Pool) LearnPrefill(ep *Endpoint, q *Queued, ttft time.Duration) {
 	x, y, trust := prefillSample(&p.opts.Prior, q, ttft)
 	f := p.fleetOf(ep.fleet())
@@ -140,8 +138,8 @@ func (p *Pool) LearnPrefill(ep *Endpoint, q *Queued, ttft time.Duration) {
 	ep.ObservePrefill(q, ttft)
 }
 
-// idles follows the quickest tenth of the prefills that are long enough to tell:
-// requests that other replicas do not tell of make the rest look slow.
+// idles tracks the fastest tenth of sufficiently long prefills. Slower ones may include other
+// requests that this replica does not track.
 func (f *fleetCost) idles(q *Queued, ttft time.Duration) {
 	x, y, _ := prefillSample(&PriorCost, q, ttft)
 	ratio := math.Log(y / (x[0] + x[1] + x[2]))
@@ -155,7 +153,7 @@ func (f *fleetCost) idles(q *Queued, ttft time.Duration) {
 	}
 }
 
-// LearnStep teaches ep and those like it from the time between tokens.
+// LearnStep trains the constants of ep and its fleet with the time between tokens.
 func (p *Pool) LearnStep(ep *Endpoint, sequences, context, seconds float64, now time.Time) {
 	p.learn(p.fleetOf(ep.fleet()), 1, ep, sample{stepSample(&p.opts.Prior, sequences, context), seconds, 1, now})
 	ep.ObserveStep(sequences, context, seconds)
@@ -182,9 +180,9 @@ func (p *Pool) learn(f *fleetCost, half int, ep *Endpoint, s sample) {
 	f.turn[half]++
 }
 
-// due reports whether n endpoints are to get the constants after the sample of a moment: after
-// each of the first ones, once in teachEvery, and after a number of samples. Large fleets count
-// several samples as one.
+// due reports whether to send the constants to n endpoints after a sample: after each of the first
+// ones, then once per teachEvery, and after a number of samples. Large fleets count several samples
+// as one.
 func (f *fleetCost) due(half, n int, at time.Time) bool {
 	turn, each := f.turn[half], uint64(1+n/teachAlways)
 	if turn%each != 0 {
@@ -200,7 +198,7 @@ func (f *fleetCost) fit(half int) *fit.Linear {
 	return &f.decode
 }
 
-// differ notes by how much a sample is not what the pool's constants predict.
+// differ records a sample's deviation from the pool's prediction.
 func (f *fleetCost) differ(half int, ep *Endpoint, s *sample, a [3]float64) {
 	x := math.Log(s.y / fit.Dot(a, s.x))
 	if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -215,13 +213,13 @@ func (f *fleetCost) differ(half int, ep *Endpoint, s *sample, a [3]float64) {
 	}
 	off := c.bias[half].add(min(max(x, -limit), limit), s.trust, s.at)
 	c.mu.Unlock()
-	if !first { // one sample says nothing about noise
+	if !first { // one sample does not show noise
 		f.noise[half].add(off, s.trust)
 	}
 }
 
-// teach tells the constants of f to its endpoints, and how much their own are to
-// count. f.mu is held.
+// teach sends the constants of f and the weight of their own ones to its endpoints. The caller
+// holds f.mu.
 func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 	noise := f.noise[half].value()
 	constants := p.opts.Prior.prefill(f.prefill.A)
@@ -247,7 +245,7 @@ func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 		}
 		c.publish()
 		c.mu.Unlock()
-		if w := samples / (samples + 1); w > 0 { // those of which nothing is known do not count
+		if w := samples / (samples + 1); w > 0 { // endpoints without samples do not count
 			n += w
 			sum += w * b.mean
 			square += w * b.mean * b.mean

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestHelpersLearned holds that endpoints which only prefill learn from each
-// other, and neither from those that serve nor they from them.
+// TestHelpersLearned checks that prefill-only endpoints learn from each other but not from serving
+// endpoints, nor the other way round.
 func TestHelpersLearned(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
 	list := specs(8)
@@ -36,8 +36,8 @@ func TestHelpersLearned(t *testing.T) {
 	}
 }
 
-// TestIdleLearned holds that what a prefill takes when nothing is in its way is
-// seen through requests that nobody told of, and follows other engines.
+// TestIdleLearned checks that the unobstructed prefill time is learned despite untracked requests,
+// and follows a change of engines.
 func TestIdleLearned(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	p := newPool(4)
@@ -48,7 +48,7 @@ func TestIdleLearned(t *testing.T) {
 		for i := range 600 {
 			w := drawWork(rng)
 			ttft := e.ttft(rng, w)
-			if i%3 > 0 { // behind others' requests
+			if i%3 > 0 { // behind other clients' requests
 				ttft *= time.Duration(2 + rng.IntN(8))
 			}
 			p.LearnPrefill(eps[i%len(eps)], &Queued{Own: w, At: t0}, ttft)
@@ -69,9 +69,8 @@ func TestIdleLearned(t *testing.T) {
 	}
 }
 
-// TestOneSampleEach holds that one sample of each endpoint, which says nothing
-// about how much samples of one differ, does not count as steady, and that equals
-// stay equal.
+// TestOneSampleEach checks that one sample per endpoint does not count as low noise, and that equal
+// endpoints stay equal.
 func TestOneSampleEach(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	p := newPool(400)
@@ -98,7 +97,7 @@ func TestOneSampleEach(t *testing.T) {
 }
 
 // TestManySamplesAreTaughtTogether checks that a busy pool does not publish every endpoint's
-// constants for each sample, and that all of them have the newest ones soon after.
+// constants for each sample, and that all endpoints have the newest ones soon after.
 func TestManySamplesAreTaughtTogether(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	p := newPool(8)

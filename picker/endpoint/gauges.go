@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Gauges are one sample of an engine's own metrics.
+// Gauges is one sample of an engine's metrics.
 type Gauges struct {
 	At        time.Time // when the sample was taken; zero: never
 	Engine    EngineType
-	Ranks     int     // data-parallel ranks that the sample is of; 0 and 1: the engine is one
-	Waiting   int     // at all ranks
-	Running   int     // at all ranks
-	KVUse     float64 // 0..1, mean of the ranks
+	Ranks     int     // data-parallel ranks in the sample; 0 and 1: a single rank
+	Waiting   int     // all ranks
+	Running   int     // all ranks
+	KVUse     float64 // 0..1, mean over ranks
 	BlockSize int     // tokens per KV block, 0 when unknown
-	Blocks    int     // KV blocks of all ranks on their devices, 0 when unknown
+	Blocks    int     // KV blocks of all ranks in device memory, 0 when unknown
 	Started   time.Time
 	LoRA      *LoRA // nil when the engine reports none; read-only
 	Progress  Progress
 }
 
-// Progress is what an engine has done since it started, by its counters.
+// Progress is an engine's work since its start, from its counters.
 type Progress struct {
-	Known    bool   // the engine counts all of it
-	Computed uint64 // tokens, of prompts and answers; what caches held is not computed
-	Ended    uint64 // requests, however they ended
+	Known    bool   // the engine reports all counters
+	Computed uint64 // tokens of prompts and answers, without cached ones
+	Ended    uint64 // requests with any result
 }
 
-// LoRA is what an engine says about its adapters. It is immutable.
+// LoRA is an engine's report on its adapters. It is immutable.
 type LoRA struct {
-	Max     int // adapters that fit at once, 0 when unknown
+	Max     int // maximum loaded adapters, 0 when unknown
 	Running []string
 	Waiting []string
 }
 
-// Equal reports whether two reports say the same.
+// Equal reports whether two reports are identical.
 func (l *LoRA) Equal(o *LoRA) bool {
 	if l == nil || o == nil {
 		return l == o
@@ -44,8 +44,8 @@ func (l *LoRA) Equal(o *LoRA) bool {
 	return l.Max == o.Max && slices.Equal(l.Running, o.Running) && slices.Equal(l.Waiting, o.Waiting)
 }
 
-// gaugeCell holds the last sample in atomics: a reader may see two
-// neighbouring samples mixed, never a torn number.
+// gaugeCell holds the last sample in atomics. A reader may see fields of two consecutive samples,
+// but never a torn value.
 type gaugeCell struct {
 	at            atomic.Int64 // Unix nanoseconds
 	queue         atomic.Uint64
@@ -54,9 +54,9 @@ type gaugeCell struct {
 	started       atomic.Int64
 	engine, ranks atomic.Uint32
 	lora          atomic.Pointer[LoRA]
-	// Written and read in such an order that no more tokens are seen than the requests have
-	// computed that are seen.
-	ended    atomic.Uint64 // one more than have ended; 0: not known
+	// The order of stores and loads guarantees that a reader never sees more tokens than the
+	// requests it sees have computed.
+	ended    atomic.Uint64 // ended requests plus one; 0: unknown
 	computed atomic.Uint64
 }
 
@@ -77,7 +77,7 @@ func (c *gaugeCell) store(g Gauges) {
 	c.at.Store(unixNano(g.At))
 }
 
-// blockSize is what load has of it, for hot paths.
+// blockSize returns the block size without a full load, for hot paths.
 func (c *gaugeCell) blockSize() int {
 	size, _ := unpack(c.cache.Load())
 	return size
@@ -102,23 +102,23 @@ func (c *gaugeCell) load() Gauges {
 	return g
 }
 
-// Reading is what a decision uses of an engine's gauges.
+// Reading is the part of an engine's gauges that decisions use.
 type Reading struct {
-	Sampled bool          // false: there is no sample, and the rest is zero
+	Sampled bool          // false: there is no sample, and all other fields are zero
 	Age     time.Duration // of the sample
-	Ranks   int           // that the rest is of together; 0 and 1: the engine is one
+	Ranks   int           // ranks in the sample; 0 and 1: a single rank
 	Waiting int
 	Running int
 	KVUse   float64 // 0..1
-	// Capacity is how many tokens fit the engine's KV memory, 0 when unknown.
+	// Capacity is the engine's KV memory in tokens, 0 if unknown.
 	Capacity float64
-	// Ran is how many sequences the engine was seen to run at most, lately.
+	// Ran is the recent maximum of running sequences.
 	Ran int64
-	// Slots is how many sequences the engine runs at once, 0 when it has not shown it.
+	// Slots is the engine's sequence limit, 0 if not observed yet.
 	Slots int64
 }
 
-// Reading returns the last sample as of now, in Unix nanoseconds.
+// Reading returns the last sample. now is in Unix nanoseconds.
 func (c *counters) Reading(now int64) Reading {
 	at := c.gauges.at.Load()
 	if at == 0 {
@@ -133,8 +133,8 @@ func (c *counters) Reading(now int64) Reading {
 	return r
 }
 
-// PerRank returns what the gauges say of one of the engine's ranks. KVUse is their mean: memory
-// is full when it is at all of them.
+// PerRank returns the gauges of one rank. KVUse stays the mean, because memory is full when it is
+// full at every rank.
 func (r Reading) PerRank() Reading {
 	if n := r.Ranks; n > 1 {
 		r.Waiting, r.Running, r.Capacity = r.Waiting/n, r.Running/n, r.Capacity/float64(n)
@@ -143,11 +143,10 @@ func (r Reading) PerRank() Reading {
 	return r
 }
 
-// SetSlots makes known how many sequences the engine runs at once.
+// SetSlots sets the engine's sequence limit.
 func (c *counters) SetSlots(limit int64, now time.Time) { c.slots.Set(limit, now) }
 
-// LoRA returns what the engine last said about its adapters, nil when it says
-// nothing.
+// LoRA returns the engine's last report on its adapters, or nil.
 func (c *counters) LoRA() *LoRA { return c.gauges.lora.Load() }
 
 func pack(a, b int) uint64 {

@@ -9,24 +9,21 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// healthCell says how far an endpoint is trusted, and watches its requests.
+// healthCell holds an endpoint's health share and watches its requests.
 type healthCell struct {
-	withheld atomic.Uint32 // of health.Full decisions, those in which it is left out
+	withheld atomic.Uint32 // of health.Full decisions, those that exclude it
 	tracker  health.Tracker
 }
 
-// Share returns in how many of health.Full decisions the endpoint may be a
-// candidate.
+// Share returns in how many of health.Full decisions the endpoint may be a candidate.
 func (c *life) Share() uint32 {
 	return health.Full - min(c.health.withheld.Load(), health.Full)
 }
 
-// Down reports whether the endpoint is out. Such endpoints are passed over while
-// others are left.
+// Down reports whether the endpoint is out. It is used only if no other endpoint is left.
 func (c *life) Down() bool { return c.Share() == 0 }
 
-// SetDown puts the endpoint out, or back. Where health is watched, SetHealth of
-// its Pool tells instead.
+// SetDown marks the endpoint as out or healthy. With health monitoring, use Pool.SetHealth instead.
 func (c *life) SetDown(down bool) {
 	if down {
 		c.setShare(0)
@@ -39,7 +36,7 @@ func (c *life) setShare(share uint32) {
 	c.health.withheld.Store(health.Full - min(share, health.Full))
 }
 
-// ModelKey names a model to the Tracker, 0 when it has no name.
+// ModelKey returns the hash of a model name for the Tracker, 0 for "".
 func ModelKey(name string) uint64 {
 	if name == "" {
 		return 0
@@ -47,8 +44,7 @@ func ModelKey(name string) uint64 {
 	return xxhash.Sum64String(name)
 }
 
-// AvoidedModels appends the models whose requests go elsewhere, as far as the endpoint is known to
-// serve them.
+// AvoidedModels appends the endpoint's models whose requests are sent elsewhere.
 func (e *Endpoint) AvoidedModels(list []string, now time.Time) []string {
 	if e.Tracker().AvoidedCount() > 0 {
 		e.served(func(m Model) {
@@ -60,13 +56,13 @@ func (e *Endpoint) AvoidedModels(list []string, now time.Time) []string {
 	return list
 }
 
-// Tracker watches the endpoint's requests in flight.
+// Tracker returns the tracker of the endpoint's in-flight requests.
 func (c *life) Tracker() *health.Tracker { return &c.health.tracker }
 
-// Health returns what is known of the endpoints' health, nil while nobody tells.
+// Health returns the pool's last health snapshot, or nil without a monitor.
 func (p *Pool) Health() *health.Snapshot { return p.health.Load() }
 
-// SetHealth tells decisions from now on how far each endpoint is trusted.
+// SetHealth publishes a health snapshot to decisions.
 func (p *Pool) SetHealth(h *health.Snapshot) {
 	p.health.Store(h)
 	for _, ep := range p.Snapshot().Endpoints {
@@ -74,9 +70,9 @@ func (p *Pool) SetHealth(h *health.Snapshot) {
 	}
 }
 
-// SetPermits says how many requests the engine is to have at once, its own queue included;
-// 0: nobody says.
+// SetPermits sets the maximum number of requests at the engine, including its own queue; 0: no
+// limit.
 func (c *counters) SetPermits(n int64) { c.places.Store(n) }
 
-// Permits returns what SetPermits said last.
+// Permits returns the value of the last SetPermits.
 func (c *counters) Permits() int64 { return c.places.Load() }

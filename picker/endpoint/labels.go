@@ -1,6 +1,6 @@
 package endpoint
 
-// Labels of endpoints, verbatim.
+// Endpoint labels.
 const (
 	LabelRole      = "llm-d.ai/role"
 	LabelEngine    = "inference.networking.k8s.io/engine-type"

@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// ModelsFresh is how long an engine's list of models is proof that it does not
-// serve a name.
+// ModelsFresh is how long an engine's model list proves that a name is not served.
 const ModelsFresh = 10 * time.Second
 
-// Model is one name by which an endpoint serves requests.
+// Model is one model name of an endpoint.
 type Model struct {
 	Name   string
 	Parent string // the base model of a LoRA adapter; "" for the base itself and its aliases
 }
 
-// ModelList is what an engine says it serves. It is immutable.
+// ModelList is an engine's list of models. It is immutable.
 type ModelList struct {
-	Models []Model // sorted by name, no name twice
-	// Rejects says that the engine is known to refuse every other name.
+	Models []Model // sorted by name, unique
+	// Rejects means that the engine rejects every other name.
 	Rejects bool
 
-	base string // the first that is no adapter
+	base string // the first that is not an adapter
 }
 
 // Has reports whether the list has the name.
@@ -36,20 +35,19 @@ func (l *ModelList) equal(o *ModelList) bool {
 	return l != nil && o != nil && l.Rejects == o.Rejects && slices.Equal(l.Models, o.Models)
 }
 
-// modelCell holds an engine's own list.
+// modelCell holds an engine's own model list.
 type modelCell struct {
 	list atomic.Pointer[ModelList] // nil: never read
 	at   atomic.Int64              // when it was read, Unix nanoseconds
 }
 
-// EngineModels returns the list that the engine gave last and when; nil when it
-// never gave one.
+// EngineModels returns the engine's last model list and its time; nil if none was read.
 func (c *counters) EngineModels() (*ModelList, time.Time) {
 	return c.models.list.Load(), fromUnixNano(c.models.at.Load())
 }
 
-// Listed reports whether the endpoint is known to serve the model: by its
-// engine's list, or while there is none, by what discovery says.
+// Listed reports whether the endpoint serves the model according to its engine's list or, without
+// one, to discovery.
 func (e *Endpoint) Listed(model string) bool {
 	if l := e.models.list.Load(); l != nil {
 		return l.Has(model)
@@ -57,17 +55,16 @@ func (e *Endpoint) Listed(model string) bool {
 	return slices.Contains(e.Models, model)
 }
 
-// Refuses reports whether the endpoint is sure to refuse the model: its engine
-// is of a kind that does, and gave a list without the name at most ModelsFresh
-// before now.
+// Refuses reports whether the endpoint is known to reject the model: the engine rejects unlisted
+// names, and its list, at most ModelsFresh old, lacks the name.
 func (e *Endpoint) Refuses(model string, now time.Time) bool {
 	l := e.models.list.Load()
 	return l != nil && l.Rejects && !l.Has(model) && now.UnixNano()-e.models.at.Load() <= int64(ModelsFresh)
 }
 
-// Base returns the name of the endpoint's base model, "" when it is not known:
-// the first that discovery names, unless the engine's list is without it, else the
-// first of that list that is no adapter.
+// Base returns the name of the endpoint's base model, "" if unknown. It is the first one from
+// discovery that the engine's list does not contradict, else the first entry of the list that is
+// not an adapter.
 func (e *Endpoint) Base() string {
 	l := e.models.list.Load()
 	for _, name := range e.Models {
@@ -81,8 +78,7 @@ func (e *Endpoint) Base() string {
 	return l.base
 }
 
-// served calls f with every name that the endpoint is known to serve. It returns
-// false when nothing is known.
+// served calls f with every known model of the endpoint. It returns false if nothing is known.
 func (e *Endpoint) served(f func(Model)) bool {
 	if l := e.models.list.Load(); l != nil {
 		for _, m := range l.Models {

@@ -12,34 +12,32 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// defaultGrace is how long the id of a removed endpoint stays unused, so that
-// whoever still holds it (a request in flight, an index being cleared) does
-// not meet another endpoint under it.
+// defaultGrace is how long a removed endpoint's id stays unused, so that in-flight requests and
+// index cleanups that still hold it do not affect another endpoint.
 const defaultGrace = time.Minute
 
-// PoolOptions build a Pool. The zero value is usable.
+// PoolOptions configures a Pool. The zero value is usable.
 type PoolOptions struct {
-	Grace time.Duration // before an id is used again; 0 means one minute
-	// Keep is for how long an endpoint that leaves the list comes back as it was, with
-	// its id and counters; 0: it is forgotten at once. See Pool.Expire.
+	Grace time.Duration // before an id is reused; 0 means one minute
+	// Keep is how long an endpoint that left the list can be reinstated with its id and counters;
+	// 0: it is dropped at once. See Pool.Expire.
 	Keep  time.Duration
-	Now   func() time.Time // nil means steady.Now
-	Prior Cost             // assumed of the pool's engines at first; zero means PriorCost
-	Zone  string           // where this replica is; "" when nobody says, and then nothing is away
+	Now   func() time.Time // nil means the monotonic clock
+	Prior Cost             // initial cost of the pool's engines; zero means PriorCost
+	Zone  string           // this replica's zone; "": unknown, and no endpoint counts as remote
 }
 
-// Pool is the set of endpoints. Snapshot never blocks; Set and Subscribe
-// exclude each other.
+// Pool is the set of endpoints. Snapshot never blocks. Set and Subscribe exclude each other.
 type Pool struct {
 	opts    PoolOptions
-	zone    uint64 // as Endpoint.levels; 0: nobody says
+	zone    uint64 // as in Endpoint.levels; 0: unknown
 	current atomic.Pointer[Snapshot]
 	book    LoadTracker
 	fleets  fleets
 	answers fit.Answers
-	loads   fit.Saved // by loading from the host's memory
-	moves   Transfers // to endpoints that another one computed a prompt for
-	fetches Transfers // by endpoints that lacked what another one held
+	loads   fit.Saved // of loads from host memory
+	moves   Transfers // from prefill to decode endpoints
+	fetches Transfers // fetches from another holder of blocks
 	health  atomic.Pointer[health.Snapshot]
 
 	mu        sync.Mutex
@@ -54,9 +52,9 @@ type freeID struct {
 	at time.Time
 }
 
-// Change is what one Set or Expire did. Changed endpoints kept their id and counters, and
-// so did those among Added that were kept since they left. Removed endpoints are listed
-// no more; what is known of them goes when they are Dropped, at once or later.
+// Change is the effect of one Set or Expire. Changed endpoints kept their id and counters, and so
+// did reinstated ones among Added. Removed endpoints are no longer listed. Their state is discarded
+// when they are Dropped, at once or later.
 type Change struct {
 	Snapshot *Snapshot
 	Added    []*Endpoint
@@ -65,7 +63,7 @@ type Change struct {
 
 	Dropped []*Endpoint
 
-	// Restarted are those among Changed whose engine has started again.
+	// Restarted are the Changed endpoints whose engine has restarted.
 	Restarted []*Endpoint
 }
 
@@ -85,28 +83,27 @@ func NewPool(o PoolOptions) *Pool {
 	return p
 }
 
-// Snapshot returns the pool as it is at this moment.
+// Snapshot returns the current state of the pool.
 func (p *Pool) Snapshot() *Snapshot { return p.current.Load() }
 
-// Answers returns what is learned of the lengths of answers.
+// Answers returns the learned answer lengths.
 func (p *Pool) Answers() *fit.Answers { return &p.answers }
 
-// Loads returns what is learned of loading blocks from engines' host memory.
+// Loads returns the learned saving of loading blocks from host memory.
 func (p *Pool) Loads() *fit.Saved { return &p.loads }
 
-// Transfers returns what is learned of handing prompts' KV blocks from the endpoint
-// that computed them to the one that answers.
+// Transfers returns the learned costs of KV transfers from prefill to decode endpoints.
 func (p *Pool) Transfers() *Transfers { return &p.moves }
 
-// Fetches returns what is learned of fetching KV blocks that another endpoint holds.
+// Fetches returns the learned costs of fetching KV blocks from another holder.
 func (p *Pool) Fetches() *Transfers { return &p.fetches }
 
-// LoadTracker returns the in-flight book of the pool's endpoints.
+// LoadTracker returns the in-flight tracker of the pool's endpoints.
 func (p *Pool) LoadTracker() *LoadTracker { return &p.book }
 
-// Subscribe calls f for every later change, in order, on the goroutine that
-// calls Set, after the new snapshot is in place. It calls f at once with the
-// present endpoints as added. f must not call Set or Subscribe.
+// Subscribe calls f for every later change, in order, on the goroutine that calls Set, after the
+// new snapshot is in place. It immediately calls f with the current endpoints as added. f must not
+// call Set or Subscribe.
 func (p *Pool) Subscribe(f func(Change)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,8 +113,8 @@ func (p *Pool) Subscribe(f func(Change)) {
 	}
 }
 
-// Set makes specs the pool's endpoints. Of several specs with one address the
-// first counts. Endpoints that stay keep their id, gauges and book.
+// Set replaces the pool's endpoints. Of several specs with one address the first counts. Endpoints
+// that stay keep their id, gauges and load.
 func (p *Pool) Set(specs []Spec) Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,20 +160,20 @@ func (p *Pool) Set(specs []Spec) Change {
 	return c
 }
 
-// renewAfter is how long a life of an engine lasts at least: several witnesses tell of the
-// same restart.
+// renewAfter is the minimum duration of an engine incarnation. Several sources report the same
+// restart.
 const renewAfter = 2 * time.Second
 
-// Renew says that the engine of ep has started again: what it held, what was in flight there
-// and how far it was trusted is of its former life. Requests of that life, which may end
-// late or never, count no more. It does nothing where ep has left, or began a moment ago.
+// Renew records that the engine of ep has restarted. Its cache, in-flight requests and health state
+// belonged to the previous incarnation, whose requests no longer count. It does nothing if ep has
+// left or restarted just before.
 func (p *Pool) Renew(ep *Endpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.renew(ep)
 }
 
-// renew is Renew for who holds mu.
+// renew is Renew with mu held.
 func (p *Pool) renew(ep *Endpoint) {
 	old, now := p.current.Load(), p.opts.Now()
 	ep, was := old.ByID(int(ep.ID)), ep
@@ -191,7 +188,7 @@ func (p *Pool) renew(ep *Endpoint) {
 	p.publish(c)
 }
 
-// Began is when the present life of its engine was noticed; zero: before e was listed.
+// Began returns when the current engine incarnation was detected; zero: before e was listed.
 func (e *Endpoint) Began() time.Time { return e.began }
 
 func (p *Pool) publish(c Change) {
@@ -201,8 +198,8 @@ func (p *Pool) publish(c Change) {
 	}
 }
 
-// takeID returns the least id whose grace has passed, or a new one: tables by id grow with
-// the greatest.
+// takeID returns the lowest id whose grace time has passed, or a new one. Tables by id grow with
+// the largest id.
 func (p *Pool) takeID() block.EndpointID {
 	least := -1
 	for i, f := range p.free {

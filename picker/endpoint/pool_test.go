@@ -91,8 +91,8 @@ func TestSnapshotLookup(t *testing.T) {
 	}
 }
 
-// TestPoolLaw holds Set against a map: ids are dense and unique, and an
-// endpoint keeps its counters exactly while it stays.
+// TestPoolLaw compares Set with a map: ids are dense and unique, and an endpoint keeps its counters
+// exactly while it stays.
 func TestPoolLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := t0
@@ -141,8 +141,8 @@ func TestRoleOf(t *testing.T) {
 	}
 }
 
-// Endpoints that leave the list for a moment come back as they were; those of another
-// life do not, and what is forgotten is told once.
+// TestPoolKeeps checks that endpoints that leave the list briefly are reinstated unchanged, that
+// other incarnations are not, and that drops are reported once.
 func TestPoolKeeps(t *testing.T) {
 	now := time.Unix(1, 0)
 	p := NewPool(PoolOptions{Keep: time.Minute, Now: func() time.Time { return now }})

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestOfRank: a rank has the whole part of its share of the requests, and the mean work of
-// those that wait.
+// TestOfRank checks that a rank gets the integer part of its share of the requests, and the mean
+// work of the waiting ones.
 func TestOfRank(t *testing.T) {
 	l := Load{
 		Requests: 23, Waiting: 9, Prefill: 9000, Pairs: 900, Tokens: 80_000, Context: 40_000, Moving: 70, Rate: 8, Busy: 2,
@@ -33,7 +33,7 @@ func TestOfRank(t *testing.T) {
 	}
 }
 
-// TestOfRankLaw: of engines that are alike in one, each has what it had.
+// TestOfRankLaw checks that n equal ranks each get the load of one.
 func TestOfRankLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, l, all := rapid.IntRange(0, 16).Draw(t, "ranks"), Load{}, Load{}

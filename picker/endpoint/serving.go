@@ -11,14 +11,14 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// modelIndex says which endpoints serve a model, so that a pool of many models
-// with few endpoints each costs a decision no more than a small pool. It is immutable:
-// when one endpoint's list changes, what it does not touch is used again.
+// modelIndex maps models to endpoints, so that in a pool with many models a decision costs no more
+// than in a small pool. It is immutable. When one endpoint's list changes, unaffected parts are
+// shared.
 type modelIndex struct {
 	byName map[string][]int32 // positions in Snapshot.Endpoints, ascending
-	bases  map[string][]int32 // the same of base models; "": it is not known
-	open   []int32            // those of which nothing is known
-	names  []Model            // sorted; of several parents, one
+	bases  map[string][]int32 // the same for base models; "": unknown
+	open   []int32            // endpoints with unknown models
+	names  []Model            // sorted; with one of several parents
 }
 
 func newModelIndex(endpoints []*Endpoint) *modelIndex {
@@ -45,7 +45,7 @@ func newModelIndex(endpoints []*Endpoint) *modelIndex {
 
 func byName(a, b Model) int { return strings.Compare(a.Name, b.Name) }
 
-// serves is what one endpoint tells an index.
+// serves is one endpoint's contribution to the index.
 type serves struct {
 	known  bool
 	base   string
@@ -58,13 +58,13 @@ func (e *Endpoint) serves() (s serves) {
 	return s
 }
 
-// another reports whether a list is another engine's: it has none of the names that are no
-// adapters.
+// another reports whether a list belongs to another engine: it has none of the previous base
+// models.
 func (s *serves) another(list *ModelList) bool {
 	return s.known && !slices.ContainsFunc(s.models, func(m Model) bool { return m.Parent == "" && list.Has(m.Name) })
 }
 
-// with returns the index after the endpoint at position i has changed what it serves.
+// with returns the index after a change of the models of the endpoint at position i.
 func (x *modelIndex) with(i int32, was, is serves) *modelIndex {
 	next := &modelIndex{byName: maps.Clone(x.byName), bases: maps.Clone(x.bases), open: x.open, names: x.names}
 	drop(next.bases, was.base, i)
@@ -85,7 +85,7 @@ func (x *modelIndex) with(i int32, was, is serves) *modelIndex {
 	return next
 }
 
-// rename mends the names after some are served by one endpoint less, or more.
+// rename updates the names after an endpoint has added or removed some.
 func (x *modelIndex) rename(was, is []Model) {
 	if slices.Equal(was, is) {
 		return
@@ -112,7 +112,7 @@ func drop(lists map[string][]int32, name string, i int32) {
 
 func add(lists map[string][]int32, name string, i int32) { lists[name] = including(lists[name], i) }
 
-// without and including return a sorted list that differs by i, and leave list as it is.
+// without and including return a copy of a sorted list without or with i. list is not changed.
 func without(list []int32, i int32) []int32 {
 	at, found := slices.BinarySearch(list, i)
 	if !found {
@@ -129,29 +129,28 @@ func including(list []int32, i int32) []int32 {
 	return slices.Insert(slices.Clone(list), at, i)
 }
 
-// Serving returns the positions, ascending, of the endpoints that are known to
-// serve the model. The result is read-only.
+// Serving returns the ascending positions of the endpoints known to serve the model. The result is
+// read-only.
 func (s *Snapshot) Serving(model string) []int32 { return s.models.byName[model] }
 
-// Open returns the positions, ascending, of the endpoints whose models nobody
-// knows. The result is read-only.
+// Open returns the ascending positions of the endpoints with unknown models. The result is
+// read-only.
 func (s *Snapshot) Open() []int32 { return s.models.open }
 
-// MayServe reports whether some endpoint is known to serve the model, or nobody
-// knows what it serves. A request without a model may go anywhere.
+// MayServe reports whether some endpoint serves the model or has unknown models. A request without
+// a model may use any endpoint.
 func (s *Snapshot) MayServe(model string) bool {
 	return model == "" || len(s.Serving(model)) > 0 || len(s.Open()) > 0
 }
 
-// Models returns all models that some endpoint is known to serve, sorted by
-// name. The result is read-only.
+// Models returns all known models, sorted by name. The result is read-only.
 func (s *Snapshot) Models() []Model { return s.models.names }
 
-// ByBaseModel returns the positions, ascending, of the endpoints whose base model is known
-// by the name; "": of those whose base model is not known. The result is read-only.
+// ByBaseModel returns the ascending positions of the endpoints with that base model; "": unknown.
+// The result is read-only.
 func (s *Snapshot) ByBaseModel(name string) []int32 { return s.models.bases[name] }
 
-// Bases returns the base models that are known, in no order.
+// Bases returns the known base models, in no order.
 func (s *Snapshot) Bases() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range s.models.bases {
@@ -162,8 +161,8 @@ func (s *Snapshot) Bases() iter.Seq[string] {
 	}
 }
 
-// OnlyBase returns the base model of all endpoints, "" when there are several, or one is
-// not known, and whether several are known.
+// OnlyBase returns the base model if all endpoints share one, else "". several reports whether
+// several base models are known.
 func (s *Snapshot) OnlyBase() (name string, several bool) {
 	for base := range s.models.bases {
 		switch {
@@ -180,10 +179,9 @@ func (s *Snapshot) OnlyBase() (name string, several bool) {
 	return name, false
 }
 
-// SetModels stores the list that an endpoint's engine gave at a time, and reports
-// whether it differs from the one before. The models of list need not be sorted. An
-// engine that serves none of its former base models is another one: what was learned
-// of the former is forgotten, and its life is over; see Renew.
+// SetModels stores an engine's model list and reports whether it changed. list need not be sorted.
+// An engine without any of its former base models counts as another one: learned state is
+// discarded, and a new incarnation begins; see Renew.
 func (p *Pool) SetModels(id block.EndpointID, list ModelList, at time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,7 +216,7 @@ func (p *Pool) SetModels(id block.EndpointID, list ModelList, at time.Time) bool
 	return true
 }
 
-// forget drops what was learned of an engine that is another one now.
+// forget discards the learned state of a replaced engine.
 func (c *counters) forget(prior Cost) {
 	c.cost.mu.Lock()
 	defer c.cost.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestIndexFollows: an index that follows lists one by one equals one that is made anew.
+// TestIndexFollows checks that an incrementally updated index equals a new one.
 func TestIndexFollows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	p := newPool(7)
@@ -43,8 +43,8 @@ func TestIndexFollows(t *testing.T) {
 	}
 }
 
-// TestModelsLearnApart: two models of very different speed in one pool learn their constants
-// each for itself, also at an endpoint that has served nothing yet.
+// TestModelsLearnApart checks that two models of very different speed in one pool learn separate
+// constants, also at endpoints without samples.
 func TestModelsLearnApart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
 	p := newPool(8)
@@ -55,7 +55,7 @@ func TestModelsLearnApart(t *testing.T) {
 		p.SetModels(ep.ID, ModelList{Models: []Model{{Name: name(i)}, {Name: fmt.Sprint("adapter-", i%2), Parent: name(i)}}}, t0)
 	}
 	for n := range 400 {
-		i := n % 6 // the last two see nothing
+		i := n % 6 // the last two get no samples
 		ep, w := p.Snapshot().Endpoints[i], drawWork(rng)
 		p.LearnPrefill(ep, &Queued{Own: w, At: t0}, speed[name(i)].ttft(rng, w))
 		p.LearnStep(ep, 8, 8000, step[name(i)], t0)
@@ -69,14 +69,14 @@ func TestModelsLearnApart(t *testing.T) {
 			t.Errorf("endpoint %d of %s: a step takes %.4f s, want %.4f", i, name(i), got, want)
 		}
 	}
-	// What takes an idle engine's prefill is each model's own as well.
+	// The unobstructed prefill time is separate for each model as well.
 	if a, b := p.Snapshot().Endpoints[6].Cost().Idle, p.Snapshot().Endpoints[7].Cost().Idle; b < 5*a {
 		t.Errorf("idle factors %.2f and %.2f", a, b)
 	}
 }
 
-// TestAnotherModel: an engine that has another base model is another engine; one that got an
-// adapter or an alias, or lost one, is the same.
+// TestAnotherModel checks that an engine with another base model counts as another engine, and that
+// adapters and aliases may change.
 func TestAnotherModel(t *testing.T) {
 	p := newPool(1)
 	ep := func() *Endpoint { return p.Snapshot().Endpoints[0] }
@@ -105,7 +105,7 @@ func TestAnotherModel(t *testing.T) {
 	}
 }
 
-// TestBase: the file's name counts until the engine's list is without it.
+// TestBase checks that discovery's name counts until the engine's list contradicts it.
 func TestBase(t *testing.T) {
 	list := specs(1)
 	list[0].Models = []string{"llama", "old"}
@@ -130,7 +130,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// BenchmarkSetModels reads the lists of a pool of 100 models, one by one.
+// BenchmarkSetModels sets the lists of a pool of 100 models, one by one.
 func BenchmarkSetModels(b *testing.B) {
 	p := newPool(6400)
 	lists := make([]ModelList, len(p.Snapshot().Endpoints))

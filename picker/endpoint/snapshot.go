@@ -4,20 +4,19 @@ import (
 	"net/netip"
 )
 
-// Snapshot is the pool at one moment, immutable. Endpoints are sorted by
-// address, so that every replica with the same pool has the same order.
+// Snapshot is the pool at one moment. It is immutable. Endpoints are sorted by address, so all
+// replicas with the same pool use the same order.
 type Snapshot struct {
 	Endpoints []*Endpoint
-	Absent    []*Endpoint // left the list and may come back: no candidates
-	Version   uint64      // grows with every change
+	Absent    []*Endpoint // left the list but may be reinstated; not candidates
+	Version   uint64      // increases with every change
 
 	byAddr map[netip.AddrPort]int32
 	byID   []int32 // index in Endpoints + 1, by dense id
 	models *modelIndex
 }
 
-// Lookup returns the endpoint at an ip:port, nil when there is none. Any
-// spelling of an IPv6 address is understood.
+// Lookup returns the endpoint at an ip:port, or nil. It accepts any spelling of an IPv6 address.
 func (s *Snapshot) Lookup(address string) *Endpoint {
 	if i := s.Index(address); i >= 0 {
 		return s.Endpoints[i]
@@ -25,7 +24,7 @@ func (s *Snapshot) Lookup(address string) *Endpoint {
 	return nil
 }
 
-// ByID returns the endpoint with the id, nil when it is not in this snapshot.
+// ByID returns the endpoint with an id, or nil if it is not in this snapshot.
 func (s *Snapshot) ByID(id int) *Endpoint {
 	if id < 0 || id >= len(s.byID) || s.byID[id] == 0 {
 		return nil
@@ -33,11 +32,10 @@ func (s *Snapshot) ByID(id int) *Endpoint {
 	return s.Endpoints[s.byID[id]-1]
 }
 
-// IDs returns one more than the largest dense id in use.
+// IDs returns the largest dense id in use plus one.
 func (s *Snapshot) IDs() int { return len(s.byID) }
 
-// Index returns where in Endpoints the one at an ip:port stands, -1 when there
-// is none.
+// Index returns the position in Endpoints of an ip:port, or -1.
 func (s *Snapshot) Index(address string) int {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -50,7 +48,7 @@ func (s *Snapshot) Index(address string) int {
 	return int(i)
 }
 
-// canonical makes spellings of one address equal: IPv4 in IPv6 becomes IPv4.
+// canonical normalizes an address: IPv4-mapped IPv6 becomes IPv4.
 func canonical(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }

@@ -5,39 +5,38 @@ import (
 	"time"
 )
 
-// Work is what a request asks of one endpoint.
+// Work is a request's work at one endpoint.
 type Work struct {
 	Input int // prompt tokens
-	New   int // of them, those to be computed there
+	New   int // prompt tokens to compute there
 }
 
-// Pairs returns how many (token, earlier token) pairs attention visits for the
-// new tokens.
+// Pairs returns the number of (token, earlier token) pairs that attention visits for the new
+// tokens.
 func (w Work) Pairs() float64 {
 	n := float64(w.New)
 	return n * (float64(w.Input) - n/2)
 }
 
-// Ticket is one entry in the book. Its methods are safe for concurrent use;
-// those that come after Release do nothing, and Release counts once.
+// Ticket is one entry of the load tracker. Its methods are safe for concurrent use. Calls after
+// Release have no effect.
 type Ticket struct {
 	book *LoadTracker
 	ep   *Endpoint
 	work Work
-	// Helps says that the endpoint's work is done when the first token is
-	// there. It is set before Open.
+	// Helps means that the endpoint's work ends with the first token. Set it before Open.
 	Helps bool
-	// RemotePrefill says that another endpoint computes the prompt: the request has its place
-	// here, and waits for nothing of this endpoint. It is set before Open.
+	// RemotePrefill means that another endpoint computes the prompt: the request has its permit
+	// here but does not wait for this endpoint. Set it before Open.
 	RemotePrefill bool
-	// Sends is how many tokens' blocks go from the endpoint to the one that answers, and
-	// OnlySends that it has no other work on the request. They are set before Open.
+	// Sends is the number of tokens whose blocks are sent to the serving endpoint. OnlySends means
+	// that there is no other work. Set them before Open.
 	Sends     int
 	OnlySends bool
 
 	mu    sync.Mutex
 	state ticketState
-	out   int64 // generated tokens counted
+	out   int64 // generated tokens so far
 }
 
 type ticketState uint8
@@ -49,7 +48,7 @@ const (
 	ticketReleased
 )
 
-// Open enters w into the book of ep. t must be new.
+// Open adds w to the load of ep. t must be new.
 func (b *LoadTracker) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 	w.Input, w.New = max(w.Input, 0), min(max(w.New, 0), max(w.Input, 0))
 	t.book, t.ep, t.work, t.state = b, ep, w, ticketWaiting
@@ -61,7 +60,7 @@ func (b *LoadTracker) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 	}
 	if !t.RemotePrefill {
 		if c.waiting.Add(1) == 1 && ep.book.remote.waiting.Load() <= 0 {
-			c.lastFirst.Store(now.UnixNano()) // nobody's request waited there: the queue begins here
+			c.lastFirst.Store(now.UnixNano()) // no request waited: the queue begins now
 		}
 		c.prefill.Add(int64(w.New))
 		c.pairs.Add(int64(w.Pairs()))
@@ -72,11 +71,11 @@ func (b *LoadTracker) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 	b.changed(ep)
 }
 
-// Endpoint returns where the ticket was opened.
+// Endpoint returns the endpoint of the ticket.
 func (t *Ticket) Endpoint() *Endpoint { return t.ep }
 
-// FirstToken moves the request from waiting to decoding, or ends the work of an
-// endpoint that helps. It reports whether this was the first call.
+// FirstToken moves the request from waiting to decoding, or ends the work of a helper. It reports
+// whether this was the first call.
 func (t *Ticket) FirstToken(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,8 +106,8 @@ func (t *Ticket) leaveQueue(c *loadCell) {
 	c.pairs.Add(-int64(t.work.Pairs()))
 }
 
-// Generated counts n more generated tokens. It does not call the change hook:
-// what grows token by token is shared when something else changes.
+// Generated adds n generated tokens. It does not call the change callback: token counts are shared
+// with the next other change.
 func (t *Ticket) Generated(n int) {
 	if n <= 0 {
 		return
@@ -123,8 +122,7 @@ func (t *Ticket) Generated(n int) {
 	t.ep.book.local.context.Add(int64(n))
 }
 
-// Release takes the request out of the book. It reports whether this was the
-// first call.
+// Release removes the request from the load tracker. It reports whether this was the first call.
 func (t *Ticket) Release() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +134,7 @@ func (t *Ticket) Release() bool {
 	return true
 }
 
-// end takes everything out of the book.
+// end removes all of the ticket's load.
 func (t *Ticket) end(c *loadCell) {
 	c.moving.Add(-int64(t.Sends))
 	if t.OnlySends {

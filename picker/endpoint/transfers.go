@@ -8,50 +8,47 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 )
 
-// TransferModel is what is assumed of moving a prompt's KV blocks before any
-// transfer was measured.
+// TransferModel is the assumed cost of a KV transfer before measurements.
 type TransferModel struct {
-	Fixed         float64            // seconds of each hand-over besides the bytes
+	Fixed         float64            // seconds per transfer in addition to the bytes
 	BytesPerToken float64            // of KV cache, all layers
 	Speed         [NumLevels]float64 // bytes per second between endpoints of a level
 }
 
-// DefaultTransfer is that of an 8B model with grouped attention in 16 bits and of
-// usual networks.
+// DefaultTransfer assumes an 8B model with grouped-query attention in 16 bits and typical networks.
 var DefaultTransfer = TransferModel{
 	Fixed: .02, BytesPerToken: 131072, Speed: [NumLevels]float64{100e9, 25e9, 10e9, 1e9, .2e9},
 }
 
-// Seconds returns the time that the blocks of so many tokens take.
+// Seconds returns the transfer time of the blocks of a number of tokens.
 func (m *TransferModel) Seconds(level Level, tokens int) float64 {
 	return m.Fixed + m.BytesPerToken*float64(max(tokens, 0))/m.Speed[level]
 }
 
-// Transfers learns how long hand-overs between endpoints take: a fixed part and
-// seconds per token for each level of closeness, and for each pair by how much it
-// is off its level. Bytes per token and bandwidths are only told apart by the
-// model, which counts until there are measurements. The zero value is ready. It
-// is safe for concurrent use; reads do not block.
+// Transfers learns the time of KV transfers between endpoints: a fixed part and seconds per token
+// for each level of closeness, and a factor for each pair. Only the model distinguishes bytes per
+// token from bandwidth; it is used until there are measurements. The zero value is ready. It is
+// safe for concurrent use; reads do not block.
 type Transfers struct {
 	mu     sync.Mutex
 	fits   [NumLevels]fit.Linear
 	levels [NumLevels]atomic.Pointer[levelCost]
-	pairs  [transferPairs]fit.Mean // natural logarithms of seen over the level's
+	pairs  [transferPairs]fit.Mean // natural logarithms of observed over the level's time
 }
 
-// levelCost is what the transfers of one level were found to take.
+// levelCost is the measured cost of one level.
 type levelCost struct{ fixed, perToken, seen float64 }
 
 const (
-	transferPairs = 4096 // two pairs that share a cell share their mean
+	transferPairs = 4096 // pairs with the same cell share its mean
 	transferTrust = 2    // samples that count as much as the model
 	pairTrust     = 3    // samples of a pair that count as much as its level
-	pairMost      = 3    // the greatest logarithm that is believed
+	pairMost      = 3    // maximum accepted logarithm
 )
 
-// Seconds returns the expected time from the end of a prefill at from to the first
-// content of the answer at to, for so many tokens that to lacks, besides to's own
-// step. 0 where both are the same.
+// Seconds returns the expected time from the end of a prefill at from to the first content of the
+// answer at to, excluding to's own step, if to lacks the given tokens. It returns 0 if both are the
+// same.
 func (t *Transfers) Seconds(m *TransferModel, from, to *Endpoint, tokens int) float64 {
 	if from == to {
 		return 0
@@ -59,7 +56,7 @@ func (t *Transfers) Seconds(m *TransferModel, from, to *Endpoint, tokens int) fl
 	return t.LevelSeconds(m, Shared(from, to), tokens) * t.PairFactor(from, to)
 }
 
-// LevelSeconds is Seconds for a usual pair of a level.
+// LevelSeconds is Seconds for a typical pair of a level.
 func (t *Transfers) LevelSeconds(m *TransferModel, level Level, tokens int) float64 {
 	seconds := m.Seconds(level, tokens)
 	if l := t.levels[level].Load(); l != nil {
@@ -69,8 +66,7 @@ func (t *Transfers) LevelSeconds(m *TransferModel, level Level, tokens int) floa
 	return seconds
 }
 
-// PerToken returns the seconds by which each token more makes the transfers of a level
-// longer.
+// PerToken returns the additional transfer time per token at a level, in seconds.
 func (t *Transfers) PerToken(m *TransferModel, level Level) float64 {
 	seconds := m.BytesPerToken / m.Speed[level]
 	if l := t.levels[level].Load(); l != nil {
@@ -79,8 +75,7 @@ func (t *Transfers) PerToken(m *TransferModel, level Level) float64 {
 	return seconds
 }
 
-// PairFactor returns by what factor the transfers of a pair are longer than those of its
-// level.
+// PairFactor returns the ratio of a pair's transfer time to its level's.
 func (t *Transfers) PairFactor(from, to *Endpoint) float64 {
 	mean, weight := t.pairs[pairOf(from, to)].Load()
 	if weight == 0 {
@@ -89,8 +84,7 @@ func (t *Transfers) PairFactor(from, to *Endpoint) float64 {
 	return math.Exp(mean * weight / (weight + pairTrust))
 }
 
-// Learn takes one measured hand-over of so many tokens; trust in (0, 1] is its
-// weight.
+// Learn adds one measured transfer; trust in (0, 1] is its weight.
 func (t *Transfers) Learn(from, to *Endpoint, tokens int, seconds, trust float64) {
 	if from == to || tokens < 0 || !(seconds >= 0) || math.IsInf(seconds, 0) {
 		return
@@ -109,7 +103,7 @@ func (t *Transfers) Learn(from, to *Endpoint, tokens int, seconds, trust float64
 	}
 }
 
-// Samples returns the samples behind a level, faded.
+// Samples returns the decayed number of samples of a level.
 func (t *Transfers) Samples(level Level) float64 {
 	if l := t.levels[level].Load(); l != nil {
 		return l.seen
@@ -117,14 +111,14 @@ func (t *Transfers) Samples(level Level) float64 {
 	return 0
 }
 
-// pairOf returns the cell of a pair, by its addresses.
+// pairOf returns the cell of a pair, hashed from its addresses.
 func pairOf(from, to *Endpoint) int {
 	h := from.place*0x9e3779b97f4a7c15 ^ to.place
 	h = (h ^ h>>29) * 0xbf58476d1ce4e5b9
 	return int(h>>33) % transferPairs
 }
 
-// placeOf names an address by a number.
+// placeOf returns the hash of an address.
 func placeOf(address string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(address) {

@@ -22,8 +22,7 @@ func placed(t *testing.T, racks ...string) []*Endpoint {
 	return p.Snapshot().Endpoints
 }
 
-// TestTransfers: what was measured replaces what was assumed, level by level and pair
-// by pair.
+// TestTransfers checks that measurements replace the model, per level and per pair.
 func TestTransfers(t *testing.T) {
 	eps := placed(t, "a", "a", "b", "a")
 	var tr Transfers
@@ -61,7 +60,7 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-// TestFedTicket: a request whose prompt comes from elsewhere has a place, and no wait.
+// TestFedTicket checks that a request with a remote prefill has a permit and no wait.
 func TestFedTicket(t *testing.T) {
 	p := NewPool(PoolOptions{})
 	p.Set([]Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})

@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// Controls reports whether a path is that of a call which controls an engine rather than
-// uses it: vLLM and SGLang serve these where they serve requests, to anybody, and one call
-// empties a cache, ends the requests of others or loads other weights. A prefix before the
-// path is accepted, as gateways route by one. Names that are used for other calls too
-// (/pause, /resume, /sleep) count where nothing is before them but a version.
+// Controls reports whether a path is an engine control call. vLLM and SGLang serve these calls on
+// the inference port without authentication; one call can empty a cache, abort other clients'
+// requests or load other weights. A path prefix is accepted, because gateways route by prefix.
+// Ambiguous names (/pause, /resume, /sleep) count only without a prefix or after a version.
 func Controls(path string) bool {
 	path, _, _ = strings.Cut(path, "?")
 	if kind, sure := KindOf(path); kind != KindOther && sure {
@@ -30,7 +29,7 @@ func Controls(path string) bool {
 		return strings.HasSuffix(before, "/hicache/")
 	case "clear":
 		return strings.HasSuffix(before, "/hicache/storage-backend/")
-	case "abort_request", "abort_requests", "pause_generation", "continue_generation", // requests of others
+	case "abort_request", "abort_requests", "pause_generation", "continue_generation", // affect other clients' requests
 		"flush_cache", "reset_prefix_cache", "reset_mm_cache", "reset_encoder_cache", "clear_hicache_storage_backend", "pin_prefix",
 		"release_memory_occupation", "resume_memory_occupation", "release_kv_cache_memory",
 		"load_lora_adapter", "load_lora_adapter_from_tensors", "unload_lora_adapter",

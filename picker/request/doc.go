@@ -1,15 +1,14 @@
-// Package request reads inference requests: headers and body become a [Request]
-// in one scan of the body.
+// Package request parses inference requests: headers and body become a [Request] in one scan of the
+// body.
 //
-//  1. [Parse] (or [ParsePrefix], when only the first bytes are there) reads the
-//     headers that the picker knows and scans the body once.
+//  1. [Parse] (or [ParsePrefix], if only the first bytes are available) reads the
+//     known headers and scans the body once.
 //  2. The scan fills the model, the kind, the sampling limits and the session,
-//     and notes where the prompt stands in the body. It builds no tree and
+//     and records the position of the prompt in the body. It builds no tree and
 //     copies no prompt.
-//  3. A request that no engine could answer is refused with an [*Error], the
-//     only error that reaches a client.
+//  3. A request that no engine could answer is rejected with an [*Error], the
+//     only error type sent to clients.
 //
-// It renders no prompt, knows no endpoints and does no I/O. A Request belongs to
-// one goroutine while it is filled; afterwards it is read-only, and any number
-// of goroutines may read it. Its byte slices alias the body.
+// The package renders no prompt, knows no endpoints and does no I/O. One goroutine fills a Request;
+// afterwards it is read-only and safe for concurrent reads. Its byte slices alias the body.
 package request

@@ -5,26 +5,25 @@ import (
 	"fmt"
 )
 
-// Reason is the closed set of causes for which a request is refused. Its String
-// is the metric label and the code of the error that the client reads; extproc
-// maps it to the HTTP status and the drop-reason header.
+// Reason is the closed set of reasons for rejecting a request. Its String is the metric label and
+// the error code in the response. extproc maps it to the HTTP status and the drop-reason header.
 type Reason uint8
 
 // Reasons.
 const (
 	ReasonInternal      Reason = iota
-	ReasonBadRequest           // 400: body is not JSON, or has no model where there are several
+	ReasonBadRequest           // 400: invalid JSON, or no model in a pool with several
 	ReasonTooLarge             // 413
 	ReasonModelNotFound        // 404
 	ReasonNoEndpoints          // 503
 	ReasonSaturated            // 429
-	ReasonTTLExpired           // 429: it waited for capacity as long as it may
+	ReasonTTLExpired           // 429: queue time limit exceeded
 	ReasonCancelled            // 499
 	ReasonShuttingDown         // 503
-	ReasonOverloaded           // 503: no memory left
-	ReasonNotHeld              // 412: wanted only where the prompt is held
-	ReasonEvicted              // 429: it was served, and made way for others
-	ReasonForbidden            // 403: it would control an engine
+	ReasonOverloaded           // 503: out of memory
+	ReasonNotHeld              // 412: if-available and the prompt is not cached anywhere
+	ReasonEvicted              // 429: evicted in favour of other requests
+	ReasonForbidden            // 403: engine control call
 	numReasons          = iota
 )
 
@@ -44,8 +43,7 @@ var reasonNames = [numReasons]string{
 	ReasonForbidden:     "forbidden",
 }
 
-// String returns the reason's name on the wire, "internal" for a value outside
-// of the set.
+// String returns the reason's wire name, "internal" for invalid values.
 func (r Reason) String() string {
 	if int(r) >= len(reasonNames) {
 		r = ReasonInternal
@@ -53,7 +51,7 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// IsClientError reports whether the client did something wrong, or gave up.
+// IsClientError reports whether the client caused the rejection or disconnected.
 func (r Reason) IsClientError() bool {
 	switch r {
 	case ReasonBadRequest, ReasonTooLarge, ReasonModelNotFound, ReasonCancelled, ReasonForbidden:
@@ -80,7 +78,7 @@ func Reasons() []Reason {
 	return all
 }
 
-// Error is a refusal meant for the client.
+// Error is a rejection meant for the client.
 type Error struct {
 	Reason  Reason
 	Message string // for the client; no prompt text

@@ -9,13 +9,13 @@ import (
 
 const (
 	formType     = "multipart/form-data"
-	maxFormParts = 1000 // as many as engines take
+	maxFormParts = 1000 // same limit as engines
 	maxFormModel = 4096 // bytes
 )
 
-// takeForm takes the model of a body that is a form, as uploads of sound and images are.
-// Of several the last one counts, as engines do. A form that is cut counts as far as it is
-// there. Its model stays as it is: there is no rewriting in forms.
+// takeForm reads the model from a multipart form, as used for audio and image uploads. The last
+// model field counts, as in engines. A truncated form is read as far as available. Models in forms
+// are never rewritten.
 func takeForm(r *Request) {
 	if r.Headers == nil || len(r.Body) == 0 {
 		return

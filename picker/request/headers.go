@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Request headers that the picker reads, lower case. Where two spellings are
-// in use, the newer one counts, and Alt is the older.
+// Request headers that the picker reads, in lower case. Alt is the older of two spellings; the
+// newer one takes precedence.
 const (
 	HeaderObjective       = "x-llm-d-inference-objective"
 	HeaderObjectiveAlt    = "x-gateway-inference-objective"
@@ -34,7 +34,7 @@ const (
 	maxHeaderValueLength  = 1024
 )
 
-// Names under which pickers speak to proxies, sidecars and engines.
+// Headers that pickers use towards proxies, sidecars and engines.
 const (
 	HeaderDestination = "x-gateway-destination-endpoint"
 	HeaderSubset      = HeaderDestination + "-subset"
@@ -44,37 +44,35 @@ const (
 	HeaderKVSource    = "x-kv-cache-source-host-port"
 	HeaderConformance = "x-conformance-test-served-endpoint"
 	HeaderSignature   = "x-grapevine-targets-signature"
-	// HeaderHandOver is on answers: the sidecar's report (package handover).
+	// HeaderHandOver is a response header with the sidecar's report (package kvtransfer).
 	HeaderHandOver = "x-grapevine-hand-over"
-	// HeaderFaults is on answers: which prefill legs were asked in vain, and why. The picker
-	// takes it off.
+	// HeaderFaults is a response header that lists failed prefill legs with causes. The picker
+	// removes it.
 	HeaderFaults = "x-grapevine-prefill-faults"
-	// HeaderHop is the token of a request that another cluster of the federation sent. It
-	// is signed, and comes through the gateway as the client's headers do: proxies leave it
-	// to the picker, which believes what it can verify.
+	// HeaderHop is the signed token of a request from another cluster of the federation. It passes
+	// the gateway like client headers do. Proxies leave it to the picker, which verifies it.
 	HeaderHop = "x-grapevine-hop"
 )
 
-// preferAvailable is the value of HeaderPrefer by which a request asks for an endpoint
-// that holds its prompt.
+// preferAvailable is the value of HeaderPrefer that restricts a request to endpoints holding its
+// prompt.
 const preferAvailable = "if-available"
 
-// MetadataImport is the initial metadata of an ext_proc stream by which a route names
-// the import that its requests are for: namespace/name.
+// MetadataImport is the initial ext_proc metadata in which a route names the import of its
+// requests: namespace/name.
 const MetadataImport = "x-grapevine-import"
 
-// MetadataRetries is the initial metadata of an ext_proc stream in which a proxy says that
-// pickers may tell it, by Envoy's own headers, what to try again.
+// MetadataRetries is the initial ext_proc metadata in which a proxy allows pickers to control
+// retries through Envoy's headers.
 const MetadataRetries = "x-grapevine-retries"
 
-// MetadataDestinations is the initial metadata of an ext_proc stream in which a
-// proxy announces how many addresses it takes in one answer.
+// MetadataDestinations is the initial ext_proc metadata with the number of addresses that a proxy
+// accepts in one response.
 const MetadataDestinations = "x-grapevine-destinations"
 
-// RoutingHeaders returns the request headers by which a picker speaks to
-// proxies, sidecars and engines. Only the picker may set them: a sidecar calls
-// the addresses that it finds there. What a client sent under these names never
-// counts.
+// RoutingHeaders returns the request headers that pickers use towards proxies, sidecars and
+// engines. Only the picker may set them, because a sidecar connects to the addresses in them.
+// Values sent by clients never count.
 func RoutingHeaders() []string {
 	return []string{
 		HeaderDestination, HeaderServed, HeaderSubset, HeaderFallback, HeaderScores,
@@ -82,7 +80,7 @@ func RoutingHeaders() []string {
 	}
 }
 
-// readHeaders fills what headers say about a request.
+// readHeaders fills the fields that come from headers.
 func readHeaders(r *Request) {
 	if r.Headers == nil {
 		return
@@ -100,8 +98,8 @@ func readHeaders(r *Request) {
 	r.SLOTPOT = milliseconds(header(r.Headers, HeaderSLOTPOT, HeaderSLOTPOTAlt))
 }
 
-// header returns the value of the newer of two spellings, or that of the older. Absurdly
-// long values count as absent.
+// header returns the value of the newer spelling, or of the older one. Overlong values count as
+// absent.
 func header(h Headers, name, alt string) string {
 	v := h.Get(name)
 	if v == "" {
@@ -113,7 +111,7 @@ func header(h Headers, name, alt string) string {
 	return v
 }
 
-// product returns the first product of a User-Agent, without its version.
+// product returns the first product name of a User-Agent, without its version.
 func product(agent string) string {
 	name, _, _ := strings.Cut(agent, "/")
 	name, _, _ = strings.Cut(name, " ")
@@ -123,7 +121,7 @@ func product(agent string) string {
 	return name
 }
 
-// milliseconds reads a positive number of milliseconds, 0 when there is none.
+// milliseconds parses a positive number of milliseconds; 0 if invalid.
 func milliseconds(s string) time.Duration {
 	if s == "" {
 		return 0
@@ -135,6 +133,5 @@ func milliseconds(s string) time.Duration {
 	return time.Duration(min(ms, float64(maxSLO/time.Millisecond)) * float64(time.Millisecond))
 }
 
-// HeaderSet is one header to be set, on the request sent upstream or on its
-// answer.
+// HeaderSet is one header to set on the upstream request or on its response.
 type HeaderSet struct{ Name, Value string }

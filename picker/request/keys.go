@@ -6,11 +6,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// namedBytes is how much of each end of a prompt makes its name.
+// namedBytes is the number of bytes hashed at each end of a prompt.
 const namedBytes = 4096
 
-// PromptKey names a request's prompt by its ends and its length, 0 when it has
-// none.
+// PromptKey returns a hash of the prompt's ends and length, 0 without a prompt.
 func (r *Request) PromptKey() uint64 {
 	body := r.Body
 	if r.Prompt.Main.Found() && r.Prompt.Main[1] <= len(body) {
@@ -26,7 +25,7 @@ func (r *Request) PromptKey() uint64 {
 	return xxhash.Sum64(body[:namedBytes]) ^ bits.RotateLeft64(xxhash.Sum64(body[n-namedBytes:]), 1) ^ uint64(n)
 }
 
-// ClientKey names who asked, by the prompt's name when nothing else does.
+// ClientKey returns a hash of the client's identity, or the prompt's hash without one.
 func (r *Request) ClientKey(prompt uint64) uint64 {
 	for _, name := range [...]string{r.Session, r.User, r.FairnessID} {
 		if name != "" {

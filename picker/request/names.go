@@ -2,16 +2,16 @@ package request
 
 import "maps"
 
-// Names say what the names mean that requests carry. They are immutable.
+// Names defines the meaning of names in requests. It is immutable.
 type Names struct {
-	Objectives map[string]int     // priority by objective name; unknown ones have 0
-	Rewrites   map[string]Rewrite // by model name as the client wrote it; AnyModel: those that have none of their own
+	Objectives map[string]int     // priority by objective name; unknown names have 0
+	Rewrites   map[string]Rewrite // by the client's model name; AnyModel: all others
 }
 
-// AnyModel is the key of the Rewrite for models that have none of their own.
+// AnyModel is the key of the Rewrite for models without their own.
 const AnyModel = ""
 
-// Over returns names in which n's meanings hold, and under's where n has none.
+// Over returns the union of both; n takes precedence over under.
 func (n Names) Over(under Names) Names {
 	return Names{Objectives: over(n.Objectives, under.Objectives), Rewrites: over(n.Rewrites, under.Rewrites)}
 }
@@ -28,8 +28,7 @@ func over[V any](upper, lower map[string]V) map[string]V {
 	return out
 }
 
-// Target returns the model that a request for model is sent to; random is
-// uniform over all numbers. "": the one that it names.
+// Target returns the model that replaces model, "" for no replacement. random must be uniform.
 func (n Names) Target(model string, random uint64) string {
 	if len(n.Rewrites) == 0 {
 		return ""
@@ -41,16 +40,16 @@ func (n Names) Target(model string, random uint64) string {
 	return w.draw(random)
 }
 
-// Rewrite replaces a model name by one of several, drawn by weight.
+// Rewrite replaces a model name by one of several, chosen by weight.
 type Rewrite []WeightedModel
 
 // WeightedModel is one target of a Rewrite.
 type WeightedModel struct {
 	Model  string
-	Weight int // those below 1 are never drawn
+	Weight int // values below 1 are never chosen
 }
 
-// draw picks a target; random is uniform over all numbers. "": there is none.
+// draw chooses a target; "" if there is none. random must be uniform.
 func (w Rewrite) draw(random uint64) string {
 	total := 0
 	for _, m := range w {

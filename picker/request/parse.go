@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// kinds maps the ends of request paths to kinds; the first that fits counts.
+// kinds maps path suffixes to kinds; the first match counts.
 var kinds = [...]struct {
 	path string
 	kind Kind
@@ -27,13 +27,12 @@ var kinds = [...]struct {
 	{"/inference/v1/generate", KindGenerate},
 }
 
-// KindOf returns the kind of a request path, which may carry a query. A prefix
-// before the known path is accepted, as gateways route by one. It may stand for the
-// version, which the gateway puts in on the way to the engine: such a path is likely
-// of the kind, and not surely, because other calls end in the same word.
+// KindOf returns the kind of a request path, which may have a query. A prefix before the known path
+// is accepted, because gateways route by prefix. The prefix may stand for the version, which the
+// gateway inserts on the way to the engine. Such a match is not sure, because other calls end in
+// the same word.
 //
-// Engines resolve percent signs before they look whose path it is, so a letter that is
-// written by its code does not make another call of it.
+// Engines decode percent-encoding before routing, so an encoded letter does not change the call.
 func KindOf(path string) (kind Kind, sure bool) {
 	path, _, _ = strings.Cut(path, "?")
 	if strings.IndexByte(path, '%') >= 0 {
@@ -41,7 +40,7 @@ func KindOf(path string) (kind Kind, sure bool) {
 			path = plain
 		}
 	}
-	if path == "/generate" { // a suffix elsewhere: other engines use the word too
+	if path == "/generate" { // exact, since other engines use the word as well
 		return KindGenerate, true
 	}
 	for _, k := range kinds {
@@ -59,14 +58,13 @@ func KindOf(path string) (kind Kind, sure bool) {
 
 var scanners = sync.Pool{New: func() any { return new(scanner) }}
 
-// gzipped is how a body in gzip begins.
+// gzipped is the prefix of a gzip body.
 var gzipped = []byte{0x1f, 0x8b}
 
-// Parse fills r from its Path, Headers and Body in one scan. It builds
-// nothing of the prompt: r.Prompt says where it stands. The error is a *Error
-// with ReasonBadRequest when the body of an inference request is not JSON.
-// Unknown paths pass; what their body tells is taken when it
-// happens to be JSON, or a form. Of duplicate keys the last one counts, as engines do.
+// Parse fills r from its Path, Headers and Body in one scan. It copies nothing of the prompt:
+// r.Prompt holds its position. It returns a *Error with ReasonBadRequest if the body of an
+// inference request is not JSON. Unknown paths are accepted; their bodies are read if they are JSON
+// or a form. The last of duplicate keys counts, as in engines.
 func Parse(r *Request) error {
 	readHeaders(r)
 	var sure bool
@@ -89,9 +87,8 @@ func Parse(r *Request) error {
 	return nil
 }
 
-// ParsePrefix fills r from the first bytes of a body whose rest was not sent.
-// A prompt that is cut counts as far as it is there. A model that comes later
-// stays unknown.
+// ParsePrefix fills r from the first bytes of a body. A truncated prompt is used as far as
+// available. A model after the cut stays unknown.
 func ParsePrefix(r *Request) {
 	readHeaders(r)
 	var sure bool
@@ -105,8 +102,8 @@ func ParsePrefix(r *Request) {
 	finishRequest(r)
 }
 
-// scanBody reads the body's members. When the body is broken it returns where,
-// and false; what was read until then stays.
+// scanBody reads the body's members. If the body is malformed it returns the position and false;
+// members read so far remain.
 func scanBody(r *Request) (at int, ok bool) {
 	s := scanners.Get().(*scanner)
 	defer scanners.Put(s)
@@ -136,8 +133,8 @@ func scanBody(r *Request) (at int, ok bool) {
 	return s.bad, false
 }
 
-// wide reports whether a body is JSON in two or four bytes a character, which engines
-// written in Python read as they read UTF-8. Nobody sends it who has nothing to hide.
+// wide reports whether a body is UTF-16 or UTF-32 JSON. Engines written in Python accept it like
+// UTF-8, so it could evade inspection.
 func wide(b []byte) bool {
 	b = b[:min(len(b), 64)]
 	if bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff")) || bytes.HasPrefix(b, []byte("\x00\x00\xfe\xff")) {
@@ -153,11 +150,10 @@ func wide(b []byte) bool {
 			return c == '{'
 		}
 	}
-	return len(b) > 0 // white space only, as far as it is looked at
+	return len(b) > 0 // only white space in the examined prefix
 }
 
-// bom returns the length of the byte order mark that a body begins with.
-// Engines accept one.
+// bom returns the length of the body's byte order mark. Engines accept one.
 func bom(b []byte) int {
 	if bytes.HasPrefix(b, []byte("\xef\xbb\xbf")) {
 		return 3
@@ -165,8 +161,7 @@ func bom(b []byte) int {
 	return 0
 }
 
-// takeCut takes a member whose value does not end within the body: only the
-// parts of the prompt are of use then.
+// takeCut handles a member whose value is truncated. Only parts of the prompt are useful then.
 func takeCut(r *Request, s *scanner, key, val Span) {
 	name := plainKey(s.b, key)
 	if holdsPrompt(r.Kind, name) || string(name) == "system" || string(name) == "instructions" {
@@ -174,8 +169,7 @@ func takeCut(r *Request, s *scanner, key, val Span) {
 	}
 }
 
-// holdsPrompt reports whether the member of that name is the prompt in
-// requests of the kind.
+// holdsPrompt reports whether a member holds the prompt in requests of a kind.
 func holdsPrompt(k Kind, name []byte) bool {
 	switch string(name) {
 	case "messages":
@@ -191,7 +185,7 @@ func holdsPrompt(k Kind, name []byte) bool {
 	}
 }
 
-// plainKey returns the key without quotes, with its escapes resolved.
+// plainKey returns the key without quotes and escapes.
 func plainKey(b []byte, key Span) []byte {
 	k := b[key[0]+1 : key[1]-1]
 	if bytes.IndexByte(k, '\\') < 0 {
@@ -200,7 +194,7 @@ func plainKey(b []byte, key Span) []byte {
 	return []byte(unquote(b[key[0]:key[1]]))
 }
 
-// takeMember takes what one member of the body says.
+// takeMember handles one member of the body.
 func takeMember(r *Request, s *scanner, key, val Span) {
 	v, name := val.Of(s.b), plainKey(s.b, key)
 	if holdsPrompt(r.Kind, name) {
@@ -265,7 +259,7 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 	}
 }
 
-// maxPrevious bounds the id of a stored response.
+// maxPrevious bounds the length of a stored response's id.
 const maxPrevious = 256
 
 func previous(id string) string {
@@ -275,8 +269,8 @@ func previous(id string) string {
 	return id
 }
 
-// previousOf returns the id of the stored response that a path names, as in
-// /v1/responses/ID and /v1/responses/ID/cancel, whatever stands for the version.
+// previousOf returns the stored response id in a path such as /v1/responses/ID or
+// /v1/responses/ID/cancel, with any version prefix.
 func previousOf(path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	_, rest, _ := strings.Cut(path, "/responses/")
@@ -284,7 +278,7 @@ func previousOf(path string) string {
 	return previous(id)
 }
 
-// takePrompt notes where the prompt is and how it is written.
+// takePrompt records the position and form of the prompt.
 func takePrompt(r *Request, s *scanner, val Span) {
 	r.Prompt.Main = presence(val.Of(s.b), val)
 	r.Prompt.Form = formOf(s, val)
@@ -297,7 +291,7 @@ func takePrompt(r *Request, s *scanner, val Span) {
 	}
 }
 
-// takeSampling reads max_tokens where it stands among the sampling parameters.
+// takeSampling reads max_tokens from nested sampling parameters.
 func takeSampling(r *Request, s *scanner, val Span) {
 	for _, name := range [...]string{"max_tokens", "max_new_tokens"} {
 		if v := memberOf(s, val, name); v != nil {
@@ -313,14 +307,14 @@ func takeSampling(r *Request, s *scanner, val Span) {
 	}
 }
 
-// takeSession takes a session key from the body unless a header gave one.
+// takeSession uses a session key from the body unless a header set one.
 func takeSession(r *Request, key string) {
 	if r.Session == "" && len(key) <= maxHeaderValueLength {
 		r.Session = key
 	}
 }
 
-// formOf tells how the prompt value is written from its first element.
+// formOf returns the form of the prompt value, from its first element.
 func formOf(s *scanner, val Span) Form {
 	b := s.b[:val[1]]
 	if val[0] >= len(b) {
@@ -350,7 +344,7 @@ func formOf(s *scanner, val Span) Form {
 	}
 }
 
-// Estimates of tokens from bytes, for prompts that nobody has tokenized yet.
+// Token estimates from bytes, for prompts without a tokenizer.
 const (
 	bytesPerToken  = 4
 	tokensPerMedia = 1024
@@ -360,8 +354,8 @@ func estimate(size, media, mediaBytes int) int {
 	return max(size-mediaBytes, 0)/bytesPerToken + media*tokensPerMedia
 }
 
-// takeQuery takes the model from the query where the body names none and cannot: calls of
-// other kinds, such as WebSockets (/v1/realtime?model=NAME).
+// takeQuery reads the model from the query for calls whose body cannot name one, such as WebSockets
+// (/v1/realtime?model=NAME).
 func takeQuery(r *Request) {
 	if r.Kind != KindOther || r.Model != "" || r.Query == "" {
 		return
@@ -372,13 +366,13 @@ func takeQuery(r *Request) {
 			continue
 		}
 		if model, err := url.QueryUnescape(value); err == nil && len(model) <= maxFormModel {
-			r.Model, r.Fixed = model, true // as servers do, the first one counts
+			r.Model, r.Fixed = model, true // the first one counts, as in servers
 			return
 		}
 	}
 }
 
-// finishRequest derives what several members decide together.
+// finishRequest derives fields that depend on several members.
 func finishRequest(r *Request) {
 	takeQuery(r)
 	if r.Target == "" {
@@ -394,9 +388,9 @@ func finishRequest(r *Request) {
 	r.Chunks.Bytes = chunkBytes(r.Body, p)
 }
 
-// chunkBytes returns the prompt's raw bytes for the approximate index. They are
-// equal on every replica that gets the same body, and a conversation's next
-// turn extends them. They alias the body unless a system prompt stands apart.
+// chunkBytes returns the prompt's raw bytes for the approximate index. They are equal on every
+// replica for the same body, and the next turn of a conversation extends them. They alias the body
+// unless there is a separate system prompt.
 func chunkBytes(body []byte, p PromptSpans) []byte {
 	main := open(p.Main.Of(body))
 	if !p.System.Found() {
@@ -407,9 +401,8 @@ func chunkBytes(body []byte, p PromptSpans) []byte {
 	return append(append(b, system...), main...)
 }
 
-// ChunkRoot returns the key above the first chunk of r's prompt: the root of
-// the scope, and below it the tools, which templates render before everything
-// else.
+// ChunkRoot returns the parent key of the first chunk of r's prompt: the scope's root, followed by
+// the tools, which templates render first.
 func (r *Request) ChunkRoot(h block.Hasher, scope block.Scope) block.Key {
 	scope.Space = block.SpaceChunks
 	root := h.Root(scope)
@@ -419,8 +412,8 @@ func (r *Request) ChunkRoot(h block.Hasher, scope block.Scope) block.Key {
 	return h.Child(root, r.Prompt.Tools.Of(r.Body))
 }
 
-// open drops the bracket or quote that ends a value, so that a longer value of
-// the same beginning extends it.
+// open removes the closing bracket or quote, so that a longer value with the same beginning extends
+// this one.
 func open(b []byte) []byte {
 	if n := len(b); n > 0 && (b[n-1] == ']' || b[n-1] == '"') {
 		return b[:n-1]
@@ -428,7 +421,7 @@ func open(b []byte) []byte {
 	return b
 }
 
-// presence returns the span of a value, nothing for null and empty ones.
+// presence returns the span of a value, or nothing for null and empty values.
 func presence(v []byte, val Span) Span {
 	switch string(v) {
 	case "null", `""`, "[]", "{}":
@@ -437,8 +430,7 @@ func presence(v []byte, val Span) Span {
 	return val
 }
 
-// memberOf returns the value of the last member of the object at val with the
-// name, nil when there is none.
+// memberOf returns the value of the last member with that name of the object at val, or nil.
 func memberOf(s *scanner, val Span, name string) []byte {
 	if val[0] >= len(s.b) || s.b[val[0]] != '{' {
 		return nil
@@ -452,8 +444,8 @@ func memberOf(s *scanner, val Span, name string) []byte {
 	return found
 }
 
-// text returns the value of a string literal, "" for anything else. Bytes that
-// are not UTF-8 become U+FFFD: the value may end in a metric's label.
+// text returns the value of a string literal, "" for other values. Invalid UTF-8 becomes U+FFFD,
+// because the value may become a metric label.
 func text(v []byte) string {
 	if len(v) < 2 || v[0] != '"' {
 		return ""
@@ -464,7 +456,7 @@ func text(v []byte) string {
 	return unquote(v)
 }
 
-// unquote resolves escapes and mends UTF-8; it is for the rare literal that has some.
+// unquote resolves escapes and repairs UTF-8. It is the slow path.
 func unquote(v []byte) string {
 	var out string
 	if json.Unmarshal(v, &out) != nil {
@@ -473,8 +465,8 @@ func unquote(v []byte) string {
 	return out
 }
 
-// isTrue reports whether engines take the value for true: their models of requests also
-// take numbers and words.
+// isTrue reports whether engines accept the value as true. Their request models also accept numbers
+// and words.
 func isTrue(v []byte) bool {
 	switch string(v) {
 	case "true", "1", "1.0":
@@ -490,8 +482,7 @@ func isTrue(v []byte) bool {
 	return false
 }
 
-// count returns a positive whole number, 0 for anything else. Engines take a number in
-// quotes as well.
+// count returns a positive integer, 0 for other values. Engines accept quoted numbers as well.
 func count(v []byte) int {
 	if len(v) > 2 && len(v) < 32 && v[0] == '"' {
 		v = bytes.TrimSpace([]byte(text(v)))

@@ -7,49 +7,47 @@ import (
 	"runtime"
 )
 
-// maxDepth bounds the nesting of a body. Engines give up earlier.
+// maxDepth bounds the nesting of a body. Engines have lower limits.
 const maxDepth = 1024
 
-// scanner reads JSON in place, without building anything. It checks the
-// grammar of what it skips (brackets, commas, numbers, literals), not the
-// escapes inside of strings, which only matter to whoever decodes them.
+// scanner reads JSON in place without building values. It validates the grammar of skipped text
+// (brackets, commas, numbers, literals), but not escapes within strings.
 type scanner struct {
 	b   []byte
-	bad int // where the text stopped being JSON
+	bad int // position of the first error
 
-	// Long base64 strings seen by skip since they were last reset: they cost
-	// an engine far fewer tokens than their length suggests.
+	// Long base64 strings counted by skip since the last reset. They cost an engine far fewer
+	// tokens than their length suggests.
 	media      int
 	mediaBytes int
-	numbers    int // numbers seen by skip since then
+	numbers    int // numbers counted by skip since then
 
-	rested int  // where others were last let run
-	deep   bool // the text was given up because it nests too deep
+	rested int  // position of the last yield
+	deep   bool // the nesting limit was exceeded
 
 	stack [maxDepth / 64]uint64 // one bit per open container: 1 for an object
 }
 
-// stretch is how many bytes are read at a time: small requests do not wait behind a large
-// one for as long as the scheduler's slices are.
+// stretch is the number of bytes read between yields, so that small requests do not wait behind a
+// large one.
 const stretch = 64 << 10
 
-// rest lets others run.
+// rest yields the processor.
 func (s *scanner) rest(i int) {
 	s.rested = i
 	runtime.Gosched()
 }
 
-// fail notes where the text is broken.
+// fail records the position of an error.
 func (s *scanner) fail(i int) int {
 	s.bad = min(i, len(s.b))
 	return -1
 }
 
-// cut reports whether the failure is that the text ends too early.
+// cut reports whether the error is a premature end.
 func (s *scanner) cut() bool { return s.bad >= len(s.b) }
 
-// space returns the index of the first byte at or after i that is no white
-// space.
+// space returns the index of the first non-space byte at or after i.
 func (s *scanner) space(i int) int {
 	for i < len(s.b) {
 		switch s.b[i] {
@@ -62,8 +60,7 @@ func (s *scanner) space(i int) int {
 	return i
 }
 
-// str returns the index after the string literal at i, -1 when it does not
-// end.
+// str returns the index after the string literal at i, -1 if it is unterminated.
 func (s *scanner) str(i int) int {
 	from := i + 1
 	for i = from; ; i++ {
@@ -81,8 +78,8 @@ func (s *scanner) str(i int) int {
 	}
 }
 
-// quoteFrom returns the index of the first quote at or after i, -1 when there
-// is none. It looks at some words by itself first: in text with many escaped
+// quoteFrom returns the index of the first quote at or after i, or -1. It tests a few words inline
+// first, because in text with many escaped quotes, such as nested JSON, the next one is near.
 // quotes, such as JSON within JSON, the next one is near.
 func quoteFrom(b []byte, i int) int {
 	const ones, quotes = 0x0101010101010101, 0x0101010101010101 * '"'
@@ -103,11 +100,10 @@ func quoteFrom(b []byte, i int) int {
 	return i + n
 }
 
-// longString is the length from which a string is looked at for base64.
+// longString is the minimum length of a string to be tested for base64.
 const longString = 2048
 
-// noteMedia counts the string literal at [i, end) when it is long base64 or a
-// data URL.
+// noteMedia counts the string literal at [i, end) if it is long base64 or a data URL.
 func (s *scanner) noteMedia(i, end int) {
 	text := s.b[i+1 : end-1]
 	if bytes.HasPrefix(text, []byte("data:")) {
@@ -168,8 +164,8 @@ func digits(b []byte, i int) int {
 	return i
 }
 
-// literal returns the index after true, false, null, or one of the words for
-// numbers that Python's reader takes besides.
+// literal returns the index after true, false, null, or one of the number words that Python's
+// parser accepts.
 func (s *scanner) literal(i int) int {
 	var word string
 	switch s.b[i] {
@@ -213,8 +209,8 @@ func (s *scanner) scalar(i int) int {
 	}
 }
 
-// skip returns the index after the value at i, -1 when it is broken. It needs
-// no recursion: one bit per level tells objects from arrays.
+// skip returns the index after the value at i, -1 if it is malformed. It is not recursive: one bit
+// per level distinguishes objects from arrays.
 func (s *scanner) skip(i int) int {
 	depth := 0
 	for {
@@ -261,8 +257,8 @@ func (s *scanner) skip(i int) int {
 	}
 }
 
-// ints passes over plain numbers at i that a comma follows, as lists of token
-// ids hold them, and returns the index of the element after the last of them.
+// ints skips plain numbers at i that are followed by a comma, as in lists of token ids, and returns
+// the index of the next element.
 func (s *scanner) ints(i int) int {
 	b := s.b
 	for {
@@ -273,7 +269,7 @@ func (s *scanner) ints(i int) int {
 		s.numbers++
 		for i = end + 1; i < len(b) && b[i] == ' '; i++ {
 		}
-		if i >= len(b) || b[i] == ']' { // a comma before the end: let the caller find it
+		if i >= len(b) || b[i] == ']' { // a trailing comma: the caller reports it
 			return end
 		}
 	}
@@ -291,8 +287,8 @@ func (s *scanner) object(depth int) bool {
 	return s.stack[depth>>6]>>(depth&63)&1 == 1
 }
 
-// after goes from the end of a value to the next value's beginning, closing
-// containers on the way. At depth 0 the outermost value is complete.
+// after moves from the end of a value to the next value, closing containers. At depth 0 the
+// outermost value is complete.
 func (s *scanner) after(i, depth int) (next, left int) {
 	for depth > 0 {
 		if i = s.space(i); i >= len(s.b) {
@@ -326,21 +322,21 @@ func (s *scanner) key(i int) int {
 	return i + 1
 }
 
-// members walks the members of one object.
+// members iterates over the members of one object.
 type members struct {
 	s    *scanner
-	i    int  // where to go on
-	open bool // the first member was seen
+	i    int  // next position
+	open bool // the first member was read
 
 	Key Span // the key's literal, quotes included
-	Val Span // the value; its end is 0 while the value is broken
+	Val Span // the value; its end is 0 if the value is malformed
 }
 
-// members begins a walk over the object at i.
+// members starts an iteration over the object at i.
 func (s *scanner) members(i int) members { return members{s: s, i: i + 1} }
 
-// next reads one member. At the end of the object, or where it is broken, it
-// returns false; end tells the cases apart.
+// next reads one member. It returns false at the end of the object or at an error; end
+// distinguishes the two.
 func (m *members) next() bool {
 	s := m.s
 	if m.i < 0 {
@@ -385,5 +381,5 @@ func (m *members) member(i int) bool {
 	return true
 }
 
-// end returns the index after the object, -1 when it was broken.
+// end returns the index after the object, -1 if it was malformed.
 func (m *members) end() int { return m.i }

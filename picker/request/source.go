@@ -2,13 +2,13 @@ package request
 
 import "strings"
 
-// SessionSource is a request header, or a cookie, that holds the session key.
+// SessionSource is a request header or a cookie that holds the session key.
 type SessionSource struct {
 	Header string // lower case
 	Cookie string
 }
 
-// name returns the header to be read.
+// name returns the header to read.
 func (s SessionSource) name() string {
 	if s.Header == "" {
 		return "cookie"
@@ -16,8 +16,8 @@ func (s SessionSource) name() string {
 	return s.Header
 }
 
-// UseSession sets the session key to the one that the first of the sources
-// gives, and leaves it alone when none does.
+// UseSession sets the session key from the first source that has one. Otherwise it leaves the key
+// unchanged.
 func (r *Request) UseSession(sources []SessionSource) {
 	if r.Headers == nil {
 		return

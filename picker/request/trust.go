@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// IntentHeaders returns the request headers by which clients say how they want
-// to be served. What they say counts within the limits of a Trust.
+// IntentHeaders returns the headers in which clients state how to serve a request. A Trust limits
+// their effect.
 func IntentHeaders() []string {
 	return []string{
 		HeaderObjective, HeaderObjectiveAlt, HeaderFairness, HeaderFairnessAlt, HeaderModelRewrite, HeaderModelRewriteAlt,
@@ -15,28 +15,28 @@ func IntentHeaders() []string {
 	}
 }
 
-// Trust says whose intent headers count in full, and how much those of others
-// do. A nil Trust believes everybody. It is immutable.
+// Trust defines whose intent headers count in full, and the limits for all others. A nil Trust
+// trusts everyone. It is immutable.
 type Trust struct {
-	Proxies     []string   // SPIFFE or DNS names of proxies whose requests are believed
-	TokenHeader string     // lower case; a request with one of Tokens there is believed
+	Proxies     []string   // SPIFFE or DNS names of trusted proxies
+	TokenHeader string     // lower case; a request with one of Tokens in it is trusted
 	Tokens      [][32]byte // SHA-256
-	Tenant      string     // header that names the tenant, lower case; "" for the fairness id
+	Tenant      string     // header with the tenant, lower case; "" for the fairness id
 	Others      Limits
 }
 
-// Limits are what is believed of requests that nobody vouches for.
+// Limits are the permissions of untrusted requests.
 type Limits struct {
-	MaxPriority int  // objectives above it count as this
+	MaxPriority int  // cap on the priority of objectives
 	Rewrite     bool // the model rewrite header counts
 	Fairness    bool // the fairness id counts
 	Latency     bool // latency targets count
-	Clusters    bool // the list of clusters in which it may be served counts
+	Clusters    bool // the list of allowed clusters counts
 }
 
-// Apply takes from a parsed request what may not count. names are those in the
-// verified certificate of the proxy. It appends the headers that have to be taken
-// off the request to dst: the token, and what was not believed.
+// Apply removes untrusted values from a parsed request. names are those in the proxy's verified
+// certificate. It appends the headers to remove from the request to dst: the token, and ignored
+// values.
 func (t *Trust) Apply(r *Request, names, dst []string) []string {
 	if t == nil || r.Headers == nil {
 		return dst
@@ -54,7 +54,7 @@ func (t *Trust) Apply(r *Request, names, dst []string) []string {
 	return dst
 }
 
-// believes tells whether somebody vouches for the request.
+// believes reports whether the request is trusted.
 func (t *Trust) believes(r *Request, names []string) bool {
 	for _, n := range names {
 		if slices.Contains(t.Proxies, n) {
@@ -72,7 +72,7 @@ func (t *Trust) believes(r *Request, names []string) bool {
 	return found == 1
 }
 
-// limit applies the limits for others.
+// limit applies the limits for untrusted requests.
 func (t *Trust) limit(r *Request, dst []string) []string {
 	disown := func(newer, older string) {
 		for _, name := range []string{newer, older} {

@@ -7,18 +7,16 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Series names a gauge: its name and, optionally, labels that it must have. The
-// zero value names none.
+// Series identifies a gauge by its name and, optionally, required labels. The zero value is none.
 type Series struct {
 	Name   string
 	Labels []SeriesLabel
 }
 
-// SeriesLabel is a label that a series must have.
+// SeriesLabel is a required label of a series.
 type SeriesLabel struct{ Name, Value string }
 
-// ParseSeries reads name, name{label=value} or name{label="value",…}. "" is no
-// series.
+// ParseSeries parses name, name{label=value} or name{label="value",…}. "" is no series.
 func ParseSeries(s string) (Series, error) {
 	name, rest, labelled := strings.Cut(strings.TrimSpace(s), "{")
 	out := Series{Name: strings.TrimSpace(name)}
@@ -59,21 +57,19 @@ func checkName(name string, optional bool) error {
 	return nil
 }
 
-// Dialect says by which series the pages of an engine tell its gauges. Zero
-// series are not told.
+// Dialect maps gauges to the series of an engine's page. Zero series are not read.
 type Dialect struct {
-	Name    string // value of the endpoints' engine label
+	Name    string // value of the engine label
 	Waiting Series // requests
 	Running Series // requests
-	Use     Series // of KV memory, 0..1
-	LoRA    Series // with the labels of vLLM's
-	Cache   Series // with the labels of vLLM's or SGLang's
+	Use     Series // KV memory use, 0..1
+	LoRA    Series // with vLLM's labels
+	Cache   Series // with vLLM's or SGLang's labels
 }
 
-// Dialects choose how an endpoint's page is read: by its engine label among
-// List, then among the built-in engines; without the label by Default, if that
-// is in List, and otherwise by what the page names. Nil means no List. It is
-// immutable.
+// Dialects selects how an endpoint's page is read: by its engine label among List, then among the
+// built-in engines. Without the label, Default applies if it is in List; otherwise the page's
+// content decides. nil means no List. It is immutable.
 type Dialects struct {
 	Label   string // name of the engine label; "" means endpoint.LabelEngine
 	Default string
@@ -82,7 +78,7 @@ type Dialects struct {
 	tables map[string]*ownNames // by name
 }
 
-// NewDialects prepares dialects.
+// NewDialects returns Dialects ready for use.
 func NewDialects(label, otherwise string, list []Dialect) *Dialects {
 	d := &Dialects{Label: label, Default: otherwise, List: list, tables: map[string]*ownNames{}}
 	if d.Label == "" {
@@ -94,8 +90,8 @@ func NewDialects(label, otherwise string, list []Dialect) *Dialects {
 	return d
 }
 
-// of returns how the page of ep is read: by a dialect of the user's, or by the
-// names of an engine, EngineUnknown being the first that the page names.
+// of returns how to read ep's page: by a configured dialect, or by an engine's names. EngineUnknown
+// means the first engine that the page names.
 func (d *Dialects) of(ep *endpoint.Endpoint) (*ownNames, endpoint.EngineType) {
 	if d == nil {
 		return nil, ep.Engine
@@ -113,7 +109,7 @@ func (d *Dialects) of(ep *endpoint.Endpoint) (*ownNames, endpoint.EngineType) {
 	return nil, ep.Engine
 }
 
-// ownNames is a Dialect as the scanner uses it.
+// ownNames is a Dialect in the scanner's form.
 type ownNames struct{ series []ownSeries }
 
 type ownSeries struct {
@@ -137,8 +133,8 @@ func newOwnNames(d *Dialect) *ownNames {
 	return out
 }
 
-// find returns the series that a line is about and what follows its name.
-// Several series may share a name and differ in labels.
+// find returns the series of a line and the rest after its name. Several series may share a name
+// and differ in labels.
 func (d *ownNames) find(line []byte, labels *labelSet) (*metric, []byte) {
 	for i := range d.series {
 		s := &d.series[i]
@@ -153,7 +149,7 @@ func (d *ownNames) find(line []byte, labels *labelSet) (*metric, []byte) {
 	return nil, nil
 }
 
-// matches reports whether the line's labels are those that the series must have.
+// matches reports whether the line has the series' required labels.
 func (s *ownSeries) matches(rest []byte, scratch *labelSet) bool {
 	labels, _, ok := split(rest)
 	if !ok {

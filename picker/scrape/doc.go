@@ -1,31 +1,27 @@
-// Package scrape reads the gauges that engines publish about themselves:
-// queue, running requests, KV-cache use, block size and number, adapters,
-// process start. It keeps each endpoint's endpoint.Gauges fresh.
+// Package scrape reads the gauges in engines' metrics pages: queue, running requests, KV-cache use,
+// block size and count, adapters, process start. It keeps each endpoint's endpoint.Gauges up to
+// date.
 //
-// The main path:
+// How it works:
 //
-//  1. Poller.Apply is told the pool's endpoints (endpoint.Pool.Subscribe).
-//  2. One goroutine looks at all endpoints many times a second and starts a
-//     reading of each that is due: at Options.Slow, at Options.Fast while
-//     Options.Demand asks for it, later after errors, at once after Refresh.
-//  3. A reading is one GET over a kept connection. Scanner picks a dozen
-//     series from the page while it streams by; no page is held.
-//  4. The sample goes into Endpoint.SetGauges with the time at which the
-//     answer's first byte arrived, so that every user sees how old it is.
+//  1. Poller.Apply receives the pool's endpoints (endpoint.Pool.Subscribe).
+//  2. One goroutine checks all endpoints many times a second and starts a reading
+//     of each that is due: at Options.Slow, at Options.Fast while Options.Demand
+//     is true, later after errors, immediately after Refresh.
+//  3. A reading is one GET over a persistent connection. Scanner extracts about
+//     a dozen series while the page streams; no page is held in memory.
+//  4. The sample is passed to Endpoint.SetGauges with the arrival time of the
+//     response's first byte, so that every user can compute its age.
 //
-// In-flight accounting leads and gauges follow: nothing on a request's path
-// waits for this package.
+// Decisions rely on in-flight tracking first; no request waits for this package.
 //
-// Invariants: never more than one request in flight per endpoint; a reading
-// rests at least four times as long as it took; a page is read up to a bound
-// and a line up to the buffer; a failed reading leaves the last sample, whose
-// age tells.
+// Invariants: at most one request is in flight per endpoint. After a reading, the endpoint rests at
+// least four times as long as the reading took. Page and line sizes are bounded. A failed reading
+// keeps the last sample, whose age shows it.
 //
-// Several series of one gauge (data-parallel ranks behind one page) are added
-// for queues and averaged for the KV use; how many ranks there are is read from the labels of
-// the waiting gauge. Values that are no
-// finite number, or negative, are left out and counted.
+// Several series of one gauge (data-parallel ranks on one page) are summed for queues and averaged
+// for KV use. The labels of the waiting gauge give the number of ranks. Values that are not finite
+// or negative are skipped and counted.
 //
-// A Scanner belongs to one goroutine at a time; a Poller is safe for
-// concurrent use.
+// A Scanner must be used by one goroutine at a time. A Poller is safe for concurrent use.
 package scrape

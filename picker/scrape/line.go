@@ -5,8 +5,7 @@ import (
 	"strconv"
 )
 
-// find returns the metric that a line is about and what follows its name,
-// nil when it is none of those read.
+// find returns the metric of a line and the rest after its name, nil if the metric is not read.
 func find(line []byte) (*metric, []byte) {
 	f := families[line[0]]
 	if f == nil {
@@ -29,11 +28,11 @@ func find(line []byte) (*metric, []byte) {
 
 func endsName(c byte) bool { return c == '{' || c == ' ' || c == '\t' }
 
-// split parts what follows a name into labels, without braces, and value.
+// split separates the text after a name into labels, without braces, and value.
 func split(rest []byte) (labels, value []byte, ok bool) {
 	rest = trimLeft(rest)
 	if len(rest) > 0 && rest[0] == '{' {
-		end := bytes.LastIndexByte(rest, '}') // none can follow the closing one
+		end := bytes.LastIndexByte(rest, '}') // the closing brace is the last one
 		if end < 0 {
 			return nil, nil, false
 		}
@@ -41,7 +40,7 @@ func split(rest []byte) (labels, value []byte, ok bool) {
 	}
 	rest = trimLeft(rest)
 	for i, c := range rest {
-		if c == ' ' || c == '\t' || c == '\r' { // a time may follow
+		if c == ' ' || c == '\t' || c == '\r' { // a timestamp may follow
 			rest = rest[:i]
 			break
 		}
@@ -56,11 +55,11 @@ func trimLeft(b []byte) []byte {
 	return b
 }
 
-// maxNumber is beyond what engines count: sums of a page of such values are finite, and so
-// are differences of these.
+// maxNumber exceeds any value of an engine. It keeps sums and differences of a page's values
+// finite.
 const maxNumber = 1e18
 
-// number reads a value that is not negative, nor beyond what engines count.
+// number parses a value in [0, maxNumber].
 func number(b []byte) (float64, bool) {
 	if v, ok := decimal(b); ok {
 		return v, true
@@ -69,8 +68,8 @@ func number(b []byte) (float64, bool) {
 	return v, err == nil && v >= 0 && v <= maxNumber
 }
 
-// decimal reads the plain form of small numbers, which is nearly all of them.
-// Up to 15 digits and 22 decimals the result is the nearest float.
+// decimal parses the plain form of small numbers, the common case. Up to 15 digits and 22 decimals
+// the result is the nearest float.
 func decimal(b []byte) (float64, bool) {
 	const most = 15
 	var digits uint64
@@ -99,14 +98,14 @@ func decimal(b []byte) (float64, bool) {
 
 var powers = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
-// labelSet walks the labels of one line.
+// labelSet iterates over the labels of one line.
 type labelSet struct {
 	rest    []byte
 	scratch []byte // for values with escapes
 }
 
-// next returns the next label, false at the end or at something that is no
-// label. value is valid until the call after.
+// next returns the next label, false at the end or at malformed text. value is valid until the call
+// after next.
 func (l *labelSet) next() (name, value []byte, ok bool) {
 	for len(l.rest) > 0 && (l.rest[0] == ' ' || l.rest[0] == '\t' || l.rest[0] == ',') {
 		l.rest = l.rest[1:]
@@ -132,7 +131,7 @@ func (l *labelSet) next() (name, value []byte, ok bool) {
 	return name, value, true
 }
 
-// closing returns where the closing quote stands, -1 when there is none.
+// closing returns the index of the closing quote, or -1.
 func closing(b []byte) int {
 	for at := 0; ; {
 		q := bytes.IndexByte(b[at:], '"')

@@ -9,12 +9,12 @@ import (
 // Values of the label "result".
 const (
 	causeNone     = "ok"
-	causeDial     = "dial" // nobody listens there
+	causeDial     = "dial" // connection refused or unreachable
 	causeTimeout  = "timeout"
-	causeStatus   = "status" // an answer other than 200
+	causeStatus   = "status" // status other than 200
 	causeTooLarge = "too_large"
-	causeNoGauges = "no_gauges" // not the page of a known engine
-	causeBroken   = "broken"    // the connection, or HTTP
+	causeNoGauges = "no_gauges" // no gauges of a known engine
+	causeBroken   = "broken"    // broken connection or HTTP error
 )
 
 type metrics struct {
@@ -56,7 +56,7 @@ func (m *metrics) read(o outcome, took time.Duration) {
 	}
 }
 
-// watch registers the gauges that are counted when somebody asks.
+// watch registers gauges that are computed on collection.
 func (m *metrics) watch(reg prometheus.Registerer, p *Poller) error {
 	if reg == nil {
 		return nil
@@ -69,7 +69,7 @@ func (m *metrics) watch(reg prometheus.Registerer, p *Poller) error {
 	})
 }
 
-// fleet sums up the poller's endpoints.
+// fleet collects totals over the poller's endpoints.
 type fleet struct {
 	p                                 *Poller
 	endpoints, fast, inFlight, oldest *prometheus.Desc

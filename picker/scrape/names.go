@@ -4,7 +4,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// what a series tells.
+// what is the meaning of a series.
 type what uint8
 
 const (
@@ -12,16 +12,16 @@ const (
 	whatWaiting
 	whatRunning
 	whatUse
-	whatUseOld    // superseded by whatUse where both are there
-	whatConfig    // block size and number in labels
+	whatUseOld    // replaced by whatUse if both are present
+	whatConfig    // block size and count in labels
 	whatBlockSize // tokens per block
 	whatBlocks    // number of blocks
 	whatLoRA
 	whatQueries        // prompt tokens looked up, counter
 	whatHits           // prompt tokens found in the cache, counter
 	whatGenerated      // tokens generated, counter
-	whatEnded          // requests that ended, counter
-	whatStarted        // of the process, seconds since the epoch
+	whatEnded          // ended requests, counter
+	whatStarted        // process start, seconds since the epoch
 	whatTritonRequests // by label
 	whatTritonBlocks   // by label
 	numberOfWhats      = int(whatTritonBlocks) + 1
@@ -34,7 +34,7 @@ type metric struct {
 	what   what
 }
 
-// named are the names that are read, as the engines publish them.
+// named lists the metric names that are read, by engine.
 var named = []metric{
 	{"process_start_time_seconds", endpoint.EngineUnknown, whatStarted},
 
@@ -46,7 +46,7 @@ var named = []metric{
 	{"vllm:lora_requests_info", endpoint.EngineVLLM, whatLoRA},
 	{"vllm:prefix_cache_queries_total", endpoint.EngineVLLM, whatQueries},
 	{"vllm:prefix_cache_hits_total", endpoint.EngineVLLM, whatHits},
-	{"vllm:external_prefix_cache_hits_total", endpoint.EngineVLLM, whatHits}, // by a connector, of what the cache itself lacked
+	{"vllm:external_prefix_cache_hits_total", endpoint.EngineVLLM, whatHits}, // loaded by a connector after a local cache miss
 	{"vllm:generation_tokens_total", endpoint.EngineVLLM, whatGenerated},
 	{"vllm:request_success_total", endpoint.EngineVLLM, whatEnded},
 
@@ -88,7 +88,7 @@ const (
 	labelBlockType   = "kv_cache_block_type" // Triton
 )
 
-// kind is one value of a label that tells gauges of one name apart.
+// kind is a label value that distinguishes gauges of one name.
 type kind struct {
 	value string
 	what  what
@@ -99,15 +99,13 @@ var (
 	blockTypes   = [...]kind{{"fraction", whatUse}, {"tokens_per", whatBlockSize}, {"max", whatBlocks}}
 )
 
-// family is the set of names that begin with the same prefix, by the byte
-// after it.
+// family is the set of names with a common prefix, by the byte after it.
 type family struct {
 	prefix string
-	next   [256][]metric // names with the prefix and the byte cut off
+	next   [256][]metric // names without the prefix and that byte
 }
 
-// families by the first byte of their prefix. Most lines of a page are turned
-// away by looking at two bytes.
+// families is indexed by the first byte of the prefix. Most lines are rejected after two bytes.
 var families = makeFamilies("process_", "vllm:", "sglang:", "trtllm_", "nv_trt_llm_")
 
 func makeFamilies(prefixes ...string) [256]*family {

@@ -28,59 +28,57 @@ const (
 	defaultPath       = "/metrics"
 )
 
-// Options build a Poller. The zero value is usable.
+// Options configures a Poller. The zero value is usable.
 type Options struct {
-	Watch      *watchdog.Loop // of the sweeps; nil: not watched
+	Watch      *watchdog.Loop // watches the sweeps; nil: not watched
 	Slow       time.Duration  // between readings of one endpoint; 0 means 1 s
-	Fast       time.Duration  // the same while Demand says so; 0 means 200 ms, at most Slow
-	Timeout    time.Duration  // of one reading, from dial to the page's end; 0 means 2 s
-	MaxBackoff time.Duration  // bound of the wait after failures; 0 means 10 s
-	MaxPage    int64          // bytes of a page; 0 means 8 MiB
+	Fast       time.Duration  // the same while Demand is true; 0 means 200 ms, at most Slow
+	Timeout    time.Duration  // of one reading, from dial to the end of the page; 0 means 2 s
+	MaxBackoff time.Duration  // maximum wait after failures; 0 means 10 s
+	MaxPage    int64          // maximum page size in bytes; 0 means 8 MiB
 
-	// Pace, when it is set, stands above Fast: it is asked at every look at the
-	// endpoints, so that the pace may change, and must return at once. 0 means
-	// Fast.
+	// Pace overrides Fast if it returns more than 0. It is called on every sweep, so the pace may
+	// change, and must return immediately.
 	Pace func() time.Duration
-	// Demand says whether decisions hang on how fresh an endpoint's gauges
-	// are. It is asked up to once per Fast for each endpoint, must return at
-	// once and must not call the Poller. nil means NearSaturation.
+	// Demand reports whether decisions depend on fresh gauges of an endpoint. It is called up to
+	// once per Fast and endpoint, must return immediately and must not call the Poller. nil means
+	// NearSaturation.
 	Demand func(*endpoint.Endpoint) bool
-	// OnRestart is told that the process behind a page is another one than that of the page
-	// before, between SetGauges and OnPage; nil: nobody wants to know.
+	// OnRestart is called, between SetGauges and OnPage, if a page comes from a new process; may be
+	// nil.
 	OnRestart func(*endpoint.Endpoint)
-	// OnPage is told every page that was read, after SetGauges, on the
-	// reading's goroutine; nil: nobody wants to know.
+	// OnPage is called with every page, after SetGauges, on the reading's goroutine; may be nil.
 	OnPage func(*endpoint.Endpoint, Page)
-	// OnRead is told how every reading ended, after OnPage, and then judges whether
-	// the endpoint is down; nil: one that refuses connections twice is.
+	// OnRead is called with every result, after OnPage, and then decides whether the endpoint is
+	// down. nil: an endpoint that refuses connections twice is down.
 	OnRead func(*endpoint.Endpoint, Reading)
 
-	// Dialects say how endpoints' pages are read; it is asked before every
-	// reading and must return at once. nil means the built-in names.
+	// Dialects returns how pages are read. It is called before every reading and must return
+	// immediately. nil means the built-in names.
 	Dialects func() *Dialects
-	// Scheme and Path of pages whose endpoint does not say; "" means http and
-	// /metrics, or /prometheus/metrics where /metrics is JSON, as TensorRT-LLM's is.
+	// Scheme and Path are the defaults for endpoints that specify none; "" means http and /metrics,
+	// or /prometheus/metrics if /metrics is JSON, as in TensorRT-LLM.
 	Scheme, Path string
-	TLS          *tls.Config // of https; nil: certificates are verified, none is shown
+	TLS          *tls.Config // for https; nil: certificates are verified, no client certificate
 
-	Transport  http.RoundTripper     // nil means one with a kept connection per address and no compression
+	Transport  http.RoundTripper     // nil means one with a persistent connection per address and no compression
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Now        func() time.Time      // nil means steady.Now
+	Now        func() time.Time      // nil means the monotonic clock
 	Random     func() float64        // in [0, 1), for jitter; nil means math/rand. Safe for concurrent use
 }
 
-// Reading is how one reading ended.
+// Reading is the result of one reading.
 type Reading struct {
 	At       time.Time
-	Answered bool // with a page, or with anything else over HTTP
-	Refused  bool // the endpoint's own address has refused connections at least twice in a row
+	Answered bool // with a page or any other HTTP response
+	Refused  bool // the endpoint's own address refused at least two consecutive connections
 	Page     *Page
-	Rest     time.Duration // beyond the usual, for which one that was answered is not read again
+	Rest     time.Duration // additional time until an answered endpoint is read again
 }
 
-// NearSaturation is the demand of an endpoint whose queue is not empty or
-// whose cache is nearly full: where a fresh sample may change a decision.
+// NearSaturation is the default demand: the queue is not empty or the cache is nearly full, so a
+// fresh sample may change a decision.
 func NearSaturation(ep *endpoint.Endpoint) bool {
 	g := ep.Gauges()
 	return g.Waiting > 0 || g.KVUse >= 0.7
@@ -119,13 +117,12 @@ func (o *Options) complete() {
 	}
 }
 
-// fast is the time between readings where there is demand, as of now.
-// mostFast is how many readings of endpoints near saturation begin in a second, of all
-// endpoints together: beyond that their readings come less often, but not less than others'.
+// mostFast is the maximum number of readings per second of all endpoints near saturation. Beyond
+// it, these are read less often, but at least as often as others.
 const mostFast = 100
 
-// fastOf returns the time between readings of each of so many endpoints near saturation. A
-// pace that something asks for is kept.
+// fastOf returns the interval between readings of each of that many endpoints near saturation. An
+// explicit Pace is kept.
 func (o *Options) fastOf(endpoints int) time.Duration {
 	pace := o.fast()
 	if o.Pace != nil && o.Pace() > 0 {
@@ -144,8 +141,8 @@ func (o *Options) fast() time.Duration {
 	return o.Fast
 }
 
-// newTransport keeps one connection to one endpoint. Engines are asked for plain
-// text: compressing a page costs them more than sending it.
+// newTransport returns a transport with one persistent connection. It disables compression, which
+// would cost engines more than sending plain text.
 func newTransport(o *Options) *http.Transport {
 	t := &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: o.Timeout, KeepAlive: 30 * time.Second}).DialContext,
@@ -161,8 +158,7 @@ func newTransport(o *Options) *http.Transport {
 	return t
 }
 
-// scanners lends buffers to readings: there are as many as readings under way,
-// not as many as endpoints.
+// scanners pools buffers: one per reading in progress rather than one per endpoint.
 type scanners struct{ pool sync.Pool }
 
 func (s *scanners) get() *Scanner {

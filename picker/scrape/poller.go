@@ -12,15 +12,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// ErrNotPolled means that the endpoint is not, or no longer, among those that
-// the poller was told of.
+// ErrNotPolled means that the poller does not have the endpoint.
 var ErrNotPolled = errors.New("scrape: the endpoint is not polled")
 
-// restFactor: a reading that took d is followed by a rest of at least
-// restFactor × d, so that a slow page is asked for less often.
+// restFactor sets the rest after a reading that took d to at least restFactor × d, so that slow
+// pages are read less often.
 const restFactor = 4
 
-// Poller keeps the gauges of a pool's endpoints fresh.
+// Poller keeps the gauges of a pool's endpoints up to date.
 type Poller struct {
 	opts     Options
 	metrics  *metrics
@@ -35,36 +34,34 @@ type Poller struct {
 	lines   loglines.Lines // written without the lock
 	closed  bool
 	targets []*target
-	fast    int // of targets, near saturation at the last sweep
+	fast    int // number of targets near saturation in the last sweep
 	byID    map[block.EndpointID]*target
 }
 
-// target is one endpoint as the poller sees it. mu of the Poller guards it;
-// while inFlight is set, the reading's goroutine may read request, transport
-// and ctx.
+// target is the poller's state of one endpoint. Poller.mu guards it. While inFlight is set, the
+// reading's goroutine may read request, transport and ctx.
 type target struct {
 	ep      *endpoint.Endpoint
 	request *http.Request
-	spare   *http.Request // of the other path; nil where the path is not ours to choose
-	onOther bool          // request is that of otherPath
-	// transport is the endpoint's own: one for all keeps something of every address
-	// that it was ever asked for.
+	spare   *http.Request // request for the alternative path; nil if the path is configured
+	onOther bool          // request currently uses otherPath
+	// transport is per endpoint, since a shared one retains state for every address it has used.
 	transport http.RoundTripper
 	ctx       context.Context // ends with the endpoint
 	cancel    context.CancelFunc
-	due       time.Time // when it is read without further cause
-	fastDue   time.Time // when it is read if there is demand
-	rested    time.Time // when it may be read again, for what the last answer took
+	due       time.Time // next regular reading
+	fastDue   time.Time // next reading if there is demand
+	rested    time.Time // earliest next reading, by the duration of the last one
 	inFlight  bool
-	again     bool // read at once, whatever is due
+	again     bool // read immediately
 	asked     []chan<- outcome
-	waiting   []chan<- outcome // to be told of the reading in flight
+	waiting   []chan<- outcome // waiting for the reading in flight
 	status    EndpointStatus
-	lastDown  bool // we have marked it as down
-	unheard   int  // readings in a row that nobody answered
+	lastDown  bool // this poller marked it as down
+	unheard   int  // consecutive unanswered readings
 }
 
-// outcome is what became of one reading.
+// outcome is the result of one reading.
 type outcome struct {
 	page Page
 	err  error
@@ -107,8 +104,7 @@ func (p *Poller) Close() {
 	p.mu.Unlock()
 }
 
-// Apply follows a change of the pool. It does not wait for anything; hand it
-// to endpoint.Pool.Subscribe.
+// Apply handles a change of the pool without blocking. Pass it to endpoint.Pool.Subscribe.
 func (p *Poller) Apply(c endpoint.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +124,7 @@ func (p *Poller) Apply(c endpoint.Change) {
 	p.rouse()
 }
 
-// add takes an endpoint in, or gives a known one its new labels.
+// add adds an endpoint, or updates the labels of a known one.
 func (p *Poller) add(ep *endpoint.Endpoint) {
 	t := p.byID[ep.ID]
 	if t != nil && t.ep.Addr == ep.Addr && t.ep.Spec.Metrics == ep.Spec.Metrics {
@@ -156,8 +152,8 @@ func (p *Poller) add(ep *endpoint.Endpoint) {
 	p.targets = append(p.targets, t)
 }
 
-// spread is the time over which new endpoints are read first: soon for a small
-// pool, without a burst for a large one.
+// spread is the time over which first readings of new endpoints are distributed: short for small
+// pools, without a burst for large ones.
 func (p *Poller) spread() time.Duration {
 	return min(p.opts.Slow, p.opts.fast()+time.Duration(len(p.targets))*time.Millisecond)
 }
@@ -176,7 +172,7 @@ func (p *Poller) remove(t *target) {
 	p.drop(t)
 }
 
-// drop ends a target that is in no list any more.
+// drop ends a removed target.
 func (p *Poller) drop(t *target) {
 	t.cancel()
 	if own, ok := t.transport.(*http.Transport); ok && p.opts.Transport == nil {
@@ -188,13 +184,12 @@ func (p *Poller) drop(t *target) {
 	t.asked = nil
 }
 
-// RefreshNow has the endpoint read at once, whatever is due, even after
-// failures, and once more if a reading is under way that began before. It does
-// not wait.
+// RefreshNow schedules an immediate reading of the endpoint, even after failures, and another one
+// if a reading is in progress. It does not wait.
 func (p *Poller) RefreshNow(ep *endpoint.Endpoint) { p.ask(ep, nil) }
 
-// RefreshSoon is RefreshNow unless the page was answered a moment ago and took long: a page
-// that is large, or slow to make, is a burden for its engine. It is read in its turn then.
+// RefreshSoon is RefreshNow unless the page was read recently and took long. A large or slow page
+// is a burden on its engine and is then read on schedule.
 func (p *Poller) RefreshSoon(ep *endpoint.Endpoint) {
 	p.mu.Lock()
 	t := p.byID[ep.ID]
@@ -205,8 +200,8 @@ func (p *Poller) RefreshSoon(ep *endpoint.Endpoint) {
 	}
 }
 
-// Refresh is RefreshNow that waits for the reading and returns its page. With
-// ErrNoGauges the page still says when the process started, if it knows.
+// Refresh is RefreshNow, but waits for the reading and returns its page. With ErrNoGauges the page
+// still has the process start time, if known.
 func (p *Poller) Refresh(ctx context.Context, ep *endpoint.Endpoint) (Page, error) {
 	told := make(chan outcome, 1)
 	if !p.ask(ep, told) {
@@ -242,14 +237,14 @@ func (p *Poller) rouse() {
 	}
 }
 
-// Probe takes the poller's lock and releases it.
+// Probe acquires and releases the poller's lock.
 func (p *Poller) Probe() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 }
 
-// run looks at all endpoints again and again. A sweep over a thousand of them
-// costs some microseconds, less than a timer for each.
+// run sweeps over all endpoints. A sweep over a thousand of them takes microseconds, less than a
+// timer per endpoint.
 func (p *Poller) run() {
 	defer close(p.done)
 	timer := time.NewTimer(0)
@@ -267,11 +262,11 @@ func (p *Poller) run() {
 	}
 }
 
-// together is how many readings are meant to begin in one sweep: what waking
-// the process costs is then shared, and what a sweep brings is still little.
+// together is the target number of readings per sweep. It amortizes process wake-ups and still
+// keeps bursts small.
 const together = 4
 
-// pause is the time from one sweep to the next.
+// pause returns the time between sweeps.
 func (p *Poller) pause(fast bool) time.Duration {
 	pace := p.opts.fastOf(p.fast)
 	least := min(max(pace/8, time.Millisecond), 50*time.Millisecond)
@@ -281,7 +276,7 @@ func (p *Poller) pause(fast bool) time.Duration {
 	return max(least, min(together*p.opts.Slow/time.Duration(max(len(p.targets), 1)), pace/2))
 }
 
-// sweep starts the readings that are due, and returns when to look again.
+// sweep starts the readings that are due, and returns the time until the next sweep.
 func (p *Poller) sweep() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -316,23 +311,23 @@ func (p *Poller) due(t *target, now time.Time) bool {
 	}
 	t.status.Fast = p.opts.Demand(t.ep)
 	if !t.status.Fast {
-		t.fastDue = now.Add(p.opts.fast() / 2) // ask again, not at each tick
+		t.fastDue = now.Add(p.opts.fast() / 2) // check demand again later, not on every tick
 	}
 	return t.status.Fast
 }
 
-// plan sets when a target is read next, after a reading that began at start.
+// plan schedules the next reading of a target after one that began at start.
 func (p *Poller) plan(t *target, start, end time.Time) {
 	wait := p.opts.Slow
-	// An engine whose page cannot be read, or that has none, still shows by its answers
-	// that it lives: only for one that does not answer may the next look wait.
+	// An engine without a readable page still proves by its responses that it is alive. Only
+	// unanswered readings back off.
 	for n := 1; n < t.unheard && wait < p.opts.MaxBackoff; n++ {
 		wait *= 2
 	}
 	wait = min(wait, max(p.opts.MaxBackoff, p.opts.Slow))
 	jitter := 0.9 + 0.2*p.opts.Random()
 	rested := end
-	if took := end.Sub(start); took < 2*p.opts.Timeout { // else it is this process that stood still
+	if took := end.Sub(start); took < 2*p.opts.Timeout { // otherwise this process was paused
 		rested = end.Add(restFactor * took)
 	}
 	if t.rested = (time.Time{}); t.unheard == 0 {

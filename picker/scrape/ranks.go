@@ -5,14 +5,14 @@ import (
 	"math/bits"
 )
 
-// mostRanks bounds the numbers of ranks that are told apart.
+// mostRanks bounds the rank numbers that are distinguished.
 const mostRanks = 1024
 
-// rankSet is a set of ranks by their numbers, which need not begin at 0: a page tells those
-// of its host.
+// rankSet is a set of rank numbers. They need not begin at 0, since a page may cover one host's
+// ranks.
 type rankSet [mostRanks / 64]uint64
 
-// add takes a label's value; what is no number, or too high, is left out.
+// add adds a label's value; invalid or too large numbers are ignored.
 func (s *rankSet) add(value []byte) {
 	if n, ok := decimal(value); ok && n == math.Trunc(n) && n < mostRanks {
 		s[int(n)/64] |= 1 << (int(n) % 64)

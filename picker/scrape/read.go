@@ -14,8 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// downAfter is how many times in a row an endpoint must refuse connections
-// before it counts as down.
+// downAfter is the number of consecutive refused connections after which an endpoint is down.
 const downAfter = 2
 
 var (
@@ -23,22 +22,20 @@ var (
 	errJSON     = fmt.Errorf("%w: it is JSON", ErrNoGauges)
 )
 
-// otherPath is where TensorRT-LLM has its page: what it serves at /metrics is JSON, and
-// whoever reads that takes it from those for whom it is.
+// otherPath is the location of TensorRT-LLM's Prometheus page. Its /metrics is JSON, and reading
+// that consumes data meant for other readers.
 const otherPath = "/prometheus/metrics"
 
-// usualEvery: of so many failures in a row at otherPath, one is followed by a look at
-// the usual path.
+// usualEvery: after this many consecutive failures at otherPath, the usual path is tried once.
 const usualEvery = 16
 
-// statusError is an answer other than 200.
+// statusError is a status other than 200.
 type statusError int
 
 func (s statusError) Error() string { return fmt.Sprintf("scrape: answer %d", int(s)) }
 
-// newRequests makes the request that readings of an endpoint repeat and, where neither
-// the endpoint nor the options say another path than engines' usual one, that of
-// otherPath.
+// newRequests returns the request for an endpoint's page and, unless the endpoint or the options
+// configure a path, a second one for otherPath.
 func (o *Options) newRequests(ep *endpoint.Endpoint) (usual, other *http.Request, err error) {
 	if ep.Spec.Metrics != "" {
 		usual, err = newRequest(ep.Spec.Metrics)
@@ -67,7 +64,7 @@ func newRequest(address string) (*http.Request, error) {
 	return r, nil
 }
 
-// read is one reading, on its own goroutine.
+// read performs one reading on its own goroutine.
 func (p *Poller) read(t *target, ep *endpoint.Endpoint, start time.Time) {
 	defer p.readings.Done()
 	ctx, cancel := context.WithTimeout(t.ctx, p.opts.Timeout)
@@ -90,13 +87,13 @@ func (p *Poller) read(t *target, ep *endpoint.Endpoint, start time.Time) {
 	p.finish(t, start, at, outcome{page, err})
 }
 
-// restarted reports whether a process started after another one. Only a later start
-// counts: behind one address there may be several processes, each with its page.
+// restarted reports whether a process started after another one. Only a later start counts, because
+// several processes may share an address.
 func restarted(before, after time.Time) bool {
 	return !before.IsZero() && after.Sub(before) >= time.Second
 }
 
-// fetch gets and scans a page. at is when the answer began.
+// fetch gets and scans a page. at is when the response began.
 func (p *Poller) fetch(ctx context.Context, t *target, ep *endpoint.Endpoint) (page Page, at time.Time, err error) {
 	resp, err := t.transport.RoundTrip(t.request.WithContext(ctx))
 	if err != nil {
@@ -105,7 +102,7 @@ func (p *Poller) fetch(ctx context.Context, t *target, ep *endpoint.Endpoint) (p
 	defer resp.Body.Close()
 	at = p.opts.Now()
 	if resp.StatusCode != http.StatusOK {
-		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // keeps the connection if that is all
+		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // keeps the connection if the body is short
 		return page, at, statusError(resp.StatusCode)
 	}
 	s := p.scanners.get()
@@ -118,9 +115,9 @@ func (p *Poller) fetch(ctx context.Context, t *target, ep *endpoint.Endpoint) (p
 	return page, at, err
 }
 
-// turn has the next reading use the other path: at once where the usual one holds JSON,
-// and now and then back where there is nothing either, since the engine may be another
-// by now. It reports whether a reading that ended so is no failure.
+// turn switches the next reading to the other path: immediately if the usual one holds JSON, and
+// back occasionally if the other one fails too, since the engine may have been replaced. It reports
+// whether err does not count as a failure.
 func (t *target) turn(err error) bool {
 	var status statusError
 	if t.spare == nil {
@@ -138,7 +135,7 @@ func (t *target) turn(err error) bool {
 	return t.again
 }
 
-// bounded is a reader that fails, rather than ends, after a number of bytes.
+// bounded is a reader that fails after a number of bytes.
 type bounded struct {
 	r    io.Reader
 	left int64
@@ -152,7 +149,7 @@ func (b *bounded) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// finish books the outcome and plans the next reading.
+// finish records the result and schedules the next reading.
 func (p *Poller) finish(t *target, start, at time.Time, o outcome) {
 	end := p.opts.Now()
 	p.mu.Lock()
@@ -185,7 +182,7 @@ func (p *Poller) finish(t *target, start, at time.Time, o outcome) {
 	}
 }
 
-// note updates a target's state, and says so when it changed.
+// note updates a target's status and logs changes.
 func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 	s := &t.status
 	s.Took = took
@@ -221,18 +218,18 @@ func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 	}
 }
 
-// answered reports whether a reading shows that somebody is there.
+// answered reports whether the result proves that a server responded.
 func answered(err error) bool {
 	c := causeOf(err)
 	return c != causeDial && c != causeTimeout && c != causeBroken
 }
 
-// refused reports whether the endpoint itself has refused connections again.
+// refused reports whether the endpoint itself has repeatedly refused connections.
 func (t *target) refused(err error) bool {
 	return causeOf(err) == causeDial && t.status.Failures >= downAfter && t.request.URL.Host == t.ep.Address
 }
 
-// reading returns how a reading ended, for OnRead.
+// reading returns the result for OnRead.
 func (t *target) reading(at time.Time, o outcome) Reading {
 	r := Reading{At: at, Answered: answered(o.err), Refused: t.refused(o.err)}
 	if o.err == nil {
@@ -241,8 +238,7 @@ func (t *target) reading(at time.Time, o outcome) Reading {
 	return r
 }
 
-// mark tells the pool that an endpoint is down, and takes back only what it
-// told itself.
+// mark marks an endpoint as down, or reverts its own earlier mark.
 func (p *Poller) mark(t *target, down bool) {
 	if p.opts.OnRead == nil && down != t.lastDown {
 		t.lastDown = down
@@ -250,7 +246,7 @@ func (p *Poller) mark(t *target, down bool) {
 	}
 }
 
-// causeOf sorts an error of a reading into a small set.
+// causeOf classifies a reading's error.
 func causeOf(err error) string {
 	var status statusError
 	var op *net.OpError

@@ -10,41 +10,39 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// bufferSize is the part of a page that is in memory at a time, and the bound
-// of a line.
+// bufferSize is the part of a page held in memory, and the maximum line length.
 const bufferSize = 32 << 10
 
-// maxIdleReads bounds how often a reader may return nothing without an error.
+// maxIdleReads bounds consecutive reads without data or error.
 const maxIdleReads = 100
 
-// ErrNoGauges means that a page has none of the gauges of a known engine, or
-// of the engine that it should be of.
+// ErrNoGauges means that a page has no gauges of a known engine, or of the expected one.
 var ErrNoGauges = errors.New("scrape: the page has no gauges of a known engine")
 
-// Page is what was read from one page.
+// Page is the content of one metrics page.
 type Page struct {
 	Engine    endpoint.EngineType
-	Ranks     int     // data-parallel ranks that the waiting gauge is told of, at least 1
+	Ranks     int     // data-parallel ranks with a waiting gauge, at least 1
 	Waiting   float64 // requests, all ranks
 	Running   float64 // requests, all ranks
 	KVUse     float64 // 0..1, mean of the ranks
 	BlockSize int     // tokens, 0 when unknown
 	Blocks    int     // all ranks, 0 when unknown
 	Started   time.Time
-	LoRA      *endpoint.LoRA // nil when the page has none
-	// Prompt tokens since the start: looked up in the prefix cache, and found there or
-	// where a connector gets them. Both 0 when the page does not say, which Counts tells.
+	LoRA      *endpoint.LoRA // nil if the page has none
+	// Prompt tokens since the start: looked up in the prefix cache, and found there or through a
+	// connector. Both are 0 if the page lacks them; see Counts.
 	QueryTokens, HitTokens float64
-	Counts                 bool // the page says how many were found
-	Uncached               bool // it says that prefixes are not cached
-	// Generated tokens since the start; 0 when the page does not say.
+	Counts                 bool // the page has a hit counter
+	Uncached               bool // the page shows that prefix caching is disabled
+	// Generated tokens since the start; 0 if the page lacks the counter.
 	Generated float64
-	// Ended requests since the start, however they ended; EndsCount: the page says how many.
+	// Ended requests since the start, with any result. EndsCount: the page has the counter.
 	Ended     float64
 	EndsCount bool
 
 	Bytes   int // read
-	Skipped int // lines longer than the buffer, and values that made no sense
+	Skipped int // overlong lines and invalid values
 }
 
 // Gauges returns the page as a sample taken at at.
@@ -55,12 +53,12 @@ func (p *Page) Gauges(at time.Time) endpoint.Gauges {
 	}
 }
 
-// progress is what the counters say together, of engines that have all of them.
+// progress combines the counters, for engines that have all of them.
 func (p *Page) progress() endpoint.Progress {
 	if !p.Counts || !p.EndsCount || p.Generated == 0 {
 		return endpoint.Progress{}
 	}
-	const most = 1 << 53 // whole numbers are exact up to it
+	const most = 1 << 53 // integers up to this are exact
 	return endpoint.Progress{
 		Known: true, Ended: uint64(min(p.Ended, most)),
 		Computed: uint64(min(max(p.QueryTokens-p.HitTokens, 0)+p.Generated, most)),
@@ -69,16 +67,15 @@ func (p *Page) progress() endpoint.Progress {
 
 func whole(v float64) int { return int(min(v+0.5, math.MaxInt32)) }
 
-// Scanner reads pages. It holds one buffer and allocates nothing per page,
-// adapters apart.
+// Scanner reads pages. It holds one buffer and allocates nothing per page, except for adapters.
 type Scanner struct {
 	buf    []byte
 	labels labelSet
 	tally  tally
-	own    *ownNames // names of the user's; nil: the built-in ones
+	own    *ownNames // configured names; nil: built-in ones
 }
 
-// tally is what the lines so far came to.
+// tally accumulates the values of a page's lines.
 type tally struct {
 	engine endpoint.EngineType
 	sum    [numberOfWhats]float64
@@ -86,12 +83,12 @@ type tally struct {
 	ranks  rankSet // of the waiting gauge
 	config struct {
 		size, blocks     int
-		cached, uncached bool // some say so
+		cached, uncached bool // some series show it
 	}
 	lora struct {
 		at      float64
 		max     int
-		running []byte // comma lists
+		running []byte // comma-separated lists
 		waiting []byte
 	}
 	skipped int
@@ -100,15 +97,13 @@ type tally struct {
 // NewScanner returns a scanner.
 func NewScanner() *Scanner { return &Scanner{buf: make([]byte, bufferSize)} }
 
-// Scan reads a page to its end. engine says whose names count; EngineUnknown
-// takes those of the first engine that the page names. An error of r is
-// returned as it is; nothing is known then.
+// Scan reads a page to its end. engine selects the names; EngineUnknown uses those of the first
+// engine that the page names. It returns an error of r unchanged, with an empty page.
 func (s *Scanner) Scan(r io.Reader, engine endpoint.EngineType) (Page, error) {
 	return s.scan(r, nil, engine)
 }
 
-// scan is Scan by the names of own, unless that is nil. engine is then only
-// what the page is said to be of.
+// scan is Scan with configured names, unless own is nil. engine is then only the reported type.
 func (s *Scanner) scan(r io.Reader, own *ownNames, engine endpoint.EngineType) (Page, error) {
 	s.own = own
 	running, waiting := s.tally.lora.running[:0], s.tally.lora.waiting[:0]
@@ -146,8 +141,8 @@ func (s *Scanner) scan(r io.Reader, own *ownNames, engine endpoint.EngineType) (
 	return page, err
 }
 
-// lines works off all complete lines of b and returns what is left. skipping
-// says that b begins within a line that is too long.
+// lines processes all complete lines of b and returns the rest. skipping means that b begins within
+// an overlong line.
 func (s *Scanner) lines(b []byte, skipping *bool) []byte {
 	for {
 		end := bytes.IndexByte(b, '\n')
@@ -214,7 +209,7 @@ func (t *tally) add(w what, v float64) {
 	t.count[w]++
 }
 
-// which translates the label by which Triton tells its gauges apart.
+// which translates the label that distinguishes Triton's gauges.
 func (s *Scanner) which(label string, kinds []kind) what {
 	for {
 		name, value, ok := s.labels.next()
@@ -233,7 +228,7 @@ func (s *Scanner) which(label string, kinds []kind) what {
 	}
 }
 
-// rank notes the data-parallel rank that a series is of.
+// rank records the data-parallel rank of a series.
 func (s *Scanner) rank() {
 	for {
 		name, value, ok := s.labels.next()
@@ -246,8 +241,8 @@ func (s *Scanner) rank() {
 	}
 }
 
-// config reads the cache's shape. Ranks have the same block size. vLLM tells the blocks of
-// all ranks, for each of them; SGLang those of each.
+// config reads the cache's block size and count. The block size is the same for all ranks. vLLM
+// reports the total of all ranks on each rank; SGLang reports each rank's own.
 func (s *Scanner) config() {
 	for {
 		name, value, ok := s.labels.next()
@@ -296,7 +291,7 @@ func (s *Scanner) lora(at float64) {
 	}
 }
 
-// integer reads a small whole number, 0 for anything else ("None").
+// integer parses a small integer, 0 for other values ("None").
 func integer(b []byte) int {
 	v, ok := decimal(b)
 	if !ok || v != math.Trunc(v) || v > math.MaxInt32 {
@@ -312,7 +307,7 @@ func (s *Scanner) finish(p *Page) error {
 		p.Started = time.UnixMilli(int64(math.Round(min(t.sum[whatStarted]/float64(t.count[whatStarted]), 1e12) * 1e3)))
 	}
 	if t.count[whatStarted] > 1 {
-		p.Started = time.Time{} // several processes, and nothing says which
+		p.Started = time.Time{} // several processes, and the page does not distinguish them
 	}
 	if t.count[whatWaiting]+t.count[whatRunning]+t.count[whatUse]+t.count[whatUseOld] == 0 {
 		return ErrNoGauges
@@ -347,7 +342,7 @@ func (t *tally) mean(w what) float64 {
 	return t.sum[w] / float64(t.count[w])
 }
 
-// list reads a comma list of names; empty ones do not count.
+// list splits a comma-separated list of names and drops empty ones.
 func list(b []byte) []string {
 	var out []string
 	for len(b) > 0 {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// State is how the poller stands with an endpoint.
+// State is the poller's state of an endpoint.
 type State uint8
 
 // States.
 const (
 	StatePending State = iota // not read yet
 	StateOK
-	StateFailing // the last reading failed; the sample is an older one, if any
+	StateFailing // the last reading failed; an older sample may exist
 )
 
 var stateNames = [...]string{"pending", "ok", "failing"}
@@ -24,18 +24,18 @@ func (s State) String() string { return stateNames[s] }
 // MarshalText implements encoding.TextMarshaler.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// EndpointStatus is what the poller knows about one endpoint.
+// EndpointStatus is the poller's status of one endpoint.
 type EndpointStatus struct {
 	Address  string        `json:"address"`
 	State    State         `json:"state"`
 	Fast     bool          `json:"fast"`            // read at the fast interval
-	Failures int           `json:"failures"`        // in a row
+	Failures int           `json:"failures"`        // consecutive
 	Error    string        `json:"error,omitempty"` // of the last reading
-	At       time.Time     `json:"at"`              // of the sample in use; zero: none
+	At       time.Time     `json:"at"`              // of the current sample; zero: none
 	Took     time.Duration `json:"took"`            // the last reading
 	Bytes    int           `json:"bytes"`           // of the last page
-	Next     time.Time     `json:"next"`            // when it is read at the latest
-	Page     Page          `json:"-"`               // the last that was read
+	Next     time.Time     `json:"next"`            // latest time of the next reading
+	Page     Page          `json:"-"`               // the last page read
 }
 
 // Status returns the state of every endpoint, sorted by address.

@@ -6,24 +6,24 @@ import (
 	"sync/atomic"
 )
 
-// Answers learns how long answers are: a faded mean for each model and class of
-// max_tokens, by powers of two, one for each model, and one for all. The zero value is ready. It is
-// safe for concurrent use; of two observations at the same moment one may be
-// lost.
+// Answers learns answer lengths: a decayed mean for each model and max_tokens class (powers of
+// two), one per model, and one for all. The zero value is ready. It is safe for concurrent use; of
+// two simultaneous observations one may be lost.
 type Answers struct {
 	all   Mean
 	class [answerClasses]Mean
 }
 
 const (
-	answerClasses = 1 << 15 // two that share a cell share their mean
+	answerClasses = 1 << 15 // keys with the same cell share its mean
 	anyLimit      = -1      // the class of all answers of a model
 	answerPrior   = 200.0   // tokens, with the weight of one answer
 	answerFade    = 1. / 64
-	answerTrust   = 4 // answers that count as much as what is less like them
+	answerTrust   = 4 // number of answers that count as much as the less specific mean
 )
 
-// Mean is a faded mean and the weight behind it, in one word. The zero value is ready. It is
+// Mean is a decayed mean with its weight, in one word. The zero value is ready. It is safe for
+// concurrent use; of two simultaneous additions one may be lost.
 // safe for concurrent use; of two values added at the same moment one may be lost.
 type Mean struct{ word atomic.Uint64 }
 
@@ -33,7 +33,7 @@ func (c *Mean) Load() (mean, weight float64) {
 	return float64(math.Float32frombits(uint32(w >> 32))), float64(math.Float32frombits(uint32(w)))
 }
 
-// Add takes one value.
+// Add adds one value.
 func (c *Mean) Add(x float64) {
 	mean, weight := c.Load()
 	weight = min(weight+1, 1/answerFade)
@@ -41,8 +41,7 @@ func (c *Mean) Add(x float64) {
 	c.word.Store(uint64(math.Float32bits(float32(mean)))<<32 | uint64(math.Float32bits(float32(weight))))
 }
 
-// Observe takes the length of one whole answer to a request for a model, with
-// the most tokens that it asked for, 0 when it set no limit.
+// Observe records the length of one complete answer. limit is the request's max_tokens, 0 if unset.
 func (a *Answers) Observe(model string, limit, tokens int) {
 	if tokens <= 0 {
 		return
@@ -52,9 +51,8 @@ func (a *Answers) Observe(model string, limit, tokens int) {
 	a.class[classOf(model, limit)].Add(float64(tokens))
 }
 
-// Expect returns the tokens that an answer is expected to have. Until a class
-// has been seen the mean of its model stands in, before that the one of all answers,
-// and before that a prior.
+// Expect returns the expected answer length in tokens. Without samples of the class, the model's
+// mean is used, then the mean of all answers, then a prior.
 func (a *Answers) Expect(model string, limit int) float64 {
 	mean, weight := a.all.Load()
 	mean = (mean*weight + answerPrior) / (weight + 1)
@@ -68,7 +66,7 @@ func (a *Answers) Expect(model string, limit int) float64 {
 	return max(mean, 1)
 }
 
-// classOf spreads models and classes of limits over the cells.
+// classOf hashes models and limit classes to cells.
 func classOf(model string, limit int) int {
 	h := uint32(2166136261)
 	for i := range len(model) {

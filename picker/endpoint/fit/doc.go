@@ -1,5 +1,4 @@
-// Package fit learns from one sample after the other: the factors of a linear model with
-// three inputs ([Linear]), faded means ([Mean]), how long answers are ([Answers]), and how
-// many sequences an engine runs at once ([Slots]). It is plain
-// arithmetic and knows no endpoint: no clock, no lock, no memory of samples.
+// Package fit contains online estimators: a linear model with three inputs ([Linear]), decayed
+// means ([Mean]), answer lengths ([Answers]), and the sequence limit of an engine ([Slots]). It is
+// plain arithmetic: it knows no endpoint, reads no clock, holds no lock and keeps no samples.
 package fit

@@ -2,47 +2,47 @@ package fit
 
 import "math"
 
-// Linear learns three non-negative factors of a linear model, online: y = Σ a_j ×
-// x_j. Inputs are scaled so that a factor of 1 is the prior. Old samples fade
-// with a factor per sample, errors count relative to the prediction, and a
-// ridge holds what the samples do not tell apart to the common scale: so a
-// change of speed shows after a few samples, a change of shape after more.
+// Linear estimates three non-negative factors of a linear model online: y = Σ a_j × x_j. Inputs are
+// scaled so that the prior factor is 1. Each sample decays the previous ones, errors are relative
+// to the prediction, and a ridge term pulls directions that the samples do not determine towards
+// the common scale. A change of speed is therefore learned after a few samples, a change of shape
+// after more.
 //
-// It is a plain value of 13 numbers; it is not safe for concurrent use.
+// It is a plain value of 13 numbers and not safe for concurrent use.
 type Linear struct {
 	xx [6]float64 // upper triangle of Σ x xᵀ: 00 01 02 11 12 22
 	xy [3]float64
 	sx float64    // Σ (Σx)², for the common scale
 	sy float64    // Σ (Σx) y
 	A  [3]float64 // the factors
-	N  float64    // samples, faded
+	N  float64    // decayed number of samples
 }
 
 const (
-	fitFade  = 0.96 // a sample's weight after the next one
+	fitFade  = 0.96 // decay of older samples per sample
 	fitRidge = 1.5  // weight of the common scale, in samples
 	fitPrior = 0.5  // weight of the prior scale 1, in samples
 	fitLow   = 0.02 // bounds of a factor relative to the common scale
 	fitHigh  = 20
 )
 
-// Clip is the largest believed ratio of what was seen to what was predicted.
+// Clip is the largest accepted ratio of observed to predicted values.
 const Clip = 4
 
-// Begin makes a zero fit usable.
+// Begin initializes a zero fit.
 func (f *Linear) Begin() {
 	if f.A[0] == 0 {
 		*f = New()
 	}
 }
 
-// New returns a fit whose factors are the prior.
+// New returns a fit with the prior factors.
 func New() Linear { return Linear{A: [3]float64{1, 1, 1}} }
 
 // Dot returns Σ a_j × x_j.
 func Dot(a, x [3]float64) float64 { return a[0]*x[0] + a[1]*x[1] + a[2]*x[2] }
 
-// Observe takes one sample; trust in (0, 1] is its weight.
+// Observe adds one sample; trust in (0, 1] is its weight.
 func (f *Linear) Observe(x [3]float64, y, trust float64) {
 	want := Dot(f.A, x)
 	if !(want > 0) || !(y >= 0) || math.IsInf(y, 0) || math.IsInf(want, 0) {
@@ -79,19 +79,18 @@ func (f *Linear) fade() {
 	f.N *= fitFade
 }
 
-// solve finds the factors: ridge regression towards the common scale, then
-// bounds.
+// solve computes the factors by ridge regression towards the common scale, then clamps them.
 func (f *Linear) solve() {
 	if f.N <= 0 || f.sx <= 0 {
 		return
 	}
-	unit := f.sx / f.N // what one sample weighs, in squared inputs
+	unit := f.sx / f.N // weight of one sample, in squared inputs
 	scale := (f.sy + fitPrior*unit) / (f.sx + fitPrior*unit)
 	if !(scale > 0) {
 		return
 	}
-	// Each input is held by its own weight, so that one that is always tiny
-	// stays at the common scale.
+	// Each input gets its own ridge weight, so that a factor whose input is always tiny stays at
+	// the common scale.
 	m, v := f.xx, f.xy
 	for j, at := range [3]int{0, 3, 5} {
 		r := fitRidge * unit / 3

@@ -5,16 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// Saved learns which share of their prefill it saves that an engine loads tokens' blocks
-// from its host's memory: the median of what first tokens show, since some of them
-// waited for something else too. The zero value is ready. It is safe for concurrent use;
-// of two observations at the same moment one may be lost.
-type Saved struct{ word atomic.Uint64 } // the share as float64 bits; 0: nothing was seen
+// Saved estimates the share of prefill time saved by loading blocks from host memory: the median
+// over first tokens, since some also waited for other reasons. The zero value is ready. It is safe
+// for concurrent use; of two simultaneous observations one may be lost.
+type Saved struct{ word atomic.Uint64 } // the share as float64 bits; 0: no observation
 
-// savedStep is by how much one observation moves the share, and the least of it.
+// savedStep is the change per observation, and the minimum share.
 const savedStep = .01
 
-// Or returns the share, and prior while nothing was seen.
+// Or returns the share, or prior without observations.
 func (s *Saved) Or(prior float64) float64 {
 	if w := s.word.Load(); w != 0 {
 		return math.Float64frombits(w)
@@ -22,8 +21,8 @@ func (s *Saved) Or(prior float64) float64 {
 	return prior
 }
 
-// Observe takes the share that one first token shows, which may be any number. The first
-// observation moves prior.
+// Observe adds the share shown by one first token, which may be any number. The first observation
+// starts from prior.
 func (s *Saved) Observe(share, prior float64) {
 	v := s.Or(prior)
 	switch {

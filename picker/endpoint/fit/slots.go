@@ -5,28 +5,27 @@ import (
 	"time"
 )
 
-// Slots learns how many sequences an engine runs at once, from its gauges: the number
-// that it runs again and again, and never exceeds, while requests wait in it, enough for
-// each of its ranks to have one. Engines that have work for a step or more to prefill run
-// fewer for that reason, and teach nothing; nor does one with places for all that wait,
-// which came since its last step; nor one that has run more lately. The zero value knows
-// nothing. Readers are free, one goroutine observes.
+// Slots estimates the maximum number of concurrent sequences of an engine from its gauges: the
+// number that it runs repeatedly, and never exceeds, while at least one request per rank waits.
+// Samples do not count while the engine has a prefill backlog of a step or more, while all waiting
+// requests fit (they arrived since the last step), or after it has recently run more. The zero
+// value has no estimate. Any goroutine may read; one goroutine observes.
 type Slots struct {
-	learned atomic.Uint64 // most that it ran while requests waited, and how often it was seen to; packed
-	at      atomic.Int64  // when that was seen last, in Unix nanoseconds
-	peak    atomic.Int64  // most that it ran at all
-	peakAt  atomic.Int64  // when it was seen to last
+	learned atomic.Uint64 // packed: maximum running while requests waited, and how often it was seen
+	at      atomic.Int64  // when it was last seen, in Unix nanoseconds
+	peak    atomic.Int64  // maximum running overall
+	peakAt  atomic.Int64  // when the peak was last seen
 }
 
 const (
-	slotsSeen  = 2 // samples that agree make it known
-	slotsSure  = 8 // more of them count for no more
+	slotsSeen  = 2 // agreeing samples for an estimate
+	slotsSure  = 8 // maximum count of agreeing samples
 	slotsLast  = 10 * time.Minute
 	slotsQueue = 4096 // tokens that any engine prefills in a step or two
 )
 
-// Observe takes a sample of the gauges of so many ranks together, with the tokens that the
-// book says wait for their prefill.
+// Observe adds a sample of the gauges of all ranks. prefill is the tracked number of tokens that
+// wait for their prefill.
 func (c *Slots) Observe(at time.Time, running, waiting, ranks int, prefill int64) {
 	most, seen := unpack(c.learned.Load())
 	waits := waiting >= max(ranks, 1) && prefill < slotsQueue
@@ -45,7 +44,7 @@ func (c *Slots) Observe(at time.Time, running, waiting, ranks int, prefill int64
 		most, seen = 0, 0
 	case running == most && waits:
 		seen = min(seen+1, slotsSure)
-	case waits && running+waiting > most: // something else keeps them waiting
+	case waits && running+waiting > most: // another limit keeps them waiting
 		if seen--; seen <= 0 {
 			most, seen = 0, 0
 		}
@@ -58,7 +57,7 @@ func (c *Slots) Observe(at time.Time, running, waiting, ranks int, prefill int64
 	c.learned.Store(pack(most, seen))
 }
 
-// Set makes known how many sequences the engine runs at once; 0 forgets it.
+// Set sets the sequence limit; 0 clears it.
 func (c *Slots) Set(limit int64, now time.Time) {
 	c.learned.Store(pack(int(limit), slotsSeen))
 	c.at.Store(now.UnixNano())
@@ -66,8 +65,7 @@ func (c *Slots) Set(limit int64, now time.Time) {
 	c.peakAt.Store(now.UnixNano())
 }
 
-// Peak returns the most that the engine was seen to run lately before now, in Unix
-// nanoseconds.
+// Peak returns the recent maximum of running sequences. now is in Unix nanoseconds.
 func (c *Slots) Peak(now int64) int64 {
 	if now-c.peakAt.Load() > int64(slotsLast) {
 		return 0
@@ -75,7 +73,8 @@ func (c *Slots) Peak(now int64) int64 {
 	return c.peak.Load()
 }
 
-// Read returns the limit, 0 when it is not known, or was not seen for long before now, in Unix nanoseconds.
+// Read returns the limit, 0 if it is unknown or has not been seen recently. now is in Unix
+// nanoseconds.
 func (c *Slots) Read(now int64) int64 {
 	most, seen := unpack(c.learned.Load())
 	if seen < slotsSeen || now-c.at.Load() > int64(slotsLast) {

@@ -1,3 +1,3 @@
-// Package saved is an endpoint's state as a status tells it and as it is read back, so
-// that a saved status can be decided about elsewhere. Decisions do not see it.
+// Package saved converts an endpoint's state to and from its status form, so that decisions can be
+// replayed from a saved status. Decisions do not use it.
 package saved

@@ -8,8 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// Facts are what a decision knows of an endpoint beside its gauges, so
-// that a saved status can be decided about elsewhere. Times are in seconds.
+// Facts are a decision's inputs about an endpoint in addition to its gauges. Times are in seconds.
 type Facts struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
@@ -18,18 +17,18 @@ type Facts struct {
 	Ranks     int               `json:"ranks,omitempty"`
 	BlockSize int               `json:"block_size,omitempty"`
 	KVBlocks  int               `json:"kv_blocks,omitempty"`
-	Slots     int64             `json:"slots,omitempty"` // sequences that the engine runs at once, as far as it has shown it
+	Slots     int64             `json:"slots,omitempty"` // sequence limit of the engine, if observed
 	Adapters  *AdapterFacts     `json:"adapters,omitempty"`
 }
 
-// AdapterFacts is what the engine says about its LoRA adapters ([endpoint.LoRA]).
+// AdapterFacts is the engine's report on its LoRA adapters ([endpoint.LoRA]).
 type AdapterFacts struct {
 	Max     int      `json:"max"`
 	Running []string `json:"running,omitempty"`
 	Waiting []string `json:"waiting,omitempty"`
 }
 
-// LoadFacts is the in-flight book of all replicas for one endpoint.
+// LoadFacts is the in-flight load of one endpoint over all replicas.
 type LoadFacts struct {
 	Requests      int64   `json:"requests"`
 	Waiting       int64   `json:"waiting"`
@@ -38,11 +37,11 @@ type LoadFacts struct {
 	Tokens        int64   `json:"tokens"`
 	Context       int64   `json:"context_tokens"`
 	Rate          float64 `json:"dispatch_rate"`
-	Busy          float64 `json:"prefill_share"`       // of the last minutes' time
+	Busy          float64 `json:"prefill_share"`       // of the last minutes
 	SinceFirstS   float64 `json:"since_first_token_s"` // -1: never
 }
 
-// FactsOf returns what a decision at now would know of ep, an endpoint of p.
+// FactsOf returns a decision's inputs about ep, an endpoint of p, at now.
 func FactsOf(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) *Facts {
 	l, g := p.LoadTracker().Load(ep, now), ep.Gauges()
 	f := &Facts{
@@ -61,8 +60,8 @@ func FactsOf(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) *Facts {
 	return f
 }
 
-// Endpoint is the part of an endpoint's status that a decision needs, as it is written by
-// grapevine status -o json.
+// Endpoint is the part of an endpoint's status that a decision needs, as written by grapevine
+// status -o json.
 type Endpoint struct {
 	Address   string  `json:"address"`
 	Name      string  `json:"name"`
@@ -78,8 +77,7 @@ type Endpoint struct {
 	} `json:"health"`
 }
 
-// Spec returns the endpoint as discovery would describe it; false when the
-// address is none.
+// Spec returns the endpoint in discovery's form; false if the address is invalid.
 func (e *Endpoint) Spec() (endpoint.Spec, bool) {
 	addr, err := netip.ParseAddrPort(e.Address)
 	spec := endpoint.Spec{Name: e.Name, Host: addr.Addr().String(), Addr: addr}
@@ -89,10 +87,10 @@ func (e *Endpoint) Spec() (endpoint.Spec, bool) {
 	return spec, err == nil
 }
 
-// Restore gives ep of the pool the state that e describes, as of now. Without
-// facts, all requests in flight count as decoding and of unknown length.
+// Restore sets the state of ep to the one that e describes, as of now. Without facts, all in-flight
+// requests count as decoding with unknown length.
 func (e *Endpoint) Restore(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) {
-	ep.SetDown(!e.Up && e.Health.State != health.Unreached) // decisions do not know whether it is there
+	ep.SetDown(!e.Up && e.Health.State != health.Unreached) // decisions do not consider reachability
 	g := endpoint.Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
 	load := endpoint.Load{Requests: e.InFlight}
 	if f := e.Facts; f != nil {
@@ -107,7 +105,7 @@ func (e *Endpoint) Restore(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Tim
 		ep.SetSlots(f.Slots, now)
 		ep.SetPriorCost(f.Cost)
 		if f.Cost.PrefillSeen+f.Cost.DecodeSeen > 0 {
-			ep.SetRemoteCost(f.Cost) // it was learned, not assumed
+			ep.SetRemoteCost(f.Cost) // learned rather than assumed
 		}
 	}
 	if e.GaugeAgeS >= 0 {
