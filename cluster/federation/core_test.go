@@ -548,7 +548,7 @@ func FuzzReceive(f *testing.F) {
 }
 
 // TestTraffic: without filters, a pair's traffic is bounded by the size of its pool data, however
-// often loads change (docs/multicluster.md).
+// often loads change (docs/design/multicluster.md).
 func TestTraffic(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	bytes := map[byte]int{}

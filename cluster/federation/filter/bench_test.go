@@ -82,8 +82,8 @@ func BenchmarkFilter(b *testing.B) {
 	b.ReportMetric(float64(r.hot.Bytes())/float64(n), "hot-B/block")
 }
 
-// TestFilterFigures checks the figures in docs/multicluster.md at a hundredth of the size: about
-// two bytes per block, and one false positive in a thousand.
+// TestFilterFigures checks the figures in docs/design/multicluster.md at a hundredth of the size:
+// about two bytes per block, and one false positive in a thousand.
 func TestFilterFigures(t *testing.T) {
 	const n = 100_000
 	r := newRig(t, n)
