@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -38,6 +39,7 @@ func (k *kubeFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&k.o.Pool, "pool-name", "", "Kubernetes: InferencePool whose pods are the endpoints, instead of --endpoints")
 	fl.StringVar(&k.o.Namespace, "pool-namespace", "", "Kubernetes: namespace of pool and pods (default: $NAMESPACE, or this pod's namespace)")
 	fl.StringVar(&k.o.Group, "pool-group", "", "Kubernetes: API group of the pool (default: "+kube.GroupPool+", or the older group if only that is installed)")
+	fl.DurationVar(&k.o.Guard, "pool-guard", 5*time.Minute, "Kubernetes: how long a change of the pool's selector that leaves less than half of the endpoints is held; 0 applies it at once")
 	fl.StringVar(&k.o.Selector, "endpoint-selector", "", "Kubernetes: label selector of the endpoints' pods, instead of --pool-name")
 	fl.StringSliceVar(&k.ports, "endpoint-target-ports", nil, "Kubernetes: ports of these pods, at most 8, each one an endpoint")
 	fl.StringVar(&k.kubeconfig, "kubeconfig", "", "Kubernetes: kubeconfig file (default: this pod's service account, or $KUBECONFIG)")
@@ -68,6 +70,9 @@ func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery
 		return nil, errors.New("--endpoint-target-ports requires --endpoint-selector: a pool defines its own ports")
 	case k.o.Events.Port < 0 || k.o.Events.Port > 65535 || k.o.Events.ReplayPort < 0 || k.o.Events.ReplayPort > 65535:
 		return nil, errors.New("--pod-events-port, --pod-replay-port: want a port number")
+	}
+	if k.o.Guard < 0 {
+		return nil, errors.New("--pool-guard: must not be negative")
 	}
 	if f := k.o.IPFamily; f != "" && f != kube.FamilyIPv4 && f != kube.FamilyIPv6 {
 		return nil, errors.New("--pod-ip-family: want ipv4 or ipv6, not " + strconv.Quote(f))

@@ -6,7 +6,7 @@
 //  1. Open follows the InferencePool, of v1 or, if only that is installed, of v1alpha2. A
 //     Source without a pool is configured with a selector and ports instead.
 //  2. The pods matching the pool's selector are followed. After a change of the selector, the
-//     new pods replace the old ones once they were read.
+//     new pods replace the old ones once they were read. Options.Guard can hold such a change.
 //  3. A pod that is ready, not terminating and has an address is one endpoint per target port
 //     of the pool, configured by labels and annotations. See specs.
 //  4. InferenceObjectives and InferenceModelRewrites that refer to the pool become the names of

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,13 +17,13 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
-// fakeAPI is an API server with namespace prod. A watch reports every change as an expired version,
-// so that the client lists again.
+// fakeAPI is an API server with namespace prod.
 type fakeAPI struct {
 	t *testing.T
 
 	mu      sync.Mutex
 	objects map[string]string // JSON by plural/name
+	history []fakeEvent       // its length is the server's version
 	denied  map[string]bool   // "VERB PLURAL" without a permission
 	changed chan struct{}     // closed at the next change
 }
@@ -35,26 +36,43 @@ func newFakeAPI(t *testing.T) (*fakeAPI, *httptest.Server) {
 	return a, server
 }
 
-// change calls f with the server's data and ends the watches.
-func (a *fakeAPI) change(f func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	f()
+// fakeEvent is the change of one object.
+type fakeEvent struct {
+	kind, key, object string
+}
+
+// record adds an event, with the lock held.
+func (a *fakeAPI) record(kind, key, object string) {
+	version := fmt.Sprintf(`{"metadata":{"resourceVersion":"%d",`, len(a.history)+1)
+	object = strings.Replace(object, `{"metadata":{`, version, 1)
+	a.objects[key] = object
+	if kind == "DELETED" {
+		delete(a.objects, key)
+	}
+	a.history = append(a.history, fakeEvent{kind, key, object})
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
 func (a *fakeAPI) put(plural, name, object string) {
-	a.change(func() { a.objects[plural+"/"+name] = object })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.record("MODIFIED", plural+"/"+name, object)
+}
+
+func (a *fakeAPI) remove(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.record("DELETED", key, a.objects[key])
 }
 
 func (a *fakeAPI) deny(rights ...string) {
-	a.change(func() {
-		clear(a.denied)
-		for _, r := range rights {
-			a.denied[r] = true
-		}
-	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.denied)
+	for _, r := range rights {
+		a.denied[r] = true
+	}
 }
 
 // pod writes a ready pod with label app=vllm. metadata and status are further fields, each with a
@@ -65,8 +83,8 @@ func (a *fakeAPI) pod(name, ip, metadata, status string) {
 }
 
 func (a *fakeAPI) pool(name, label string, port int) {
-	a.put("inferencepools", name, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"prod","uid":"uid-%s-%s","generation":1},
-		"spec":{"selector":{"matchLabels":{"app":%q}},"targetPorts":[{"number":%d}]}}`, name, name, label, label, port))
+	a.put("inferencepools", name, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"prod","uid":"uid-%s-%s","generation":%d},
+		"spec":{"selector":{"matchLabels":{"app":%q}},"targetPorts":[{"number":%d}]}}`, name, name, label, port, label, port))
 }
 
 func (a *fakeAPI) objective(name string, priority int) {
@@ -88,20 +106,24 @@ func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if dir := path.Base(path.Dir(r.URL.Path)); dir != "prod" {
 		plural, name = dir, plural
 	}
-	verb, _ := "list", 0
+	verb := "list"
 	switch {
 	case name != "":
 		verb = "get"
 	case r.URL.Query().Get("watch") != "":
 		verb = "watch"
 	}
+	only, _ := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	label := strings.ReplaceAll(r.URL.Query().Get("labelSelector"), "=", `":"`)
+	named := func(key string) bool {
+		k, n := path.Split(key)
+		return k == plural+"/" && (only == "" || only == n) && (name == "" || name == n)
+	}
 	a.mu.Lock()
-	denied, changed := a.denied[verb+" "+plural], a.changed
+	denied, version := a.denied[verb+" "+plural], len(a.history)
 	var items []string
 	for _, key := range slices.Sorted(maps.Keys(a.objects)) {
-		only, _ := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
-		label := strings.ReplaceAll(r.URL.Query().Get("labelSelector"), "=", `":"`)
-		if k, n := path.Split(key); k == plural+"/" && (only == "" || only == n) && (name == "" || name == n) && strings.Contains(a.objects[key], label) {
+		if named(key) && strings.Contains(a.objects[key], label) {
 			items = append(items, a.objects[key])
 		}
 	}
@@ -116,13 +138,41 @@ func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case verb == "get":
 		fmt.Fprint(w, items[0])
 	case verb == "list":
-		fmt.Fprintf(w, `{"metadata":{"resourceVersion":"1"},"items":[%s]}`, strings.Join(items, ","))
+		fmt.Fprintf(w, `{"metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, strings.Join(items, ","))
 	default:
+		at, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+		if err != nil {
+			a.t.Errorf("watch of %s without a version: %v", plural, err)
+		}
+		a.stream(w, r, at, func(e fakeEvent) string {
+			switch {
+			case !named(e.key):
+				return ""
+			case !strings.Contains(e.object, label):
+				return "DELETED"
+			}
+			return e.kind
+		})
+	}
+}
+
+// stream sends the events from a version on whose kind is not "", until the client disconnects.
+func (a *fakeAPI) stream(w http.ResponseWriter, r *http.Request, at int, kind func(fakeEvent) string) {
+	for {
+		a.mu.Lock()
+		events, changed := slices.Clone(a.history[at:]), a.changed
+		a.mu.Unlock()
+		at += len(events)
+		for _, e := range events {
+			if k := kind(e); k != "" {
+				fmt.Fprintf(w, `{"type":%q,"object":%s}`+"\n", k, strings.ReplaceAll(e.object, "\n", ""))
+			}
+		}
 		w.(http.Flusher).Flush()
 		select {
 		case <-r.Context().Done():
+			return
 		case <-changed:
-			fmt.Fprintln(w, `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}`)
 		}
 	}
 }

@@ -44,6 +44,9 @@ type Options struct {
 
 	Settle time.Duration // minimum interval between updates; 0 means 100 ms
 	Grace  time.Duration // before a deleted pool's endpoints are removed; 0 means 10 s
+	// Guard is how long a change of the pool's selector is held that would leave less than half of the
+	// endpoints; 0 applies every change at once.
+	Guard time.Duration
 	// LookAgain is the interval between checks of a missing pool that objectives refer to; 0 means
 	// 1 min.
 	LookAgain time.Duration
@@ -54,6 +57,7 @@ var (
 	errPool   = errors.New("kube: either a pool name or a selector is required")
 	errPorts  = fmt.Errorf("kube: a selector requires 1 to %d target ports", maxPorts)
 	errFamily = fmt.Errorf("kube: the preferred family of pod addresses must be %s or %s", FamilyIPv4, FamilyIPv6)
+	errGuard  = errors.New("kube: Options.Guard must not be negative")
 	errGroup  = fmt.Errorf("kube: the pool's group must be %s or %s", GroupPool, GroupPoolOld)
 )
 
@@ -67,6 +71,8 @@ func (o *Options) complete() error {
 		return errPorts
 	case !slices.Contains([]string{"", GroupPool, GroupPoolOld}, o.Group):
 		return errGroup
+	case o.Guard < 0:
+		return errGuard
 	case !slices.Contains([]string{"", FamilyIPv4, FamilyIPv6}, o.IPFamily):
 		return errFamily
 	}

@@ -97,7 +97,7 @@ func (r *reports) tryGet(ctx context.Context) {
 // remarks returns the current problems.
 func (s *Source) remarks() (out []remark) {
 	s.mu.Lock()
-	p, group, view, f := s.pool, s.group, s.pods, s.last
+	p, group, view, f, held := s.pool, s.group, s.pods, s.last, s.held
 	s.mu.Unlock()
 	if s.o.Pool == "" {
 		return nil
@@ -120,6 +120,9 @@ func (s *Source) remarks() (out []remark) {
 	}
 	if view != nil && view.State().Listed && f.ready+f.unready == 0 {
 		add("NoPods", "the selector %s matches no pod", view.selector)
+	}
+	if !held.since.IsZero() {
+		add("ChangeHeld", "the selector %s has %d endpoints, not %d: the change is held for up to %v", held.selector, held.then, held.now, s.o.Guard)
 	}
 	if len(f.problems) > 0 {
 		add("InvalidPod", "%d problems; the first: pod %s: %s", len(f.problems), f.problems[0].pod, f.problems[0].message)

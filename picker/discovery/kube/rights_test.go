@@ -80,7 +80,7 @@ func TestDeletedPoolWithoutGet(t *testing.T) {
 	api.deny("get inferencepools")
 	v := openFake(t, server, Options{Grace: time.Second})
 	v.want("10.0.0.1:8000")
-	api.change(func() { delete(api.objects, "inferencepools/p") })
+	api.remove("inferencepools/p")
 	v.want("")
 	v.wantIn(problemsOf, "there is no such pool")
 }

@@ -38,6 +38,7 @@ type Source struct {
 	group string   // of the pool
 	pods  *podView // nil before a pool is known
 	last  found    // last update
+	held  heldChange
 	// missing has the errors of permissions that are not needed for endpoints, by their use.
 	missing map[string]error
 }
@@ -157,10 +158,17 @@ func (s *Source) run(ctx context.Context) {
 
 // later returns a channel for the next check without a change.
 func (s *Source) later() <-chan time.Time {
-	if s.gone.IsZero() {
+	var next time.Time
+	if !s.gone.IsZero() {
+		next = s.gone.Add(s.o.Grace)
+	}
+	if since := s.held.since; !since.IsZero() && (next.IsZero() || since.Add(s.o.Guard).Before(next)) {
+		next = since.Add(s.o.Guard)
+	}
+	if next.IsZero() {
 		return nil
 	}
-	return time.After(max(time.Until(s.gone.Add(s.o.Grace)), time.Second))
+	return time.After(max(time.Until(next), time.Second))
 }
 
 // update checks everything and publishes differences.
@@ -216,6 +224,7 @@ func (s *Source) lookAtPool(ctx context.Context) {
 	s.o.Sink.Log.Warn("the pool was deleted, removing its endpoints", "pool", s.o.from())
 	s.hold(nil, "")
 	s.gone = time.Time{}
+	s.drop()
 	if s.pods != nil {
 		s.swap(nil)
 	}
@@ -279,6 +288,7 @@ func (s *Source) permission(use string, err error) {
 func (s *Source) lookAtPods() {
 	want := s.pool.selector
 	if want == "" { // an invalid selector: keep what is known
+		s.drop()
 		return
 	}
 	if s.pods != nil && s.pods.selector == want {
@@ -292,9 +302,10 @@ func (s *Source) lookAtPods() {
 		s.next = &podView{selector: want, ports: s.pool.ports, Follower: follow(s, view, kubeapi.Kind[pod]{Resource: pods, Read: rulesFor(s.o.IPFamily, s.o.Config.Server).readPod, Key: (*pod).key, Same: samePod})}
 	}
 	s.next.ports = s.pool.ports
-	if s.pods == nil || s.next.State().Listed {
+	if s.pods == nil || s.next.State().Listed && !s.guarded() {
 		next := s.next
 		s.next = nil
+		s.holdChange(heldChange{})
 		s.swap(next)
 	}
 }
@@ -305,6 +316,7 @@ func (s *Source) drop() {
 		s.next.Close()
 		s.next = nil
 	}
+	s.holdChange(heldChange{})
 }
 
 // swap makes v the current pods.

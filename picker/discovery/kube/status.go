@@ -23,7 +23,7 @@ const (
 // the pods, whichever is earlier.
 func (s *Source) Status() discovery.Status {
 	s.mu.Lock()
-	pool, group, pods, f := s.pool, s.group, s.pods, s.last
+	pool, group, pods, f, held := s.pool, s.group, s.pods, s.last, s.held
 	s.mu.Unlock()
 	st := discovery.Status{From: s.o.from(), Endpoints: len(f.specs), Doubled: f.doubled, Refused: f.refused}
 	complain := func(about, hint, format string, args ...any) {
@@ -44,6 +44,9 @@ func (s *Source) Status() discovery.Status {
 		st.Read = time.Time{}
 	case s.o.Pool == "" || pods.State().Read.Before(st.Read):
 		st.Read = pods.State().Read
+	}
+	if !held.since.IsZero() {
+		complain(s.o.from(), "correct the selector, or delete the pool to remove its endpoints at once", "%s", held.describe(s.o.Guard))
 	}
 	podState := pods.State()
 	trouble(complain, "pods "+pods.selector, "list and watch", podState)
@@ -181,6 +184,7 @@ func (s *Source) register(reg prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		gauge("endpoints", "Endpoints in the list in use.", func() float64 { return float64(s.Status().Endpoints) }),
 		gauge("invalid_pods", "Pods with an invalid label, annotation or address, or unreadable.", func() float64 { return float64(s.invalidPods()) }),
+		gauge("held_endpoints", "Endpoints that stay only because a change of the pool's selector is held.", func() float64 { return float64(s.heldEndpoints()) }),
 		gauge("ok", "1 when pool and pods are read as they are, 0 when an older reading is in use or none.", func() float64 {
 			if s.Status().OK() {
 				return 1
