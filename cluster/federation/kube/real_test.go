@@ -211,7 +211,7 @@ func testForeignParents(m *mesh) {
 	a.annotate("p", `"ClusterSet"`)
 	m.sites["b"].wantControls("=a True/Accepted")
 	a.Until("the full list in the status", func() bool {
-		return strings.Contains(fmt.Sprint(a.controllers[0].Status().Problems), "the pool's status has 32 entries of others")
+		return strings.Contains(fmt.Sprint(a.controllers[0].Status().Problems), "the pool's status has 32 entries of other controllers")
 	})
 	a.wantParents(kinds(32))
 	a.replace(foreign(2))
