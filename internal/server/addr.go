@@ -2,8 +2,8 @@ package server
 
 import "net"
 
-// ExtProcAddr is where the ext_proc service listens.
+// ExtProcAddr returns the address of the ext_proc service.
 func (s *Server) ExtProcAddr() net.Addr { return s.extproc.Addr() }
 
-// AdminAddr is where metrics and status are served.
+// AdminAddr returns the address of metrics and status.
 func (s *Server) AdminAddr() net.Addr { return s.admin.Addr() }

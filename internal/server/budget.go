@@ -5,7 +5,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// openBudget divides the memory that the process may use.
+// openBudget divides the process's memory limit.
 func (s *Server) openBudget() {
 	limit, source := s.o.Memory, "options"
 	if limit == 0 {
@@ -18,11 +18,11 @@ func (s *Server) openBudget() {
 	s.o.Log.Info("memory budget", "bytes", s.budget.Limit(), "source", source)
 }
 
-// blockMemory is about what a block takes in the index, in bytes: its node, and
-// its name at one source.
+// blockMemory is the approximate memory of a block in the index, in bytes: its node, and its name
+// at one source.
 const blockMemory = 64
 
-// indexOptions bound the index by its share of the memory.
+// indexOptions limits the index to its share of memory.
 func (s *Server) indexOptions() indexer.Options {
 	o := indexer.Options{Hasher: s.hasher}
 	if share := s.budget.Share(budget.Index); share > 0 {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// beforeCut is how long before streams are cut off the requests that still wait are let go.
+// beforeCut is how long before streams are cut the waiting requests are admitted.
 const beforeCut = 2 * time.Second
 
-// releaseBefore lets all go that waits, shortly before ctx ends.
+// releaseBefore admits all waiting requests shortly before ctx ends.
 func (s *Server) releaseBefore(ctx context.Context) *time.Timer {
 	left := time.Duration(math.MaxInt64)
 	if end, ok := ctx.Deadline(); ok {

@@ -10,11 +10,11 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 )
 
-// engineKey is what this replica shows to engines that want a key, when it asks them
-// something itself. Clients' requests carry their own.
+// engineKey is the API key for this replica's own requests to engines. Client requests carry their
+// own.
 type engineKey struct{ key atomic.Pointer[string] }
 
-// ReadEngineKey reads a key from a file; "" names none. The key ends with the first line.
+// ReadEngineKey reads a key from a file; "" means no key. The key is the first line.
 func ReadEngineKey(file string) (string, error) {
 	if file == "" {
 		return "", nil
@@ -31,7 +31,7 @@ func ReadEngineKey(file string) (string, error) {
 	return string(line), nil
 }
 
-// read reads the file, which is named or not, again.
+// read reloads the file, if one is configured.
 func (k *engineKey) read(file string) error {
 	key, err := ReadEngineKey(file)
 	if err == nil {
@@ -42,5 +42,5 @@ func (k *engineKey) read(file string) error {
 
 func (k *engineKey) get() string { return *k.key.Load() }
 
-// keyed has a client show the key.
+// keyed returns a client that sends the key.
 func (s *Server) keyed(c *http.Client) *http.Client { return events.Keyed(c, s.engineKey.get) }

@@ -14,21 +14,18 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Explained is the answer of a dry run: the decision that a request would get
-// at this moment.
+// Explained is the result of a dry run: the decision for a request at this moment.
 type Explained struct {
 	explanation.Explanation
-	// Knowledge is how far each endpoint's cache is known (a knowledge.State). Only
-	// exact and partial ones are matched in the prompt's own space.
+	// Knowledge is the state of each endpoint's cache data (a knowledge.State). Only exact and
+	// partial data is matched precisely.
 	Knowledge map[string]string `json:"knowledge"`
-	// AgeMS is how far that may be behind engines that work and of which nothing has come
-	// for longer than usual.
+	// AgeMS is the maximum lag of that data for busy engines without recent events.
 	AgeMS map[string]float64 `json:"age_ms,omitempty"`
 }
 
-// explain answers POST /debug/explain: the body is the request's, its headers
-// count, and the query holds its path and, optionally, the subset that the
-// proxy would allow. Nothing is booked or remembered.
+// explain handles POST /debug/explain. The body and headers are the request's. The query holds its
+// path and, optionally, the subset that the proxy would allow. Nothing is tracked or recorded.
 func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, hr.Body, int64(s.maxBody())))
 	if err != nil {
@@ -57,7 +54,7 @@ func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 	}
 	for _, c := range out.Candidates {
 		if ep := s.pool.Snapshot().Lookup(c.Endpoint); ep != nil {
-			// What was matched is no better known than it was before, whatever has come since.
+			// The knowledge at match time counts, even if events have improved it since.
 			state, _ := s.prefixes.State(ep, min(before[ep.ID], s.share.State(ep.ID)))
 			out.Knowledge[c.Endpoint] = state.String()
 			if age := s.share.Age(ep.ID); age > 0 {
@@ -68,7 +65,7 @@ func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 	return out, nil
 }
 
-// maxBody is the largest request body that is read.
+// maxBody returns the maximum request body size.
 func (s *Server) maxBody() int {
 	const usual = 64 << 20
 	if s.o.MaxBody > 0 {

@@ -8,8 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 )
 
-// openFederation takes part in the federation of clusters that the options describe, if
-// they do.
+// openFederation joins the configured federation of clusters, if any.
 func (s *Server) openFederation() (err error) {
 	grouped := s.o.Cluster.enabled()
 	s.abroad, err = multicluster.Open(s.o.Federation, multicluster.Replica{
@@ -37,8 +36,8 @@ func (s *Server) openFederation() (err error) {
 	return err
 }
 
-// groupPrint tells this replica's group from others: the least name of a process in it. 0
-// while the group is looked for, and without one.
+// groupPrint identifies this replica's group: the lowest process id in it. It returns 0 without a
+// group and while the group settles.
 func (s *Server) groupPrint() uint64 {
 	if !s.o.Cluster.enabled() || s.node.Phase() == cluster.Settling {
 		return 0
@@ -53,8 +52,8 @@ func (s *Server) groupPrint() uint64 {
 	return max(xxhash.Sum64String(least), 1)
 }
 
-// queued returns how many seconds it takes until what waits for capacity, at all replicas,
-// has gone: as it was computed, or as the oldest has waited while nothing can be said.
+// queued returns the seconds until the queued requests of all replicas are admitted: the computed
+// estimate, or the age of the oldest request without one.
 func (s *Server) queued() (seconds float64) {
 	for _, q := range s.gate.Status() {
 		if q.Backlog != nil {

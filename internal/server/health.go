@@ -16,8 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// openHealth watches the endpoints' health, and shares what is seen of it. The node
-// is opened later.
+// openHealth starts the health monitor and shares its evidence. The node is opened later.
 func (s *Server) openHealth(group facts.Group) (err error) {
 	var tell facts.SetFunc
 	o := monitor.Options{
@@ -39,8 +38,7 @@ func (s *Server) openHealth(group facts.Group) (err error) {
 	return nil
 }
 
-// healthyPeer returns an endpoint that serves the same model in the same role and is healthy,
-// nil if there is none.
+// healthyPeer returns a healthy endpoint with the same model and role, or nil.
 func (s *Server) healthyPeer(ep *endpoint.Endpoint) *endpoint.Endpoint {
 	all, snapshot := s.pool.Snapshot().Endpoints, s.pool.Health()
 	from := rand.IntN(max(len(all), 1))
@@ -53,22 +51,22 @@ func (s *Server) healthyPeer(ep *endpoint.Endpoint) *endpoint.Endpoint {
 	return nil
 }
 
-// onRead tells health how a reading of a metrics page ended.
+// onRead reports the result of a metrics page reading to the health monitor.
 func (s *Server) onRead(ep *endpoint.Endpoint, r scrape.Reading) { s.health.Read(ep, r) }
 
-// probeLine says in which order replicas probe an endpoint, by rendezvous hashing of
-// the members that are up. It is safe for concurrent use.
+// probeLine orders the replicas that probe an endpoint, by rendezvous hashing over live members. It
+// is safe for concurrent use.
 type probeLine struct {
 	s *Server
 
 	mu      sync.Mutex
-	at      time.Time // of the last question
+	at      time.Time // of the last refresh
 	members []string
 }
 
-// turn returns this replica's place for an endpoint, 0 for the one elected. It is
-// called with the monitor locked, which the group waits for when a member leaves:
-// the group is asked aside, and what it said last counts.
+// turn returns this replica's position for an endpoint, 0 for the elected one. The monitor calls it
+// with its lock held, which the group may wait for when a member leaves. Members are therefore
+// refreshed in the background, and the last known ones are used.
 func (l *probeLine) turn(address string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +83,7 @@ func (l *probeLine) turn(address string) int {
 	return ahead
 }
 
-// ask asks the group who is up.
+// ask refreshes the list of live members.
 func (l *probeLine) ask() {
 	var members []string
 	peers, _ := l.s.node.Peers()
@@ -99,17 +97,17 @@ func (l *probeLine) ask() {
 	l.members = members
 }
 
-// HealthStatus is how far an endpoint is trusted, and why.
+// HealthStatus is an endpoint's health with its reasons.
 type HealthStatus struct {
 	State         string   `json:"state"` // healthy, unreached, suspect, out, probing, returning
 	SinceS        float64  `json:"since_s"`
-	Share         float64  `json:"share"` // of decisions in which it may be a candidate, 0..1
+	Share         float64  `json:"share"` // share of decisions in which it may be a candidate, 0..1
 	Cause         string   `json:"cause,omitempty"`
 	Evidence      string   `json:"evidence,omitempty"`
 	BackBy        string   `json:"back_by,omitempty"`
-	FullS         float64  `json:"full_s,omitempty"`    // for how long it is passed over, since its engine rejected a request for lack of capacity
-	AvoidedModels []string `json:"shunned,omitempty"`   // models whose requests go elsewhere: they fail here, and others are answered
-	Overruled     bool     `json:"overruled,omitempty"` // soft evidence is ignored: it speaks against most of the pool
+	FullS         float64  `json:"full_s,omitempty"`    // remaining time of avoidance after its engine rejected a request for lack of capacity
+	AvoidedModels []string `json:"shunned,omitempty"`   // models that fail here while others succeed; their requests go elsewhere
+	Overruled     bool     `json:"overruled,omitempty"` // soft evidence is ignored because it applies to most of the pool
 }
 
 func healthStatus(v health.View, now time.Time) HealthStatus {
@@ -123,14 +121,14 @@ func healthStatus(v health.View, now time.Time) HealthStatus {
 	return h
 }
 
-// sick returns why the pool as a whole is not well, "" when it is.
+// sick describes the pool's problem as a whole, "" if there is none.
 func (s *Server) sick() string {
 	snap := s.pool.Health()
 	if snap == nil || len(snap.GroupProblems) == 0 {
 		return ""
 	}
 	t := snap.GroupProblems[0]
-	for _, o := range snap.GroupProblems { // the worst
+	for _, o := range snap.GroupProblems { // the worst one
 		if o.Failing > t.Failing || o.Failing == t.Failing && o.Unhealthy*t.Endpoints > t.Unhealthy*o.Endpoints {
 			t = o
 		}
@@ -145,7 +143,7 @@ func (s *Server) sick() string {
 	return words
 }
 
-// trouble says in words what is wrong with a group as a whole.
+// trouble describes a group's problem.
 func trouble(t health.GroupProblem, example string) string {
 	switch {
 	case t.Failing > 0:
@@ -158,7 +156,7 @@ func trouble(t health.GroupProblem, example string) string {
 	return fmt.Sprintf("%d of %d endpoints are out (%s)", t.Unhealthy, t.Endpoints, example)
 }
 
-// example returns what speaks against an endpoint of a group that is in trouble.
+// example describes the evidence against one unhealthy endpoint of a group.
 func (s *Server) example(t health.GroupProblem, snap *health.Snapshot) string {
 	ep := s.pool.Snapshot().ByID(t.Example)
 	if t.Unhealthy == 0 || ep == nil {

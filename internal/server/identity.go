@@ -10,9 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 )
 
-// seed returns the seed of block keys that this process begins with: of the secret of
-// the options where there is one, else one that only this process knows, until it takes
-// over its group's.
+// seed returns the initial seed of block keys: derived from the configured secret, or random until
+// the group's seed is adopted.
 func (s *Server) seed() (seed block.Seed) {
 	if s.o.Secret != "" {
 		return seedOf(s.o.Secret)
@@ -21,7 +20,7 @@ func (s *Server) seed() (seed block.Seed) {
 	return seed
 }
 
-// secret is what is compared with other replicas of how block keys are seeded.
+// secret returns the value by which replicas compare their block key secrets.
 func (s *Server) secret() uint64 {
 	if s.o.Secret == "" {
 		return facts.GroupSecret
@@ -29,7 +28,7 @@ func (s *Server) secret() uint64 {
 	return uint64(s.hasher.Root(block.Scope{}))
 }
 
-// openSeeds has this replica and its group agree on a seed, unless a secret says it.
+// openSeeds starts the agreement on a seed within the group, unless a secret is configured.
 func (s *Server) openSeeds(own block.Seed, group facts.Group) {
 	if s.o.Secret != "" || !s.o.Cluster.enabled() {
 		return
@@ -47,7 +46,7 @@ func (s *Server) openSeeds(own block.Seed, group facts.Group) {
 	s.seeds.Join(group)
 }
 
-// seedOf turns the group's secret into the seed of block keys.
+// seedOf derives the seed of block keys from the group's secret.
 func seedOf(secret string) (seed block.Seed) {
 	sum := sha256.Sum256([]byte("grapevine block keys\x00" + secret))
 	copy(seed[:], sum[:])

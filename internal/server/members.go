@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 )
 
-// ClusterStatus is the group in one line.
+// ClusterStatus summarizes the group.
 type ClusterStatus struct {
 	State      string `json:"state"` // off, joined, joining, leaving, alone, partitioned, degraded, misconfigured
 	Line       string `json:"line"`
@@ -15,12 +15,12 @@ type ClusterStatus struct {
 	Advertised string `json:"advertised,omitempty"`
 	Encrypted  bool   `json:"encrypted"`
 	Phase      string `json:"phase"` // settling, settled, degraded
-	// Fallback says how this replica goes on while it shares with nobody, or not
-	// with all; "" while it shares with all.
+	// Fallback describes the routing while this replica shares state with none or only some of the
+	// others; "" otherwise.
 	Fallback string `json:"fallback,omitempty"`
 }
 
-// MemberStatus is one replica as this one sees it.
+// MemberStatus is this replica's view of one replica.
 type MemberStatus struct {
 	Name     string  `json:"name"`
 	ID       string  `json:"id"`
@@ -32,16 +32,16 @@ type MemberStatus struct {
 	RTTMS    float64 `json:"rtt_ms"`
 	InBPS    float64 `json:"in_bytes_per_second"`
 	OutBPS   float64 `json:"out_bytes_per_second"`
-	Reading  int     `json:"reading"` // endpoints' streams that it reads
+	Reading  int     `json:"reading"` // number of endpoints whose streams it reads
 	Behind   uint64  `json:"behind_batches"`
 	Differ   int     `json:"digests_differ"`
 	Dropped  uint64  `json:"dropped_frames"`
 	Leaving  bool    `json:"leaving,omitempty"`
-	ForS     float64 `json:"for_s"` // in this state
+	ForS     float64 `json:"for_s"` // seconds in this state
 	Unshared int     `json:"unknown_states,omitempty"`
 }
 
-// clusterStatus returns the group and its members, this replica first.
+// clusterStatus returns the status of the group and its members, this replica first.
 func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 	st := s.node.Status()
 	c := ClusterStatus{
@@ -66,9 +66,9 @@ func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 	return c, members
 }
 
-// Rank returns this replica's place, from 0 on, among the members of the group that
-// are up, by name: what one of them should do for all, the first does. Who leaves is
-// last. Replicas that do not reach each other may be first at the same time.
+// Rank returns this replica's position among the live members of the group, ordered by name, from
+// 0. The first one does work that one replica does for all. Leaving members come last. Replicas
+// that cannot reach each other may be first at the same time.
 func (s *Server) Rank() int {
 	peers, leaving := s.node.Peers()
 	return turnOf(s.node.Self().Name, leaving, peers)
@@ -84,8 +84,7 @@ func turnOf(name string, leaving bool, peers []cluster.Peer) (turn int) {
 	return turn
 }
 
-// fallback says how this replica routes in a state of the group in which others
-// are missing; "" in the other states.
+// fallback describes this replica's routing if other replicas are missing; "" otherwise.
 func (s *Server) fallback(state string) string {
 	whose := "of its own requests"
 	switch state {

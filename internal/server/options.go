@@ -18,83 +18,84 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
-// Options describe one replica. Endpoints or Source is required, unless Config
-// names a file of endpoints.
+// Options configures one replica. Endpoints or Source is required, unless Config names an endpoints
+// file.
 type Options struct {
 	Name    string // of this replica, in status and logs
-	Zone    string // where it runs; endpoints of another zone are a little dearer, and read by others first
+	Zone    string // this replica's zone; endpoints of other zones cost slightly more and are read by others first
 	Version string
 
 	Listen string // ext_proc; default 0.0.0.0:9002
 	Health string // gRPC health; default 0.0.0.0:9003, "-" for none
 	Admin  string // metrics, health and status; default 127.0.0.1:9090
-	// Control is a listener of what acts or tells of requests, for clients that are
-	// not on this machine; "" opens none.
+	// Control is the listener for administrative endpoints that act or expose requests, for remote
+	// clients; "" opens none.
 	Control, ControlToken string
 	TLS                   listen.TLS
 	XDS                   XDSOptions
 
-	Endpoints string           // endpoints file; "": the one that the configuration's discovery names
-	Source    discovery.Opener // finds the endpoints, instead of a file
+	Endpoints string           // endpoints file; "": the one from the configuration's discovery
+	Source    discovery.Opener // finds the endpoints instead of a file
 	Config    string           // EndpointPickerConfig; "" for the default profile
 	Models    []ModelOptions
 
-	ConfigText string // an EndpointPickerConfig itself, instead of Config
-	Secret     string // of the replica group: seeds block keys
+	ConfigText string // EndpointPickerConfig text, instead of Config
+	Secret     string // of the replica group; seeds block keys
 	TargetsKey []byte // 32 bytes; signs prefill and encode targets for sidecars; nil: unsigned
 	Cluster    ClusterOptions
 	Federation multicluster.Options
 
-	Memory      int64         // bytes that the process may use; 0: what cgroup or machine allow, negative: without limit
+	Memory      int64         // memory limit in bytes; 0: limit of cgroup or machine, negative: none
 	MaxBody     int           // bytes; default 64 MiB, at most a tenth of Memory
 	BodyTimeout time.Duration // for the rest of a body that is held; default 1 min
 	Handover    kvtransfer.Policy
-	PassControl bool         // pass on calls that control engines
+	PassControl bool         // allow engine control calls
 	Trust       events.Trust // of engines
-	// EventsListen is where publishers of events dial in, tcp://host:port, the r-th for
-	// those of rank r; none: what the configuration says. EventsAllow may publish besides endpoints.
+	// EventsListen lists addresses to which event publishers connect, tcp://host:port, the r-th for
+	// rank r; empty: from the configuration. EventsAllow lists networks that may publish in
+	// addition to endpoints.
 	EventsListen      []string
 	EventsAllow       []netip.Prefix
-	MessageTimeout    time.Duration // the proxy's message_timeout, which bounds waits for capacity where it runs; default 5 s
-	MaxMessageTimeout time.Duration // the proxy's max_message_timeout; 0: message_timeout cannot be prolonged
-	WorkTimeout       time.Duration // for the work of a decision, after which load alone decides; default 1 s
+	MessageTimeout    time.Duration // the proxy's message_timeout, which bounds waits for capacity while it runs; default 5 s
+	MaxMessageTimeout time.Duration // the proxy's max_message_timeout; 0: message_timeout cannot be extended
+	WorkTimeout       time.Duration // for the work of a decision, after which only load counts; default 1 s
 	AllowModeOverride bool
-	Gateway           extproc.Gateway // what the proxy takes as a destination
-	// PickListen answers proxies that do not speak external processing; "" for none.
-	// Beyond loopback PickToken is required.
+	Gateway           extproc.Gateway // destination formats that the proxy accepts
+	// PickListen is the listener for proxies without external processing; "" for none. Outside
+	// loopback PickToken is required.
 	PickListen, PickToken string
-	PickEnds              string // host:port or unix:PATH: lines of such proxies' access logs, which end picks; "" for none
+	PickEnds              string // host:port or unix:PATH for access log lines of such proxies, which end picks; "" for none
 	PickExpiry            time.Duration
-	// MetricsCompat also serves the metrics of other pickers, of a pool of that name.
+	// MetricsCompat also serves other pickers' metrics, for a pool named MetricsPool.
 	MetricsCompat bool
 	MetricsPool   string
-	// AnswerModel is whose name of the model answers carry when it was rewritten.
+	// AnswerModel selects the model name in responses to rewritten requests.
 	AnswerModel      extproc.AnswerModel
-	Destinations     int  // addresses named in one answer; 0 leaves it to Gateway
-	IgnoreSubset     bool // of endpoints that the proxy names
+	Destinations     int  // addresses per response; 0: as Gateway requires
+	IgnoreSubset     bool // ignore the proxy's endpoint subset
 	FallbackMetadata bool
-	FullReport       bool          // ask vLLM engines to announce reused blocks again where too little is known
-	PlaceUnknown     bool          // place requests for models that nobody serves; false answers them 404
-	EngineKeyFile    string        // what engines are shown that want a key (--api-key); read again by Reload; "": nothing
-	ProbeRendering   bool          // ask each engine what it makes of fixed chats, to compare that with the template here
-	ProbeIdle        time.Duration // after which an engine that nobody asks is probed; 0: never
-	RefuseKillers    bool          // refuse prompts that failed at several engines and were answered by none since
-	PassModels       bool          // send GET /v1/models to an engine; false answers with the models of all
-	SampleBodies     float64       // share of responses whose body is looked at; default .05, negative none
+	FullReport       bool          // request full reuse reports from vLLM engines with incomplete event data
+	PlaceUnknown     bool          // dispatch requests for unknown models; false responds 404
+	EngineKeyFile    string        // API key for engines (--api-key); reloaded by Reload; "": none
+	ProbeRendering   bool          // compare each engine's rendering of fixed chats with the local template
+	ProbeIdle        time.Duration // idle time after which an engine is probed; 0: never
+	RefuseKillers    bool          // reject prompts that failed at several engines without a success since
+	PassModels       bool          // forward GET /v1/models to an engine; false responds with all models
+	SampleBodies     float64       // share of response bodies to inspect; default .05, negative none
 	Speculate        time.Duration // how long a decision counts as cached before events confirm it; default 5 s
 	ScrapeSlow       time.Duration // default 1 s
 	ScrapeFast       time.Duration // default 200 ms
-	ReadyTimeout     time.Duration // ready, though degraded, after this; default 15 s
-	Keep             time.Duration // an endpoint that leaves the list comes back within it as it was; default 1 min, negative none
-	Linger           time.Duration // draining, for health checkers to see it; default 2 s, negative none
-	Drain            time.Duration // for streams to end; default 20 s
+	ReadyTimeout     time.Duration // time until ready even if degraded; default 15 s
+	Keep             time.Duration // how long a removed endpoint can be reinstated; default 1 min, negative none
+	Linger           time.Duration // pause while draining, for health checks to notice; default 2 s, negative none
+	Drain            time.Duration // time for streams to end; default 20 s
 
-	Plugins plugin.Table // types that configurations may name; default: those of Grapevine
+	Plugins plugin.Table // types for configurations; default: Grapevine's
 
-	// Started is when the process started, from which on ReadyTimeout counts; zero: now.
+	// Started is when the process started, from which ReadyTimeout counts; zero: now.
 	Started   time.Time
 	Log       *slog.Logger
-	LogWriter *cli.LogWriter // whose lost lines a metric counts; nil: none
+	LogWriter *cli.LogWriter // its lost lines are counted in a metric; nil: none
 }
 
 // ModelOptions is one base model.

@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// openRendering makes what asks engines for their rendering of fixed chats.
+// openRendering creates the prober that requests engines' renderings of fixed chats.
 func (s *Server) openRendering() (err error) {
 	if !s.o.ProbeRendering || len(s.o.Models) == 0 {
 		return nil
@@ -19,8 +19,7 @@ func (s *Server) openRendering() (err error) {
 	return err
 }
 
-// unlike tells the matcher how an engine builds chats otherwise than they are rendered
-// here.
+// unlike reports to the matcher how an engine's rendering of chats differs from the local one.
 func (s *Server) unlike(ep *endpoint.Endpoint, model string, found []remote.Finding) {
 	chats, tools := "", ""
 	for i := range found {
@@ -35,10 +34,10 @@ func (s *Server) unlike(ep *endpoint.Endpoint, model string, found []remote.Find
 	s.prefixes.NoteRenderingDiffs(ep, model, chats, tools)
 }
 
-// doubted has an engine asked for its rendering anew.
+// doubted schedules another check of an engine's rendering.
 func (s *Server) doubted(ep *endpoint.Endpoint) { s.rendering.Recheck(ep) }
 
-// findings are what an endpoint's engine made of fixed chats, by model.
+// findings returns an engine's results for fixed chats, by model.
 func (s *Server) findings(ep *endpoint.Endpoint) map[string][]remote.Finding {
 	var out map[string][]remote.Finding
 	for _, m := range s.o.Models {

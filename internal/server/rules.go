@@ -28,8 +28,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// loadConfig reads the configuration file, or returns what holds without one.
-// data is what the file says, nil when it cannot be read.
+// loadConfig reads the configuration file, or returns the default without one. data is the file's
+// content, nil if it cannot be read.
 func loadConfig(path string, table plugin.Table) (c *config.Config, data []byte, err error) {
 	if path == "" {
 		return config.Default(config.Options{Table: table}), nil, nil
@@ -41,7 +41,7 @@ func loadConfig(path string, table plugin.Table) (c *config.Config, data []byte,
 	return c, data, err
 }
 
-// loadConfig reads the configuration that the options name.
+// loadConfig reads the configuration named by the options.
 func (s *Server) loadConfig() (*config.Config, []byte, error) {
 	if s.o.ConfigText != "" {
 		c, err := parseConfig("--config-text", []byte(s.o.ConfigText), s.o.Plugins)
@@ -58,7 +58,7 @@ func parseConfig(name string, data []byte, table plugin.Table) (*config.Config, 
 	return c, nil
 }
 
-// openConfig reads the configuration for the first time.
+// openConfig reads the configuration at startup.
 func (s *Server) openConfig() (*config.Config, error) {
 	c, data, err := s.loadConfig()
 	if err != nil {
@@ -74,16 +74,16 @@ func (s *Server) openConfig() (*config.Config, error) {
 	return c, nil
 }
 
-// ConfigStatus is what configuration a replica uses.
+// ConfigStatus describes the configuration in use.
 type ConfigStatus struct {
-	File    string    `json:"file,omitempty"` // "": the built-in profile
-	Hash    string    `json:"hash"`           // equal for files that mean the same
-	Read    time.Time `json:"read"`           // when the one in use was read
+	File    string    `json:"file,omitempty"` // "": the built-in default
+	Hash    string    `json:"hash"`           // equal for equivalent files
+	Read    time.Time `json:"read"`           // when the current one was read
 	Notes   int       `json:"notes,omitempty"`
-	Problem string    `json:"problem,omitempty"` // why the file as it is now is not in use
+	Problem string    `json:"problem,omitempty"` // why the current file content is not in use
 }
 
-// reloads tells how reading the configuration again went.
+// reloads holds the metrics of configuration reloads.
 type reloads struct {
 	ok   prometheus.Gauge
 	at   prometheus.Gauge
@@ -111,8 +111,7 @@ func (r *reloads) done(c *config.Config, err error) {
 	r.hash.WithLabelValues(c.Hash()).Set(1)
 }
 
-// Reload reads configuration, models and the federation's secrets again; on error the old
-// ones stay.
+// Reload reloads configuration, models and federation secrets. On error the old ones remain in use.
 func (s *Server) Reload(context.Context) error {
 	if err := s.engineKey.read(s.o.EngineKeyFile); err != nil {
 		return err
@@ -129,8 +128,8 @@ func (s *Server) Reload(context.Context) error {
 	return s.abroad.Reload()
 }
 
-// discover opens what finds the endpoints: the source or the file of the
-// options, or else the file that the configuration names.
+// discover opens the endpoint source: the one or the file of the options, or else the file named by
+// the configuration.
 func (s *Server) discover(c *config.Config) (discovery.Source, error) {
 	sink := discovery.Sink{Update: s.onFound, Registerer: s.registry, Log: s.o.Log}
 	if s.o.Source != nil {
@@ -153,8 +152,8 @@ func (s *Server) discover(c *config.Config) (discovery.Source, error) {
 	return f, nil
 }
 
-// onFound takes over what the source found: the endpoints, and what objectives
-// and models mean where the configuration does not say.
+// onFound applies the source's endpoints, and its objectives and models unless the configuration
+// defines them.
 func (s *Server) onFound(f discovery.Found) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -167,8 +166,7 @@ func (s *Server) onFound(f discovery.Found) {
 	s.pool.Set(completed(s.specs, c))
 }
 
-// completed fills in what the configuration says of endpoints for which the source
-// says nothing: where events and metrics are.
+// completed adds the configuration's event and metrics settings to endpoints without their own.
 func completed(specs []endpoint.Spec, c *config.Config) []endpoint.Spec {
 	m := c.Metrics
 	if c.Producer.Events == (endpoint.Events{}) && m.Port == 0 {
@@ -188,17 +186,15 @@ func completed(specs []endpoint.Spec, c *config.Config) []endpoint.Spec {
 	return out
 }
 
-// rules are those of c, with the names that the source found below its own. The
-// caller holds reloading.
+// rules returns the rules of c, with names from the source as fallback. The caller holds reloading.
 func (s *Server) rules(c *config.Config) *picker.Rules {
 	r := *c.Rules
 	r.Names = c.Rules.Names.Over(s.found)
 	return &r
 }
 
-// reloadConfig reads the configuration again, and swaps it whole or not at
-// all. With changed it does nothing while the file says what it said when it
-// was last read, in use or not.
+// reloadConfig rereads the configuration and applies it as a whole or not at all. With changed, it
+// does nothing if the file's content is the same as at the last read, valid or not.
 func (s *Server) reloadConfig(changed bool) error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -224,7 +220,7 @@ func (s *Server) reloadConfig(changed bool) error {
 	return nil
 }
 
-// warnOfRestart names what c says and a reload does not change.
+// warnOfRestart logs the changes in c that require a restart.
 func (s *Server) warnOfRestart(c *config.Config) {
 	old := s.opened
 	if o, n := old.Metrics, c.Metrics; o.Scheme != n.Scheme || o.Path != n.Path || o.TLS != n.TLS {
@@ -242,8 +238,7 @@ func (s *Server) warnOfRestart(c *config.Config) {
 	}
 }
 
-// noteReload tells metrics and status how a reading went. The caller holds
-// reloading.
+// noteReload updates metrics and status after a reload. The caller holds reloading.
 func (s *Server) noteReload(c *config.Config, err error) {
 	s.reloads.done(c, err)
 	st := &s.configStatus
@@ -255,15 +250,14 @@ func (s *Server) noteReload(c *config.Config, err error) {
 	st.Hash, st.Read, st.Notes = c.Hash(), time.Now(), len(c.Notes)
 }
 
-// use makes c the configuration of what does not go through the scheduler. The
-// caller holds reloading.
+// use applies c outside the scheduler. The caller holds reloading.
 func (s *Server) use(c *config.Config) {
 	s.config.Store(c)
 	s.gaugePace.Store(int64(gaugePace(c.GaugeAge, s.rules(c).Names.Objectives)))
 }
 
-// queue has requests wait as c says. What waits stays where it is while flow control
-// means the same.
+// queue applies the flow control settings of c. Waiting requests keep their position while the
+// settings are equivalent.
 func (s *Server) queue(old, c *config.Config) {
 	if old == nil || old.Hash() != c.Hash() {
 		g := s.waitRules(c)
@@ -272,7 +266,7 @@ func (s *Server) queue(old, c *config.Config) {
 	}
 }
 
-// sayWait tells of times to wait that the proxy's timer cuts short.
+// sayWait warns of queue times longer than the proxy's timeout.
 func (s *Server) sayWait(g *gate.Config) {
 	if g == nil {
 		return
@@ -283,9 +277,9 @@ func (s *Server) sayWait(g *gate.Config) {
 	}
 }
 
-// waitRules says how requests wait. The bodies of those that do take at most three
-// quarters of what bodies may take: those that arrive need room too, or a full queue
-// would look like a process without memory.
+// waitRules returns the queue settings. Bodies of waiting requests may use at most three quarters
+// of the memory for bodies, since arriving requests need room too; otherwise a full queue would
+// look like a process out of memory.
 func (s *Server) waitRules(c *config.Config) *gate.Config {
 	g := c.Flow.Gate()
 	if g == nil || s.budget.Limit() <= 0 {
@@ -302,13 +296,13 @@ func (s *Server) waitRules(c *config.Config) *gate.Config {
 	return g
 }
 
-// size gives every endpoint the share of the approximate index that c asks for.
+// size sets every endpoint's capacity in the approximate index, as configured by c.
 func (s *Server) size(c *config.Config) {
 	p := c.Producer
 	s.prefixes.SetSizing(prefix.Sizing{Blocks: p.BlocksPerEP, BlockTokens: p.BlockTokens, Fixed: p.FixedCapacity}, s.pool.Snapshot().Endpoints)
 }
 
-// refresh has gauges read at once that may be too old for the detector.
+// refresh rereads gauges that may be too old for the saturation detector.
 func (s *Server) refresh() {
 	if s.gaugePace.Load() == 0 {
 		return
@@ -318,7 +312,7 @@ func (s *Server) refresh() {
 	}
 }
 
-// watchConfig reads the configuration whenever its file changes, until ctx ends.
+// watchConfig reloads the configuration when its file changes, until ctx ends.
 func (s *Server) watchConfig(ctx context.Context) {
 	discovery.Watch(ctx, s.o.Config, discovery.WatchOptions{Log: s.o.Log}, func() {
 		if err := s.reloadConfig(true); err != nil {
@@ -327,11 +321,10 @@ func (s *Server) watchConfig(ctx context.Context) {
 	})
 }
 
-// configFile is what the file said when it was last read, whether or not that
-// could be used.
+// configFile is the content of the configuration file at the last read, valid or not.
 type configFile struct {
 	data []byte
-	err  error // it could not be read
+	err  error // read error
 }
 
 func (f *configFile) saw(data []byte, err error) {
@@ -348,9 +341,9 @@ func (f *configFile) same(data []byte, err error) bool {
 	return bytes.Equal(data, f.data)
 }
 
-// gaugePace is the time between readings of an engine's gauges that is needed
-// whatever the load: when requests may be refused for saturation, gauges must be
-// as young as the detector wants them. 0: none.
+// gaugePace returns the required interval between readings of gauges regardless of load. If
+// requests may be rejected for saturation, gauges must be as recent as the detector requires. 0: no
+// requirement.
 func gaugePace(age time.Duration, objectives map[string]int) time.Duration {
 	for _, p := range objectives {
 		if p < 0 {
@@ -360,11 +353,11 @@ func gaugePace(age time.Duration, objectives map[string]int) time.Duration {
 	return 0
 }
 
-// profile notes how the engine of an endpoint renders prompts. Its kind and version may become
-// known later than the endpoint.
+// profile sets the rendering profile of an endpoint's engine. The engine's type and version may
+// become known after the endpoint.
 func (s *Server) profile(ep *endpoint.Endpoint) {
 	if s.pool.Snapshot().ByID(int(ep.ID)) == nil {
-		return // it has left
+		return // removed
 	}
 	kind := ep.Engine
 	if kind == endpoint.EngineUnknown {
@@ -373,8 +366,7 @@ func (s *Server) profile(ep *endpoint.Endpoint) {
 	s.profiles.Set(ep.ID, prompt.ProfileOf(kind.String(), s.served.Version(ep.ID)))
 }
 
-// scrapeOptions make gauges young enough for what the configuration does with
-// them at any time.
+// scrapeOptions returns poller options that keep gauges as recent as the configuration requires.
 func (s *Server) scrapeOptions() (scrape.Options, error) {
 	o := scrape.Options{
 		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("metrics pages"),

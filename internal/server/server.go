@@ -60,11 +60,11 @@ type Server struct {
 	approx    *approx.Index
 	models    *prefix.Models
 	prefixes  *prefix.Matcher
-	profiles  prefix.Profiles // how engines render prompts
-	rendering *remote.Prober  // nil: engines are not asked what they make of chats
+	profiles  prefix.Profiles // rendering profiles of engines
+	rendering *remote.Prober  // nil: rendering probes are off
 	pool      *endpoint.Pool
 	scrape    *scrape.Poller
-	served    *served.Reader // what engines say they serve
+	served    *served.Reader // reads engines' model lists
 	engineKey engineKey
 	scheduler *picker.Scheduler
 	warmUps   *warmup.Sender
@@ -72,7 +72,7 @@ type Server struct {
 	signer    *signed.Signer // nil: targets are not signed
 	finder    *share.Finder
 	config    atomic.Pointer[config.Config]
-	opened    *config.Config // that of the start; some of it holds until the end
+	opened    *config.Config // configuration at startup; some settings apply until exit
 	gaugePace atomic.Int64   // nanoseconds; see gaugePace
 	reloads   *reloads
 	discovery discovery.Source
@@ -80,7 +80,7 @@ type Server struct {
 	bus       cluster.Bus
 	load      *facts.Load
 	gate      *gate.Gate
-	stopQueue context.CancelFunc // lets all go that waits; nil before anybody can
+	stopQueue context.CancelFunc // admits all waiting requests; nil before the queue exists
 	queues    *facts.Queues
 	costs     *facts.Costs
 	hints     *facts.Hints
@@ -88,40 +88,40 @@ type Server struct {
 	share     *share.Index
 	setup     *facts.Setup
 	ownSeed   block.Seed
-	seeds     *facts.Seeds // nil: the seed is of a secret, or nobody else's
+	seeds     *facts.Seeds // nil: the seed comes from a secret, or is not shared
 	health    *monitor.Monitor
 	xds       *xdsShare
-	abroad    *multicluster.Part // nil: there is no federation
-	nameless  sync.Once          // nothing is known of clusters, and a request names some
+	abroad    *multicluster.Part // nil: no federation
+	nameless  sync.Once          // logs once when a request selects clusters but federation is off
 	readiness *listen.Readiness
 	dog       *watchdog.Watchdog
 	processor *extproc.Processor
-	compat    *admin.Compat // nil: none are served
+	compat    *admin.Compat // nil: not served
 	extproc   *extproc.Server
 	admin     *admin.Server
 	pick      *admin.Pick // nil: none
 
 	decided  atomic.Uint64
 	draining atomic.Bool
-	settled  atomic.Bool // knowledge has settled once, or the time for it is over
+	settled  atomic.Bool // the state has settled once, or ReadyTimeout has passed
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 
-	reloading    sync.Mutex      // guards the next four, and keeps rules, endpoints and configuration together
-	found        request.Names   // what the source says of objectives and models
-	specs        []endpoint.Spec // the endpoints as the source says
+	reloading    sync.Mutex      // guards the next four fields, and keeps rules, endpoints and configuration consistent
+	found        request.Names   // objectives and models from the source
+	specs        []endpoint.Spec // endpoints from the source
 	configFile   configFile
 	configStatus ConfigStatus
 }
 
-// Open starts a replica. When a part cannot start, none is left running.
+// Open starts a replica. If a part fails to start, Open stops all others.
 func Open(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	s := &Server{o: o, registry: prometheus.NewRegistry(), started: o.Started, readiness: listen.NewReadiness()}
 	s.openBudget()
-	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // what the sawtooth of the heap stands on
+	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // the live heap, the lower bound of the heap's sawtooth
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if o.LogWriter != nil {
 		if err := o.LogWriter.Register(s.registry); err != nil {
@@ -216,7 +216,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// keepOn starts what goes on until the replica stops: nothing of it can fail at the start.
+// keepOn starts the goroutines that run until the server stops. None of them can fail at startup.
 func (s *Server) keepOn(ctx context.Context) {
 	s.watchLocks()
 	s.wg.Go(func() { s.dog.Run(ctx) })
@@ -239,7 +239,7 @@ func (s *Server) keepOn(ctx context.Context) {
 	}
 }
 
-// openPicker builds what knows which endpoint holds which prefix, and the scheduler.
+// openPicker builds the prefix matcher and the scheduler.
 func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	o := prefix.Options{
 		Index: s.index, Approx: s.approx, Models: s.models, Profiles: &s.profiles, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
@@ -287,7 +287,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	return err
 }
 
-// openAdmin serves metrics, health and status, and what operators ask for.
+// openAdmin serves metrics, health, status and operator endpoints.
 func (s *Server) openAdmin() error {
 	secure, err := s.o.TLS.Config(s.o.Log)
 	if err != nil {
@@ -324,7 +324,7 @@ func (s *Server) openExtProc() error {
 	return err
 }
 
-// gatherer is what the metrics page shows.
+// gatherer returns the source of the metrics page.
 func (s *Server) gatherer() prometheus.Gatherer {
 	if !s.o.MetricsCompat {
 		return s.registry
@@ -340,7 +340,7 @@ func (s *Server) gatherer() prometheus.Gatherer {
 	return prometheus.Gatherers{s.registry, reg}
 }
 
-// openPick listens for proxies that do not speak external processing.
+// openPick opens the listener for proxies without external processing.
 func (s *Server) openPick() (err error) {
 	if s.o.PickListen == "" {
 		if s.o.PickEnds != "" {
@@ -359,7 +359,7 @@ func (s *Server) openPick() (err error) {
 	return err
 }
 
-// answer answers requests for the list of models, unless engines are to.
+// answer responds to model list requests, unless engines are to.
 func (s *Server) answer(method, path string) (status int, body []byte, ok bool) {
 	if s.o.PassModels {
 		return 0, nil, false
@@ -367,7 +367,7 @@ func (s *Server) answer(method, path string) (status int, body []byte, ok bool) 
 	return served.Answer(s.pool.Snapshot(), method, path, s.started)
 }
 
-// chooser adds to the scheduler's decisions what the daemon wants of them.
+// chooser wraps the scheduler with the server's own checks.
 type chooser struct{ s *Server }
 
 // Choose implements request.Chooser.
@@ -397,7 +397,7 @@ func (c chooser) Choose(ctx context.Context, r *request.Request) (*request.Decis
 	return d, err
 }
 
-// onChange follows the pool: event streams, scraping, and what is forgotten.
+// onChange handles a change of the pool: event streams, polling, and state to discard.
 func (s *Server) onChange(c endpoint.Change) {
 	s.prefixes.Joined(c.Added)
 	s.scrape.Apply(c)
@@ -407,13 +407,13 @@ func (s *Server) onChange(c endpoint.Change) {
 	s.share.EngineRestarted(c.Restarted)
 	s.load.Joined(slices.Concat(c.Added, c.Restarted))
 	s.costs.Joined(c.Added)
-	if s.o.Cluster.enabled() { // alone, nobody would ever take note of them
+	if s.o.Cluster.enabled() { // without a group, nothing would consume it
 		s.load.Withdraw(slices.Concat(c.Dropped, c.Restarted))
 	}
 	for _, ep := range c.Dropped {
 		s.index.RemoveEndpoint(ep.ID)
 	}
-	s.rendering.Reset(slices.Concat(c.Dropped, c.Restarted)) // before Left: nothing is told of them from then on
+	s.rendering.Reset(slices.Concat(c.Dropped, c.Restarted)) // before Left, so that no findings follow
 	s.prefixes.Left(slices.Concat(c.Dropped, c.Restarted))
 	for _, ep := range slices.Concat(c.Added, c.Restarted) {
 		s.profile(ep)
@@ -421,7 +421,7 @@ func (s *Server) onChange(c endpoint.Change) {
 	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Dropped), "reborn", len(c.Restarted))
 }
 
-// renderers are the engines that may be asked to render a prompt of a model.
+// renderers returns the engines that may render a prompt of a model.
 func (s *Server) renderers(model string) []string {
 	var urls []string
 	for _, ep := range s.pool.Snapshot().Endpoints {
@@ -432,16 +432,16 @@ func (s *Server) renderers(model string) []string {
 	return urls
 }
 
-// source says where an endpoint's events come from.
+// source returns the event source of an endpoint.
 func (s *Server) source(ep *endpoint.Endpoint) events.EndpointSource {
 	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.EventModel(ep.Models), Streams: s.finder.Streams(ep), Pod: ep.Name}
 }
 
-// Wait blocks until the listeners have ended.
+// Wait blocks until the listeners have stopped.
 func (s *Server) Wait() error { return s.extproc.Wait() }
 
-// Drain tells proxies that no more requests are welcome, lets them see it, and
-// lets open requests end, at most until ctx ends.
+// Drain announces to proxies that no more requests are accepted, gives them time to notice, and
+// waits for open requests, at most until ctx ends.
 func (s *Server) Drain(ctx context.Context) {
 	if s.draining.Swap(true) {
 		return
@@ -454,9 +454,9 @@ func (s *Server) Drain(ctx context.Context) {
 	}
 }
 
-// Stop ends everything and waits. Open requests have until ctx ends: those that wait for
-// capacity go on in their order, and what still waits shortly before goes all at once, since
-// it would be lost.
+// Stop stops everything and waits. Open requests have until ctx ends. Queued requests proceed in
+// order; those still queued shortly before the end are admitted all at once, because they would be
+// lost otherwise.
 func (s *Server) Stop(ctx context.Context) error {
 	drained := s.draining.Swap(true)
 	s.stop()
@@ -466,7 +466,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		errs = append(errs, s.extproc.Stop(ctx))
 		late.Stop()
 	}
-	// Only now: until its last request has ended, other replicas count this replica's load.
+	// Leave last: other replicas must count this replica's load until its last request has ended.
 	if s.node != nil && s.o.Cluster.enabled() && drained {
 		if err := s.node.Leave(ctx); err != nil {
 			s.o.Log.Warn("could not announce leave", "error", err)

@@ -21,31 +21,30 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// ClusterOptions say how this replica finds the others and shares with them.
+// ClusterOptions configures how this replica finds the others and shares state.
 type ClusterOptions struct {
 	Mode  string // none, gossip, nats; default none
-	Share string // who reads which event stream: auto, mesh, partitioned; default auto
-	// Key is the group's secret: it encrypts what is sent. 16, 24 or 32 bytes;
-	// further keys are accepted, for rotation.
+	Share string // assignment of event streams: auto, mesh, partitioned; default auto
+	// Keys are the group's encryption keys, 16, 24 or 32 bytes each. The first encrypts; all are
+	// accepted, for rotation.
 	Keys [][]byte
 
 	Bind, StreamBind           string   // gossip
 	Advertise, StreamAdvertise string   // gossip
-	Join                       []string // gossip: host:port, or names that stand for several
-	// gossip: the addresses of further members, as something else than Join knows
-	// them, and a word when they change; nil for none.
+	Join                       []string // gossip: host:port, or names that resolve to several
+	// gossip: addresses of further members from another source, and a signal when they change; nil
+	// for none.
 	Found   func(context.Context) ([]string, error) `json:"-"`
 	Moved   <-chan struct{}                         `json:"-"`
-	Label   string                                  // gossip: of the group; nats: the group's name
+	Label   string                                  // gossip: label of the group; nats: name of the group
 	TCPOnly bool                                    // gossip
 
 	NATS        []string // nats: URLs
 	Credentials string   // nats: .creds file
 	NKey        string   // nats: seed file
 
-	// PEM files, read again when they change. gossip: the certificate of the
-	// streams and who signs the others'; nats: the one shown to servers and
-	// who signs theirs.
+	// PEM files, reloaded when they change. gossip: the certificate for streams and the CA of the
+	// others; nats: the client certificate and the servers' CA.
 	CertFile, KeyFile, CAFile string
 }
 
@@ -66,7 +65,7 @@ var errShare = errors.New("server: share must be auto, mesh or partitioned")
 
 var errMode = errors.New("server: cluster mode must be none, gossip or nats")
 
-// bus builds the way to the other replicas. limit bounds the connections of a listener.
+// bus creates the transport to the other replicas. limit bounds a listener's connections.
 func (c *ClusterOptions) bus(self cluster.Member, limit func(net.Listener) net.Listener, log *slog.Logger) (cluster.Bus, error) {
 	switch c.Mode {
 	case "", "none":
@@ -88,9 +87,8 @@ func (c *ClusterOptions) bus(self cluster.Member, limit func(net.Listener) net.L
 
 var errKeys = errors.New("server: the group's keys cannot be changed while running")
 
-// SetKeys changes the group's keys while the replica runs: the first encrypts,
-// all decrypt. To replace a key, give every replica {old, new}, then {new, old},
-// then {new}.
+// SetKeys changes the group's keys at run time: the first encrypts, all decrypt. To replace a key,
+// set {old, new} on every replica, then {new, old}, then {new}.
 func (s *Server) SetKeys(keys [][]byte) error {
 	bus, ok := s.bus.(interface{ SetKeys([][]byte) error })
 	if !ok {
@@ -99,8 +97,7 @@ func (s *Server) SetKeys(keys [][]byte) error {
 	return bus.SetKeys(keys)
 }
 
-// openNode makes this replica a member of the group that the options name. The node
-// is opened once all shared states are registered with it.
+// openNode creates this replica's cluster node. It is opened once all shared states are registered.
 func (s *Server) openNode(setup *facts.Setup) (err error) {
 	c := &s.o.Cluster
 	mode, err := c.share()
@@ -114,7 +111,7 @@ func (s *Server) openNode(setup *facts.Setup) (err error) {
 		return err
 	}
 	tuning := share.Tuning()
-	tuning.Relay = c.Mode == "gossip" // NATS has servers that spread a message behind a border
+	tuning.Relay = c.Mode == "gossip" // NATS servers distribute messages across zones themselves
 	s.node = cluster.New(cluster.Options{
 		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Watch: s.dog.Loop("cluster"), Tuning: tuning, ConfigMismatch: setup.Mismatch,
 		NotShared: func() string {
@@ -127,8 +124,8 @@ func (s *Server) openNode(setup *facts.Setup) (err error) {
 	return s.registry.Register(s.node)
 }
 
-// openShare registers what this replica shares with its group. Alone, the same parts
-// run and tell nobody.
+// openShare registers the state shared with the group. Without a group, the same parts run and send
+// nothing.
 func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err error) {
 	s.setup = facts.NewSetup(facts.SetupOptions{Secret: s.secret(), Models: s.modelsInUse, Log: s.o.Log})
 	if err := s.openNode(s.setup); err != nil {
@@ -159,10 +156,10 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	return nil
 }
 
-// joinGroup opens the node. In a group, what is booked, learned and decided here is
-// told to the others from then on.
+// joinGroup opens the node. In a group, load, learned constants and decisions are shared from then
+// on.
 func (s *Server) joinGroup(ctx context.Context, sessions *sessions.Table) error {
-	if s.o.Cluster.enabled() { // alone, no request need wake what would tell the others
+	if s.o.Cluster.enabled() { // without a group, requests need not wake the senders
 		sessions.OnBind(s.hints.Bound)
 		s.blame.OnVerdict(s.hints.VerdictReached)
 		s.pool.LoadTracker().OnChange(s.load.Changed)
@@ -183,7 +180,7 @@ func (s *Server) joinGroup(ctx context.Context, sessions *sessions.Table) error 
 	return nil
 }
 
-// modelsInUse lists what every model name stands for.
+// modelsInUse lists the model behind every model name.
 func (s *Server) modelsInUse() (list []facts.ModelInUse) {
 	of := map[string]facts.ModelInUse{}
 	for _, st := range s.models.Registry().Status() {
@@ -197,11 +194,10 @@ func (s *Server) modelsInUse() (list []facts.ModelInUse) {
 	return list
 }
 
-// eventParts is the part of the process's connections, one in so many, that publishers have.
+// eventParts: publishers may use one in this many of the process's connections.
 const eventParts = 4
 
-// listenForEvents listens where publishers of events dial in, if flags or configuration
-// say so.
+// listenForEvents opens the listeners for event publishers, if flags or configuration name some.
 func (s *Server) listenForEvents(c *config.Config) error {
 	in := events.Inbound{Listen: s.o.EventsListen, Allow: s.o.EventsAllow, Connections: s.listeners.Part(eventParts)}
 	if at := c.Producer.EventsListen; at != "" && len(in.Listen) == 0 {

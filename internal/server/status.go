@@ -25,7 +25,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// Status is what /status shows.
+// Status is the content of /status.
 type Status struct {
 	Name      string               `json:"name"`
 	Version   string               `json:"version"`
@@ -34,22 +34,22 @@ type Status struct {
 	UptimeS   float64              `json:"uptime_s"`
 	Decisions uint64               `json:"decisions"`
 	Config    ConfigStatus         `json:"config"`
-	Discovery discovery.Status     `json:"discovery"` // where the endpoints come from
+	Discovery discovery.Status     `json:"discovery"` // source of the endpoints
 	Index     IndexStatus          `json:"index"`
 	Models    []prefix.ModelStatus `json:"models"`
-	NoModel   uint64               `json:"requests_without_model"` // they name a model that is not configured
+	NoModel   uint64               `json:"requests_without_model"` // requests that name an unknown model
 	Cluster   ClusterStatus        `json:"cluster"`
 	Members   []MemberStatus       `json:"members,omitempty"`
 	Endpoints []EndpointStatus     `json:"endpoints"`
 
-	Queues []rules.Status `json:"queues,omitempty"` // where requests wait for capacity
+	Queues []rules.Status `json:"queues,omitempty"` // queues for capacity
 
-	multicluster.Status // of other clusters
+	multicluster.Status // of remote clusters
 
-	Served extproc.ServedStatus `json:"served"` // whether the proxies go where the picker says
+	Served extproc.ServedStatus `json:"served"` // whether proxies follow the picker's decisions
 }
 
-// IndexStatus sizes the prefix index.
+// IndexStatus is the size of the prefix index.
 type IndexStatus struct {
 	Blocks      int `json:"blocks"`
 	Entries     int `json:"entries"`
@@ -58,17 +58,17 @@ type IndexStatus struct {
 	ApproxBytes int `json:"approx_bytes"`
 }
 
-// EndpointStatus is what is known of one endpoint.
+// EndpointStatus is the status of one endpoint.
 type EndpointStatus struct {
 	Address   string   `json:"address"`
 	Name      string   `json:"name"`
 	Up        bool     `json:"up"`
 	Knowledge string   `json:"knowledge"`          // a knowledge.State
-	Reason    string   `json:"reason,omitempty"`   // why it is not known better, where that lasts
-	Source    string   `json:"rests_on,omitempty"` // what predictions rest on where events are not believed
-	Complete  bool     `json:"complete"`           // followed since the cache was empty
+	Reason    string   `json:"reason,omitempty"`   // why it is not better, if that is permanent
+	Source    string   `json:"rests_on,omitempty"` // source of predictions if events are not used
+	Complete  bool     `json:"complete"`           // events complete since the cache was empty
 	LagMS     float64  `json:"lag_ms"`
-	AgeMS     float64  `json:"age_ms,omitempty"` // it works, and nothing has come of it for so long
+	AgeMS     float64  `json:"age_ms,omitempty"` // time without events from a busy engine
 	Behind    uint64   `json:"behind_batches"`
 	Readers   []string `json:"readers,omitempty"` // members that read its events for this replica
 	Blocks    int      `json:"blocks"`
@@ -76,29 +76,28 @@ type EndpointStatus struct {
 	Waiting   int      `json:"engine_waiting"`
 	Running   int      `json:"engine_running"`
 	KVUse     float64  `json:"kv_use"`
-	GaugeAgeS float64  `json:"gauge_age_s"` // -1: they were never read
+	GaugeAgeS float64  `json:"gauge_age_s"` // -1: never read
 
-	// GaugesError is why the last reading of its engine's metrics page failed.
+	// GaugesError is why the last reading of its metrics page failed.
 	GaugesError string `json:"gauges_error,omitempty"`
 
 	Health HealthStatus `json:"health"`
 
-	// Audit is how predictions of cached tokens came true, by model.
+	// Audit is the accuracy of predicted cached tokens, by model.
 	Audit []prefix.Verdict `json:"audit,omitempty"`
-	// Rendering is what its engine made of fixed chats, by model.
+	// Rendering is the engine's results for fixed chats, by model.
 	Rendering map[string][]remote.Finding `json:"rendering,omitempty"`
-	// EngineVersion is what its engine says of its version.
+	// EngineVersion is the version that its engine reports.
 	EngineVersion string `json:"engine_version,omitempty"`
 
-	// Models are those that the endpoint is configured to serve, Streams where its events are
-	// read.
+	// Models are the configured models of the endpoint. Streams are the sources of its events.
 	Models  []string       `json:"models,omitempty"`
 	Streams []StreamStatus `json:"streams,omitempty"`
 
 	Facts *saved.Facts `json:"facts,omitempty"`
 }
 
-// StreamStatus is where events of an endpoint are read: as configured, or as its engine says.
+// StreamStatus is a source of an endpoint's events, as configured or reported by the engine.
 type StreamStatus struct {
 	Events string `json:"events"`
 	Replay string `json:"replay,omitempty"`
@@ -159,7 +158,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 	}
 	e.Audit, e.Rendering, e.EngineVersion = s.prefixes.Verdicts(ep), s.findings(ep), s.served.Version(ep.ID)
 	if e.Health.State == health.Unreached {
-		if k.State == knowledge.Exact || e.EngineVersion != "" { // its events or its list have been read
+		if k.State == knowledge.Exact || e.EngineVersion != "" { // its events or model list have been read
 			e.Health.State = health.Healthy.String()
 		} else {
 			e.Up = false
@@ -178,7 +177,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// blocks counts the blocks that an endpoint is known to hold, over all ranks.
+// blocks counts the known blocks of an endpoint, over all ranks.
 func (s *Server) blocks(ep *endpoint.Endpoint) (n int) {
 	for r := range max(ep.Events.Ranks, 1) {
 		n += s.index.Blocks(block.Source{Endpoint: ep.ID, Rank: uint16(r)})
@@ -186,7 +185,7 @@ func (s *Server) blocks(ep *endpoint.Endpoint) (n int) {
 	return n
 }
 
-// state names the replica's state and, unless it is simply ready, why.
+// state returns the replica's state and, unless it is ready, the reason.
 func (s *Server) state() (state, reason string) {
 	switch pending := s.pending(); {
 	case s.draining.Load():
@@ -208,8 +207,7 @@ func (s *Server) state() (state, reason string) {
 	return "ready", ""
 }
 
-// untrue says whether what is read of endpoints has turned out not to be what prompts
-// find there.
+// untrue describes endpoints whose events do not match the cache hits of their prompts.
 func (s *Server) untrue() string {
 	n, first := 0, ""
 	eps := s.pool.Snapshot().Endpoints
@@ -226,7 +224,7 @@ func (s *Server) untrue() string {
 	return fmt.Sprintf("predictions for %d of %d endpoints do not come true: %s", n, len(eps), first)
 }
 
-// unfound says what is wrong with the source of endpoints.
+// unfound describes the problem with the source of endpoints.
 func (s *Server) unfound() string {
 	if s.discovery == nil {
 		return "endpoints are being looked for"
@@ -243,7 +241,7 @@ func (s *Server) unfound() string {
 	return st.From + " names no endpoint"
 }
 
-// waitsFor says what a replica that has not settled waits for.
+// waitsFor describes the condition that an unsettled replica waits for.
 func (s *Server) waitsFor(pending int) string {
 	switch {
 	case !s.models.Ready():
@@ -254,8 +252,7 @@ func (s *Server) waitsFor(pending int) string {
 	return fmt.Sprintf("%d of %d endpoints are not known exactly", pending, len(s.pool.Snapshot().Endpoints))
 }
 
-// pending counts the endpoints that publish events and will be known better than they
-// are.
+// pending counts the endpoints that publish events and are not synchronized yet.
 func (s *Server) pending() int {
 	n := 0
 	for _, ep := range s.pool.Snapshot().Endpoints {
@@ -266,7 +263,7 @@ func (s *Server) pending() int {
 	return n
 }
 
-// checks is the readiness answer.
+// checks returns the readiness checks.
 func (s *Server) checks() []admin.Check {
 	n := len(s.pool.Snapshot().Endpoints)
 	c := []admin.Check{
@@ -284,13 +281,12 @@ func (s *Server) checks() []admin.Check {
 	return c
 }
 
-// ready reports whether requests are welcome.
+// ready reports whether requests are accepted.
 func (s *Server) ready() bool {
 	return s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0
 }
 
-// empty reports whether there is nothing to be ready for: the list of endpoints was
-// read as it is, and names none.
+// empty reports whether the list of endpoints was read successfully and is empty.
 func (s *Server) empty() bool {
 	if s.discovery == nil || s.draining.Load() {
 		return false
@@ -299,8 +295,8 @@ func (s *Server) empty() bool {
 	return st.OK() && !st.Read.IsZero() && st.Endpoints == 0
 }
 
-// watchReadiness sets the gRPC health state: ready once what can be known is
-// known, or the time for it is over.
+// watchReadiness sets the gRPC health state to ready once the state has settled, or ReadyTimeout
+// has passed.
 func (s *Server) watchReadiness(ctx context.Context) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -337,12 +333,12 @@ func (s *Server) watchReadiness(ctx context.Context) {
 	}
 }
 
-// decisions answers /debug/decisions.
+// decisions handles /debug/decisions.
 func (s *Server) decisions(id string, n int) any {
 	if id == "" {
 		return s.scheduler.Records().Last(n)
 	}
-	e, ok := s.gate.Explain(id) // who asks again under one id waits now, whatever was decided before
+	e, ok := s.gate.Explain(id) // a reused id may be queued now, whatever was decided before
 	if placed, found := s.scheduler.Records().Explain(id); found && (!ok || placed.At.After(e.At)) {
 		e, ok = placed, true
 	}
@@ -352,7 +348,7 @@ func (s *Server) decisions(id string, n int) any {
 	return []explanation.Explanation{e}
 }
 
-// collector exports what is known of endpoints and the size of the index.
+// collector exports endpoint state and the size of the index.
 type collector struct {
 	s                                     *Server
 	state, lag, behind, blocks, size, all *prometheus.Desc

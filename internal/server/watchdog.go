@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// onStall takes this replica out while one of its loops is stalled: health services say that
-// it does not serve, and peers hear nothing of it, as of a replica that has died.
+// onStall takes this replica out of service while one of its loops is stalled: health checks fail,
+// and peers receive nothing, as from a crashed replica.
 func (s *Server) onStall(stalled []string) {
 	s.readiness.SetStalled(len(stalled) > 0)
 	if s.node != nil {
@@ -14,11 +14,11 @@ func (s *Server) onStall(stalled []string) {
 	}
 }
 
-// longWork is how long changes of thousands of endpoints may take. Requests do not wait for
-// them: they read a snapshot of the pool.
+// longWork is the time limit for changes of thousands of endpoints. Requests do not wait for them:
+// they read a snapshot of the pool.
 const longWork = 10 * time.Second
 
-// watchLocks has the watchdog take the mutexes that requests or loops take.
+// watchLocks registers the mutexes of requests and loops with the watchdog.
 func (s *Server) watchLocks() {
 	s.dog.Probe("cluster lock", 0, func() { s.node.Phase() })
 	s.dog.Probe("engine health lock", 0, s.health.Probe)
@@ -27,8 +27,8 @@ func (s *Server) watchLocks() {
 	s.dog.Probe("event streams lock", longWork, func() { s.share.StreamsRead() })
 }
 
-// publishSetup shares which models this replica uses. Reading a large vocabulary for the first
-// time may take seconds, which readiness does not wait for.
+// publishSetup shares the models that this replica uses. The first read of a large vocabulary may
+// take seconds, which readiness does not wait for.
 func (s *Server) publishSetup(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()

@@ -18,14 +18,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// XDSOptions say what Envoy is told about the pool and the replicas.
+// XDSOptions configures the discovery service for Envoy.
 type XDSOptions struct {
 	Listen string // host:port of the discovery service, with the TLS of ext_proc; "" for none
-	// Listener is where Envoy listens for clients. When given, Envoy gets listener
-	// and clusters as well and needs nothing but a bootstrap.
+	// Listener is Envoy's listen address for clients. If set, Envoy also gets listener and clusters
+	// and needs only a bootstrap configuration.
 	Listener string
-	// Advertise is the ip:port under which Envoy reaches this replica's ext_proc
-	// service; default the listener's, on an address of this host when it listens on all.
+	// Advertise is the ip:port at which Envoy reaches this replica's ext_proc service. The default
+	// is the listener's address, or an address of this host if it listens on all.
 	Advertise string
 }
 
@@ -35,9 +35,9 @@ const (
 	xdsGoodbye = time.Second // for streams to end
 )
 
-// xdsShare tells the group where this replica's ext_proc service is while it is
-// ready, and tells Envoy of all that are. A replica that dies is left out as soon
-// as its gauges are dropped. It is safe for concurrent use.
+// xdsShare publishes the address of this replica's ext_proc service to the group while it is ready,
+// and the addresses of all ready replicas to Envoy. A crashed replica is removed when its gauges
+// are dropped. It is safe for concurrent use.
 type xdsShare struct {
 	s     *Server
 	share facts.SetFunc
@@ -56,7 +56,7 @@ func newXDSShare(s *Server, group facts.Group) *xdsShare {
 	return x
 }
 
-// open starts the discovery service, if one is wanted, and the telling.
+// open starts the discovery service, if configured, and the updates.
 func (x *xdsShare) open(ctx context.Context) error {
 	o := x.s.o.XDS
 	self, err := listen.Advertised(o.Advertise, x.s.ExtProcAddr())
@@ -99,7 +99,7 @@ func (x *xdsShare) listen(o XDSOptions) error {
 	return nil
 }
 
-// run tells what changed.
+// run publishes changes.
 func (x *xdsShare) run(ctx context.Context, self string) {
 	tick := time.NewTicker(xdsEvery)
 	defer tick.Stop()
@@ -133,10 +133,10 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 	}
 }
 
-// tell gives Envoy a new state.
+// tell sends Envoy a new state.
 func (x *xdsShare) tell(ctx context.Context, pool *endpoint.Snapshot, replicas []string) {
 	if len(pool.Endpoints) == 0 {
-		return // nothing is known yet, and Envoy keeps what it was told
+		return // nothing is known yet; Envoy keeps its state
 	}
 	st := xds.State{Replicas: replicas}
 	for _, ep := range pool.Endpoints {
@@ -172,7 +172,7 @@ func (x *xdsShare) Merge(origin string, _ uint64, key string, value []byte) erro
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if key != keyExtProc {
-		return nil // of a later version
+		return nil // from a later version
 	}
 	if value == nil {
 		x.remote.Delete(key, origin)
@@ -193,7 +193,7 @@ func (x *xdsShare) Drop(origin string) {
 	x.remote.Drop(origin)
 }
 
-// close ends the streams; the context of open has ended.
+// close ends the streams after the context of open has ended.
 func (x *xdsShare) close() {
 	if x.grpc != nil {
 		x.srv.Close()
@@ -204,5 +204,5 @@ func (x *xdsShare) close() {
 	x.wg.Wait()
 }
 
-// XDSAddr is where the discovery service listens, nil without one.
+// XDSAddr returns the address of the discovery service, nil without one.
 func (s *Server) XDSAddr() net.Addr { return s.xds.addr }

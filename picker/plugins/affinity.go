@@ -11,13 +11,13 @@ type affinityParams struct {
 	ExplorationProbability    float64 `json:"explorationProbability"`
 	MaxTTFTPenaltyMs          float64 `json:"maxTTFTPenaltyMs"`
 	TTFTSource                string  `json:"ttftSource"`
-	PeakPrefillThroughput     float64 `json:"peakPrefillThroughput"` // tokens a second
+	PeakPrefillThroughput     float64 `json:"peakPrefillThroughput"` // tokens per second
 	PrefixProducer            string  `json:"prefixMatchInfoProducerName,omitempty"`
 	InFlightLoadProducerName  string  `json:"inFlightLoadProducerName,omitempty"`
 	LatencyPredictionProducer string  `json:"latencyPredictionInfoProducerName,omitempty"`
 }
 
-// Sources of the first-token time that prefix-cache-affinity-filter compares.
+// Values of ttftSource of the prefix-cache-affinity-filter.
 const (
 	byThroughput = "prefillThroughput"
 	byPredictor  = "latencyPredictor"
@@ -25,11 +25,10 @@ const (
 
 var affinityDefaults = affinityParams{AffinityThreshold: .8, MaxTTFTPenaltyMs: 18000, TTFTSource: byThroughput, PeakPrefillThroughput: 15928}
 
-// prefixAffinity keeps the endpoints that hold at least the threshold of the
-// prompt. It keeps everybody when there is none, when the best of them is
-// expected to answer too much later than the best of the others, and now and
-// then, so that prefixes spread. When an endpoint answers is what is to be
-// computed there over the peak throughput, or what has been learned.
+// prefixAffinity keeps the endpoints that hold at least the threshold share of the prompt. It keeps
+// all endpoints if there are none, if the best of them has a first-token time too far above the
+// best of the others, and with a small probability, so that prefixes spread. The first-token time
+// is the queued work divided by the peak throughput, or the learned prediction.
 type prefixAffinity struct {
 	affinityParams
 	holds *plugin.Holdings
@@ -54,7 +53,7 @@ func (f prefixAffinity) Filter(c *cycle.Cycle, keep []bool) {
 	}
 	held := holdings(c, f.holds, c.Scratch(len(keep)))
 	in := float64(max(c.Request.InputTokens, 1))
-	sticky, rest := far, far // best expected first tokens
+	sticky, rest := far, far // best expected first-token times
 	n := 0
 	for k := range keep {
 		keep[k] = held[k]/in >= f.AffinityThreshold
@@ -81,8 +80,8 @@ func (f prefixAffinity) Chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	}
 }
 
-// ttft is when candidate k would answer, in seconds, the request itself left out
-// where it is by throughput.
+// ttft returns the expected first-token time at candidate k in seconds. By throughput, the
+// request's own work is not included.
 func (f prefixAffinity) ttft(c *cycle.Cycle, k int) float64 {
 	if f.TTFTSource == byPredictor {
 		return expected(c, k).TTFT()
@@ -93,14 +92,13 @@ func (f prefixAffinity) ttft(c *cycle.Cycle, k int) float64 {
 // far is later than any prediction.
 const far = 1e18
 
-// expected returns what the cost model says about the request at candidate k.
+// expected returns the cost model's prediction for the request at candidate k.
 func expected(c *cycle.Cycle, k int) cycle.Prediction {
 	v := c.At(k).Rank()
 	return cycle.Prediction{Wait: v.Cost.Wait(&v.Load, c.Now), Own: v.Cost.Prefill(c.Work(k)), Base: v.Cost.Base}
 }
 
-// expectedStep returns the seconds per token that the request would see at
-// candidate k.
+// expectedStep returns the expected seconds per token of the request at candidate k.
 func expectedStep(c *cycle.Cycle, k int) float64 {
 	v := c.At(k).Rank()
 	sequences := float64(v.Load.Requests - v.Load.Waiting + 1)

@@ -9,20 +9,19 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// approxIndex is what one approx-prefix-cache-producer of several knows: which
-// prompts this replica has sent where, each endpoint's as many blocks as fit. It
-// counts in the chunks in which prompts are compared, of 64 tokens as a rule, and
-// knows nothing of engines' events nor of other replicas. Configurations have
-// several to stand for caches of different sizes.
+// approxIndex is the index of one of several approx-prefix-cache-producers. It records the prompts
+// that this replica sent to each endpoint, as many blocks as fit. It counts in the chunks in which
+// prompts are compared, usually 64 tokens, and uses neither engine events nor other replicas' data.
+// A configuration uses several to model caches of different sizes.
 type approxIndex struct {
-	capacity  int // chunks of one endpoint
-	most      int // chunks of a prompt that are looked at
-	chunk     int // tokens
+	capacity  int // chunks per endpoint
+	most      int // chunks per prompt that are looked up
+	chunk     int // tokens per chunk
 	mu        sync.Mutex
 	endpoints map[block.EndpointID]*chunkLRU
 }
 
-// minBlock is the least block in tokens, as in other pickers.
+// minBlock is the minimum block size in tokens, as in other pickers.
 const minBlock = 64
 
 func newApproxIndex(p IndexParams) *plugin.Holdings {
@@ -45,10 +44,10 @@ const (
 	defaultMatchTokens = 131072
 )
 
-// chunks is how many of the request's are looked at.
+// chunks returns the number of the request's chunks that are looked up.
 func (x *approxIndex) chunks(c *cycle.Cycle) int { return min(c.Chunks(), x.most) }
 
-// fill counts, chunk by chunk until nobody has one, how many each candidate has.
+// fill counts the chunks that each candidate has, until no candidate has the next one.
 func (x *approxIndex) fill(c *cycle.Cycle, held []float64) {
 	clear(held)
 	n := x.chunks(c)
@@ -76,7 +75,7 @@ func (x *approxIndex) fill(c *cycle.Cycle, held []float64) {
 	}
 }
 
-// chosen adds the request's chunks to those of ep.
+// chosen adds the request's chunks to ep's.
 func (x *approxIndex) chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -92,11 +91,10 @@ func (x *approxIndex) chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	}
 }
 
-// chunkLRU is a set of keys of which the one that was used longest ago goes when
-// it is full. Slots are a ring of links in one slice.
+// chunkLRU is a set of keys with LRU eviction. Its slots form a linked ring in one slice.
 type chunkLRU struct {
 	at    map[block.Key]int32
-	slots []chunkSlot // slot 0 is the head: its next is the newest
+	slots []chunkSlot // slot 0 is the head; its next is the newest
 }
 
 type chunkSlot struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// labelContext is the label that context-length-aware reads by default.
+// labelContext is the default label of context-length-aware.
 const labelContext = "llm-d.ai/context-length-range"
 
 type contextParams struct {
@@ -16,10 +16,9 @@ type contextParams struct {
 	EnableFiltering bool   `json:"enableFiltering"`
 }
 
-// contextLength prefers endpoints whose label (min-max, in tokens) covers the
-// request's input: above 0.3 when it does, the more the tighter the range and
-// the more room it leaves; below when it does not, falling with the distance;
-// 0.5 without a label.
+// contextLength prefers endpoints whose label (min-max, in tokens) covers the request's input. The
+// score is above 0.3 if it does, higher for a tighter range and more headroom; below 0.3 if it does
+// not, decreasing with the distance; 0.5 without a label.
 type contextLength struct{ label string }
 
 func newContextLength(p contextParams) (plugin.Plugin, error) {
@@ -31,8 +30,8 @@ func newContextLength(p contextParams) (plugin.Plugin, error) {
 	return out, plugin.Require(p.Label != "", "label", "must not be empty")
 }
 
-// Filter implements cycle.Filter: endpoints whose range does not cover the
-// input go, and so do those whose label is not a range.
+// Filter implements cycle.Filter. It excludes endpoints whose label does not cover the input or is
+// not a range.
 func (s contextLength) Filter(c *cycle.Cycle, keep []bool) {
 	for k := range keep {
 		label, ok := c.At(k).Label(s.label)

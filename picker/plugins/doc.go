@@ -1,15 +1,14 @@
-// Package plugins holds the built-in filters, scorers, pickers, profile handlers
-// and policies, one file each, and the table that names all types.
+// Package plugins contains the built-in filters, scorers, pickers, profile handlers and policies,
+// one per file, and the table of all types.
 //
-//  1. A configuration names types; [Builtin] is the table that has them.
-//  2. A type's New decodes its parameters, checks them and returns a
-//     [plugin.Plugin]: the roles that it can play in a profile.
-//  3. At a request's turn cycle.Profile calls those roles with its Cycle.
+//  1. A configuration names types; [Builtin] returns the table of them.
+//  2. A type's New decodes and validates its parameters and returns a
+//     [plugin.Plugin]: the roles that it can have in a profile.
+//  3. For each request, cycle.Profile calls these roles with its Cycle.
 //
-// Detectors of saturation are in package saturation, types that only carry
-// settings in package settings; the rows of package pd (prefill/decode handlers
-// and their deciders) are added to the table by pd.Table.
+// Saturation detectors are in package saturation, settings-only types in package settings. pd.Table
+// adds the types of package pd (prefill/decode handlers and deciders).
 //
-// Score and filter methods allocate nothing and are safe for concurrent use.
-// Plugins keep no clock: time is Cycle.Now, chance is the Cycle's generator.
+// Score and filter methods do not allocate and are safe for concurrent use. Plugins read no clock
+// and no global randomness: they use Cycle.Now and the Cycle's generator.
 package plugins

@@ -12,9 +12,8 @@ import (
 
 func lower(s string) string { return strings.ToLower(s) }
 
-// whole is a profile that places requests which one endpoint serves entirely.
-// Endpoints labelled for other phases are left out, unless the profile chooses
-// by role itself.
+// whole is a profile for requests that one endpoint serves entirely. It excludes endpoints labelled
+// for other phases, unless the profile has a role filter.
 type whole struct {
 	*cycle.Profile
 	anyRole bool
@@ -32,7 +31,7 @@ func (w whole) run(c *cycle.Cycle) (*cycle.Ranking, error) {
 	return w.RunServing(c)
 }
 
-// place adds the profile's order to the plan.
+// place appends the profile's order to the plan.
 func (w whole) place(c *cycle.Cycle, plan *cycle.Plan) error {
 	ranking, err := w.run(c)
 	if err == nil {
@@ -44,7 +43,7 @@ func (w whole) place(c *cycle.Cycle, plan *cycle.Plan) error {
 // singleHandler runs one profile.
 type singleHandler struct{ profile whole }
 
-// Single returns the profile handler that runs one profile for every request.
+// Single returns a profile handler that runs one profile for every request.
 func Single(p *cycle.Profile) cycle.ProfileHandler { return singleHandler{newWhole(p)} }
 
 func newSingle(profiles []*cycle.Profile, _ []plugin.Decider) (cycle.ProfileHandler, error) {
@@ -61,11 +60,11 @@ func (h singleHandler) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 
 type dataParallelParams struct {
 	PrimaryPort int `json:"primaryPort"`
-	TargetPort  int `json:"targetPort,omitempty"` // as some files call it
+	TargetPort  int `json:"targetPort,omitempty"` // older name of primaryPort
 }
 
-// dataParallel runs one profile over ranks that share an address: the request
-// goes to the primary port, and a header names the rank's own.
+// dataParallel runs one profile over ranks that share an address. The request goes to the primary
+// port, and a header names the rank's port.
 type dataParallel struct {
 	profile whole
 	port    uint16
@@ -103,9 +102,8 @@ type headerProfileParams struct {
 	DefaultProfile string `json:"defaultProfile"`
 }
 
-// headerProfile runs the profile that a request header names. A single profile
-// always runs; without the header the default one does; an unknown name is the
-// client's error.
+// headerProfile runs the profile named by a request header. A single profile always runs. Without
+// the header the default one runs. An unknown name is a client error.
 type headerProfile struct {
 	header   string
 	fallback *whole

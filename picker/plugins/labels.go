@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// byLabelParams are those of by-label.
+// byLabelParams are the parameters of by-label.
 type byLabelParams struct {
 	Label         string   `json:"label"`
 	ValidValues   []string `json:"validValues,omitempty"`
@@ -33,8 +33,8 @@ func (f byLabel) Filter(c *cycle.Cycle, keep []bool) {
 	}
 }
 
-// selectorParams are those of label-selector-filter: a Kubernetes label
-// selector, all parts of which must hold. The by-label form is understood too.
+// selectorParams are the parameters of label-selector-filter: a Kubernetes label selector, all
+// parts of which must match. The by-label form is accepted too.
 type selectorParams struct {
 	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
 	MatchExpressions []expression      `json:"matchExpressions,omitempty"`

@@ -13,20 +13,19 @@ type latencyParams struct {
 	TTFTWeight                float64 `json:"ttftWeight"`
 	TPOTWeight                float64 `json:"tpotWeight"`
 	HeadroomSelectionStrategy string  `json:"headroomSelectionStrategy"`
-	CompositeKVWeight         float64 `json:"compositeKVWeight"` // while nothing has been learned
+	CompositeKVWeight         float64 `json:"compositeKVWeight"` // used until latencies are learned
 	CompositeQueueWeight      float64 `json:"compositeQueueWeight"`
 	CompositePrefixWeight     float64 `json:"compositePrefixWeight"`
 	PrefixProducer            string  `json:"prefixMatchInfoProducerName,omitempty"`
 	LatencyProducer           string  `json:"latencyPredictionInfoProducerName,omitempty"`
 }
 
-// latencyScorer scores the headroom between latency targets and expectation.
-// While somebody meets the targets, only those score, by strategy the fullest
-// (least) or the emptiest (most) best; a time without a target beside one with
-// a target counts as met. When nobody does, idle endpoints score
-// alone if there are any, else those that miss the least important target, the
-// smaller miss better. Until something has been learned of a candidate, free cache,
-// short queues and held prefixes score.
+// latencyScorer scores the headroom between latency targets and predictions. If some candidates
+// meet the targets, only those get scores: the strategy prefers the least or the most headroom. If
+// only one of the two targets is set, the other one counts as met. If no candidate meets them, only
+// idle endpoints score, if there are any; otherwise those that miss only the less important target,
+// smaller misses first. Until latencies are learned, free cache, short queues and cached prefixes
+// determine the score.
 type latencyScorer struct {
 	latencyParams
 	most  bool
@@ -55,8 +54,8 @@ func newLatency(p latencyParams) (plugin.Plugin, error) {
 const (
 	groupMet = iota
 	groupIdle
-	groupSlowTokens // misses time per token alone
-	groupLate       // misses first token alone
+	groupSlowTokens // misses only the time per token
+	groupLate       // misses only the first-token time
 	groupBoth
 	numGroups
 )
@@ -79,18 +78,18 @@ func latencyGroup(c *cycle.Cycle, k int) int {
 	}
 }
 
-// unbound reports which of the two times a request sets no target for while it
-// sets one for the other: that time counts as met, and does not weigh.
+// unbound reports which of the two targets is unset while the other one is set. That time counts as
+// met and has no weight.
 func unbound(r *request.Request) (ttft, tpot bool) {
 	return r.SLOTTFT == 0 && r.SLOTPOT > 0, r.SLOTPOT == 0 && r.SLOTTFT > 0
 }
 
-// spread is the range of one figure over the candidates of a group.
+// spread is the range of one value over the candidates of a group.
 type spread struct{ low, high float64 }
 
 func (s *spread) add(v float64) { s.low, s.high = min(s.low, v), max(s.high, v) }
 
-// place returns where v lies between low, 0, and high, 1.
+// place returns the position of v between low (0) and high (1).
 func (s *spread) place(v float64) float64 {
 	if s.high <= s.low {
 		return 0
@@ -142,14 +141,14 @@ func (s latencyScorer) score(c *cycle.Cycle, k int, spreads [2]spread, weights [
 	if !met || !s.most {
 		v = 1 - v
 	}
-	// In hundredths, and never nothing: that is for those of other groups.
+	// Rounded to hundredths and never 0, which is the score of other groups.
 	return min((math.Floor(v*100+rounding)+1)/100, 1)
 }
 
-// rounding keeps what is a whole number but for the last bits from being one less.
+// rounding compensates for floating-point error before Floor.
 const rounding = 1e-9
 
-// composite scores free cache, short queues and held prefixes, in hundredths.
+// composite scores free cache, short queues and cached prefixes, in hundredths.
 func (s latencyScorer) composite(c *cycle.Cycle, scores []float64) {
 	most := 0.0
 	for k := range scores {
@@ -175,8 +174,7 @@ func (s latencyScorer) Chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	}
 }
 
-// learned reports whether answers have taught when some candidate gives its first
-// token; before that expectations are guesses.
+// learned reports whether the first-token time of some candidate has been learned.
 func learned(c *cycle.Cycle) bool {
 	for k := range c.Len() {
 		if c.At(k).Cost.PrefillSeen > 0 {

@@ -6,8 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
 )
 
-// kvUseScorer scores the free part of the KV cache; an endpoint that has said
-// nothing counts as free.
+// kvUseScorer scores the free share of the KV cache. An endpoint without gauges counts as free.
 type kvUseScorer struct{}
 
 // Score implements cycle.Scorer.
@@ -24,8 +23,8 @@ type tokenLoadParams struct {
 
 const defaultQueueTokens = 4194304
 
-// tokenLoadScorer scores 1 − tokens / threshold: the tokens that an endpoint has to
-// compute before first tokens, with those of the request that it does not hold.
+// tokenLoadScorer scores 1 − tokens / threshold, where tokens are the endpoint's uncomputed prompt
+// tokens plus the request's uncached ones.
 type tokenLoadScorer struct{ threshold float64 }
 
 func newTokenLoad(p tokenLoadParams) (plugin.Plugin, error) {
@@ -49,7 +48,7 @@ type loadAwareParams struct {
 
 const defaultLoadThreshold = 128
 
-// loadAwareScorer scores 0.5 for an empty queue, falling to 0 at the threshold.
+// loadAwareScorer scores 0.5 for an empty queue, decreasing to 0 at the threshold.
 type loadAwareScorer struct{ threshold float64 }
 
 func newLoadAware(p loadAwareParams) (plugin.Plugin, error) {
@@ -67,14 +66,14 @@ func (s loadAwareScorer) Score(c *cycle.Cycle, scores []float64) {
 }
 
 type activeParams struct {
-	RequestTimeout           string  `json:"requestTimeout,omitempty"` // the book forgets requests when they end
+	RequestTimeout           string  `json:"requestTimeout,omitempty"` // ignored: the load tracker removes requests when they end
 	IdleThreshold            int64   `json:"idleThreshold"`
 	MaxBusyScore             float64 `json:"maxBusyScore"`
 	InFlightLoadProducerName string  `json:"inFlightLoadProducerName,omitempty"`
 }
 
-// activeScorer gives idle endpoints 1 and busy ones (most − own) / most of the
-// best busy score.
+// activeScorer scores idle endpoints 1, and busy ones (most − own) / most times the maximum busy
+// score.
 type activeScorer struct {
 	idle int64
 	busy float64

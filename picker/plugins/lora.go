@@ -7,9 +7,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// loraScorer prefers endpoints that have the request's adapter at hand: 1 when
-// it runs there, 0.8 when there is room for another, 0.6 when it waits there,
-// else 0. An endpoint that reports no adapters scores 0.
+// loraScorer prefers endpoints by the state of the request's adapter: 1 if it is loaded, 0.8 if
+// there is room for another, 0.6 if it is waiting, otherwise 0. An endpoint that reports no
+// adapters scores 0.
 type loraScorer struct{}
 
 // Score implements cycle.Scorer.

@@ -5,8 +5,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// fewest scores counts by min-max: the smallest gets 1, the largest 0, and all
-// get 1 when they are equal.
+// fewest scores counts by min-max normalization: 1 for the smallest, 0 for the largest, and 1 for
+// all if they are equal.
 type fewest func(v *cycle.View) float64
 
 // Score implements cycle.Scorer.
@@ -29,8 +29,8 @@ func (f fewest) Score(c *cycle.Cycle, scores []float64) {
 	}
 }
 
-// waiting is the number of requests that wait at an endpoint: what the engine
-// said last, or the book's count while it has said nothing.
+// waiting returns the number of waiting requests at an endpoint: the engine's gauge, or the tracked
+// count without one.
 func waiting(v *cycle.View) float64 {
 	if v.Sampled {
 		return float64(v.Waiting)
@@ -38,8 +38,8 @@ func waiting(v *cycle.View) float64 {
 	return float64(v.Load.Waiting)
 }
 
-// running is the number of requests that an endpoint works on, by the engine's
-// word or, failing that, by the book.
+// running returns the number of running requests at an endpoint: the engine's gauge, or the tracked
+// count without one.
 func running(v *cycle.View) float64 {
 	if v.Sampled {
 		return float64(v.Running)
@@ -47,8 +47,8 @@ func running(v *cycle.View) float64 {
 	return float64(v.Load.Requests - v.Load.Waiting)
 }
 
-// queueParams are accepted because public files of older P/D deployments have
-// them at queue-scorer by mistake; they mean nothing to it.
+// queueParams are accepted and ignored: public files of older P/D deployments set them at
+// queue-scorer by mistake.
 type queueParams struct {
 	HashBlockSize          int `json:"hashBlockSize,omitempty"`
 	MaxPrefixBlocksToMatch int `json:"maxPrefixBlocksToMatch,omitempty"`

@@ -40,15 +40,15 @@ type topologyScorerParams struct {
 	TopologyProducerName string `json:"topologyProducerName,omitempty"`
 }
 
-// topologyScorer scores how near an endpoint is to the one chosen before, by the
-// tightest level that they share.
+// topologyScorer scores the closeness of an endpoint to the one chosen before, by the closest level
+// that they share.
 type topologyScorer struct{}
 
 func newTopologyScorer(topologyScorerParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Scorer: topologyScorer{}}, nil
 }
 
-// levelScores are those of the levels of endpoint.Levels.
+// levelScores are the scores of endpoint.Levels.
 var levelScores = [len(endpoint.Levels)]float64{1, .2, .05, .02}
 
 // Score implements cycle.Scorer.

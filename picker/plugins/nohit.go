@@ -19,16 +19,15 @@ type noHitParams struct {
 
 const defaultNoHit = 1024
 
-// noHitScorer spreads cold requests (nobody holds any of their prompt): those
-// endpoints score best that got a cold one longest ago, or never. Everybody
-// gets 0.5 when the request is not cold.
+// noHitScorer distributes cold requests, whose prompts no endpoint holds. Endpoints score higher
+// the longer ago they received a cold request. All score 0.5 if the request is not cold.
 type noHitScorer struct {
 	size  int
 	holds *plugin.Holdings
 
 	mu    sync.Mutex
-	order []block.EndpointID // the one that got a cold request longest ago first
-	place []int              // scratch of Score: place in order by id, -1: never
+	order []block.EndpointID // least recent cold request first
+	place []int              // scratch of Score: position in order by id, -1: none
 }
 
 func newNoHit(p noHitParams) (plugin.Plugin, error) {
@@ -43,7 +42,7 @@ func newNoHit(p noHitParams) (plugin.Plugin, error) {
 	return out, nil
 }
 
-// cold reports whether no candidate holds any of the prompt.
+// cold reports whether no candidate holds any part of the prompt.
 func (s *noHitScorer) cold(c *cycle.Cycle) bool {
 	if s.holds != nil {
 		return slices.Max(holdings(c, s.holds, c.Scratch(c.Len()))) == 0

@@ -5,14 +5,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
 )
 
-// fallbacks is how many endpoints are named by default.
+// fallbacks is the default number of endpoints in a plan.
 const fallbacks = policies.Fallbacks
 
 type pickerParams struct {
 	MaxNumOfEndpoints int `json:"maxNumOfEndpoints"`
 }
 
-// count is how many endpoints are named: one where the number makes no sense.
+// count returns the number of endpoints in a plan, at least 1.
 func (p pickerParams) count() int { return max(p.MaxNumOfEndpoints, 1) }
 
 func newMaxScore(p pickerParams) (plugin.Plugin, error) {

@@ -8,17 +8,17 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins/predicted"
 )
 
-// predictedParams are those of predicted-ttft-scorer.
+// predictedParams are the parameters of predicted-ttft-scorer.
 type predictedParams struct {
 	predicted.Params
-	TransferParams        // of fetching
-	KVSource       string `json:"kvSource,omitempty"` // where blocks come from that an endpoint lacks: peers or store; "": they are computed
-	KVTokens       int    `json:"kvTokens"`           // least tokens that are worth fetching
+	TransferParams        // of fetches
+	KVSource       string `json:"kvSource,omitempty"` // source of missing blocks: peers or store; "": they are computed
+	KVTokens       int    `json:"kvTokens"`           // minimum tokens worth fetching
 }
 
 var predictedDefaults = predictedParams{Params: predicted.Defaults, KVTokens: 256, TransferParams: TransferDefaults()}
 
-// fetch returns how blocks are fetched, nil when they are not.
+// fetch returns the fetch settings, or nil if fetching is off.
 func (p *predictedParams) fetch() (*predicted.Fetch, error) {
 	m, err := p.TransferParams.Model()
 	err = plugin.Faults(err,

@@ -13,23 +13,22 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// prefixParams are those of prefix-cache-scorer in its generations. What
-// concerns the building of an index is taken by the producer of this program.
+// prefixParams are the parameters of all versions of prefix-cache-scorer. Index settings are passed
+// to this program's producer.
 type prefixParams struct {
 	IndexParams
 	PrefixMatchInfoProducerName string  `json:"prefixMatchInfoProducerName,omitempty"`
 	MatchLengthWeight           float64 `json:"matchLengthWeight,omitempty"`
 	MatchLengthScaleTokens      float64 `json:"matchLengthScaleTokens,omitempty"`
 
-	// Of the generation in which this scorer had an index of its own.
+	// Of the version in which this scorer had its own index.
 	Mode           string           `json:"mode,omitempty"`
 	IndexerConfig  plugin.Unchecked `json:"indexerConfig,omitempty"`
 	KVEventsConfig plugin.Unchecked `json:"kvEventsConfig,omitempty"`
 }
 
-// prefixScorer scores the part of the prompt that an endpoint holds, tiers
-// weighed: 1 means all of it. With a weight the length that is held counts too,
-// by its square against a scale.
+// prefixScorer scores the tier-weighted share of the prompt that an endpoint holds; 1 means all.
+// With a weight, the square of the held length relative to a scale counts as well.
 type prefixScorer struct {
 	weight, scale float64
 	holds         *plugin.Holdings
@@ -70,8 +69,8 @@ func (s prefixScorer) Chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	}
 }
 
-// holdings fills held with what the candidates hold: by the producer that is
-// meant, or by all that is known.
+// holdings fills held with the tokens that each candidate holds, according to the given producer
+// or, if nil, to all data.
 func holdings(c *cycle.Cycle, from *plugin.Holdings, held []float64) []float64 {
 	if from != nil {
 		from.Fill(c, held)
@@ -83,9 +82,8 @@ func holdings(c *cycle.Cycle, from *plugin.Holdings, held []float64) []float64 {
 	return held
 }
 
-// preciseParams are those of precise-prefix-cache-scorer. Its index, event and
-// tokenizer settings are read for their block size and tier weights; the rest is
-// built in.
+// preciseParams are the parameters of precise-prefix-cache-scorer. Its index, event and tokenizer
+// settings are read only for block size and tier weights; the rest is built in.
 type preciseParams struct {
 	TierWeights          tierParams `json:"tierWeights"`
 	TokenProcessorConfig struct {
@@ -116,7 +114,7 @@ func (p preciseParams) producer() (*plugin.Producer, error) {
 	}, err
 }
 
-// kvEvents say where events come from.
+// kvEvents configures the event source.
 type kvEvents struct {
 	ZMQEndpoint        string `json:"zmqEndpoint,omitempty"`
 	TopicFilter        string `json:"topicFilter,omitempty"`
@@ -131,15 +129,14 @@ type kvEvents struct {
 	} `json:"podDiscoveryConfig,omitempty"`
 }
 
-// defaultEventPort is where engines publish that are said to publish, and not
-// where.
+// defaultEventPort is the port of engines that publish events if none is configured.
 const defaultEventPort = 5557
 
-// usualTopics is what files mean that name no topics.
+// usualTopics is the default topic filter.
 const usualTopics = "kv@"
 
-// listen is where engines dial in: where the file says so, and not also that they are
-// dialled.
+// listen returns the address where engines connect, if one is configured and endpoints are not
+// dialed instead.
 func (k *kvEvents) listen() string {
 	if k == nil || k.PodDiscoveryConfig.SocketPort > 0 || k.DiscoverPods != nil && *k.DiscoverPods {
 		return ""
@@ -147,7 +144,7 @@ func (k *kvEvents) listen() string {
 	return k.ZMQEndpoint
 }
 
-// ports are those of endpoints that the endpoints file says nothing about.
+// ports returns the event settings of endpoints for which the endpoints file has none.
 func (k *kvEvents) ports() endpoint.Events {
 	if k.listen() != "" {
 		return endpoint.Events{Inbound: true, ReplayPort: max(k.PodDiscoveryConfig.ReplaySocketPort, 0), Topic: cmp.Or(k.TopicFilter, usualTopics), Ranks: 1}
@@ -159,7 +156,7 @@ func (k *kvEvents) ports() endpoint.Events {
 	return endpoint.Events{Port: cmp.Or(p.SocketPort, defaultEventPort), ReplayPort: max(p.ReplaySocketPort, 0), Topic: k.TopicFilter, Ranks: 1}
 }
 
-// binds reports whether an endpoint is one to listen at.
+// binds reports whether an address is valid for listening.
 func binds(at string) bool {
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(at, "tcp://"))
 	n, bad := strconv.Atoi(port)
@@ -182,7 +179,7 @@ func (k *kvEvents) check() error {
 		plugin.Require(p.ReplaySocketPort <= port, "kvEventsConfig.podDiscoveryConfig.replaySocketPort", "must be a port"))
 }
 
-// differs says what of the settings is done otherwise.
+// differs lists the settings that have a different effect here.
 func (p preciseParams) differs() (list []string) {
 	if k := p.KVEventsConfig; k != nil {
 		if e := k.ports(); e.Port > 0 {

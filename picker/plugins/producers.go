@@ -2,12 +2,12 @@ package plugins
 
 import "github.com/grapevine-epp/grapevine/picker/plugin"
 
-// IndexParams are those of the approximate prefix index, in all generations.
+// IndexParams are the parameters of all versions of the approximate prefix index.
 type IndexParams struct {
 	AutoTune               *bool `json:"autoTune,omitempty"`
 	BlockSizeTokens        int   `json:"blockSizeTokens,omitempty"`
-	BlockSize              int   `json:"blockSize,omitempty"`     // characters, older
-	HashBlockSize          int   `json:"hashBlockSize,omitempty"` // characters, oldest
+	BlockSize              int   `json:"blockSize,omitempty"`     // in characters, older
+	HashBlockSize          int   `json:"hashBlockSize,omitempty"` // in characters, oldest
 	MaxPrefixBlocksToMatch int   `json:"maxPrefixBlocksToMatch,omitempty"`
 	MaxPrefixTokensToMatch int   `json:"maxPrefixTokensToMatch,omitempty"`
 	LRUCapacityPerServer   int   `json:"lruCapacityPerServer,omitempty"`
@@ -38,7 +38,7 @@ func (p IndexParams) producer(precise bool) *plugin.Producer {
 
 func newApproxProducer(p IndexParams) (plugin.Plugin, error) {
 	out := plugin.Plugin{Producer: p.producer(false)}
-	if p.AutoTune != nil && !*p.AutoTune { // else it is sized by the engines' figures, as the built-in index is
+	if p.AutoTune != nil && !*p.AutoTune { // otherwise it is sized by the engines' gauges, like the built-in index
 		out.Holdings = newApproxIndex(p)
 	}
 	return out, p.check()

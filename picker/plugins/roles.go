@@ -7,10 +7,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// roleFilter keeps the endpoints that serve a phase, by their role label.
+// roleFilter keeps the endpoints whose role label includes a phase.
 type roleFilter endpoint.Role
 
-// choosesRole reports whether a filter chooses endpoints by their role label.
+// choosesRole reports whether a filter selects endpoints by role label.
 func choosesRole(f cycle.Filter) bool {
 	switch f := f.(type) {
 	case roleFilter:

@@ -18,9 +18,9 @@ type sessionParams struct {
 	SessionIDProducerName string `json:"sessionIDProducerName,omitempty"`
 	Strategy              string `json:"strategy,omitempty"`
 
-	// How other pickers bind sessions: here bindings go when they have not been
-	// used for longest, and a key may be a name or a token at any time.
-	Algorithm     string  `json:"algorithm,omitempty"` // session_id_header: no tokens are handed out
+	// Binding settings of other pickers. Here bindings are evicted by LRU, and a key may be a name
+	// or a token.
+	Algorithm     string  `json:"algorithm,omitempty"` // session_id_header: no tokens are issued
 	TTLSeconds    float64 `json:"evictionTtlSeconds,omitempty"`
 	SweepSeconds  float64 `json:"evictionSweepSeconds,omitempty"`
 	MissThreshold int     `json:"missThreshold,omitempty"`
@@ -35,8 +35,8 @@ type sessionParams struct {
 	} `json:"sessionIdConfig,omitempty"`
 }
 
-// sessionSource is a header, a cookie, or what a producer of the configuration has
-// found (a session-id-producer, whose word counts by itself).
+// sessionSource is a header, a cookie, or the result of a configured producer (a
+// session-id-producer, which is applied anyway).
 type sessionSource struct {
 	Header    string `json:"header,omitempty"`
 	Cookie    string `json:"cookie,omitempty"`
@@ -44,12 +44,11 @@ type sessionSource struct {
 	Producer  string `json:"producer,omitempty"`
 }
 
-// The algorithms of other pickers: clients name their sessions, or are handed
-// tokens.
+// Algorithms of other pickers: clients name their sessions, or receive tokens.
 const (
 	bySessionID = "session_id_header"
 	byToken     = "encoded_endpoint_header"
-	byName      = "session_id" // as strategy
+	byName      = "session_id" // as a strategy
 )
 
 func (p sessionParams) check() error {
@@ -70,7 +69,7 @@ func (p sessionParams) check() error {
 	return plugin.Faults(errs...)
 }
 
-// differs says what of the settings is done otherwise.
+// differs lists the settings that have a different effect here.
 func (p sessionParams) differs() (list []string) {
 	if p.SessionIDConfig.TTLSeconds > 0 || p.SessionIDConfig.SweepSeconds > 0 || p.TTLSeconds > 0 || p.SweepSeconds > 0 {
 		list = append(list, "sessions are forgotten when the table is full, those first that were not used for longest, not after a time")
@@ -86,8 +85,8 @@ func (p sessionParams) differs() (list []string) {
 	return list
 }
 
-// producer tells where sessions are, and in which header clients without one
-// are told where they were.
+// producer returns the session sources, and the response header with the token for clients without
+// a session.
 func (p sessionParams) producer() *plugin.Producer {
 	var out plugin.Producer
 	if p.HeaderName != "" {
@@ -111,11 +110,10 @@ func (p sessionParams) producer() *plugin.Producer {
 	return &out
 }
 
-// home returns the candidate where the request's session is at home: the one
-// that a token of other pickers names, or the one of the session's last request
-// as any replica knows it. -1 when there is none. A token is shared by all whom
-// its endpoint served: where that is gone they are placed one by one, not all
-// at the endpoint that got the first of them.
+// home returns the candidate bound to the request's session: the one named by another picker's
+// token, or the one that served the session's last request at any replica; -1 if there is none.
+// Many clients may share a token. If its endpoint is gone, they are placed individually rather than
+// all at the first one's endpoint.
 func home(c *cycle.Cycle) int {
 	if k, isToken := named(c); isToken {
 		return k
@@ -123,8 +121,8 @@ func home(c *cycle.Cycle) int {
 	return c.Bound()
 }
 
-// named returns the candidate that the session key names, -1 when it is none of
-// them, and whether the key is a token at all: base64 of namespace/name.
+// named returns the candidate named by the session key, or -1, and whether the key is a token:
+// base64 of namespace/name.
 func named(c *cycle.Cycle) (k int, isToken bool) {
 	token := c.Request.Session
 	if token == "" || len(token) > 512 {
@@ -147,7 +145,7 @@ func named(c *cycle.Cycle) (k int, isToken bool) {
 	return -1, true
 }
 
-// isObject reports whether b may be namespace/name of an endpoint.
+// isObject reports whether b has the form namespace/name.
 func isObject(b []byte) bool {
 	ns, name, ok := bytes.Cut(b, []byte("/"))
 	if !ok || len(ns) == 0 || len(name) == 0 {
@@ -161,10 +159,10 @@ func isObject(b []byte) bool {
 	return true
 }
 
-// SessionHeader returns what hands out tokens in a header of answers, for
-// picker.Rules: to requests that name no session of their own the namespace and
-// name of their endpoint in base64, as other pickers do. A client that sends it
-// back goes there again, whichever replica it asks.
+// SessionHeader returns an Answer function for picker.Rules that issues tokens in a response
+// header, as other pickers do. Requests without their own session get the base64 of their
+// endpoint's namespace and name. A client that sends the token back reaches the same endpoint
+// through any replica.
 func SessionHeader(header string) func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
 	return func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
 		if _, isToken := named(c); c.Request.Session != "" && !isToken {
@@ -178,7 +176,7 @@ func SessionHeader(header string) func(c *cycle.Cycle, chosen int32) []request.H
 	}
 }
 
-// sessionScorer gives 1 to the session's endpoint and 0 to the others.
+// sessionScorer scores the session's endpoint 1 and all others 0.
 type sessionScorer struct{}
 
 func newSessionScorer(p sessionParams) (plugin.Plugin, error) {
@@ -192,8 +190,7 @@ func (sessionScorer) Score(c *cycle.Cycle, scores []float64) {
 	}
 }
 
-// sessionFilter keeps the session's endpoint alone, everybody when there is
-// none.
+// sessionFilter keeps only the session's endpoint, or all if there is none.
 type sessionFilter struct{}
 
 func newSessionFilter(p sessionParams) (plugin.Plugin, error) {

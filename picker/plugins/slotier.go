@@ -11,10 +11,9 @@ type sloTierParams struct {
 	LatencyProducer   string  `json:"latencyPredictionInfoProducerName,omitempty"`
 }
 
-// sloTier keeps the endpoints that are expected to meet the request's latency
-// targets. When there are both kinds it keeps the others with a small
-// probability, so that they are looked at again. Without a target, and when
-// nobody or everybody meets it, and until something was learned, everybody stays.
+// sloTier keeps the endpoints that are expected to meet the request's latency targets. With a small
+// probability it keeps the others instead, so that they are re-evaluated. It keeps all without a
+// target, if all or none meet it, and until latencies are learned.
 type sloTier struct{ epsilon float64 }
 
 func newSLOTier(p sloTierParams) (plugin.Plugin, error) {
@@ -22,12 +21,11 @@ func newSLOTier(p sloTierParams) (plugin.Plugin, error) {
 		plugin.Require(p.EpsilonExploreNeg >= 0 && p.EpsilonExploreNeg <= 1, "epsilonExploreNeg", "must be between 0 and 1")
 }
 
-// oneTarget is where headroom is judged otherwise than by pickers for which a time
-// without a target is missed.
+// oneTarget describes a difference to pickers that count a time without a target as missed.
 const oneTarget = "of a request that names one latency target, the time without a target counts as met; elsewhere as missed"
 
-// headroom returns target minus expectation, in seconds, for first token and
-// time per token. Without a target the target is 0.
+// headroom returns target minus prediction in seconds, for first token and time per token. A
+// missing target counts as 0.
 func headroom(c *cycle.Cycle, k int) (ttft, tpot float64) {
 	return c.Request.SLOTTFT.Seconds() - expected(c, k).TTFT(), c.Request.SLOTPOT.Seconds() - expectedStep(c, k)
 }
@@ -59,15 +57,14 @@ func (f sloTier) Filter(c *cycle.Cycle, keep []bool) {
 }
 
 const (
-	trustedSamples = 8    // behind constants by which a request may be refused
-	secondLook     = 0.01 // of the requests that would be refused
+	trustedSamples = 8    // minimum samples behind constants that justify a rejection
+	secondLook     = 0.01 // share of rejectable requests that are admitted anyway
 )
 
-// MissesTarget reports whether the request has a latency target that no
-// endpoint is expected to meet: the first token anywhere but where only images
-// are encoded, the time per token where answers are made. Endpoints that are
-// little known count as meeting it, and so do all for one request in a hundred,
-// so that what was learned is looked at again.
+// MissesTarget reports whether no endpoint is expected to meet the request's latency target.
+// First-token times count for all endpoints except encode-only ones, times per token for endpoints
+// that decode. Endpoints with few samples count as meeting the target. For one request in a hundred
+// it returns false, so that the learned values are updated.
 func MissesTarget(c *cycle.Cycle) bool {
 	r := c.Request
 	if r.SLOTTFT == 0 && r.SLOTPOT == 0 || c.Len() == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
 )
 
-// Builtin is the table of this package. Package pd has more rows.
+// Builtin returns the table of this package. Package pd adds more types.
 func Builtin() plugin.Table {
 	return slices.Concat(filterTypes(), scorerTypes(), policyTypes(), pickerTypes(), handlerTypes(), producerTypes(), plugin.SettingTypes(), plugin.DetectorTypes())
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// tierParams are the weights of tokens by the tier that holds them.
+// tierParams are token weights by tier.
 type tierParams struct {
 	GPU    float64 `json:"gpu"`
 	CPU    float64 `json:"cpu"`
@@ -26,8 +26,7 @@ func (p *tierParams) weights() cycle.TierWeights {
 	return cycle.TierWeights{block.TierGPU: p.GPU, block.TierCPU: p.CPU, block.TierDisk: p.Disk, block.TierRemote: p.Remote}
 }
 
-// backends are tier weights as other pickers' files have them. Whatever else
-// stands in indexerConfig says nothing here.
+// backends are tier weights in the format of other pickers. The rest of indexerConfig is ignored.
 type backends struct {
 	List []struct {
 		Name   string  `json:"name"`
@@ -35,7 +34,7 @@ type backends struct {
 	} `json:"kvCacheBackendConfigs"`
 }
 
-// enter overwrites the weights of the tiers that are named.
+// enter sets the weights of the named tiers.
 func (b *backends) enter(w *cycle.TierWeights) {
 	for _, e := range b.List {
 		for t := range block.NumTiers {
@@ -46,8 +45,8 @@ func (b *backends) enter(w *cycle.TierWeights) {
 	}
 }
 
-// tiers returns the weights that the user chose, by tierWeights or else in the
-// way of other pickers' files; nil when they are the usual ones.
+// tiers returns the configured weights, from tierWeights or the format of other pickers; nil if
+// they are the defaults.
 func (p *preciseParams) tiers() (*cycle.TierWeights, error) {
 	field, w := "tierWeights", p.TierWeights.weights()
 	if w == cycle.DefaultTiers {

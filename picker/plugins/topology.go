@@ -16,9 +16,9 @@ type topologyParams struct {
 	InFlightLoadProducerName string `json:"inFlightLoadProducerName,omitempty"`
 }
 
-// topologyFilter keeps the endpoints near the peer that was chosen before
-// (decode, when a prefill is chosen). It keeps everybody when there is no peer,
-// when nobody is near, and when the near ones are busier than allowed.
+// topologyFilter keeps the endpoints near the previously chosen peer (the decode endpoint, when
+// prefill is chosen). It keeps all if there is no peer, if none is near, and if the near ones are
+// busier than the allowance.
 type topologyFilter struct {
 	labels    []string // of the levels that count as near
 	allowance int64    // −1: no limit
@@ -59,7 +59,7 @@ func (f topologyFilter) Filter(c *cycle.Cycle, keep []bool) {
 	if c.Peer == nil {
 		return
 	}
-	near, others := int64(-1), int64(-1) // fewest requests
+	near, others := int64(-1), int64(-1) // minimum requests
 	for k := range keep {
 		v := c.At(k)
 		keep[k] = f.near(v, c.Peer)

@@ -6,17 +6,17 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// TransferParams say what moving a prompt's blocks costs until it was measured.
+// TransferParams are the assumed costs of KV transfers before measurements.
 type TransferParams struct {
 	KVBytesPerToken    int     `json:"kvBytesPerToken"`
-	HandOverSeconds    float64 `json:"handOverSeconds"` // fixed part of each
+	HandOverSeconds    float64 `json:"handOverSeconds"` // fixed part per transfer
 	GigabytesPerSecond struct {
 		Host      float64 `json:"host"`
 		Rack      float64 `json:"rack"`
 		Zone      float64 `json:"zone"`
 		Region    float64 `json:"region"`
 		Elsewhere float64 `json:"elsewhere"`
-	} `json:"gigabytesPerSecond"` // between endpoints that share at most the level
+	} `json:"gigabytesPerSecond"` // by the closest level that two endpoints share
 }
 
 // TransferDefaults returns the parameters of endpoint.DefaultTransfer.
@@ -29,13 +29,13 @@ func TransferDefaults() TransferParams {
 	return p
 }
 
-// speeds returns where the speeds stand, by level.
+// speeds returns pointers to the speeds by level.
 func (p *TransferParams) speeds() [endpoint.NumLevels]*float64 {
 	g := &p.GigabytesPerSecond
 	return [...]*float64{&g.Host, &g.Rack, &g.Zone, &g.Region, &g.Elsewhere}
 }
 
-// Model returns the model that the parameters describe, and what is wrong with them.
+// Model returns the described model, and an error for invalid parameters.
 func (p TransferParams) Model() (endpoint.TransferModel, error) {
 	m := endpoint.TransferModel{Fixed: p.HandOverSeconds, BytesPerToken: float64(p.KVBytesPerToken)}
 	errs := []error{
@@ -50,10 +50,9 @@ func (p TransferParams) Model() (endpoint.TransferModel, error) {
 	return m, plugin.Faults(errs...)
 }
 
-// transfer scores the negative time, in seconds, that the prompt's blocks take
-// to the peer that was chosen before: beside the predicted-ttft-scorer with
-// weight 1, the pair is chosen by the sum. Without a peer everybody gets 0; an
-// endpoint that says nothing of its place counts as in the peer's zone.
+// transfer scores the negative transfer time, in seconds, of the prompt's blocks to the previously
+// chosen peer. Combined with predicted-ttft-scorer at weight 1, the sum selects the pair. Without a
+// peer all score 0. An endpoint without topology labels counts as in the peer's zone.
 type transfer struct{ model endpoint.TransferModel }
 
 func newTransfer(p TransferParams) (plugin.Plugin, error) {

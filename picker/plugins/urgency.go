@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// urgencyParams are those of engine-priority-producer.
+// urgencyParams are the parameters of engine-priority-producer.
 type urgencyParams struct {
 	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
 	MatchExpressions []expression      `json:"matchExpressions,omitempty"`
@@ -20,11 +20,10 @@ type urgencyParams struct {
 
 var urgencyDefaults = urgencyParams{WorkWeight: 8}
 
-// urgency says which engines take requests by priority, and which priority a request
-// gets there: the milliseconds at which it came, and workWeight times those that its
-// prefill is expected to take. Lower is sooner, so that a request with t seconds of
-// prefill lets those with less go first that come up to workWeight × t after it, and
-// nobody else: it ages by itself.
+// urgency defines which engines schedule by priority, and a request's priority there: its arrival
+// time in milliseconds plus workWeight times its predicted prefill in milliseconds. Lower runs
+// first. A request with t seconds of prefill therefore yields to smaller ones that arrive up to
+// workWeight × t later, but to no others, so it cannot starve.
 type urgency struct {
 	urgencyParams
 	engines selector // without terms: all
@@ -45,7 +44,7 @@ func newUrgency(p urgencyParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Producer: &plugin.Producer{Urgency: u.of, UrgencyTold: u.told()}}, plugin.Faults(faults...)
 }
 
-// maxWorkWeight keeps what is added to the time within a day for minutes of prefill.
+// maxWorkWeight keeps the added time within a day for minutes of prefill.
 const maxWorkWeight = 1000
 
 // of implements picker.Rules.Urgency.
@@ -61,10 +60,10 @@ func (u urgency) of(c *cycle.Cycle, endpoints []string, own float64) (int64, boo
 	return c.Now.UnixMilli() + int64(1e3*min(u.WorkWeight*own, mostLater)), true
 }
 
-// mostLater bounds in seconds how much later a request may count as having come.
+// mostLater bounds the added time in seconds.
 const mostLater = 24 * 3600
 
-// declared reports whether the engine at an address takes requests by priority.
+// declared reports whether the engine at an address schedules by priority.
 func (u urgency) declared(c *cycle.Cycle, address string) bool {
 	if u.EveryEndpoint {
 		return true
@@ -92,7 +91,7 @@ func schedulable(k request.Kind) bool {
 	}
 }
 
-// told says what it does, for who checks a configuration.
+// told describes the effect for a configuration check.
 func (u urgency) told() string {
 	where := "at every endpoint"
 	if !u.EveryEndpoint {

@@ -18,7 +18,7 @@ type condition struct {
 	MaxValue float64 `json:"maxValue"`
 }
 
-// conditionMetrics are what a condition can bound.
+// conditionMetrics are the metrics that a condition can bound.
 var conditionMetrics = map[string]func(*cycle.View) float64{
 	"active-requests":      func(v *cycle.View) float64 { return float64(v.Load.Requests) },
 	"running-requests":     running,
@@ -31,7 +31,7 @@ type bound struct {
 	limit float64
 }
 
-// utilizationFilter leaves out endpoints over any of its bounds.
+// utilizationFilter excludes endpoints above any of its bounds.
 type utilizationFilter struct {
 	bounds   []bound
 	failOpen bool

@@ -1,8 +1,7 @@
-// Package policies has the published policies and the pickers: rules that others have
-// written down, and the ways to name endpoints once each has a score.
+// Package policies contains published routing policies and the pickers that select endpoints by
+// score.
 //
-// They see a cycle and nothing else: not how plugins are named, configured or joined
-// to profiles, which is the business of package plugins.
+// They see only a cycle. Package plugins handles names, configuration and profiles.
 //
-// Concurrency: all are safe for concurrent use by different cycles.
+// All are safe for concurrent use by different cycles.
 package policies

@@ -6,18 +6,17 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
-// DynamoParams are the weight of missing blocks, the temperature of the draw, and the
-// tokens of a block.
+// DynamoParams are the weight of missing blocks, the temperature of the draw, and the tokens per
+// block.
 type DynamoParams struct {
 	OverlapScoreWeight float64 `json:"overlapScoreWeight"`
 	RouterTemperature  float64 `json:"routerTemperature"`
 	BlockSize          int     `json:"blockSize"`
 }
 
-// Dynamo is the cost rule of NVIDIA Dynamo's KV router: weight × prefill blocks
-// that the endpoint would have to compute + blocks that would be active there.
-// Temperature 0 takes the least cost; above, it draws from a softmax of the
-// costs over their range.
+// Dynamo is the cost function of NVIDIA Dynamo's KV router: weight × blocks to prefill at the
+// endpoint + active blocks there. Temperature 0 selects the lowest cost. Above 0, it samples from a
+// softmax of the costs, normalized by their range.
 type Dynamo struct{ DynamoParams }
 
 // Score implements cycle.Scorer.
@@ -40,7 +39,7 @@ func (d Dynamo) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	for _, v := range totals {
 		low, high = min(low, v), max(high, v)
 	}
-	// The Gumbel trick: the largest of logit + noise is a draw from the softmax.
+	// Gumbel-max trick: the argmax of logit + noise is a sample of the softmax.
 	keys := c.Scratch(len(totals))
 	for k, v := range totals {
 		logit := 0.0
@@ -52,17 +51,17 @@ func (d Dynamo) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	return MaxScore(Fallbacks).Pick(c, keys, order)
 }
 
-// CacheAwareParams are the share of the prompt from which a match counts, and what loads
-// differ by, in requests and as a factor, when they are out of balance.
+// CacheAwareParams are the minimum matching share of the prompt, and the load differences, absolute
+// and relative, that count as imbalance.
 type CacheAwareParams struct {
 	CacheThreshold      float64 `json:"cacheThreshold"`
 	BalanceAbsThreshold int64   `json:"balanceAbsThreshold"`
 	BalanceRelThreshold float64 `json:"balanceRelThreshold"`
 }
 
-// CacheAware is the rule of SGLang's router: while loads are out of balance by
-// both thresholds, the fewest requests; else the longest match, if it is long
-// enough; else the endpoint with the most free cache.
+// CacheAware is the policy of SGLang's router: while loads are imbalanced by both thresholds, the
+// fewest requests; otherwise the longest match, if long enough; otherwise the endpoint with the
+// most free cache.
 type CacheAware struct{ CacheAwareParams }
 
 // Score implements cycle.Scorer.

@@ -7,11 +7,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
-// Fallbacks is how many endpoints a picker names by default: one to serve, two
-// for the proxy's retries.
+// Fallbacks is the default number of endpoints in a plan: one to serve, two for the proxy's
+// retries.
 const Fallbacks = 3
 
-// MaxScore picks the best totals, ties at random.
+// MaxScore picks the best totals, with ties broken at random.
 type MaxScore int
 
 // Pick implements cycle.Picker.
@@ -22,8 +22,7 @@ func (n MaxScore) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 
 	return order
 }
 
-// best returns the position of the largest total that is not in taken, a
-// random one of equals.
+// best returns the position of the largest total not in taken, a random one of equals.
 func best(c *cycle.Cycle, totals []float64, taken []int32) int32 {
 	at, ties := int32(-1), 1
 	for k, v := range totals {
@@ -41,8 +40,7 @@ func best(c *cycle.Cycle, totals []float64, taken []int32) int32 {
 	return at
 }
 
-// FirstScore picks the best totals, the first of equals: what the published
-// policies do.
+// FirstScore picks the best totals, with ties broken by position, as the published policies do.
 type FirstScore int
 
 // Pick implements cycle.Picker.
@@ -59,7 +57,7 @@ func (n FirstScore) Pick(_ *cycle.Cycle, totals []float64, order []int32) []int3
 	return order
 }
 
-// Random picks without looking at totals.
+// Random picks at random, ignoring totals.
 type Random int
 
 // Pick implements cycle.Picker.
@@ -80,9 +78,8 @@ func (n Random) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	return order
 }
 
-// WeightedRandom draws with probabilities in proportion to the totals, by keys
-// U^(1/w) (Efraimidis and Spirakis, A-Res). Totals of 0 and less come last; if
-// there are no others, all are equal.
+// WeightedRandom samples with probabilities proportional to the totals, by keys U^(1/w) (Efraimidis
+// and Spirakis, A-Res). Totals of 0 and less come last; if there are no others, all are equal.
 type WeightedRandom int
 
 // Pick implements cycle.Picker.
@@ -90,7 +87,7 @@ func (n WeightedRandom) Pick(c *cycle.Cycle, totals []float64, order []int32) []
 	keys, positive := c.Scratch(len(totals)), false
 	for k, w := range totals {
 		if keys[k] = math.Inf(-1); w > 0 {
-			// log U / w orders as U^(1/w) does, without underflow.
+			// log U / w has the same order as U^(1/w), without underflow.
 			keys[k], positive = math.Log(1-c.Float64())/w, true
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
-// The published policies know an endpoint by its pending prefill tokens, its
-// number of requests and what it holds of the prompt. As scorers they give the
-// negative cost; each brings its own picker, for its way with ties.
+// The published policies use an endpoint's pending prefill tokens, its number of requests and the
+// part of the prompt that it holds. As scorers they return the negative cost. Each has its own
+// picker, because ties are broken differently.
 
-// LoadOnly picks the fewest requests, the first of equals.
+// LoadOnly picks the endpoint with the fewest requests, the first of equals.
 type LoadOnly struct{}
 
 // Score implements cycle.Scorer.
@@ -20,12 +20,10 @@ func (LoadOnly) Score(c *cycle.Cycle, scores []float64) {
 	}
 }
 
-// LMetric picks the least (pending prefill + new prefill) × requests, the first
-// of equals.
+// LMetric picks the lowest (pending prefill + new prefill) × requests, the first of equals.
 type LMetric struct{}
 
-// NewPrefill is the part of the input that candidate k does not hold, tiers
-// weighed.
+// NewPrefill returns the input tokens that candidate k does not hold, weighted by tier.
 func NewPrefill(c *cycle.Cycle, k int) float64 {
 	return max(float64(c.Request.InputTokens)-c.Held(k), 0)
 }
@@ -42,7 +40,7 @@ func (LMetric) Score(c *cycle.Cycle, scores []float64) {
 	}
 }
 
-// Sticky keeps a session where its first request went, by LoadOnly.
+// Sticky keeps a session at the endpoint of its first request, which LoadOnly chose.
 type Sticky struct{}
 
 // Score implements cycle.Scorer.
@@ -53,22 +51,22 @@ func (Sticky) Score(c *cycle.Cycle, scores []float64) {
 	}
 }
 
-// UnifiedParams are the thresholds of Unified: what is held as a share of the prompt, and
-// requests as a multiple of the mean.
+// UnifiedParams are the thresholds of Unified: the held share of the prompt, and requests relative
+// to the mean.
 type UnifiedParams struct {
 	HitThreshold float64 `json:"hitThreshold"`
 	LoadFactor   float64 `json:"loadFactor"`
 }
 
-// Unified stays on the session's endpoint while that holds enough of the
-// prompt and is not much busier than the mean; otherwise it is LMetric, with
-// ties broken by new prefill, requests, and turns.
+// Unified stays with the session's endpoint while that holds enough of the prompt and is not much
+// busier than the mean. Otherwise it is LMetric, with ties broken by new prefill, requests, and
+// round robin.
 type Unified struct {
 	UnifiedParams
 	turn atomic.Uint64
 }
 
-// stay returns the candidate to stay on, −1 when there is none.
+// stay returns the candidate to stay with, or −1.
 func (u *Unified) stay(c *cycle.Cycle) int {
 	at := c.Bound()
 	if at < 0 {
@@ -115,7 +113,7 @@ func (u *Unified) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 
 	return order
 }
 
-// compare returns 1 when candidate a is better than b, 0 when they are tied.
+// compare returns 1 if candidate a is better than b, 0 if they are tied.
 func (u *Unified) compare(c *cycle.Cycle, totals []float64, a, b int) int {
 	for _, d := range [...]float64{
 		totals[a] - totals[b],
@@ -132,7 +130,7 @@ func (u *Unified) compare(c *cycle.Cycle, totals []float64, a, b int) int {
 	return 0
 }
 
-// turns picks among those tied with at, one after the other.
+// turns picks among the candidates tied with at, round robin.
 func (u *Unified) turns(c *cycle.Cycle, totals []float64, at int32, tied int) int32 {
 	skip := int((u.turn.Add(1) - 1) % uint64(tied))
 	for k := range totals {

@@ -6,36 +6,34 @@ import (
 	"time"
 )
 
-// coldFleet knows how long requests would wait at least if the same requests went
-// to the same engines, each to the one with the least to do, and nothing were ever
-// found in a cache. While that fleet would be late itself, staying with a cache is
-// not what makes requests late.
+// coldFleet computes a lower bound of the wait in a hypothetical fleet without caches: the same
+// requests go to the same engines, each to the least loaded one. While that fleet would be late as
+// well, staying with a cache is not the cause of delays.
 //
-// It keeps one number, the work that such a fleet had left, and errs on the side
-// of less: work goes down as if all engines were busy until none is left. Their
-// queues differ by no more than the longest prompt, so the shortest is at least
+// It keeps one number, the remaining work of that fleet, and underestimates it: work decreases as
+// if all engines were busy until none is left. Their queues differ by at most the longest prompt,
+// so the shortest one is at least
 //
 //	(work − (engines − 1) × longest) / speeds
 //
-// Work is in seconds of the quickest engine, and speeds is the sum of all engines'
-// against that one: the number of them where they are equal.
+// Work is in seconds of the fastest engine. speeds is the sum of all engines' speeds relative to
+// that one, which is their number if they are equal.
 //
-// A replica sees a part of the requests. It counts each as many times as the
-// engines had requests, over the last minute, for one of its own.
+// A replica sees only a part of the requests. It weights each by the ratio of the engines' requests
+// over the last minute to its own.
 type coldFleet struct {
 	mu      sync.Mutex
-	work    float64 // seconds of the quickest engine, over all engines
-	longest float64 // seconds, of the prompts since there was no work left
-	own     float64 // requests counted, faded
+	work    float64 // seconds of the fastest engine, over all engines
+	longest float64 // seconds, of prompts since work was last zero
+	own     float64 // own requests, decayed
 	at      time.Time
 }
 
 // rateWindow is the time constant of endpoint.Load.Rate.
 const rateWindow = time.Minute
 
-// add counts a prompt that takes so many seconds without a cache at the quickest
-// engine, and returns how long it would have waited at least. rate is the rate of requests at all engines
-// from all replicas, per second.
+// add adds a prompt that takes whole seconds without a cache at the fastest engine, and returns the
+// lower bound of its wait. rate is the request rate at all engines from all replicas, per second.
 func (c *coldFleet) add(now time.Time, engines int, speeds, whole, rate float64) (wait, seen float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

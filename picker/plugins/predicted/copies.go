@@ -10,49 +10,45 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// copies decides when a prefix is worth one more copy, by the rent-or-buy rule
-// (ski rental). A request that stays with a holder of its prefix pays rent: by so
-// much it would be cheaper at the best other candidate, if that held the prefix
-// too. The rents are added up for each prefix. Once they come to the price of a
-// copy, copying would have paid: the next request that has little else to compute
-// goes to that candidate and makes the copy, and the price is taken from the account.
+// copies decides when a prefix is worth another copy, by the rent-or-buy rule (ski rental). A
+// request that stays with a holder of its prefix pays rent: the amount by which it would be cheaper
+// at the best other candidate if that held the prefix too. Rents add up per prefix. Once they reach
+// the price of a copy, copying would have paid: the next request with little other work goes to
+// that candidate and creates the copy, and the price is deducted.
 //
-// The price is what is lost by it, for whoever makes the copy and for others. Who
-// would have waited at the holder nearly as long as the copy takes loses next to
-// nothing: while a prefix is computed for the first time, those who ask for it too
-// are as soon served by an idle engine as behind that computation, so a hot prefix is
-// at many engines from the beginning, however many there are. What the copy costs
-// others, who gain nothing by it, must be covered CopyThreshold times: a past in
-// which a prefix was asked for is no promise that it will be.
+// The price is the loss to the copying request and to others. A request that would have waited at
+// the holder about as long as the copy takes loses almost nothing. While a prefix is computed for
+// the first time, further requests for it are served as soon by an idle engine as behind that
+// computation, so a hot prefix spreads to many engines from the start. The cost to others, who gain
+// nothing, must be covered CopyThreshold times, because past demand does not guarantee future
+// demand.
 //
-// A prefix that few ask for never comes to it, since accounts fade, and the faster
-// the sooner a copy would be displaced; one that many ask for is copied after some requests, before its holder has a queue.
+// Accounts decay, faster if copies are evicted sooner. A rarely used prefix therefore never reaches
+// the price, and a popular one is copied after some requests, before its holder has a queue.
 //
-// Prefixes nest, so rent counts for each beginning of the prompt that the holder
-// has and the other lacks, at a grid of lengths: what siblings share is asked for
-// more often than any of them.
+// Prefixes nest, so rent counts for each prefix of the prompt that the holder has and the other
+// candidate lacks, at a grid of lengths: a shared prefix is used more often than each of its
+// extensions.
 //
-// Accounts are a table of fixed size in atomics. Two prefixes that share a slot
-// displace each other, and of two changes at the same moment one may be lost.
+// Accounts are a fixed-size table of atomics. Two prefixes with the same slot replace each other,
+// and of two simultaneous changes one may be lost.
 type copies struct {
 	slots [copySlots]copySlot
-	churn churn // of tokens
-	work  churn // of seconds of prefill
+	churn churn // in tokens
+	work  churn // in seconds of prefill
 }
 
-// churn is how fast caches turn over: what requests brought to them, faded. A copy
-// stays for no longer than its engine's memory takes to be filled anew, so rents that
-// are older bought nothing.
+// churn estimates the turnover rate of caches from the decayed input of requests. A copy is kept at
+// most until its engine's memory is refilled, so older rents have bought nothing.
 type churn struct {
 	mu    sync.Mutex
-	sum   float64 // what came, faded
-	whole float64 // seconds, faded alike: the time that sum is of
-	all   float64 // what came since the beginning
+	sum   float64 // decayed input
+	whole float64 // decayed seconds over which sum accumulated
+	all   float64 // total input
 	at    time.Time
 }
 
-// add counts what a request brings, and returns how much comes in a second and how
-// much came since the beginning.
+// add adds a request's input, and returns the rate per second and the total.
 func (c *churn) add(now time.Time, brings float64) (rate, all float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,25 +64,25 @@ func (c *churn) add(now time.Time, brings float64) (rate, all float64) {
 
 type copySlot struct {
 	key     atomic.Uint64
-	account atomic.Uint64 // seconds as float32 bits, and milliseconds of the last change
+	account atomic.Uint64 // seconds as float32 bits, and the time of the last change in milliseconds
 }
 
 const (
 	copySlots  = 1 << 13
-	copyLife   = 600e3 // most milliseconds in which an account fades to 1/e
-	blindLife  = 60e3  // the same where nobody knows how fast the cache turns over
-	churnLife  = 60e3  // milliseconds in which the memory of what came fades to 1/e
-	churnLeast = 10    // seconds that count as passed from the beginning: what came in the first moment is no rate
-	copyGuard  = 1.25  // most work of a request that makes a copy, in prices of it
-	gridRatio  = 1.2   // from one length to the next
+	copyLife   = 600e3 // maximum time constant of an account in milliseconds
+	blindLife  = 60e3  // the same if the turnover rate is unknown
+	churnLife  = 60e3  // time constant of the input in milliseconds
+	churnLeast = 10    // minimum elapsed seconds for a rate
+	copyGuard  = 1.25  // maximum work of a copying request, as a multiple of the price
+	gridRatio  = 1.2   // ratio of consecutive lengths
 )
 
 func (t *copies) slot(key block.Key) *copySlot {
 	return &t.slots[(uint64(key)^uint64(key)>>29)%copySlots]
 }
 
-// add adds rent to the account of a prefix, which fades to 1/e in life
-// milliseconds and is never below 0, and returns what is in it.
+// add adds rent to the account of a prefix, with a time constant of life milliseconds and a minimum
+// of 0, and returns the balance.
 func (t *copies) add(key block.Key, rent, life float64, ms uint32) float64 {
 	s := t.slot(key)
 	sum := 0.0
@@ -104,13 +100,13 @@ func (t *copies) add(key block.Key, rent, life float64, ms uint32) float64 {
 	return sum
 }
 
-// spread moves the request to a candidate that lacks its prefix when the
-// accounts say that a copy there pays.
+// spread moves the request to a candidate that lacks its prefix if the accounts justify a copy
+// there.
 func (s *scorer) spread(d *decision) {
 	h := greatest(d.scores)
 	held := d.Work(h)
 	fills, brought := s.copies.churn.add(d.Now, float64(held.New)+d.answer)
-	each := d.seen / float64(len(d.scores)) // what a candidate had of one token
+	each := d.seen / float64(len(d.scores)) // tokens per candidate for each token seen here
 	work, _ := s.copies.work.add(d.Now, d.owns[h])
 	d.busy = min(work*each, mostBusy)
 	l, there := s.cheapestCopy(d, h, held)
@@ -136,15 +132,16 @@ func (s *scorer) spread(d *decision) {
 	}
 }
 
-// cheapestCopy returns the candidate that lacks the prefix and would be cheapest if it held as
-// much as holder h, and its cost; h and its cost where none is cheaper.
+// cheapestCopy returns the candidate without the prefix that would be cheapest if it held as much
+// as holder h, and its cost. It returns h and its cost if none is cheaper.
 func (s *scorer) cheapestCopy(d *decision, h int, held endpoint.Work) (l int, there float64) {
 	l, there = h, -d.scores[h]
 	for k, missing := range d.news {
 		if int(missing) <= held.New || s.beyond(d, k) > 0 {
-			continue // holds as much, so its cost speaks for itself; or must not be chosen
+			continue // it holds as much, so its score already shows its cost, or it must not be chosen
 		}
-		// Few candidates are cheap enough for the remaining terms, which are never negative, to matter.
+		// The remaining terms are never negative, so they matter only for the few candidates that
+		// are cheap enough.
 		v := d.At(k)
 		p := s.Predict(v.Cost, &v.Load, held, d.waits[k], d.answer)
 		if s.cost(d, p) >= there {
@@ -158,15 +155,15 @@ func (s *scorer) cheapestCopy(d *decision, h int, held endpoint.Work) (l int, th
 	return l, there
 }
 
-// account is what a request does to the accounts of its prefixes.
+// account is a request's effect on the accounts of its prefixes.
 type account struct {
 	rent  float64 // seconds
-	price float64 // of the copy, seconds
-	life  float64 // milliseconds in which accounts fade to 1/e
+	price float64 // of the copy, in seconds
+	life  float64 // time constant of the accounts in milliseconds
 }
 
-// pay adds the rent to the accounts of the prefixes that holder h has and
-// candidate l lacks, and reports whether one of them buys the copy there.
+// pay adds the rent to the accounts of the prefixes that holder h has and candidate l lacks. It
+// reports whether one of them pays for the copy.
 func (s *scorer) pay(d *decision, h, l int, a account) bool {
 	held, missing := d.Work(h), d.Work(l)
 	chunk := float64(max(d.Request.InputTokens, 1)) / float64(max(d.Chunks(), 1))
@@ -193,16 +190,14 @@ func (s *scorer) pay(d *decision, h, l int, a account) bool {
 	return true
 }
 
-// copyPrice returns what the accounts must have to send the request to candidate l
-// and not to holder h: by how much it will be later there than it would be anyhow,
-// and CopyThreshold times what the copy costs others beyond that.
+// copyPrice returns the balance needed to send the request to candidate l instead of holder h: the
+// additional delay of the request, and CopyThreshold times the remaining cost to others.
 //
-// The work of a copy itself, OwnWeight of which is in every cost, counts as far as it
-// takes something from somebody: a second of work in a queue that is busy for the share
-// ρ of the time delays those who come later by ρ / (1 − ρ) seconds in all, and who would
-// have waited as long at the holder gives up nothing. In a fleet that is idle, a prefix
-// that many ask for while it is computed for the first time is so computed everywhere
-// at once; a copy for which somebody gives up a hit has its whole price.
+// The work of the copy itself is in every cost with OwnWeight. In the price it counts as far as it
+// delays others: a second of work in a queue with utilization ρ delays later requests by ρ / (1 −
+// ρ) seconds in total, and a request that would have waited as long at the holder loses nothing. In
+// an idle fleet, a popular prefix is therefore computed everywhere while its first computation
+// runs. A copy that gives up a cache hit has its full price.
 func (s *scorer) copyPrice(d *decision, h, l int) float64 {
 	there, here := s.best(d, l), s.best(d, h)
 	later := max(s.cost(d, there)-there.Others-(s.cost(d, here)-here.Others), 0)

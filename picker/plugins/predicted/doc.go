@@ -1,21 +1,19 @@
-// Package predicted is the default policy: the predicted time to first token of
-// each candidate, plus what the request costs others there.
+// Package predicted implements the default policy: the predicted time to first token of each
+// candidate, plus the request's cost to others there.
 //
-//  1. Each candidate's cost is the sum of marginal prices at that candidate alone
+//  1. Each candidate's cost is the sum of marginal costs at that candidate alone
 //     (scorer.go).
-//  2. Candidates at which the request would be later than without any cache are
-//     put behind all others. How late that would be is known from one number
-//     (cold.go).
-//  3. A prefix that is asked for often is copied to one more candidate once the
-//     rent that requests paid for staying has come to the price of a copy
-//     (copies.go).
+//  2. Candidates at which the request would be later than in a fleet without
+//     caches rank behind all others. A single number bounds that time (cold.go).
+//  3. A popular prefix is copied to another candidate once the rent paid by
+//     requests that stayed reaches the price of a copy (copies.go).
 //
-// The argument is in docs/adr/0017-never-later-than-without-caches.md; what is proved
-// of it is tested in picker/plugins (fifo_test.go), what is searched in
-// internal/lab/replay (structure_test.go).
+// The reasoning is in docs/adr/0017-never-later-than-without-caches.md. Tests in picker/plugins
+// (fifo_test.go) cover the proven properties, and a search in internal/lab/replay
+// (structure_test.go) the others.
 //
-// It learns nothing itself: constants of engines and lengths of answers are those
-// of the endpoint package.
+// The package learns nothing itself: package endpoint learns the constants of engines and the
+// lengths of answers.
 //
-// Concurrency: a scorer may be used by many goroutines.
+// A scorer is safe for concurrent use.
 package predicted

@@ -5,29 +5,28 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Fetch says how a candidate comes by blocks that others hold and it lacks.
+// Fetch configures how a candidate fetches blocks that others hold.
 type Fetch struct {
-	Model  endpoint.TransferModel // what is assumed of it until it was measured
-	Tokens int                    // least tokens that are worth asking for, at least 1
-	Store  bool                   // from a store that all endpoints share, not from one of them
+	Model  endpoint.TransferModel // assumed cost before measurements
+	Tokens int                    // minimum tokens worth fetching, at least 1
+	Store  bool                   // from a shared store rather than another endpoint
 }
 
 // holder is a candidate that holds more of the prompt than others.
 type holder struct {
-	at     int32 // position among all candidates; -1: nobody
+	at     int32 // position among all candidates; -1: none
 	tokens int
-	moving int64 // tokens that others are to get from it
+	moving int64 // tokens that it still has to send to others
 }
 
-// ahead reports whether h is to be asked before o: it holds more, or as much and
-// has less to send.
+// ahead reports whether h is preferred to o as a source: it holds more, or as much and has less to
+// send.
 func (h *holder) ahead(o *holder) bool {
 	return o.at < 0 || h.tokens > o.tokens || h.tokens == o.tokens && h.moving < o.moving
 }
 
-// findHolders finds the two candidates that hold most of the prompt, the second
-// for the first itself. Those that filters left out for this request may send
-// nevertheless.
+// findHolders finds the two candidates that hold the most of the prompt; the second one serves the
+// first. Filtered candidates may send blocks as well.
 func (s *scorer) findHolders(d *decision) {
 	d.holders = [2]holder{{at: -1}, {at: -1}}
 	if s.fetch == nil {
@@ -45,14 +44,13 @@ func (s *scorer) findHolders(d *decision) {
 	}
 }
 
-// best returns what the request would meet at candidate k: what is missing there is
-// computed, or fetched as far as another one holds it where that is sooner. What is
-// fetched displaces as much from the cache as what is computed, and somebody computes
-// that again, so fetching costs others as much: a price of its own makes contexts go
-// from engine to engine for small waits until caches hold little but copies.
+// best returns the prediction for candidate k. Missing blocks are computed, or fetched from another
+// holder if that is faster. Fetched blocks evict as much from the cache as computed ones, and the
+// evicted blocks have to be computed again, so fetching has the same cost to others. With a lower
+// cost, contexts would move between engines for small waits until caches held little but copies.
 //
-// An engine that computes what it was to fetch is as late as one that was not asked to,
-// is expected to be so from then on, and is asked no more.
+// An engine that recomputes blocks instead of fetching them is as late as without a fetch. The
+// learned cost then reflects this, and fetching stops.
 func (s *scorer) best(d *decision, k int) cycle.Prediction {
 	w := d.Work(k)
 	computed := s.predict(d, k, w)
@@ -82,8 +80,8 @@ func (s *scorer) best(d *decision, k int) cycle.Prediction {
 	return computed
 }
 
-// fetching returns the seconds until candidate k has so many tokens' blocks: those
-// that the holder is to send to others go first.
+// fetching returns the seconds until candidate k has the blocks of that many tokens. Blocks that
+// the holder still has to send to others go first.
 func (s *scorer) fetching(d *decision, k int, from *holder, tokens int) float64 {
 	learned, m := d.Fetches(), &s.fetch.Model
 	source, to := d.All(from.at).Endpoint, d.At(k).Endpoint

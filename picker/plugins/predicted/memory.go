@@ -5,18 +5,17 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// memoryCost returns the seconds by which the KV memory that the request would hold at
-// v delays those who come there later, all of them together.
+// memoryCost returns the total delay, in seconds, that this request's KV memory at v causes for
+// later requests.
 //
-// Memory serves like a queue of its own: a request takes a share of it for as long
-// as it runs, and where it is full, those who come wait for that share × time on
-// top of what they waited for before. Those who have less to wait elsewhere go
-// there, so of the wait only what is beyond the least wait of all candidates is
-// counted. Where memory is not full nobody waits for it: with n requests there it
-// is taken to be full with the probability use^n, so that a long prompt counts
-// where few others would fill the rest, and not where many short ones leave room.
+// Memory acts like a second queue: a request occupies a share of it while it runs, and if it is
+// full, later requests wait share × time in addition. Requests with a shorter wait at another
+// candidate go there, so only the wait beyond the minimum of all candidates counts. If memory is
+// not full, nothing waits for it. With n requests running, the probability that it is full is taken
+// as use^n, so a long prompt counts if few others would fill the rest, and does not count if many
+// short ones leave room.
 //
-// room is the wait for memory there.
+// room is the wait for memory at v.
 func (d *decision) memoryCost(v *cycle.View, w endpoint.Work, room float64) float64 {
 	if !v.Fresh() || v.Capacity <= 0 {
 		return 0
@@ -39,7 +38,7 @@ func (d *decision) memoryWait(k int, v *cycle.View, w endpoint.Work) float64 {
 	return v.WaitOfMemory(float64(w.New), d.answer)
 }
 
-// power returns base to the n-th by repeated squaring, for a base of 0 to 1 and an n of at least 1.
+// power returns base^n by repeated squaring, for a base in [0, 1] and n ≥ 1.
 func power(base float64, n int) float64 {
 	product := 1.0
 	for ; n > 0 && product > 0; n >>= 1 {
@@ -51,13 +50,12 @@ func power(base float64, n int) float64 {
 	return product
 }
 
-// hold returns the seconds for which the request would hold the whole memory of v
-// if it held all of it: its share of memory times the time that it takes there.
+// hold returns the request's share of v's memory times the seconds for which it keeps it.
 func (d *decision) hold(v *cycle.View, w endpoint.Work) float64 {
 	step := v.Cost.StepOf(decoding(&v.Load)+1, float64(v.Load.Context+int64(w.Input)))
 	share := min((float64(w.Input)+d.answer)/v.Capacity, 1)
 	return share * (v.Cost.Prefill(w) + d.answer*step)
 }
 
-// littleUsed is the share of memory below which nobody waits for it.
+// littleUsed is the memory use below which nothing waits for memory.
 const littleUsed = .5

@@ -7,77 +7,73 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Params are the scorer's parameters. They weigh what a request costs others against its own time to
-// first token; all are dimensionless unless they say otherwise.
+// Params are the scorer's parameters. They weigh a request's cost to others against its own time to
+// first token. All are dimensionless unless noted.
 type Params struct {
-	OwnWeight     float64 `json:"ownWeight"`     // work itself: what it evicts, and the fleet's time
+	OwnWeight     float64 `json:"ownWeight"`     // own prefill: evictions and fleet time
 	StallWeight   float64 `json:"stallWeight"`   // stall of each decoding request
-	QueueWeight   float64 `json:"queueWeight"`   // delay of each request that waits
-	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
-	DecodeWeight  float64 `json:"decodeWeight"`  // a second of decoding of the request itself
-	MemoryWeight  float64 `json:"memoryWeight"`  // delay of those who come while memory is full, by what the request holds of it
-	BusyWeight    float64 `json:"busyWeight"`    // square of the time's share that prefill took there of late, in full steps of an idle engine
-	CopyThreshold float64 `json:"copyThreshold"` // how many times what a copy of a prefix costs others is to be covered by what it would have saved; 0: none are made
-	MaxShare      float64 `json:"maxShare"`      // share of all requests in flight that one endpoint may have; 0: any
-	TargetWeight  float64 `json:"targetWeight"`  // time beyond an SLO's first token
-	ZoneCost      float64 `json:"zoneCost"`      // seconds by which an endpoint of another zone than this replica's is dearer
-	Alike         float64 `json:"alike"`         // share of the least cost by which others may be above it and count as equal
-	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
-	WarmUp        bool    `json:"warmUp"`        // copies are also made at idle engines, by requests of our own
+	QueueWeight   float64 `json:"queueWeight"`   // delay of each waiting request
+	ArrivalWeight float64 `json:"arrivalWeight"` // delay of requests expected to arrive meanwhile
+	DecodeWeight  float64 `json:"decodeWeight"`  // one second of the request's own decoding
+	MemoryWeight  float64 `json:"memoryWeight"`  // delay of later requests by the request's memory
+	BusyWeight    float64 `json:"busyWeight"`    // square of the recent prefill share there, in full steps of an idle engine
+	CopyThreshold float64 `json:"copyThreshold"` // how many times savings must cover a copy's cost to others; 0: no copies
+	MaxShare      float64 `json:"maxShare"`      // maximum share of all in-flight requests at one endpoint; 0: unlimited
+	TargetWeight  float64 `json:"targetWeight"`  // time beyond the first-token target
+	ZoneCost      float64 `json:"zoneCost"`      // additional cost of another zone in seconds
+	Alike         float64 `json:"alike"`         // relative difference to the lowest cost that counts as equal
+	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills per step
+	WarmUp        bool    `json:"warmUp"`        // also copy to idle engines by separate warm-up requests
 }
 
-// Defaults are the values of parameters that nobody gives.
+// Defaults are the default parameters.
 var Defaults = Params{
 	OwnWeight: .5, StallWeight: .1, QueueWeight: 1, ArrivalWeight: .5, DecodeWeight: .1, MemoryWeight: 1, BusyWeight: 30,
 	CopyThreshold: 3, TargetWeight: 4, ZoneCost: .001, Alike: .02, ChunkTokens: 8192,
 }
 
-// scorer is the default policy: the predicted time to first token of each
-// candidate, plus what the request costs others there. Its score is the negative
-// sum, in seconds.
+// scorer is the default policy: the predicted time to first token of each candidate, plus the
+// request's cost to others there. Its score is the negative sum, in seconds.
 //
 //	cost = wait + own + chunks × base
 //	     + OwnWeight × own
 //	     + own × (StallWeight × decoding + QueueWeight × waiting)
 //	     + ArrivalWeight × own × arrival rate × (wait + own/2) / (1 − busy)
 //	     + DecodeWeight × answer × (step with the request in it)
-//	     + MemoryWeight × P(memory full) × hold × arrival rate × (wait for memory beyond the least wait + hold/2)
+//	     + MemoryWeight × P(memory full) × hold × arrival rate × (wait for memory beyond the minimum + hold/2)
 //	     + BusyWeight × full step of an idle engine × (told × busy)²
-//	     + ZoneCost, where the candidate is in another zone than this replica
+//	     + ZoneCost, if the candidate is in another zone than this replica
 //
-// own = B × new + E × new × (input − new/2); wait is the greatest of the bounds
-// that are known (cycle.View.Wait). B, E, base and the decode step are learned
-// per endpoint (endpoint.Cost), the length of the answer per model
-// (fit.Answers).
+// own = B × new + E × new × (input − new/2). wait is the largest of the known bounds
+// (cycle.View.Wait). B, E, base and the decode step are learned per endpoint (endpoint.Cost), the
+// answer length per model (fit.Answers).
 //
-// hold is the share of the engine's KV memory that the request takes times the
-// seconds that it keeps it (memory.go).
+// hold is the request's share of the engine's KV memory times the seconds for which it keeps it
+// (memory.go).
 //
-// What the request adds to the steps of those who decode beside it has no price: it adds
-// that wherever it goes, and with the stall priced as well, long contexts gather where few
+// The request's contribution to other requests' decode steps has no cost: it is the same at every
+// candidate. If it were included next to the stall, long contexts would gather where few requests
 // decode and wait for memory there (docs/adr/0033).
 //
-// busy is the share of the last minutes' time that prefill took there: work that
-// is even over minutes makes caches equally old. told is the share of the engines'
-// requests that the book tells of: a replica that sees a part of the work cannot
-// even it out.
+// busy is the share of recent minutes spent on prefill: even work over minutes makes caches equally
+// old. told is the tracked share of the engines' requests: a replica that sees only a part of the
+// work cannot even it out.
 //
-// Every term is the marginal one at that candidate alone. A mean over candidates
-// is nobody's price: one hot engine raises it for idle ones too, leaving the hot
-// one becomes dear, and it gets hotter.
+// Every term is the marginal cost at that candidate alone. A mean over candidates would be
+// misleading: one hot engine raises it for idle ones too, which makes leaving the hot engine
+// expensive and heats it further.
 //
-// Unknown terms are 0: with nothing held and nothing learned the cost grows with
-// the requests in flight alone.
+// Unknown terms are 0: with nothing cached and nothing learned, the cost depends on the in-flight
+// requests alone.
 //
-// Two rules stand beside the cost. No candidate is chosen where the first token
-// would come later than if the prompt were built anew elsewhere (limit). And a
-// prefix that is asked for often is copied to another candidate before its holder
-// is overloaded (copies).
+// Two rules complement the cost. No candidate is chosen where the first token would be later than
+// with a full prefill elsewhere (limit). A popular prefix is copied to another candidate before its
+// holder is overloaded (copies).
 type scorer struct {
 	Params
-	copies *copies // nil: none are bought
+	copies *copies // nil: no copies
 	cold   *coldFleet
-	fetch  *Fetch // nil: nothing is fetched
+	fetch  *Fetch // nil: no fetches
 }
 
 // New returns the scorer. fetch may be nil.
@@ -102,7 +98,7 @@ func (s scorer) Score(c *cycle.Cycle, scores []float64) {
 	}
 }
 
-// price sets scores to the negative costs of the candidates, and returns what the rules need.
+// price sets scores to the negative costs of the candidates, and returns the data for the rules.
 func (s *scorer) price(c *cycle.Cycle, scores []float64) decision {
 	d := decision{Cycle: c, scores: scores, answer: c.Answer(), target: c.Request.SLOTTFT.Seconds()}
 	d.input = max(c.Request.InputTokens, 1)
@@ -117,7 +113,7 @@ func (s *scorer) price(c *cycle.Cycle, scores []float64) decision {
 	return d
 }
 
-// place divides room into the arrays by candidate.
+// place divides room into the per-candidate arrays.
 func (d *decision) place(room []float64) {
 	n := len(d.scores)
 	for _, list := range []*[]float64{&d.waits, &d.owns, &d.news, &d.memories, &d.wholes, &d.steps, &d.doubts, &d.requests} {
@@ -125,7 +121,8 @@ func (d *decision) place(room []float64) {
 	}
 }
 
-// survey takes from every candidate what prices and rules need, in one pass: views are large.
+// survey collects the inputs of costs and rules from every candidate in one pass, because views are
+// large.
 func (s *scorer) survey(d *decision) {
 	whole := endpoint.Work{Input: d.input, New: d.input}
 	d.least, d.quickest, d.soonest, d.soft, d.memory = far, far, far, far, far
@@ -151,46 +148,46 @@ func (s *scorer) survey(d *decision) {
 	}
 }
 
-// decision is what the parts of a decision share.
+// decision is the shared state of one decision.
 type decision struct {
 	*cycle.Cycle
 	scores []float64 // negative costs
 	waits  []float64 // seconds, by candidate
-	owns   []float64 // seconds to compute or fetch what is missing, by candidate
-	// What several terms and rules need, by candidate: the tokens to compute, the wait for their
-	// memory (cycle.View.WaitOfMemory), and the seconds of prefill of the whole prompt.
+	owns   []float64 // seconds to compute or fetch missing blocks, by candidate
+	// By candidate, used by several terms and rules: tokens to compute, wait for their memory
+	// (cycle.View.WaitOfMemory), and seconds of prefill of the whole prompt.
 	news, memories, wholes []float64
 
-	// Of its engine's constants and load, the same.
+	// By candidate, from the engine's constants and load.
 	steps, doubts, requests []float64
 
-	// Over all candidates: the least of the seconds of the whole prompt with its stalls, the same
-	// after the wait, the same with what it delays, and of the waits for memory; the dispatches
-	// per second and the requests in flight.
+	// Over all candidates: the minimum seconds of the whole prompt with its stalls, the same
+	// including the wait, the same including delays of others, and the minimum wait for memory; the
+	// dispatches per second and the requests in flight.
 	quickest, soonest, soft, memory, rate float64
 	all                                   int64
 
-	input  int     // tokens of the prompt
-	least  float64 // of waits
-	answer float64 // expected tokens
-	told   float64 // share of the requests at the candidates' engines that the book has, 0..1; less than 1 while other replicas are cut off
-	target float64 // seconds to first token, 0: none
-	limit  float64 // most seconds of wait and own work
-	seen   float64 // requests that the engines have for one of this replica's
-	most   float64 // most requests of one candidate
-	busy   float64 // share of the candidates' time that prefill takes of late, 0..mostBusy
-	full   float64 // how full caches are, as far as is known, 0..1
+	input  int     // prompt tokens
+	least  float64 // minimum wait
+	answer float64 // expected answer tokens
+	told   float64 // tracked share of the engines' requests, 0..1; below 1 while other replicas are unreachable
+	target float64 // first-token target in seconds, 0: none
+	limit  float64 // maximum seconds of wait and own work
+	seen   float64 // engine requests per request of this replica
+	most   float64 // maximum requests of one candidate
+	busy   float64 // recent prefill share over the candidates, 0..mostBusy
+	full   float64 // known fill level of caches, 0..1
 
 	holders [2]holder
 }
 
-// Work returns what the request asks of candidate k, as cycle.Cycle.Work does.
+// Work returns the request's work at candidate k, like cycle.Cycle.Work.
 func (d *decision) Work(k int) endpoint.Work {
 	return endpoint.Work{Input: d.input, New: int(d.news[k])}
 }
 
-// At returns candidate k as what its price is of: of an engine with several data-parallel
-// ranks the one that would have the request.
+// At returns candidate k; for an engine with several data-parallel ranks, the rank that would get
+// the request.
 func (d *decision) At(k int) *cycle.View { return d.Cycle.At(k).Rank() }
 
 func (s *scorer) cost(d *decision, p cycle.Prediction) float64 {
@@ -201,8 +198,7 @@ func (s *scorer) cost(d *decision, p cycle.Prediction) float64 {
 	return cost
 }
 
-// predict returns what the request would meet at candidate k if its work there
-// were w, and what it would cost others.
+// predict returns the prediction for candidate k if its work were w, including the cost to others.
 func (s *scorer) predict(d *decision, k int, w endpoint.Work) cycle.Prediction {
 	v := d.At(k)
 	p := s.Predict(v.Cost, &v.Load, w, d.waits[k], d.answer)
@@ -210,13 +206,13 @@ func (s *scorer) predict(d *decision, k int, w endpoint.Work) cycle.Prediction {
 	return p
 }
 
-// more returns the costs of even work, of memory and of another zone, none of which is negative.
+// more returns the costs of uneven work, memory and zone. None of them is negative.
 func (s *scorer) more(d *decision, k int, v *cycle.View, w endpoint.Work) float64 {
 	return s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*d.memoryCost(v, w, d.memoryWait(k, v, w)) + s.zoneCost(v)
 }
 
-// Predict returns what is expected of a request at an engine that has such constants and
-// such a load, when it begins after wait seconds and its answer has so many tokens.
+// Predict returns the prediction for a request at an engine with the given constants and load, if
+// it starts after wait seconds and has an answer of that many tokens.
 func (s *Params) Predict(cost *endpoint.Cost, l *endpoint.Load, w endpoint.Work, wait, answer float64) cycle.Prediction {
 	own, running := cost.Prefill(w), decoding(l)
 	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
@@ -229,7 +225,7 @@ func (s *Params) Predict(cost *endpoint.Cost, l *endpoint.Load, w endpoint.Work,
 	return p
 }
 
-// delays returns what a second of work costs those that are there, in seconds.
+// delays returns the cost in seconds, to requests already there, of one second of work.
 func (s *Params) delays(l *endpoint.Load) float64 {
 	return s.StallWeight*decoding(l) + s.QueueWeight*float64(max(l.Waiting, 0))
 }
@@ -237,25 +233,23 @@ func (s *Params) delays(l *endpoint.Load) float64 {
 // far is later than any prediction.
 const far = 1e18
 
-// mostBusy bounds the share of time that counts as taken by prefill.
+// mostBusy bounds the prefill share.
 const mostBusy = .9
 
-// limit puts the candidates that must not be chosen behind all others: those
-// that would have more than their share of what is in flight, and those where the
-// first token would come too late.
+// limit ranks candidates that must not be chosen behind all others: those above their share of
+// in-flight requests, and those with a first token that would be too late.
 //
-// The bound is the least of wait + whole prompt over the candidates, the prompt's
-// delay of those who are there included: where all decode or have queues, moving a
-// request for its own sake repeats prefill that everybody waits for. But those who
-// wait count no further than a fleet without caches would be late itself: with
-// equal engines, exact waits and first come first served no request has its first
-// token later than without caches, whatever the costs prefer (docs/adr/0017). Where
-// every engine makes requests wait for memory, that fleet would wait for it at
-// least as long as the engine with the most room does: it holds the same prompts,
-// shares none of them, and takes no less time for each.
+// The bound is the minimum over candidates of wait + whole prompt, including the prompt's delay of
+// requests already there: if all candidates decode or have queues, moving a request for its own
+// sake repeats prefill at the expense of others. This delay counts at most as far as a fleet
+// without caches would be late itself. With equal engines, exact waits and FIFO order, no request
+// then has its first token later than without caches, whatever the costs prefer (docs/adr/0017). If
+// requests wait for memory at every engine, that fleet would wait for it at least as long as the
+// engine with the most room: it holds the same prompts, shares none of them, and is no faster at
+// any.
 //
-// Where engines differ in speed no bound gives that, and how late that fleet would be
-// does not count: no request waits longer than if it left its cache at that moment.
+// If engines differ in speed, no bound guarantees this, and the lateness of that fleet does not
+// count: no request waits longer than if it left its cache at that moment.
 func (s *scorer) limit(d *decision) {
 	lowest := 0.0
 	for _, x := range d.scores {
@@ -268,16 +262,15 @@ func (s *scorer) limit(d *decision) {
 	d.most = s.most(d.all, len(d.scores))
 	for k := range d.scores {
 		if beyond := s.beyond(d, k); beyond > 0 {
-			d.scores[k] = 3*lowest - beyond // no doubt makes it equal to others
+			d.scores[k] = 3*lowest - beyond // no uncertainty makes it equal to others
 		}
 	}
 }
 
-// speeds returns the seconds of the whole prompt at the candidate that is quickest at it, the sum
-// of all candidates' speeds against that one, and how much they count as different: 0
-// while the slowest takes no more than a quarter longer beyond what may be chance, 1
-// from half as long again on. There is no step between, so that noise does not turn the
-// rule.
+// speeds returns the seconds of the whole prompt at the fastest candidate, the sum of all
+// candidates' speeds relative to it, and the degree of difference: 0 while the slowest takes at
+// most a quarter longer beyond possible chance, 1 from half as long again. The transition is
+// continuous, so that noise does not switch the rule.
 func (s *scorer) speeds(d *decision) (quickest, sum, unlike float64) {
 	quickest = far
 	slowest, doubt := 0.0, 0.0
@@ -291,24 +284,24 @@ func (s *scorer) speeds(d *decision) (quickest, sum, unlike float64) {
 	return quickest, sum, unlike
 }
 
-// By how many standard errors two engines must differ to count as different at all,
-// and by which shares of the quickest one's time beyond that to begin to, and to do so
-// entirely. Replicas do not tell each other their errors.
+// The number of standard errors by which two engines must differ, and the relative differences
+// beyond it at which they begin to count as different, and fully do. Replicas do not share their
+// standard errors.
 const (
 	doubtfully   = 2
 	hardlyUnlike = .25
 	surelyUnlike = .5
 )
 
-// beyond returns by how much candidate k is beyond what may be chosen, 0 or less
-// when it may be. What is within a step of the limit is not beyond it.
+// beyond returns the amount by which candidate k exceeds the limits, 0 or less if it may be chosen.
+// Within one step of the limit it may.
 func (s *scorer) beyond(d *decision, k int) float64 {
 	late := d.waits[k] + d.owns[k] - d.limit - d.steps[k]
 	return max(late, d.requests[k]+1-d.most)
 }
 
-// most returns how many requests one of n endpoints may have while all are in
-// flight. With few in flight chance alone makes shares uneven.
+// most returns the maximum number of requests for one of n endpoints with all in flight. With few
+// in flight, chance alone makes shares uneven.
 func (s *scorer) most(all int64, n int) float64 {
 	if s.MaxShare <= 0 {
 		return far
@@ -317,12 +310,11 @@ func (s *scorer) most(all int64, n int) float64 {
 	return max(s.MaxShare*float64(all+1), mean) + 2*math.Sqrt(mean) + 2
 }
 
-// even makes the scores of candidates that hold as much of the prompt as the
-// best, and are nearly as good or worse by less than what is known of both,
-// equal to its score, but for the zone and the requests in flight: those in this
-// replica's zone come first among equals, then those with the fewest requests, then
-// chance decides, not the last digit of what was learned. Nothing is known
-// to less than a step, which a request may come just before or just after.
+// even sets the scores of candidates that are practically as good as the best one to its score,
+// except for zone and in-flight requests. They must hold as much of the prompt, and their costs
+// must differ by less than the uncertainty or one step, the resolution of any prediction. Among
+// equals, those in this replica's zone come first, then those with the fewest requests, then a
+// random one, rather than one chosen by the last digit of a learned constant.
 func (s *scorer) even(d *decision) {
 	scores := d.scores
 	best := greatest(scores)
@@ -339,15 +331,15 @@ func (s *scorer) even(d *decision) {
 	}
 }
 
-// By how much a request in flight counts among equals, and another zone, which counts
-// for more than any number of them.
+// Weights among equals of an in-flight request and of another zone. The zone outweighs any number
+// of requests.
 const (
 	evenRequest = 1e-12
 	evenZone    = 1e-7
 )
 
-// zoneCost is what a request's bytes cost on their way into another zone. The
-// time that they take is part of what is learned of the endpoint.
+// zoneCost is the cost of sending a request to another zone. The time it takes is part of the
+// endpoint's learned constants.
 func (s *scorer) zoneCost(v *cycle.View) float64 {
 	if !v.InRemoteZone {
 		return 0
@@ -357,8 +349,7 @@ func (s *scorer) zoneCost(v *cycle.View) float64 {
 
 func decoding(l *endpoint.Load) float64 { return float64(max(l.Requests-l.Waiting, 0)) }
 
-// busy returns the square of the busy share at v times a full step of an idle
-// engine.
+// busy returns the squared busy share at v times a full step of an idle engine.
 func (s *scorer) busy(v *cycle.View) float64 {
 	return v.Cost.Idle * endpoint.PriorCost.PerToken * float64(s.ChunkTokens) * v.Load.Busy * v.Load.Busy
 }

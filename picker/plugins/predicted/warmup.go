@@ -1,13 +1,10 @@
 package predicted
 
-// A copy can be made by a request that nobody waits for: one of our own, of one token and
-// with the same prompt, while the request in hand stays with the holder. Nobody is late by
-// it then, so that its price is what it costs others alone, whole: the request in hand takes
-// nothing of it with it. It is made where it is the cheaper one of the two, while the
-// candidate is idle.
+// A copy can be made by a warm-up: a separate one-token request with the same prompt, while the
+// original stays with the holder. It delays no client, so its price is its full cost to others. It
+// is chosen if it is cheaper than moving the request and the candidate is idle.
 
-// warms reports whether the copy at candidate l is to be made so. The account then has its
-// price.
+// warms reports whether to make the copy at candidate l by a warm-up, and sets the account's price.
 func (s *scorer) warms(d *decision, l int, a *account) bool {
 	if !s.WarmUp || !s.idle(d, l) || !d.MayWarmUp(l) {
 		return false
@@ -20,23 +17,23 @@ func (s *scorer) warms(d *decision, l int, a *account) bool {
 	return true
 }
 
-// warmUp asks for it.
+// warmUp requests the warm-up.
 func (s *scorer) warmUp(d *decision, l int) {
 	d.WarmUp(l)
 	s.copies.churn.add(d.Now, float64(d.Work(l).New))
 	s.copies.work.add(d.Now, d.owns[l])
 }
 
-// idle reports whether nobody waits at candidate l, another warm-up included: that has no
-// first token until it ends. Who decodes there is delayed by it, and that is in its price.
+// idle reports whether nothing waits at candidate l, including other warm-ups, which have no first
+// token until they end. The delay of decoding requests is part of the price.
 func (s *scorer) idle(d *decision, l int) bool {
 	v := d.At(l)
 	return v.Load.Waiting <= 0 && d.waits[l] <= v.Cost.Step
 }
 
-// warmUpPrice returns what the accounts must have for it: CopyThreshold times what others
-// lose, which counts as in copyPrice; and the work itself at the least, which idle engines
-// would do for nothing: a prompt that nobody asks for again is not worth it.
+// warmUpPrice returns the balance needed for a warm-up: CopyThreshold times the loss of others, as
+// in copyPrice, and at least the work itself. Idle engines would do it for free, but a prompt that
+// is not requested again is not worth it.
 func (s *scorer) warmUpPrice(d *decision, l int) float64 {
 	v, w, one := d.At(l), d.Work(l), *d
 	one.answer = 1
