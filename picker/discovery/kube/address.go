@@ -18,8 +18,8 @@ type addressRules struct {
 	loopback bool   // loopback addresses are accepted
 }
 
-// rulesFor returns the rules for an API server. Loopback addresses are accepted if the API server
-// itself is reached at one: then pods may run on this machine, outside any pod network.
+// rulesFor returns the rules for an API server. Loopback addresses are accepted if the API server's
+// address is loopback too: such pods may run on this machine without a pod network.
 func rulesFor(family, server string) addressRules {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -42,8 +42,8 @@ func (r addressRules) choose(podIP string, podIPs []string) (addr netip.Addr, re
 	return r.check(a.Unmap())
 }
 
-// check refuses an address that leads to this machine, to a service of the node, or to no single
-// host. A node that writes such a status could send requests there.
+// check refuses loopback, link-local, multicast, broadcast and unspecified addresses. A hostile node
+// could otherwise direct requests to this machine or to a metadata service.
 func (r addressRules) check(a netip.Addr) (addr netip.Addr, refused string) {
 	kind := ""
 	switch {
