@@ -10,15 +10,15 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// maxExpect bounds how much memory a declared length alone can claim.
+// maxExpect bounds the memory allocated for a declared length.
 const maxExpect = 1 << 20
 
-// copyStep is how much of a body is copied at a time: one copy cannot be interrupted,
-// and the collector, and with it every other stream, would wait for tens of megabytes.
+// copyStep is the maximum length of one copy. A copy cannot be preempted, so the garbage collector
+// and all other streams would wait for a large one.
 const copyStep = 256 << 10
 
-// heldBody joins the chunks of a request body. A body of one chunk is kept
-// where it was received; more are copied into one lent buffer.
+// heldBody joins the chunks of a request body. A single chunk stays in its receive buffer; several
+// are copied into one pooled buffer.
 type heldBody struct {
 	data   []byte
 	buffer mem.Buffer // backs data while there is one chunk, and after seal
@@ -40,7 +40,7 @@ func (b *heldBody) add(m *wire.Inbound) {
 	}
 }
 
-// grow makes room for n bytes in a lent buffer.
+// grow makes room for n bytes in a pooled buffer.
 func (b *heldBody) grow(n int) {
 	if b.lent != nil && n <= cap(b.data) {
 		return
@@ -58,8 +58,8 @@ func (b *heldBody) grow(n int) {
 	b.lent, b.data = lent, data
 }
 
-// seal returns the body as a buffer that can be sent in slices. Nothing may be
-// added any more; the reference stays b's.
+// seal returns the body as a buffer that can be sent in slices. Nothing may be added afterwards. b
+// keeps its reference.
 func (b *heldBody) seal() mem.Buffer {
 	if b.lent != nil {
 		*b.lent = b.data
@@ -68,7 +68,7 @@ func (b *heldBody) seal() mem.Buffer {
 	return b.buffer
 }
 
-// release gives the memory back once nothing sent refers to it.
+// release frees the memory. No sent message may refer to it any more.
 func (b *heldBody) release() {
 	if b.lent != nil {
 		wire.Buffers.Put(b.lent)
@@ -79,10 +79,9 @@ func (b *heldBody) release() {
 	b.lent, b.buffer, b.data = nil, nil, nil
 }
 
-// splice returns the body of r with the JSON string literal of its model replaced by
-// the decision's target, and the decision's further members behind it. The decision's
-// priority takes the place of the body's own. Where the model was not found the body
-// stays as it is.
+// splice returns the body of r with the model's JSON string literal replaced by the decision's
+// target, followed by the decision's additional members. The decision's priority replaces the
+// body's own. Without a known model position the body is unchanged.
 func splice(r *request.Request, d *request.Decision) []byte {
 	body, model, urgency := r.Body, request.Span(r.ModelSpan), r.Urgency
 	if !model.Within(body) {
@@ -91,7 +90,7 @@ func splice(r *request.Request, d *request.Decision) []byte {
 	literal := model.Of(body)
 	if d.ModelTarget != "" {
 		var err error
-		if literal, err = json.Marshal(d.ModelTarget); err != nil { // a string always marshals
+		if literal, err = json.Marshal(d.ModelTarget); err != nil { // marshalling a string cannot fail
 			return body
 		}
 	}
@@ -123,5 +122,5 @@ func splice(r *request.Request, d *request.Decision) []byte {
 	return append(out, body[at:]...)
 }
 
-// maxDigits is the most that a priority takes.
+// maxDigits is the maximum length of a priority.
 const maxDigits = 20

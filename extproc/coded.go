@@ -18,11 +18,11 @@ const (
 	codedDamaged = "damaged"
 )
 
-// usualRatio is how many times its compressed size a body usually has. It decides whether
-// decoding has to wait for its turn.
+// usualRatio is the typical compression ratio of a body. It decides whether decoding has to wait
+// for CPU.
 const usualRatio = 10
 
-// codings returns the codings in which the client compressed the body.
+// codings returns the content codings of the request body.
 func (v headerView) codings() []string {
 	var standard, sglang []string
 	for i := range v.list {
@@ -39,9 +39,9 @@ func (v headerView) codings() []string {
 	return coding.Of(standard, sglang)
 }
 
-// decode sets the request's body to the decoded one where the client compressed it. The
-// proxy still forwards the compressed body. A body that cannot be decoded is not read:
-// the engine decides whether it can. decode returns how much of the body can be read.
+// decode replaces a compressed request body by the decoded one. The proxy still forwards the
+// compressed body. A body that cannot be decoded is not read; the engine decides whether it can
+// read it. decode returns the readable extent.
 func (st *stream) decode(extent bodyExtent) (bodyExtent, error) {
 	r := st.request
 	list := r.Headers.(headerView).codings()
@@ -75,8 +75,8 @@ func (st *stream) decode(extent bodyExtent) (bodyExtent, error) {
 	return bodyAbsent, nil
 }
 
-// warnUndecoded logs the first body that cannot be decoded for each reason: hand-over
-// members in such a body are not removed.
+// warnUndecoded logs the first body that cannot be decoded, per reason. Hand-over members in such a
+// body are not removed.
 func (p *Processor) warnUndecoded(result, codings string) {
 	if _, logged := p.undecoded.LoadOrStore(result, true); logged {
 		return

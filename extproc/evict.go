@@ -6,42 +6,43 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// eviction ends a request that is served, for others: by an answer from another
-// goroutine than the stream's. A proxy that has not begun its answer to the client sends
-// a 429; later it resets the client's stream. Either way the engine sees its client leave.
+// eviction ends a running request in favour of others, by a reply from a goroutine other than the
+// stream's. A proxy that has not begun its response sends a 429; otherwise it resets the client's
+// stream. Either way the engine's client disconnects.
 type eviction struct {
-	mu      sync.Mutex // over sending: gRPC takes one message at a time
+	mu      sync.Mutex // serializes sends: gRPC allows one at a time
 	evicted bool       // nothing may be sent any more
-	over    bool       // the answer has ended by itself
+	over    bool       // the response has ended normally
 	senders sync.WaitGroup
 }
 
-// happened reports whether the request was ended.
+// happened reports whether the request was evicted.
 func (e *eviction) happened() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.evicted
 }
 
-// rule notes that the answer is complete: the request cannot be ended any more.
+// rule records that the response is complete, so that the request can no longer be evicted.
 func (e *eviction) rule() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.over = true
 }
 
-// wait returns when nobody sends any more. The place of the request has been given back,
+// wait returns when all sends have finished. The request's permit must have been returned before,
 // so that no further eviction begins.
 func (e *eviction) wait() { e.senders.Wait() }
 
-// allowEviction lets the picker end the request while it is served.
+// allowEviction lets the picker evict the request while it is running.
 func (st *stream) allowEviction() {
 	if !st.modes.observe {
 		st.request.Evict = st.kit.evict
 	}
 }
 
-// evict ends the request. It returns at once; the stream waits for what it starts.
+// evict ends the request. It returns immediately; the stream waits for the goroutine that it
+// starts.
 func (st *stream) evict() {
 	e := &st.eviction
 	e.senders.Go(func() {
@@ -51,12 +52,12 @@ func (st *stream) evict() {
 			return
 		}
 		e.evicted = true
-		// A stream that is broken has ended anyway.
+		// If the stream is broken, the request has ended anyway.
 		_ = st.link.SendMsg(immediate(request.Errorf(request.ReasonEvicted, "request evicted by flow control")))
 	})
 }
 
-// transmit sends a message, unless the request was ended.
+// transmit sends a message unless the request was evicted.
 func (st *stream) transmit(m any) error {
 	e := &st.eviction
 	e.mu.Lock()

@@ -12,13 +12,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Gateway is a proxy, or the control plane that configures it, by the name that
-// users give it on the command line.
+// Gateway is a proxy, or its control plane, by its name on the command line.
 type Gateway string
 
-// Gateways that differ in what they do with an answer of the picker.
+// Gateways that differ in their handling of the picker's replies.
 const (
-	GatewayAuto         Gateway = "auto" // one address, more where the proxy announces that it takes them
+	GatewayAuto         Gateway = "auto" // one address, or more if the proxy announces support
 	GatewayEnvoy        Gateway = "envoy"
 	GatewayIstio        Gateway = "istio"
 	GatewayEnvoyAI      Gateway = "envoy-ai-gateway"
@@ -29,19 +28,18 @@ const (
 	GatewayGKE          Gateway = "gke"
 )
 
-// GatewayFacts are what the picker has to know of a Gateway.
+// GatewayFacts are the picker-relevant properties of a Gateway.
 type GatewayFacts struct {
 	Name Gateway
-	// Destinations is the largest number of addresses that the gateway takes in
-	// one answer; 0 when that is for the proxy to announce.
+	// Destinations is the maximum number of addresses per reply; 0 if the proxy announces it.
 	Destinations int
-	// Served tells whether the gateway reports which endpoint has answered.
+	// Served means that the gateway reports the serving endpoint.
 	Served bool
-	// ListFails says what more than one address leads to; "" where lists work.
+	// ListFails describes the effect of more than one address; "" if lists work.
 	ListFails string
 }
 
-// maxDestinations bounds what a proxy may ask for.
+// maxDestinations bounds the number that a proxy may announce.
 const maxDestinations = 8
 
 var gateways = []GatewayFacts{
@@ -65,7 +63,7 @@ func GatewayNames() []string {
 	return names
 }
 
-// FactsOf returns what is known of a gateway; "" means GatewayAuto.
+// FactsOf returns the properties of a gateway; "" means GatewayAuto.
 func FactsOf(name Gateway) (GatewayFacts, bool) {
 	name = cmp.Or(name, GatewayAuto)
 	i := slices.IndexFunc(gateways, func(g GatewayFacts) bool { return g.Name == name })
@@ -75,10 +73,9 @@ func FactsOf(name Gateway) (GatewayFacts, bool) {
 	return gateways[i], true
 }
 
-// announced returns how many addresses the proxy of a stream says that it
-// takes, 1 when it says nothing. Proxies announce it in the initial metadata of
-// the stream. Istio needs no announcement: it names its clusters
-// "outbound|PORT||HOST", which is the authority of the stream.
+// announced returns the number of addresses that the stream's proxy accepts, 1 by default. Proxies
+// announce it in the stream's initial metadata. Istio needs no announcement: its clusters are named
+// "outbound|PORT||HOST", which is the stream's authority.
 func announced(ctx context.Context) int {
 	if v := metadata.ValueFromIncomingContext(ctx, request.MetadataDestinations); len(v) > 0 {
 		if n, err := strconv.Atoi(v[0]); err == nil {
@@ -91,7 +88,7 @@ func announced(ctx context.Context) int {
 	return 1
 }
 
-// retries reports whether the proxy says that it does what a picker says of second tries.
+// retries reports whether the proxy accepts the picker's retry instructions.
 func retries(ctx context.Context) bool {
 	v := metadata.ValueFromIncomingContext(ctx, request.MetadataRetries)
 	return len(v) > 0 && v[0] == "1"

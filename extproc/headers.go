@@ -9,11 +9,10 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 )
 
-// headerView reads the headers of one message. Names are lower case on the
-// wire.
+// headerView provides access to the headers of one message. Names are lower case on the wire.
 type headerView struct{ list []wire.Header }
 
-// Get returns the first value of the header, "" when it is absent.
+// Get returns the first value of a header, "" if absent.
 func (v headerView) Get(name string) string {
 	for i := range v.list {
 		if v.list[i].Name == name {
@@ -44,26 +43,25 @@ func (v headerView) status() int {
 	return n
 }
 
-// readTypes are the beginnings of content types in which a prompt is looked for:
-// JSON, and what clients send it as that say nothing of it. Everything else may
-// be a call that streams for ever, or an upload.
+// readTypes are prefixes of content types whose bodies are searched for a prompt: JSON, and types
+// that clients use for JSON by default. Other types may be endless streams or uploads.
 var readTypes = [...]string{"application/json", "text/json", "text/plain", "application/x-www-form-urlencoded"}
 
-// upgrades reports whether an upgrade is asked for by a request that has a body of its
-// own: an engine that does not know the upgrade would read that body, which nobody saw.
+// upgrades reports whether a request asks for an upgrade although it has its own body. An engine
+// that ignores the upgrade would read that body uninspected.
 func (v headerView) upgrades() bool {
 	method := v.Get(wire.HeaderMethod)
 	return v.Get(wire.HeaderUpgrade) != "" && method != "" && method != "GET" && method != "CONNECT"
 }
 
-// bodyUnread tells whether the request is placed without its body: a WebSocket
-// or tunnel, whose body has no end, or one of a type that is not looked at.
+// bodyUnread reports whether the request is placed without its body: a WebSocket or tunnel, whose
+// body has no end, or a content type that is not read.
 func (v headerView) bodyUnread() bool {
 	if v.Get(wire.HeaderUpgrade) != "" || v.Get(wire.HeaderMethod) == "CONNECT" {
 		return true
 	}
 	value := v.Get(wire.HeaderContentType)
-	if strings.IndexByte(value, ',') >= 0 { // several headers: which of them counts is the engine's choice
+	if strings.IndexByte(value, ',') >= 0 { // several headers: the engine decides which one counts
 		return false
 	}
 	t, _, _ := strings.Cut(value, ";")
@@ -78,20 +76,19 @@ func (v headerView) bodyUnread() bool {
 	return true
 }
 
-// form reports whether the body is one of fields and files.
+// form reports whether the body is a multipart form.
 func (v headerView) form() bool {
 	t, _, _ := strings.Cut(v.Get(wire.HeaderContentType), ";")
 	return v.Get(wire.HeaderUpgrade) == "" && strings.EqualFold(strings.TrimSpace(t), "multipart/form-data")
 }
 
-// local reports whether the headers are those of an answer that Envoy made itself
-// because it could not reach an upstream, or the upstream broke off: plain text,
-// without the time that an upstream took.
+// local reports whether Envoy generated the response because an upstream was unreachable or broke
+// off: plain text without an upstream service time.
 func (v headerView) local() bool {
 	return v.status() >= 500 && v.Get(wire.HeaderUpstreamTime) == "" && strings.HasPrefix(v.Get(wire.HeaderContentType), "text/plain")
 }
 
-// attempts returns how often Envoy tried, 0 when it does not say.
+// attempts returns the number of tries reported by Envoy, or 0.
 func (v headerView) attempts() int {
 	n, err := strconv.Atoi(v.Get(wire.HeaderAttempts))
 	if err != nil || n < 0 {
@@ -100,8 +97,8 @@ func (v headerView) attempts() int {
 	return n
 }
 
-// retryAfter returns for how long the engine wants to be left alone, 0 when it does not say.
-// It may name a date: that is counted from the answer's own, since clocks differ, or from now.
+// retryAfter returns the engine's Retry-After, or 0. A date counts from the response's own Date,
+// because clocks differ, or otherwise from now.
 func (v headerView) retryAfter(now time.Time) time.Duration {
 	says := v.Get(wire.HeaderRetryAfter)
 	if n, err := strconv.ParseUint(says, 10, 16); err == nil {
@@ -117,7 +114,7 @@ func (v headerView) retryAfter(now time.Time) time.Duration {
 	return max(until.Sub(now), 0)
 }
 
-// contentLength returns the declared length, -1 when there is none.
+// contentLength returns the declared length, or -1.
 func (v headerView) contentLength() int64 {
 	s := v.Get(wire.HeaderContentLength)
 	if s == "" {

@@ -5,9 +5,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// withoutHandover applies the policy about members that only proxies may set to a
-// request that was parsed. It reports whether it changed r.Body: the request must then be
-// parsed again, and the body that the proxy has is replaced.
+// withoutHandover applies the policy for members that only proxies may set to a parsed request. It
+// reports whether it changed r.Body. In that case the request must be parsed again, and the proxy's
+// body replaced.
 func (st *stream) withoutHandover(extent bodyExtent) (changed bool, err error) {
 	r := st.request
 	if !r.Handover {
@@ -32,7 +32,7 @@ func (st *stream) withoutHandover(extent bodyExtent) (changed bool, err error) {
 	return true, nil
 }
 
-// warnUnseen says, once, that bodies go to engines without having been seen.
+// warnUnseen logs once that bodies reach engines uninspected.
 func (p *Processor) warnUnseen(m *streamModes) {
 	if m.Request == BodyFullDuplex || m.Request == BodyBuffered || m.observe || p.unseen.Swap(true) {
 		return

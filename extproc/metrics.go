@@ -2,31 +2,31 @@ package extproc
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Label values. Every other value of "result" is a refusal's label.
+// Label values. Every other value of "result" is the label of a rejection.
 const (
 	resultPlaced      = "placed"
 	resultAnswered    = "answered"
 	directionRequest  = "request"
 	directionResponse = "response"
 
-	endComplete  = "complete"  // the response was seen to its end
-	endAnswered  = "answered"  // we answered in the engine's place
-	endEvicted   = "evicted"   // we ended the request while it was served, for others
-	endClosed    = "closed"    // the proxy closed the stream in good order
-	endCancelled = "cancelled" // the proxy reset it, which is how many end a request
+	endComplete  = "complete"  // the end of the response was observed
+	endAnswered  = "answered"  // the picker responded instead of the engine
+	endEvicted   = "evicted"   // the running request was evicted
+	endClosed    = "closed"    // the proxy closed the stream normally
+	endCancelled = "cancelled" // the proxy reset the stream, as many do after a request
 	endFailed    = "failed"    // transport or protocol error
-	endStarved   = "starved"   // the body did not come in time, or memory was short
-	endPanicked  = "panicked"  // a fault of ours
+	endStarved   = "starved"   // the body was too slow, or memory was short
+	endPanicked  = "panicked"  // a bug in this process
 )
 
 type metrics struct {
 	active   prometheus.Gauge
-	streams  *prometheus.CounterVec // by how they ended
+	streams  *prometheus.CounterVec // by end
 	requests *prometheus.CounterVec // by result
 	choose   prometheus.Histogram
 	lifetime prometheus.Histogram
 	bytes    *prometheus.CounterVec // by direction
-	served   *prometheus.CounterVec // by who answered
+	served   *prometheus.CounterVec // by serving endpoint
 	shed     prometheus.Counter
 	stripped prometheus.Counter
 	codings  *prometheus.CounterVec // by result

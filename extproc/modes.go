@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 )
 
-// BodyMode is how a proxy sends a body.
+// BodyMode is the way a proxy sends a body.
 type BodyMode = filterv3.ProcessingMode_BodySendMode
 
 // Body modes.
@@ -24,15 +24,15 @@ type Modes struct {
 	Request, Response BodyMode
 }
 
-// streamModes are the rules that one stream goes by.
+// streamModes are the settings of one stream.
 type streamModes struct {
 	Modes
-	early    bool // STREAMED bodies come before the headers are answered
-	observe  bool // nothing may be answered
-	override bool // mode_override is honoured
+	early    bool // STREAMED bodies arrive before the header reply
+	observe  bool // no replies may be sent
+	override bool // mode_override is honored
 }
 
-// modesOf reads the rules from the first message of a stream.
+// modesOf reads the settings from the first message of a stream.
 func modesOf(m *wire.Inbound, o *Options) streamModes {
 	sm := streamModes{Modes: Modes{BodyFullDuplex, BodyFullDuplex}, observe: m.Observe}
 	if o.Assume != nil {
@@ -40,20 +40,20 @@ func modesOf(m *wire.Inbound, o *Options) streamModes {
 	}
 	if c := &m.Config; c.Present {
 		sm.Request, sm.Response, sm.early = known(c.Request, sm.Request), known(c.Response, sm.Response), c.Early
-		// Envoy honours an override only under these conditions; elsewhere it
-		// counts one as spurious.
+		// Envoy honors an override only under these conditions, and otherwise counts it as
+		// spurious.
 		sm.override = o.AllowModeOverride && !sm.early && !sm.observe &&
 			sm.Request != BodyFullDuplex && sm.Response != BodyFullDuplex
 	}
 	if sm.observe {
-		// Nobody waits for an answer, so the request is placed by whatever has
-		// come when its body ends, or when the response begins.
+		// The proxy waits for no reply, so the request is placed with the data received when its
+		// body ends or its response begins.
 		sm.Modes = Modes{BodyStreamed, BodyNone}
 	}
 	return sm
 }
 
-// known returns a mode that there is: a proxy may name one that this program was not told of.
+// known returns m if this version knows the mode, otherwise the default.
 func known(m, otherwise BodyMode) BodyMode {
 	if m < BodyNone || m > BodyFullDuplex {
 		return otherwise
@@ -61,22 +61,20 @@ func known(m, otherwise BodyMode) BodyMode {
 	return m
 }
 
-// holdsHead tells whether the request headers stay unanswered until the body
-// was seen.
+// holdsHead reports whether the request headers stay unanswered until the body has arrived.
 func (m *streamModes) holdsHead() bool {
 	return m.Request == BodyFullDuplex || m.Request == BodyStreamed && (m.early || m.observe)
 }
 
-// choosesAtHead tells whether the request must be placed by its headers,
-// because no body comes, or comes too late to change where it goes.
+// choosesAtHead reports whether the request must be placed by its headers, because no body arrives
+// in time.
 func (m *streamModes) choosesAtHead() bool {
 	return m.Request == BodyNone || m.Request == BodyStreamed && !m.early && !m.observe
 }
 
-// responseOverrides holds the prepared answers to response headers that switch
-// the response body on or off, for each request body mode. Trailers are asked
-// for in both: they keep the side stream open until the response ends, which
-// is when the in-flight book lets go of the request.
+// responseOverrides holds the prepared replies to response headers that switch the response body on
+// or off, per request body mode. Both request trailers, which keep the stream open until the
+// response ends. The load tracker removes the request then.
 var responseOverrides = func() (t [2][BodyBufferedPartial + 1]*wire.Outbound) {
 	for want, body := range [2]BodyMode{BodyNone, BodyStreamed} {
 		for req := range t[want] {
@@ -89,8 +87,8 @@ var responseOverrides = func() (t [2][BodyBufferedPartial + 1]*wire.Outbound) {
 	return t
 }()
 
-// bufferRequestBody holds, for each response body mode, the answer to request
-// headers that asks for the whole body, which is then placed by.
+// bufferRequestBody holds, per response body mode, the reply to request headers that requests the
+// whole body before placement.
 var bufferRequestBody = func() (t [BodyBufferedPartial + 1]*wire.Outbound) {
 	for mode := range t {
 		t[mode] = wire.Fixed(&extprocv3.ProcessingResponse{
@@ -101,7 +99,7 @@ var bufferRequestBody = func() (t [BodyBufferedPartial + 1]*wire.Outbound) {
 	return t
 }()
 
-// requestMode is a mode override that goes with the answer to request headers.
+// requestMode returns a mode override for the reply to request headers.
 func requestMode(request, response BodyMode) *filterv3.ProcessingMode {
 	return &filterv3.ProcessingMode{
 		RequestHeaderMode:   filterv3.ProcessingMode_SEND,
@@ -113,9 +111,8 @@ func requestMode(request, response BodyMode) *filterv3.ProcessingMode {
 	}
 }
 
-// withoutRequestBody holds, for each response body mode, an encoded mode
-// override that keeps the request body from us. It goes with the answer to the
-// request headers.
+// withoutRequestBody holds, per response body mode, an encoded mode override that disables the
+// request body. It is part of the reply to request headers.
 var withoutRequestBody = func() (t [BodyBufferedPartial + 1][]byte) {
 	for mode := range t {
 		t[mode] = wire.Fixed(&extprocv3.ProcessingResponse{ModeOverride: requestMode(BodyNone, BodyMode(mode))}).Whole
@@ -123,8 +120,8 @@ var withoutRequestBody = func() (t [BodyBufferedPartial + 1][]byte) {
 	return t
 }()
 
-// streamResponse holds, for each request body mode, an encoded mode override that has
-// answers streamed to us, and the answer to request headers with nothing but that.
+// streamResponse holds, per request body mode, an encoded mode override that requests streamed
+// response bodies, and a reply to request headers with only that.
 var streamResponse = func() (t [BodyBufferedPartial + 1]struct {
 	override []byte
 	alone    *wire.Outbound
@@ -138,10 +135,9 @@ var streamResponse = func() (t [BodyBufferedPartial + 1]struct {
 	return t
 }()
 
-// unbuffers reports whether the answer to the request headers shall say that answers be
-// streamed where the proxy would hold them whole. In the answer to the response headers it
-// would come too late: what has come of the answer by then may be larger than the proxy's
-// buffer, and Envoy makes a 500 of it.
+// unbuffers reports whether the reply to request headers must request streamed responses from a
+// proxy that would buffer them. The reply to response headers would be too late: the buffered part
+// may already exceed the proxy's limit, and Envoy then responds with 500.
 func (m *streamModes) unbuffers() bool {
 	if !m.override || m.Request > BodyBufferedPartial || m.Response != BodyBuffered && m.Response != BodyBufferedPartial {
 		return false
@@ -150,8 +146,8 @@ func (m *streamModes) unbuffers() bool {
 	return true
 }
 
-// responseHead is the answer to response headers: it leaves the body mode as
-// it is, or changes it to what the decision wants.
+// responseHead returns the reply to response headers. It changes the body mode if the decision
+// requires that.
 func (m *streamModes) responseHead(want bool) *wire.Outbound {
 	if !m.override || m.Request > BodyBufferedPartial {
 		return continueResponseHeaders

@@ -25,12 +25,11 @@ const (
 	DefaultMessageTimeout = 5 * time.Second
 )
 
-// defaultEarlyHold bounds how much of a STREAMED body is held for the decision
-// when Envoy sends it before the headers are answered. Envoy stops reading
-// from the client when its own buffer is full, 1 MiB by default, so waiting
-// for more than half of that could wait for ever. (A body that ends in trailers
-// does wait for Envoy's message timeout in this mode: Envoy sends them only
-// after the chunks were answered.)
+// defaultEarlyHold bounds how much of a STREAMED body is held for the decision when Envoy sends it
+// before the headers are answered. Envoy stops reading from the client when its own buffer is full
+// (default 1 MiB), so waiting for more than half of that could block forever. In this mode a body
+// that ends in trailers waits for Envoy's message timeout, because Envoy sends trailers only after
+// the chunks were answered.
 const defaultEarlyHold = 256 << 10
 
 // Errors of New and Open.
@@ -41,104 +40,99 @@ var (
 	errGateway   = errors.New("extproc: options: the gateway is not known")
 )
 
-// Options build a Processor and a Server. Chooser and Parse are required.
+// Options configures a Processor and a Server. Chooser and Parse are required.
 type Options struct {
-	// Chooser decides. It is called once per request, on the stream's
-	// goroutine, with the stream's context.
+	// Chooser decides. It is called once per request, on the stream's goroutine, with the stream's
+	// context.
 	Chooser request.Chooser
 
-	// Parse fills a request from its Path, Headers and whole Body, in one
-	// scan: request.Parse. A *request.Error refuses the request.
+	// Parse fills a request from its Path, Headers and whole Body in one scan: request.Parse. A
+	// *request.Error rejects the request.
 	Parse func(*request.Request) error
 
-	// ParsePrefix fills what can be known without the whole body, of which
-	// there are the first bytes (BUFFERED_PARTIAL, STREAMED) or none:
-	// request.ParsePrefix. Nil leaves such requests with path and headers.
+	// ParsePrefix fills a request from the first bytes of its body (BUFFERED_PARTIAL, STREAMED) or
+	// from none: request.ParsePrefix. If nil, such requests have only path and headers.
 	ParsePrefix func(*request.Request)
 
-	// Forms reports whether uploads of a known length are read for the model that they
-	// name, because engines serve different ones. Nil: they are not.
+	// Forms reports whether uploads of known length are read for their model, because engines serve
+	// different ones. nil: they are not.
 	Forms func() bool
 
-	// Answer answers requests without a body in the engines' place, such as the
-	// list of models; false leaves the request to be placed. Nil answers none.
+	// Answer responds to requests without a body in place of an engine, for example to model lists.
+	// With ok false the request is placed. nil: never.
 	Answer func(method, path string) (status int, body []byte, ok bool)
 
-	// MaxBody is the largest request body in bytes; more is refused with 413.
-	// Zero means DefaultMaxBody.
+	// MaxBody is the maximum request body in bytes. Larger ones are rejected with 413. Zero means
+	// DefaultMaxBody.
 	MaxBody int
 
-	// Budget is the process's memory; nil means without limit. Bodies take of it
-	// until they are placed.
+	// Budget is the process's memory; nil means no limit. Bodies are charged to it until they are
+	// placed.
 	Budget *budget.Budget
 
 	// BodyTimeout bounds the wait for the rest of a body that is held. Zero means
 	// DefaultBodyTimeout.
 	BodyTimeout time.Duration
 
-	// MessageTimeout is the proxy's message_timeout, which bounds how long a request
-	// may wait for capacity, but in full duplex, where it does not run. Zero means
-	// DefaultMessageTimeout.
+	// MessageTimeout is the proxy's message_timeout. It bounds the wait for capacity, except in
+	// full duplex, which has no timeout. Zero means DefaultMessageTimeout.
 	MessageTimeout time.Duration
 
-	// MaxMessageTimeout is the proxy's max_message_timeout: when it is longer, the
-	// proxy is asked for that much when a request begins to wait.
+	// MaxMessageTimeout is the proxy's max_message_timeout. If it is longer, it is requested when a
+	// request begins to wait.
 	MaxMessageTimeout time.Duration
 
-	// PassControl passes on calls that control an engine (request.Controls) instead of
-	// refusing them.
+	// PassControl forwards engine control calls (request.Controls) instead of rejecting them.
 	PassControl bool
 
-	// Handover is what happens to members of bodies by which proxies hand caches
-	// from engine to engine. The zero value refuses requests that have some.
+	// Handover is the policy for body members by which proxies pass caches between engines. The
+	// zero value rejects requests with such members.
 	Handover kvtransfer.Policy
 
-	// Assume is what body modes to expect from a proxy that does not announce
-	// them; nil means full duplex both ways, as conformant gateways configure.
+	// Assume is the body modes of a proxy that does not announce them; nil means full duplex in
+	// both directions, as in conformant gateways.
 	Assume *Modes
 
-	// AllowModeOverride says that the proxy's filter has allow_mode_override,
-	// so that response bodies can be asked for, or left out, one by one.
+	// AllowModeOverride means that the proxy's filter has allow_mode_override, so that response
+	// bodies can be enabled per request.
 	AllowModeOverride bool
 
-	// Trust says whose intent headers count; nil, or nil from it, means everybody's.
-	// It is asked for each request.
+	// Trust returns whose intent headers count; nil, or a nil result, means everyone's. It is
+	// called for each request.
 	Trust func() *request.Trust
 
-	// AnswerModel is whose name of the model answers carry when the decision
-	// changed it; "" means AnswerModelAuto.
+	// AnswerModel selects the model name in responses to rewritten requests; "" means
+	// AnswerModelAuto.
 	AnswerModel AnswerModel
 
-	// Rewrites tells whether model names are rewritten by what bodies say, so
-	// that a proxy that keeps bodies back is asked for them. Nil means no.
+	// Rewrites reports whether models are rewritten by the name in the body, so that the body must
+	// be requested from the proxy. nil means no.
 	Rewrites func() bool
 
-	// Gateway names the proxy, for what it takes as a destination; "" means
-	// GatewayAuto.
+	// Gateway names the proxy, which determines the destination format; "" means GatewayAuto.
 	Gateway Gateway
 
-	// Destinations is how many addresses to name in one answer, whatever the
-	// gateway takes; 0 leaves it to Gateway.
+	// Destinations overrides the number of addresses per reply; 0 leaves it to Gateway.
 	Destinations int
 
 	// FallbackMetadata also sends the second endpoint in the older metadata
 	// key x-gateway-destination-endpoint-fallback.
 	FallbackMetadata bool
 
-	// IgnoreSubset chooses among all endpoints, whatever subset the proxy names.
+	// IgnoreSubset chooses among all endpoints, regardless of the proxy's subset.
 	IgnoreSubset bool
 
-	// ReportServed names on each answer the endpoint that served it, in the
-	// header that conformance tests of gateways read.
+	// ReportServed adds the serving endpoint to each response, in the header that gateway
+	// conformance tests read.
 	ReportServed bool
 
-	// Registerer takes the metrics; nil leaves them unregistered.
+	// Registerer registers the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
 
-	// Log takes what the package has to say; nil discards it.
+	// Log is the package's logger; nil discards.
 	Log *slog.Logger
 
-	// Now is the clock; nil means steady.Now.
+	// Now is the clock; nil means the monotonic clock.
 	Now func() time.Time
 }
 

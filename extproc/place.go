@@ -9,16 +9,16 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// bodyExtent is how much of the body is there when the request is placed.
+// bodyExtent is how much of the body is available at placement.
 type bodyExtent uint8
 
 const (
-	bodyAbsent bodyExtent = iota // none, or none that will be seen in time
+	bodyAbsent bodyExtent = iota // none, or too late
 	bodyPrefix                   // its beginning
 	bodyWhole
 )
 
-// placeHead answers the request headers with the destination.
+// placeHead replies to the request headers with the destination.
 func (st *stream) placeHead(extent bodyExtent) error {
 	if err := st.place(extent); err != nil {
 		return err
@@ -30,8 +30,8 @@ func (st *stream) placeHead(extent bodyExtent) error {
 	return st.send(&wire.Outbound{Whole: answer})
 }
 
-// place parses the request, asks the chooser, and prepares the answer: the
-// route, and the body when the decision changes it.
+// place parses the request, calls the chooser, and prepares the reply: the route, and the body if
+// the decision changes it.
 func (st *stream) place(extent bodyExtent) error {
 	st.in.settled = true
 	st.guard.Settle()
@@ -83,13 +83,13 @@ func (st *stream) place(extent bodyExtent) error {
 		st.kit.route.RemoveHeader(coding.HeaderSGLang)
 	}
 	if st.restores() {
-		// The name is not looked for in answers that are compressed.
+		// The model name is not replaced in compressed responses.
 		st.kit.route.RemoveHeader(wire.HeaderAcceptEncoding)
 	}
 	return nil
 }
 
-// destinations returns how many addresses the proxy is told.
+// destinations returns the number of addresses to send to the proxy.
 func (st *stream) destinations() int {
 	if n := st.p.opts.Destinations; n > 0 {
 		return n
@@ -97,8 +97,7 @@ func (st *stream) destinations() int {
 	return announced(st.ctx)
 }
 
-// parse reads the request and looks for members that hand caches over, when it is the turn
-// of so large a body.
+// parse reads the request and looks for hand-over members. Large bodies wait for CPU first.
 func (st *stream) parse(extent bodyExtent) error {
 	end, ok := st.p.opts.Budget.AcquireCPU(st.ctx, len(st.request.Body))
 	if !ok {
@@ -117,7 +116,7 @@ func (st *stream) parse(extent bodyExtent) error {
 	}
 }
 
-// parseBody reads the request as far as its body is known.
+// parseBody parses the request as far as its body is available.
 func (st *stream) parseBody(extent bodyExtent) error {
 	if extent == bodyWhole {
 		return st.p.opts.Parse(st.request)
@@ -128,7 +127,7 @@ func (st *stream) parseBody(extent bodyExtent) error {
 	return nil
 }
 
-// choose asks the chooser and keeps the decision.
+// choose calls the chooser and stores the decision.
 func (st *stream) choose() error {
 	start := st.p.opts.Now()
 	st.boundWait()
@@ -147,7 +146,7 @@ func (st *stream) choose() error {
 	return nil
 }
 
-// answerFor answers the request in the engine's place with a JSON document.
+// answerFor responds to the request in place of the engine, with a JSON document.
 func (st *stream) answerFor(status int, body []byte) error {
 	st.in.settled = true
 	st.p.metrics.requests.WithLabelValues(resultAnswered).Inc()
@@ -157,7 +156,7 @@ func (st *stream) answerFor(status int, body []byte) error {
 	return errAnswered
 }
 
-// refuse answers the request in the engine's place.
+// refuse rejects the request.
 func (st *stream) refuse(e *request.Error) error {
 	st.in.settled = true
 	if st.ctx.Err() != nil {

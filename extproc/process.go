@@ -19,9 +19,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// Processor is the ExternalProcessor service. It starts no goroutine. It works
-// under a server made by Open, which brings the codec that it needs. Safe for
-// concurrent use.
+// Processor is the ExternalProcessor service. It starts no goroutine. It requires a server created
+// by Open, which sets the codec. It is safe for concurrent use.
 type Processor struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	opts     Options
@@ -30,15 +29,15 @@ type Processor struct {
 	served   follow.Counter
 	guards   *wire.Guards
 	holders  *budget.Holders // of bodies
-	verified atomic.Bool     // proxies show certificates, which were verified
-	// What was said once: that bodies are not seen, that rewrites do nothing, that
-	// answers keep the engines' names.
+	verified atomic.Bool     // proxies present verified certificates
+	// Set once logged: bodies are not seen, rewrites have no effect, responses keep the engines'
+	// model names.
 	unseen, blindRules, fixedNames atomic.Bool
-	undecoded                      sync.Map // reasons for which a body was not decoded, as far as they were logged
+	undecoded                      sync.Map // logged reasons for undecoded bodies
 }
 
-// New returns a Processor. It fails when a required option is missing or the
-// metrics are registered already.
+// New returns a Processor. It returns an error if a required option is missing or the metrics are
+// already registered.
 func New(opts Options) (*Processor, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -62,14 +61,13 @@ func New(opts Options) (*Processor, error) {
 	return p, nil
 }
 
-// Process serves one HTTP request. It runs on the goroutine that gRPC gives
-// it, and starts none.
+// Process serves one HTTP request on gRPC's goroutine. It starts none.
 func (p *Processor) Process(out grpc.BidiStreamingServer[extprocv3.ProcessingRequest, extprocv3.ProcessingResponse]) error {
 	return p.process(out.Context(), out)
 }
 
-// transport is what Process needs of a gRPC stream. A message may be reused as
-// soon as SendMsg returns.
+// transport is the part of a gRPC stream that Process needs. A message may be reused once SendMsg
+// has returned.
 type transport interface {
 	SendMsg(m any) error
 	RecvMsg(m any) error
@@ -84,7 +82,7 @@ func (p *Processor) process(ctx context.Context, t transport) (err error) {
 	end := endPanicked
 	defer func() {
 		if v := recover(); v != nil {
-			// One broken request must not take the others of this process along.
+			// One broken request must not crash the others.
 			p.opts.Log.Error("stream panicked", "panic", v, "stack", string(debug.Stack()))
 			err = status.Error(codes.Internal, "extproc: internal error")
 		}
@@ -105,8 +103,8 @@ func (p *Processor) process(ctx context.Context, t transport) (err error) {
 	return err
 }
 
-// endedFor returns what ends the stream for others that need the memory of its body, nil
-// where nothing can.
+// endedFor returns a function that ends the stream to free its body's memory, or nil if that is
+// impossible.
 func (st *stream) endedFor() func() {
 	if st.guard == nil {
 		return nil
@@ -114,8 +112,7 @@ func (st *stream) endedFor() func() {
 	return st.kit.starve
 }
 
-// run receives until the stream ends and tells how it ended. The error is what
-// the proxy is told.
+// run receives until the stream ends and returns the kind of end. The error is sent to the proxy.
 func (st *stream) run() (end string, err error) {
 	m := &st.kit.message
 	for err == nil {

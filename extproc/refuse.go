@@ -7,14 +7,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// refusal is what one request.Reason looks like on the wire and in metrics.
+// refusal is the form of a request.Reason on the wire and in metrics.
 type refusal struct {
 	status int
 	drop   string // drop-reason header
 	kind   string // "type" of the OpenAI error object
 }
 
-// refusalOf maps a reason to the wire. It is the only place that does.
+// refusalOf maps a reason to the wire. It is the only such mapping.
 func refusalOf(r request.Reason) refusal {
 	switch r {
 	case request.ReasonBadRequest:
@@ -46,19 +46,18 @@ func refusalOf(r request.Reason) refusal {
 	}
 }
 
-// HeaderDropReason is the header of refusals that names their reason.
+// HeaderDropReason is the header of rejections with their reason.
 const HeaderDropReason = wire.HeaderDropReason
 
-// Refusal returns what a client is told of an error of a Chooser or of parsing: an
-// HTTP status, the drop reason, and a body in JSON.
+// Refusal returns the response to an error of a Chooser or of parsing: an HTTP status, the drop
+// reason, and a JSON body.
 func Refusal(err error) (status int, drop string, body []byte) {
 	e := asRefusal(err)
 	ref := refusalOf(e.Reason)
 	return ref.status, ref.drop, errorDocument(e)
 }
 
-// asRefusal returns err as the error meant for the client. The text of any
-// other error stays inside.
+// asRefusal returns err as the error for the client. The text of internal errors is not exposed.
 func asRefusal(err error) *request.Error {
 	var e *request.Error
 	if errors.As(err, &e) {

@@ -4,19 +4,17 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// AnswerModel says whose name of the model answers carry when a decision sent
-// the request to the engine under another name.
+// AnswerModel selects the model name in responses when a decision has renamed the model.
 type AnswerModel string
 
 // Values of AnswerModel.
 const (
-	// AnswerModelAuto restores the client's where answers pass through the picker
-	// anyway, in full duplex; elsewhere an answer would end with its picker.
+	// AnswerModelAuto restores the client's name in full duplex, where responses pass through the
+	// picker anyway. In other modes a response would then depend on its picker.
 	AnswerModelAuto AnswerModel = "auto"
-	// AnswerModelClient restores the client's wherever the proxy lets answers be
-	// changed.
+	// AnswerModelClient restores the client's name wherever the proxy allows response changes.
 	AnswerModelClient AnswerModel = "client"
-	// AnswerModelEngine leaves answers as they are.
+	// AnswerModelEngine leaves responses unchanged.
 	AnswerModelEngine AnswerModel = "engine"
 )
 
@@ -25,8 +23,7 @@ func AnswerModels() []string {
 	return []string{string(AnswerModelAuto), string(AnswerModelClient), string(AnswerModelEngine)}
 }
 
-// restores reports whether the client's model name is to be put back into the
-// answer to a request that was renamed.
+// restores reports whether to restore the client's model name in the response.
 func (st *stream) restores() bool {
 	if st.decision == nil || st.decision.ModelTarget == "" || st.request.Model == "" || st.modes.observe {
 		return false
@@ -47,10 +44,9 @@ func (st *stream) restores() bool {
 	}
 }
 
-// rewritesUnseen answers the headers of a request whose model may be rewritten
-// while the proxy keeps its body from us: with a demand for the body where the
-// proxy takes one, else with a refusal when the client asked for the rewrite.
-// done is false when there is nothing to do.
+// rewritesUnseen handles the headers of a request whose model may be rewritten while the proxy does
+// not send its body. It requests the body if the proxy supports that, otherwise it rejects a
+// request that asks for the rewrite. done is false if there is nothing to do.
 func (st *stream) rewritesUnseen(view headerView) (done bool, err error) {
 	asked := view.Get(request.HeaderModelRewrite) != "" || view.Get(request.HeaderModelRewriteAlt) != ""
 	if st.modes.observe || view.bodyUnread() || !asked && !st.p.opts.Rewrites() {

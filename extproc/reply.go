@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Answers that change nothing. They are shared by all streams and read only.
+// Replies without changes. They are shared by all streams and read-only.
 var (
 	continueRequestHeaders = wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
 		RequestHeaders: &extprocv3.HeadersResponse{}}})
@@ -31,7 +31,7 @@ var (
 var clearRequestBody = wire.Fixed(requestBodyReply(&extprocv3.BodyMutation{
 	Mutation: &extprocv3.BodyMutation_ClearBody{ClearBody: true}}))
 
-// replaceChunk answers a STREAMED chunk with other bytes.
+// replaceChunk replies to a STREAMED chunk with other bytes.
 func replaceChunk(body []byte) *wire.Outbound {
 	return wire.Fixed(requestBodyReply(&extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}))
 }
@@ -41,11 +41,11 @@ func requestBodyReply(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
 		RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: m}}}}
 }
 
-// clearResponseBody drops a piece of an answer.
+// clearResponseBody drops a chunk of a response.
 var clearResponseBody = wire.Fixed(responseBodyReply(&extprocv3.BodyMutation{
 	Mutation: &extprocv3.BodyMutation_ClearBody{ClearBody: true}}))
 
-// replaceResponse answers a piece of an answer with other bytes.
+// replaceResponse replies to a response chunk with other bytes.
 func replaceResponse(body []byte) *wire.Outbound {
 	return wire.Fixed(responseBodyReply(&extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}))
 }
@@ -65,22 +65,22 @@ type errorBody struct {
 	} `json:"error"`
 }
 
-// errorDocument is the body of a refusal.
+// errorDocument returns the body of a rejection.
 func errorDocument(e *request.Error) []byte {
 	var b errorBody
 	b.Error.Message, b.Error.Type, b.Error.Code = e.Message, refusalOf(e.Reason).kind, e.Reason.String()
 	body, err := json.Marshal(b)
-	if err != nil { // strings and a nil pointer always marshal
+	if err != nil { // marshalling strings and a nil pointer cannot fail
 		return nil
 	}
 	return body
 }
 
-// immediate builds the answer that ends the request.
+// immediate builds the reply that ends the request.
 func immediate(e *request.Error) *wire.Outbound {
 	ref, body := refusalOf(e.Reason), errorDocument(e)
 	headers := []*corev3.HeaderValueOption{setHeader(wire.HeaderContentType, wire.ContentTypeJSON), setHeader(wire.HeaderDropReason, ref.drop)}
-	if e.Reason == request.ReasonNoEndpoints { // engines may be starting, from none at all
+	if e.Reason == request.ReasonNoEndpoints { // engines may be starting from zero
 		headers = append(headers, setHeader(wire.HeaderRetryAfter, "5"))
 	}
 	return wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
@@ -93,7 +93,7 @@ func immediate(e *request.Error) *wire.Outbound {
 	}})
 }
 
-// document builds an answer in the engine's place that is no refusal.
+// document builds a successful response in place of the engine.
 func document(status int, body []byte) *wire.Outbound {
 	return wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 		ImmediateResponse: &extprocv3.ImmediateResponse{
@@ -105,7 +105,7 @@ func document(status int, body []byte) *wire.Outbound {
 	}})
 }
 
-// setHeader sets a header, replacing what the client sent under its name.
+// setHeader sets a header and replaces the client's values.
 func setHeader(name, value string) *corev3.HeaderValueOption {
 	return &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: name, RawValue: []byte(value)},

@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// errLateHead ends a stream whose request was opened before.
+// errLateHead ends a stream with a second set of request headers.
 var errLateHead = status.Error(codes.InvalidArgument, "extproc: request headers are not the first part of the request")
 
 func (st *stream) requestHeaders(m *wire.Inbound) error {
@@ -59,16 +59,16 @@ func (st *stream) requestHeaders(m *wire.Inbound) error {
 	}
 }
 
-// maxBufferedForm is the longest upload that is read where an Envoy whose buffer is not
-// known holds it whole: beyond its limit it answers 413 itself.
+// maxBufferedForm is the longest upload that is read behind an Envoy that buffers it with an
+// unknown limit. Above its limit Envoy responds 413 itself.
 const maxBufferedForm = 1 << 20
 
-// readsForm reports whether an upload is read to see which model it is for.
+// readsForm reports whether to read an upload for its model.
 func (st *stream) readsForm(view headerView, length int64) bool {
 	if st.p.opts.Forms == nil || length == 0 || !view.form() {
 		return false
 	}
-	held := st.modes.Request == BodyBuffered && !retries(st.ctx) // by an Envoy that others configured
+	held := st.modes.Request == BodyBuffered && !retries(st.ctx) // by an Envoy with a configuration that is not ours
 	if held && (length < 0 || length > maxBufferedForm) || !st.p.opts.Forms() {
 		return false
 	}
@@ -76,20 +76,19 @@ func (st *stream) readsForm(view headerView, length int64) bool {
 	return true
 }
 
-// maxUploadHeld is how much of an upload without a length is held for the model that it
-// names. A longer one is placed by what has come, and the rest is passed on.
+// maxUploadHeld is how much of an upload of unknown length is held to find its model. A longer one
+// is placed by the data received, and the rest is forwarded.
 const maxUploadHeld = 8 << 20
 
-// placeUnread places a request by its headers alone, because its body has no
-// end or says nothing. Where Envoy would hold that body it is told not to: a
-// WebSocket would wait for ever.
+// placeUnread places a request by its headers alone, because its body is endless or not read. It
+// tells Envoy not to hold the body; otherwise a WebSocket would wait forever.
 func (st *stream) placeUnread() error {
 	if err := st.place(bodyAbsent); err != nil {
 		return err
 	}
 	answer := st.kit.route.Finish(wire.ReplyRequestHeaders, nil)
 	if st.modes.override && !st.modes.early {
-		if st.modes.Response != BodyStreamed { // nor must an answer without an end be held
+		if st.modes.Response != BodyStreamed { // an endless response must not be held either
 			st.modes.Response = BodyNone
 		}
 		answer = append(answer, withoutRequestBody[st.modes.Response]...)
@@ -98,8 +97,7 @@ func (st *stream) placeUnread() error {
 	return st.send(&wire.Outbound{Whole: answer})
 }
 
-// open begins the request from its headers; view is empty when the proxy sent
-// none.
+// open begins the request from its headers. view is empty if the proxy sent none.
 func (st *stream) open(view headerView, metadata []byte) {
 	r := &request.Request{ID: view.Get(wire.HeaderRequestID), Path: view.path(), Query: view.query(), Headers: view}
 	if r.ID == "" {
@@ -115,7 +113,7 @@ func (st *stream) open(view headerView, metadata []byte) {
 }
 
 func (st *stream) requestBody(m *wire.Inbound) error {
-	if st.request == nil { // request headers are not sent to us
+	if st.request == nil { // the proxy sends no request headers
 		st.open(headerView{}, nil)
 	}
 	st.in.bytes += len(m.Bytes())
@@ -129,14 +127,13 @@ func (st *stream) requestBody(m *wire.Inbound) error {
 	}
 }
 
-// duplexBody holds everything until the body is complete. What follows the end
-// is dropped: some Envoy releases send a second end for large bodies
-// (envoy #46237).
+// duplexBody holds the body until it is complete. Data after the end is dropped: some Envoy
+// releases send a second end for large bodies (envoy #46237).
 func (st *stream) duplexBody(m *wire.Inbound) error {
 	if st.in.ended {
 		return nil
 	}
-	if st.in.settled { // placed at header time: pass it on
+	if st.in.settled { // placed by its headers: forward it
 		st.in.ended = m.End
 		return st.passChunk(wire.ReplyRequestBody, m)
 	}
@@ -153,8 +150,8 @@ func (st *stream) duplexBody(m *wire.Inbound) error {
 	return nil
 }
 
-// flushDuplex places a request by what was held, and sends that. end is false when trailers
-// follow, or the rest of an upload.
+// flushDuplex places a request by the held data and sends it. end is false if trailers or the rest
+// of an upload follow.
 func (st *stream) flushDuplex(extent bodyExtent, end bool) error {
 	if err := st.place(extent); err != nil {
 		return err
@@ -171,8 +168,7 @@ func (st *stream) flushDuplex(extent bodyExtent, end bool) error {
 	return err
 }
 
-// bufferedBody answers the one message that carries the body, or its
-// beginning.
+// bufferedBody replies to the single message with the body or its beginning.
 func (st *stream) bufferedBody(m *wire.Inbound) error {
 	if st.in.settled {
 		return st.send(continueRequestBody)
@@ -189,8 +185,8 @@ func (st *stream) bufferedBody(m *wire.Inbound) error {
 		return err
 	}
 	if st.in.renamed != nil && st.modes.Request == BodyBuffered {
-		// Envoy refuses a new body whose length is not the declared one. In
-		// BUFFERED_PARTIAL it drops the header, as the rest is yet to come.
+		// Envoy rejects a new body whose length differs from the declared one. In BUFFERED_PARTIAL
+		// it drops the header, because the rest is still to come.
 		st.kit.route.SetHeader(wire.HeaderContentLength, strconv.Itoa(len(st.in.renamed)))
 	}
 	err := st.sendRoute(wire.ReplyRequestBody, st.in.renamed)
@@ -198,8 +194,7 @@ func (st *stream) bufferedBody(m *wire.Inbound) error {
 	return err
 }
 
-// streamedBody answers chunk by chunk, or holds the chunks while the headers
-// are held.
+// streamedBody replies chunk by chunk, or holds the chunks while the headers are held.
 func (st *stream) streamedBody(m *wire.Inbound) error {
 	st.in.ended = st.in.ended || m.End
 	if st.in.settled || !st.modes.holdsHead() {
@@ -219,8 +214,8 @@ func (st *stream) streamedBody(m *wire.Inbound) error {
 	}
 }
 
-// flushStreamed places the request by what is held and answers the headers and
-// every held chunk, one answer each.
+// flushStreamed places the request by the held data, and replies to the headers and to each held
+// chunk.
 func (st *stream) flushStreamed(extent bodyExtent) error {
 	if err := st.place(extent); err != nil {
 		return err
@@ -245,7 +240,7 @@ func (st *stream) flushStreamed(extent bodyExtent) error {
 	return nil
 }
 
-// requestTrailers end a body that had no end mark of its own.
+// requestTrailers handles the end of a body without its own end mark.
 func (st *stream) requestTrailers() error {
 	if st.request == nil {
 		st.open(headerView{}, nil)
@@ -274,7 +269,7 @@ func (st *stream) requestTrailers() error {
 	}
 }
 
-// answerHead answers held headers with the destination.
+// answerHead replies to held headers with the destination.
 func (st *stream) answerHead() error {
 	if !st.in.headHeld {
 		return nil
@@ -283,7 +278,7 @@ func (st *stream) answerHead() error {
 	return st.sendRoute(wire.ReplyRequestHeaders, nil)
 }
 
-// hold keeps a chunk of the request body, up to the limit.
+// hold stores a chunk of the request body, up to the limit.
 func (st *stream) hold(m *wire.Inbound) error {
 	if len(st.in.body.data)+len(m.Bytes()) > st.p.opts.MaxBody {
 		return st.refuse(st.tooLarge())
@@ -299,8 +294,7 @@ func (st *stream) hold(m *wire.Inbound) error {
 	return nil
 }
 
-// dropBody lets go of the request's body once it is placed and passed on:
-// nothing that comes later needs it.
+// dropBody frees the request's body once it has been placed and forwarded.
 func (st *stream) dropBody() {
 	st.in.body.release()
 	st.in.memory.End()

@@ -40,8 +40,8 @@ func (st *stream) responseHeaders(m *wire.Inbound) error {
 	return st.send(st.answered(st.modes.responseHead(want)))
 }
 
-// answered adds the headers that the decision wants on the answer. Messages of
-// protocol buffers that follow each other are one: their fields are merged.
+// answered adds the decision's response headers. Concatenated protocol buffer messages are one
+// message: their fields are merged.
 func (st *stream) answered(o *wire.Outbound) *wire.Outbound {
 	report := st.p.opts.ReportServed
 	if st.decision == nil || len(st.decision.AnswerHeaders) == 0 && !report && !st.kit.rename.On() && !st.back.faults {
@@ -65,11 +65,11 @@ func (st *stream) answered(o *wire.Outbound) *wire.Outbound {
 	return &wire.Outbound{Whole: wire.AppendBytes(append([]byte(nil), o.Whole...), wire.ReplyResponseHeaders, w.Reply)}
 }
 
-// servedMissing is what conformance tests are told when the proxy does not say
-// who served.
+// servedMissing is the value for conformance tests if the proxy does not report the serving
+// endpoint.
 const servedMissing = "fail: missing destination endpoint served metadata"
 
-// responseBody passes a piece of the answer on and reads it on the way.
+// responseBody forwards a chunk of the response and scans it.
 func (st *stream) responseBody(m *wire.Inbound) error {
 	duplex := st.modes.Response == BodyFullDuplex
 	if st.back.ended {
@@ -104,7 +104,7 @@ func (st *stream) responseBody(m *wire.Inbound) error {
 	return st.send(continueResponseBody)
 }
 
-// renamedBody answers a piece of an answer in which the model's name may stand.
+// renamedBody handles a response chunk that may contain the model's name.
 func (st *stream) renamedBody(m *wire.Inbound, duplex bool) error {
 	p := m.Bytes()
 	out := st.kit.rename.Write(p)
@@ -132,14 +132,14 @@ func (st *stream) responseTrailers(m *wire.Inbound) error {
 	return st.send(continueResponseTrailers)
 }
 
-// endResponse marks the normal end of the answer.
+// endResponse records the normal end of the response.
 func (st *stream) endResponse() {
 	st.back.ended = true
 	st.eviction.rule()
 	st.release(true, false)
 }
 
-// observe tells the picker about a moment on the response path.
+// observe passes an event of the response path to the picker.
 func (st *stream) observe(e request.Event) {
 	if st.decision == nil || st.decision.Observe == nil || st.released {
 		return

@@ -2,19 +2,18 @@ package extproc
 
 import "github.com/grapevine-epp/grapevine/extproc/internal/wire"
 
-// Limits of an Envoy's headers, by default. It checks them again after a mutation, and answers
-// 500 where they are passed, whatever failure_mode_allow says. What a proxy allows is not
-// announced: a request that has more headers already shows that its limit is higher, and is
-// taken to be the next multiple.
+// Default header limits of Envoy. It checks them again after a mutation and responds 500 if they
+// are exceeded, regardless of failure_mode_allow. Proxies do not announce their limits. A request
+// with more headers shows that its limit is higher; the next multiple is assumed.
 const (
 	headersLimit = 100
 	bytesLimit   = 60 << 10
-	// ownHeaders is how many headers a proxy adds between its own check of what the client
-	// sent and the picker, pseudo headers among them.
+	// ownHeaders is the number of headers, including pseudo headers, that a proxy adds after
+	// checking the client's.
 	ownHeaders = 10
 )
 
-// room returns what a mutation may add to the request, of which it removes some headers.
+// room returns what a mutation may add to the request if it removes the given number of headers.
 func (v headerView) room(removed int) wire.Room {
 	n, size := len(v.list), 0
 	for i := range v.list {

@@ -1,13 +1,12 @@
 package extproc
 
-// ServedStatus compares the endpoints that have answered with those that were
-// chosen, over all requests since the start.
+// ServedStatus compares serving endpoints with chosen ones, over all requests since the start.
 type ServedStatus struct {
 	Chosen  uint64 `json:"chosen"`
-	Next    uint64 `json:"next"`      // a further destination that was named
+	Next    uint64 `json:"next"`      // another named destination
 	Unnamed uint64 `json:"elsewhere"` // not named by the picker
-	Unknown uint64 `json:"unknown"`   // the proxy does not report it
-	// Problem is the likely cause while the proxy mostly goes elsewhere.
+	Unknown uint64 `json:"unknown"`   // not reported by the proxy
+	// Problem is the likely cause if the proxy mostly ignores the picker's choice.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -18,7 +17,7 @@ func (p *Processor) Served() ServedStatus {
 	return s
 }
 
-// noteServed compares who answered with who was chosen, once per request.
+// noteServed compares the serving endpoint with the chosen one, once per request.
 func (st *stream) noteServed() {
 	if st.decision == nil || st.back.status < 100 {
 		return

@@ -23,40 +23,39 @@ import (
 )
 
 const (
-	// messageSlack is what a message may hold beside a body of the limit. A
-	// body somewhat over the limit must still arrive, to be answered with 413.
+	// messageSlack is the allowance of a message in addition to the maximum body. A body slightly
+	// over the limit must still arrive, to be answered with 413.
 	messageSlack = 4 << 20
-	// handshakeTimeout bounds how long a connection may take to become one.
+	// handshakeTimeout bounds the time of a connection's handshake.
 	handshakeTimeout = 10 * time.Second
-	// maxStreams is how many requests one Envoy connection may have open.
+	// maxStreams is the maximum number of open requests per Envoy connection.
 	maxStreams = 1 << 20
 	// streamWindow lets a typical request body arrive without waiting for a
 	// window update; connWindow is shared by the streams of one connection.
 	streamWindow = 1 << 20
 	connWindow   = 16 << 20
-	// maxMetadata is what the headers of a stream may take, as gRPC counts them; those of
-	// the request are in its messages.
+	// maxMetadata is the maximum size of a stream's headers as counted by gRPC. The request's
+	// headers are inside its messages.
 	maxMetadata = 64 << 10
-	// What the health listener takes: a name, and a watch for each checker.
+	// Limits of the health listener: a name, and a watch per checker.
 	maxHealthMessage = 16 << 10
 	maxHealthStreams = 32
 )
 
-// Listen says where a Server listens and how.
+// Listen configures the listeners of a Server.
 type Listen struct {
 	Address string // host:port; port 0 takes a free one
 	TLS     listen.TLS
 
-	// HealthAddress is a second, plaintext listener with nothing but the
-	// health service; "" opens none. The health service is always on Address.
+	// HealthAddress is a second, plaintext listener with the health service only; "" opens none.
+	// The health service is always available on Address.
 	HealthAddress string
 
-	// Linger is how long Stop goes on taking streams after the health service
-	// said that they are unwelcome: as long as the proxies' health checks need
-	// to see it, or requests that they send meanwhile are refused.
+	// Linger is how long Stop accepts streams after the health service reports not serving. It must
+	// cover the proxies' health check interval, or requests sent meanwhile are rejected.
 	Linger time.Duration
 
-	// Listeners bound the connections; nil means without limit.
+	// Listeners bounds the connections; nil means no limit.
 	Listeners *budget.Listeners
 
 	// Readiness feeds the health service; required.
@@ -78,8 +77,7 @@ type Server struct {
 // errNoReadiness is returned by Open without a readiness source.
 var errNoReadiness = errors.New("extproc: listen: a readiness source is required")
 
-// Open listens and serves p. It does not touch the readiness: set it when
-// requests are welcome.
+// Open listens and serves p. It does not change the readiness: set it when requests are accepted.
 func Open(p *Processor, l Listen) (*Server, error) {
 	if l.Readiness == nil {
 		return nil, errNoReadiness
@@ -110,7 +108,7 @@ func Open(p *Processor, l Listen) (*Server, error) {
 	return s, nil
 }
 
-// openHealth serves the health service on its own address, if asked to.
+// openHealth serves the health service on its own address, if configured.
 func (s *Server) openHealth(l Listen, log *slog.Logger) error {
 	if l.HealthAddress == "" {
 		return nil
@@ -127,7 +125,7 @@ func (s *Server) openHealth(l Listen, log *slog.Logger) error {
 	return nil
 }
 
-// unlessStopped takes a stop that came before the first connection for what it is.
+// unlessStopped ignores the error of a stop before the first connection.
 func unlessStopped(err error) error {
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
@@ -150,26 +148,24 @@ func serverOptions(p *Processor) []grpc.ServerOption {
 	}
 }
 
-// A proxy that vanished silently must not hold requests in flight.
+// A proxy that disappeared without closing its connection must not keep requests in flight.
 var (
 	keepAlive      = grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second})
 	keepAliveAsked = grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})
 )
 
-// Addr is where the ext_proc service listens.
+// Addr returns the address of the ext_proc service.
 func (s *Server) Addr() net.Addr { return s.mainAddr }
 
-// HealthAddr is where the separate health service listens, nil without one.
+// HealthAddr returns the address of the separate health service, nil without one.
 func (s *Server) HealthAddr() net.Addr { return s.healthAddr }
 
-// Wait blocks until the listeners have ended: after Stop, or with the error of
-// the one that failed.
+// Wait blocks until the listeners have ended, after Stop or with the error of a failed listener.
 func (s *Server) Wait() error { return s.group.Wait() }
 
-// Stop tells checkers that requests are no longer welcome, lingers, takes no
-// new streams, waits for the open ones until ctx ends, then cuts the rest. It
-// returns once every goroutine of the server has ended; the error is that of a
-// listener that failed earlier. A further call waits for the first.
+// Stop reports not serving, lingers, accepts no new streams, waits for the open ones until ctx
+// ends, then cuts the rest. It returns once every goroutine of the server has ended, with the error
+// of a listener that failed earlier. Further calls wait for the first one.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.stopped.Swap(true) {
 		return s.group.Wait()

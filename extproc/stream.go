@@ -15,12 +15,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// errAnswered ends a stream whose request was answered by an immediate
-// response; nothing may follow that.
+// errAnswered ends a stream after an immediate response; nothing may follow it.
 var errAnswered = errors.New("extproc: request was answered")
 
-// stream is the state machine of one HTTP request: messages in, answers out.
-// It does no I/O but through link, and belongs to one goroutine.
+// stream is the state machine of one HTTP request. It does I/O only through link, and belongs to
+// one goroutine.
 type stream struct {
 	p     *Processor
 	ctx   context.Context
@@ -30,59 +29,59 @@ type stream struct {
 	modes streamModes
 	known bool // modes were read
 
-	guard    *wire.Guard // nil where streams are not guarded
+	guard    *wire.Guard // nil if streams are not guarded
 	request  *request.Request
 	decision *request.Decision
-	sent     []string // destinations that the proxy was told, best first
+	sent     []string // destinations sent to the proxy, best first
 	in       inState
 	back     outState
 	released bool // the decision's accounting has ended
 	eviction eviction
 }
 
-// inState is how far the request has come.
+// inState is the progress of the request.
 type inState struct {
-	headHeld bool // headers are unanswered
+	headHeld bool // headers await a reply
 	settled  bool // the request was placed
 	ended    bool // body or trailers are complete
-	chunks   int  // STREAMED body messages that are unanswered
+	chunks   int  // STREAMED body messages that await a reply
 	body     heldBody
 	memory   budget.Holder // of the body
-	renamed  []byte        // the body as the decision changed it, nil when it is left alone
-	upload   bool          // it is an upload without a length
+	renamed  []byte        // the body as changed by the decision, nil if unchanged
+	upload   bool          // an upload of unknown length
 	decoded  bool          // the request was read from its decoded body
 	bytes    int
 }
 
-// outState is how far the response has come.
+// outState is the progress of the response.
 type outState struct {
 	headSeen bool
-	faults   bool // a header of it is for the picker alone
+	faults   bool // it has a header meant for the picker only
 	ended    bool
 	status   int
 	served   string
 	bytes    int
 	bare     bool // it has no body
-	stored   bool // the id that the engine stores it by was told
-	local    bool // the proxy answered in the engine's place
-	attempts int  // of the proxy, 0 when it does not say
+	stored   bool // the stored response's id was reported
+	local    bool // the proxy responded instead of the engine
+	attempts int  // of the proxy, 0 if not reported
 }
 
-// kit is the memory that a stream borrows.
+// kit is the pooled memory of a stream.
 type kit struct {
 	message wire.Inbound
 	chunk   wire.Outbound
 	route   wire.RouteWriter
 	scan    answer.Scan
 	rename  answer.Rename
-	strip   []string // routing headers that the client sent
+	strip   []string // routing headers sent by the client
 
-	owner  *stream // that borrows the kit
-	evict  func()  // ends the owner's request
-	starve func()  // ends the owner's stream, whose body's memory is needed
+	owner  *stream // current stream
+	evict  func()  // evicts the owner's request
+	starve func()  // ends the owner's stream to free its body's memory
 }
 
-// reset drops what belongs to the last request.
+// reset clears the state of the previous request.
 func (k *kit) reset() {
 	k.message.Free()
 	k.chunk = wire.Outbound{}
@@ -90,8 +89,7 @@ func (k *kit) reset() {
 	k.rename.Reset()
 }
 
-// handle takes one message, which stays the caller's. An error ends the
-// stream.
+// handle handles one message, which the caller keeps. An error ends the stream.
 func (st *stream) handle(m *wire.Inbound) error {
 	if !st.known {
 		st.known = true
@@ -112,12 +110,12 @@ func (st *stream) handle(m *wire.Inbound) error {
 	case wire.FieldResponseTrailers:
 		return st.responseTrailers(m)
 	default:
-		// Messages without a part, such as flow control updates, want no answer.
+		// Messages without a part, such as flow control updates, get no reply.
 		return nil
 	}
 }
 
-// send answers, unless the proxy only lets us watch.
+// send sends a reply, except in observability mode.
 func (st *stream) send(m *wire.Outbound) error {
 	if st.modes.observe {
 		return nil
@@ -125,14 +123,14 @@ func (st *stream) send(m *wire.Outbound) error {
 	return st.transmit(m)
 }
 
-// sendRoute answers with the destination: to the headers, to the body, which
-// body may replace, or to the trailers.
+// sendRoute replies with the destination, to the headers, the body (which body may replace) or the
+// trailers.
 func (st *stream) sendRoute(kind protowire.Number, body []byte) error {
 	return st.send(&wire.Outbound{Whole: st.kit.route.Finish(kind, body)})
 }
 
-// sendChunks sends a body in full duplex; end marks its last chunk. An empty
-// body is sent only to carry the mark. The caller keeps its reference.
+// sendChunks sends a body in full duplex; end marks its last chunk. An empty body is sent only for
+// the end mark. The caller keeps its reference.
 func (st *stream) sendChunks(reply protowire.Number, body mem.Buffer, end bool) error {
 	if st.modes.observe {
 		return nil
@@ -160,8 +158,8 @@ func (st *stream) sendChunks(reply protowire.Number, body mem.Buffer, end bool) 
 	}
 }
 
-// passChunk sends a received chunk back in full duplex. So it does with an empty
-// one, by which Envoy opens a WebSocket: 1.39 goes on only once it comes back.
+// passChunk sends a received chunk back in full duplex, including an empty one, with which Envoy
+// opens a WebSocket: Envoy 1.39 waits for it to come back.
 func (st *stream) passChunk(reply protowire.Number, m *wire.Inbound) error {
 	if len(m.Bytes()) > 0 || m.End {
 		return st.sendChunks(reply, m.Body, m.End)
@@ -170,8 +168,7 @@ func (st *stream) passChunk(reply protowire.Number, m *wire.Inbound) error {
 	return st.send(&st.kit.chunk)
 }
 
-// release ends the accounting of the decision. Calls after the first do
-// nothing.
+// release ends the decision's accounting. Only the first call has an effect.
 func (st *stream) release(complete, unseen bool) {
 	if st.released || st.decision == nil {
 		return
@@ -198,8 +195,8 @@ func (st *stream) release(complete, unseen bool) {
 	})
 }
 
-// fault returns what is wrong with an answer that was seen to its end. One without a body
-// is none, unless the proxy keeps bodies back.
+// fault returns the fault of a completely observed answer. A missing body is a fault unless the
+// proxy does not send bodies.
 func (st *stream) fault(whole bool) answer.Fault {
 	seen := st.back.bytes > 0 || st.back.bare
 	if !whole || !seen || st.back.status != http.StatusOK || st.request == nil || st.request.Model == "" {
@@ -209,7 +206,7 @@ func (st *stream) fault(whole bool) answer.Fault {
 	switch st.request.Kind {
 	case request.KindChat, request.KindCompletions:
 		return fault
-	case request.KindResponses, request.KindMessages: // they close their streams in other ways
+	case request.KindResponses, request.KindMessages: // these end their streams differently
 		if fault != answer.Unclosed && fault != answer.Empty {
 			return fault
 		}
@@ -217,10 +214,10 @@ func (st *stream) fault(whole bool) answer.Fault {
 	return answer.Sound
 }
 
-// close ends the stream's own accounting, after the last message.
+// close ends the stream's accounting after the last message.
 func (st *stream) close() {
-	// An end that was kept from us cannot be told from an abort, and the picker is
-	// told so.
+	// An end that the proxy does not send cannot be distinguished from an abort. Unseen reports
+	// this.
 	unseen := st.back.headSeen && !st.back.ended && !st.eviction.happened() && st.modes.Response == BodyNone && st.back.bytes == 0
 	st.release(st.back.ended || unseen, unseen)
 	st.dropBody()

@@ -12,13 +12,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// routingHeaders are those that clients may not send. deploy/envoy strips the
-// same list before the picker sees the request, which also covers requests that
-// no picker saw.
+// routingHeaders are the headers that clients may not send. deploy/envoy removes the same headers
+// before the picker gets the request, which also covers requests that bypass it.
 var routingHeaders = request.RoutingHeaders()
 
-// foreign appends the routing headers among the request's to dst. The
-// destination is always set anew, so it needs no removal.
+// foreign appends the request's routing headers to dst. The destination is always overwritten, so
+// it need not be removed.
 func foreign(dst []string, v headerView) []string {
 	for i := range v.list {
 		name := v.list[i].Name
@@ -29,8 +28,8 @@ func foreign(dst []string, v headerView) []string {
 	return dst
 }
 
-// trust takes from the request what the configuration does not believe, and
-// returns the headers that must not reach the engine.
+// trust removes untrusted values from the request, and returns the headers that must not reach the
+// engine.
 func (st *stream) trust() []string {
 	st.kit.strip = st.kit.strip[:0]
 	if t := st.p.opts.Trust(); t != nil {
@@ -39,8 +38,8 @@ func (st *stream) trust() []string {
 	return st.kit.strip
 }
 
-// proxyNames returns the names in the certificate of the stream's proxy. Without
-// --client-ca nobody has verified it, and it has none.
+// proxyNames returns the names in the certificate of the stream's proxy. Without --client-ca
+// certificates are not verified, and it returns none.
 func (p *Processor) proxyNames(ctx context.Context) []string {
 	from, ok := peer.FromContext(ctx)
 	if !ok || !p.verified.Load() {

@@ -9,33 +9,33 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 )
 
-// beforeTimer is how long before the proxy's timer a request is refused that waits:
-// at the timer itself a proxy that fails open would send it past the queue.
+// beforeTimer is how long before the proxy's timeout a waiting request is rejected. At the timeout
+// itself, a proxy that fails open would forward it past the queue.
 const beforeTimer = time.Second
 
-// boundWait says how long the request may wait for capacity, and has the proxy told
-// when it begins to.
+// boundWait limits the request's wait for capacity, and extends the proxy's timeout when the wait
+// begins.
 func (st *stream) boundWait() {
 	if st.modes.Request == BodyFullDuplex {
-		return // the proxy has no timer there
+		return // no timeout in full duplex
 	}
 	o := &st.p.opts
 	timer := o.MessageTimeout
 	if o.MaxMessageTimeout > timer && !st.modes.observe {
 		timer = o.MaxMessageTimeout
 		st.request.Waits = func() {
-			// A stream that is broken ends the wait by its context.
+			// If the stream is broken, its context ends the wait.
 			_ = st.send(wire.Fixed(&extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(timer)}))
 		}
 	}
 	st.request.MaxWait = within(timer)
 }
 
-// within is how long a request waits that has to be refused before the proxy's timer ends.
+// within returns the maximum wait of a request that must be rejected before the proxy's timeout.
 func within(timer time.Duration) time.Duration { return max(timer-beforeTimer, timer/2) }
 
-// LongestWait is how long requests may wait for capacity whose bodies the proxy keeps back,
-// by its message_timeout (0: the default) and its max_message_timeout (0: there is none).
+// LongestWait returns the maximum wait for capacity of requests whose bodies the proxy holds, given
+// its message_timeout (0: the default) and max_message_timeout (0: none).
 func LongestWait(timeout, most time.Duration) time.Duration {
 	if timeout <= 0 {
 		timeout = DefaultMessageTimeout

@@ -2,36 +2,36 @@ package answer
 
 import "bytes"
 
-// Fault says how an answer with a good status is no answer.
+// Fault is a defect of a response with a success status.
 type Fault uint8
 
 // Faults, the worst last.
 const (
 	Sound    Fault = iota
-	Unclosed       // a stream ended well and without its closing event
-	Empty          // it holds no generated text, or the engine aborted it
-	Broken         // it holds an error of the engine, or nothing, or something else than an answer
+	Unclosed       // a stream ended normally but without its closing event
+	Empty          // no generated text, or aborted by the engine
+	Broken         // an engine error, empty, or not an answer
 )
 
-// faultFinder looks for errors in the place of answers: in the beginning of each event
-// of a stream, or of a whole body.
+// faultFinder looks for errors in place of answers, at the beginning of each stream event or of a
+// whole body.
 type faultFinder struct {
-	head [len(`{"type":"response.failed"`)]byte // of the value, without blanks
+	head [len(`{"type":"response.failed"`)]byte // of the value, without white space
 	n    int
-	live bool   // the value may be an error yet
-	is   bool   // it is one
-	text []byte // the error, without blanks, as much as is kept
-	bad  bool   // an error was the engine's
-	any  bool   // there was an error, whoever's
+	live bool   // the value may still be an error
+	is   bool   // the value is an error
+	text []byte // the beginning of the error, without white space
+	bad  bool   // an engine error was found
+	any  bool   // an error of any origin was found
 }
 
-// Errors that stand for an answer begin so, without blanks. None may be longer than a head.
+// Prefixes of error values, without white space. None may be longer than head.
 var errorHeads = [...]string{
 	`{"error":{`, `{"error":"`, `{"object":"error"`, `{"type":"error"`, `{"type":"response.failed"`,
 }
 
-// notTheEngines are words of errors that are the client's, or of a queue that is full. In a
-// string of the client's their quotes would be escaped.
+// notTheEngines are parts of errors caused by the client or by a full queue. In a client's string
+// their quotes would be escaped.
 var notTheEngines = [...]string{
 	`"code":4`, `"code":"4`, `"code":503`, `"code":"503`, `"status":4`, `"type":"invalid_request`, `"type":"BadRequest`, `"type":"NotFound`,
 	`"type":"not_found`, `"type":"authentication`, `"type":"permission`, `"type":"rate_limit`, `"type":"overloaded`, `"code":"invalid_`, `"code":"rate_limit`,
@@ -41,7 +41,7 @@ const maxErrorText = 2 << 10
 
 func (f *faultFinder) reset() { *f = faultFinder{text: f.text[:0]} }
 
-// begin is told where a value begins, whose bytes follow by write.
+// begin starts a value, whose bytes follow by write.
 func (f *faultFinder) begin() { f.n, f.live, f.is, f.text = 0, true, false, f.text[:0] }
 
 // write reads the next bytes of the value.
@@ -77,7 +77,7 @@ func (f *faultFinder) match(b byte) {
 	}
 }
 
-// end is told where the value ends.
+// end ends the value.
 func (f *faultFinder) end() {
 	f.any = f.any || f.live && f.is
 	if f.live && f.is && !f.bad {
@@ -91,11 +91,11 @@ func (f *faultFinder) end() {
 
 func isBlank(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\n' }
 
-// Closed reports whether the closing event of a stream was there.
+// Closed reports whether the stream's closing event was read.
 func (s *Scan) Closed() bool { return s.counter.closed }
 
-// Fault returns what is wrong with a body that was read to its end, of a request that
-// has answers of JSON or of events with JSON.
+// Fault returns the fault of a completely read body. The request must be of a kind with JSON
+// answers or JSON events.
 func (s *Scan) Fault() Fault {
 	s.fault.end()
 	switch {
@@ -105,7 +105,7 @@ func (s *Scan) Fault() Fault {
 		return Broken
 	case s.events && !s.counter.closed:
 		return Unclosed
-	case s.fault.any: // the client's
+	case s.fault.any: // a client error
 		return Sound
 	case s.aborted, !s.text.found:
 		return Empty

@@ -2,14 +2,13 @@ package answer
 
 import "bytes"
 
-// idFinder finds the id of a stored response in the head of its body, or of its
-// first event. Generated text cannot forge it: inside a JSON string its quotes
-// would be escaped.
+// idFinder finds the id of a stored response in the head of its body or first event. Generated text
+// cannot forge it, because quotes inside a JSON string are escaped.
 type idFinder struct {
 	head []byte
-	at   int // what comes before it is decided
+	at   int // the part before it is done
 	id   string
-	over bool // it was found, or will not be
+	over bool // found, or no longer possible
 }
 
 const (
@@ -31,12 +30,12 @@ func (f *idFinder) write(p []byte) {
 	for {
 		i := bytes.Index(f.head[f.at:], []byte(idMember))
 		if i < 0 {
-			f.at = max(f.at, len(f.head)-len(idMember)+1) // it may have begun
+			f.at = max(f.at, len(f.head)-len(idMember)+1) // keep a possible beginning
 			return
 		}
 		member := f.at + i
 		value := bytes.TrimLeft(f.head[member+len(idMember):], " ")
-		f.at = member // until enough of the value is there
+		f.at = member // until enough of the value is available
 		switch {
 		case bytes.HasPrefix(value, []byte(idPrefix)):
 			end := bytes.IndexByte(value[1:], '"')

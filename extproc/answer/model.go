@@ -2,8 +2,8 @@ package answer
 
 import "bytes"
 
-// answeredModel finds the name of the model in the first piece of an answer. Names with escapes,
-// and those that are longer than it keeps, are not found.
+// answeredModel finds the model's name in the first chunk of a response. Names with escapes and
+// overlong names are not found.
 type answeredModel struct {
 	looked bool
 	n      int

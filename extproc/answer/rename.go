@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// typeJSON is the content type of answers that are one object.
+// typeJSON is the content type of non-streamed answers.
 const typeJSON = "application/json"
 
-// Rename replaces the model's name in one response body after another, as the
-// body passes by in pieces cut anywhere. The name stands in the member "model" of
-// an answer or of an event, or of its member "response" (Responses) or "message"
-// (Anthropic); nothing else is touched, and nothing is held back.
+// Rename replaces the model's name in response bodies that pass in arbitrary chunks. It replaces
+// the member "model" of an answer or event, or of its member "response" (Responses) or "message"
+// (Anthropic). Everything else is unchanged, and nothing is delayed.
 type Rename struct {
 	name []byte // JSON literal of the new name
 	on   bool
@@ -20,8 +19,8 @@ type Rename struct {
 	json modelFinder
 }
 
-// Open prepares for a body by its headers content-type and content-encoding, to
-// carry name. It reports whether names are replaced in such a body.
+// Open prepares for a body with the given headers and the new name. It reports whether names are
+// replaced in such a body.
 func (r *Rename) Open(contentType, encoding, name string) bool {
 	events := strings.HasPrefix(contentType, typeEvents)
 	literal, err := json.Marshal(name)
@@ -30,20 +29,20 @@ func (r *Rename) Open(contentType, encoding, name string) bool {
 	return r.on
 }
 
-// Reset ends the work on a body.
+// Reset ends the processing of a body.
 func (r *Rename) Reset() { *r = Rename{} }
 
 // On reports whether names are being replaced.
 func (r *Rename) On() bool { return r.on }
 
-// Write reads the next piece of the body and returns what to send for it: p
-// itself where nothing changes, else memory of its own.
+// Write processes the next chunk and returns the bytes to send: p itself if unchanged, otherwise a
+// new buffer.
 func (r *Rename) Write(p []byte) []byte {
 	if !r.on {
 		return p
 	}
 	var out []byte
-	from, changed := 0, false // out stands for p[:from]
+	from, changed := 0, false // out replaces p[:from]
 	begin := func(at int) {
 		if !changed {
 			changed, out = true, make([]byte, 0, len(p)+2*len(r.name))
@@ -79,8 +78,7 @@ func (r *Rename) Write(p []byte) []byte {
 	return append(out, p[from:]...)
 }
 
-// sseLine finds the data lines of server-sent events. Where on is false every
-// byte is data.
+// sseLine finds the data lines of server-sent events. If on is false, every byte is data.
 type sseLine struct {
 	on      bool
 	off     bool // on a line without data
@@ -108,7 +106,7 @@ func (l *sseLine) data(b byte) bool {
 	}
 }
 
-// findPhase is where in a JSON text the finder is.
+// findPhase is the finder's position in a JSON text.
 type findPhase uint8
 
 const (
@@ -126,16 +124,16 @@ type modelFinder struct {
 	phase   findPhase
 	escaped bool
 	depth   int
-	object  [3]bool // whether the container at depth 1 and 2 is an object
-	inner   bool    // the object at depth 2 is one that may name the model
-	keyNext bool    // a string that comes next is a key
-	want    bool    // a string that comes next is the name
+	object  [3]bool // whether the containers at depth 1 and 2 are objects
+	inner   bool    // the object at depth 2 may contain the model
+	keyNext bool    // the next string is a key
+	want    bool    // the next string is the name
 	key     [maxKey + 1]byte
 	keyLen  int
 }
 
-// read consumes at least one byte and returns how many. It stops behind a quote
-// that opens or closes the name, and never goes beyond a line.
+// read consumes at least one byte and returns the number. It stops after a quote that opens or
+// closes the name, and never passes the end of a line.
 func (f *modelFinder) read(p []byte) int {
 	if f.phase == between {
 		f.structure(p[0])
@@ -166,7 +164,7 @@ func (f *modelFinder) read(p []byte) int {
 	return 1
 }
 
-// keep adds a byte to the key that is being read.
+// keep appends a byte to the current key.
 func (f *modelFinder) keep(c byte) {
 	if f.phase == keyRead && f.keyLen < len(f.key) {
 		f.key[f.keyLen] = c

@@ -15,25 +15,25 @@ type Scan struct {
 	readable bool
 	events   bool // server-sent events
 	begun    bool
-	opened   bool // the body's first byte that is no blank was seen
-	json     bool // and begins a value of JSON
+	opened   bool // the first non-space byte was read
+	json     bool // the body begins like a JSON value
 	usage    usageScanner
 	counter  eventCounter
 	text     textFinder
 	id       idFinder
 	fault    faultFinder
-	aborted  bool // the engine ended it: finish_reason abort
+	aborted  bool // the engine aborted it: finish_reason abort
 	model    answeredModel
 }
 
-// Open prepares for a body by its headers content-type and content-encoding.
+// Open prepares for a body with the given content-type and content-encoding.
 func (s *Scan) Open(contentType, encoding string) {
 	s.readable = encoding == "" || encoding == "identity"
 	s.events = strings.HasPrefix(contentType, typeEvents)
 }
 
-// Write reads the next piece. first is true once, when generated text is
-// there; tokens is the number of data events that began in p.
+// Write reads the next chunk. first is true once, at the first generated text. tokens is the number
+// of data events that began in p.
 func (s *Scan) Write(p []byte) (tokens int, first bool) {
 	if len(p) == 0 {
 		return 0, false
@@ -58,14 +58,14 @@ func (s *Scan) Write(p []byte) (tokens int, first bool) {
 	return tokens, first
 }
 
-// aborts reports whether a piece of a body says that the engine aborted the request. In
-// generated text the quotes would be escaped. A report that is cut in two is missed.
+// aborts reports whether a chunk contains the engine's abort of the request. In generated text the
+// quotes would be escaped. An abort that is split between chunks is missed.
 func aborts(p []byte) bool {
 	i := bytes.Index(p, []byte(`"abort"`))
 	return i >= 0 && bytes.Contains(p[max(0, i-len(`"finish_reason" : `)):i], []byte(`"finish_reason"`))
 }
 
-// readWhole looks at the beginning of a body that is not streamed.
+// readWhole reads the beginning of a non-streamed body.
 func (s *Scan) readWhole(p []byte) {
 	for i := 0; i < len(p) && !s.opened; i++ {
 		if !isBlank(p[i]) {
@@ -80,7 +80,7 @@ func (s *Scan) readWhole(p []byte) {
 	}
 }
 
-// Reset makes the scan fit for another response and keeps its memory.
+// Reset prepares the scan for another response and keeps its memory.
 func (s *Scan) Reset() {
 	s.usage.reset()
 	s.id.reset()
@@ -91,8 +91,8 @@ func (s *Scan) Reset() {
 	s.text = textFinder{}
 }
 
-// OtherModel reports whether the answer names a model that is none of names. One that names no
-// model, or names it late, is not another's.
+// OtherModel reports whether the answer names a model that is not in names. It returns false if no
+// model was found early.
 func (s *Scan) OtherModel(names ...string) bool {
 	m := s.model.name[:s.model.n]
 	if len(m) == 0 {
@@ -106,8 +106,8 @@ func (s *Scan) OtherModel(names ...string) bool {
 	return true
 }
 
-// ResponseID returns the id of a stored response, "" for answers that have none.
+// ResponseID returns the id of a stored response, or "".
 func (s *Scan) ResponseID() string { return s.id.id }
 
-// Usage returns the usage that was reported.
+// Usage returns the reported usage.
 func (s *Scan) Usage() request.Usage { return s.usage.result() }

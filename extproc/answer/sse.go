@@ -5,16 +5,16 @@ import "bytes"
 // eventPrefix opens the data of a server-sent event.
 const eventPrefix = "data:"
 
-// eventCounter counts the data events of a server-sent event stream that
-// arrives in pieces cut anywhere. The closing [DONE] does not count.
+// eventCounter counts the data events of a server-sent event stream in arbitrary chunks. The final
+// [DONE] does not count.
 type eventCounter struct {
 	off     bool // not at the start of a line
-	matched int  // bytes of eventPrefix read on this line; all of them: the value is next
+	matched int  // bytes of eventPrefix read on this line; if complete, the value follows
 	events  int  // data events that began
-	closed  bool // [DONE] was there
+	closed  bool // [DONE] was read
 }
 
-// write returns how many data events began in p, of which f reads the values.
+// write returns the number of data events that began in p, and passes their values to f.
 func (c *eventCounter) write(p []byte, f *faultFinder) int {
 	before := c.events
 	for len(p) > 0 {
@@ -40,8 +40,8 @@ func (c *eventCounter) write(p []byte, f *faultFinder) int {
 	return c.events - before
 }
 
-// step reads one byte at the start of a line and tells whether it is the first
-// of a data value that counts.
+// step reads one byte at the start of a line and reports whether it begins a data value that
+// counts.
 func (c *eventCounter) step(b byte) bool {
 	switch {
 	case b == '\n':
@@ -60,42 +60,41 @@ func (c *eventCounter) step(b byte) bool {
 	return false
 }
 
-// maxHead bounds how much of a response is read while its first generated
-// text is looked for.
+// maxHead bounds the part of a response in which the first generated text is searched.
 const maxHead = 8 << 10
 
-// textKeys are the JSON keys under which engines send generated text:
-// completions, chat, reasoning, tool calls, Responses, Anthropic.
+// textKeys are the JSON keys of generated text: completions, chat, reasoning, tool calls,
+// Responses, Anthropic.
 var textKeys = [...]string{
 	"content", "text", "delta", "reasoning_content", "reasoning", "thinking", "arguments", "partial_json", "refusal",
 }
 
-// textFinder looks for the first generated text of a streamed response: a text key, a colon
-// and a string with something in it. The first events of a stream may announce a role and carry
-// none. It reads byte by byte and keeps nothing but what may be a key.
+// textFinder finds the first generated text of a streamed response: a text key, a colon and a
+// non-empty string. The first events of a stream may announce a role only. It reads byte by byte
+// and stores only a possible key.
 type textFinder struct {
 	found  bool
 	seen   int  // bytes
-	quoted bool // a quote has come since the last colon
-	named  bool // the last string since then is a text key, and nothing but blanks is behind it
+	quoted bool // a quote was read since the last colon
+	named  bool // the last string since then is a text key, followed by white space only
 	value  textValue
 	n      int // bytes since the last quote
 	last   [maxTextKey]byte
 }
 
-// textValue is where in a value behind a text key the finder is.
+// textValue is the finder's position in a value after a text key.
 type textValue uint8
 
 const (
-	noValue    textValue = iota // in none, or there is nothing in it
-	valueNext                   // behind the colon, blanks alone
-	valueBegun                  // behind the quote
+	noValue    textValue = iota // not in a value, or it is empty
+	valueNext                   // after the colon and white space
+	valueBegun                  // after the quote
 )
 
 // maxTextKey is the length of the longest of textKeys.
 const maxTextKey = len("reasoning_content")
 
-// write returns true once: when p completes the first non-empty text.
+// write returns true once, when p completes the first non-empty text.
 func (t *textFinder) write(p []byte) bool {
 	if t.found {
 		return false
@@ -111,7 +110,7 @@ func (t *textFinder) write(p []byte) bool {
 	return t.found
 }
 
-// step reads one byte and reports whether it is the first of a text.
+// step reads one byte and reports whether it is the first byte of a text.
 func (t *textFinder) step(b byte) bool {
 	switch {
 	case t.value == valueBegun:

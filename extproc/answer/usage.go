@@ -8,11 +8,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// usageKey opens the report in JSON bodies and in SSE data alike. Inside a
-// JSON string its quotes would be escaped, so generated text cannot forge it.
+// usageKey precedes the report in JSON bodies and in SSE data. Generated text cannot forge it,
+// because quotes inside a JSON string are escaped.
 const usageKey = `"usage"`
 
-// maxUsage bounds the report that is held while it is split across chunks.
+// maxUsage bounds a held report that is split between chunks.
 const maxUsage = 8 << 10
 
 var usageParsers fastjson.ParserPool
@@ -27,13 +27,12 @@ const (
 	scanObject                  // inside the report
 )
 
-// usageScanner finds usage reports in a response body that arrives in pieces
-// cut anywhere, without holding more than one report. It understands OpenAI
-// completions, Responses and Anthropic messages, streamed or not; reports that
-// follow each other are merged field by field, the last one wins.
+// usageScanner finds usage reports in a response body in arbitrary chunks, and holds at most one
+// report. It supports OpenAI completions, Responses and Anthropic messages, streamed or not.
+// Several reports are merged field by field; the last one wins.
 type usageScanner struct {
 	phase   scanPhase
-	matched int // bytes of usageKey that ended the last chunk
+	matched int // bytes of usageKey at the end of the last chunk
 	depth   int
 	inText  bool // inside a string of the report
 	escaped bool
@@ -41,7 +40,7 @@ type usageScanner struct {
 	fields  usageFields
 }
 
-// usageFields are the numbers of a report as the dialects name them.
+// usageFields are the numbers of a report in the various dialects.
 type usageFields struct {
 	prompt, output, cached        int
 	cacheRead, cacheNew           int
@@ -49,7 +48,7 @@ type usageFields struct {
 	cachedSeen, readSeen, newSeen bool
 }
 
-// reset makes the scanner fit for another body and keeps its memory.
+// reset prepares the scanner for another body and keeps its memory.
 func (s *usageScanner) reset() {
 	*s = usageScanner{held: s.held[:0]}
 }
@@ -91,9 +90,8 @@ func (s *usageScanner) findKey(p []byte) []byte {
 	return nil
 }
 
-// partialKey returns how many bytes of usageKey stand at the end of p. A quote
-// opens the key and stands nowhere else in it but at its end, so the last
-// quote is the only place where it can begin.
+// partialKey returns the number of bytes of usageKey at the end of p. The key has quotes only at
+// both ends, so only the last quote can begin it.
 func partialKey(p []byte) int {
 	tail := p[max(0, len(p)-len(usageKey)+1):]
 	i := bytes.LastIndexByte(tail, '"')
@@ -145,8 +143,7 @@ func (s *usageScanner) object(p []byte) []byte {
 	return p[n:]
 }
 
-// closing returns the index behind the brace that closes the report, -1 when
-// p does not hold it.
+// closing returns the index after the brace that closes the report, -1 if it is not in p.
 func (s *usageScanner) closing(p []byte) int {
 	for i, c := range p {
 		switch {
@@ -188,10 +185,10 @@ func (s *usageScanner) report(object []byte) {
 	number(v, "cache_creation_input_tokens", &f.cacheNew, &f.newSeen)
 }
 
-// maxTokens is beyond what any request has: sums of such counts are numbers too.
+// maxTokens exceeds any real count, and keeps sums finite.
 const maxTokens = 1 << 40
 
-// number reads a count that is there and plausible.
+// number reads a count if it is present and plausible.
 func number(v *fastjson.Value, key string, dst *int, seen *bool) {
 	n := v.Get(key)
 	if n == nil || n.Type() != fastjson.TypeNumber {
@@ -202,8 +199,8 @@ func number(v *fastjson.Value, key string, dst *int, seen *bool) {
 	}
 }
 
-// result returns what was reported. Anthropic's input tokens leave out what
-// was read from and written to the cache; the sum is the prompt.
+// result returns the reported usage. Anthropic's input tokens exclude tokens read from and written
+// to the cache; the sum is the prompt.
 func (s *usageScanner) result() request.Usage {
 	f := s.fields
 	u := request.Usage{

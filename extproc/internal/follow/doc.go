@@ -1,3 +1,3 @@
-// Package follow notices when a proxy does not go where the picker says: it compares who has
-// answered with who was named, over windows of answers.
+// Package follow detects proxies that ignore the picker's choice: it compares the serving endpoints
+// with the chosen ones, over windows of responses.
 package follow

@@ -11,32 +11,32 @@ import (
 // Values of the label "by" of the served metric.
 const (
 	Chosen    = "chosen"    // the endpoint that the picker named first
-	Next      = "next"      // a further endpoint that it named
-	Elsewhere = "elsewhere" // one that it did not name
-	Unknown   = "unknown"   // the proxy does not say
+	Next      = "next"      // another endpoint that it named
+	Elsewhere = "elsewhere" // an endpoint that it did not name
+	Unknown   = "unknown"   // not reported by the proxy
 )
 
-// Counter counts who answered and notices when the proxy does not follow
-// the picker. It is safe for concurrent use.
+// Counter counts the serving endpoints and detects a proxy that ignores the picker's choice. It is
+// safe for concurrent use.
 type Counter struct {
 	chosen, next, elsewhere, unknown atomic.Uint64
 
-	// The span holds answers since it was opened, elsewhere of them in the
-	// lower half.
+	// span holds the number of answers since it was opened in its upper half, and those from
+	// unnamed endpoints in its lower half.
 	span     atomic.Uint64
-	ignored  atomic.Bool  // most answers of the last window came from elsewhere
-	multiple atomic.Bool  // lists of addresses were sent in it
+	ignored  atomic.Bool  // most answers of the last window came from unnamed endpoints
+	multiple atomic.Bool  // lists of addresses were sent in that window
 	warned   atomic.Int64 // Unix nanoseconds of the last warning
 }
 
 const (
-	perSpan   = 100 // answers after which a new span is opened
-	least     = 10  // answers that are enough for a judgement
+	perSpan   = 100 // answers per span
+	least     = 10  // minimum answers for a verdict
 	warnEvery = time.Minute
 )
 
-// Add counts one answer. sent are the addresses that the proxy was told. The
-// result is the label of the metric; warn asks for a warning.
+// Add counts one answer. sent are the addresses sent to the proxy. by is the metric label; warn
+// requests a warning.
 func (t *Counter) Add(sent []string, served string, now time.Time) (by string, warn bool) {
 	if served == "" || len(sent) == 0 {
 		t.unknown.Add(1)
@@ -61,7 +61,7 @@ func (t *Counter) Add(sent []string, served string, now time.Time) (by string, w
 	return by, t.judge(t.span.Add(step), now)
 }
 
-// judge looks at the span and reports whether a warning is due.
+// judge evaluates the span and reports whether a warning is due.
 func (t *Counter) judge(span uint64, now time.Time) bool {
 	told, elsewhere := span>>32, span&(1<<32-1)
 	if told < least {
@@ -79,8 +79,8 @@ func (t *Counter) judge(span uint64, now time.Time) bool {
 	return now.UnixNano()-last >= int64(warnEvery) && t.warned.CompareAndSwap(last, now.UnixNano())
 }
 
-// Problem returns the likely cause of answers from elsewhere, "" when the proxy
-// follows the picker.
+// Problem returns the likely cause of answers from unnamed endpoints, or "" if the proxy follows
+// the picker.
 func (t *Counter) Problem() string {
 	switch {
 	case !t.ignored.Load():
@@ -94,7 +94,7 @@ func (t *Counter) Problem() string {
 	}
 }
 
-// Counts returns how many answers came from whom since the start.
+// Counts returns the number of answers by origin since the start.
 func (t *Counter) Counts() (chosen, next, elsewhere, unknown uint64) {
 	return t.chosen.Load(), t.next.Load(), t.elsewhere.Load(), t.unknown.Load()
 }
