@@ -13,8 +13,8 @@ var (
 	Media = plugin.Decider{Split: func(c *cycle.Cycle, _ int32) bool { return c.Request.Prompt.Media > 0 }}
 )
 
-// Missing returns a decider that splits requests of at least prompt tokens of
-// which the endpoint that serves lacks at least tokens, in any tier.
+// Missing returns a decider that splits requests of at least prompt tokens of which the serving
+// endpoint lacks at least tokens, in any tier.
 func Missing(tokens, prompt int) plugin.Decider {
 	return plugin.Decider{Split: func(c *cycle.Cycle, serving int32) bool {
 		return c.Request.InputTokens >= prompt && missing(c, serving) >= tokens
@@ -27,8 +27,8 @@ type prefixDeciderParams struct {
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
 }
 
-// newPrefixDecider splits requests with at least so many tokens that the decode
-// endpoint does not hold in any tier; 0 never splits.
+// newPrefixDecider splits requests of which the decode endpoint lacks at least the configured
+// number of tokens in any tier; 0 never splits.
 func newPrefixDecider(p prefixDeciderParams) (plugin.Plugin, error) {
 	decide := Missing(p.NonCachedTokens, p.PromptTokens)
 	if p.NonCachedTokens == 0 {

@@ -1,24 +1,23 @@
-// Package pd places requests whose prompt one endpoint computes and another
-// answers: prefill/decode, and encode before both.
+// Package pd places requests whose prompt one endpoint computes and another one answers:
+// prefill/decode, and optionally encode before both.
 //
-//  1. Handler.Handle runs the decode profile over the endpoints that serve
-//     requests. Its best is the endpoint that the proxy talks to.
-//  2. For each further stage a Decider says, by what that endpoint holds,
-//     whether another one should do it.
-//  3. The stage's profile runs over the endpoints that can: filters see the
-//     decode endpoint as the cycle's Peer, so that closeness counts.
-//  4. The plan gets the stage's endpoints as a header, alternates included, for
-//     the proxy beside the decode engine, and a Part for the in-flight book.
+//  1. Handler.Handle runs the decode profile over the serving endpoints. The best
+//     one receives the request from the proxy.
+//  2. For each further stage, a Decider determines from that endpoint's cache
+//     whether another endpoint should do it.
+//  3. The stage's profile runs over the capable endpoints. Filters see the decode
+//     endpoint as the cycle's Peer, so that closeness counts.
+//  4. The plan gets a header with the stage's endpoints, including alternates, for
+//     the decode engine's sidecar, and a Part for the load tracker.
 //
-// Table adds the plugin types that a configuration makes of this to the built-in
-// ones (rows.go, params.go, deciders.go).
+// Table adds this package's plugin types to the built-in ones (rows.go, params.go, deciders.go).
 //
-// It does not move any block and does not talk to engines: the proxy beside the
-// decode engine reads the headers and runs the remote stages.
+// The package moves no blocks and does not connect to engines: the sidecar reads the headers and
+// runs the remote stages.
 //
-// Invariants: all endpoints of a plan are candidates of the cycle, so in the
-// subset that the proxy allows. A stage for which nobody is left never refuses
-// a request: the decode endpoint does that work itself, and the plan says so.
+// Invariants: all endpoints of a plan are candidates of the cycle, and therefore in the proxy's
+// subset. A stage without an available endpoint does not reject a request: the decode endpoint does
+// the work itself, and the plan records it.
 //
 // A Handler is immutable and safe for concurrent use.
 package pd

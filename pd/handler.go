@@ -11,17 +11,16 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Options build a Handler. Decode is required. A stage without a decider never
-// leaves the endpoint that serves; one with a decider needs a profile.
+// Options configures a Handler. Decode is required. A stage without a decider always stays at the
+// serving endpoint; one with a decider needs a profile.
 type Options struct {
 	Decode, Prefill, Encode   *cycle.Profile
 	SplitPrefill, SplitEncode plugin.Decider
-	// PrimaryPort is where requests enter an address whose data-parallel ranks
-	// are endpoints of their own; a header names the rank. 0: ranks are reached
-	// at their own ports.
+	// PrimaryPort is the port for requests at addresses whose data-parallel ranks are separate
+	// endpoints; a header names the rank. 0: ranks are reached at their own ports.
 	PrimaryPort uint16
-	// NeedPrefill refuses requests that are to be split when no endpoint is left to
-	// prefill, instead of having the one that serves compute the prompt.
+	// NeedPrefill rejects requests to be split if no prefill endpoint is available, instead of
+	// computing the prompt at the serving endpoint.
 	NeedPrefill bool
 }
 
@@ -38,7 +37,7 @@ func New(o Options) (*Handler, error) {
 	return &Handler{o}, nil
 }
 
-// Profiles returns the profiles that are ever run.
+// Profiles returns the profiles in use.
 func (h *Handler) Profiles() []*cycle.Profile {
 	list := []*cycle.Profile{h.o.Decode}
 	if h.o.SplitPrefill.Split != nil {
@@ -77,8 +76,9 @@ func (h *Handler) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	return nil
 }
 
-// divisible reports whether a request can be served in parts: it generates, and one
-// hand-over serves it. Engines that serve no whole requests take all that generate.
+// divisible reports whether a request can be served in parts: it generates text and needs a single
+// KV transfer. Decode-only engines that cannot serve whole requests accept every generating
+// request.
 func divisible(c *cycle.Cycle, serving int32) bool {
 	r := c.Request
 	if r.Kind == request.KindOther || r.Kind == request.KindEmbeddings {
@@ -87,7 +87,7 @@ func divisible(c *cycle.Cycle, serving int32) bool {
 	return !r.Whole && r.Prompt.Form != request.FormTexts && r.Prompt.Form != request.FormBatches || consumes(c.All(serving))
 }
 
-// atPort sends the request to the primary port, and names the rank in a header.
+// atPort routes the request to the primary port and names the rank in a header.
 func (h *Handler) atPort(c *cycle.Cycle, plan *cycle.Plan, best int32) {
 	ep := c.All(best).Endpoint
 	if netip.AddrPortFrom(ep.Addr.Addr(), h.o.PrimaryPort) == ep.Addr {
@@ -97,7 +97,7 @@ func (h *Handler) atPort(c *cycle.Cycle, plan *cycle.Plan, best int32) {
 	plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderDataParallel, Value: ep.Address})
 }
 
-// prefill plans the prompt's computation elsewhere, if that pays.
+// prefill plans a remote prefill if it is worthwhile.
 func (h *Handler) prefill(c *cycle.Cycle, plan *cycle.Plan, best int32) error {
 	t := stage{cycle.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
 	s, order := t.decide(c, best)
@@ -108,8 +108,8 @@ func (h *Handler) prefill(c *cycle.Cycle, plan *cycle.Plan, best int32) error {
 	return h.refusal(c, s.Outcome, best)
 }
 
-// encode plans the encoding of images and sound elsewhere. The items are dealt
-// out over all endpoints of the header.
+// encode plans remote encoding of images and audio. The items are distributed over all endpoints of
+// the header.
 func (h *Handler) encode(c *cycle.Cycle, plan *cycle.Plan, best int32) {
 	t := stage{cycle.StageEncode, h.o.Encode, h.o.SplitEncode, endpoint.RoleEncode}
 	s, order := t.decide(c, best)
@@ -128,7 +128,7 @@ func (h *Handler) encode(c *cycle.Cycle, plan *cycle.Plan, best int32) {
 	}
 }
 
-// stage is one stage of the work beside decoding.
+// stage is a stage of the work other than decoding.
 type stage struct {
 	kind    cycle.StageKind
 	profile *cycle.Profile
@@ -136,8 +136,8 @@ type stage struct {
 	role    endpoint.Role
 }
 
-// decide ranks the stage's endpoints, if it pays to do it elsewhere. order is
-// valid until the cycle's end.
+// decide ranks the stage's endpoints if a remote stage is worthwhile. order is valid until the
+// cycle's end.
 func (t *stage) decide(c *cycle.Cycle, best int32) (s cycle.Stage, order []int32) {
 	s = cycle.Stage{Kind: t.kind, Outcome: cycle.StageSkipped, Chosen: -1, Missing: missing(c, best)}
 	if !t.split.Split(c, best) {
@@ -156,9 +156,8 @@ func (t *stage) decide(c *cycle.Cycle, best int32) (s cycle.Stage, order []int32
 	return s, ranking.Order
 }
 
-// able tells the endpoints that may do the stage: those labelled for it or,
-// when nobody is and the profile's filters choose by something else, those
-// without a label.
+// able returns a predicate for the endpoints that may do the stage: those labelled for it, or those
+// without a label if none is labelled and the profile's filters use other criteria.
 func (t *stage) able(c *cycle.Cycle) func(*cycle.View) bool {
 	labelled := prefills
 	if t.role == endpoint.RoleEncode {
@@ -179,13 +178,12 @@ func unlabelled(v *cycle.View) bool {
 	return !has
 }
 
-// missing returns how many prompt tokens the candidate at a position does not
-// hold, in any tier.
+// missing returns the number of prompt tokens that a candidate does not hold in any tier.
 func missing(c *cycle.Cycle, i int32) int {
 	return max(c.Request.InputTokens-int(c.RunAt(i).Total()), 0)
 }
 
-// addresses lists the endpoints at positions, without the one that serves.
+// addresses lists the endpoints at positions, without the serving one.
 func addresses(c *cycle.Cycle, order []int32, without int32) string {
 	if len(order) == 1 {
 		return c.All(order[0]).Address

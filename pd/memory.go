@@ -11,9 +11,9 @@ func (j *prices) room(c *cycle.Cycle, d int32) float64 {
 	return c.All(d).Rank().WaitOfRoom(float64(c.Request.InputTokens), c.Answer())
 }
 
-// memory prices what others wait for because memory at d is kept for longer, when d
-// prefills for so many seconds. Where the request itself has to wait for memory, it is
-// full; else it is taken to be with the probability use^requests.
+// memory returns the cost of the longer memory use at d, in delays of other requests, if d prefills
+// for the given seconds. If the request itself has to wait for memory, it is full; otherwise the
+// probability of that is taken as use^requests.
 func (j *prices) memory(c *cycle.Cycle, d int32, prefill, room float64) float64 {
 	v := c.All(d).Rank()
 	if !v.Fresh() || v.Capacity <= 0 {
@@ -34,5 +34,5 @@ func (j *prices) memory(c *cycle.Cycle, d int32, prefill, room float64) float64 
 	return j.MemoryWeight * full * hold * v.Load.Rate * (room + hold/2)
 }
 
-// littleUsed is the share of memory below which nobody waits for it.
+// littleUsed is the memory use below which nothing waits for memory.
 const littleUsed = .5

@@ -9,14 +9,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// pair plans the request by the price of pairs. The decode profile has ranked the
-// endpoints that serve: the best of them serves requests that stay whole.
+// pair plans the request by the cost of endpoint pairs. The decode profile has ranked the serving
+// endpoints; the best one serves requests that are not split.
 func (h *Handler) pair(c *cycle.Cycle, plan *cycle.Plan, ranking *cycle.Ranking) error {
 	t := stage{cycle.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
 	helping := h.o.Prefill.RunAmong(c, t.able(c))
 	among := plugin.Among{Serve: ranking.Live, Help: helping.Live, Whole: ranking.Best()}
 	way := t.split.Pair(c, among)
-	if peer := c.All(way.Serve).Endpoint; way.Helps > 0 && peer != c.Peer { // the profile's filters may look at it
+	if peer := c.All(way.Serve).Endpoint; way.Helps > 0 && peer != c.Peer { // the profile's filters may use it
 		c.Peer = peer
 		helping = h.o.Prefill.RunAmong(c, t.able(c))
 		at := slices.Index(ranking.Live, way.Serve)
@@ -39,12 +39,12 @@ func (h *Handler) pair(c *cycle.Cycle, plan *cycle.Plan, ranking *cycle.Ranking)
 	return h.refusal(c, s.Outcome, way.Serve)
 }
 
-// serveBy makes a candidate the first of the plan's.
+// serveBy moves a candidate to the front of the plan.
 func (h *Handler) serveBy(c *cycle.Cycle, plan *cycle.Plan, serve int32) {
 	if plan.Order[0] == serve {
 		return
 	}
-	if plan.Port != 0 { // the plan speaks of one endpoint alone
+	if plan.Port != 0 { // the plan is for one endpoint only
 		plan.Order, plan.Port, plan.Headers = append(plan.Order[:0], serve), 0, plan.Headers[:0]
 		h.atPort(c, plan, serve)
 		return
@@ -57,18 +57,17 @@ func (h *Handler) serveBy(c *cycle.Cycle, plan *cycle.Plan, serve int32) {
 	plan.Order[0] = serve
 }
 
-// feed has endpoints compute the prompt for the one that serves; the first is asked
-// first.
+// feed adds endpoints that compute the prompt for the serving one, in order of preference.
 func (h *Handler) feed(c *cycle.Cycle, plan *cycle.Plan, serve int32, order []int32) {
 	plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderPrefiller, Value: addresses(c, order, serve)})
 	plan.Also = append(plan.Also, cycle.Part{
 		Index: order[0], Work: c.WorkAt(order[0]), Holds: true, Leads: true, Moves: missing(c, serve),
 	})
-	plan.New = 1 // the prompt's last token is always computed where it is answered
+	plan.New = 1 // the prompt's last token is always computed by the serving endpoint
 }
 
-// refusal returns why a request must not be served in the way that was found: it
-// asks for a prompt that is there already, or there is nobody to compute it.
+// refusal returns the reason to reject a request: it requires a cached prompt and none is cached,
+// or no endpoint can compute it.
 func (h *Handler) refusal(c *cycle.Cycle, o cycle.StageOutcome, serving int32) error {
 	switch {
 	case o != cycle.StageSkipped && c.Request.IfAvailable:

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// disaggParams are those of the handlers of prefill/decode profiles, in all
-// generations. What the older fields say is moved to the newer ones.
+// disaggParams are the parameters of all versions of the prefill/decode profile handlers. Values of
+// older fields are moved to the newer ones.
 type disaggParams struct {
 	Profiles struct {
 		Decode  string `json:"decode"`
@@ -22,12 +22,12 @@ type disaggParams struct {
 		Prefill string `json:"prefill,omitempty"`
 		Encode  string `json:"encode,omitempty"`
 	} `json:"deciders,omitzero"`
-	Threshold   *int `json:"threshold,omitempty"` // missing tokens from which on to split; 0: always
+	Threshold   *int `json:"threshold,omitempty"` // minimum missing tokens for a split; 0: always
 	PrimaryPort int  `json:"primaryPort,omitempty"`
-	// StageOrder is decode-first, in other spellings too.
+	// StageOrder is decode-first, in several spellings.
 	StageOrder string `json:"stageOrder,omitempty"`
-	// WithoutPrefill says what becomes of requests that are to be split when nobody is
-	// left to prefill: decode-only (default) or fail.
+	// WithoutPrefill is the handling of requests to be split without an available prefill endpoint:
+	// decode-only (default) or fail.
 	WithoutPrefill string `json:"withoutPrefill,omitempty"`
 
 	DecodeProfile            string `json:"decodeProfile,omitempty"`
@@ -37,7 +37,7 @@ type disaggParams struct {
 	PrefillDeciderPluginName string `json:"prefillDeciderPluginName,omitempty"`
 	EncodeDeciderPluginName  string `json:"encodeDeciderPluginName,omitempty"`
 
-	HashBlockSize               int    `json:"hashBlockSize,omitempty"` // the index has its own
+	HashBlockSize               int    `json:"hashBlockSize,omitempty"` // unused: the index has its own
 	PrefixPluginName            string `json:"prefixPluginName,omitempty"`
 	PrefixPluginType            string `json:"prefixPluginType,omitempty"`
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
@@ -49,7 +49,7 @@ const (
 	failRequest = "fail"
 )
 
-// decodeFirst reports whether an order of stages begins with decode: so does none.
+// decodeFirst reports whether an order of stages begins with decode, including no order.
 func decodeFirst(order string) bool {
 	switch strings.ReplaceAll(strings.ToLower(order), "_", "-") {
 	case "", "decode", "decode-first":
@@ -58,7 +58,7 @@ func decodeFirst(order string) bool {
 	return false
 }
 
-// newer moves what an older field says to the newer one.
+// newer moves the value of an older field to the newer one.
 func newer(field, oldField string, value, old *string) error {
 	if *old != "" && *value != "" && *old != *value {
 		return &plugin.ParamError{Field: oldField, Message: "says something else than " + field}
@@ -68,8 +68,8 @@ func newer(field, oldField string, value, old *string) error {
 	return nil
 }
 
-// upgrade moves older fields to the newer ones and fills in names. uses are the
-// deciders as the file names them.
+// upgrade moves older fields to the newer ones and fills in names. uses are the deciders named by
+// the file.
 func (p *disaggParams) upgrade() (uses []plugin.Use, err error) {
 	prefill, encode := p.prefillField(), "deciders.encode"
 	if p.EncodeDeciderPluginName != "" {
@@ -99,7 +99,7 @@ func (p *disaggParams) upgrade() (uses []plugin.Use, err error) {
 	return uses, err
 }
 
-// prefillField returns the field that names the prefill decider.
+// prefillField returns the name of the field with the prefill decider.
 func (p *disaggParams) prefillField() string {
 	switch {
 	case p.Deciders.Prefill != "":
@@ -111,9 +111,9 @@ func (p *disaggParams) prefillField() string {
 	}
 }
 
-// disagg is the factory of a handler of prefill/decode profiles. Without a
-// decider requests are split from so many missing tokens on or, when threshold is
-// nil and there is a prefill profile, by price.
+// disagg returns the factory of a prefill/decode profile handler. Without a decider, requests are
+// split from a threshold of missing tokens, or by cost if threshold is nil and there is a prefill
+// profile.
 func disagg(threshold *int) func(*plugin.Params) (plugin.Plugin, error) {
 	return func(params *plugin.Params) (plugin.Plugin, error) {
 		p := &disaggParams{}
@@ -126,7 +126,7 @@ func disagg(threshold *int) func(*plugin.Params) (plugin.Plugin, error) {
 	}
 }
 
-// handler makes the handler of the profiles and the deciders that it uses.
+// handler creates the handler with its profiles and deciders.
 func (p *disaggParams) handler(profiles []*cycle.Profile, deciders []plugin.Decider) (cycle.ProfileHandler, error) {
 	o := Options{PrimaryPort: uint16(p.PrimaryPort), NeedPrefill: p.WithoutPrefill == failRequest}
 	switch {
@@ -157,7 +157,7 @@ func (p *disaggParams) handler(profiles []*cycle.Profile, deciders []plugin.Deci
 	return New(o)
 }
 
-// named returns the profile of a name, nil when there is none.
+// named returns the profile with a name, or nil.
 func named(profiles []*cycle.Profile, name string) *cycle.Profile {
 	for _, p := range profiles {
 		if p.Name == name {
@@ -167,9 +167,9 @@ func named(profiles []*cycle.Profile, name string) *cycle.Profile {
 	return nil
 }
 
-// ByPrice returns the predicted-pd-decider with its defaults.
+// ByPrice returns the predicted-pd-decider with default parameters.
 func ByPrice() plugin.Decider {
 	p := predictedDefaults()
-	model, _ := p.Model() // the defaults have no faults
+	model, _ := p.Model() // the defaults are valid
 	return (&prices{p, model}).decider()
 }

@@ -12,47 +12,46 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 
-// predictedParams are those of the predicted-pd-decider. The weights mean what they
-// mean to the predicted-ttft-scorer.
+// predictedParams are the parameters of the predicted-pd-decider. The weights have the same meaning
+// as in the predicted-ttft-scorer.
 type predictedParams struct {
 	plugins.TransferParams
-	OwnWeight     float64 `json:"ownWeight"`     // work itself
+	OwnWeight     float64 `json:"ownWeight"`     // the work itself
 	StallWeight   float64 `json:"stallWeight"`   // stall of each decoding request
-	QueueWeight   float64 `json:"queueWeight"`   // delay of each request that waits
-	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
-	DecodeWeight  float64 `json:"decodeWeight"`  // a second of decoding, of the request itself and of the others
-	MemoryWeight  float64 `json:"memoryWeight"`  // delay of those who come while memory is full, by what is held of it for longer
-	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
+	QueueWeight   float64 `json:"queueWeight"`   // delay of each waiting request
+	ArrivalWeight float64 `json:"arrivalWeight"` // delay of requests expected to arrive meanwhile
+	DecodeWeight  float64 `json:"decodeWeight"`  // one second of decoding, of the request itself and of others
+	MemoryWeight  float64 `json:"memoryWeight"`  // delay of later requests by longer memory use
+	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills per step
 }
 
 func predictedDefaults() predictedParams {
 	return predictedParams{TransferParams: plugins.TransferDefaults(), OwnWeight: .5, StallWeight: .1, QueueWeight: 1, ArrivalWeight: .5, DecodeWeight: .1, MemoryWeight: 1, ChunkTokens: 8192}
 }
 
-// prices judge plans for one request by what they cost, in seconds:
+// prices compares plans for one request by their cost in seconds:
 //
-//	whole(d)    = wait(d) + own(d) + chunks × base + harm(d, own) + stay(d) + memory(d, own)
-//	pair(p, d)  = wait(p) + own(p) + chunks × base + harm(p, own)
-//	            + what is left of link(p) + transfer(p, d, tokens that d lacks) + delay(p, sending)
-//	            + what is left of wait(d) + step(d) + stay(d) + memory(d, 0)
-//	harm(e, x)  = x × (OwnWeight + StallWeight × decoding(e) + QueueWeight × waiting(e)
-//	            + ArrivalWeight × arrival rate(e) × (wait(e) + x/2) / (1 − busy(e)))
-//	stay(d)     = DecodeWeight × answer × (step with the request in it + decoding × what it adds to a step)
+//	whole(d)     = wait(d) + own(d) + chunks × base + harm(d, own) + stay(d) + memory(d, own)
+//	pair(p, d)   = wait(p) + own(p) + chunks × base + harm(p, own)
+//	             + remaining link(p) + transfer(p, d, tokens that d lacks) + delay(p, sending)
+//	             + remaining wait(d) + step(d) + stay(d) + memory(d, 0)
+//	harm(e, x)   = x × (OwnWeight + StallWeight × decoding(e) + QueueWeight × waiting(e)
+//	             + ArrivalWeight × arrival rate(e) × (wait(e) + x/2) / (1 − busy(e)))
+//	stay(d)      = DecodeWeight × answer × (step with the request in it + decoding × its addition to a step)
 //	memory(d, x) = MemoryWeight × P(memory full) × hold × arrival rate × (wait for memory + hold/2)
-//	delay(p, x)  = (x − own, if more) × (QueueWeight × waiting(p) + ArrivalWeight × arrival rate(p) × (until x begins + x/2))
+//	delay(p, x)  = (x − own, if positive) × (QueueWeight × waiting(p) + ArrivalWeight × arrival rate(p) × (until x begins + x/2))
 //	hold         = share of the request × (x + answer × step) + share in use × x
 //
-// A prompt that is computed where others decode has all of them keep their memory for
-// longer: where memory is what requests wait for, that is dearer than the stall.
+// A prefill at a decoding endpoint makes all its requests keep their memory for longer. If requests
+// wait for memory, this costs more than the stall.
 //
-// own is the prefill of what the endpoint does not hold. Prefills and steps are those of
-// endpoint.Cost. Waits are those of the default policy (cycle.View.Wait) and, where the
-// request would be answered, the wait for memory behind all that was placed there
-// (cycle.View.WaitOfRoom): prompts on their way from elsewhere are in no queue of the
-// engine's. Loads are those of the shared book, by role: a prompt that is computed
-// elsewhere waits there, and counts as waiting where it is answered once the engine
-// says so. The transfer is endpoint.Transfers'; an engine's blocks leave it one prompt
-// after the other, so that link(p) is what all that was placed there has yet to send.
+// own is the prefill of uncached tokens. Prefills and steps come from endpoint.Cost. Waits are
+// those of the default policy (cycle.View.Wait) and, at the decode endpoint, the wait for memory
+// behind all requests placed there (cycle.View.WaitOfRoom): prompts that are still being computed
+// at other endpoints are in no engine queue. Loads are those of the shared load tracker, by role: a
+// remote prefill waits at the prefill endpoint, and counts as waiting at the decode endpoint once
+// the engine reports it. Transfer costs come from endpoint.Transfers. An engine sends prompts one
+// after the other, so link(p) is the total that it still has to send.
 type prices struct {
 	predictedParams
 	model endpoint.TransferModel
@@ -73,13 +72,13 @@ func newPredicted(p predictedParams) (plugin.Plugin, error) {
 
 func (j *prices) decider() plugin.Decider { return plugin.Decider{Split: j.split, Pair: j.pair} }
 
-// split reports whether some prefill endpoint makes a request cheaper that an
-// endpoint is to serve.
+// split reports whether a prefill endpoint reduces the cost of a request for a given serving
+// endpoint.
 func (j *prices) split(c *cycle.Cycle, serving int32) bool {
 	return j.pair(c, plugin.Among{Serve: []int32{serving}, Help: helpers(c), Whole: serving}).Helps > 0
 }
 
-// helpers returns the candidates that are labelled for prefill.
+// helpers returns the candidates labelled for prefill.
 func helpers(c *cycle.Cycle) (list []int32) {
 	for i := range int32(c.Candidates()) {
 		if c.All(i).Role&endpoint.RolePrefill != 0 {
@@ -89,20 +88,19 @@ func helpers(c *cycle.Cycle) (list []int32) {
 	return list
 }
 
-// offer is a candidate for the prefill, and the part of its price that is the same
-// for every peer.
+// offer is a prefill candidate with the part of its cost that is the same for every peer.
 type offer struct {
 	at      int32
 	ep      *endpoint.Endpoint
-	own     float64 // seconds of the prompt's computation
-	seconds float64 // until the prompt is computed
-	price   float64 // with what that costs others
+	own     float64 // seconds of prefill
+	seconds float64 // seconds until the prefill is done
+	price   float64 // including the cost to others
 }
 
 var offers = sync.Pool{New: func() any { return new([]offer) }}
 
-// pair implements plugin.Decider.Pair. Pairs are looked at in order of what they
-// cost at least, so that few of them are.
+// pair implements plugin.Decider.Pair. It visits pairs in order of a lower bound of their cost, so
+// that few are evaluated.
 func (j *prices) pair(c *cycle.Cycle, among plugin.Among) plugin.Way {
 	alone, price := j.alone(c, among)
 	way := plugin.Way{Serve: alone, Whole: price, Split: math.Inf(1)}
@@ -129,7 +127,7 @@ func (j *prices) pair(c *cycle.Cycle, among plugin.Among) plugin.Way {
 	} else {
 		way.Serve = alone
 	}
-	clear(list) // endpoints are not kept alive by it
+	clear(list) // so that the pool keeps no endpoints alive
 	*pooled = list
 	offers.Put(pooled)
 	return way
@@ -139,8 +137,7 @@ func cheaper(a, b offer) int {
 	return cmp.Or(cmp.Compare(a.price, b.price), cmp.Compare(a.at, b.at))
 }
 
-// order fills in who computes the prompt for way.Serve, the cheapest first, and what
-// is expected of it.
+// order fills in the prefill endpoints for way.Serve, cheapest first, and the prediction.
 func (j *prices) order(c *cycle.Cycle, list []offer, way *plugin.Way) {
 	var price [len(way.Help)]float64
 	d := j.demand(c, way.Serve)
@@ -170,9 +167,9 @@ func (j *prices) order(c *cycle.Cycle, list []offer, way *plugin.Way) {
 	}
 }
 
-// alone returns the candidate that would serve the request whole, and at what price: the
-// one that the decode profile prefers, unless the request would wait for memory there,
-// behind prompts on their way that the profile does not see, and another is cheaper.
+// alone returns the candidate that would serve the whole request, and its cost: the decode
+// profile's best, unless the request would wait there for memory behind prompts that the profile
+// does not see, and another one is cheaper.
 func (j *prices) alone(c *cycle.Cycle, among plugin.Among) (best int32, price float64) {
 	best, price = among.Whole, j.whole(c, among.Whole)
 	if j.room(c, best) == 0 {
@@ -186,8 +183,7 @@ func (j *prices) alone(c *cycle.Cycle, among plugin.Among) (best int32, price fl
 	return best, price
 }
 
-// whole returns the price of a request that candidate d serves alone, +Inf where
-// it cannot.
+// whole returns the cost of candidate d serving the request alone, +Inf if it cannot.
 func (j *prices) whole(c *cycle.Cycle, d int32) float64 {
 	if consumes(c.All(d)) {
 		return math.Inf(1)
@@ -197,11 +193,11 @@ func (j *prices) whole(c *cycle.Cycle, d int32) float64 {
 	return o.price + j.stay(c, d) + j.memory(c, d, o.own, room)
 }
 
-// offer prices the prompt's computation at a candidate that others answer for.
+// offer returns the cost of a remote prefill at a candidate.
 func (j *prices) offer(c *cycle.Cycle, i int32) offer { return j.behind(c, i, 0) }
 
-// behind prices the prompt's computation at a candidate where it begins in so many
-// seconds, or later.
+// behind returns the cost of a remote prefill at a candidate that starts it after least seconds or
+// later.
 func (j *prices) behind(c *cycle.Cycle, i int32, least float64) offer {
 	v, w := c.All(i).Rank(), c.WorkAt(i)
 	own := v.Cost.Prefill(w)
@@ -213,16 +209,15 @@ func (j *prices) behind(c *cycle.Cycle, i int32, least float64) offer {
 	return offer{i, v.Endpoint, own, seconds, seconds + harm}
 }
 
-// demand is a candidate that would answer, and the part of its price that is the
-// same for every peer.
+// demand is a decode candidate with the part of its cost that is the same for every peer.
 type demand struct {
 	ep    *endpoint.Endpoint
-	lacks int     // tokens
-	wait  float64 // until there is room for the request
+	lacks int     // tokens to transfer
+	wait  float64 // seconds until there is memory for the request
 	step  float64
 	price float64
-	level [endpoint.NumLevels]float64 // seconds of a transfer
-	token [endpoint.NumLevels]float64 // of them, those of each token more
+	level [endpoint.NumLevels]float64 // seconds per transfer
+	token [endpoint.NumLevels]float64 // seconds per additional token
 }
 
 func (j *prices) demand(c *cycle.Cycle, i int32) demand {
@@ -238,8 +233,8 @@ func (j *prices) demand(c *cycle.Cycle, i int32) demand {
 	return d
 }
 
-// handOver returns the seconds from the end of a prefill until d has what it lacks, and
-// what that costs those who wait for the same engine to send.
+// handOver returns the seconds from the end of a prefill until d has the missing blocks, and the
+// cost to other requests waiting for the same sender.
 func (j *prices) handOver(c *cycle.Cycle, o *offer, d *demand) (seconds, others float64) {
 	level, pair, v := endpoint.Shared(o.ep, d.ep), c.Transfers().PairFactor(o.ep, d.ep), c.All(o.at).Rank()
 	begins := max(o.seconds, float64(max(v.Load.Moving, 0))*d.token[level]*pair)
@@ -248,7 +243,7 @@ func (j *prices) handOver(c *cycle.Cycle, o *offer, d *demand) (seconds, others 
 	return max(d.wait, begins) - o.seconds + d.level[level]*pair, others
 }
 
-// stay prices the answer at d.
+// stay returns the cost of decoding at d.
 func (j *prices) stay(c *cycle.Cycle, d int32) float64 {
 	v, input := c.All(d).Rank(), float64(c.Request.InputTokens)
 	running := decoding(v)
@@ -256,11 +251,11 @@ func (j *prices) stay(c *cycle.Cycle, d int32) float64 {
 	return j.DecodeWeight * c.Answer() * (step + running*(v.Cost.PerSeq+v.Cost.PerContext*input))
 }
 
-// mostBusy bounds the share of time that counts as taken by prefill.
+// mostBusy bounds the prefill share.
 const mostBusy = .9
 
-// waiting returns how many requests have no first token at an endpoint. Those whose
-// prompt comes from elsewhere are not among the book's: the engine's gauge has them.
+// waiting returns the number of requests without a first token at an endpoint. The load tracker
+// does not count those with a remote prefill; the engine's gauge does.
 func waiting(v *cycle.View) float64 {
 	n := float64(max(v.Load.Waiting, 0))
 	if v.Fresh() {
@@ -271,8 +266,8 @@ func waiting(v *cycle.View) float64 {
 
 func decoding(v *cycle.View) float64 { return float64(max(v.Load.Requests-v.Load.Waiting, 0)) }
 
-// consumes reports whether an engine serves no request whose prompt nobody else has
-// computed: SGLang's in the decode role refuse them.
+// consumes reports whether an engine serves only requests with a remote prefill. SGLang in the
+// decode role rejects others.
 func consumes(v *cycle.View) bool {
 	if v.Role&endpoint.RolePrefill != 0 {
 		return false

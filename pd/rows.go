@@ -5,11 +5,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 
-// Table lists every plugin type that is built in: those of package plugins, and
-// those of this one.
+// Table returns all built-in plugin types: those of package plugins and of this package.
 func Table() plugin.Table { return plugins.Builtin().With(rows()...) }
 
-// rows are the plugin types of this package.
+// rows returns the plugin types of this package.
 func rows() plugin.Table {
 	return plugin.Table{
 		{Name: "disagg-profile-handler", Kind: plugin.KindHandler,

@@ -14,13 +14,13 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
-// codings returns the codings in which a body was compressed, those of all header lines.
+// codings returns a body's content codings from all header lines.
 func codings(h http.Header) []string {
 	return coding.Of(h.Values(coding.HeaderStandard), h.Values(coding.HeaderSGLang))
 }
 
-// readBody reads a body within its limit and takes hand-over members off it. It answers
-// the client and returns false where that cannot be done.
+// readBody reads a body within its limit and removes hand-over members. If that fails, it responds
+// to the client and returns false.
 func (s *Server) readBody(in *bodies.Intake, from io.ReadCloser) (o kvtransfer.Object, ok bool) {
 	text, ok := s.receive(in, from)
 	if !ok {
@@ -29,8 +29,8 @@ func (s *Server) readBody(in *bodies.Intake, from io.ReadCloser) (o kvtransfer.O
 	return s.object(in, text)
 }
 
-// receive reads a body within its limit and decodes a compressed one. Engines receive the
-// decoded body. It answers the client and returns false where that cannot be done.
+// receive reads a body within its limit and decompresses it. Engines receive the decoded body. If
+// that fails, it responds to the client and returns false.
 func (s *Server) receive(in *bodies.Intake, from io.ReadCloser) (text []byte, ok bool) {
 	refuse := func(status int, message string) ([]byte, bool) {
 		writeError(in.W, status, message)
@@ -61,8 +61,8 @@ func (s *Server) receive(in *bodies.Intake, from io.ReadCloser) (text []byte, ok
 	return text, true
 }
 
-// object takes hand-over members off a body that was received. It answers the client and
-// returns false where that cannot be done.
+// object removes hand-over members from a received body. If that fails, it responds to the client
+// and returns false.
 func (s *Server) object(in *bodies.Intake, text []byte) (o kvtransfer.Object, ok bool) {
 	refuse := func(status int, message string) (kvtransfer.Object, bool) {
 		writeError(in.W, status, message)
@@ -85,7 +85,7 @@ func (s *Server) object(in *bodies.Intake, text []byte) (o kvtransfer.Object, ok
 	return o, true
 }
 
-// replaceBody has the request carry text as its body.
+// replaceBody sets the request's body to text.
 func replaceBody(in *bodies.Intake, text []byte) {
 	whole := kvtransfer.Pieces{text}
 	in.R.Body, in.R.ContentLength, in.R.TransferEncoding = in.Send(whole), int64(len(text)), nil
@@ -93,7 +93,7 @@ func replaceBody(in *bodies.Intake, text []byte) {
 	in.R.Header.Set("Content-Length", strconv.Itoa(len(text)))
 }
 
-// inspectDecoded does for a compressed body what inspect does for a plain one.
+// inspectDecoded is inspect for a compressed body.
 func (s *Server) inspectDecoded(in *bodies.Intake) bool {
 	text, ok := s.receive(in, in.R.Body)
 	if !ok {
@@ -118,13 +118,13 @@ func (s *Server) inspectDecoded(in *bodies.Intake) bool {
 
 const notUTF8 = "request bodies must be UTF-8 without a byte order mark"
 
-// maxSpace bounds the white space before the JSON of a body that is passed on.
+// maxSpace bounds the white space before the JSON of a forwarded body.
 const maxSpace = 4 << 10
 
-// inspect takes hand-over members off the body of a request that is passed on: engines
-// serve prompts at more paths than those that are split (/invocations, PUT /generate). What is
-// no JSON object, as forms, is not touched. It answers the client and returns false where the
-// body may hold members that cannot be looked for.
+// inspect removes hand-over members from the body of a forwarded request. Engines serve prompts at
+// more paths than those that are split (/invocations, PUT /generate). Bodies that are not JSON
+// objects, such as forms, are unchanged. If the body may contain members that cannot be found,
+// inspect responds to the client and returns false.
 func (s *Server) inspect(in *bodies.Intake) bool {
 	w, r := in.W, in.R
 	if r.Body == nil || r.Body == http.NoBody {
@@ -150,13 +150,13 @@ func (s *Server) inspect(in *bodies.Intake) bool {
 		}
 		space++
 	}
-	_ = text.UnreadByte() // the byte that was just read
+	_ = text.UnreadByte() // the byte just read
 	rest := struct {
 		io.Reader
 		io.Closer
 	}{text, r.Body}
 	switch first {
-	case 0, 0xef, 0xfe, 0xff: // Python reads JSON in UTF-16 and UTF-32 too, and behind a byte order mark
+	case 0, 0xef, 0xfe, 0xff: // Python's JSON also accepts UTF-16, UTF-32 and byte order marks
 		writeError(w, http.StatusBadRequest, notUTF8)
 		return false
 	case '{':

@@ -8,23 +8,23 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// legs are the two legs of a request that are sent at once.
+// legs are two legs of a request that are sent at the same time.
 type legs struct {
 	target         string
 	prefill        kvtransfer.Pieces // body of the prefill leg
-	set            []byte            // hand-over of the decode leg
+	set            []byte            // hand-over members of the decode leg
 	prefillHeader  http.Header
 	decodeHeader   http.Header
-	needs          bool // decode waits for ever for a prefill that failed: it is dropped then
-	waits          bool // decode's answer is held until prefill has answered
+	needs          bool // decode would wait forever for a failed prefill, so it is cancelled
+	waits          bool // decode's response is held until prefill has responded
 	reportsCached  bool // prefill's cached tokens replace decode's
 	afterPrefillOf func(*prefilled)
 }
 
-// lateAnswer bounds the time by which prefill's answer may come after decode's.
+// lateAnswer is the maximum delay of prefill's response after decode's.
 const lateAnswer = time.Second
 
-// together makes both legs at once and returns what they came to.
+// together sends both legs and returns their results.
 func (x *exchange) together(l legs) (*prefilled, *fault) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.r.Context()))
 	dropped, ended := make(chan struct{}), make(chan struct{})
@@ -54,17 +54,17 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 		}
 	}
 	f := x.decode(d)
-	cancel() // decode is closed: prefill has nothing to wait for
+	cancel() // decode is done, so prefill has nothing to wait for
 	<-ended
 	return p, f
 }
 
-// inTurn serves a request by pairs of legs at once, one prefill endpoint after the
-// other, and then by the decode engine alone.
+// inTurn serves a request by simultaneous pairs of legs, trying one prefill endpoint after the
+// other, and finally by the decode engine alone.
 func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 	var last *prefilled
 	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
-		if i > 0 && !x.s.o.NoFallback && !x.s.budget.Take() { // the decode engine can do without
+		if i > 0 && !x.s.o.NoFallback && !x.s.budget.Take() { // the decode engine can serve it alone
 			x.s.m.unbudgeted.Inc()
 			break
 		}
@@ -84,7 +84,7 @@ func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 			return
 		}
 		if last = p; p.fault == kvtransfer.NoFault {
-			break // it is not the prefill that failed
+			break // the prefill did not fail
 		}
 		x.blame(i, p)
 	}
@@ -96,7 +96,7 @@ func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 	if last != nil && x.s.o.NoFallback && last.text != nil {
 		x.w.Header().Set("Content-Type", last.header.Get("Content-Type"))
 		x.w.WriteHeader(last.status)
-		_, _ = x.w.Write(last.text) // the client may have left
+		_, _ = x.w.Write(last.text) // the client may have disconnected
 		return
 	}
 	x.fallBack()

@@ -18,26 +18,26 @@ import (
 // leg is one request to the decode engine.
 type leg struct {
 	body   kvtransfer.Pieces
-	header http.Header // set in addition
-	cached int         // of the prefill leg, to be reported instead of decode's own; -1 = leave it
-	// again says that a failure before the first content is returned, not passed to
-	// the client.
+	header http.Header // additional headers
+	cached int         // cached tokens of the prefill leg, reported instead of decode's; -1: keep decode's
+	// again means that a failure before the first content is returned rather than forwarded to the
+	// client.
 	again bool
-	// doubted says that a refusal is returned too, as long as the engine may be asked again:
-	// it may be the hand-over that it refuses.
+	// doubted means that a rejection is returned too while a retry is possible: the cause may be
+	// the hand-over.
 	doubted bool
-	// dropped ends the leg before its first content.
+	// dropped cancels the leg before its first content.
 	dropped <-chan struct{}
 	start   time.Time
-	// gate, which may be nil, holds the answer until it is closed. late, which may be
-	// nil, tells the cached tokens when decode's usage has come.
+	// gate, if set, holds the response until it is closed. late, if set, returns the cached tokens
+	// when decode's usage has arrived.
 	gate <-chan struct{}
 	late func() int
-	// asks says that the engine may decline, since it holds too little of the prompt.
+	// asks means that the engine may decline because it holds too little of the prompt.
 	asks bool
 }
 
-// cachedTokens returns the cached tokens to be reported, -1 for decode's own.
+// cachedTokens returns the cached tokens to report, -1 for decode's own.
 func (d *leg) cachedTokens() int {
 	if d.cached < 0 && d.late != nil {
 		d.cached, d.late = d.late(), nil
@@ -45,12 +45,12 @@ func (d *leg) cachedTokens() int {
 	return d.cached
 }
 
-// fault is why a decode leg was not answered to its end.
+// fault is why a decode leg did not complete.
 type fault struct {
 	err    error
 	before bool // nothing was sent to the client
-	unsent bool // the engine has not got the whole request
-	stale  bool // the connection had been idle, and was closed as it was used again
+	unsent bool // the engine did not receive the whole request
+	stale  bool // a reused idle connection was closed by the engine
 }
 
 func (f *fault) Error() string { return f.err.Error() }
@@ -65,8 +65,8 @@ var (
 	errRefused  = errors.New("sidecar: the engine refuses the request")
 )
 
-// decode has the engine answer a leg and passes the answer on. It returns nil when
-// the client has been answered, by whatever the engine said.
+// decode sends a leg to the decode engine and forwards the response. It returns nil if the client
+// has received a response of any status.
 func (x *exchange) decode(d leg) *fault {
 	d.start = time.Now()
 	x.decodes++
@@ -75,7 +75,7 @@ func (x *exchange) decode(d leg) *fault {
 	head := time.AfterFunc(x.s.o.Head, func() { cancel(errHead) })
 	defer head.Stop()
 	if string(x.body.Get("stream")) != "true" {
-		head.Stop() // such an answer comes as a whole, after any time
+		head.Stop() // a non-streamed response arrives as a whole, after any time
 	}
 	var wire wire
 	ctx = wire.watch(ctx)
@@ -122,10 +122,10 @@ func (x *exchange) decode(d leg) *fault {
 	return x.pass(resp, &d, head)
 }
 
-// wire is what is seen of a leg's way to its engine.
+// wire records the state of a leg's connection.
 type wire struct{ sent, reused atomic.Bool }
 
-// watch returns a context under which a leg is seen.
+// watch returns a context that records the state of the connection.
 func (w *wire) watch(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn:      func(i httptrace.GotConnInfo) { w.reused.Store(i.Reused) },
@@ -133,18 +133,18 @@ func (w *wire) watch(ctx context.Context) context.Context {
 	})
 }
 
-// staleTime is how soon a connection breaks that the engine closed while it was idle.
+// staleTime is the maximum time in which a connection closed while idle breaks after reuse.
 const staleTime = time.Second
 
-// stale reports whether a leg that broke without an answer was lost with a connection that
-// its engine closed just then, as engines do after some seconds without requests.
+// stale reports whether a leg failed because the engine had closed its idle connection, as engines
+// do after some seconds without requests.
 func (w *wire) stale(start time.Time) bool { return w.reused.Load() && time.Since(start) < staleTime }
 
-// pass passes an answer on.
+// pass forwards a response.
 func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
-	case resp.StatusCode < 300 && len(codings(resp.Header)) > 0: // it may hold what no client may see
+	case resp.StatusCode < 300 && len(codings(resp.Header)) > 0: // it may contain members that clients must not see
 		x.fail(http.StatusBadGateway, "the engine's answer is compressed, which it was asked not to be")
 		return nil
 	case resp.StatusCode >= 500 && d.again:
@@ -153,7 +153,7 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	case (resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity) && d.doubted && x.decodes < maxAttempts:
 		spend(resp)
 		return &fault{err: errRefused, before: true}
-	case resp.StatusCode == http.StatusOK && resp.ContentLength == 0: // engines do not answer with nothing
+	case resp.StatusCode == http.StatusOK && resp.ContentLength == 0: // engines never send empty responses
 		return &fault{err: errBroken, before: true}
 	case resp.StatusCode < 300 && kind == "text/event-stream":
 		return x.passStream(resp, d, head)
@@ -165,10 +165,10 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	return x.ended(resp, err)
 }
 
-// spend reads an answer that nobody gets, so that its connection can be used again.
+// spend drains a discarded response, so that its connection can be reused.
 func spend(resp *http.Response) { _, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) }
 
-// flushing passes on what comes when it comes.
+// flushing forwards data as soon as it arrives.
 type flushing struct{ x *exchange }
 
 // Write implements io.Writer.
@@ -178,7 +178,7 @@ func (f flushing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// prompt returns the client's writer; answers of unknown length are not held in buffers.
+// prompt returns the client's writer. Responses of unknown length are not buffered.
 func (x *exchange) prompt(resp *http.Response) io.Writer {
 	if resp.ContentLength >= 0 {
 		return x.w
@@ -186,16 +186,16 @@ func (x *exchange) prompt(resp *http.Response) io.Writer {
 	return flushing{x}
 }
 
-// passJSON passes an answer in one piece, with the cached tokens of the prefill leg.
+// passJSON forwards a non-streamed response with the prefill leg's cached tokens.
 func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
 	text, err := x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody+1), resp.ContentLength)
 	switch {
 	case err != nil:
 		return &fault{err: err, before: true}
-	case int64(len(text)) > x.s.o.MaxBody: // a part is never taken for the whole
+	case int64(len(text)) > x.s.o.MaxBody: // never forward a truncated response
 		x.fail(http.StatusBadGateway, "the engine's answer is too large")
 		return nil
-	case !kvtransfer.Whole(text): // its end was not told by HTTP, or the engine failed
+	case !kvtransfer.Whole(text): // truncated without an HTTP error, or the engine failed
 		return &fault{err: errBroken, before: true}
 	case d.asks && kvtransfer.Declines(text):
 		return &fault{err: errDeclined, before: true}
@@ -212,10 +212,10 @@ func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
 	return x.ended(resp, err)
 }
 
-// begin writes the head of an answer. A negative length is unknown.
+// begin writes the response header. A negative length is unknown.
 func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 	h := x.w.Header()
-	unreported(resp.Header) // engines do not report
+	unreported(resp.Header) // engines do not send these
 	dropHops(resp.Header)
 	for name, values := range resp.Header {
 		h[name] = values
@@ -228,7 +228,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 		h.Add("Trailer", name)
 	}
 	if len(x.targets) > 0 && resp.StatusCode < 300 {
-		if length < 0 { // of a whole answer nobody knows when it began
+		if length < 0 { // the start of a non-streamed answer is unknown
 			x.report.Decode = time.Since(d.start)
 		}
 		x.tellHandOver()
@@ -238,7 +238,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 	x.w.WriteHeader(resp.StatusCode)
 }
 
-// ended ends an answer whose body came to err.
+// ended ends a response whose body ended with err.
 func (x *exchange) ended(resp *http.Response, err error) *fault {
 	for name, values := range resp.Trailer {
 		x.w.Header()[name] = values
@@ -249,14 +249,14 @@ func (x *exchange) ended(resp *http.Response, err error) *fault {
 	return nil
 }
 
-// finish answers for a leg that failed: with an error while nothing was sent, by
-// breaking the connection afterwards, so that no client takes a part for the whole.
+// finish handles a failed leg: with an error response if nothing was sent, otherwise by breaking
+// the connection, so that no client accepts a truncated response.
 func (x *exchange) finish(f *fault) {
 	switch {
 	case f == nil || x.r.Context().Err() != nil:
 	case !f.before:
 		x.s.m.broken.Inc()
-		x.flush() // so that it is seen to have begun
+		x.flush() // so that the client sees that it has begun
 		panic(http.ErrAbortHandler)
 	case errors.Is(f.err, errHead):
 		x.fail(http.StatusGatewayTimeout, "the engine has not answered in time")

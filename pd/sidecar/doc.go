@@ -1,24 +1,24 @@
-// Package sidecar is the proxy beside a decode engine: it has another engine
-// compute a prompt, hands the KV cache over, and streams the answer.
+// Package sidecar is the proxy next to a decode engine: it lets another engine compute a prompt,
+// passes on the KV transfer parameters, and streams the response.
 //
-// The path of a request that the picker gave a prefill endpoint:
+// The path of a request for which the picker named a prefill endpoint:
 //
-//  1. Server.ServeHTTP reads the body within its limits, removes or refuses the
-//     hand-over members that only proxies may set, and checks the targets that the
-//     picker named against Targets.
-//  2. A Connector makes the legs: serially where the prefill answer holds what
-//     decode needs (nixl.go, storage.go), at once where both engines meet by a
-//     name that the proxy chooses (sglang.go).
-//  3. relay (relay.go) holds the head of the decode answer until it has content,
-//     since engines report failed transfers inside an answer of status 200; until
-//     then the request can be tried once more. Afterwards it passes bytes on as
-//     they come and looks only into events that hold usage or hand-over members.
+//  1. Server.ServeHTTP reads the body within its limits, removes or rejects
+//     hand-over members that only proxies may set, and checks the picker's targets
+//     against Targets.
+//  2. A Connector sends the legs: serially if the prefill response contains the
+//     input of decode (nixl.go, storage.go), or simultaneously if both engines
+//     meet by a name that the proxy chooses (sglang.go).
+//  3. relay (relay.go) holds the header of the decode response until there is
+//     content, because engines report failed transfers in a 200 response. Until
+//     then the request can be retried. Afterwards it forwards data immediately and
+//     parses only events with usage or hand-over members.
 //
-// Invariants: a request reaches the decode engine at most twice; no byte of a
-// second try follows one of a first; a hand-over older than two thirds of its
-// lease is dropped, since engines read freed blocks without an error; a client
-// that leaves after the prefill leg does not leave blocks pinned.
+// Invariants: a request reaches the decode engine at most twice. Output of a retry never follows
+// output of the first try. A hand-over older than two thirds of its lease is discarded, because
+// engines read freed blocks without an error. A client that disconnects after the prefill leg does
+// not leave blocks pinned.
 //
-// What it does not do: choose endpoints, queue, or cache. All exported types are
-// safe for concurrent use.
+// The package does not choose endpoints, queue, or cache. All exported types are safe for
+// concurrent use.
 package sidecar

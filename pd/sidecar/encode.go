@@ -12,28 +12,27 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// Encoder is a way in which encoded images and sound travel.
+// Encoder is the way in which encoded images and audio are transferred.
 type Encoder uint8
 
 // Encoders.
 const (
 	NoEncoder     Encoder = iota
-	EncodeStorage         // engines share a store: answers are dropped
-	EncodeNIXL            // answers hold what the next engine fetches
+	EncodeStorage         // through a shared store; responses are discarded
+	EncodeNIXL            // responses contain transfer parameters for the next engine
 )
 
-// maxItems bounds the items of one request that are encoded elsewhere.
+// maxItems bounds the remotely encoded items of a request.
 const maxItems = 256
 
 var empty, _ = kvtransfer.Parse([]byte("{}"))
 
 const keyEncoded = "ec_transfer_params"
 
-// mediaTypes are the types of the parts of messages that are encoded.
+// mediaTypes are the types of message parts that are encoded.
 var mediaTypes = map[string]bool{"image_url": true, "audio_url": true, "video_url": true, "input_audio": true}
 
-// items returns the parts of a chat's messages that are to be encoded, equal ones
-// once.
+// items returns the distinct message parts to be encoded.
 func items(body *kvtransfer.Object) (list [][]byte) {
 	messages, _ := kvtransfer.Elements(body.Get("messages"))
 	seen := map[string]bool{}
@@ -55,12 +54,11 @@ func items(body *kvtransfer.Object) (list [][]byte) {
 	return list
 }
 
-// traces are the headers that encode legs carry on: those that say who follows them.
+// traces are the tracing headers that are copied to encode legs.
 var traces = []string{"Traceparent", "Tracestate", "Baggage"}
 
-// encode has the request's images and sound encoded, all at once, dealt out over the
-// encoders, and notes in the body what came of it. What fails the next engine encodes
-// by itself.
+// encode encodes the request's images and audio remotely, in parallel over the encoders, and adds
+// the results to the body. The next engine encodes failed items itself.
 func (x *exchange) encode() {
 	encoders, list := targets(x.r.Header, headerEncoders), items(&x.body)
 	if len(encoders) == 0 || len(list) == 0 {
@@ -96,7 +94,7 @@ func (x *exchange) encode() {
 	}
 }
 
-// encodeItem returns an encoder's answer, nil when it failed.
+// encodeItem returns an encoder's response, or nil if it failed.
 func (x *exchange) encodeItem(ctx context.Context, target, id string, item []byte) []byte {
 	one := []byte("1")
 	edits := []kvtransfer.Edit{

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// harmless are the paths of requests that are passed on and change nothing at an engine,
-// however often they are made.
+// harmless are the paths of forwarded requests that are idempotent.
 var harmless = map[string]bool{
 	"/v1/embeddings": true, "/pooling": true, "/classify": true, "/invocations": true, "/tokenize": true, "/detokenize": true,
 	"/score": true, "/v1/score": true, "/rerank": true, "/v1/rerank": true, "/v2/rerank": true, "/v1/messages/count_tokens": true,
 }
 
-// onceMore carries requests that are passed on. One that was lost with a connection which the
-// engine had closed while it was idle is sent once more, where that does no harm.
+// onceMore is the transport of forwarded requests. It retries an idempotent request that was lost
+// with a stale connection.
 type onceMore struct{ s *Server }
 
 // RoundTrip implements http.RoundTripper.

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// healthTimeout bounds the look at the engine.
+// healthTimeout bounds the check of the engine.
 const healthTimeout = 2 * time.Second
 
-// health is whether requests are welcome.
+// health is the readiness state.
 type health struct{ draining atomic.Bool }
 
-// Drain says that no more requests are welcome. Those that come are served still, and their
-// connections are closed after them.
+// Drain stops announcing readiness. Further requests are still served, and their connections are
+// closed afterwards.
 func (s *Server) Drain() { s.health.draining.Store(true) }
 
-// Ready answers 200 where requests are welcome: the proxy does not drain, and its engine's
-// /health says 2xx. Else 503 and why.
+// Ready responds 200 if requests are accepted: the proxy is not draining, and its engine's /health
+// is 2xx. Otherwise it responds 503 with the reason.
 func (s *Server) Ready(w http.ResponseWriter, r *http.Request) {
 	if why := s.notReady(r.Context()); why != "" {
 		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = fmt.Fprintln(w, "ready") // the prober may have left
+	_, _ = fmt.Fprintln(w, "ready") // the prober may have disconnected
 }
 
-// notReady says why requests are not welcome, "" when they are.
+// notReady returns why requests are not accepted, "" if they are.
 func (s *Server) notReady(ctx context.Context) string {
 	if s.health.draining.Load() {
 		return "draining"

@@ -3,12 +3,12 @@ package sidecar
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	requests    *prometheus.CounterVec // how: split, whole, passed, refused
-	prefills    *prometheus.CounterVec // outcome of each prefill leg
-	retries     *prometheus.CounterVec // second decode legs, by reason
-	releases    *prometheus.CounterVec // requests that free blocks of clients that left
-	seconds     prometheus.Histogram   // of prefill legs that succeeded
-	encodes     *prometheus.CounterVec // outcome of each encode leg
+	requests    *prometheus.CounterVec // by path: split, whole, passed, refused
+	prefills    *prometheus.CounterVec // prefill legs by result
+	retries     *prometheus.CounterVec // second decode legs by reason
+	releases    *prometheus.CounterVec // requests that free blocks of disconnected clients
+	seconds     prometheus.Histogram   // of successful prefill legs
+	encodes     *prometheus.CounterVec // encode legs by result
 	stripped    prometheus.Counter
 	denied      prometheus.Counter
 	unreachable prometheus.Counter

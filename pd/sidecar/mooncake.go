@@ -18,14 +18,14 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// bootstraps remembers what prefill engines told of their ranks, until one of their
-// legs fails: an engine that was started again has other ids.
+// bootstraps caches the ranks of prefill engines until one of their legs fails, because a restarted
+// engine has other ids.
 type bootstraps struct {
 	mu    sync.Mutex
-	known map[string]map[string]string // engine id by rank, by target
+	known map[string]map[string]string // by target: engine id by rank
 }
 
-// Bounds of what is asked and kept of bootstrap servers.
+// Limits for bootstrap server queries.
 const (
 	queryTime     = 5 * time.Second
 	maxQuery      = 1 << 20
@@ -88,8 +88,8 @@ func (x *exchange) ranks(target, bootstrap string) (map[string]string, error) {
 	return ids, nil
 }
 
-// byMooncake serves a request by two legs at once that know each other by an id; where
-// the prefill engine is its bootstrap server tells.
+// byMooncake serves a request by two simultaneous legs with a common id. The bootstrap server
+// returns the prefill engine's ranks.
 func (x *exchange) byMooncake() {
 	x.inTurn(func(target string) (legs, error) {
 		host, _, err := net.SplitHostPort(target)
@@ -121,13 +121,13 @@ func (x *exchange) byMooncake() {
 	})
 }
 
-// quote returns s as JSON.
+// quote returns s as a JSON string.
 func quote(s string) []byte {
-	b, _ := json.Marshal(s) // a string always encodes
+	b, _ := json.Marshal(s) // encoding a string cannot fail
 	return b
 }
 
-// object returns a JSON object of keys and values in turn.
+// object returns a JSON object of alternating keys and values.
 func object(pairs ...any) []byte {
 	out := []byte{'{'}
 	for i := 0; i+1 < len(pairs); i += 2 {

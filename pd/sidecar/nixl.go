@@ -9,32 +9,32 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// Connector is a way in which KV caches travel between engines.
+// Connector is a KV transfer protocol between engines.
 type Connector uint8
 
 // Connectors.
 const (
-	// NIXL is vLLM's NixlConnector, pull and push: the prefill answer holds an object
-	// that the decode request carries unchanged.
+	// NIXL is vLLM's NixlConnector, pull and push: the prefill response contains an object that the
+	// decode request carries unchanged.
 	NIXL Connector = iota
-	// Storage is a store that both engines share, such as LMCache: what prefill has
-	// computed decode finds by its content, without a hand-over.
+	// Storage is a store shared by both engines, such as LMCache: decode finds prefill's blocks by
+	// content, without a hand-over.
 	Storage
-	// SGLang sends both legs at once; the engines meet in a room whose number the
-	// proxy draws, at the prefill engine's bootstrap server.
+	// SGLang sends both legs simultaneously. The engines meet at the prefill engine's bootstrap
+	// server, in a room with a random number from the proxy.
 	SGLang
-	// Mooncake is vLLM's MooncakeConnector: both legs at once, known to each other by an
-	// id; a bootstrap server beside the prefill engine tells its ranks.
+	// Mooncake is vLLM's MooncakeConnector: two simultaneous legs with a common id; the prefill
+	// engine's bootstrap server returns its ranks.
 	Mooncake
-	// Offloading is vLLM's peer-to-peer tier: both legs at once; decode fetches what it
-	// finds and computes the rest.
+	// Offloading is vLLM's peer-to-peer tier: two simultaneous legs; decode fetches available
+	// blocks and computes the rest.
 	Offloading
-	// TRTLLM is TensorRT-LLM, context first: the context answer holds an object, and the
-	// prompt's tokens, that the generation request carries.
+	// TRTLLM is TensorRT-LLM, context first: the context response contains an object and the
+	// prompt's tokens, which the generation request carries.
 	TRTLLM
 )
 
-// serve answers a request that is to be split.
+// serve serves a request to be split.
 func (c Connector) serve(x *exchange) {
 	switch c {
 	case Storage:
@@ -52,7 +52,7 @@ func (c Connector) serve(x *exchange) {
 	}
 }
 
-// askHandOver is the object that has a prefill engine keep its blocks.
+// askHandOver is the object that makes a prefill engine keep its blocks.
 const askHandOver = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 
 const keyHandOver = "kv_transfer_params"
@@ -78,15 +78,15 @@ func (x *exchange) byNIXL() {
 	}
 	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyHandOver, Value: object}), cached: x.api.Cached(p.text)}
 	if !kvtransfer.IsNull(kvtransfer.Find(object, "remote_prefill_cached_tokens")) {
-		d.cached = -1 // decode reports it by itself
+		d.cached = -1 // decode reports it itself
 	}
 	x.hand(p, d, func() { x.release(object) })
 }
 
-// sound reports whether a decode engine can use a KV-transfer object. The rules follow the reader,
-// vLLM's NIXL connector: an object without blocks, or with anything but numbers or groups of numbers
-// for blocks, ends the engine. One that has groups but no request id is waited for without end. One
-// that asks for blocks, as decode's for a next turn, has them kept and read by nobody.
+// sound reports whether a decode engine can use a KV-transfer object. The rules follow vLLM's NIXL
+// connector. An object without blocks, or with blocks other than numbers or groups of numbers,
+// crashes the engine. With groups but no request id, the engine waits forever. An object that asks
+// for blocks, as decode's for a next turn, pins blocks that no engine reads.
 func sound(object []byte) bool {
 	o, err := kvtransfer.Parse(object)
 	if err != nil || string(o.Get("do_remote_prefill")) == "false" || string(o.Get("do_remote_decode")) == "true" {
@@ -105,21 +105,21 @@ func sound(object []byte) bool {
 		}
 		ok = ok && !slices.ContainsFunc(ids, func(id []byte) bool { return len(id) == 0 || id[0] < '0' || id[0] > '9' })
 	}
-	if string(o.Get("transfer_mode")) == `"push"` { // decode names its own
+	if string(o.Get("transfer_mode")) == `"push"` { // decode names its own blocks
 		ok = true
 	}
 	return ok && (!grouped || !kvtransfer.IsNull(o.Get("remote_request_id")) || !kvtransfer.IsNull(o.Get("transfer_id")))
 }
 
-// noHandOver has the decode engine serve a request whose prefill handed nothing over.
+// noHandOver serves a request whose prefill returned no hand-over by the decode engine alone.
 func (x *exchange) noHandOver(p *prefilled) {
 	x.s.m.retries.WithLabelValues("no_hand_over").Inc()
 	x.s.complain(handedNothing, p.target, nil)
 	x.local()
 }
 
-// hand has the decode engine answer with what prefill has handed over, or, where that
-// fails before the first content, without it. release gives up what nobody will read.
+// hand lets the decode engine respond with the hand-over or, if that fails before the first
+// content, without it. release frees blocks that will not be read.
 func (x *exchange) hand(p *prefilled, d leg, release func()) {
 	whole := leg{body: x.text(), cached: -1}
 	if x.r.Context().Err() != nil {
@@ -141,13 +141,13 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 	}
 	if fault != nil && fault.before && x.decodes < maxAttempts && x.r.Context().Err() == nil {
 		reason := "transfer"
-		if fault.stale { // or the engine has broken off at the hand-over: it is used once
+		if fault.stale { // or the engine broke off at the hand-over, which can be used once
 			reason = "stale"
 		}
 		x.s.m.retries.WithLabelValues(reason).Inc()
 		x.report.Target = -1
 		why := fault
-		if fault = x.decode(whole); fault == nil && x.status/100 == 2 && !why.stale { // else it is no matter of the hand-over
+		if fault = x.decode(whole); fault == nil && x.status/100 == 2 && !why.stale { // otherwise the hand-over was not the cause
 			x.s.complain(transferFailed, p.target, why)
 		}
 	}
@@ -174,16 +174,15 @@ func (x *exchange) askHandOver() []byte {
 // releaseTime bounds the request that frees blocks.
 const releaseTime = 10 * time.Second
 
-// release has the decode engine give blocks up that nobody will read: it refuses a
-// request without tokens, and tells the prefill engine so. Otherwise they would be
-// kept for the whole lease.
+// release makes the decode engine free unread blocks: it rejects a request without tokens and
+// notifies the prefill engine. Otherwise they would be kept for the whole lease.
 func (x *exchange) release(object []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), releaseTime)
 	defer cancel()
 	body := []byte(`{"prompt":".","max_tokens":0}`)
 	o, err := kvtransfer.Parse(body)
 	if err != nil {
-		return // not with this body
+		return // cannot happen with this body
 	}
 	edits := []kvtransfer.Edit{{Key: keyHandOver, Value: object}}
 	if model := x.body.Get("model"); model != nil {
@@ -200,7 +199,7 @@ func (x *exchange) release(object []byte) {
 	x.s.m.releases.WithLabelValues("sent").Inc()
 }
 
-// fallBack serves a request that no prefill engine could take.
+// fallBack serves a request after all prefill engines failed.
 func (x *exchange) fallBack() {
 	if x.r.Context().Err() != nil {
 		return

@@ -17,68 +17,65 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
-// Options configure a Server. Engine is required.
+// Options configures a Server. Engine is required.
 type Options struct {
 	Engine    string    // base URL of the decode engine, such as http://127.0.0.1:8200
-	Connector Connector // how KV caches travel
-	// PrefillTLS has prefill legs use https.
+	Connector Connector // KV transfer protocol
+	// PrefillTLS enables https for prefill legs.
 	PrefillTLS bool
-	// EncodeTLS has encode legs use https.
+	// EncodeTLS enables https for encode legs.
 	EncodeTLS bool
-	// Encoder says how encoded images and sound travel, where the picker names
-	// encoders.
+	// Encoder is the transfer of encoded images and audio, if the picker names encoders.
 	Encoder Encoder
-	// Write is the write mode of NIXL's sister MoRI-IO; nil: engines pull.
+	// Write configures the write mode of MoRI-IO, a variant of NIXL; nil: engines pull.
 	Write *Write
-	// Sample begins at a random one of the targets that the picker names.
+	// Sample starts with a random target of the picker's list.
 	Sample bool
-	// P2PPull has prefill legs of NIXL, and requests that stay whole, fetch what the
-	// picker says that another engine holds. P2PPort is the port of engines'
-	// peer-to-peer tiers, 7777, + the rank; BasePort and Ranks tell ranks by ports.
+	// P2PPull makes NIXL prefill legs and whole requests fetch blocks from the engine named by the
+	// picker. P2PPort is the port of the engines' peer-to-peer tiers, 7777, plus the rank. BasePort
+	// and Ranks map ports to ranks.
 	P2PPull         bool
 	P2PPort         int
 	BasePort, Ranks int
-	// Targets decides which addresses may be called; nil allows all.
+	// Targets decides which addresses may be used; nil allows all.
 	Targets Targets
-	// KVTransfer says what is done about hand-over members in clients' bodies.
+	// KVTransfer is the policy for hand-over members in client bodies.
 	KVTransfer kvtransfer.Policy
-	// WebSockets are passed on to the engine, which is to take no hand-over members from
-	// them: nobody looks into them.
+	// WebSockets forwards WebSockets to the engine. Their content is not inspected, so the engine
+	// must not accept hand-over members from them.
 	WebSockets bool
-	// BootstrapPort is where prefill engines of SGLang and Mooncake meet their peers: 8998.
+	// BootstrapPort is the port of the bootstrap servers of SGLang and Mooncake: 8998.
 	BootstrapPort int
-	// RoomHeaders has SGLang's legs name their room in headers, and leaves bodies as they
-	// are: engines need SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES=1.
+	// RoomHeaders names SGLang's room in headers and leaves bodies unchanged. Engines need
+	// SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES=1.
 	RoomHeaders bool
-	// CacheHitThreshold has shared-storage legs carry cache_hit_threshold, for
-	// engines that know it. Where clients may send it (HandOver.Allow), the decode engine
-	// is asked first.
+	// CacheHitThreshold adds cache_hit_threshold to shared-storage legs, for engines that support
+	// it. If clients may set it (HandOver.Allow), the decode engine is tried first.
 	CacheHitThreshold bool
-	// Lease is how long a prefill engine keeps blocks that nobody has read (30 s, as
-	// vLLM's NIXL connector). A hand-over is used for two thirds of it.
+	// Lease is how long a prefill engine keeps unread blocks (30 s, as in vLLM's NIXL connector). A
+	// hand-over is used within two thirds of it.
 	Lease time.Duration
-	// Prefill bounds one prefill leg (120 s), Head the time to the first content of
-	// a decode answer (120 s).
+	// Prefill bounds one prefill leg (120 s). Head bounds the time to the first content of a decode
+	// response (120 s).
 	Prefill, Head time.Duration
-	// NoFallback fails a request that no prefill engine could serve, instead of
-	// having the decode engine compute the prompt.
+	// NoFallback fails a request after all prefill engines failed, instead of computing the prompt
+	// at the decode engine.
 	NoFallback bool
-	// MaxBody bounds request bodies (64 MiB); JSON answers that are changed are
-	// bounded by it too.
+	// MaxBody bounds request bodies, and JSON responses that are modified (64 MiB).
 	MaxBody int64
-	// Budget is of the memory of bodies, which are kept until their requests end; nil
-	// is without limit.
+	// Budget is the memory budget of bodies, which are kept until their requests end; nil means no
+	// limit.
 	Budget *memory.Budget
 
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
-	// Transport carries all legs; nil makes one that keeps connections.
+	// Transport is the transport of all legs; nil creates one with persistent connections.
 	Transport http.RoundTripper
-	// Now is the clock by which hand-overs age; nil is time.Now.
+	// Now is the clock for the age of hand-overs; nil is time.Now.
 	Now func() time.Time
 	// Random returns random bits for rooms; nil uses crypto/rand.
 	Random func() uint64
-	// UUID returns a new name for a transfer; nil makes random ones.
+	// UUID returns a new transfer name; nil creates random ones.
 	UUID func() string
 }
 
@@ -131,12 +128,11 @@ func (o *Options) complete() (*url.URL, error) {
 	return engine, nil
 }
 
-// maxAnswerHead bounds the heads of engines' answers. Gateways take less.
+// maxAnswerHead bounds the headers of engine responses. Gateways accept less.
 const maxAnswerHead = 256 << 10
 
-// NewTransport returns a transport for all legs that keeps so many idle connections to each
-// engine. It speaks HTTP/1.1, as engines do, and gives up on hosts that take no connection
-// after five seconds, whatever the leg's time.
+// NewTransport returns a transport for all legs that keeps up to idle idle connections per engine.
+// It uses HTTP/1.1, like engines, and limits dials to five seconds regardless of the leg's timeout.
 func NewTransport(idle int) *http.Transport {
 	d := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// byOffloading serves a request by two legs at once: decode fetches from prefill's
-// peer-to-peer tier what it finds there, and computes the rest.
+// byOffloading serves a request by two simultaneous legs: decode fetches available blocks from
+// prefill's peer-to-peer tier and computes the rest.
 func (x *exchange) byOffloading() {
 	x.inTurn(func(target string) (legs, error) {
 		id := quote(x.s.o.UUID())
@@ -29,7 +29,7 @@ func (x *exchange) byOffloading() {
 	})
 }
 
-// peer names the peer-to-peer tier of an engine.
+// peer returns the description of an engine's peer-to-peer tier.
 func (x *exchange) peer(id []byte, target string) ([]byte, error) {
 	host, text, err := net.SplitHostPort(target)
 	if err != nil {
@@ -42,8 +42,8 @@ func (x *exchange) peer(id []byte, target string) ([]byte, error) {
 	return object("kv_request_id", id, "remote_host", quote(host), "remote_port", []byte(strconv.Itoa(port+rank))), nil
 }
 
-// source names the engine that holds more of the prompt than the one the leg goes to,
-// nil where the picker names none that may be asked.
+// source returns the engine that holds more of the prompt than the leg's target, or nil if the
+// picker names none that is allowed.
 func (x *exchange) source(target string) []byte {
 	list := targets(x.r.Header, request.HeaderKVSource)
 	if len(list) != 1 || list[0] == target || list[0] == x.engineAddress() {
@@ -61,8 +61,8 @@ func (x *exchange) source(target string) []byte {
 
 func (x *exchange) engineAddress() string { return x.s.engine.Host }
 
-// localWithSource has the decode engine serve the whole request, with what another
-// engine's peer-to-peer tier holds of it.
+// localWithSource serves the whole request at the decode engine, with blocks from another engine's
+// peer-to-peer tier.
 func (x *exchange) localWithSource() {
 	source := x.source("")
 	if source == nil {

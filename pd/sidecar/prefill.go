@@ -13,37 +13,37 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
-// maxAttempts bounds the prefill legs of one request, and the decode legs.
+// maxAttempts bounds the prefill legs and the decode legs of a request.
 const maxAttempts = 2
 
-// prefilled is what a prefill leg came to.
+// prefilled is the result of a prefill leg.
 type prefilled struct {
 	target string
 	status int
 	header http.Header
-	text   []byte            // the answer
-	answer kvtransfer.Object // of a status of 2xx
-	at     time.Time         // when the answer began: the lease may run from then on
+	text   []byte            // response body
+	answer kvtransfer.Object // parsed body of a 2xx response
+	at     time.Time         // when the response began, from which the lease may run
 	took   time.Duration
-	fault  kvtransfer.Fault // why there is no answer to use
-	err    error            // of the connection, where it is the reason
-	// rejected: the engine found the request itself wrong; decode would say the same of it.
+	fault  kvtransfer.Fault // why there is no usable response
+	err    error            // connection error, if any
+	// rejected: the engine rejected the request itself, as decode would.
 	rejected bool
 	stale    bool // see fault
-	ours     bool // the leg was given up here, or by the client: it says nothing of the engine
+	ours     bool // cancelled here or by the client: no evidence about the engine
 }
 
-// good reports whether there is an answer to use.
+// good reports whether there is a usable response.
 func (p *prefilled) good() bool { return p.fault == kvtransfer.NoFault && !p.rejected }
 
-// prefill has target compute the prompt of body.
+// prefill lets target compute the prompt of body.
 func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.Pieces, set http.Header) *prefilled {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, x.s.o.Prefill)
 	defer cancel()
 	p := x.askPrefill(limited, target, body, set)
 	if p.stale && ctx.Err() == nil {
-		if again := x.askPrefill(limited, target, body, set); again.fault == kvtransfer.NoFault { // else the first says what happened
+		if again := x.askPrefill(limited, target, body, set); again.fault == kvtransfer.NoFault { // otherwise the first result counts
 			p = again
 		}
 	}
@@ -96,7 +96,7 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body kvtransfe
 		p.fault = kvtransfer.Failed
 	case p.status >= 400:
 		p.rejected = true
-	case p.status < 200 || p.status > 299: // redirects are not followed, and say nothing of the request
+	case p.status < 200 || p.status > 299: // redirects are not followed and say nothing about the request
 		p.fault = kvtransfer.Garbage
 	default:
 		if p.answer, err = kvtransfer.Parse(p.text); err != nil {
@@ -106,12 +106,12 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body kvtransfe
 	return p
 }
 
-// faultOf names why a leg broke.
+// faultOf classifies the error of a leg.
 func faultOf(err error) kvtransfer.Fault {
 	var dial *net.OpError
 	var timeout net.Error
 	switch {
-	case errors.Is(err, bodies.ErrMemory): // here, not there
+	case errors.Is(err, bodies.ErrMemory): // a local condition
 		return kvtransfer.Busy
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return kvtransfer.Timeout
@@ -121,14 +121,14 @@ func faultOf(err error) kvtransfer.Fault {
 	return kvtransfer.Broken
 }
 
-// serially tries the targets in order until one answers or finds the request wrong.
-// It returns nil when none does, or the client has left.
+// serially tries the targets in order until one responds or rejects the request. It returns nil if
+// none does, or the client has disconnected.
 func (x *exchange) serially(body kvtransfer.Pieces) *prefilled {
 	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
 		if x.r.Context().Err() != nil {
 			return nil
 		}
-		if i > 0 && !x.s.o.NoFallback && !x.s.budget.Take() { // the decode engine can do without
+		if i > 0 && !x.s.o.NoFallback && !x.s.budget.Take() { // the decode engine can serve it alone
 			x.s.m.unbudgeted.Inc()
 			return nil
 		}
@@ -143,12 +143,12 @@ func (x *exchange) serially(body kvtransfer.Pieces) *prefilled {
 	return nil
 }
 
-// blame notes a leg to the target at a place that was asked in vain, for the picker.
+// blame records a failed leg to target i in the report for the picker.
 func (x *exchange) blame(i int, p *prefilled) {
 	if p.fault != kvtransfer.NoFault && !p.ours {
 		x.report.Faults.Add(x.place(i), p.fault)
 	}
 }
 
-// place returns where the target at a place was in the list that the request named.
+// place returns the position of target i in the request's list.
 func (x *exchange) place(i int) int { return (i + x.first) % len(x.targets) }

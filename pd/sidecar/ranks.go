@@ -7,19 +7,18 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// headerRank chooses a rank of engines that have several behind one port.
+// headerRank selects a rank of an engine with several ranks behind one port.
 const headerRank = "X-Data-Parallel-Rank"
 
-// Ranks are the proxies of an engine's data-parallel ranks, of which each has a port of its
-// own, from Port on.
+// Ranks are the proxies of an engine's data-parallel ranks, each on its own port, starting at Port.
 type Ranks struct {
 	Port    int
 	Servers []*Server
 }
 
-// At returns the handler of a rank's port. A request whose header names the port of another
-// one is that one's: pickers name ranks so where all enter at one port. What names none of
-// them is answered with 400.
+// At returns the handler of a rank's port. A request whose header names another rank's port is
+// passed to that rank, as pickers do if all requests enter at one port. An unknown port is answered
+// with 400.
 func (k *Ranks) At(rank int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := k.Servers[rank]

@@ -13,12 +13,12 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/sse"
 )
 
-// maxHead bounds what is held of a stream before the first content.
+// maxHead bounds the part of a stream held before the first content.
 const maxHead = 64 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
-// passStream passes a stream of events on as they come.
+// passStream forwards a stream of events as they arrive.
 func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fault {
 	pooled := buffers.Get().(*[]byte)
 	e := sse.Events{R: resp.Body, Buf: (*pooled)[:0]}
@@ -30,9 +30,9 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 	}()
 	open, ended := false, !endless(resp)
 	if !d.again {
-		head.Stop() // the engine may take its time
+		head.Stop() // the engine may take any time
 	}
-	held := 0 // bytes at the start of the buffer that wait for the first content
+	held := 0 // bytes at the start of the buffer held until the first content
 	for {
 		event, err := e.Next(held)
 		if !open && err != nil && !errors.Is(err, io.EOF) {
@@ -81,8 +81,8 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 	}
 }
 
-// endless reports whether the connection's end is the answer's only end, so that one which
-// breaks off looks whole.
+// endless reports whether only the end of the connection ends the response, so that a truncated one
+// looks complete.
 func endless(resp *http.Response) bool {
 	return resp.Close && resp.ContentLength < 0 && resp.TransferEncoding == nil
 }
@@ -98,8 +98,7 @@ var (
 	wordHandOver = []byte(`_params"`) // kv_transfer_params, ec_transfer_params, disaggregated_params
 )
 
-// write passes events on. Only those that hold usage which is not the prefill leg's,
-// or a hand-over, are decoded.
+// write forwards events. It parses only those with usage to be replaced or with hand-over members.
 func (x *exchange) write(event []byte, d *leg) error {
 	usage := (d.cached >= 0 || d.late != nil) && bytes.Contains(event, wordUsage) && d.cachedTokens() >= 0
 	if !usage && !bytes.Contains(event, wordHandOver) {
@@ -114,7 +113,7 @@ func (x *exchange) write(event []byte, d *leg) error {
 	}
 	for line := range bytes.Lines(event) {
 		if kvtransfer.IsField(line, "data") {
-			if out == nil { // of several lines one is left
+			if out == nil { // later lines of the event are merged into the first
 				continue
 			}
 			end := line[len(bytes.TrimRight(line, "\r\n")):]
@@ -128,8 +127,8 @@ func (x *exchange) write(event []byte, d *leg) error {
 	return nil
 }
 
-// noteKept says, once, that decode keeps the blocks of answers for a next turn's prefill:
-// nobody fetches them.
+// noteKept logs once that decode keeps the blocks of answers for a next turn's prefill, which
+// nothing fetches.
 func (x *exchange) noteKept(answer []byte) {
 	if string(kvtransfer.Find(answer, keyHandOver, "do_remote_decode")) != "true" {
 		return
@@ -139,7 +138,7 @@ func (x *exchange) noteKept(answer []byte) {
 	})
 }
 
-// rewrite returns the data of an event as the client gets it.
+// rewrite returns the data of an event for the client.
 func (x *exchange) rewrite(data []byte, d *leg, usage bool) []byte {
 	out := data
 	if usage {

@@ -29,13 +29,13 @@ type Server struct {
 	m          *metrics
 	boots      bootstraps
 	budget     *retry.Budget
-	holders    *memory.Holders // of requests' bodies
+	holders    *memory.Holders // holders of request bodies
 	health     health
-	kept       sync.Once // of noteKept
+	kept       sync.Once // for noteKept
 	complaints complaints
 }
 
-// New returns a server. It starts nothing.
+// New returns a server. It starts no goroutine.
 func New(o Options) (*Server, error) {
 	engine, err := o.complete()
 	if err != nil {
@@ -61,7 +61,7 @@ func random() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// clean removes what only pickers and proxies say.
+// clean removes headers that only pickers and proxies may set.
 func clean(h http.Header) {
 	for _, name := range pickersHeaders {
 		delete(h, name)
@@ -74,7 +74,7 @@ func clean(h http.Header) {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.health.draining.Load() {
-		w.Header().Set("Connection", "close") // the next request is to go elsewhere
+		w.Header().Set("Connection", "close") // the client must reconnect elsewhere
 	}
 	in := bodies.Begin(s.holders, w, r)
 	defer in.End()
@@ -112,8 +112,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.o.Connector.serve(x)
 }
 
-// admit refuses what opens a way to the engine that nobody looks into, and has other
-// requests for such a way served without it, as HTTP lets every server do.
+// admit rejects protocol upgrades that cannot be inspected, and ignores other upgrade requests, as
+// HTTP permits.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	asked := r.Header.Values("Upgrade")
 	webSocket := len(asked) == 1 && strings.EqualFold(strings.TrimSpace(asked[0]), "websocket")
@@ -128,7 +128,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	case webSocket:
 		writeError(w, http.StatusForbidden, "WebSockets are not passed on: hand-over members in them cannot be looked for")
 		return false
-	default: // h2c, as which a whole connection would be the engine's
+	default: // h2c, which would give the client an uninspected connection
 		r.Header.Del("Upgrade")
 	}
 	return true
@@ -141,13 +141,13 @@ type exchange struct {
 	r       *http.Request
 	in      *bodies.Intake
 	api     *kvtransfer.Format
-	body    kvtransfer.Object // without members that only proxies set
+	body    kvtransfer.Object // without members that only proxies may set
 	targets []string
-	first   int               // where targets begin in the list that the request named
-	report  kvtransfer.Report // to the picker
+	first   int               // offset of targets in the request's list
+	report  kvtransfer.Report // for the picker
 	decodes int               // legs to the decode engine
-	apart   bool              // it is served in two parts
-	status  int               // of the engine's answer that is passed on, 0 before
+	apart   bool              // served in two parts
+	status  int               // status of the forwarded response, 0 before
 }
 
 func (x *exchange) splits() bool {
@@ -160,8 +160,8 @@ func (x *exchange) splits() bool {
 	return x.api != kvtransfer.GenerateSGLang && x.api.Divisible(&x.body)
 }
 
-// read takes body and targets in. It answers the client and returns false where
-// they cannot be served.
+// read reads body and targets. If they cannot be served, it responds to the client and returns
+// false.
 func (x *exchange) read() bool {
 	var ok bool
 	if x.body, ok = x.s.readBody(x.in, x.r.Body); !ok {
@@ -182,7 +182,7 @@ func (x *exchange) read() bool {
 	return true
 }
 
-// local has the decode engine serve the whole request.
+// local serves the whole request at the decode engine.
 func (x *exchange) local() {
 	x.report.Target = -1
 	whole := leg{body: x.text(), cached: -1}
@@ -194,10 +194,10 @@ func (x *exchange) local() {
 	x.finish(f)
 }
 
-// text is the body of a leg that goes out as the request came.
+// text returns the unmodified body for a leg.
 func (x *exchange) text() kvtransfer.Pieces { return kvtransfer.Pieces{x.body.Text()} }
 
-// request makes the request of a leg to base.
+// request creates the request of a leg to base.
 func (x *exchange) request(ctx context.Context, base *url.URL, body kvtransfer.Pieces) *http.Request {
 	u := *x.r.URL
 	u.Scheme, u.Host = base.Scheme, base.Host
@@ -209,16 +209,16 @@ func (x *exchange) request(ctx context.Context, base *url.URL, body kvtransfer.P
 	dropHops(r.Header)
 	delete(r.Header, "Content-Length")
 	delete(r.Header, "Expect")
-	if x.apart { // both engines would take it for theirs
+	if x.apart { // both engines would apply it
 		delete(r.Header, headerRank)
 	}
-	r.Header["Accept-Encoding"] = identity // answers are looked into
+	r.Header["Accept-Encoding"] = identity // responses are inspected
 	return r
 }
 
 var identity = []string{"identity"}
 
-// hops are headers between two neighbours only, as net/http writes them.
+// hops are the hop-by-hop headers, in net/http's spelling.
 var hops = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 func dropHops(h http.Header) {
@@ -232,23 +232,23 @@ func dropHops(h http.Header) {
 	}
 }
 
-// fail answers with an error in the form of engines.
+// fail responds with an error in the engines' format.
 func (x *exchange) fail(status int, message string) {
 	x.tellFaults()
 	writeError(x.w, status, message)
 }
 
-// tellHandOver has the head of the answer say how it came about.
+// tellHandOver adds the report to the response header.
 func (x *exchange) tellHandOver() { x.w.Header().Set(request.HeaderHandOver, x.report.Text()) }
 
-// tellFaults has the head of the answer say which prefill legs were asked in vain.
+// tellFaults adds the failed prefill legs to the response header.
 func (x *exchange) tellFaults() {
 	if text := x.report.Faults.Text(); text != "" {
 		x.w.Header().Set(request.HeaderFaults, text)
 	}
 }
 
-// unreported removes what only this proxy says in answers.
+// unreported removes headers that only this proxy may send in responses.
 func unreported(h http.Header) {
 	h.Del(request.HeaderHandOver)
 	h.Del(request.HeaderFaults)
@@ -265,13 +265,13 @@ func writeError(w http.ResponseWriter, status int, message string) {
 	body, _ := json.Marshal(map[string]any{"error": map[string]any{"message": message, "type": kind, "param": nil, "code": status}})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may have left
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// unreachable answers for an engine that cannot be reached.
+// unreachable responds for an engine that cannot be reached.
 func (s *Server) unreachable(w http.ResponseWriter, err error) {
 	if errors.Is(err, context.Canceled) {
-		return // the client has left
+		return // the client has disconnected
 	}
 	s.o.Log.Debug("decode engine", "error", err)
 	s.m.unreachable.Inc()

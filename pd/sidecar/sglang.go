@@ -11,10 +11,10 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// firstRoom is the lowest room: engines use small numbers themselves.
+// firstRoom is the lowest room number. Engines use small numbers themselves.
 const firstRoom = 1 << 20
 
-// byRoom serves a request by two legs at once.
+// byRoom serves a request by two simultaneous legs.
 func (x *exchange) byRoom() {
 	var last *prefilled
 	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
@@ -31,23 +31,23 @@ func (x *exchange) byRoom() {
 	}
 	switch {
 	case last == nil || x.r.Context().Err() != nil:
-	case last.rejected: // of both legs, this one says why
+	case last.rejected: // of the two legs, this one has the reason
 		x.w.Header().Set("Content-Type", last.header.Get("Content-Type"))
 		x.w.WriteHeader(last.status)
-		_, _ = x.w.Write(last.text) // the client may have left
+		_, _ = x.w.Write(last.text) // the client may have disconnected
 	default:
 		x.fail(http.StatusServiceUnavailable, "no pair of prefill and decode engines could serve the request")
 	}
 }
 
-// roomHeaders name rooms beside the body: host, port and room.
+// roomHeaders are the headers for host, port and room.
 var roomHeaders = [3]string{"X-Override-Bootstrap-Host", "X-Override-Bootstrap-Port", "X-Override-Bootstrap-Room"}
 
-// pair makes both legs and returns what they came to.
+// pair sends both legs and returns their results.
 func (x *exchange) pair(target string) (*prefilled, *fault) {
 	edits := x.room(target)
 	body, set := x.text(), http.Header(nil)
-	if x.s.o.RoomHeaders && edits[0].Value[0] == '"' { // of a batch there is no header
+	if x.s.o.RoomHeaders && edits[0].Value[0] == '"' { // there is no header for a batch
 		set = http.Header{}
 		for i, name := range roomHeaders {
 			set[name] = []string{strings.Trim(string(edits[i].Value), `"`)}
@@ -65,13 +65,13 @@ func (x *exchange) pair(target string) (*prefilled, *fault) {
 		}
 	}()
 	f := x.decode(leg{body: body, header: set, cached: -1, again: true, dropped: dropped})
-	cancel() // decode is closed: prefill has nothing to wait for
+	cancel() // decode is done, so prefill has nothing to wait for
 	<-ended
 	return p, f
 }
 
-// room returns the members by which both engines meet: one room, or one for each
-// prompt of a batch and each sample.
+// room returns the members by which both engines meet: one room, or one per prompt of a batch and
+// sample.
 func (x *exchange) room(target string) []kvtransfer.Edit {
 	host, _, err := net.SplitHostPort(target)
 	if err != nil {

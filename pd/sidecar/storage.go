@@ -8,9 +8,8 @@ import (
 
 const keyThreshold = "cache_hit_threshold"
 
-// byStorage serves a request through a shared store. A client that may set
-// cache_hit_threshold has the decode engine asked first, which declines where it finds
-// less of the prompt than that share.
+// byStorage serves a request through a shared store. If the client may set cache_hit_threshold, the
+// decode engine is tried first. It declines if it finds less than that share of the prompt.
 func (x *exchange) byStorage() {
 	if x.s.o.CacheHitThreshold && !kvtransfer.IsNull(x.body.Get(keyThreshold)) {
 		f := x.decode(leg{body: x.text(), cached: -1, asks: true})
@@ -19,14 +18,14 @@ func (x *exchange) byStorage() {
 			x.finish(f)
 			return
 		}
-		x.decodes = 0 // it has answered nothing, as it was told
+		x.decodes = 0 // it declined, as requested
 	}
 	var edits []kvtransfer.Edit
 	if x.s.o.CacheHitThreshold {
 		edits = append(edits, kvtransfer.Edit{Key: keyThreshold, Value: []byte("0")})
 	}
 	p := x.serially(x.api.PrefillBody(&x.body, edits...))
-	if edits != nil { // whatever happens, the engine is not to decline again
+	if edits != nil { // the engine must not decline again
 		if o, err := kvtransfer.Parse(x.body.With(edits...)); err == nil {
 			x.body = o
 		}
@@ -36,7 +35,7 @@ func (x *exchange) byStorage() {
 		return
 	}
 	d := leg{body: x.text(), cached: -1}
-	if p.good() && edits == nil { // else as those do it who know the member
+	if p.good() && edits == nil { // otherwise engines that know the member report it themselves
 		d.cached = x.api.Cached(p.text)
 	}
 	x.finish(x.decode(d))

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Headers by which a picker names endpoints for the legs of a request. They are
-// removed from what engines get.
+// Headers by which a picker names endpoints for the legs. They are removed from requests to
+// engines.
 const (
 	headerPrefiller = request.HeaderPrefiller
 	headerEncoders  = request.HeaderEncoders
@@ -19,7 +19,7 @@ const (
 
 var pickersHeaders = canonical(request.RoutingHeaders())
 
-// canonical returns names as the keys of an http.Header are.
+// canonical returns names in the form of http.Header keys.
 func canonical(names []string) []string {
 	for i := range names {
 		names[i] = http.CanonicalHeaderKey(names[i])
@@ -27,27 +27,27 @@ func canonical(names []string) []string {
 	return names
 }
 
-// foreign are headers by which clients could set an engine's hand-over fields, as net/http
-// writes them.
+// foreign are headers by which clients could set an engine's hand-over fields, in net/http's
+// spelling.
 var foreign = []string{
 	"X-Override-Bootstrap-Host", "X-Override-Bootstrap-Port", "X-Override-Bootstrap-Room", "X-Override-Routed-Dp-Rank",
 	"X-Override-Disagg-Prefill-Dp-Rank", "X-Override-Rid",
 }
 
-// Targets decides whether the addresses that a request names may be called.
+// Targets decides whether the addresses named by a request may be used.
 type Targets interface {
-	// Allowed reports whether a request with these headers may have its prompt computed at
-	// prefill, and its media encoded at encode. It is called before any leg is made.
+	// Allowed reports whether a request with these headers may have its prompt computed at prefill
+	// and its media encoded at encode. It is called before any leg is sent.
 	Allowed(h http.Header, prefill, encode []string) bool
-	// Source reports whether engines may be told to fetch from an address.
+	// Source reports whether engines may fetch from an address.
 	Source(address string) bool
 }
 
-// Listed allows the addresses in it, host and port, each for the legs of its roles only: a
-// decode engine's port is no place to compute prompts for others.
+// Listed allows the listed addresses, host and port, for legs of their roles only. A decode
+// engine's port must not compute prompts for others.
 type Listed map[string]endpoint.Role
 
-// AnyRole lists an address whose role is not told.
+// AnyRole is the role of a listed address with unknown role.
 const AnyRole = endpoint.RolePrefill | endpoint.RoleDecode | endpoint.RoleEncode
 
 // Allowed implements Targets.
@@ -59,10 +59,10 @@ func (l Listed) all(list []string, role endpoint.Role) bool {
 	return !slices.ContainsFunc(list, func(t string) bool { return l[t]&role == 0 })
 }
 
-// Source implements Targets: engines of every role keep what they have computed.
+// Source implements Targets. Engines of every role keep computed blocks.
 func (l Listed) Source(address string) bool { return l[address] != 0 }
 
-// Signed allows what a picker has signed and, unless Listed is nil, only what is listed too.
+// Signed allows targets signed by a picker and, unless Listed is nil, only if they are listed too.
 type Signed struct {
 	*signed.Verifier
 	Listed Listed
@@ -74,10 +74,10 @@ func (s Signed) Allowed(h http.Header, prefill, encode []string) bool {
 		s.Verify(h.Get(request.HeaderSignature), strings.Join(h.Values(headerPrefiller), ","), strings.Join(h.Values(headerEncoders), ",")) == nil
 }
 
-// Source implements Targets. Signatures do not cover it.
+// Source implements Targets. Signatures do not cover sources.
 func (s Signed) Source(address string) bool { return s.Listed.Source(address) }
 
-// targets returns the addresses of a header: several lines, or one split at commas.
+// targets returns the addresses in a header with several lines or a comma-separated list.
 func targets(h http.Header, name string) (list []string) {
 	for _, line := range h.Values(name) {
 		for part := range strings.SplitSeq(line, ",") {

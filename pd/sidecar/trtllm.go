@@ -9,11 +9,11 @@ import (
 
 const keyDisagg = "disaggregated_params"
 
-// firstRequest is the lowest id that proxies give: engines count from 0 themselves.
+// firstRequest is the lowest id assigned by proxies. Engines count from 0 themselves.
 const firstRequest = 1 << 42
 
-// byTRTLLM serves a request by a context leg, whose answer holds what the generation leg
-// carries: TensorRT-LLM's engines take the first token from it, and the prompt's tokens.
+// byTRTLLM serves a request by a context leg whose response contains the input of the generation
+// leg: TensorRT-LLM engines take the first token and the prompt's tokens from it.
 func (x *exchange) byTRTLLM() {
 	id := strconv.AppendUint(nil, max(x.s.o.Random()>>1, firstRequest), 10)
 	style, null := []byte("0"), []byte("null")
@@ -57,11 +57,11 @@ func (x *exchange) byTRTLLM() {
 		}
 		set = append(set, kvtransfer.Edit{Key: key, Value: tokens})
 	}
-	x.hand(p, leg{body: x.body.Pieces(set...), cached: -1}, func() {}) // nothing is known that would free its blocks
+	x.hand(p, leg{body: x.body.Pieces(set...), cached: -1}, func() {}) // there is no known way to free its blocks
 }
 
-// answered passes on an answer that ended with the context leg: its first token was the
-// last. A client that asked for a stream gets it as one.
+// answered forwards an answer that ended with the context leg, whose first token was the last. It
+// converts it to a stream if the client requested one.
 func (x *exchange) answered(p *prefilled, choice []byte) {
 	kind, body := "application/json", x.api.StripTransfer(p.answer.With(kvtransfer.Edit{Key: "prompt_token_ids"}), false)
 	if string(x.body.Get("stream")) == "true" {
@@ -73,5 +73,5 @@ func (x *exchange) answered(p *prefilled, choice []byte) {
 	x.tellHandOver()
 	x.tellFaults()
 	x.w.WriteHeader(http.StatusOK)
-	_, _ = x.w.Write(body) // the client may have left
+	_, _ = x.w.Write(body) // the client may have disconnected
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// trouble is what keeps prompts from being computed elsewhere. Clients do not see it, since
-// the decode engine computes them then, so that the log has to say it.
+// trouble is the reason a remote prefill failed. The decode engine then prefills locally, so
+// clients see no error and the log is the only record.
 type trouble uint8
 
 const (
@@ -32,7 +32,7 @@ const (
 	numTroubles
 )
 
-// troubles are what may be looked at first.
+// troubles maps failures to descriptions and hints.
 var troubles = [numTroubles]struct{ what, look string }{
 	refusedLeg:     {"no connection to the prefill engine", "is it up, does it listen on more than localhost, and is the port its own?"},
 	lateLeg:        {"the prefill engine does not answer in time", "is it overloaded or stuck, or --prefill-timeout shorter than its longest prompts take?"},
@@ -49,18 +49,17 @@ var troubles = [numTroubles]struct{ what, look string }{
 	notAllowed:     {"prefill targets refused: neither signed by a picker nor listed", "is the picker's key in --verify-key-file, or the engine in --endpoints or --allow, and are the clocks right?"},
 }
 
-// complaintEvery is how often a trouble is told.
+// complaintEvery is the minimum interval between logs of the same failure.
 const complaintEvery = time.Minute
 
-// complaints tell each trouble when it comes up, and then once in a while. Safe for
-// concurrent use.
+// complaints rate-limits the logs of each failure. It is safe for concurrent use.
 type complaints struct {
 	mu    sync.Mutex
 	last  [numTroubles]time.Time
 	quiet [numTroubles]int
 }
 
-// complain has the log say what is wrong, and what may be looked at.
+// complain logs a failure with a hint.
 func (s *Server) complain(t trouble, target string, err error) {
 	now, c := s.o.Now(), &s.complaints
 	c.mu.Lock()
@@ -82,8 +81,7 @@ func (s *Server) complain(t trouble, target string, err error) {
 	s.o.Log.Warn("a prompt was not computed elsewhere", args...)
 }
 
-// complainOf tells what a prefill leg came to, where that is no matter of the
-// request or of load.
+// complainOf logs the failure of a prefill leg, unless the request or load is the cause.
 func (s *Server) complainOf(p *prefilled) {
 	switch {
 	case p.ours:
@@ -102,10 +100,10 @@ func (s *Server) complainOf(p *prefilled) {
 	}
 }
 
-// wordHTTPS is in what servers of TLS say to those who speak none.
+// wordHTTPS is in the responses of TLS servers to plaintext requests.
 var wordHTTPS = []byte("HTTPS")
 
-// tlsError reports whether a leg broke for what its sides think of TLS.
+// tlsError reports whether a leg failed because of TLS.
 func tlsError(err error) bool {
 	var record tls.RecordHeaderError
 	var alert tls.AlertError

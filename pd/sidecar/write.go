@@ -8,11 +8,10 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// Write is the mode of MoRI-IO in which prefill engines write blocks into the decode
-// engine's memory. Ports of 0 are the defaults, 61005 to notify and 6301 for
-// handshakes.
+// Write configures the MoRI-IO mode in which prefill engines write blocks into the decode engine's
+// memory. Ports of 0 mean the defaults, 61005 to notify and 6301 for handshakes.
 type Write struct {
-	Parallel  bool   // both legs at once
+	Parallel  bool   // send both legs simultaneously
 	Local     string // address of the decode engine's pod, required
 	Notify    [2]int // ports of decode and prefill engines
 	Handshake [2]int
@@ -27,11 +26,11 @@ func (w *Write) complete() {
 	def(&w.TP, 1)
 }
 
-// allLimits are capped at the top level for every kind of request when both legs are
-// sent at once.
+// allLimits are limited at the top level for every kind of request if both legs are sent
+// simultaneously.
 var allLimits = []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "min_tokens"}
 
-// asked is the hand-over of a prefill leg.
+// asked returns the hand-over of a prefill leg.
 func (w *Write) asked(transfer []byte) []byte {
 	null := []byte("null")
 	return object("do_remote_decode", []byte("true"), "do_remote_prefill", []byte("false"), "remote_engine_id", null, "remote_block_ids", null,
@@ -40,7 +39,7 @@ func (w *Write) asked(transfer []byte) []byte {
 		"tp_size", number2(w.TP), "remote_dp_size", []byte("1"))
 }
 
-// made is the hand-over of a decode leg that does not wait for prefill's.
+// made returns the hand-over of a decode leg that does not wait for prefill.
 func (w *Write) made(host string, transfer []byte) []byte {
 	shake := number2(w.Handshake[1])
 	return object("do_remote_prefill", []byte("true"), "do_remote_decode", []byte("false"),
@@ -52,8 +51,8 @@ func (w *Write) made(host string, transfer []byte) []byte {
 
 func number2(n int) []byte { return []byte(strconv.Itoa(n)) }
 
-// byWrite serves a request by two legs at once, of which prefill writes into decode.
-// Decode's answer is held until prefill has answered.
+// byWrite serves a request by two simultaneous legs, in which prefill writes into decode's memory.
+// Decode's response is held until prefill has responded.
 func (x *exchange) byWrite() {
 	w := x.s.o.Write
 	x.inTurn(func(target string) (legs, error) {

@@ -30,7 +30,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// maxHead bounds the heads of requests. Envoy passes 60 KiB on if it is not told otherwise.
+// maxHead bounds request headers. Envoy forwards 60 KiB by default.
 const maxHead = 128 << 10
 
 // flags are the flags of sidecar.
@@ -174,7 +174,7 @@ func (f *flags) complete() (err error) {
 	return err
 }
 
-// targets says whom the proxy may call.
+// targets returns the allowed targets.
 func (f *flags) targets() (sidecar.Targets, error) {
 	listed, err := f.listed()
 	switch {
@@ -197,8 +197,8 @@ func (f *flags) targets() (sidecar.Targets, error) {
 	return listed, nil
 }
 
-// listed returns the engines that may be called, nil where none are listed. Those of the
-// endpoints file have the roles of their labels.
+// listed returns the listed engines, nil if none are listed. Engines of the endpoints file have the
+// roles of their labels.
 func (f *flags) listed() (sidecar.Listed, error) {
 	if f.endpoints == "" && len(f.allow) == 0 {
 		return nil, nil
@@ -276,7 +276,7 @@ func (f *flags) run(ctx context.Context) error {
 		}
 		ranks.Servers = append(ranks.Servers, h)
 	}
-	requests := func(l net.Listener) net.Listener { return listeners.LimitRequests("sidecar", 2*f.ranks, l) } // legs take files as well
+	requests := func(l net.Listener) net.Listener { return listeners.LimitRequests("sidecar", 2*f.ranks, l) } // legs use file descriptors as well
 	probes := func(l net.Listener) net.Listener { return listeners.LimitShort("admin", 16, l) }
 	for rank := range ranks.Servers {
 		if err := start(&servers, net.JoinHostPort(f.host, strconv.Itoa(f.port+rank)), ranks.At(rank), secure, requests); err != nil {
@@ -303,8 +303,7 @@ func (f *flags) run(ctx context.Context) error {
 	return f.stop(ranks.Servers, servers)
 }
 
-// stop says that no more requests are welcome, lets others see it, and lets open requests
-// end.
+// stop reports not ready, waits for checkers to notice, and lets open requests end.
 func (f *flags) stop(proxies []*sidecar.Server, servers []*http.Server) error {
 	f.log.Info("draining")
 	for _, p := range proxies {
@@ -315,7 +314,7 @@ func (f *flags) stop(proxies []*sidecar.Server, servers []*http.Server) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, s := range servers {
-		wg.Go(func() { _ = s.Shutdown(ctx) }) // what has not ended by then is closed
+		wg.Go(func() { _ = s.Shutdown(ctx) }) // requests that have not ended by then are closed
 	}
 	wg.Wait()
 	return nil

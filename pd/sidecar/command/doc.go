@@ -1,4 +1,3 @@
-// Package command is the command line of the proxy beside a decode engine: its flags, those
-// of other routing sidecars, and the listeners that it opens. The proxy is in package
-// sidecar.
+// Package command is the command line of the sidecar: its flags, including those of other routing
+// sidecars, and its listeners. Package sidecar contains the proxy.
 package command

@@ -17,8 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 )
 
-// moreFlags are the flags of sidecar about single connectors, and those of existing
-// sidecars that say the same in other words.
+// moreFlags are the flags for specific connectors, and equivalents of other sidecars' flags.
 type moreFlags struct {
 	mooncakePort int
 	encoder      string
@@ -76,7 +75,7 @@ func (m *moreFlags) register(fl *pflag.FlagSet, o *sidecar.Options) {
 	fl.StringVar(&m.poolGroup, "pool-group", "inference.networking.k8s.io", "see --enable-ssrf-protection")
 }
 
-// read takes flags from YAML that the command line does not give.
+// read applies flags from YAML that the command line does not set.
 func (m *moreFlags) read(fl *pflag.FlagSet) error {
 	text := []byte(m.config)
 	if m.file != "" {
@@ -111,7 +110,7 @@ func (m *moreFlags) read(fl *pflag.FlagSet) error {
 	return nil
 }
 
-// complete fills in the options that the flags say.
+// complete fills in the options from the flags.
 func (m *moreFlags) complete(f *flags) error {
 	usage := func(format string, a ...any) error { return cli.UsageError{Err: fmt.Errorf(format, a...)} }
 	switch {
@@ -166,7 +165,7 @@ func (m *moreFlags) complete(f *flags) error {
 	return m.transport(f)
 }
 
-// transport makes the one that all legs share.
+// transport creates the shared transport of all legs.
 func (m *moreFlags) transport(f *flags) error {
 	t := sidecar.NewTransport(m.idleConns)
 	if len(m.noVerify) > 0 {

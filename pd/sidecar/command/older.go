@@ -7,22 +7,22 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// olderFlags are those of older routing sidecars, which manifests still give.
+// olderFlags are flags of older routing sidecars that manifests still use.
 type olderFlags struct {
 	connector         string
-	useTLS, notVerify [3]bool // by stages
+	useTLS, notVerify [3]bool // by stage
 	poolNamespace     string
 	poolName          string
 	verbosity         string
 	zap               [5]string
 }
 
-// stages are the legs that may be over TLS.
+// stages are the legs that may use TLS.
 var stages = [3]string{"prefiller", "decoder", "encoder"}
 
-// register registers the flags, which the help does not show.
+// register registers the flags, hidden from the help.
 func (o *olderFlags) register(fl *pflag.FlagSet) {
-	hidden := func(name string) { _ = fl.MarkHidden(name) } // it exists
+	hidden := func(name string) { _ = fl.MarkHidden(name) } // the flag exists
 	for i, stage := range stages {
 		fl.BoolVar(&o.useTLS[i], stage+"-use-tls", false, "older form of --enable-tls "+stage)
 		fl.BoolVar(&o.notVerify[i], stage+"-tls-insecure-skip-verify", false, "older form of --tls-insecure-skip-verify "+stage)
@@ -49,7 +49,7 @@ func (o *olderFlags) register(fl *pflag.FlagSet) {
 	fl.Lookup("zap-devel").NoOptDefVal = "true"
 }
 
-// apply has the newer flags say what the older ones do.
+// apply applies the older flags to the newer ones.
 func (o *olderFlags) apply(f *flags) {
 	if !f.given("kv-connector") {
 		f.connector = cmp.Or(o.connector, f.connector)
@@ -73,7 +73,7 @@ func (o *olderFlags) apply(f *flags) {
 	}
 }
 
-// NormalizeDashes has flags of sidecars that take one dash, as Go's own flags do, begin with two.
+// NormalizeDashes converts single-dash flags, as in Go's flag package, to double-dash flags.
 func NormalizeDashes(args []string) []string {
 	out := append([]string(nil), args...)
 	for i, a := range out {

@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
-// current is the Targets of the files as they were read last. It is safe for concurrent use.
+// current is the latest Targets from the files. It is safe for concurrent use.
 type current struct {
 	p atomic.Pointer[sidecar.Targets]
 }
@@ -23,8 +23,8 @@ func (c *current) Allowed(h http.Header, prefill, encode []string) bool {
 // Source implements sidecar.Targets.
 func (c *current) Source(address string) bool { return (*c.p.Load()).Source(address) }
 
-// follow returns targets that begin as t and change with the files that say whom the proxy may
-// call, until ctx ends. What cannot be read changes nothing. The caller waits for the group.
+// follow returns targets that start as t and follow changes of the files until ctx ends. Unreadable
+// files change nothing. The caller waits for the group.
 func (f *flags) follow(ctx context.Context, t sidecar.Targets, wg *sync.WaitGroup) sidecar.Targets {
 	c := new(current)
 	c.p.Store(&t)

@@ -1,4 +1,3 @@
-// Package bodies holds the bodies of requests while legs read them: in memory that is taken
-// from a budget as it fills, in buffers that are used again once the request and all of its
-// legs are done with them.
+// Package bodies holds request bodies while legs read them. Their memory is taken from a budget as
+// it fills, in buffers that are reused once the request and all of its legs have ended.
 package bodies

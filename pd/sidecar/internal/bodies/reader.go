@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// Reader is how long a client may take nothing of its answer, as long as proxies let a stream
-// be idle. Engines go on for clients that do not read, and keep blocks for them.
+// Reader is how long a client may stop reading its response, equal to the idle timeout of proxies.
+// Engines continue for clients that do not read, and keep blocks for them.
 const Reader = 5 * time.Minute
 
-// piece is how much is written before the client's time is renewed.
+// piece is the number of bytes written between renewals of the deadline.
 const piece = 64 << 10
 
-// answer writes to a client that must go on reading. Where connections have no deadlines,
-// nothing is demanded.
+// answer writes to a client that must keep reading. Connections without deadlines are not limited.
 type answer struct {
 	http.ResponseWriter
 	conn  *http.ResponseController
-	until time.Time // of the deadline in force
+	until time.Time // current deadline
 }
 
 // Write implements http.ResponseWriter.
@@ -37,10 +36,10 @@ func (a *answer) Write(b []byte) (n int, err error) {
 // Flush implements http.Flusher.
 func (a *answer) Flush() {
 	a.renew()
-	_ = a.conn.Flush() // there is nothing that could be done
+	_ = a.conn.Flush() // the error cannot be handled
 }
 
-// renew gives the client its whole time again, unless it has most of it.
+// renew extends the write deadline if more than an eighth of it has passed.
 func (a *answer) renew() {
 	if now := time.Now(); a.until.Sub(now) < Reader*7/8 {
 		a.until = now.Add(Reader)
@@ -48,7 +47,7 @@ func (a *answer) renew() {
 	}
 }
 
-// Hijack implements http.Hijacker: who speaks another protocol has no deadline.
+// Hijack implements http.Hijacker. A hijacked connection has no deadline.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := a.conn.Hijack()
 	if err == nil {
@@ -57,5 +56,5 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, rw, err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -12,20 +12,20 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/coding"
 )
 
-// Patience is how long a body may take to come, and Speed the bytes a second that buy it
-// more.
+// Patience is how long a body may take to arrive. Speed is the rate in bytes per second that
+// extends it.
 const (
 	Patience = 30 * time.Second
 	Speed    = 64 << 10
 )
 
-// ErrMemory says that the memory for bodies is used up.
+// ErrMemory means that the memory for bodies is exhausted.
 var ErrMemory = errors.New("bodies: no memory left for a body")
 
-// Intake is what a request has taken of the memory for bodies: its own, and those of the
-// answers that are read whole.
+// Intake is a request's memory from the body budget: its own body and responses that are read as a
+// whole.
 type Intake struct {
-	W    http.ResponseWriter // fails when the client does not read
+	W    http.ResponseWriter // fails if the client does not read
 	R    *http.Request
 	held memory.Holder
 
@@ -34,14 +34,14 @@ type Intake struct {
 
 	mu      sync.Mutex
 	over    bool // the request has ended
-	starved bool // its body is to break off: the memory is needed
+	starved bool // its body is cut to free memory
 
 	kept    []byte       // the request's body
-	readers atomic.Int32 // of it: legs' bodies, and the request itself
+	readers atomic.Int32 // readers of kept: leg bodies and the request itself
 }
 
-// Receive reads the request's body from a reader, up to a limit. The room for it is taken from
-// the budget as it grows: who announces many and sends none takes 4 KiB.
+// Receive reads the request's body up to a limit. Memory is taken from the budget as the body
+// grows: a client that announces a large body and sends nothing uses 4 KiB.
 func (in *Intake) Receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	in.readers.Add(1)
 	in.held.Wait()
@@ -53,14 +53,14 @@ func (in *Intake) Receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// Decode returns the received body without its codings, up to a limit. Its memory is taken from
-// the budget too. The errors are those of package coding.
+// Decode returns the received body without its codings, up to a limit. Its memory is taken from the
+// budget too. The errors are those of package coding.
 func (in *Intake) Decode(codings []string, limit int64) ([]byte, error) {
 	return coding.Decode(in.kept, codings, coding.Limits{Size: int(limit), Take: in.held.Take})
 }
 
-// grow returns a larger buffer with what has come, nil where there is no memory for it;
-// small buffers of requests are powers of two.
+// grow returns a larger buffer with the data read so far, or nil without memory. Small request
+// buffers have power-of-two sizes.
 func (in *Intake) grow(have []byte, size int) []byte {
 	if !in.held.Take(roomOf(size) - cap(have)) {
 		return nil
@@ -70,15 +70,15 @@ func (in *Intake) grow(have []byte, size int) []byte {
 	return larger
 }
 
-// leave ends a look at the request's body; the last one gives the buffer back.
+// leave ends one use of the request's body. The last one recycles the buffer.
 func (in *Intake) leave() {
 	if in.readers.Add(-1) == 0 {
 		recycle(in.kept)
 	}
 }
 
-// Begin takes a request in: its body breaks off where it comes too slowly, or where others
-// need its memory. End must follow.
+// Begin starts an intake. The request's body is cut if it arrives too slowly or other requests need
+// its memory. End must follow.
 func Begin(holders *memory.Holders, w http.ResponseWriter, r *http.Request) *Intake {
 	in := &Intake{client: w, R: r}
 	in.to = answer{ResponseWriter: w, conn: http.NewResponseController(w)}
@@ -89,8 +89,8 @@ func Begin(holders *memory.Holders, w http.ResponseWriter, r *http.Request) *Int
 	return in
 }
 
-// pace has the request's body break off where it comes too slowly, whoever reads it, whether
-// it is kept, passed on or refused unread: the server waits for the rest before it answers.
+// pace cuts a body that arrives too slowly, whether it is kept, forwarded or rejected unread: the
+// server waits for the rest before it responds.
 func (in *Intake) pace() {
 	if in.R.Body == nil || in.R.Body == http.NoBody {
 		return
@@ -112,13 +112,13 @@ func (p *paced) Read(b []byte) (int, error) {
 	p.in.deadline(p.begun.Add(Patience + time.Duration(p.read/Speed)*time.Second))
 	n, err := p.ReadCloser.Read(b)
 	if p.read += int64(n); errors.Is(err, io.EOF) {
-		p.in.deadline(time.Time{}) // the answer may take its time
+		p.in.deadline(time.Time{}) // the response may take any time
 	}
 	return n, err
 }
 
-// deadline bounds the wait for the client, as long as the connection is this request's: a leg
-// may read a body after its request has ended. Where connections have no deadlines, they wait.
+// deadline bounds the wait for the client while the connection belongs to this request; a leg may
+// read a body after its request has ended. Connections without deadlines are not limited.
 func (in *Intake) deadline(at time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -127,7 +127,7 @@ func (in *Intake) deadline(at time.Time) {
 	}
 }
 
-// starve has the request's body break off, for another one that needs its memory.
+// starve cuts the request's body to free memory for another one.
 func (in *Intake) starve() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -142,14 +142,14 @@ func (in *Intake) isStarved() bool {
 	return in.starved
 }
 
-// firstRead is how much of a body is read at first.
+// firstRead is the size of the first read of a body.
 const firstRead = 4 << 10
 
-// soonRoom is the room that a body may have that is known to become as large, once a sixteenth
-// of it has come.
+// soonRoom is the buffer size allowed for a body of known length once a sixteenth of it has
+// arrived.
 const soonRoom = 1 << 20
 
-// ReadAll reads an answer to the end, into memory that is taken from the budget as Receive does.
+// ReadAll reads a response to its end, with memory from the budget as in Receive.
 func (in *Intake) ReadAll(r io.Reader, announced int64) ([]byte, error) {
 	return readInto(func(have []byte, size int) []byte {
 		if !in.held.Take(size - cap(have)) {
@@ -159,16 +159,17 @@ func (in *Intake) ReadAll(r io.Reader, announced int64) ([]byte, error) {
 	}, r, announced)
 }
 
-// readInto reads to the end, into buffers of grow, which returns nil where there is no memory.
-// They have twice what has come at most, and where all of it is known (announced >= 0) sixteen
-// times up to soonRoom, and no more than all: bodies are announced and then not sent.
+// readInto reads to the end, into buffers from grow, which returns nil without memory. A buffer has
+// at most twice the size of the data read. With a known length (announced >= 0) it has up to
+// sixteen times that size, bounded by soonRoom and the length, because bodies may be announced and
+// then not sent.
 func readInto(grow func(have []byte, size int) []byte, r io.Reader, announced int64) ([]byte, error) {
 	var text []byte
 	for {
 		if have := len(text); have == cap(text) {
 			size := int64(max(2*have, firstRead))
 			if announced >= int64(have) {
-				size = min(max(size, min(int64(16*have), soonRoom)), announced+1) // one more, so that the end is seen
+				size = min(max(size, min(int64(16*have), soonRoom)), announced+1) // one more byte to detect the end
 			}
 			larger := grow(text, int(size))
 			if larger == nil {
@@ -186,7 +187,7 @@ func readInto(grow func(have []byte, size int) []byte, r io.Reader, announced in
 	}
 }
 
-// End gives back what was taken.
+// End releases the memory.
 func (in *Intake) End() {
 	in.mu.Lock()
 	in.over = true

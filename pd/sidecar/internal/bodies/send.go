@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// Request bodies are kept in buffers that are used again: leastBuffer bytes or a power of two
-// as many. Larger bodies have their own.
+// Request bodies are kept in pooled buffers of leastBuffer bytes times a power of two. Larger
+// bodies are not pooled.
 const (
 	leastBuffer = firstRead
 	numBuffers  = 9
@@ -21,7 +21,7 @@ const (
 
 var bodies [numBuffers]sync.Pool
 
-// classOf returns which buffers have room for n bytes; numBuffers: none.
+// classOf returns the smallest buffer class for n bytes; numBuffers: none.
 func classOf(n int) int {
 	return min(bits.Len(uint(max(n-1, 0)/leastBuffer)), numBuffers)
 }
@@ -34,7 +34,7 @@ func roomOf(n int) int {
 	return n
 }
 
-// buffer returns an empty buffer for n bytes or more.
+// buffer returns an empty buffer for at least n bytes.
 func buffer(n int) []byte {
 	class := classOf(n)
 	if class == numBuffers {
@@ -46,26 +46,26 @@ func buffer(n int) []byte {
 	return make([]byte, 0, leastBuffer<<class)
 }
 
-// recycle has a buffer used again. Nobody may look at it any more.
+// recycle returns a buffer to its pool. It must not be used afterwards.
 func recycle(b []byte) {
 	if class := classOf(cap(b)); class < numBuffers && cap(b) == leastBuffer<<class {
 		bodies[class].Put(&b)
 	}
 }
 
-// Send returns the body of a leg, which may be read after the request's end: its memory is
-// kept until it is closed.
+// Send returns the body of a leg, which may be read after the request's end. Its memory is kept
+// until it is closed.
 func (in *Intake) Send(body kvtransfer.Pieces) io.ReadCloser {
 	in.readers.Add(1)
 	return &outgoing{in: in, left: net.Buffers(slices.Clone(body))}
 }
 
-// outgoing is the body of a leg. Transports close it, from any goroutine and at any time.
+// outgoing is the body of a leg. Transports may close it from any goroutine at any time.
 type outgoing struct {
 	in     *Intake
 	mu     sync.Mutex
 	left   net.Buffers
-	busy   bool // being written, out of the lock
+	busy   bool // being written without the lock
 	closed bool
 }
 
@@ -90,7 +90,7 @@ func (o *outgoing) Close() error {
 	return nil
 }
 
-// writeTo writes what is left to a connection, without a copy of it.
+// writeTo writes the rest to a connection without copying.
 func (o *outgoing) writeTo(c *net.TCPConn) (int64, error) {
 	o.mu.Lock()
 	left := o.left
@@ -109,8 +109,8 @@ func (o *outgoing) writeTo(c *net.TCPConn) (int64, error) {
 	return n, err
 }
 
-// Gathering returns a connection that writes the rest of a leg's body at once, from where it
-// lies, however long it is.
+// Gathering returns a connection that writes the rest of a leg's body with one vectored write,
+// without copying.
 func Gathering(c net.Conn, err error) (net.Conn, error) {
 	if tcp, ok := c.(*net.TCPConn); ok && err == nil {
 		return gather{tcp}, nil

@@ -1,2 +1,2 @@
-// Package retry bounds second tries by the number of requests.
+// Package retry limits retries by the number of requests.
 package retry

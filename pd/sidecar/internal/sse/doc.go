@@ -1,2 +1,2 @@
-// Package sse cuts answers into their events, where they lie, without copies.
+// Package sse splits responses into events, in place.
 package sse

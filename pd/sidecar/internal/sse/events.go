@@ -5,22 +5,20 @@ import (
 	"io"
 )
 
-// MaxEvent is the largest event that is taken in whole. A larger one is passed on as it
-// comes.
+// MaxEvent is the largest event that is buffered. Larger ones are forwarded in parts.
 const MaxEvent = 4 << 20
 
-// Events cuts a stream into events, each with the blank line that ends it.
+// Events splits a stream into events, each including its final blank line.
 type Events struct {
 	R    io.Reader
-	Buf  []byte // what was read
-	at   int    // where the next event starts
-	seen int    // bytes of the event under way that hold no end
+	Buf  []byte // data read
+	at   int    // start of the next event
+	seen int    // bytes of the current event that contain no end
 	err  error
 }
 
-// Next returns the next event, behind skip bytes that are held, reading as needed,
-// and leaves it where it is. At the end of the stream it returns what is left with
-// the error.
+// Next returns the next event after skip held bytes, reading as needed, without consuming it. At
+// the end of the stream it returns the rest with the error.
 func (e *Events) Next(skip int) ([]byte, error) {
 	for {
 		rest := e.Buf[e.at+skip:]
@@ -43,7 +41,7 @@ func (e *Events) Next(skip int) ([]byte, error) {
 	}
 }
 
-// fill reads once. Room is made by moving what is left to the front.
+// fill reads once. It moves the rest to the front to make room.
 func (e *Events) fill() {
 	if len(e.Buf) == cap(e.Buf) && e.at > 0 {
 		e.Buf = e.Buf[:copy(e.Buf, e.Buf[e.at:])]
@@ -56,8 +54,7 @@ func (e *Events) fill() {
 	e.Buf, e.err = e.Buf[:len(e.Buf)+n], err
 }
 
-// Take returns the next n bytes and goes on behind them. They are valid until the
-// Next call of next.
+// Take consumes and returns the next n bytes. They are valid until the next call of Next.
 func (e *Events) Take(n int) []byte {
 	part := e.Buf[e.at : e.at+n]
 	if e.at += n; e.at == len(e.Buf) {
@@ -69,12 +66,12 @@ func (e *Events) Take(n int) []byte {
 // More reports whether another whole event has been read.
 func (e *Events) More() bool { return eventEnd(e.Buf[e.at:], 0) > 0 }
 
-// returns ends an event whose lines end in carriage returns alone.
+// returns ends an event whose lines end in carriage returns only.
 var returns = []byte("\r\r")
 
-// eventEnd returns the length of the event that text begins with, 0 where its end
-// has not come. The search begins at from. Lines that end in carriage returns alone get
-// newlines instead: JSON has neither in it.
+// eventEnd returns the length of the event at the start of text, 0 if its end is missing. The
+// search begins at from. Lines ending in carriage returns only get newlines instead; JSON contains
+// neither.
 func eventEnd(text []byte, from int) int {
 	for i := from; i < len(text); i++ {
 		n := bytes.IndexByte(text[i:], '\n')
