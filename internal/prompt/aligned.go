@@ -1,7 +1,7 @@
 package prompt
 
-// IsTokenBoundary tells that a token ends at byte pos of a rendered prompt whatever
-// surrounds it.
+// IsTokenBoundary reports whether a token always ends at byte pos of a rendered prompt, regardless
+// of the surrounding text.
 func (m *Model) IsTokenBoundary(rendered []byte, pos int) bool {
 	return m.vocab.IsTokenBoundary(rendered, pos)
 }

@@ -37,17 +37,16 @@ type converter struct {
 	mark  bool // the first media part becomes mediaMark
 	media bool // a media part was met
 	items []media.Item
-	// altered says that the body changes what engines make of media.
+	// altered is true if the body changes how engines process media.
 	altered bool
-	// callsAsGiven says that tool calls keep the order of their members.
+	// callsAsGiven is true if tool calls keep the order of their members.
 	callsAsGiven bool
 	bad          string
-	// bounds says that the conversation would take too much memory.
+	// bounds is true if the conversation would take too much memory.
 	bounds bool
 }
 
-// conversation converts all messages. It returns false when one is malformed;
-// c.bad says how.
+// conversation converts all messages. It returns false and sets c.bad if one is malformed.
 func (c *converter) conversation(in []value.Value) ([]value.Value, bool) {
 	out := make([]value.Value, 0, len(in))
 	for _, v := range in {
@@ -113,10 +112,10 @@ func (c *converter) message(m *value.Dict) (*value.Dict, bool) {
 	return d, true
 }
 
-// messageSize is about what a converted message takes, in bytes.
+// messageSize is the approximate size of a converted message, in bytes.
 const messageSize = 192
 
-// plain tells whether a message is as templates see it but for its content.
+// plain reports whether a message needs no conversion except for its content.
 func plain(m *value.Dict, role string) bool {
 	if m.Len() != 2 || role == "developer" {
 		return false
@@ -126,7 +125,7 @@ func plain(m *value.Dict, role string) bool {
 	return first.Str() == "role" && second.Str() == "content" && v.Kind() == value.KindString
 }
 
-// assistant adds what only assistant messages carry.
+// assistant adds the fields that only assistant messages have.
 func (c *converter) assistant(d, m *value.Dict) bool {
 	if calls, ok := m.Get("tool_calls"); ok && calls.Kind() != value.KindNone {
 		list, ok := c.toolCalls(calls)

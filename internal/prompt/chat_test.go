@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestChatsAgainstReference renders random chats by the models' own templates
-// here and in Python, and compares the token ids of both.
+// TestChatsAgainstReference renders random chats with the models' own templates here and in Python,
+// and compares the token ids.
 func TestChatsAgainstReference(t *testing.T) {
 	ref := newReference(t)
 	for _, name := range realModels {

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
 )
 
-// TestConcurrentUse renders and checks from many goroutines; each must get
-// what one alone gets.
+// TestConcurrentUse renders and checks from many goroutines; each must get the same results as a
+// single goroutine.
 func TestConcurrentUse(t *testing.T) {
 	m, _ := realModel(t, "qwen3")
 	g := newGen(9)

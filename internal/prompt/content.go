@@ -113,15 +113,15 @@ func (c *converter) contentParts(items []value.Value, role string) (value.Value,
 	return value.String(c.join(texts)), true
 }
 
-// firstMedia tells whether this is the first media part of the conversation,
-// and takes note of it.
+// firstMedia reports whether this is the conversation's first media part, and records that one was
+// seen.
 func (c *converter) firstMedia() bool {
 	first := !c.media
 	c.media = true
 	return first
 }
 
-// partKind is what a content part becomes.
+// partKind classifies a converted content part.
 type partKind uint8
 
 const (
@@ -138,7 +138,7 @@ var mediaKinds = map[string]string{
 	"video_url": "video", "video": "video", "prompt_embeds": "text",
 }
 
-// part converts one content part. Text parts come back as their text.
+// part converts one content part. For a text part it returns the text.
 func (c *converter) part(v value.Value) (value.Value, partKind, bool) {
 	if v.Kind() == value.KindString {
 		return v, partText, true
@@ -181,7 +181,7 @@ func (c *converter) part(v value.Value) (value.Value, partKind, bool) {
 	return c.mediaPart(d, kind), partMedia, true
 }
 
-// mediaPart is what templates see of an image, audio or video.
+// mediaPart returns the form in which templates see an image, audio or video.
 func (c *converter) mediaPart(part *value.Dict, kind string) value.Value {
 	if c.parts && c.firstMedia() && c.mark {
 		return textPart(value.String(mediaMark))

@@ -18,10 +18,10 @@ const (
 	ReasonNoTemplate          // it has no chat template
 	ReasonTemplate            // the chat template failed or refused the chat
 	ReasonBody                // the body is malformed; the engine will refuse it as well
-	ReasonUnsupported         // the body asks for what cannot be followed from here
+	ReasonUnsupported         // the body uses a feature that cannot be rendered here
 	ReasonUnknownToken        // the body holds an id that the vocabulary does not have
-	ReasonEngine              // an engine was asked to render, and did not
-	ReasonBudget              // no engine was asked: budget used up, or breaker open
+	ReasonEngine              // an engine was asked to render and failed
+	ReasonBudget              // no engine was asked: budget exhausted or breaker open
 	ReasonMedia               // rendered up to the first image, audio or video
 	ReasonBounds              // the body or its rendering would take too much memory or work
 	ReasonDeadline            // there was no time left, or the client went away

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// habits are what engines find out about a model's template by rendering probes, before
-// they map an Anthropic body to a chat.
+// habits are properties of a model's template. Engines detect them by rendering probes before they
+// convert an Anthropic body to a chat.
 type habits struct {
 	noThinking   string // the effort that stands for thinking: disabled
 	inlineSystem bool   // the template takes system messages that do not come first
@@ -17,17 +17,17 @@ type habits struct {
 // that refuses them.
 const probeTime = 2 * time.Second
 
-// Probes: a question, and a chat with two system messages. Templates for chats with tools
-// are asked too.
+// Probes: one question, and a chat with two system messages. Templates for chats with tools are
+// probed too.
 const (
 	probeQuestion = `{"messages":[{"role":"user","content":"Hi"}]`
 	probeSystems  = `{"messages":[{"role":"system","content":"t"},{"role":"user","content":"t"},{"role":"system","content":"t"},{"role":"user","content":"t"}]`
 )
 
-// efforts are those that make a model think.
+// efforts are the reasoning efforts that enable thinking.
 var efforts = [...]string{"low", "medium", "high", "xhigh", "max"}
 
-// probeHabits finds out what the template makes of probes.
+// probeHabits renders the probes and returns the habits of the template.
 func (m *Model) probeHabits() habits {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
@@ -41,7 +41,7 @@ func (m *Model) probeHabits() habits {
 	none, ok := probe(probeQuestion + `,"reasoning_effort":"none"}`)
 	for _, effort := range efforts {
 		with, fine := probe(probeQuestion + `,"reasoning_effort":"` + effort + `"}`)
-		ok = ok && (!fine || !bytes.Equal(with, none)) // it ignores what it does not know
+		ok = ok && (!fine || !bytes.Equal(with, none)) // the template ignores unknown efforts
 	}
 	if !ok {
 		h.noThinking = efforts[0]

@@ -5,8 +5,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/media"
 )
 
-// findPads finds out what the model's template prints for media: one token of each kind,
-// which engines replace by as many as a medium takes.
+// findPads finds the token that the model's template prints for each kind of media. Engines replace
+// it by as many tokens as the medium takes.
 func (m *Model) findPads(conf *folder.Config) {
 	for _, kind := range media.Kinds {
 		var text []byte
@@ -27,13 +27,13 @@ func (m *Model) findPads(conf *folder.Config) {
 	}
 }
 
-// names tells whether media in prompts of a template are given the names that engines
+// names reports whether media in prompts of this template are identified by the names that engines
 // give them.
 func (m *Model) names(t *template, as Profile) bool {
 	return m.opts.Media != nil && t.parts[as.rule()] && len(m.pads) > 0
 }
 
-// mediaStatus says, for people, how media of the model's chats are matched.
+// mediaStatus describes for the status page how media in the model's chats are matched.
 func (m *Model) mediaStatus() string {
 	switch {
 	case len(m.pads) == 0 || m.chat == nil:
@@ -44,8 +44,8 @@ func (m *Model) mediaStatus() string {
 	return m.opts.Media.Status() + "; sounds and videos by uuid; prompts are matched up to the first that has no such name"
 }
 
-// illustrate puts what stands for media in the place of the placeholders of a rendered
-// prompt. ok is false where placeholders and media are not one to one.
+// illustrate replaces the media placeholders of a rendered prompt by the encoded names of the
+// media. ok is false if placeholders and media do not match one to one.
 func (m *Model) illustrate(s *scratch, out []byte, start int, items []media.Item) (_ []byte, truncated, ok bool, err error) {
 	s.text = append(s.text[:0], out[start:]...)
 	return m.opts.Media.Place(s.ctx, out[:start], s.text, m.pads, items)

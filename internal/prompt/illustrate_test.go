@@ -49,8 +49,8 @@ func pictures(t testing.TB) (rgb, name string) {
 	return v.RGB, v.Cases[0].ID
 }
 
-// TestRenderMedia: what stands for an image, in chats of every kind, is made of the name
-// that engines give it, and the prompt goes on behind it.
+// TestRenderMedia checks, for chats of every kind, that an image is rendered as its engine name and
+// that the prompt continues after it.
 func TestRenderMedia(t *testing.T) {
 	rgb, named := pictures(t)
 	m := picturesModel(t, media.New("org/m"))
@@ -86,7 +86,7 @@ func TestRenderMedia(t *testing.T) {
 	})
 }
 
-// checkMedia is checkRenderings, and holds Info.Media to what is rendered.
+// checkMedia is checkRenderings that also compares Info.Media with the rendered output.
 func checkMedia(t *testing.T, m *Model, kind Kind, cases []rendering) {
 	t.Helper()
 	checkRenderings(t, m, kind, cases)

@@ -80,7 +80,8 @@ func TestEngineOnly(t *testing.T) {
 	checkRenderings(t, m, KindCompletions, []rendering{{name: "text", body: `{"prompt":"x","add_special_tokens":false}`, want: "x"}})
 }
 
-// Architectures tell it too, and the notes say so.
+// TestEngineOnlyByArchitecture checks that the architecture alone marks a model as engine-only,
+// with a note.
 func TestEngineOnlyByArchitecture(t *testing.T) {
 	m := smallModel(t, map[string]string{"config.json": `{"model_type":"x","architectures":["KimiK3ForConditionalGeneration"]}`, "chat_template.jinja": "x"}, Options{})
 	checkRenderings(t, m, KindChat, []rendering{{name: "chat", body: `{"messages":[]}`, reason: ReasonNoTemplate}})
@@ -97,8 +98,8 @@ func TestEngineOnlyByArchitecture(t *testing.T) {
 	}
 }
 
-// Chats of Mistral's own repositories are rendered here by the template and by engines in
-// code: the notes say so.
+// TestTekkenIsNoted checks the note for Mistral's own repositories: their chats are rendered by the
+// template here, but by code in engines.
 func TestTekkenIsNoted(t *testing.T) {
 	for _, c := range []struct {
 		files map[string]string
@@ -131,7 +132,7 @@ func TestDummyPrefix(t *testing.T) {
 		{name: "several", body: `{"prompt":["a"," a"]}`, want: "<s> a<s>  a", ends: []int{5, 11}},
 	})
 	checkRenderings(t, m, KindChat, []rendering{{name: "chat", body: `{"messages":[{"role":"user","content":"a"}]}`, want: "<s> [a]"}})
-	// Llama's class puts the space itself, and not as the file says.
+	// Llama's tokenizer class inserts the space itself and ignores the file's setting.
 	for _, c := range []struct{ conf, model, chat, text, spaced string }{
 		{`{"tokenizer_class":"LlamaTokenizer","legacy":false}`, `{"model_type":"llama"}`, "<s>[a]", " a<s>[", " a"},
 		{`{"tokenizer_class":"LlamaTokenizerFast"}`, `{"model_type":"llama"}`, "<s>[a]", " a<s>[", " a"},

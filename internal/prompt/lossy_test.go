@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A vocabulary whose tokens do not stand for all of their text is not ready: prompts of text
+// A model is not ready if its vocabulary's tokens do not represent all of their text: text prompts
 // are not matched exactly. Prompts of token ids are.
 func TestLossyVocabulariesAreNotReady(t *testing.T) {
 	for _, c := range []struct {

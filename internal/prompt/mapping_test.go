@@ -5,7 +5,7 @@ import "testing"
 // dumpTemplate shows the whole conversation.
 const dumpTemplate = "{{ tools | tojson }};{% for m in messages %}{{ m | tojson }}\n{% endfor %}{{ add_generation_prompt }}"
 
-// surrounded are renderings of bodies to which the tokenizer adds its own tokens.
+// surrounded marks renderings to which the tokenizer adds its special tokens.
 func surrounded(list []rendering) []rendering {
 	for i := range list {
 		switch r := &list[i]; {
@@ -51,7 +51,8 @@ func TestResponses(t *testing.T) {
 	}))
 }
 
-// TestHabits: what an Anthropic body becomes depends on what the template takes.
+// TestHabits checks that the conversion of an Anthropic body depends on the features that the
+// template supports.
 func TestHabits(t *testing.T) {
 	const roles = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
 	const body = `{"system":"A","thinking":{"type":"disabled"},"messages":[{"role":"user","content":"q"},{"role":"system","content":[{"type":"text","text":"B"}]},{"role":"user","content":"r"}]}`

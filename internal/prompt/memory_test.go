@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// hostile returns bodies of about size bytes with as many values as fit: all, or
-// those of the names.
+// hostile returns bodies of about size bytes with as many values as fit. With names, it returns
+// only the named bodies.
 func hostile(size int, names ...string) map[string][]byte {
 	out := map[string][]byte{}
 	wanted := func(name string) bool { return len(names) == 0 || slices.Contains(names, name) }
@@ -54,8 +54,8 @@ func hostile(size int, names ...string) map[string][]byte {
 	return out
 }
 
-// TestMemoryLaw renders bodies that are all values: none may take more than its
-// part of memory, and what a template makes of one is paid for.
+// TestMemoryLaw renders bodies made entirely of values. None may exceed its memory limit, and
+// template output is charged to the budget.
 func TestMemoryLaw(t *testing.T) {
 	dir := smallFolder(t, folderOf(`{% for m in messages %}{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}{% endfor %}`+
 		`{% for d in documents or [] %}{{ d|tojson }}{% endfor %}{% for t in tools or [] %}{{ t|tojson }}{% endfor %}{{ x }}`))
@@ -86,7 +86,7 @@ func TestMemoryLaw(t *testing.T) {
 	}
 }
 
-// allocated returns what f allocates, whether it keeps it or not.
+// allocated returns the number of bytes that f allocates, whether or not it retains them.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -96,8 +96,8 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestTemplatesPay renders a template that makes much of little: it asks for
-// memory, and ends where it gets none.
+// TestTemplatesPay renders a template whose output is much larger than its input. It must request
+// memory and stop if the request is denied.
 func TestTemplatesPay(t *testing.T) {
 	m := smallModel(t, folderOf("{% for i in range(3000) %}{% set x = messages[0].content * 1000 %}{% endfor %}"), Options{Now: testClock})
 	body := []byte(`{"messages":[{"role":"user","content":"abc"}]}`)
@@ -110,8 +110,8 @@ func TestTemplatesPay(t *testing.T) {
 	}
 }
 
-// TestLargePromptsReuseBuffers checks that rendering a prompt of 400 KB again allocates
-// one copy of it, for the decoded messages.
+// TestLargePromptsReuseBuffers checks that rendering a prompt of 400 KB a second time allocates one
+// copy of it, for the decoded messages.
 func TestLargePromptsReuseBuffers(t *testing.T) {
 	m, _ := realModel(t, "qwen3")
 	body := bytes.Replace(benchChat(390_000, 21, false), []byte("Gossip"), []byte("Gossip\u0301"), 1) // to be normalised

@@ -226,7 +226,7 @@ func (a *anthropic) toolResult(b *value.Dict) {
 	}
 }
 
-// anthropicTools maps tool definitions to those of chats.
+// anthropicTools converts tool definitions to the chat format.
 func anthropicTools(body *value.Dict) value.Value {
 	v, _ := body.Get("tools")
 	if v.Kind() != value.KindList {

@@ -44,9 +44,8 @@ func messagesFacts(body *value.Dict) (facts Fact) {
 	return facts
 }
 
-// sglangMessages maps an Anthropic Messages body to a chat as SGLang 0.5.23 does: system
-// blocks are joined by line ends and none is left out, and results of tools keep their
-// place among the user's texts.
+// sglangMessages converts an Anthropic Messages body to a chat as SGLang 0.5.23 does. It joins all
+// system blocks with newlines and keeps tool results in their position among the user's texts.
 func sglangMessages(body *value.Dict, h habits) (*chat, error) {
 	ch := newChat(body)
 	ch.facts = messagesFacts(body)
@@ -160,7 +159,7 @@ func (a *anthropic) emit(role string, parts, calls []value.Value) {
 	}
 }
 
-// sglangResult adds a tool's message. Its texts are joined later, as those of any message.
+// sglangResult adds a tool message. Its texts are joined later, like the texts of other messages.
 func (a *anthropic) sglangResult(b *value.Dict) error {
 	content, _ := b.Get("content")
 	var parts []value.Value
@@ -185,7 +184,7 @@ func (a *anthropic) sglangResult(b *value.Dict) error {
 	return nil
 }
 
-// sglangTools maps tool definitions to those of chats.
+// sglangTools converts tool definitions to the chat format.
 func sglangTools(body *value.Dict) (value.Value, error) {
 	v, _ := body.Get("tools")
 	if len(v.Items()) == 0 {

@@ -26,7 +26,7 @@ type Model struct {
 	tools   *template // for chats with tools, nil when there is no other
 	special []jinja.Var
 	kwargs  *value.Dict
-	bos     []byte // what the tokenizer puts before a text
+	bos     []byte // prefix that the tokenizer adds to a text
 	eos     []byte
 	pads    []media.Pad
 	notes   []string
@@ -37,11 +37,10 @@ type Model struct {
 	hybrid  bool
 }
 
-// mistralFiles are vocabularies of Mistral's own repositories.
+// mistralFiles are vocabulary files found only in Mistral's own repositories.
 var mistralFiles = [...]string{"tekken.json", "tokenizer.model.v*"}
 
-// engineOnlyTypes are model types, and architectures of models, whose prompts engines
-// build in code.
+// engineOnlyTypes are model types and architectures whose prompts engines build in code.
 var engineOnlyTypes = map[string]bool{
 	"gpt_oss": true, "deepseek_v32": true, "deepseek_v4": true, "deepseek_v41": true, "kimi_k3": true, "inkling": true,
 	"KimiK3ForConditionalGeneration": true, "DeepseekV32ForCausalLM": true, "DeepseekV4ForCausalLM": true,
@@ -49,8 +48,8 @@ var engineOnlyTypes = map[string]bool{
 	"InklingForCausalLM": true, "InklingForConditionalGeneration": true,
 }
 
-// Load reads a model's folder: vocabulary, chat templates, special tokens. It
-// takes a second for the largest models and about 50 MB while it runs.
+// Load reads a model's folder: vocabulary, chat templates, special tokens. For the largest models
+// it takes about a second and 50 MB of temporary memory.
 func Load(dir string, o Options) (*Model, error) {
 	conf, err := folder.Read(dir)
 	if err != nil {
@@ -128,9 +127,8 @@ func (m *Model) loadTemplates(conf *folder.Config) error {
 	return err
 }
 
-// surround works out what the tokenizer puts around a text when special tokens
-// are asked for. Llama and Gemma classes follow add_bos_token rather than the
-// file's post-processor.
+// surround determines the tokens that the tokenizer adds around a text when special tokens are
+// requested. Llama and Gemma classes follow add_bos_token rather than the file's post-processor.
 func (m *Model) surround(conf *folder.Config) {
 	m.bos, _ = m.vocab.AppendTokens(nil, m.vocab.BOS())
 	m.eos, _ = m.vocab.AppendTokens(nil, m.vocab.EOS())
@@ -154,19 +152,19 @@ func (m *Model) Name() string { return m.opts.Name }
 // Vocab returns the model's vocabulary.
 func (m *Model) Vocab() *vocab.Vocab { return m.vocab }
 
-// EngineOnly tells that only an engine can render this model's chats.
+// EngineOnly reports whether only an engine can render this model's chats.
 func (m *Model) EngineOnly() bool { return m.opts.EngineOnly }
 
 // Hybrid reports whether engines keep several groups of cache blocks for the model.
 func (m *Model) Hybrid() bool { return m.hybrid }
 
-// HasTemplate tells that the model's chats are rendered here, by a template.
+// HasTemplate reports whether the model's chats are rendered here, by a template.
 func (m *Model) HasTemplate() bool { return m.chat != nil && !m.opts.EngineOnly }
 
-// Notes says, for people, what of this model is not exact or not available.
+// Notes lists, in human-readable form, the features of this model that are inexact or unavailable.
 func (m *Model) Notes() []string { return m.notes }
 
-// Renderer names what renders the model's chats: jinja, engine or none.
+// Renderer returns how the model's chats are rendered: jinja, engine or none.
 func (m *Model) Renderer() string { return m.renderer() }
 
 // AppendToken appends the bytes of one token id. It returns false, and dst as
@@ -190,9 +188,9 @@ func (m *Model) EncodeRendered(dst []uint32, rendered []byte) []uint32 {
 	return m.vocab.EncodePrepared(dst, rendered)
 }
 
-// Canonical tells whether an engine that tokenizes a block's text again gets
-// the block's tokens; n is how many leading tokens are proven. It is Unknown
-// at 0 when the vocabulary cannot encode.
+// Canonical reports whether an engine that tokenizes a block's text again gets the block's tokens;
+// n is the number of leading tokens for which this is proven. It returns Unknown and 0 if the
+// vocabulary cannot encode.
 func (m *Model) Canonical(w vocab.Window) (v vocab.Verdict, n int) {
 	c, _ := m.check.Get().(*vocab.Checker)
 	if c == nil {
@@ -209,8 +207,8 @@ func (m *Model) Canonical(w vocab.Window) (v vocab.Verdict, n int) {
 // goroutine, nil when the vocabulary cannot encode.
 func (m *Model) NewChecker() *vocab.Checker { return m.vocab.NewChecker() }
 
-// BoundarySafe tells whether the tokens of a rendered prompt have a boundary
-// at byte pos: a cached block that ends there is only reused if they do.
+// BoundarySafe reports whether a token boundary of the rendered prompt lies at byte pos. A cached
+// block that ends at pos can be reused only in that case.
 func (m *Model) BoundarySafe(rendered []byte, pos int) bool {
 	return m.vocab.BoundarySafe(rendered, pos)
 }

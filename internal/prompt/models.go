@@ -24,7 +24,7 @@ type ModelsOptions struct {
 	Log    *slog.Logger     // nil discards
 	Now    func() time.Time // nil = time.Now
 	Engine EngineRenderer   // nil = prompts that only an engine can render are missed
-	Budget *budget.Budget   // of memory for what is being rendered; nil = without limit
+	Budget *budget.Budget   // memory budget for renderings; nil = no limit
 	// load replaces Load in tests.
 	load func(dir string, o Options) (*Model, error)
 }
@@ -34,18 +34,17 @@ type ModelsOptions struct {
 // concurrent use.
 type EngineRenderer func(ctx context.Context, m *Model, name string, dst, body []byte) ([]byte, Info, error)
 
-// Models is the registry of the configured models by name, alias and adapter.
-// Reading a model happens in the background; what is in use changes in one
-// step. It is safe for concurrent use.
+// Models is the registry of the configured models by name, alias and adapter. Models are loaded in
+// the background and replaced atomically. Safe for concurrent use.
 type Models struct {
 	opts ModelsOptions
 	miss [NumReasons]atomic.Uint64 // requests for models that are not configured
-	said atomic.Bool               // that there are such
+	said atomic.Bool               // whether such a request was logged
 
 	mu      sync.Mutex
 	entries map[string]*entry // by canonical name
 	closed  bool
-	pending int           // models being read or waiting for it
+	pending int           // models being loaded or queued for loading
 	idle    chan struct{} // closed while pending is 0
 	gate    chan struct{} // one model is read at a time
 
@@ -62,14 +61,14 @@ type entry struct {
 	err    error
 	loaded time.Time
 	took   time.Duration
-	sum    uint64 // of the files that the model in use was read from; 0: not known
+	sum    uint64 // checksum of the files of the model in use; 0 = unknown
 
 	rendered atomic.Uint64
 	missed   [NumReasons]atomic.Uint64
 	said     [NumReasons]atomic.Bool
 }
 
-// target is what a model name stands for.
+// target is the entry that a model name resolves to.
 type target struct {
 	entry   *entry
 	adapter string // the name itself when it is an adapter's
@@ -92,9 +91,8 @@ func NewModels(o ModelsOptions) *Models {
 	return m
 }
 
-// Set makes configs the configured models and begins to read those that are
-// new or changed. Models that are gone are forgotten at once; of changed ones
-// the old version serves until the new one is read.
+// Set replaces the configured models and starts loading new or changed ones. Removed models are
+// dropped at once. A changed model keeps serving its old version until the new one is loaded.
 func (m *Models) Set(configs []Config) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,8 +148,8 @@ func (m *Models) publish() {
 	m.table.Store(&t)
 }
 
-// Reload reads every configured model again whose files have changed. What serves
-// stays until then.
+// Reload reloads every configured model whose files have changed. The current versions serve until
+// then.
 func (m *Models) Reload() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,7 +161,7 @@ func (m *Models) Reload() {
 	}
 }
 
-// start reads a model in the background. m.mu is held.
+// start loads a model in the background. The caller must hold m.mu.
 func (m *Models) start(e *entry) {
 	e.gen++
 	gen := e.gen
@@ -232,8 +230,8 @@ func (e *entry) unchanged(sum uint64) bool {
 	return e.sum == sum
 }
 
-// Lookup returns the model behind a name, and the adapter when the name is an
-// adapter's. The model is nil unless it is ready; reason says why.
+// Lookup returns the model for a name, and the adapter if the name is an adapter's. If the model is
+// not ready it returns nil and the reason.
 func (m *Models) Lookup(name string) (model *Model, adapter string, reason Reason) {
 	t, ok := (*m.table.Load())[name]
 	if !ok {
@@ -255,10 +253,9 @@ func (e *entry) get() (*Model, Reason) {
 	return nil, ReasonLoading
 }
 
-// What the rendering of a body may take, in bytes: a constant, and a multiple of
-// the body's size for its values, its unescaped strings, the template's output
-// and the output in text space. Templates that make more of a body than their
-// part take it from the budget.
+// Memory limit of one rendering, in bytes: a constant plus a multiple of the body's size. It covers
+// the values, unescaped strings, the template's output and the output in text space. Templates that
+// exceed their limit draw on the budget.
 const (
 	renderBase     = 256 << 10
 	renderFactor   = 12
@@ -266,9 +263,8 @@ const (
 	templateFactor = 3
 )
 
-// Render renders a body's prompt for the model of that name and counts what
-// came of it. The engine renderer is asked, if there is one, where a template
-// cannot do it. On an error dst is returned as it was.
+// Render renders a body's prompt for the named model and counts the outcome. If a template cannot
+// render it, the engine renderer, if set, is used. On an error dst is returned unchanged.
 func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind Kind) (out []byte, info Info, err error) {
 	return m.RenderAs(ctx, name, dst, body, kind, 0)
 }
@@ -326,13 +322,13 @@ func (m *Models) RenderAs(ctx context.Context, name string, dst, body []byte, ki
 	return out, info, nil
 }
 
-// engineCanHelp tells whether an engine can render what we could not.
+// engineCanHelp reports whether an engine may render a prompt that failed here for this reason.
 func engineCanHelp(r Reason, kind Kind) bool {
 	return kind == KindChat && (r == ReasonNoTemplate || r == ReasonUnsupported)
 }
 
-// count counts a miss; the first of a kind is logged, unless nothing but the request is
-// to blame, or its client went away.
+// count counts a miss. It logs the first miss of each reason, unless the request alone caused it or
+// the client disconnected.
 func (m *Models) count(e *entry, r Reason, err error) {
 	e.missed[r].Add(1)
 	if r != ReasonBody && r != ReasonLoading && !errors.Is(err, context.Canceled) && !e.said[r].Swap(true) {
@@ -353,7 +349,7 @@ func (m *Models) Wait(ctx context.Context) error {
 	}
 }
 
-// Close stops the reading of models and waits for it. Lookups go on.
+// Close stops loading and waits for running loads. Lookups still work afterwards.
 func (m *Models) Close() {
 	m.mu.Lock()
 	m.closed = true

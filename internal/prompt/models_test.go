@@ -78,7 +78,7 @@ func TestModelsLifecycle(t *testing.T) {
 		}
 		before, _, _ := m.Lookup("a")
 
-		// A failed reload keeps what serves.
+		// A failed reload keeps the current version.
 		l.set(nil, errors.New("disk on fire"), nil)
 		m.Reload()
 		m.Wait(t.Context())
@@ -115,7 +115,7 @@ func TestModelsLifecycle(t *testing.T) {
 	})
 }
 
-// TestModelsStaleLoad checks that an old load that ends late changes nothing.
+// TestModelsStaleLoad checks that an outdated load that finishes late has no effect.
 func TestModelsStaleLoad(t *testing.T) {
 	small := smallModel(t, folderOf(plainTemplate), Options{})
 	synctest.Test(t, func(t *testing.T) {

@@ -21,23 +21,22 @@ type ToolStyle uint8
 
 // Tool styles.
 const (
-	// ToolsDumped is what vLLM and SGLang give: type, function{name,
-	// description, parameters}, in this order, null where absent, nothing else
-	// but strict.
+	// ToolsDumped is the format of vLLM and SGLang: type, function{name, description, parameters},
+	// in this order, with null for absent keys. Only strict is kept in addition.
 	ToolsDumped ToolStyle = iota
 	// ToolsAsWritten keeps the body's keys and order.
 	ToolsAsWritten
 )
 
-// Options describe how engines were started with a model. The zero value is
-// what engines do without flags.
+// Options describe how engines were started for a model. The zero value describes an engine without
+// flags.
 type Options struct {
 	Name     string   // canonical model name
 	Aliases  []string // further names under which engines serve it
-	Adapters []string // LoRA adapters, whose names are model names too
+	Adapters []string // LoRA adapters, whose names are also model names
 
 	Vocabulary string // vocabulary file; "" = found in the model's folder
-	Template   string // chat template file (--chat-template); "" = the model's own
+	Template   string // chat template file (--chat-template); "" = the template in the model's folder
 	Pattern    string // split pattern of a vocabulary file that names none
 
 	Content ContentFormat
@@ -47,7 +46,7 @@ type Options struct {
 	HideTools bool
 	// Kwargs are default chat_template_kwargs, a JSON object ("" = none).
 	Kwargs string
-	// EngineOnly says that only an engine can render this model's prompts.
+	// EngineOnly is true if only an engine can render this model's prompts.
 	EngineOnly bool
 
 	// Media names images, sounds and videos as engines do; nil ends prompts at the first.
@@ -81,22 +80,21 @@ func (k Kind) String() string {
 	return "other"
 }
 
-// Info says what is known of a rendered prompt besides its bytes.
+// Info describes a rendered prompt.
 type Info struct {
 	// Ends are the ends of each prompt within the output, relative to its
 	// start, when the body holds several; nil when it holds one.
 	Ends []int
-	// Tokens is the number of tokens where the body gave ids, else 0.
+	// Tokens is the number of tokens if the body contained token ids, else 0.
 	Tokens int
 	// Cuts is where each of these tokens ends, relative to the output's start.
 	Cuts []int32
-	// Media says that the prompt has images, sounds or videos, in whose places the output
-	// has what block.AppendMedium makes of their names.
+	// Media is true if the prompt contains images, sounds or videos. The output holds
+	// block.AppendMedium's encoding of their names in their place.
 	Media bool
-	// Truncated says that the prompt goes on with something that is not text
-	// (an image, audio) and that the output ends there.
+	// Truncated is true if the output ends before content that is not text (an image, audio).
 	Truncated bool
-	// Engine says that an engine rendered the prompt.
+	// Engine is true if an engine rendered the prompt.
 	Engine bool
 	// Facts are those on which the rendering depends.
 	Facts Fact

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Profile is how an engine of one kind and version makes a prompt of a body. The zero
-// value is the newest vLLM that is known. Profiles are compared with ==.
+// Profile describes how an engine of one kind and version builds a prompt from a body. The zero
+// value is the newest supported vLLM. Profiles are compared with ==.
 type Profile uint32
 
 // Fact is one thing that engines do differently. A rendering reports on which facts it
@@ -16,19 +16,19 @@ type Fact uint16
 // Facts.
 const (
 	FactHeader   Fact = 1 << iota // Claude Code's header line stays in system messages of chats, or not
-	FactTexts                     // what joins the text parts of a message
+	FactTexts                     // separator between the text parts of a message
 	FactWrap                      // templates that take parts receive a string as a part, or as it is
 	FactFormat                    // which templates take parts
-	FactMessages                  // what joins the system blocks of an Anthropic body
+	FactMessages                  // separator between the system blocks of an Anthropic body
 	FactBlocks                    // how tool results, inline system messages and thinking of an Anthropic body become messages
 	FactTools                     // how tool definitions are dumped
 	FactHistory                   // members of earlier assistant messages, developer messages
 	FactFinal                     // how the final message is continued
-	FactSalts                     // which blocks are those of a salted prompt: events name no salts
-	FactGroups                    // which blocks are those of windows or states: events name no cache groups
+	FactSalts                     // blocks of a salted prompt cannot be identified: events carry no salts
+	FactGroups                    // blocks of windows or states cannot be identified: events carry no cache groups
 )
 
-// Layout of a Profile: the facts that are not known, the content rule, and flags.
+// Layout of a Profile: the unknown facts, the content rule, and flags.
 const (
 	unknownBits = 16
 	ruleShift   = unknownBits
@@ -37,7 +37,7 @@ const (
 	styleSGLang = 1 << (ruleShift + 3)
 )
 
-// contentRule says which templates take parts.
+// contentRule selects the templates that receive content as parts.
 type contentRule uint8
 
 const (
@@ -71,13 +71,12 @@ var sglangFacts = []engineFacts{
 	{rule: ruleSGLang, header: true, unknown: FactHistory | FactFinal | FactTools | FactBlocks},
 }
 
-// otherUnknown are the facts that are not known of TensorRT-LLM and Triton.
+// otherUnknown are the facts that are unknown for TensorRT-LLM and Triton.
 const otherUnknown = FactHeader | FactTexts | FactMessages | FactBlocks
 
-// ProfileOf returns the profile of an engine by the value of its engine-type label and its
-// version. An empty label is an engine that is not known yet: it counts as the newest
-// vLLM, as an empty version counts as the newest one of the engine. Of a version that
-// cannot be read, facts that versions differ in are not known.
+// ProfileOf returns the profile of an engine for an engine-type label and a version. An empty label
+// is treated as the newest vLLM, an empty version as the engine's newest version. If the version
+// cannot be parsed, every fact that differs between versions is unknown.
 func ProfileOf(engine, version string) Profile {
 	table, style := vllmFacts, Profile(0)
 	switch engine {

@@ -40,8 +40,8 @@ func TestProfileOfVersions(t *testing.T) {
 	}
 }
 
-// Each engine renders a body by its own rules, and the rendering reports the facts that it
-// depends on.
+// TestRenderingByEngine checks that each engine's rules are applied and that a rendering reports
+// the facts it depends on.
 func TestRenderingByEngine(t *testing.T) {
 	const header = "x-anthropic-billing-header: cc_version=2; cch=0a1b2;"
 	vllm, older, sglang := ProfileOf("vllm", "0.33.0"), ProfileOf("vllm", "0.31.0"), ProfileOf("sglang", "0.5.23")
@@ -91,7 +91,8 @@ func TestRenderingByEngine(t *testing.T) {
 	}
 }
 
-// Renderings that do not depend on what differs are the same.
+// TestProfilesOfOneRendering checks that renderings are equal if they do not depend on a differing
+// fact.
 func TestProfilesOfOneRendering(t *testing.T) {
 	vllm, older, oldest, sglang := ProfileOf("vllm", "0.33.0"), ProfileOf("vllm", "0.31.0"), ProfileOf("vllm", "0.20.0"), ProfileOf("sglang", "")
 	for _, c := range []struct {

@@ -33,7 +33,7 @@ func newReference(t testing.TB) *parts.Script {
 	return parts.Start(t, "testdata/reference.py")
 }
 
-// answer is what the reference makes of a request.
+// answer is the reference's response to a request.
 type answer struct {
 	Out   string   `json:"out"`
 	IDs   []uint32 `json:"ids"`

@@ -24,8 +24,8 @@ func (m *Model) RenderAs(ctx context.Context, dst, body []byte, kind Kind, as Pr
 	return m.render(ctx, dst, body, kind, as, nil)
 }
 
-// render is Render; more, if there is one, is asked for memory that a template
-// needs beyond what every body may take.
+// render implements Render. If more is not nil, it is called to reserve memory for a template that
+// exceeds the limit of its body.
 func (m *Model) render(ctx context.Context, dst, body []byte, kind Kind, as Profile, more func(n int) bool) (out []byte, info Info, err error) {
 	if ctx.Err() != nil {
 		return dst, Info{}, &Error{ReasonDeadline, ctx.Err()}
@@ -146,8 +146,8 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 	return out, info, nil
 }
 
-// templateError wraps a template's failure. What a template raises itself may
-// quote the prompt and is left out.
+// templateError wraps a template's failure. Messages raised by the template itself may quote the
+// prompt and are left out.
 func templateError(err error) error {
 	switch {
 	case errors.Is(err, jinja.ErrRaised):
@@ -235,9 +235,9 @@ func (m *Model) settle(s *scratch, out []byte, start int) []byte {
 	return m.vocab.Prepare(out[:start], s.text)
 }
 
-// cutMedia ends the output where the first media part stands. The chat is
-// rendered again with the part as templates see it: what both renderings share
-// holds whatever the template does because of it.
+// cutMedia truncates the output at the first media part. It renders the chat again with the part as
+// templates see it and keeps the common prefix, which is correct however the template reacts to the
+// part.
 func (m *Model) cutMedia(s *scratch, out []byte, head int, t *template, ch *chat) ([]byte, error) {
 	at := bytes.Index(out[head:], []byte(mediaMark))
 	if at < 0 {
@@ -259,8 +259,8 @@ func (m *Model) cutMedia(s *scratch, out []byte, head int, t *template, ch *chat
 	return out[:head+n], nil
 }
 
-// finalTag is put behind a final message that is to be continued, as transformers does, to
-// find its end in what the template makes of it.
+// finalTag is appended to a final message that is to be continued, as transformers does, to find
+// the message's end in the rendered text.
 const finalTag = "CONTINUE_FINAL_MESSAGE_TAG "
 
 // tagFinal puts the tag behind the text of the last message, of which it makes a copy, and
@@ -303,8 +303,8 @@ func with(v value.Value, key string, other value.Value) value.Value {
 	return value.FromDict(d)
 }
 
-// continued returns where a rendered chat ends when its final message is to be continued:
-// where its tag stands, without the space before it if the template trims contents.
+// continued returns the end of a rendered chat whose final message is to be continued: the position
+// of its tag, without the preceding space if the template trims contents.
 func continued(rendered []byte, final string) (int, bool) {
 	if !bytes.Contains(rendered, []byte(strings.TrimFunc(final, value.IsSpace))) {
 		return 0, false

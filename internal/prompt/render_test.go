@@ -77,7 +77,7 @@ func folderOf(template string) map[string]string {
 	return map[string]string{"tokenizer_config.json": string(data)}
 }
 
-// rendering is one body and what it must become: text, or a reason.
+// rendering is a body and the expected text or reason.
 type rendering struct {
 	name, body, want string
 	reason           Reason
@@ -150,8 +150,8 @@ func TestRenderParts(t *testing.T) {
 	})
 }
 
-// TestMediaChangesEarlierText uses a template whose start depends on whether
-// an image comes later: only what both versions share can be promised.
+// TestMediaChangesEarlierText uses a template whose start depends on whether an image follows. Only
+// the prefix shared by both versions may be returned.
 func TestMediaChangesEarlierText(t *testing.T) {
 	src := "{% for m in messages %}{% for p in m.content %}{% if p.type == 'image' %}{% set ns.seen = true %}{% endif %}{% endfor %}{% endfor %}"
 	src = "{% set ns = namespace(seen=false) %}" + src + "A{% if ns.seen %}image{% else %}none{% endif %}" + partsTemplate

@@ -31,7 +31,7 @@ func keySet(keys ...string) func(string) bool {
 	return func(k string) bool { return set[k] }
 }
 
-// newChat reads what all bodies that map to chats have in common.
+// newChat reads the fields common to all bodies that are converted to chats.
 func newChat(body *value.Dict) *chat {
 	kwargs, _ := body.Get("chat_template_kwargs")
 	return &chat{tools: value.None(), kwargs: kwargs.Dict(), addGeneration: true, altered: media.Altered(body)}
@@ -90,8 +90,8 @@ func parseChat(body *value.Dict, o *Options, as Profile) (*chat, error) {
 	return ch, nil
 }
 
-// handed reports whether a body brings the token ids of its prompt from the engine that has
-// prefilled it, which are taken instead of its messages.
+// handed reports whether a body contains the prompt's token ids from the engine that prefilled it.
+// These ids are used instead of the messages.
 func handed(body *value.Dict) bool {
 	v, _ := body.Get("kv_transfer_params")
 	if v.Dict() == nil {
@@ -101,7 +101,7 @@ func handed(body *value.Dict) bool {
 	return ok && ids.Kind() != value.KindNone
 }
 
-// flag reads a boolean as engines do, which take some words and numbers for one too.
+// flag reads a boolean as engines do: some words and numbers are accepted too.
 func flag(body *value.Dict, key string, otherwise bool) bool {
 	v, _ := body.Get(key)
 	switch v.Kind() {

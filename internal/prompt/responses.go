@@ -23,7 +23,7 @@ func responsesChat(body *value.Dict) (*chat, error) {
 	input, _ := body.Get("input")
 	ch := newChat(body)
 	ch.callsAsGiven = true
-	ch.addSpecial = true // vLLM has its tokenizer add to these what the template has printed
+	ch.addSpecial = true // vLLM's tokenizer adds special tokens to the template's output for Responses
 	switch input.Kind() {
 	case value.KindString:
 		r.add("user", input)
@@ -64,8 +64,7 @@ func (r *responses) add(role string, content value.Value) *value.Dict {
 	return d
 }
 
-// assistant returns the last message when it is an assistant's that lacks key,
-// else a new one.
+// assistant returns the last message if it is an assistant message without key, else a new one.
 func (r *responses) assistant(key string) *value.Dict {
 	if n := len(r.messages); n > 0 {
 		if d := r.messages[n-1].Dict(); d.Text("role") == "assistant" {
@@ -163,8 +162,7 @@ func (r *responses) message(d *value.Dict) error {
 	return nil
 }
 
-// partialItem tells whether the last item is an unfinished message that the
-// engine continues.
+// partialItem reports whether the last item is an unfinished message for the engine to continue.
 func partialItem(items []value.Value) bool {
 	if len(items) == 0 || items[len(items)-1].Dict() == nil {
 		return false
@@ -177,7 +175,7 @@ func partialItem(items []value.Value) bool {
 	return status == "in_progress" || status == "incomplete"
 }
 
-// responsesTools maps flat function tools to those of chats.
+// responsesTools converts flat function tools to the chat format.
 func responsesTools(body *value.Dict) (value.Value, error) {
 	v, _ := body.Get("tools")
 	if len(v.Items()) == 0 {

@@ -11,7 +11,7 @@ type State uint8
 
 // States.
 const (
-	StateLoading State = iota // no version of it has been read yet
+	StateLoading State = iota // no version loaded yet
 	StateReady
 	StateFailed // its files could not be read, and no earlier version is there
 	// StateLossy: its tokens do not stand for all of their text, so that prompts are not found
@@ -22,7 +22,7 @@ const (
 // String returns the state as status pages show it.
 func (s State) String() string { return [...]string{"loading", "ready", "failed", "lossy"}[s] }
 
-// Status is what is known of one configured model.
+// Status is the state of one configured model.
 type Status struct {
 	Name     string
 	Path     string
@@ -33,14 +33,14 @@ type Status struct {
 	Encodes  bool          // blocks can be checked for canonical tokens
 	Error    string        // of the last attempt to load, "" when it worked
 	LoadedAt time.Time     // when the version in use was read
-	Took     time.Duration // what reading it took
-	Media    string        // how images, sounds and videos are matched; "" where prompts know none
+	Took     time.Duration // duration of the load
+	Media    string        // how images, sounds and videos are matched; "" if prompts cannot contain any
 	Notes    []string
 	Rendered uint64             // prompts rendered exactly
 	Missed   [NumReasons]uint64 // prompts not rendered, by reason
 }
 
-// Names returns what every alias and adapter stands for: the base model's name.
+// Names maps every alias and adapter to its base model's name.
 func (m *Models) Names() map[string]string {
 	out := map[string]string{}
 	for name, t := range *m.table.Load() {
@@ -52,7 +52,7 @@ func (m *Models) Names() map[string]string {
 // Unknown returns the number of requests for models that are not configured.
 func (m *Models) Unknown() uint64 { return m.miss[ReasonNoModel].Load() }
 
-// Status returns what is known of each configured model, by name.
+// Status returns the state of each configured model, by name.
 func (m *Models) Status() []Status {
 	m.mu.Lock()
 	entries := maps.Clone(m.entries)

@@ -13,7 +13,7 @@ type template struct {
 	*jinja.Template
 	parts     [numRules]bool // contents are lists of parts, by rule
 	varies    bool           // rules differ
-	developer bool           // the template knows the role developer
+	developer bool           // the template supports the developer role
 }
 
 // newTemplate parses a chat template. The error wraps [jinja.ErrUnsupported] and
@@ -54,7 +54,7 @@ func takesParts(t *jinja.Template, source string, rule contentRule) bool {
 	return t.IteratesContent(syntax.RuleNames)
 }
 
-// renderer names what renders the chats of a model, for status pages.
+// renderer returns how the model's chats are rendered, for status pages.
 func (m *Model) renderer() string {
 	switch {
 	case m.chat != nil:

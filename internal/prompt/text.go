@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// renderText renders bodies whose prompt is text or ids.
+// renderText renders bodies whose prompt is text or token ids.
 func (m *Model) renderText(s *scratch, dst, body []byte, kind Kind) ([]byte, Info, error) {
 	s.dec.PackIDs = true
 	obj, err := s.object(body, completionsKeys)

@@ -5,10 +5,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// toolCalls converts an assistant's tool calls: arguments that are a JSON
-// string become the object that templates expect, anything else that is no
-// object an empty one. Members have the order of the engine's model of chat requests,
-// and those that it does not know follow.
+// toolCalls converts an assistant's tool calls. Arguments given as a JSON string are parsed into an
+// object; any other non-object becomes an empty object. Members follow the order of the engine's
+// request schema, with unknown members last.
 func (c *converter) toolCalls(v value.Value) ([]value.Value, bool) {
 	if v.Kind() != value.KindList {
 		c.bad = "tool_calls is a " + v.Kind().String()

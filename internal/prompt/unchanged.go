@@ -14,8 +14,8 @@ import (
 // modelFiles match the files of a model's folder that Load may read.
 var modelFiles = []string{"*.json", "*.jinja", "*.model", "*.tiktoken", "*.txt", folder.DirTemplates + "/*.jinja"}
 
-// contentSum sums up what Load would read; 0 when some of it cannot be read, or there is
-// nothing.
+// contentSum returns a checksum of the files that Load would read, or 0 if a file cannot be read or
+// there are no files.
 func contentSum(c Config) uint64 {
 	paths := []string{}
 	if c.Options.Template != "" {
@@ -51,7 +51,7 @@ func addFile(w io.Writer, path string) error {
 	return err
 }
 
-// fingerprint is computed once, when it is first asked for.
+// fingerprint is computed on first use.
 type fingerprint struct {
 	once sync.Once
 	sum  uint64
