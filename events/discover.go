@@ -16,30 +16,29 @@ import (
 	"time"
 )
 
-// Paths at which engines say where they publish events.
+// Paths at which engines report their event sources.
 const (
 	pathSources    = "/kv_event_sources" // vLLM
 	pathServerInfo = "/server_info"      // SGLang
 )
 
-// What an engine may say. Its answer is not trusted: a compromised one could
-// otherwise use the replica to reach other hosts, or take all of its memory and
-// file descriptors.
+// Limits of an engine's answer, which is untrusted: a compromised engine could otherwise use the
+// replica to reach other hosts, or exhaust its memory and file descriptors.
 const (
-	maxDiscovery = 256 << 10 // bytes of an answer
-	maxRanks     = 64        // streams of one engine
-	maxSources   = 8192      // entries that name them
+	maxDiscovery = 256 << 10 // bytes per answer
+	maxRanks     = 64        // streams per engine
+	maxSources   = 8192      // entries in the answer
 	minPort      = 1024
 )
 
-// Trust says what engines are believed beyond their own address.
+// Trust defines which addresses engines may name beyond their own.
 type Trust struct {
 	// AnyHost lets an engine name streams on other hosts than its own.
 	AnyHost bool
 }
 
-// Client returns an HTTP client for engines: it follows no redirect and uses no
-// proxy of the environment, so that an answer cannot send it elsewhere.
+// Client returns an HTTP client for engines. It follows no redirects and uses no proxy from the
+// environment, so that an answer cannot redirect it.
 func Client(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Timeout:       timeout,
@@ -53,8 +52,8 @@ func Client(timeout time.Duration) *http.Client {
 	}
 }
 
-// Keyed has a client show a key with its requests, as engines want that were started with
-// one (--api-key); key returns "" for none.
+// Keyed returns a client that sends an API key, as required by engines started with --api-key. key
+// returns "" for none.
 func Keyed(c *http.Client, key func() string) *http.Client {
 	k := *c
 	k.Transport = keyed{c.Transport, key}
@@ -75,14 +74,13 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.RoundTripper.RoundTrip(r)
 }
 
-// ErrNoSources says that an engine's answer names no event stream.
+// ErrNoSources means that an engine's answer names no event stream.
 var ErrNoSources = errors.New("events: no event sources")
 
-// Discover asks the engine at baseURL (http://host:port) where it publishes
-// its events, and returns configured when it does not say. Wildcard hosts in
-// the answer become the engine's own; replay endpoints that the answer leaves
-// out are taken from configured. Streams on other hosts are left out unless trust
-// allows them. The error, if any, tells why configured was used.
+// Discover asks the engine at baseURL (http://host:port) for its event sources, and returns
+// configured if it reports none. Wildcard hosts in the answer become the engine's own; missing
+// replay endpoints are taken from configured. Streams on other hosts are excluded unless trust
+// allows them. The error, if any, is why configured was used.
 func Discover(ctx context.Context, client *http.Client, baseURL string, configured []Stream, trust Trust) ([]Stream, error) {
 	base, err := url.Parse(baseURL)
 	if err != nil {
@@ -108,8 +106,8 @@ func Discover(ctx context.Context, client *http.Client, baseURL string, configur
 	return configured, errors.Join(problems...)
 }
 
-// among returns the streams that an engine at host is believed about: on its own
-// host, without the ports of system services, each publisher once.
+// among returns the acceptable streams of an engine at host: on its own host, without ports of
+// system services, each publisher once.
 func (t Trust) among(streams []Stream, host string) ([]Stream, error) {
 	var out []Stream
 	seen := map[string]bool{}
@@ -161,7 +159,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	return body, nil
 }
 
-// completed takes replay endpoints from configured where streams has none.
+// completed adds replay endpoints from configured where streams has none.
 func completed(streams, configured []Stream) []Stream {
 	for i := range streams {
 		for _, c := range configured {
@@ -181,12 +179,12 @@ type source struct {
 	Topic  string `json:"topic"`
 }
 
-// ParseSources reads the body of GET /kv_event_sources: a list, an object with
-// a list under "sources", or an object keyed by rank. host replaces wildcards.
+// ParseSources parses the body of GET /kv_event_sources: a list, an object with a list under
+// "sources", or an object keyed by rank. host replaces wildcards.
 func ParseSources(body []byte, host string) ([]Stream, error) { return parseSources(body, host, true) }
 
-// parseSources is ParseSources. outer says that sources may be within: once, since an object
-// in an object in an object is read as often as it is deep.
+// parseSources is ParseSources. outer allows nested sources, one level deep, because each level is
+// parsed again.
 func parseSources(body []byte, host string, outer bool) ([]Stream, error) {
 	var list []source
 	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '[' {
@@ -220,8 +218,8 @@ func parseSources(body []byte, host string, outer bool) ([]Stream, error) {
 	return streamsOf(list, host)
 }
 
-// sourcesOf reads a list of sources, and so many at most that empty ones take no more than
-// some times the bytes of the answer. It ends with the first that is none.
+// sourcesOf parses a list of sources up to the first invalid entry. The number of entries is
+// limited in proportion to the answer's size.
 func sourcesOf(body []byte) (list []source, err error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	if _, err := d.Token(); err != nil {
@@ -267,8 +265,8 @@ func streamsOf(list []source, host string) ([]Stream, error) {
 	return slices.CompactFunc(streams, func(a, b Stream) bool { return a.Rank == b.Rank }), nil
 }
 
-// reachable turns an endpoint to which a publisher is bound into one to
-// connect to. Only TCP reaches another process on another host.
+// reachable converts the endpoint to which a publisher is bound into one to connect to. Only TCP
+// reaches another host.
 func reachable(endpoint, host string) (string, bool) {
 	addr, ok := strings.CutPrefix(endpoint, "tcp://")
 	if !ok {
@@ -285,7 +283,7 @@ func reachable(endpoint, host string) (string, bool) {
 	return "tcp://" + net.JoinHostPort(bound, port), true
 }
 
-// serverInfo is the part of SGLang's GET /server_info that is about events.
+// serverInfo is the part of SGLang's GET /server_info about events.
 type serverInfo struct {
 	Events *struct {
 		Host       string `json:"endpoint_host"`
@@ -299,8 +297,7 @@ type serverInfo struct {
 	} `json:"kv_events"`
 }
 
-// ParseServerInfo reads the body of SGLang's GET /server_info. host replaces
-// wildcards.
+// ParseServerInfo parses the body of SGLang's GET /server_info. host replaces wildcards.
 func ParseServerInfo(body []byte, host string) ([]Stream, error) {
 	var info serverInfo
 	if err := json.Unmarshal(body, &info); err != nil {

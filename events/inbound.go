@@ -16,24 +16,24 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Bounds of publishers that dial in.
+// Limits of inbound publishers.
 const (
-	inboundConns   = 4096      // connections, where Inbound does not say
-	inboundPerHost = 16        // of them, from one address of the pool
-	relayParts     = 4         // one in so many, from one address outside of it
+	inboundConns   = 4096      // default maximum of connections
+	inboundPerHost = 16        // connections per address of the pool
+	relayParts     = 4         // 1/relayParts of the connections per address outside the pool
 	inboundMessage = 16 << 20  // bytes of a message
-	maxTopic       = 1024      // bytes of a topic: what it names is kept for as long as its connection
-	maxDenied      = 64        // names on one connection that the pool may come to know
+	maxTopic       = 1024      // bytes of a topic; its name is kept as long as the connection
+	maxDenied      = 64        // unknown names kept per connection, in case the pool adds them
 	inboundScheme  = "inbound" // of Stream.Events
 )
 
-// Reasons for which what dials in is not believed.
+// Reasons for rejecting inbound connections or messages.
 const (
-	refusedStranger  = "stranger"  // its address is none of the pool's
-	refusedCrowded   = "crowded"   // too many connections from it
-	refusedTopic     = "topic"     // its topic names another endpoint, or nobody
+	refusedStranger  = "stranger"  // its address is not in the pool
+	refusedCrowded   = "crowded"   // too many connections from its address
+	refusedTopic     = "topic"     // its topic names another endpoint or none
 	refusedAmbiguous = "ambiguous" // several endpoints have its address, and its topic names none
-	refusedReplaced  = "replaced"  // a newer connection speaks for its endpoint
+	refusedReplaced  = "replaced"  // a newer connection has replaced it for its endpoint
 )
 
 var (
@@ -41,29 +41,29 @@ var (
 	errNobody = errors.New("no publisher has dialled in for it")
 )
 
-// Inbound says where publishers may dial in.
+// Inbound configures the listeners for publishers.
 type Inbound struct {
-	// Listen are addresses, tcp://host:port: publishers of rank r dial the r-th.
+	// Listen are addresses, tcp://host:port. Publishers of rank r connect to the r-th.
 	Listen []string
-	Topic  string // prefix to subscribe to; "" takes all
-	// Allow are addresses outside of the pool that may publish for its endpoints, which
-	// their topics name: forwarders.
+	Topic  string // topic prefix to subscribe to; "" subscribes to all
+	// Allow lists addresses outside the pool (forwarders) that may publish for endpoints named in
+	// their topics.
 	Allow []netip.Prefix
-	// Connections is how many there may be at a time: a half of them from addresses of
-	// Allow, a quarter from one of these. 0 means 4096.
+	// Connections is the maximum number of connections: at most half from addresses in Allow, and a
+	// quarter from one of these. 0 means 4096.
 	Connections int
 }
 
-// InboundFrom is the Stream.Events of an engine at host that dials in.
+// InboundFrom returns the Stream.Events value of an engine at host that connects to the picker.
 func InboundFrom(host string) string { return inboundScheme + "://" + host }
 
-// dialsIn returns the host of an engine that dials in.
+// dialsIn returns the host of an engine that connects to the picker.
 func (s *Stream) dialsIn() (host string, ok bool) {
 	return strings.CutPrefix(s.Events, inboundScheme+"://")
 }
 
-// inbound hands messages of publishers that dial in to the streams that they belong to.
-// A stream listens to one connection, the newest.
+// inbound dispatches messages of inbound publishers to their streams. A stream uses the newest
+// connection only.
 type inbound struct {
 	m     *Manager
 	o     Inbound
@@ -71,31 +71,31 @@ type inbound struct {
 
 	mu    sync.Mutex
 	subs  map[block.Source]*subscriber
-	by    map[block.Source]*guest // whom each listens to
+	by    map[block.Source]*guest // current guest of each source
 	conns map[*caller]struct{}
-	open  map[netip.Addr]int // connections, also such as have not shaken hands
-	all   int                // of them
-	relay int                // of them, from addresses outside of the pool
+	open  map[netip.Addr]int // connections by address, including those before the handshake
+	all   int                // connections in total
+	relay int                // connections from outside the pool
 }
 
-// caller is one connection.
+// caller is one inbound connection.
 type caller struct {
 	conn   *zmtp.Conn
 	from   netip.Addr
 	rank   uint16
-	relay  bool              // it may speak for others
-	guests map[string]*guest // by what topics name. Of the goroutine that reads.
-	denied []string          // names of endpoints that were not known when they came; under inbound.mu
+	relay  bool              // it may publish for other hosts
+	guests map[string]*guest // by name in the topic; used by the reading goroutine only
+	denied []string          // names of unknown endpoints; guarded by inbound.mu
 }
 
-// guest is what one connection says of one source.
+// guest is one connection's role as the publisher of one source.
 type guest struct {
 	sub  *subscriber
 	conn *zmtp.Conn
-	gone atomic.Bool // another connection has its place, or the stream has ended
+	gone atomic.Bool // replaced by another connection, or the stream has ended
 }
 
-// Listen begins to listen for publishers that dial in. It may be called once.
+// Listen opens the listeners for inbound publishers. It may be called once.
 func (m *Manager) Listen(o Inbound) error {
 	in := m.inbound
 	if o.Connections <= 0 {
@@ -123,7 +123,7 @@ func (m *Manager) Listen(o Inbound) error {
 	return nil
 }
 
-// Inbound returns the addresses at which publishers may dial in.
+// Inbound returns the listeners' addresses.
 func (m *Manager) Inbound() (out []net.Addr) {
 	for _, s := range m.inbound.socks {
 		out = append(out, s.Addr())
@@ -167,7 +167,7 @@ func (in *inbound) admit(a net.Addr) bool {
 		host, _ := s.at.dialsIn()
 		known = known || host == from.String()
 	}
-	if relay { // it is many
+	if relay { // it publishes for many engines
 		most = max(most, in.o.Connections/relayParts)
 	}
 	switch {
@@ -182,7 +182,7 @@ func (in *inbound) admit(a net.Addr) bool {
 	return false
 }
 
-// count notes that an address has one connection more, or less; mu is held.
+// count adds change to the connection counts of an address. The caller holds mu.
 func (in *inbound) count(from netip.Addr, change int) {
 	in.all += change
 	if in.relays(from) {
@@ -193,7 +193,7 @@ func (in *inbound) count(from netip.Addr, change int) {
 	}
 }
 
-// left notes that a connection has ended.
+// left records the end of a connection.
 func (in *inbound) left(a net.Addr) {
 	from := addrOf(a)
 	in.mu.Lock()
@@ -211,7 +211,7 @@ func (in *inbound) serve(conn *zmtp.Conn, rank uint16) {
 	err := conn.Subscribe(in.o.Topic)
 	if err == nil && !c.relay {
 		in.mu.Lock()
-		if s, _ := in.find(c, nil); s != nil { // the only one that it can be
+		if s, _ := in.find(c, nil); s != nil { // the only possible stream
 			in.attach(c, s)
 		}
 		in.mu.Unlock()
@@ -233,13 +233,13 @@ func (in *inbound) serve(conn *zmtp.Conn, rank uint16) {
 	}
 }
 
-// message hands a message to the stream that its topic and its connection name.
+// message dispatches a message to the stream named by its topic and connection.
 func (in *inbound) message(c *caller, m *zmtp.Message) {
 	var topic []byte
 	if m.Len() > 2 {
 		topic = m.Frame(0)
 	}
-	if len(topic) > maxTopic { // it would be kept
+	if len(topic) > maxTopic { // it would be stored
 		in.refuse(refusedTopic)
 		return
 	}
@@ -257,22 +257,21 @@ func (in *inbound) message(c *caller, m *zmtp.Message) {
 	g.sub.message(m)
 }
 
-// vacant reports whether a place that was given to another connection, or whose stream
-// has ended, may be had again.
+// vacant reports whether the source of a replaced or ended guest is free again.
 func (in *inbound) vacant(g *guest) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.by[g.sub.src] == nil
 }
 
-// welcome finds the stream of a name that a connection has not told before. Of names that
-// are found no more are kept than the pool has.
+// welcome finds the stream of a name that is new on this connection. The number of stored names is
+// bounded by the pool's size.
 func (in *inbound) welcome(c *caller, name []byte) *guest {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	s, reason := in.find(c, name)
 	if s == nil {
-		// No guest is kept: the pool may come to know it.
+		// No guest is stored, because the pool may add the endpoint later.
 		if len(c.denied) < maxDenied && !slices.Contains(c.denied, string(name)) {
 			c.denied = append(c.denied, string(name))
 		}
@@ -285,7 +284,7 @@ func (in *inbound) welcome(c *caller, name []byte) *guest {
 	return g
 }
 
-// attach has a stream listen to a connection; mu is held.
+// attach makes a connection the publisher of a stream. The caller holds mu.
 func (in *inbound) attach(c *caller, s *subscriber) *guest {
 	old := in.by[s.src]
 	if old != nil && old.sub == s && old.conn == c.conn {
@@ -300,8 +299,8 @@ func (in *inbound) attach(c *caller, s *subscriber) *guest {
 	return g
 }
 
-// find returns the stream that a connection's topic, or the name in it, belongs to, or why
-// there is none. topic nil asks for the only one that the connection can belong to. mu is held.
+// find returns the stream of a connection's topic, or the reason why there is none. With a nil
+// topic it returns the only stream that the connection can belong to. The caller holds mu.
 func (in *inbound) find(c *caller, topic []byte) (found *subscriber, reason string) {
 	pod, named := podOf(topic)
 	reason = refusedTopic
@@ -323,7 +322,7 @@ func (in *inbound) find(c *caller, topic []byte) (found *subscriber, reason stri
 	return found, reason
 }
 
-// nameIn returns the part of a topic that says whose it is, kv@ENDPOINT@, or nothing.
+// nameIn returns the part of a topic that identifies the endpoint, kv@ENDPOINT@, or nil.
 func nameIn(topic []byte) []byte {
 	pod, named := podOf(topic)
 	if !named {
@@ -332,7 +331,7 @@ func nameIn(topic []byte) []byte {
 	return topic[:len("kv@")+len(pod)+len("@")]
 }
 
-// podOf takes the endpoint out of a topic kv@ENDPOINT@MODEL.
+// podOf returns the endpoint in a topic kv@ENDPOINT@MODEL.
 func podOf(topic []byte) (pod string, ok bool) {
 	rest, ok := bytes.CutPrefix(topic, []byte("kv@"))
 	if !ok {
@@ -342,7 +341,7 @@ func podOf(topic []byte) (pod string, ok bool) {
 	return string(name), ok
 }
 
-// expect begins to listen for a stream whose engine dials in.
+// expect registers a stream whose engine connects to the picker.
 func (in *inbound) expect(s *subscriber) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -350,9 +349,9 @@ func (in *inbound) expect(s *subscriber) {
 	s.waits()
 }
 
-// seat gives connections that are there already to streams that their topics have named
-// before, or that no other can be of, once all streams are known: an engine that has
-// nothing to say for now would not be heard otherwise.
+// seat attaches existing connections to streams that their topics have named, or that no other
+// connection can serve, once all streams are known. Otherwise an engine without current events
+// would appear disconnected.
 func (in *inbound) seat() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -370,7 +369,7 @@ func (in *inbound) seat() {
 	}
 }
 
-// forget ends that; a connection may go on for others.
+// forget unregisters a stream. Its connection may continue for others.
 func (in *inbound) forget(s *subscriber) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

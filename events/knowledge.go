@@ -6,37 +6,35 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
-// Position is a place in an engine's log of batches. Positions of one source
-// are ordered by Incarnation, then by Seq.
+// Position is a position in an engine's log of batches. Positions of one source are ordered by
+// Incarnation, then by Seq.
 type Position struct {
-	// Incarnation tells one life of the engine from the next; 0 when unknown.
-	// It is set by SetIncarnation from what every reader of the same engine
-	// can see, such as the start time in its metrics.
+	// Incarnation identifies one run of the engine; 0 when unknown. SetIncarnation derives it from
+	// data that every reader of the engine sees, such as the start time in its metrics.
 	Incarnation uint64
 	// Seq is the last batch applied, plus one; 0 means none.
 	Seq uint64
-	// Sum is the hash of that batch's payload: the reference by which two
-	// readers find out whether equal positions mean the same.
+	// Sum is the hash of that batch's payload, by which two readers verify that equal positions
+	// refer to the same batch.
 	Sum uint64
 }
 
-// Knowledge is what is known of one endpoint, the worst of its ranks.
+// Knowledge is the state of one endpoint's index data, the worst of its ranks.
 type Knowledge struct {
 	State knowledge.State
-	// Complete tells that the cache has been followed since it was empty.
-	// Otherwise blocks that were stored before the oldest replayable batch
-	// may be missing from the index.
+	// Complete means that the cache has been followed since it was empty. Otherwise blocks stored
+	// before the oldest replayable batch may be missing.
 	Complete bool
-	// Behind is the number of batches known to exist and not applied.
+	// Behind is the number of known batches that are not applied yet.
 	Behind uint64
-	// Lag is the age of the newest batch of the live stream when it was applied, by the
-	// engine's clock and ours; while batches are missing it keeps growing.
+	// Lag is the age of the newest live batch when it was applied, by the engine's clock and ours.
+	// It grows while batches are missing.
 	Lag time.Duration
-	// Silent is the time since anything came from the engine.
+	// Silent is the time since the last message from the engine.
 	Silent time.Duration
 }
 
-// worse merges what is known of two ranks.
+// worse combines the states of two ranks.
 func (k Knowledge) worse(o Knowledge) Knowledge {
 	return Knowledge{
 		State:    min(k.State, o.State),

@@ -18,19 +18,19 @@ type Manager struct {
 	metrics *metrics
 	ctx     context.Context
 	cancel  context.CancelFunc
-	slots   chan struct{} // replays under way
+	slots   chan struct{} // concurrent replays
 	scratch sync.Pool     // of *work
 
-	mu      sync.Mutex // of Set and Close
+	mu      sync.Mutex // guards Set and Close
 	closed  bool
 	streams map[block.Source]*subscriber
-	inbound *inbound                        // publishers that dial in
-	glances glances                         // at publishers of which nothing comes
+	inbound *inbound                        // inbound publishers
+	glances glances                         // topic probes of silent publishers
 	view    atomic.Pointer[[][]*subscriber] // by endpoint
 }
 
-// work is the memory in which one batch is decoded and translated. Streams
-// share a few, so that idle ones hold none.
+// work is the memory for decoding and translating one batch. Streams share a few, so that idle
+// streams hold none.
 type work struct {
 	batch decode.Batch
 	delta block.Delta
@@ -49,7 +49,7 @@ func Open(opt Options) *Manager {
 	return m
 }
 
-// keepItems is how many items of each kind the memory of a delta keeps room for.
+// keepItems is the maximum number of items per kind for which a delta keeps memory.
 const keepItems = 1 << 14
 
 func (m *Manager) work() *work {
@@ -65,10 +65,9 @@ func (m *Manager) done(w *work) {
 	m.scratch.Put(w)
 }
 
-// Set makes the streams fit endpoints: new ones are started, those that left
-// or changed are stopped first. After Set returns nothing is applied any more
-// for sources that left; what the index knows of them stays until its owner
-// removes it. A stream that changed starts from scratch.
+// Set adjusts the streams to endpoints: removed or changed ones are stopped first, then new ones
+// are started. After Set returns, nothing more is applied for removed sources; the index keeps
+// their data until its owner removes it. A changed stream starts from scratch.
 func (m *Manager) Set(endpoints []EndpointSource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +119,7 @@ func (m *Manager) index() {
 	m.view.Store(&view)
 }
 
-// stopAll stops streams at once rather than one after the other.
+// stopAll stops streams in parallel.
 func stopAll(streams []*subscriber) {
 	for _, s := range streams {
 		s.cancel()
@@ -130,7 +129,7 @@ func stopAll(streams []*subscriber) {
 	}
 }
 
-// Close stops every stream and waits for it.
+// Close stops every stream and waits.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,8 +157,8 @@ func (m *Manager) of(id block.EndpointID) []*subscriber {
 	return view[id]
 }
 
-// Knowledge returns how far the index can be trusted about an endpoint. An
-// endpoint without streams is Approximate. It takes no lock.
+// Knowledge returns the state of an endpoint's index data. An endpoint without streams is
+// Approximate. It takes no lock.
 func (m *Manager) Knowledge(id block.EndpointID) Knowledge {
 	ranks := m.of(id)
 	if len(ranks) == 0 {
@@ -173,8 +172,8 @@ func (m *Manager) Knowledge(id block.EndpointID) Knowledge {
 	return k
 }
 
-// LastEvent is when something last came of an endpoint's streams, in Unix nanoseconds, of the
-// one that has been silent for longest; 0: never. It takes no lock.
+// LastEvent returns the time of the last message in Unix nanoseconds, of the stream that has been
+// silent the longest; 0: never. It takes no lock.
 func (m *Manager) LastEvent(id block.EndpointID) (at int64) {
 	for i, s := range m.of(id) {
 		if v := s.view.heardAt.Load(); i == 0 || v < at {
@@ -184,8 +183,8 @@ func (m *Manager) LastEvent(id block.EndpointID) (at int64) {
 	return at
 }
 
-// State is the State of Knowledge, at a fraction of its cost: every decision
-// asks for that of each endpoint. It takes no lock.
+// State returns the State of Knowledge at lower cost, since every decision needs it for each
+// endpoint. It takes no lock.
 func (m *Manager) State(id block.EndpointID) knowledge.State {
 	ranks := m.of(id)
 	if len(ranks) == 0 {
@@ -198,7 +197,7 @@ func (m *Manager) State(id block.EndpointID) knowledge.State {
 	return worst
 }
 
-// Position returns how far a source has been followed.
+// Position returns the position up to which a source has been followed.
 func (m *Manager) Position(src block.Source) (Position, bool) {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
@@ -208,9 +207,8 @@ func (m *Manager) Position(src block.Source) (Position, bool) {
 	return Position{}, false
 }
 
-// SetIncarnation names the present life of a source's engine. It is part of
-// the positions reported from then on; the caller sets it from what every
-// replica sees alike.
+// SetIncarnation sets the current incarnation of a source's engine, which is part of the positions
+// reported from then on. It must be derived from data that every replica sees alike.
 func (m *Manager) SetIncarnation(src block.Source, incarnation uint64) {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
@@ -221,8 +219,8 @@ func (m *Manager) SetIncarnation(src block.Source, incarnation uint64) {
 	}
 }
 
-// Confirm ends the doubt about an endpoint's entries: others have found that
-// what the index says of it is right, such as an audit of cached tokens.
+// Confirm marks an endpoint's entries as verified by other means, such as an audit of cached
+// tokens.
 func (m *Manager) Confirm(id block.EndpointID) {
 	for _, s := range m.of(id) {
 		s.mu.Lock()
@@ -232,8 +230,8 @@ func (m *Manager) Confirm(id block.EndpointID) {
 	}
 }
 
-// LastMessage returns when the last message of a source's stream came, in Unix
-// nanoseconds; 0: none yet. It takes no lock.
+// LastMessage returns the time of the last message of a source's stream in Unix nanoseconds; 0:
+// none yet. It takes no lock.
 func (m *Manager) LastMessage(src block.Source) uint64 {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
@@ -243,9 +241,8 @@ func (m *Manager) LastMessage(src block.Source) uint64 {
 	return 0
 }
 
-// Renew makes the connection to a source's stream anew: one that was cut without a
-// word looks alive. What was applied stays, and what was missed is replayed. Somebody
-// looks at what else the publisher sends, too.
+// Renew reconnects to a source's stream, since a connection that was cut silently looks alive.
+// Applied data is kept, and missed batches are replayed. It also starts a topic probe.
 func (m *Manager) Renew(src block.Source) {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
@@ -253,30 +250,29 @@ func (m *Manager) Renew(src block.Source) {
 			conn := s.conn
 			s.mu.Unlock()
 			if conn != nil {
-				_ = conn.Close() // the session ends, and the next one begins
+				_ = conn.Close() // the session ends and the next one begins
 				m.ProbeTopics([]Stream{s.at})
 			}
 		}
 	}
 }
 
-// Narrow reports whether the events of an endpoint tell of cache groups, and of none with
-// full attention: the index holds them as if all blocks from the start of a prompt on were
-// needed, and prompts may find more there than it says. It takes no lock.
+// Narrow reports whether an endpoint's events describe cache groups, none of them with full
+// attention. The index then assumes that all blocks from the start of a prompt are needed, so
+// prompts may hit more than it predicts. It takes no lock.
 func (m *Manager) Narrow(id block.EndpointID) bool {
 	return slices.ContainsFunc(m.of(id), func(s *subscriber) bool { return s.view.narrow.Load() })
 }
 
-// Sparse reports whether the events of an endpoint tell of cache groups of a kind or block
-// size that the index does not hold: prompts may find less there than it says. It takes no
-// lock.
+// Sparse reports whether an endpoint's events describe cache groups of a kind or block size that
+// the index does not support, so prompts may hit less than it predicts. It takes no lock.
 func (m *Manager) Sparse(id block.EndpointID) bool {
 	return slices.ContainsFunc(m.of(id), func(s *subscriber) bool { return s.view.sparse.Load() })
 }
 
-// Expect tells that a request was sent to an endpoint whose engine will announce the
-// blocks that it reuses of the prompt q: they are no further copies. It reports whether
-// the endpoint's streams are read here, so that somebody knows.
+// Expect announces that a request was sent to an endpoint whose engine will report the reused
+// blocks of prompt q. They are not additional copies. It reports whether the endpoint's streams are
+// read by this replica.
 func (m *Manager) Expect(id block.EndpointID, q block.Query) bool {
 	ranks := m.of(id)
 	for _, s := range ranks {
@@ -287,8 +283,8 @@ func (m *Manager) Expect(id block.EndpointID, q block.Query) bool {
 	return len(ranks) > 0
 }
 
-// Answered is how many requests for a full report, told by Expect, the engine of an
-// endpoint has answered. It takes no lock.
+// Answered returns the number of requests announced by Expect whose report has arrived. It takes no
+// lock.
 func (m *Manager) Answered(id block.EndpointID) (n uint64) {
 	for _, s := range m.of(id) {
 		n += s.view.answered.Load()
@@ -296,8 +292,8 @@ func (m *Manager) Answered(id block.EndpointID) (n uint64) {
 	return n
 }
 
-// Invalidate says that the index was found wrong about an endpoint: it becomes
-// approximate, and is rebuilt where a replay can be had.
+// Invalidate marks an endpoint's index data as wrong: it becomes approximate, and is rebuilt if a
+// replay is available.
 func (m *Manager) Invalidate(id block.EndpointID) {
 	for _, s := range m.of(id) {
 		s.mu.Lock()

@@ -21,8 +21,8 @@ const (
 	pathReplay   = "replay"
 )
 
-// metrics are the counters of a Manager. Labels are bounded by constants,
-// but for the state of each stream.
+// metrics holds the counters of a Manager. Label values are constants, except for the state of each
+// stream.
 type metrics struct {
 	registry  prometheus.Registerer
 	all       []prometheus.Collector
@@ -81,7 +81,7 @@ func (x *metrics) unregister() {
 	}
 }
 
-// count adds what one batch has changed; mu is held.
+// count adds the effect of one batch. The caller holds mu.
 func (s *subscriber) count(b *decode.Batch, applied indexer.ApplyStats) {
 	x := s.m.metrics
 	if s.replaying {
@@ -165,8 +165,8 @@ func (s *subscriber) countTrouble() {
 	s.counted = now
 }
 
-// streamCollector exports the state of each stream, as of the scrape, so that
-// streams that are gone leave nothing behind.
+// streamCollector exports the state of each stream on scrape, so that removed streams leave no
+// series.
 type streamCollector struct {
 	m                  *Manager
 	state, behind, lag *prometheus.Desc

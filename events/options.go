@@ -13,45 +13,42 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 )
 
-// Link says how far a connection to a source's stream has come.
+// Link is the state of a source's connection.
 type Link uint8
 
 // Links.
 const (
-	LinkDown   Link = iota // lost, or given up
-	LinkUp                 // made; a replay may be under way
-	LinkBlind              // batches are applied as they come, and what came before could not be had
-	LinkCaught             // what the engine sent before has been applied
+	LinkDown   Link = iota // lost or given up
+	LinkUp                 // connected; a replay may be in progress
+	LinkBlind              // live batches are applied; earlier ones were unavailable
+	LinkCaught             // all earlier batches have been applied
 )
 
-// Options configure a Manager.
+// Options configures a Manager.
 type Options struct {
 	Index  translate.Index // required
 	Hasher block.Hasher    // required, the same for all replicas of a group
 
-	// OnDelta, when set, is told of every delta after the index has it, in
-	// order per source. It must not retain the delta.
+	// OnDelta, if set, is called with every delta after the index has applied it, in order per
+	// source. It must not retain the delta.
 	OnDelta func(Update)
-	// OnRestart, when set, is told when the engine behind a source turned out
-	// to be another one, or to have lost its history. The source's incarnation
-	// is unknown from then on, until SetIncarnation. wrapped tells that the engine
-	// may be the same, and only its replay ring has wrapped past what was applied.
-	// No hook may call the Manager: they run while a stream is locked.
+	// OnRestart, if set, is called when the engine of a source was replaced or lost its history.
+	// The source's incarnation is then unknown until SetIncarnation. wrapped means that it may be
+	// the same engine whose replay ring has passed the last applied batch. Hooks must not call the
+	// Manager, because they run while a stream is locked.
 	OnRestart func(src block.Source, wrapped bool)
-	// OnLink, when set, is told when the connection to a source's stream is
-	// made, when all that came before it has been applied, and when it is lost. It
-	// must not call the Manager.
+	// OnLink, if set, is called when a source's connection is established, when it has caught up,
+	// and when it is lost. It must not call the Manager.
 	OnLink func(src block.Source, link Link)
-	// Resume, when set, is asked for the position that the index has reached
-	// for a source, when a stream to it is started. Without a position what
-	// the index knows of the source is cleared.
+	// Resume, if set, returns the position that the index has reached for a source when its stream
+	// starts. Without a position, the index data of the source is cleared.
 	Resume func(src block.Source) (Position, bool)
 
 	Log      *slog.Logger          // default: discards
 	Registry prometheus.Registerer // default: none
-	Now      func() time.Time      // default: steady.Now
+	Now      func() time.Time      // default: the monotonic clock
 
-	Replays      int           // replays at a time, over all streams; default 8
+	Replays      int           // concurrent replays over all streams; default 8
 	ReplayIdle   time.Duration // longest pause within a replay; default 2 s
 	ReplayTotal  time.Duration // longest replay; default 60 s
 	CoolDown     time.Duration // pause after a failed replay, doubled up to eight times; default 1 s, so 1 s … 4 min
@@ -60,7 +57,7 @@ type Options struct {
 	Handshake    time.Duration // bound of each connection attempt; default 3 s
 	BackoffMin   time.Duration // first pause between connection attempts; default 50 ms
 	BackoffMax   time.Duration // longest pause; default 2 s
-	Grace        time.Duration // a lost connection is catching up for so long; default 5 s
+	Grace        time.Duration // how long a lost connection counts as catching up; default 5 s
 	SharedRemote bool          // see TranslatorOptions
 }
 
@@ -93,26 +90,26 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Update is a delta on its way to others who want to know.
+// Update is a delta with its positions, for sharing.
 type Update struct {
 	Source block.Source
-	// Reset tells that the source starts from scratch: Delta is a single
-	// OpClear, and First and Last mean nothing.
+	// Reset means that the source starts from scratch: Delta is a single OpClear, and First and
+	// Last are unused.
 	Reset bool
 	// First and Last are the batches that the delta covers.
 	First, Last uint64
-	// After is the position once the delta is applied.
+	// After is the position after the delta.
 	After Position
 	Delta *block.Delta // valid until the hook returns
-	// Paged tells that blocks were made of smaller ones (pages smaller than a unit, or
-	// those of windows that are smaller than those of full attention), by what this
-	// reader remembers of them. Missed tells that some pages found no place because
-	// the engine stored what is before them before the first batch that was read.
+	// Paged means that blocks were assembled from smaller ones (pages smaller than a unit, or
+	// blocks of windows smaller than those of full attention), using this reader's state. Missed
+	// means that some pages had no known predecessor because the engine stored it before the first
+	// batch read.
 	Paged, Missed bool
 }
 
-// Model is what reading streams needs to know of a base model. Streams are
-// started again when their endpoint gets another *Model.
+// Model is the data of a base model needed to read streams. Streams restart when their endpoint
+// gets another *Model.
 type Model struct {
 	Name       string // as in block.Scope
 	Vocabulary translate.Vocabulary
@@ -122,25 +119,25 @@ type Model struct {
 	Unit       int
 }
 
-// EndpointSource says where one endpoint publishes its events.
+// EndpointSource defines the event streams of one endpoint.
 type EndpointSource struct {
 	ID      block.EndpointID
 	Name    string // ip:port, for logs and metrics
 	Model   *Model
-	Streams []Stream // one for each data-parallel rank
-	Pod     string   // name by which its publishers may call themselves, "" for none
+	Streams []Stream // one per data-parallel rank
+	Pod     string   // name in its publishers' topics, "" for none
 }
 
 // Stream is the event stream of one rank.
 type Stream struct {
 	Rank   uint16
-	Events string // PUB endpoint, tcp://host:port, or of InboundFrom
-	Replay string // ROUTER endpoint; "" when there is none
-	Topic  string // prefix to subscribe to; "" takes all
+	Events string // PUB endpoint, tcp://host:port, or InboundFrom
+	Replay string // ROUTER endpoint; "": none
+	Topic  string // topic prefix to subscribe to; "" subscribes to all
 }
 
-// PortStreams returns the streams of an engine that publishes rank r at
-// port+r and replays at replayPort+r; replayPort 0 means no replay.
+// PortStreams returns the streams of an engine that publishes rank r at port+r and replays at
+// replayPort+r; replayPort 0 means no replay.
 func PortStreams(host string, port, replayPort, ranks int, topic string) []Stream {
 	streams := make([]Stream, 0, ranks)
 	for r := range ranks {

@@ -6,24 +6,24 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// tellAfter is how many attempts in a row fail before a log line says so: an
-// engine that starts at the same time as the picker refuses the first ones.
+// tellAfter is the number of consecutive failed attempts before one is logged. An engine that
+// starts together with the picker refuses the first ones.
 const tellAfter = 3
 
-// trouble is what keeps a stream from being followed. Its methods other than
-// text are called with the subscriber's mu held.
+// trouble holds the reasons why a stream cannot be followed. Methods other than text require the
+// subscriber's mu.
 type trouble struct {
 	link atomic.Pointer[string] // why there is no connection
 	// unreadable is why no message can be read.
 	unreadable atomic.Pointer[string]
 	replay     atomic.Pointer[string] // why the last replay failed
-	history    atomic.Bool            // what came before is missing, and there is no replay to ask
-	dials      int                    // attempts to connect in a row that failed
-	malformed  bool                   // said once
-	unread     bool                   // said once
+	history    atomic.Bool            // earlier batches are missing and there is no replay
+	dials      int                    // consecutive failed connection attempts
+	malformed  bool                   // already logged
+	unread     bool                   // already logged
 }
 
-// text says what is wrong, "" for nothing. It takes no lock.
+// text returns the problem, "" if there is none. It takes no lock.
 func (t *trouble) text() string {
 	if why := t.link.Load(); why != nil {
 		return *why
@@ -50,9 +50,8 @@ func note(at *atomic.Pointer[string], what string, err error) {
 	at.Store(&text)
 }
 
-// Problem says why an endpoint's streams cannot be followed as they should be:
-// no connection, no replay. It is "" when nothing is wrong or there are no
-// streams, and takes no lock.
+// Problem returns why an endpoint's streams cannot be followed properly, for example a missing
+// connection or replay. It returns "" without a problem or streams. It takes no lock.
 func (m *Manager) Problem(id block.EndpointID) string {
 	for _, s := range m.of(id) {
 		if text := s.trouble.text(); text != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 )
 
-// replayBuffer is the socket buffer of a replay: an engine's ROUTER drops
-// what does not fit its own queue.
+// replayBuffer is the socket buffer of a replay. An engine's ROUTER drops data that exceeds its own
+// queue.
 const replayBuffer = 4 << 20
 
 // maxCoolDowns bounds how often the pause after a failed replay doubles.
@@ -19,7 +19,7 @@ const maxCoolDowns = 8
 
 var errReplay = errors.New("events: malformed replay")
 
-// startReplay starts an attempt in place of the one before; mu is held.
+// startReplay starts an attempt and ends the previous one. The caller holds mu.
 func (s *subscriber) startReplay(attempt uint32, from uint64) {
 	s.stopReplay()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -33,7 +33,7 @@ func (s *subscriber) startReplay(attempt uint32, from uint64) {
 	}()
 }
 
-// stopReplay ends the attempt under way, if any, without waiting; mu is held.
+// stopReplay cancels the current attempt without waiting. The caller holds mu.
 func (s *subscriber) stopReplay() {
 	if s.cancelReplay != nil {
 		s.cancelReplay()
@@ -41,8 +41,8 @@ func (s *subscriber) stopReplay() {
 	}
 }
 
-// replay runs one attempt. wait lets the subscription take effect first, so
-// that no batch falls between replay and stream.
+// replay runs one attempt. wait lets the subscription take effect first, so that no batch is missed
+// between replay and stream.
 func (s *subscriber) replay(ctx context.Context, attempt uint32, from uint64, wait time.Duration) {
 	if wait > 0 && !sleep(ctx, wait) {
 		return
@@ -78,8 +78,7 @@ func (s *subscriber) replay(ctx context.Context, attempt uint32, from uint64, wa
 	s.do(s.order.ReplayFailed(attempt))
 }
 
-// fetch asks for the batches from a number on and hands them over until the
-// end marker.
+// fetch requests the batches from a number on and passes them on until the end marker.
 func (s *subscriber) fetch(ctx context.Context, attempt uint32, from uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.m.opt.ReplayTotal)
 	defer cancel()
@@ -122,8 +121,8 @@ func (s *subscriber) replayed(attempt uint32, seq uint64, payload []byte) {
 	s.replaying = false
 }
 
-// schedule arranges for the next Order.Timeout where one is due; mu is held.
-// A replay that ends without a doubt makes the next failure the first.
+// schedule schedules the next Order.Timeout if one is due. The caller holds mu. A replay that
+// leaves verified data resets the failure count.
 func (s *subscriber) schedule() {
 	o := s.order
 	if !o.NeedsTimeout() {
@@ -137,7 +136,7 @@ func (s *subscriber) schedule() {
 	}
 	pause := s.m.opt.CoolDown << min(max(s.failed, 1)-1, maxCoolDowns)
 	if o.IsLive() {
-		s.failed++ // knowledge in doubt that a replay has just left so
+		s.failed++ // a replay has just left suspect data
 	}
 	s.wg.Add(1)
 	s.retry = time.AfterFunc(pause, func() {

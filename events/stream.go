@@ -18,10 +18,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
-// subscriber reads the stream of one source: connect, order, decode,
-// translate, apply. One goroutine reads live batches; a second one exists
-// while a replay is under way. Both take mu for each batch, so that batches
-// are applied one at a time and in order.
+// subscriber reads the stream of one source: connect, order, decode, translate, apply. One
+// goroutine reads live batches; a second one exists during a replay. Both hold mu for each batch,
+// so batches are applied one at a time and in order.
 type subscriber struct {
 	m      *Manager
 	src    block.Source
@@ -42,34 +41,34 @@ type subscriber struct {
 	counted      order.Counts    // of order, already counted
 	connectedAt  time.Time
 	conn         *zmtp.Conn // nil while there is none
-	link         Link       // as told last
+	link         Link       // as last reported
 	cancelReplay context.CancelFunc
 	retry        *time.Timer // next Order.Timeout
-	failed       int         // replays in a row that failed, or left a doubt
+	failed       int         // consecutive replays that failed or left suspect data
 	batchTime    float64     // of the newest applied batch
-	fresh        bool        // it has not been shown yet
+	fresh        bool        // batchTime has not been published yet
 	incarnation  uint64
-	restarts     uint64 // of order, when incarnation was last known
-	replaying    bool   // the batch under way comes from a replay
-	wasRead      bool   // this connection has brought a message that could be read
-	unreadRow    int    // messages in a row that could not
+	restarts     uint64 // restarts of order at the last SetIncarnation
+	replaying    bool   // the current batch comes from a replay
+	wasRead      bool   // this connection has delivered a readable message
+	unreadRow    int    // consecutive unreadable messages
 
 	trouble trouble
 
 	view view
 }
 
-// view is what others may read at any time.
+// view is the state that others may read at any time.
 type view struct {
 	state    atomic.Uint32
-	exactAt  atomic.Int64 // last moment at which the stream was known to be followed, ns
-	downAt   atomic.Int64 // when the connection was lost while the stream was followed, else 0, ns
+	exactAt  atomic.Int64 // last time at which the stream was followed, ns
+	downAt   atomic.Int64 // when a followed stream lost its connection, else 0, ns
 	heardAt  atomic.Int64 // last message, ns
 	lag      atomic.Int64 // ns
 	behind   atomic.Uint64
 	complete atomic.Bool
 	up       atomic.Bool
-	// unreadable says that messages come and cannot be read.
+	// unreadable means that messages arrive but cannot be read.
 	unreadable atomic.Bool
 	sparse     atomic.Bool   // some cache group is not followed
 	narrow     atomic.Bool   // no cache group has full attention
@@ -93,8 +92,7 @@ func newSubscriber(m *Manager, e *EndpointSource, at Stream) *subscriber {
 	return s
 }
 
-// start makes the index fit the position from which the stream goes on, and
-// starts reading.
+// start prepares the index for the starting position of the stream, and starts reading.
 func (s *subscriber) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +116,7 @@ func (s *subscriber) start() {
 	go s.run()
 }
 
-// stop ends the stream and waits until nothing of it runs any more.
+// stop ends the stream and waits for its goroutines.
 func (s *subscriber) stop() {
 	s.cancel()
 	s.m.inbound.forget(s)
@@ -132,7 +130,7 @@ func (s *subscriber) stop() {
 	s.wg.Wait()
 }
 
-// run connects again and again until the stream is stopped.
+// run reconnects until the stream is stopped.
 func (s *subscriber) run() {
 	defer s.wg.Done()
 	pause := s.m.opt.BackoffMin
@@ -150,7 +148,7 @@ func (s *subscriber) run() {
 	}
 }
 
-// sleep waits for d and reports whether ctx is still alive.
+// sleep waits for d and reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -162,7 +160,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// session is the life of one connection.
+// session runs one connection.
 func (s *subscriber) session() error {
 	conn, err := zmtp.Dial(s.ctx, s.at.Events, zmtp.Options{
 		Socket: zmtp.SUB, Heartbeat: s.m.opt.Heartbeat, Handshake: s.m.opt.Handshake,
@@ -199,14 +197,14 @@ func (s *subscriber) connected(conn *zmtp.Conn) {
 	s.do(s.order.Connected())
 }
 
-// waits says that the engine has not dialled in.
+// waits records that the engine has not connected yet.
 func (s *subscriber) waits() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notConnected(errNobody)
 }
 
-// lost notes the end of a connection, or of an attempt at one.
+// lost records the end of a connection or of an attempt.
 func (s *subscriber) lost(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +224,7 @@ func (s *subscriber) lost(err error) {
 	s.show()
 }
 
-// notConnected says once in a row of failed attempts why; s.mu is held.
+// notConnected logs the reason once per series of failed attempts. The caller holds s.mu.
 func (s *subscriber) notConnected(err error) {
 	level := slog.LevelDebug
 	if s.trouble.dials++; s.trouble.dials == tellAfter {
@@ -236,7 +234,7 @@ func (s *subscriber) notConnected(err error) {
 	note(&s.trouble.link, "event stream "+s.at.Events+" cannot be read", err)
 }
 
-// linked notes how far the connection has come; s.mu is held.
+// linked records and reports the connection state. The caller holds s.mu.
 func (s *subscriber) linked(link Link) {
 	if s.link == link {
 		return
@@ -262,12 +260,12 @@ func (s *subscriber) message(m *zmtp.Message) {
 	s.do(s.order.Live(seq, payload))
 }
 
-// tolerated is how many messages in a row may be unreadable on a connection that has brought
-// readable ones.
+// tolerated is the number of consecutive unreadable messages accepted on a connection that has
+// delivered readable ones.
 const tolerated = 8
 
-// unread notes a message that cannot be read: it is no sign of life, since nothing is known
-// of its content. The first one of a connection says what the publisher sends; mu is held.
+// unread records an unreadable message. It is not a sign of life, because its content is unknown.
+// The first one of a connection is logged. The caller holds mu.
 func (s *subscriber) unread(m *zmtp.Message) {
 	if s.unreadRow++; s.wasRead && s.unreadRow < tolerated || s.view.unreadable.Load() {
 		return
@@ -282,7 +280,7 @@ func (s *subscriber) unread(m *zmtp.Message) {
 	s.log.Log(s.ctx, level, "event messages cannot be read: no sequence number", "events", s.at.Events, "frames", m.Len())
 }
 
-// read notes a message that can be read; mu is held.
+// read records a readable message. The caller holds mu.
 func (s *subscriber) read() {
 	s.wasRead, s.unreadRow = true, 0
 	if s.view.unreadable.Swap(false) {
@@ -290,8 +288,8 @@ func (s *subscriber) read() {
 	}
 }
 
-// parseBatch takes sequence and payload from a message: they are its last two
-// frames, whether a delimiter, a topic or both stand before them.
+// parseBatch returns sequence number and payload: the last two frames, after an optional delimiter
+// and topic.
 func parseBatch(m *zmtp.Message) (seq uint64, payload []byte, ok bool) {
 	n := m.Len()
 	if n < 2 || n > 4 || len(m.Frame(n-2)) != 8 {
@@ -300,7 +298,7 @@ func parseBatch(m *zmtp.Message) (seq uint64, payload []byte, ok bool) {
 	return binary.BigEndian.Uint64(m.Frame(n - 2)), m.Frame(n - 1), true
 }
 
-// do carries out what the order asks for; mu is held.
+// do executes the order's actions. The caller holds mu.
 func (s *subscriber) do(actions []order.Action) {
 	if s.closed {
 		return
@@ -353,7 +351,7 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 	if err != nil || w.batch.Malformed > 0 {
 		s.order.MarkUnreadable(seq)
 	}
-	if !s.replaying { // those are old, and what is known is not
+	if !s.replaying { // replayed batches are old, but the data is not
 		s.batchTime, s.fresh = w.batch.Time, true
 	}
 	parked := s.seen.Parked
@@ -365,7 +363,7 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 	})
 }
 
-// clear forgets the source.
+// clear removes the source's data.
 func (s *subscriber) clear() {
 	w := s.m.work()
 	defer s.m.done(w)
@@ -388,7 +386,7 @@ func (s *subscriber) tell(u Update) {
 	}
 }
 
-// show makes the state visible; mu is held.
+// show publishes the state. The caller holds mu.
 func (s *subscriber) show() {
 	v, now := &s.view, s.m.opt.Now().UnixNano()
 	state := s.order.State()
@@ -430,7 +428,7 @@ func (s *subscriber) knowledge(now int64) Knowledge {
 	return k
 }
 
-// state reads the clock only while the stream is down.
+// state returns the state. It reads the clock only while the stream is down.
 func (s *subscriber) state(now func() time.Time) knowledge.State {
 	if s.view.unreadable.Load() {
 		return knowledge.Unreadable
@@ -441,7 +439,7 @@ func (s *subscriber) state(now func() time.Time) knowledge.State {
 	return knowledge.State(s.view.state.Load())
 }
 
-// position returns how far the source has been followed.
+// position returns the position up to which the source has been followed.
 func (s *subscriber) position() Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()

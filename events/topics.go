@@ -11,45 +11,44 @@ import (
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 )
 
-// Bounds of glances.
+// Limits of topic probes.
 const (
-	glanceTime    = 10 * time.Second // one lasts no longer
-	glanceAgain   = time.Minute      // from one to the next at the same stream
-	glanceAtOnce  = 8                // at different streams
-	glanceKept    = 4096             // streams of which is remembered what was found
+	glanceTime    = 10 * time.Second // maximum duration
+	glanceAgain   = time.Minute      // minimum interval per stream
+	glanceAtOnce  = 8                // concurrent probes of different streams
+	glanceKept    = 4096             // streams with a stored result
 	glanceLimit   = 64               // messages
 	glanceMessage = 16 << 20         // bytes of one
-	glanceEnough  = 2                // batches under the same topic
+	glanceEnough  = 2                // batches with the same topic for a result
 	glanceTopic   = 256              // bytes of a topic
 )
 
-// glances look at all that a publisher sends where nothing comes of the topic that is
-// read: the subscription is filtered at the publisher, so that a wrong topic looks like an
-// engine that has nothing to tell.
+// glances probes publishers without filtering if nothing arrives for the subscribed topic.
+// Subscriptions are filtered by the publisher, so a wrong topic looks like an engine without
+// events.
 type glances struct {
 	mu    sync.Mutex
 	by    map[Stream]*glance
 	busy  int
-	found atomic.Int32 // of them, those that found another topic
+	found atomic.Int32 // number of probes that found another topic
 	wg    sync.WaitGroup
 }
 
-// glance is the last one at a stream.
+// glance is the last probe of a stream.
 type glance struct {
 	began time.Time
-	found *TopicMismatch // nil: nothing, or that all is as it should be
+	found *TopicMismatch // nil: no mismatch
 }
 
-// TopicMismatch says that all batches of a publisher came under one topic, and that this is not
-// the one that is read.
+// TopicMismatch means that all batches of a publisher had one topic other than the subscribed one.
 type TopicMismatch struct {
-	Topic string // "": none
-	At    int64  // when that was seen, Unix ns
+	Topic string // "": no topic
+	At    int64  // time of detection, Unix ns
 }
 
-// ProbeTopics has somebody look, for a moment and on a connection of its own, at all that the
-// publishers of streams send, unless that was done a moment ago or too many are being
-// looked at. It does not wait; TopicMismatch says what was found.
+// ProbeTopics starts short probes of everything that the streams' publishers send, on separate
+// connections, unless they were probed recently or too many probes are running. It does not wait;
+// TopicMismatch returns the result.
 func (m *Manager) ProbeTopics(streams []Stream) {
 	for _, s := range streams {
 		if _, inbound := s.dialsIn(); inbound || s.Topic == "" || !m.glances.begin(s, m.opt.Now()) {
@@ -66,8 +65,7 @@ func (m *Manager) ProbeTopics(streams []Stream) {
 	}
 }
 
-// TopicMismatch returns what was seen of the first of streams whose publisher sends under another
-// topic alone than the one that is read; nil for none.
+// TopicMismatch returns the first mismatch found among streams, or nil.
 func (m *Manager) TopicMismatch(streams []Stream) *TopicMismatch {
 	g := &m.glances
 	if g.found.Load() == 0 {
@@ -83,7 +81,7 @@ func (m *Manager) TopicMismatch(streams []Stream) *TopicMismatch {
 	return nil
 }
 
-// begin reports whether a stream may be looked at. Then end must follow.
+// begin reports whether a stream may be probed. Then end must follow.
 func (g *glances) begin(s Stream, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,7 +105,7 @@ func (g *glances) begin(s Stream, now time.Time) bool {
 	return true
 }
 
-// drop forgets what was found long ago; mu is held.
+// drop removes old results. The caller holds mu.
 func (g *glances) drop(now time.Time) {
 	for s, l := range g.by {
 		if now.Sub(l.began) >= glanceAgain {
@@ -126,7 +124,7 @@ func (g *glances) end(s Stream, found *TopicMismatch) {
 	}
 }
 
-// keep notes what was found; mu is held.
+// keep stores a result. The caller holds mu.
 func (g *glances) keep(l *glance, found *TopicMismatch) {
 	if l.found != nil {
 		g.found.Add(-1)
@@ -136,7 +134,7 @@ func (g *glances) keep(l *glance, found *TopicMismatch) {
 	}
 }
 
-// close has no further one begin, and waits for those under way: their context has ended.
+// close prevents further probes and waits for the running ones, whose context has ended.
 func (g *glances) close() {
 	g.mu.Lock()
 	g.by = nil
@@ -144,8 +142,8 @@ func (g *glances) close() {
 	g.wg.Wait()
 }
 
-// glance looks at what the publisher of s sends. It finds nothing if some of it comes as
-// it should, if it comes under several topics, as through a forwarder, or if nothing does.
+// glance probes the publisher of s. It returns nil if some messages have the subscribed topic, if
+// they have several topics, as through a forwarder, or if there are none.
 func (m *Manager) glance(s Stream) *TopicMismatch {
 	ctx, cancel := context.WithTimeout(m.ctx, glanceTime)
 	defer cancel()
@@ -169,7 +167,7 @@ func (m *Manager) glance(s Stream) *TopicMismatch {
 		}
 		_, payload, ok := parseBatch(&msg)
 		if !ok || batch.Decode(payload) != nil || len(batch.Events) == 0 {
-			continue // a heartbeat, or of another service on the same port
+			continue // a heartbeat, or another service on the same port
 		}
 		topic := string(msg.Frame(0)[:min(len(msg.Frame(0)), glanceTopic)])
 		if strings.HasPrefix(topic, s.Topic) || batches > 0 && topic != other {

@@ -45,8 +45,7 @@ const (
 	fieldCacheSalt
 )
 
-// storedFields and removedFields give the field at each place of an event in
-// array form; place 0 is the tag.
+// storedFields and removedFields map array positions to fields; position 0 is the tag.
 var (
 	storedFields = [...]field{
 		fieldUnknown, fieldHashes, fieldParent, fieldTokens, fieldBlockSize, fieldLoraID,
@@ -103,11 +102,10 @@ func kindOf(name []byte) EventKind {
 	return 0
 }
 
-// Decode reads one msgpack batch in any form that vLLM, SGLang or TensorRT-LLM
-// has published: batches and events as arrays or maps in any mixture. Events
-// that are unknown or malformed are counted and left out. An error means that
-// the batch could not be read to its end; what came before is in b. b refers
-// to payload until the next Decode.
+// Decode parses one msgpack batch in any format published by vLLM, SGLang or TensorRT-LLM, with
+// batches and events as arrays or maps in any mixture. Unknown or malformed events are counted and
+// skipped. An error means that the batch could not be read to its end; b then has the events before
+// the error. b refers to payload until the next Decode.
 func (b *Batch) Decode(payload []byte) error {
 	b.reset()
 	var err error
@@ -208,8 +206,8 @@ func (b *Batch) events(p []byte) ([]byte, error) {
 	return p, nil
 }
 
-// next reads one event, in either form, into b.Events. One that is unknown or
-// malformed leaves nothing but its count.
+// next parses one event, in either form, into b.Events. An unknown or malformed event is only
+// counted.
 func (b *Batch) next(start []byte) (rest []byte, err error) {
 	at, hashes, tokens, extra := len(b.Events), len(b.hashes), len(b.tokens), len(b.extra)
 	if at == maxEvents {
@@ -285,7 +283,7 @@ func (b *Batch) arrayEvent(e *Event, start []byte) ([]byte, error) {
 	return p, nil
 }
 
-// metadata reads the map that SGLang puts where vLLM has the adapter's name.
+// metadata parses the map that SGLang sends in place of vLLM's adapter name.
 func (b *Batch) metadata(e *Event, p []byte) ([]byte, error) {
 	n, p, err := mapHeader(p)
 	if err != nil {
@@ -354,7 +352,7 @@ func (b *Batch) mapFields(e *Event, p []byte, n int) ([]byte, error) {
 	return p, nil
 }
 
-// field reads the value of one field; nil is the same as none.
+// field parses the value of one field; nil counts as absent.
 func (b *Batch) field(e *Event, f field, p []byte) (rest []byte, err error) {
 	if rest, ok := takeNil(p); ok {
 		return rest, nil
@@ -414,8 +412,8 @@ func (b *Batch) field(e *Event, f field, p []byte) (rest []byte, err error) {
 	return rest, err
 }
 
-// lookahead reads a list with one entry per hash: the tokens behind its block that are
-// part of its hash.
+// lookahead parses a list with one entry per hash: the tokens after its block that are part of its
+// hash.
 func (b *Batch) lookahead(e *Event, p []byte) ([]byte, error) {
 	n, p, err := arrayHeader(p)
 	if err != nil {
@@ -453,7 +451,7 @@ func (b *Batch) hashList(e *Event, p []byte) ([]byte, error) {
 
 // extraKeys reads a list with one entry per hash: nil, or a list of keys.
 func (b *Batch) extraKeys(e *Event, p []byte) ([]byte, error) {
-	if len(p) >= 2 && p[0] == mpFixArray|1 && p[1] == mpNil { // one block without, as most are
+	if len(p) >= 2 && p[0] == mpFixArray|1 && p[1] == mpNil { // one block without keys, the common case
 		return p[2:], nil
 	}
 	n, p, err := arrayHeader(p)
@@ -533,13 +531,13 @@ func (k *ExtraKey) pair(p []byte) ([]byte, bool) {
 	return p, true
 }
 
-// Names of a cache salt among extra keys that say what they are.
+// Names of a typed cache salt among extra keys.
 const (
 	tagSalt  = "cache_salt"   // ["cache_salt", salt]
 	typeSalt = "CacheSaltKey" // {"type": "CacheSaltKey", "salt": salt}
 )
 
-// tagged reads a salt that stands behind its tag.
+// tagged parses a salt after its tag.
 func (k *ExtraKey) tagged(p []byte) ([]byte, bool) {
 	n, p, err := arrayHeader(p)
 	if err != nil || n != 2 || msgp.NextType(p) != msgp.StrType {
@@ -554,7 +552,7 @@ func (k *ExtraKey) tagged(p []byte) ([]byte, bool) {
 	return p, err == nil
 }
 
-// typed reads a salt in a map that names its type.
+// typed parses a salt in a map with its type.
 func (k *ExtraKey) typed(p []byte) ([]byte, bool) {
 	n, p, err := mapHeader(p)
 	if err != nil {

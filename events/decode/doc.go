@@ -1,18 +1,15 @@
-// Package decode reads engines' KV-cache event batches, in every msgpack form in
-// which vLLM, SGLang and TensorRT-LLM publish them: maps and positional arrays of
-// several lengths, integer and byte hashes.
+// Package decode parses engines' KV-cache event batches, in every msgpack format of vLLM, SGLang
+// and TensorRT-LLM: maps and positional arrays of several lengths, integer and byte hashes.
 //
-//  1. Batch.Decode walks the payload once and fills the batch's Events, which
+//  1. Batch.Decode reads the payload once and fills the batch's Events, which
 //     point into the payload and into memory of the batch (decode.go, msgpack.go).
-//  2. An event that differs from the one before in hashes, parent and tokens alone
-//     is compared with it instead of read (shape.go).
+//  2. An event that differs from an earlier one only in hashes, parent and tokens
+//     is compared with it instead of parsed (shape.go).
 //
-// It gives no meaning to what it reads: which groups, media and adapters count is
-// the translator's business (package translate).
+// It does not interpret events: package translate decides which groups, media and adapters count.
 //
-// Invariants: nothing is allocated for a batch that is no larger than those before;
-// whatever a publisher announces is bounded by the bytes that are there; an event
-// that cannot be read costs itself and is counted.
+// Invariants: a batch no larger than earlier ones causes no allocation. Announced lengths are
+// bounded by the available bytes. A malformed event is counted and skipped.
 //
-// A Batch belongs to one goroutine at a time.
+// A Batch must be used by one goroutine at a time.
 package decode

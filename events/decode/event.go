@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// EventKind is what an engine's event says.
+// EventKind is the type of an engine's event.
 type EventKind uint8
 
 // Kinds of event. Others are skipped by Decode.
@@ -16,9 +16,8 @@ const (
 	AllBlocksCleared
 )
 
-// Event is one decoded event. Its slices belong to the Batch and to the
-// payload that it was decoded from, and are valid as long as both. A nil
-// slice is a field that was absent or nil.
+// Event is one decoded event. Its slices belong to the Batch and to the decoded payload, and are
+// valid as long as both. A nil slice means that the field was absent or nil.
 type Event struct {
 	Kind      EventKind
 	HasParent bool
@@ -35,18 +34,18 @@ type Event struct {
 	CacheSalt []byte // SGLang only; vLLM's salt is among Extra
 	SpecKind  []byte
 	Window    uint32   // tokens of a sliding window, 0 for none
-	Lookahead []uint32 // tokens behind each block that its hash covers too, as many for each
+	Lookahead []uint32 // tokens after each block that its hash covers too, the same number for each
 	Locality  []byte
 	Ownership []byte
 }
 
-// NoGroup is the Group of an event that names none.
+// NoGroup is the Group of an event without one.
 const NoGroup = -1
 
-// ExtraKind is the shape of one extra key.
+// ExtraKind is the form of one extra key.
 type ExtraKind uint8
 
-// Shapes of extra keys. What a string means depends on its place.
+// Forms of extra keys. The meaning of a string depends on its position.
 const (
 	ExtraString ExtraKind = iota // LoRA name, cache salt or media identifier
 	ExtraPair                    // media identifier and its offset in the block
@@ -68,20 +67,20 @@ type Batch struct {
 	Time      float64 // seconds since the epoch, by the engine's clock
 	Rank      int32   // data-parallel rank, NoRank when not given
 	Events    []Event
-	Malformed int    // events that were skipped because they could not be read
-	Unknown   int    // events of kinds that are not known
-	Text      []byte // scratch memory of whoever translates the batch
+	Malformed int    // malformed events, skipped
+	Unknown   int    // events of unknown kinds
+	Text      []byte // scratch memory of the translator
 
 	hashes []block.EngineHash
 	tokens []uint32
 	ahead  []uint32
 	extra  []ExtraKey
 
-	at     places   // in the event that is being read
-	shapes [2]shape // the latest store and the latest removal
+	at     places   // of the current event
+	shapes [2]shape // of the latest store and the latest removal
 }
 
-// NoRank is the Rank of a batch that names none.
+// NoRank is the Rank of a batch without one.
 const NoRank = -1
 
 // Errors of Decode.
@@ -90,8 +89,7 @@ var (
 	ErrTooLarge  = errors.New("events: batch over a limit")
 )
 
-// Limits of one batch. Every number announced in a batch is also bounded by
-// the bytes that are there.
+// Limits of one batch. Announced lengths are also bounded by the available bytes.
 const (
 	maxEvents = 1 << 16
 	maxHashes = 1 << 20
@@ -99,7 +97,7 @@ const (
 	maxExtra  = 1 << 16
 )
 
-// keepItems is how many items of each kind scratch memory keeps room for.
+// keepItems is the maximum number of items per kind for which scratch memory is kept.
 const keepItems = 1 << 14
 
 func (b *Batch) reset() {
@@ -109,7 +107,7 @@ func (b *Batch) reset() {
 	b.shapes = [2]shape{}
 }
 
-// keep empties s and lets go of memory that one large batch has needed.
+// keep empties s, and releases memory that one large batch needed.
 func keep[T any](s []T) []T {
 	if cap(s) > keepItems {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Lead bytes that the readers below look at themselves.
+// Lead bytes that are parsed inline.
 const (
 	mpNil    = 0xc0
 	mpUint16 = 0xcd
@@ -32,8 +32,8 @@ func takeNil(p []byte) ([]byte, bool) {
 	return p, false
 }
 
-// arrayHeader reads the header of an array, whose elements take at least one
-// byte each, so that a length that cannot be there is refused.
+// arrayHeader reads an array header. Each element takes at least one byte, so impossible lengths
+// are rejected.
 func arrayHeader(p []byte) (int, []byte, error) {
 	if len(p) > 16 && p[0]&0xf0 == mpFixArray {
 		return int(p[0] & 0x0f), p[1:], nil
@@ -87,8 +87,8 @@ func readInt(p []byte) (v int64, ok bool, rest []byte, err error) {
 	return v, true, rest, err
 }
 
-// readHash reads an engine hash and normalises it to 64 bits: unsigned as it
-// is, signed by its bit pattern, bytes by their last eight, big-endian.
+// readHash reads an engine hash and normalizes it to 64 bits: unsigned as is, signed by its bit
+// pattern, bytes by their last eight, big-endian.
 func readHash(p []byte) (block.EngineHash, []byte, error) {
 	if len(p) >= 9 && (p[0] == mpUint64 || p[0] == mpInt64) {
 		return block.EngineHash(binary.BigEndian.Uint64(p[1:])), p[9:], nil
@@ -122,8 +122,8 @@ func hashOfBytes(v []byte) block.EngineHash {
 	return block.EngineHash(h)
 }
 
-// appendTokens reads an array of token ids, or of EAGLE pairs of which the
-// first is the block's token, and appends them to dst.
+// appendTokens reads an array of token ids, or of EAGLE pairs whose first element is the block's
+// token, and appends them to dst.
 func appendTokens(dst []uint32, p []byte) ([]uint32, []byte, error) {
 	n, p, err := arrayHeader(p)
 	if err != nil {
@@ -182,8 +182,8 @@ func readToken(p []byte) (uint32, []byte, bool) {
 	return uint32(v), rest, true
 }
 
-// skipValue returns what follows the next value. It counts instead of
-// recursing, so nesting costs no stack.
+// skipValue returns the bytes after the next value. It counts instead of recursing, so nesting uses
+// no stack.
 func skipValue(p []byte) ([]byte, error) {
 	if rest, ok := takeNil(p); ok {
 		return rest, nil

@@ -7,37 +7,36 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// shape is an event that was read, as the bytes around its hashes, parent and
-// tokens. Most events of a batch differ in these three alone, and equal bytes are
-// equal fields: such an event is compared instead of read.
+// shape is a parsed event without its hashes, parent and tokens. Most events of a batch differ only
+// in these, and equal bytes mean equal fields, so such an event is compared instead of parsed.
 type shape struct {
-	parts  [4][]byte // up to the first hash, then up to the parent, up to the tokens, and up to the end
-	hashes int       // 0: nothing is known
+	parts  [4][]byte // up to the first hash, up to the parent, up to the tokens, and up to the end
+	hashes int       // 0: no shape
 	parent bool
 	tokens bool
 	event  int // index in Batch.Events
 }
 
-// maxShape is the number of hashes up to which shapes are kept: a list's header is
-// one byte then.
+// maxShape is the maximum number of hashes for which shapes are kept: the list's header is then one
+// byte.
 const maxShape = 15
 
 // hashSize is the size of a hash as a 64-bit integer.
 const hashSize = 9
 
-// place is where the value of a field lies in an event, as the number of bytes that
-// follow its begin and its end.
+// place is the position of a field's value in an event, as the number of bytes after its beginning
+// and after its end.
 type place struct {
 	from, to int
-	n        int // how often it was there
+	n        int // number of occurrences
 }
 
-// places are those of the fields that a shape leaves out.
+// places are the positions of the fields that a shape omits.
 type places struct{ hashes, parent, tokens place }
 
 func (v *place) note(p, rest []byte) { v.from, v.to, v.n = len(p), len(rest), v.n+1 }
 
-// learn keeps the shape of the event that was read last and lies between start and rest.
+// learn stores the shape of the last event, which lies between start and rest.
 func (b *Batch) learn(start, rest []byte) {
 	v, at := &b.at, len(b.Events)-1
 	e := &b.Events[at]
@@ -70,8 +69,8 @@ func (b *Batch) learn(start, rest []byte) {
 	b.shapes[kind] = s
 }
 
-// alike reads an event that has the shape of one before. Otherwise it leaves b.hashes
-// and b.tokens longer than they were.
+// alike reads an event with the given shape. If it does not match, b.hashes and b.tokens may have
+// grown.
 func (b *Batch) alike(e *Event, p []byte, s *shape) (rest []byte, ok bool) {
 	if s.hashes == 0 || !bytes.HasPrefix(p, s.parts[0]) || len(b.hashes)+s.hashes > maxHashes {
 		return p, false

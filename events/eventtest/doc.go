@@ -1,3 +1,3 @@
-// Package eventtest holds what tests of several packages know of engines' events:
-// recorded batches and frames, and batches of any size.
+// Package eventtest provides test data for engines' events: recorded batches and frames, and
+// generated batches of any size.
 package eventtest

@@ -1,11 +1,9 @@
-// Package order puts the batches of one event stream in sequence: what to apply, when to
-// ask for a replay, when the engine is another one, and how far what was applied can be
-// trusted.
+// Package order sequences the batches of one event stream: it decides what to apply, when to
+// request a replay, when the engine was replaced, and how reliable the applied data is.
 //
-// It knows sequence numbers and payloads, and nothing of what is in them: no clock,
-// socket, index or translation. An [Order] is told what happens, and answers with
-// [Action]s that its owner carries out in turn before it tells the next thing.
-// DESIGN.md of package events has the rules.
+// It sees only sequence numbers and payload hashes: no clock, socket, index or translation. The
+// owner of an [Order] reports each event and executes the returned [Action]s in order before it
+// reports the next one. DESIGN.md of package events has the rules.
 //
-// Concurrency: none; its owner has the lock.
+// An Order is not safe for concurrent use; its owner locks it.
 package order

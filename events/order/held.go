@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// held keeps batches that came before their turn, in order and bounded. What
-// does not fit is asked for again later.
+// held stores early batches, in order and bounded. Batches that do not fit are requested again
+// later.
 type held struct {
-	list  []heldBatch // rising seq
+	list  []heldBatch // ascending seq
 	bytes int
 }
 
@@ -17,8 +17,7 @@ type heldBatch struct {
 	payload []byte
 }
 
-// addLive keeps a copy of a live batch; the oldest give way, since a replay
-// brings those.
+// addLive stores a copy of a live batch. The oldest ones are dropped, since a replay returns them.
 func (h *held) addLive(seq uint64, payload []byte) {
 	if len(payload) > heldBytes {
 		return
@@ -29,8 +28,7 @@ func (h *held) addLive(seq uint64, payload []byte) {
 	h.insert(seq, payload)
 }
 
-// addReplayed keeps a copy of a replayed batch behind a hole, if there is
-// room.
+// addReplayed stores a copy of a replayed batch after a gap, if there is room.
 func (h *held) addReplayed(seq uint64, payload []byte) {
 	if len(h.list) < heldBatches && h.bytes+len(payload) <= heldBytes {
 		h.insert(seq, payload)

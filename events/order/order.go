@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
-// phase is what an order is waiting for.
+// phase is the state of an order.
 type phase uint8
 
 const (
@@ -15,18 +15,17 @@ const (
 	phaseLive                // live batches are applied
 )
 
-// Kind is what the owner of an order has to do.
+// Kind is the type of an action.
 type Kind uint8
 
 // Kinds of actions.
 const (
 	Apply  Kind = iota + 1 // apply the batch seq with payload
-	Clear                  // forget everything of the source
-	Replay                 // ask for a replay from seq, as attempt
+	Clear                  // remove all data of the source
+	Replay                 // request a replay from seq, as attempt
 )
 
-// Action is one thing to do. payload is valid until the next call of the
-// order.
+// Action is an instruction to the owner. Payload is valid until the next call of the order.
 type Action struct {
 	Kind    Kind
 	Attempt uint32
@@ -38,17 +37,15 @@ type Action struct {
 const (
 	heldBatches   = 4096
 	heldBytes     = 4 << 20
-	recentBatches = 8 // payload hashes kept, to tell a duplicate from a restart
-	maxStalls     = 3 // replays without progress before a hole is given up
-	maxFailures   = 2 // failed replays before live batches are applied without
+	recentBatches = 8 // payload hashes kept to distinguish a duplicate from a restart
+	maxStalls     = 3 // replays without progress before a gap is given up
+	maxFailures   = 2 // failed replays before live batches are applied anyway
 )
 
-// Order puts the batches of one source in sequence: it knows when to apply,
-// when to ask for a replay, and when the engine has been restarted, from
-// sequence numbers and payload hashes alone. It has no clock, socket or
-// goroutine: the owner calls a method for each thing that happens and then
-// carries out the actions, in order, before it calls the next. DESIGN.md has
-// the rules.
+// Order sequences the batches of one source. From sequence numbers and payload hashes alone it
+// decides when to apply, when to request a replay, and whether the engine has restarted. It has no
+// clock, socket or goroutine: the owner calls a method for each event and executes the actions in
+// order before the next call. DESIGN.md has the rules.
 type Order struct {
 	hasReplay bool
 	out       []Action
@@ -57,29 +54,29 @@ type Order struct {
 	have     bool                 // last is valid
 	last     uint64               // last batch applied
 	recent   [recentBatches]sumAt // of last and those before it
-	base     uint64               // first batch applied since nothing was known
+	base     uint64               // first batch applied since the data was cleared
 	peak     uint64               // highest live batch of this connection, plus one
-	doubt    bool                 // a batch was lost, or may have been: entries may be wrong
-	doubtAt  uint64               // a cache emptied by this batch or a later one is beyond doubt
-	attempt  uint32               // replay under way, or the latest
-	pending  bool                 // a replay is under way
-	rebuild  bool                 // it starts from scratch
-	checked  bool                 // its first reply has been compared
-	started  uint64               // last when it was asked for
-	stalls   int                  // replays in a row that brought nothing
-	failures int                  // replays in a row that failed
-	held     held                 // batches that came too early
-	wrapped  bool                 // at the last restart the ring began behind what was applied: it may be the same engine
+	doubt    bool                 // a batch was or may have been lost: entries may be wrong
+	doubtAt  uint64               // a cache cleared by this batch or a later one ends doubt
+	attempt  uint32               // current or latest replay attempt
+	pending  bool                 // a replay is in progress
+	rebuild  bool                 // the replay starts from scratch
+	checked  bool                 // the replay's first reply has been compared
+	started  uint64               // value of last when the replay was requested
+	stalls   int                  // consecutive replays without new batches
+	failures int                  // consecutive failed replays
+	held     held                 // early batches
+	wrapped  bool                 // at the last restart the ring began after the last applied batch: it may be the same engine
 	counts   Counts
 }
 
-// Counts are the rare things that happened to a stream.
+// Counts counts exceptional events of a stream.
 type Counts struct {
-	Gaps       uint64 // holes in the live stream or in a replay
+	Gaps       uint64 // gaps in the live stream or in a replay
 	Lost       uint64 // batches given up
-	Restarts   uint64 // engines that turned out to be another one
+	Restarts   uint64 // engines that turned out to be different ones
 	Rebuilds   uint64 // replays from scratch to end a doubt
-	Duplicates uint64 // batches that came twice
+	Duplicates uint64 // duplicate batches
 }
 
 // Sum is the hash by which two batches are compared.
@@ -90,20 +87,20 @@ type sumAt struct {
 	valid    bool
 }
 
-// New returns the order of a source of which nothing is known, whose engine has a replay socket or
+// New returns the order of a new source. hasReplay means that its engine has a replay socket.
 // has none.
 func New(hasReplay bool) *Order {
 	return &Order{hasReplay: hasReplay}
 }
 
-// Resume starts from a position that somebody else has reached: entries up to
-// seq, whose payload hash is sum, are known.
+// Resume starts from a known position: entries up to seq, whose payload hash is sum, have been
+// applied.
 func (o *Order) Resume(seq, sum uint64) {
 	o.have, o.last, o.base = true, seq, seq
 	o.recent[seq%recentBatches] = sumAt{seq, sum, true}
 }
 
-// State tells how far knowledge can be trusted.
+// State returns how reliable the applied data is.
 func (o *Order) State() knowledge.State {
 	switch {
 	case o.phase == phaseLive && !o.doubt && o.base == 0:
@@ -117,7 +114,7 @@ func (o *Order) State() knowledge.State {
 	}
 }
 
-// Lag returns the batches that are known to exist and not applied.
+// Lag returns the number of known batches that are not applied.
 func (o *Order) Lag() uint64 {
 	if o.have {
 		return max(o.peak, o.last+1) - o.last - 1
@@ -125,8 +122,7 @@ func (o *Order) Lag() uint64 {
 	return uint64(len(o.held.list))
 }
 
-// suspect marks entries as doubtful until the cache is emptied by batch seq
-// or a later one.
+// suspect marks entries as suspect until batch seq or a later one clears the cache.
 func (o *Order) suspect(seq uint64) {
 	if !o.doubt || seq > o.doubtAt {
 		o.doubtAt = seq
@@ -134,8 +130,7 @@ func (o *Order) suspect(seq uint64) {
 	o.doubt = true
 }
 
-// Connected is called when a connection has been made and its subscription
-// sent.
+// Connected must be called when a connection has been established and subscribed.
 func (o *Order) Connected() []Action {
 	o.out = o.out[:0]
 	o.held.clear()
@@ -144,13 +139,13 @@ func (o *Order) Connected() []Action {
 		o.catchUp()
 		return o.out
 	}
-	// Nothing proves that the engine is the same and that nothing was lost.
+	// Nothing proves that the engine is the same and that no batch was lost.
 	o.phase = phaseLive
 	o.suspect(o.Next())
 	return o.out
 }
 
-// Next is the batch that follows the last one.
+// Next returns the number of the batch after the last one.
 func (o *Order) Next() uint64 {
 	if o.have {
 		return o.last + 1
@@ -158,25 +153,23 @@ func (o *Order) Next() uint64 {
 	return 0
 }
 
-// Disconnected is called when the connection is gone.
+// Disconnected must be called when the connection is lost.
 func (o *Order) Disconnected() {
 	o.phase, o.pending = phaseDown, false
 	o.held.clear()
 }
 
-// MarkUnreadable is called when the batch seq could not be read: it may have held
-// anything.
+// MarkUnreadable must be called when batch seq could not be read, because its content is unknown.
 func (o *Order) MarkUnreadable(seq uint64) { o.suspect(seq + 1) }
 
-// Confirm is called when somebody has verified the entries by other means.
+// Confirm must be called when the entries were verified by other means.
 func (o *Order) Confirm() {
 	if o.phase == phaseLive {
 		o.doubt = false
 	}
 }
 
-// Cleared is called when the batch seq has emptied the cache: what was known
-// before, right or wrong, does not matter any more.
+// Cleared must be called when batch seq has cleared the cache, which makes earlier data irrelevant.
 func (o *Order) Cleared(seq uint64) {
 	o.base = 0
 	if o.doubt && seq >= o.doubtAt {
@@ -184,7 +177,7 @@ func (o *Order) Cleared(seq uint64) {
 	}
 }
 
-// Live takes a batch of the live stream.
+// Live handles a batch of the live stream.
 func (o *Order) Live(seq uint64, payload []byte) []Action {
 	o.out = o.out[:0]
 	o.peak = max(o.peak, seq+1)
@@ -208,12 +201,12 @@ func (o *Order) Live(seq uint64, payload []byte) []Action {
 	return o.out
 }
 
-// first handles the first batch ever seen.
+// first handles the first batch of a source.
 func (o *Order) first(seq uint64, payload []byte) {
 	if seq == 0 {
 		o.doubt = false
 	} else if o.hasReplay && !o.doubt {
-		// The replay said that there was nothing, and here is a later batch.
+		// The replay was empty, but here is a later batch.
 		o.gap(seq, payload)
 		return
 	}
@@ -221,7 +214,7 @@ func (o *Order) first(seq uint64, payload []byte) {
 	o.apply(seq, payload)
 }
 
-// gap handles a live batch with others missing before it.
+// gap handles a live batch after missing ones.
 func (o *Order) gap(seq uint64, payload []byte) {
 	if o.hasReplay && !o.doubt {
 		o.held.addLive(seq, payload)
@@ -242,8 +235,7 @@ func (o *Order) giveUp(seq uint64) {
 	o.suspect(seq)
 }
 
-// backward handles a sequence number that was passed already: the engine has
-// started again.
+// backward handles a sequence number below the last one: the engine has restarted.
 func (o *Order) backward(seq uint64, payload []byte) {
 	o.peak = seq + 1
 	if o.hasReplay {
@@ -260,28 +252,28 @@ func (o *Order) backward(seq uint64, payload []byte) {
 	o.apply(seq, payload)
 }
 
-// forget drops everything known of the source.
+// forget removes all data of the source.
 func (o *Order) forget() {
 	o.out = append(o.out, Action{Kind: Clear})
 	o.have, o.doubt = false, false
 	o.recent = [recentBatches]sumAt{}
 }
 
-// apply hands a batch on.
+// apply emits an Apply action.
 func (o *Order) apply(seq uint64, payload []byte) {
 	o.have, o.last = true, seq
 	o.recent[seq%recentBatches] = sumAt{seq, Sum(payload), true}
 	o.out = append(o.out, Action{Kind: Apply, Seq: seq, Payload: payload})
 }
 
-// seen reports whether a batch is one of the latest that were applied.
+// seen reports whether a batch is among the last applied ones.
 func (o *Order) seen(seq uint64, payload []byte) bool {
 	r := o.recent[seq%recentBatches]
 	return r.valid && r.seq == seq && r.sum == Sum(payload)
 }
 
-// catchUp holds live batches and asks for a replay: from the last batch on,
-// that one included, or of everything when what is known is in doubt.
+// catchUp holds live batches and requests a replay: from the last batch on, inclusive, or of
+// everything if the data is suspect.
 func (o *Order) catchUp() {
 	o.phase = phaseReplay
 	o.ask(o.doubt)
@@ -298,7 +290,7 @@ func (o *Order) ask(rebuild bool) {
 	o.out = append(o.out, Action{Kind: Replay, Seq: from, Attempt: o.attempt})
 }
 
-// Replayed takes one batch of the replay.
+// Replayed handles one batch of the replay.
 func (o *Order) Replayed(attempt uint32, seq uint64, payload []byte) []Action {
 	o.out = o.out[:0]
 	if !o.pending || attempt != o.attempt {
@@ -323,12 +315,11 @@ func (o *Order) Replayed(attempt uint32, seq uint64, payload []byte) []Action {
 	return o.out
 }
 
-// opening handles the first reply of an attempt and reports whether it is
-// done with.
+// opening handles the first reply of an attempt, and reports whether the reply needs no further
+// handling.
 func (o *Order) opening(seq uint64, payload []byte) bool {
 	if o.rebuild {
-		// Everything comes again, so everything goes, but only from here on:
-		// an attempt that brings nothing leaves what is known.
+		// Clear only now, when replayed data arrives: an attempt without data keeps the old data.
 		if o.have {
 			o.counts.Rebuilds++
 			o.forget()
@@ -343,8 +334,7 @@ func (o *Order) opening(seq uint64, payload []byte) bool {
 	return true
 }
 
-// another handles an engine that is not the one whose batches were applied,
-// or whose history since then is gone.
+// another handles a replaced engine, or one whose history since the last batch is gone.
 func (o *Order) another() {
 	o.counts.Restarts++
 	o.wrapped = false
@@ -353,7 +343,7 @@ func (o *Order) another() {
 	o.ask(true)
 }
 
-// ReplayEnded is called when the end of a replay has come.
+// ReplayEnded must be called at the end of a replay.
 func (o *Order) ReplayEnded(attempt uint32) []Action {
 	o.out = o.out[:0]
 	if !o.pending || attempt != o.attempt {
@@ -362,17 +352,17 @@ func (o *Order) ReplayEnded(attempt uint32) []Action {
 	o.pending, o.failures = false, 0
 	if !o.checked {
 		if o.have {
-			// Not even the last batch is there.
+			// Not even the last batch is available.
 			o.another()
 			return o.out
 		}
-		o.doubt = false // nothing was published yet
+		o.doubt = false // nothing has been published yet
 	}
 	o.settle()
 	return o.out
 }
 
-// settle goes live after a replay, or asks for what is still missing.
+// settle goes live after a replay, or requests the batches that are still missing.
 func (o *Order) settle() {
 	o.drain()
 	if _, waiting := o.held.oldest(); !waiting && o.peak <= o.Next() {
@@ -385,7 +375,7 @@ func (o *Order) settle() {
 		o.stalls++
 	}
 	if o.stalls >= maxStalls {
-		o.goOn() // what no replay has, nobody has
+		o.goOn() // no replay can provide them
 		return
 	}
 	o.counts.Gaps++
@@ -421,7 +411,7 @@ func (o *Order) drain() {
 	}
 }
 
-// ReplayFailed is called when a replay cannot be had, or broke off.
+// ReplayFailed must be called when a replay is unavailable or broke off.
 func (o *Order) ReplayFailed(attempt uint32) []Action {
 	o.out = o.out[:0]
 	if !o.pending || attempt != o.attempt {
@@ -435,7 +425,7 @@ func (o *Order) ReplayFailed(attempt uint32) []Action {
 	return o.out
 }
 
-// goOn applies what is held although batches are missing.
+// goOn applies held batches despite missing ones.
 func (o *Order) goOn() {
 	o.phase, o.stalls = phaseLive, 0
 	o.suspect(max(o.peak, o.Next()))
@@ -449,8 +439,8 @@ func (o *Order) goOn() {
 	}
 }
 
-// Timeout is called some time after a replay has failed, and now and then
-// while knowledge is in doubt: it tries again.
+// Timeout must be called some time after a failed replay, and periodically while data is suspect.
+// It tries again.
 func (o *Order) Timeout() []Action {
 	o.out = o.out[:0]
 	if !o.hasReplay || o.pending {
@@ -460,7 +450,7 @@ func (o *Order) Timeout() []Action {
 	case o.phase == phaseReplay:
 		o.ask(false)
 	case o.phase == phaseLive && o.doubt:
-		// Batches were skipped, so only all of them together are right.
+		// Batches were skipped, so a full replay is required.
 		o.ask(true)
 	}
 	return o.out

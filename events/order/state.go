@@ -6,30 +6,29 @@ func (o *Order) Down() bool { return o.phase == phaseDown }
 // IsLive reports whether live batches are applied as they come.
 func (o *Order) IsLive() bool { return o.phase == phaseLive }
 
-// Suspect reports whether a batch was lost, or may have been.
+// Suspect reports whether a batch was or may have been lost.
 func (o *Order) Suspect() bool { return o.doubt }
 
-// Complete reports whether everything was applied from the engine's first batch on, or
-// since its cache was last empty.
+// Complete reports whether every batch was applied since the engine's first one, or since its cache
+// was last empty.
 func (o *Order) Complete() bool { return o.base == 0 }
 
 // Replays reports whether the engine has a replay socket.
 func (o *Order) Replays() bool { return o.hasReplay }
 
-// NeedsTimeout reports whether Timeout is to be called after a while.
+// NeedsTimeout reports whether Timeout must be called later.
 func (o *Order) NeedsTimeout() bool {
 	return o.hasReplay && !o.pending && (o.phase == phaseReplay || o.phase == phaseLive && o.doubt)
 }
 
-// Wrapped reports whether, at the last restart, the engine's ring began behind what was
-// applied: it may be the same engine.
+// Wrapped reports whether, at the last restart, the engine's ring began after the last applied
+// batch, so that it may be the same engine.
 func (o *Order) Wrapped() bool { return o.wrapped }
 
-// Counts returns the rare things that happened so far.
+// Counts returns the counters.
 func (o *Order) Counts() Counts { return o.counts }
 
-// Last returns the last batch applied and the hash of its payload; ok is false while there
-// is none.
+// Last returns the last applied batch and its payload hash; ok is false if there is none.
 func (o *Order) Last() (seq, sum uint64, ok bool) {
 	return o.last, o.recent[o.last%recentBatches].sum, o.have
 }

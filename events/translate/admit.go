@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/decode"
 )
 
-// groupOf returns the group under which the index counts an event.
+// groupOf returns the index group of an event.
 func groupOf(e *decode.Event) uint8 {
 	if e.Group < 0 {
 		return 0
@@ -14,7 +14,7 @@ func groupOf(e *decode.Event) uint8 {
 	return uint8(e.Group)
 }
 
-// admit decides whether an event concerns the prefix index, and in which tier.
+// admit reports whether an event is relevant to the prefix index, and its tier.
 func (t *Translator) admit(e *decode.Event) (block.Tier, bool) {
 	tier, ok := tierOf(e.Medium)
 	skip := NumSkips
@@ -33,7 +33,7 @@ func (t *Translator) admit(e *decode.Event) (block.Tier, bool) {
 	return tier, true
 }
 
-// tierOf maps the media that engines name to tiers; no medium means GPU.
+// tierOf maps engines' media to tiers; no medium means GPU.
 func tierOf(medium []byte) (block.Tier, bool) {
 	switch string(medium) {
 	case "", "GPU", "gpu", "DEVICE":

@@ -8,29 +8,27 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Bounds of the reports that are expected.
+// Limits of expected reports.
 const (
 	maxExpected   = 64
-	expectBytes   = 4 << 10 // of a prompt: more than a first block
-	expectBatches = 1 << 12 // after which a report does not come any more
+	expectBytes   = 4 << 10 // bytes of a prompt, more than a first block
+	expectBatches = 1 << 12 // after which a report is no longer expected
 )
 
-// expected is a request that asked its engine to announce what it reuses. The shape of
-// such a report is that of a second copy, which counts: only who sent the request knows
-// one from the other.
+// expected is a request that asked its engine to report reused blocks. Such a report has the form
+// of an additional copy; only the sender of the request can distinguish the two.
 type expected struct {
 	root   block.Key
-	prompt []byte // the begin of it
-	length int    // all of it
+	prompt []byte // its beginning
+	length int    // its total length
 	batch  uint64
-	groups [maxGroups / 64]uint64 // whose report has come, in the batch under way
+	groups [maxGroups / 64]uint64 // groups whose report has arrived in the current batch
 	come   bool
 	late   bool
 }
 
-// Expect tells that a request has been sent whose engine will announce the blocks that
-// it reuses of the prompt q, beginning with the first. late says that the engine may hold
-// blocks that were never announced here.
+// Expect announces a request whose engine will report the reused blocks of prompt q, from the first
+// one on. late means that the engine may hold blocks that were never announced.
 func (t *Translator) Expect(q block.Query, late bool) {
 	if len(t.expected) == maxExpected {
 		t.expected = slices.Delete(t.expected, 0, 1)
@@ -40,13 +38,13 @@ func (t *Translator) Expect(q block.Query, late bool) {
 	})
 }
 
-// awaits reports whether a store from a root may be a report that is expected.
+// awaits reports whether a store from a root may be an expected report.
 func (t *Translator) awaits(root bool) bool { return root && len(t.expected) > 0 }
 
-// again reports whether a store from the root on, of what t.text says, is a report that
-// is expected: it begins with a block that is held, and is what a prompt begins with,
-// not all of it, since some of each prompt is computed. That holds once for each cache
-// group of one batch. A prompt of which nothing is held is stored instead.
+// again reports whether a store from the root, with the text in t.text, is an expected report: it
+// begins with a held block, and is a proper prefix of an expected prompt, since some of each prompt
+// is always computed. This applies once per cache group and batch. A prompt without held blocks is
+// stored instead.
 func (t *Translator) again(e *decode.Event, root block.Key, held bool) bool {
 	g := groupOf(e)
 	for i := range t.expected {
@@ -60,14 +58,14 @@ func (t *Translator) again(e *decode.Event, root block.Key, held bool) bool {
 			continue // a copy
 		}
 		*word, x.come = *word|bit, true
-		// Of what is known in part each block counts once at most: then a removal is
-		// never outlived.
+		// With partial knowledge each block counts at most once, so that it never outlives its
+		// removal.
 		return held || x.late
 	}
 	return false
 }
 
-// settleExpected forgets reports that have come with the batch, or will not come.
+// settleExpected removes reports that arrived with the batch or are overdue.
 func (t *Translator) settleExpected() {
 	t.batches++
 	if len(t.expected) > 0 {

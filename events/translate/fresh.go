@@ -4,18 +4,17 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// keepFresh is the number of names beyond which a fresh gives its table back.
+// keepFresh is the maximum table size that a fresh keeps.
 const keepFresh = 1 << 12
 
-// fresh finds blocks of the delta under way by name. Blocks are entered when
-// the first is looked for, so that a batch costs at most one entry for each,
-// in whatever order its events name their parents.
+// fresh finds blocks of the current delta by name. Blocks are entered on the first lookup, so a
+// batch costs at most one entry per block, in any order of parents.
 type fresh struct {
 	at   map[block.EngineHash]int
-	next int // first block that is not entered
+	next int // first block not entered yet
 }
 
-// reset forgets all names; blocks before next are never found.
+// reset removes all names. Blocks before next are never found.
 func (f *fresh) reset(next int) {
 	if f.next = next; len(f.at) > keepFresh {
 		f.at = nil

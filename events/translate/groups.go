@@ -5,59 +5,59 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// maxGroups bounds the cache groups of one stream: the index counts groups in a byte,
-// and has a use of its own for the last.
+// maxGroups bounds the cache groups of a stream. The index stores a group in a byte and reserves
+// the last value.
 const maxGroups = block.GroupRules
 
-// repeatRules is after how many batches with blocks of ruled groups the rules are told
-// again: whoever lost them with what the source held gets them back.
+// repeatRules is the number of batches after which the rules are sent again, for readers that lost
+// them with the source's data.
 const repeatRules = 256
 
-// role is what a cache group is to the index.
+// role is the use of a cache group in the index.
 type role uint8
 
 const (
-	roleUnknown role = iota // nothing was stored of it since the translator began: removals are of what was known before
-	roleBase                // its blocks make the chains
-	roleRuled               // its blocks are marks on the chains of the base
-	roleNone                // nothing is certain of it
-	roleApart               // no part of what is reused of prompts
+	roleUnknown role = iota // nothing stored since the translator started: removals concern earlier data
+	roleBase                // its blocks form the chains
+	roleRuled               // its blocks are marks on the base's chains
+	roleNone                // nothing certain is known
+	roleApart               // irrelevant to prompt reuse
 )
 
-// groups is what stores have told about the KV-cache groups of a stream; removals carry
-// a group's number alone.
+// groups is the state of a stream's KV-cache groups as learned from stores. Removals have only a
+// group's number.
 type groups struct {
 	list    []group
-	base    int                // the group that makes the chains, -1 while unknown
-	size    uint32             // tokens of its blocks, the largest seen
-	grown   bool               // larger ones have come than those that were stored
-	first   []block.EngineHash // of its blocks, while these may turn out to be entries within blocks
-	settled bool               // there were too many of them for that
-	uneven  bool               // names may be known that are not of ends of its blocks
-	sparse  bool               // the base itself has a window or states: the stream has no full attention
+	base    int                // the group that forms the chains, -1 while unknown
+	size    uint32             // tokens per block of the base, the largest seen
+	grown   bool               // larger blocks than the stored ones have arrived
+	first   []block.EngineHash // stored base blocks that may turn out to be partial entries
+	settled bool               // first has overflowed
+	uneven  bool               // some names may not be block ends of the base
+	sparse  bool               // the base has a window or states: the stream has no full attention
 	ruled   int                // groups with a rule
-	over    bool               // there are more than the index has room for
-	due     bool               // rules are to be told
-	told    int                // batches since they were
+	over    bool               // more groups than the index supports
+	due     bool               // rules must be sent
+	told    int                // batches since rules were sent
 }
 
 type group struct {
 	role   role
 	window uint32
-	size   uint32 // tokens of a block, the largest seen: entries can be smaller
+	size   uint32 // tokens per block, the largest seen; entries can be smaller
 	rule   block.Rule
-	peeks  int     // stores of pieces that go one too far
-	pieces *pieces // of a group whose blocks are smaller than those of the base; nil for others
+	peeks  int     // stores of pieces with one piece too many
+	pieces *pieces // of a group with smaller blocks than the base; nil for others
 }
 
-// class is what a kv_cache_spec_kind is to prefixes.
+// class is the relevance of a kv_cache_spec_kind to prefixes.
 type class uint8
 
 const (
 	classUnknown class = iota
-	classNone          // no part of them
+	classNone          // irrelevant
 	classFull          // every block is needed
-	classPart          // some are: a window, a chunk, a state
+	classPart          // some blocks are needed: a window, a chunk, a state
 )
 
 func classOf(kind []byte) class {
@@ -72,8 +72,8 @@ func classOf(kind []byte) class {
 	return classUnknown
 }
 
-// choose finds the group that makes the chains, by the stores of a batch: the lowest
-// with full attention, else the lowest with a part of it: its blocks are all wanted then.
+// choose selects the base group from a batch's stores: the lowest with full attention, otherwise
+// the lowest with partial attention, all of whose blocks then count as needed.
 func (g *groups) choose(events []decode.Event) {
 	best, full := -1, false
 	for i := range events {
@@ -91,20 +91,20 @@ func (g *groups) choose(events []decode.Event) {
 		return
 	}
 	if g.base >= 0 {
-		g.list[g.base].role = roleUnknown // it gets a rule with its next store
+		g.list[g.base].role = roleUnknown // its next store sets a rule
 		g.uneven = true
 	}
 	g.sparse, g.size = !full, 0
 	g.start(best)
-	for i := range events { // the other groups' blocks are compared with its own
+	for i := range events { // other groups' block sizes are compared with the base's
 		if e := &events[i]; e.Kind == decode.BlockStored && max(e.Group, 0) == int32(best) && len(e.SpecKind) > 0 {
 			g.sized(e.BlockSize)
 		}
 	}
 }
 
-// sized notes the tokens of a block of the base. Entries within a block are smaller, and
-// may come before the first block does.
+// sized records the block size of the base. Partial entries are smaller and may arrive before the
+// first block.
 func (g *groups) sized(size uint32) {
 	if g.size > 0 && size > g.size {
 		g.grown = true
@@ -124,7 +124,7 @@ func (g *groups) grow(n int) {
 	}
 }
 
-// of returns the role of an event's group, and learns from stores.
+// of returns the role of an event's group, and updates it from stores.
 func (g *groups) of(e *decode.Event) role {
 	n := int(max(e.Group, 0))
 	if n >= maxGroups {
@@ -150,7 +150,7 @@ func (g *groups) of(e *decode.Event) role {
 	return roleNone
 }
 
-// learn notes what a store tells of group n.
+// learn records the properties of group n from a store.
 func (g *groups) learn(n int, e *decode.Event) {
 	g.grow(n)
 	l := &g.list[n]
@@ -179,7 +179,7 @@ func (g *groups) learn(n int, e *decode.Event) {
 	g.rule(n, e, l)
 }
 
-// rule gives group n the rule that a store tells.
+// rule sets the rule of group n from a store.
 func (g *groups) rule(n int, e *decode.Event, l *group) {
 	if l.pieces != nil && l.role == roleRuled && (l.window != e.Window || l.size != e.BlockSize) {
 		g.uneven = true
@@ -197,8 +197,8 @@ func (g *groups) rule(n int, e *decode.Event, l *group) {
 	l.rule = rule
 }
 
-// kind is the kind of rule that a group has which is not the base. Of groups with local
-// chunks no event tells the size of these: what they hold from the start on is certain.
+// kind returns the rule kind of a group other than the base. Events do not contain the chunk size
+// of local-chunk attention, so only blocks held from the start are certain.
 func (g *groups) kind(e *decode.Event, l *group) block.RuleKind {
 	size := max(l.size, e.BlockSize)
 	switch {
@@ -222,8 +222,8 @@ func (g *groups) kind(e *decode.Event, l *group) block.RuleKind {
 	return block.RuleNever
 }
 
-// ruled translates the events of groups with rules, once those of the base are done:
-// groups are counted apart, and their blocks have the names that the base gave them.
+// ruled translates the events of groups with rules, after those of the base. Groups are counted
+// separately, and their blocks have the base's names.
 func (t *Translator) ruled(events []decode.Event) {
 	t.tellRules()
 	for i := range events {
@@ -257,7 +257,7 @@ func (t *Translator) ruled(events []decode.Event) {
 	}
 }
 
-// tellRules begins a delta with the rules of the groups when they are due.
+// tellRules starts a delta with the groups' rules if they are due.
 func (t *Translator) tellRules() {
 	g := &t.groups
 	if g.told++; !g.due && g.told < repeatRules {
@@ -279,9 +279,8 @@ func (t *Translator) tellRules() {
 	}
 }
 
-// mark stores an event of a group with a rule. Its blocks are mostly known by the
-// base's; what is not finds its place where the event has a token for each place, and
-// is left out otherwise.
+// mark stores an event of a group with a rule. Most of its blocks are known from the base. Unknown
+// ones are placed if the event has a token for each position, otherwise skipped.
 func (t *Translator) mark(e *decode.Event, tier block.Tier) {
 	dense := len(e.Tokens) > 0 && uint64(len(e.Tokens)) == uint64(len(e.Hashes))*uint64(e.BlockSize)
 	if dense && !e.HasParent && t.awaits(true) && t.markAgain(e, tier) {
@@ -307,8 +306,8 @@ func (t *Translator) mark(e *decode.Event, tier block.Tier) {
 	t.list(block.OpMove, tier, groupOf(e), known)
 }
 
-// markAgain handles a report that was asked for. Of a group with a window it names
-// blocks that are not held: only those that the rule needs are certain.
+// markAgain handles a requested report. For a group with a window it names blocks that are not
+// held; only those that the rule needs are certain.
 func (t *Translator) markAgain(e *decode.Event, tier block.Tier) bool {
 	t.text = t.textOf(t.text[:0], e)
 	if !t.again(e, t.root(e), true) {

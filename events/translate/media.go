@@ -7,10 +7,10 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// mediaKept is how many names of media are remembered as told.
+// mediaKept is the number of recently reported media names.
 const mediaKept = 64
 
-// extraOf returns the keys at the head of extra that are of block i.
+// extraOf returns the leading keys of extra that belong to block i.
 func extraOf(extra []decode.ExtraKey, i int) []decode.ExtraKey {
 	n := 0
 	for n < len(extra) && int(extra[n].Block) == i {
@@ -19,8 +19,7 @@ func extraOf(extra []decode.ExtraKey, i int) []decode.ExtraKey {
 	return extra[:n]
 }
 
-// extraFrom returns the keys of the blocks from up to to of an event, as keys of an event
-// of these alone.
+// extraFrom returns the keys of blocks from to to, renumbered for an event of these blocks only.
 func extraFrom(extra []decode.ExtraKey, from, to int) (out []decode.ExtraKey) {
 	for _, k := range extra {
 		if b := int(k.Block); b >= from && b < to {
@@ -31,7 +30,7 @@ func extraFrom(extra []decode.ExtraKey, from, to int) (out []decode.ExtraKey) {
 	return out
 }
 
-// textOf appends the text of an event's blocks as far as it is known.
+// textOf appends the text of an event's blocks as far as known.
 func (t *Translator) textOf(dst []byte, e *decode.Event) []byte {
 	if t.opt.Vocabulary == nil {
 		return appendIDs(dst, e.Tokens)
@@ -52,15 +51,15 @@ func (t *Translator) textOf(dst []byte, e *decode.Event) []byte {
 	return dst
 }
 
-// illustrated appends the text of a block that images, sounds or videos are in. An engine
-// fills each with as many tokens as it makes of it, a run of equal ones: a request knows the
-// medium and not their number. So a medium is what block.AppendMedium makes of its name,
-// where it begins, and the run has no text. A block within it then has none at all, and lies
-// on the way of every prompt that has the medium there. What an engine puts around a run
-// besides is text that no request has: such prompts end at the medium.
+// illustrated appends the text of a block with images, audio or video. An engine replaces each
+// medium by a run of equal tokens of unknown length, while a request contains only the medium. A
+// medium is therefore represented by block.AppendMedium of its name at its beginning, and the run
+// has no text. A block within the run has no text at all and lies on the path of every prompt with
+// that medium there. Tokens that an engine adds around a run are text that no request has, so such
+// prompts match only up to the medium.
 //
-// extra are the keys of the block, begin is where ids begin in it. It returns dst and false where there
-// is no medium, or it cannot be told which tokens are its.
+// extra are the block's keys, begin is the position of ids in it. It returns dst and false if there
+// is no medium, or its tokens cannot be determined.
 func (t *Translator) illustrated(dst []byte, extra []decode.ExtraKey, ids []uint32, begin int) ([]byte, bool) {
 	if len(extra) == 0 || t.opt.Vocabulary == nil {
 		return dst, false
@@ -72,7 +71,7 @@ func (t *Translator) illustrated(dst []byte, extra []decode.ExtraKey, ids []uint
 		}
 		first := k.Offset - int64(begin)
 		if first >= int64(len(ids)) {
-			break // among the tokens behind the block
+			break // among the tokens after the block
 		}
 		from := int(max(first, 0))
 		if from < at {
@@ -99,7 +98,7 @@ func (t *Translator) illustrated(dst []byte, extra []decode.ExtraKey, ids []uint
 	return out, true
 }
 
-// nextMedium returns where the next medium of extra begins behind from, at most end.
+// nextMedium returns where the next medium of extra begins after from, at most end.
 func nextMedium(extra []decode.ExtraKey, begin, from, end int) int {
 	for _, k := range extra {
 		if k.Kind == decode.ExtraPair && k.Offset > int64(begin+from) {
@@ -109,7 +108,7 @@ func nextMedium(extra []decode.ExtraKey, begin, from, end int) int {
 	return end
 }
 
-// run is how many tokens are equal to the first.
+// run returns the length of the initial run of equal tokens.
 func run(ids []uint32) int {
 	n := 0
 	for n < len(ids) && ids[n] == ids[0] {
@@ -118,7 +117,7 @@ func run(ids []uint32) int {
 	return n
 }
 
-// tellMedium tells of a medium that has not been told lately.
+// tellMedium reports a medium unless it was reported recently.
 func (t *Translator) tellMedium(id []byte) {
 	if t.opt.Medium == nil {
 		return
@@ -140,5 +139,5 @@ func (t *Translator) tellMedium(id []byte) {
 	t.nextMedium = (t.nextMedium + 1) % mediaKept
 }
 
-// maxMediumName is the longest name of a medium that is remembered, in bytes.
+// maxMediumName is the longest remembered media name in bytes.
 const maxMediumName = 256

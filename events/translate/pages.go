@@ -6,10 +6,10 @@ import (
 	"github.com/grapevine-epp/grapevine/events/decode"
 )
 
-// Bounds of merging.
+// Limits of merging.
 const (
 	maxUnit  = 16      // tokens of the largest unit into which pages are merged
-	maxPages = 8 << 20 // pages of one stream
+	maxPages = 8 << 20 // pages per stream
 )
 
 // pages merges engine blocks that are smaller than a unit (SGLang's default
@@ -24,8 +24,8 @@ type pages struct {
 	table map[block.EngineHash]page
 }
 
-// page says where a page is: bits 0-3 are its place in the unit, and from bit
-// 4 on there are seven bits of copies for each tier.
+// page is the position of a page: bits 0-3 are its offset in the unit, followed by seven bits of
+// copies per tier.
 type page struct {
 	unit uint32
 	bits uint32
@@ -42,21 +42,21 @@ func (p page) with(t block.Tier, copies uint32) page {
 	return p
 }
 
-// unit is k pages in a row. Pages below baseOff belong to the unit base, from
-// which this one branches off.
+// unit is a sequence of k pages. Pages below baseOff belong to the unit base, from which this one
+// branches.
 type unit struct {
-	from     block.Key              // key above: of the unit before, or of the root
-	parent   block.EngineHash       // name of the unit before
+	from     block.Key              // parent key: of the previous unit, or of the root
+	parent   block.EngineHash       // name of the previous unit
 	key      block.Key              // once complete
 	name     block.EngineHash       // hash of the last page, once complete
-	mix      block.Key              // of extra keys of its pages, 0 for none
-	prev     uint32                 // unit before; a hint, since it may be gone
+	mix      block.Key              // of its pages' extra keys, 0 for none
+	prev     uint32                 // previous unit; a hint that may be stale
 	base     uint32                 // unit that owns the page before baseOff, 0 for none
-	forks    uint32                 // first of the units that branch off this one
+	forks    uint32                 // first of the units that branch from this one
 	nextFork uint32                 // next of base's forks, or next unused unit
 	bytes    uint32                 // length of the text, once complete
 	mask     [block.NumTiers]uint16 // pages present, by tier
-	own      uint8                  // own pages that are in the table
+	own      uint8                  // own pages in the table
 	filled   uint8
 	baseOff  uint8
 	root     bool
@@ -64,14 +64,13 @@ type unit struct {
 	tokens   [maxUnit]uint32
 }
 
-// cursor is a place in a chain: behind off pages of a unit.
+// cursor is a position in a chain: after off pages of a unit.
 type cursor struct {
 	unit uint32
 	off  int
 }
 
-// placePages stores an event of pages; false means that the parent is not
-// known.
+// placePages stores an event of pages. It returns false if the parent is unknown.
 func (t *Translator) placePages(e *decode.Event, tier block.Tier, k int) bool {
 	if t.pages == nil {
 		t.pages = &pages{
@@ -115,8 +114,8 @@ func (p *pages) add(t *Translator, h block.EngineHash, pg page, tier block.Tier)
 	}
 }
 
-// follows reports whether a known page is the one behind at. Where engines
-// leave adapters out of their hashes, one hash can name two pages.
+// follows reports whether a known page is the one after at. If engines omit adapters from their
+// hashes, one hash can name two pages.
 func (p *pages) follows(t *Translator, e *decode.Event, at cursor, pg page) bool {
 	u := &p.units[pg.unit]
 	switch {
@@ -129,7 +128,7 @@ func (p *pages) follows(t *Translator, e *decode.Event, at cursor, pg page) bool
 	}
 }
 
-// extend adds page i of e behind at and returns the place behind it.
+// extend adds page i of e after at and returns the position after it.
 func (p *pages) extend(t *Translator, e *decode.Event, at cursor, i int) cursor {
 	switch {
 	case at.unit == 0:
@@ -161,7 +160,7 @@ func (p *pages) extend(t *Translator, e *decode.Event, at cursor, i int) cursor 
 	return at
 }
 
-// complete gives a full unit its name and key.
+// complete sets the name and key of a full unit.
 func (p *pages) complete(t *Translator, u *unit, name block.EngineHash) {
 	before := p.textBefore(t, u)
 	start := len(t.text)
@@ -180,7 +179,7 @@ func (p *pages) complete(t *Translator, u *unit, name block.EngineHash) {
 	}
 }
 
-// textBefore leaves the text of the unit before u in t.text, for Canonical.
+// textBefore puts the text of the unit before u into t.text, for Canonical.
 func (p *pages) textBefore(t *Translator, u *unit) []byte {
 	t.text = append(t.text[:0], 0)[:0]
 	if u.root || !t.judges {
@@ -226,10 +225,9 @@ func (p *pages) alloc() uint32 {
 // whole is the mask of a unit with all its pages.
 func (p *pages) whole() uint16 { return uint16(1<<p.k - 1) }
 
-// held returns the tiers, as bits, in which a unit counts as held: those that
-// have all its pages, and otherwise the one that completes them, taken from
-// the fastest on. So a unit half of which has moved to the host is held in the
-// host tier, and the chain does not break there.
+// held returns, as bits, the tiers in which a unit counts as held: those with all its pages, and
+// otherwise the tier that completes them, starting from the fastest. A unit half of which has moved
+// to the host is therefore held in the host tier, and the chain does not break there.
 func (p *pages) held(u *unit) uint8 {
 	var all uint16
 	var tiers uint8
@@ -242,8 +240,8 @@ func (p *pages) held(u *unit) uint8 {
 	return tiers
 }
 
-// set notes that a page has come to a tier or left it, for its unit and for
-// those that branch off behind it, and stores and removes units accordingly.
+// set records that a page was added to a tier or removed, for its unit and units that branch after
+// it, and stores and removes units accordingly.
 func (p *pages) set(t *Translator, id uint32, off int, tier block.Tier, on bool) {
 	u := &p.units[id]
 	was := p.held(u)
@@ -262,8 +260,8 @@ func (p *pages) set(t *Translator, id uint32, off int, tier block.Tier, on bool)
 	}
 }
 
-// update stores a unit in some tiers and removes it from others, in this
-// order, so that a unit that moves is never gone.
+// update stores a unit in some tiers and then removes it from others, so that a unit that moves is
+// never missing.
 func (p *pages) update(t *Translator, u *unit, stored, removed uint8) {
 	for tier := range block.NumTiers {
 		if stored&(1<<tier) != 0 {
@@ -278,8 +276,7 @@ func (p *pages) update(t *Translator, u *unit, stored, removed uint8) {
 	}
 }
 
-// emit stores a whole unit, together with the one before where they follow
-// each other.
+// emit stores a whole unit, joined with the previous operation if it follows it.
 func (p *pages) emit(t *Translator, u *unit, tier block.Tier) {
 	d := t.out
 	t.stats.Stored++
@@ -301,8 +298,8 @@ func (p *pages) emit(t *Translator, u *unit, tier block.Tier) {
 	})
 }
 
-// move counts copies of known pages in a tier, and returns the hashes that
-// are no pages, in the memory of hashes.
+// move counts copies of known pages in a tier, and returns the hashes that are not pages, in the
+// memory of hashes.
 func (p *pages) move(t *Translator, hashes []block.EngineHash, tier block.Tier) []block.EngineHash {
 	rest := hashes[:0]
 	for _, h := range hashes {
@@ -315,11 +312,11 @@ func (p *pages) move(t *Translator, hashes []block.EngineHash, tier block.Tier) 
 	return rest
 }
 
-// keepUnits is how many units an empty table of pages keeps room for.
+// keepUnits is the capacity kept by an empty table of pages.
 const keepUnits = 1 << 14
 
-// remove takes one copy of each known page from a tier, and returns the
-// hashes that are no pages, in the memory of hashes.
+// remove removes one copy of each known page from a tier, and returns the hashes that are not
+// pages, in the memory of hashes.
 func (p *pages) remove(t *Translator, hashes []block.EngineHash, tier block.Tier) []block.EngineHash {
 	rest := hashes[:0]
 	for _, h := range hashes {
@@ -355,8 +352,7 @@ func (p *pages) drop(t *Translator, h block.EngineHash, pg page, tier block.Tier
 	p.release(pg.unit)
 }
 
-// release takes one page from a unit, and frees the unit when it has none
-// left of its own.
+// release removes one page from a unit, and frees the unit if it has no own pages left.
 func (p *pages) release(id uint32) {
 	u := &p.units[id]
 	if u.own--; u.own > 0 {
@@ -369,7 +365,7 @@ func (p *pages) release(id uint32) {
 		}
 		*link = u.nextFork
 	}
-	for f := u.forks; f != 0; { // what branched off is on its own from here
+	for f := u.forks; f != 0; { // branches are independent from now on
 		next := p.units[f].nextFork
 		p.units[f].base, p.units[f].nextFork = 0, 0
 		f = next

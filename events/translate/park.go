@@ -8,13 +8,13 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// parking keeps stores whose parent is not known, until the parent comes, a
-// removal takes them, or newer ones need the room. Oldest go first.
+// parking stores events whose parent is unknown until the parent arrives, they are removed, or
+// newer ones need the room. The oldest are dropped first.
 type parking struct {
 	maxBlocks, maxBytes int
 	blocks, bytes       int
-	live                int         // fragments
-	oldest              []*fragment // in the order of arrival, with gone ones among them
+	live                int         // number of fragments
+	oldest              []*fragment // in order of arrival, including gone ones
 	byParent            map[block.EngineHash][]*fragment
 	byHash              map[block.EngineHash]*fragment // newest fragment with that block
 }
@@ -30,8 +30,8 @@ func (f *fragment) size() int {
 	return 256 + 16*len(f.Hashes) + 4*len(f.Tokens) + 48*len(f.Extra)
 }
 
-// setAside parks a copy of e, without blocks that are parked already: a removal finds
-// one of them only, and must not be outlived by the other.
+// setAside parks a copy of e without blocks that are already parked: a removal finds only one copy,
+// and the other must not outlive it.
 func (t *Translator) setAside(e *decode.Event, tier block.Tier) {
 	from, to := t.park.unparked(e.Hashes)
 	if from == to {
@@ -61,7 +61,7 @@ func (t *Translator) setAside(e *decode.Event, tier block.Tier) {
 	p.add(f)
 }
 
-// unparked returns the first stretch of hashes that are not parked.
+// unparked returns the first range of hashes that are not parked.
 func (p *parking) unparked(hashes []block.EngineHash) (from, to int) {
 	for from < len(hashes) && p.byHash[hashes[from]] != nil {
 		from++
@@ -71,7 +71,7 @@ func (p *parking) unparked(hashes []block.EngineHash) (from, to int) {
 	return from, to
 }
 
-// cut leaves the blocks from up to to.
+// cut keeps the blocks from up to to.
 func (f *fragment) cut(from, to int) {
 	n, size := len(f.Hashes), int(f.BlockSize)
 	if from > 0 {
@@ -100,7 +100,7 @@ func (p *parking) add(f *fragment) {
 	p.bytes += f.size()
 }
 
-// dropOldest gives up the oldest fragment and returns its number of blocks.
+// dropOldest drops the oldest fragment and returns its number of blocks.
 func (p *parking) dropOldest() int {
 	for len(p.oldest) > 0 {
 		f := p.oldest[0]
@@ -114,7 +114,7 @@ func (p *parking) dropOldest() int {
 	return 0
 }
 
-// unlink takes f out of the maps.
+// unlink removes f from the maps.
 func (p *parking) unlink(f *fragment) {
 	f.gone = true
 	p.live--
@@ -140,9 +140,8 @@ func (p *parking) clear() {
 	p.blocks, p.bytes, p.live, p.oldest, p.byParent, p.byHash = 0, 0, 0, nil, nil, nil
 }
 
-// remove takes hashes that are parked out of the parking, with what hangs
-// below them in the same fragment, and returns the others. The result may
-// share memory with hashes.
+// remove removes parked hashes, with everything below them in the same fragment, and returns the
+// others. The result may share memory with hashes.
 func (p *parking) remove(hashes []block.EngineHash, tier block.Tier) []block.EngineHash {
 	rest := hashes[:0]
 	for _, h := range hashes {
@@ -162,8 +161,8 @@ func (p *parking) remove(hashes []block.EngineHash, tier block.Tier) []block.Eng
 	return rest
 }
 
-// told takes blocks out of the parking that a report has told of: they are known by it,
-// and are no second copies. What hangs below the last of them waits for it.
+// told removes blocks named by a report from the parking: they are now known and are not additional
+// copies. Blocks below the last one wait for it.
 func (p *parking) told(hashes []block.EngineHash) {
 	for i := 0; i < len(hashes) && p.blocks > 0; i++ {
 		f := p.byHash[hashes[i]]
@@ -186,8 +185,7 @@ func (p *parking) told(hashes []block.EngineHash) {
 	}
 }
 
-// attach stores every parked fragment whose parent is among hashes, and those
-// below them in turn.
+// attach stores every parked fragment whose parent is in hashes, and recursively those below.
 func (t *Translator) attach(hashes []block.EngineHash) {
 	p := &t.park
 	if p.blocks == 0 {

@@ -8,48 +8,47 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Bounds of pieces.
+// Limits of pieces.
 const (
-	maxPer    = 64      // in a block: they are bits of a word
-	maxPieces = 4 << 20 // and places of these in blocks, of one stream
-	maxShared = 1 << 14 // blocks that begin with the same piece
+	maxPer    = 64      // pieces per block: they are bits of a word
+	maxPieces = 4 << 20 // pieces and their positions in blocks, per stream
+	maxShared = 1 << 14 // blocks with the same first piece
 )
 
-// pieces follows a group whose blocks are smaller than those of the base: several of them,
-// the pieces, are as long as one block of the base. The index sees no positions within
-// blocks: a block is marked there as one of the group while those of its pieces are held
-// that a prompt needs which goes on behind it.
+// pieces tracks a group whose blocks are smaller than the base's: several of them, the pieces, span
+// one base block. The index has no positions within blocks, so a block is marked as held by the
+// group while it has all the pieces that a longer prompt needs.
 //
-// Engines name a piece by the hash of the prompt up to its end, as they do with blocks of
-// the base. So the last piece of a block has the block's name, and shows where those just
-// before it in the event belong: an engine reuses prompts up to ends of blocks only, and
-// announces of a window nothing but pieces in a row up to such an end. Prompts that part
+// Engines name a piece by the hash of the prompt up to its end, like base blocks. The last piece of
+// a block therefore has the block's name and locates the pieces just before it in the event: an
+// engine reuses prompts only up to block ends, and announces for a window only consecutive pieces
+// up to such an end. Prompts that diverge within a block share its first pieces.
 // within a block have its first pieces in common.
 type pieces struct {
 	per    uint32                       // pieces in a block
-	need   uint64                       // those whose block is marked, as bits
-	at     map[block.EngineHash]*piece  // held, or of a block of which the last is
-	blocks map[block.EngineHash]*pieced // of which the last piece is held
+	need   uint64                       // pieces required for a mark, as bits
+	at     map[block.EngineHash]*piece  // held pieces, or those of a block whose last piece is held
+	blocks map[block.EngineHash]*pieced // blocks whose last piece is held
 }
 
-// piece is a small block: how often it is held, and which blocks it is in.
+// piece is a small block with its number of copies and the blocks that contain it.
 type piece struct {
 	copies int
-	bit    uint8 // its place in these
+	bit    uint8 // position in those blocks
 	of     []block.EngineHash
 }
 
 // pieced is a block of pieces.
 type pieced struct {
-	held  uint64             // pieces, as bits
-	known uint64             // pieces with a name
-	names []block.EngineHash // by place
-	doubt bool               // it was marked when the index may not have known its name
+	held  uint64             // held pieces, as bits
+	known uint64             // pieces with a known name, as bits
+	names []block.EngineHash // by position
+	doubt bool               // marked when the index may not have known its name
 }
 
-// newPieces returns the pieces of a group with blocks of size tokens, below blocks of base
-// tokens; nil where one is not so many of the other. A prompt needs those within the last
-// window tokens, or all where window is 0.
+// newPieces returns the pieces of a group with blocks of size tokens and base blocks of base
+// tokens; nil if size does not divide base or is too small. A prompt needs the pieces within the
+// last window tokens, or all if window is 0.
 func newPieces(size, base, window uint32) *pieces {
 	if size == 0 || base%size != 0 || base/size > maxPer {
 		return nil
@@ -62,10 +61,10 @@ func newPieces(size, base, window uint32) *pieces {
 	return p
 }
 
-// blocksOf is how many blocks of a window must be held before a position.
+// blocksOf returns how many blocks before a position a window needs.
 func blocksOf(window, size uint32) uint32 { return (max(window, 1) - 1 + size - 1) / size }
 
-// rule is what the marks of group n are to the index.
+// rule returns the index rule for the marks of group n.
 func (p *pieces) rule(n int, base, window uint32) block.Rule {
 	r := block.Rule{Group: uint8(n), Kind: block.RuleAll, Size: base}
 	if window == 0 {
@@ -78,8 +77,8 @@ func (p *pieces) rule(n int, base, window uint32) block.Rule {
 	return r
 }
 
-// pieces handles a store or a removal of a group with pieces. Only those in the GPU's
-// memory count: how pieces elsewhere are reused is not known.
+// pieces handles a store or a removal of a group with pieces. Only GPU memory counts: it is unknown
+// how pieces in other tiers are reused.
 func (t *Translator) pieces(e *decode.Event, l *group, tier block.Tier) {
 	switch {
 	case tier != block.TierGPU:
@@ -92,9 +91,8 @@ func (t *Translator) pieces(e *decode.Event, l *group, tier block.Tier) {
 	}
 }
 
-// storePieces finds out to which blocks the pieces of a store belong. Those behind the
-// last known end of a block, and those that are further before one than a block is long,
-// are left out.
+// storePieces assigns the pieces of a store to blocks. Pieces after the last known block end, or
+// more than a block length before one, are skipped.
 func (t *Translator) storePieces(e *decode.Event, l *group) {
 	p, from := l.pieces, 0
 	again := !e.HasParent && t.awaits(true) && uint64(len(e.Tokens)) == uint64(len(e.Hashes))*uint64(e.BlockSize)
@@ -103,8 +101,8 @@ func (t *Translator) storePieces(e *decode.Event, l *group) {
 		again = t.again(e, t.root(e), true)
 	}
 	if n := blocksOf(l.window, e.BlockSize); again && l.window > 0 {
-		// A report names all pieces up to where the prompt is reused from. Only those that
-		// the window wants are certain.
+		// A report names all pieces up to the reused position. Only those within the window are
+		// certain.
 		from = max(0, len(e.Hashes)-int(n))
 	}
 	last := from - 1
@@ -118,12 +116,12 @@ func (t *Translator) storePieces(e *decode.Event, l *group) {
 	t.peeked(e, l, len(e.Hashes)-1-last, last >= from)
 }
 
-// peeks is after how many events a group is known to be looked up one piece further.
+// peeks is the number of events after which a group is known to need one more piece.
 const peeks = 3
 
-// peeked notes how many pieces an event has behind the last end of a block. One, not for
-// tokens ahead, shows an engine that drops what it finds last (EAGLE, MTP): whether it
-// finds anything depends on pieces of the next block then, which is not followed.
+// peeked counts events with pieces after the last block end. A single one, without lookahead
+// tokens, indicates an engine that drops the last piece found (EAGLE, MTP). Its hits then depend on
+// pieces of the next block, which are not tracked.
 func (t *Translator) peeked(e *decode.Event, l *group, behind int, ends bool) {
 	if behind != 1 || !ends || len(e.Lookahead) > 0 {
 		return
@@ -134,8 +132,8 @@ func (t *Translator) peeked(e *decode.Event, l *group, behind int, ends bool) {
 	}
 }
 
-// joinPieces counts one more copy of each of the last pieces of a block, the name of which
-// is that of the last of them; a report makes it one at least.
+// joinPieces counts one more copy of each of the last pieces of a block, which is named by the last
+// one. A report sets at least one copy.
 func (t *Translator) joinPieces(p *pieces, hashes []block.EngineHash, g uint8, again bool) {
 	name := hashes[len(hashes)-1]
 	b := p.blocks[name]
@@ -174,7 +172,7 @@ func (t *Translator) joinPieces(p *pieces, hashes []block.EngineHash, g uint8, a
 		}
 	}
 	switch {
-	case b.known&(1<<(p.per-1)) == 0: // no room for it
+	case b.known&(1<<(p.per-1)) == 0: // no room
 		t.part(p, name, b)
 	case doubt && b.held&p.need == p.need:
 		t.markPieces(block.OpRemove, g, name)
@@ -183,7 +181,7 @@ func (t *Translator) joinPieces(p *pieces, hashes []block.EngineHash, g uint8, a
 	t.sure(b)
 }
 
-// sure notes that a block's mark is as it should be.
+// sure records that a block's mark is correct.
 func (t *Translator) sure(b *pieced) {
 	if b.doubt {
 		b.doubt = false
@@ -191,8 +189,8 @@ func (t *Translator) sure(b *pieced) {
 	}
 }
 
-// markStored marks blocks of the base that are stored while their pieces are held: the
-// index may not have known their names when these came.
+// markStored marks base blocks that are stored while their pieces are held, because the index may
+// not have known their names when the pieces arrived.
 func (t *Translator) markStored(e *decode.Event) {
 	for i := range t.groups.list {
 		p := t.groups.list[i].pieces
@@ -212,14 +210,14 @@ func (t *Translator) markStored(e *decode.Event) {
 	}
 }
 
-// showPieces notes that a piece is held, or is not, in all blocks that it is in.
+// showPieces updates a piece's state in all blocks that contain it.
 func (t *Translator) showPieces(p *pieces, c *piece, g uint8, held bool) {
 	for _, name := range c.of {
 		t.showPiece(p, name, c.bit, g, held)
 	}
 }
 
-// showPiece notes that a piece of a block is held, or is not, and marks the block.
+// showPiece updates a piece's state in one block, and its mark.
 func (t *Translator) showPiece(p *pieces, name block.EngineHash, bit, g uint8, held bool) {
 	b := p.blocks[name]
 	was := b.held&p.need == p.need
@@ -240,8 +238,8 @@ func (t *Translator) showPiece(p *pieces, name block.EngineHash, bit, g uint8, h
 	}
 }
 
-// dropPiece counts one copy of a piece less. One that is not known may be of a block that
-// was marked by whoever read the stream before.
+// dropPiece removes one copy of a piece. An unknown piece may belong to a block that an earlier
+// reader of the stream marked.
 func (t *Translator) dropPiece(p *pieces, h block.EngineHash, g uint8) {
 	c := p.at[h]
 	if c == nil {
@@ -263,7 +261,7 @@ func (t *Translator) dropPiece(p *pieces, h block.EngineHash, g uint8) {
 	t.forget(p, h, c)
 }
 
-// part forgets which pieces a block has: if it is stored again, so are these.
+// part drops the pieces of a block. If the block is stored again, so are they.
 func (t *Translator) part(p *pieces, name block.EngineHash, b *pieced) {
 	delete(p.blocks, name)
 	t.sure(b)
@@ -280,7 +278,7 @@ func (t *Translator) part(p *pieces, name block.EngineHash, b *pieced) {
 	}
 }
 
-// forget lets go of a piece that is neither held nor in a block.
+// forget drops a piece that is neither held nor in a block.
 func (t *Translator) forget(p *pieces, h block.EngineHash, c *piece) {
 	if c.copies == 0 && len(c.of) == 0 && p.at[h] == c {
 		delete(p.at, h)
@@ -293,10 +291,10 @@ func (t *Translator) markPieces(kind block.OpKind, g uint8, h block.EngineHash) 
 	t.list(kind, block.TierGPU, g, t.known)
 }
 
-// maxEarly bounds the entries within a block that come before the first block does.
+// maxEarly bounds the partial entries before the first full block.
 const maxEarly = 256
 
-// early remembers what was stored when no larger block had been seen.
+// early records stored blocks while no larger block has been seen.
 func (g *groups) early(e *decode.Event) {
 	switch {
 	case g.size == 0 || g.settled:
@@ -307,8 +305,8 @@ func (g *groups) early(e *decode.Event) {
 	}
 }
 
-// outgrown takes out what was stored as blocks before a larger one showed that it was
-// within blocks: engines have such entries of the ends of prompts.
+// outgrown removes entries that were stored as blocks before a larger block showed them to be
+// partial. Engines have such entries for the ends of prompts.
 func (t *Translator) outgrown() {
 	g := &t.groups
 	if g.grown = false; len(g.first) > 0 {

@@ -9,9 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Marks that are hashed below a block's own key, so that what the block holds
-// besides its text is part of the key of it and of all that follows, and no
-// text of the block's length has that key.
+// Marks that are hashed below a block's own key, so that the block's non-text content is part of
+// its key and of all later keys, and no text of the block's length has that key.
 var (
 	markUnrendered = []byte("\xffunrendered")
 	markPair       = []byte("\xffmedia\x00")
@@ -20,7 +19,7 @@ var (
 	markOther      = []byte("\xffother\x00")
 )
 
-// rootCache remembers the last root: most streams have one adapter, no salt.
+// rootCache caches the last root: most streams have one adapter and no salt.
 type rootCache struct {
 	valid       bool
 	lora        []byte
@@ -31,7 +30,7 @@ type rootCache struct {
 	adapterName string
 }
 
-// root returns the root key for a parentless event: model, adapter and salt.
+// root returns the root key for an event without a parent: model, adapter and salt.
 func (t *Translator) root(e *decode.Event) block.Key {
 	salt := saltOf(e)
 	r := &t.roots
@@ -50,9 +49,8 @@ func (t *Translator) root(e *decode.Event) block.Key {
 	return r.key
 }
 
-// adapter returns the adapter of an event as it appears in keys. An engine
-// that tells only a number has its adapters kept apart from the base model
-// and from each other, even when nobody can map the number.
+// adapter returns the adapter of an event as used in keys. Adapters known only by number are kept
+// separate from the base model and from each other, even if the number cannot be mapped.
 func (t *Translator) adapter(e *decode.Event) string {
 	switch {
 	case len(e.LoraName) > 0:
@@ -71,8 +69,8 @@ func (t *Translator) adapter(e *decode.Event) string {
 	}
 }
 
-// saltOf returns the cache salt of a parentless event: SGLang's own field, or
-// the last string of the first block's extra keys that is not the adapter.
+// saltOf returns the cache salt of an event without a parent: SGLang's own field, or the last
+// string of the first block's extra keys that is not the adapter.
 func saltOf(e *decode.Event) []byte {
 	if e.CacheSalt != nil {
 		return e.CacheSalt
@@ -83,8 +81,8 @@ func saltOf(e *decode.Event) []byte {
 	return nil
 }
 
-// saltIndex finds the salt. The adapter comes before it, so that of two equal strings
-// the second is the salt.
+// saltIndex returns the index of the salt. The adapter precedes it, so the second of two equal
+// strings is the salt.
 func saltIndex(e *decode.Event) int {
 	found, adapter := -1, false
 	for i, k := range e.Extra {
@@ -103,8 +101,8 @@ func saltIndex(e *decode.Event) int {
 	return found
 }
 
-// mixExtra returns the key of a block that has the extra key k besides its
-// text. The adapter and, on a root block, the salt are in the root already.
+// mixExtra returns the key of a block with extra key k in addition to its text. The adapter and,
+// for a root block, the salt are already in the root.
 func (t *Translator) mixExtra(key block.Key, e *decode.Event, k decode.ExtraKey, root bool) block.Key {
 	mark := markOther
 	switch k.Kind {

@@ -6,20 +6,18 @@ import (
 	"github.com/grapevine-epp/grapevine/events/decode"
 )
 
-// generatedBlocks is the largest store that may hold generated tokens: a
-// decode step completes one block of a request, two with speculation, while
-// longer stores are prompts.
+// generatedBlocks is the largest store that may hold generated tokens: a decode step completes one
+// block of a request, two with speculation. Longer stores are prompts.
 const generatedBlocks = 2
 
-// Dimensions of the memory of text before recent blocks.
+// Size of the cache of text before recent blocks.
 const (
 	tailSlots = 256
 	tailBytes = 48
 )
 
-// tails remembers the last bytes of text up to recently stored blocks, so
-// that the first word of their children can be judged. It is a direct-mapped
-// cache: what is forgotten counts as unknown.
+// tails caches the last bytes of text before recently stored blocks, so that the first word of
+// their children can be checked. It is a direct-mapped cache; evicted entries count as unknown.
 type tails [tailSlots]struct {
 	hash block.EngineHash
 	n    uint8
@@ -29,7 +27,7 @@ type tails [tailSlots]struct {
 func (t *tails) put(h block.EngineHash, text []byte) {
 	s := &t[uint64(h)%tailSlots]
 	s.hash = h
-	text = text[block.BehindMedia(text):] // what follows a medium is judged by itself
+	text = text[block.BehindMedia(text):] // text after a medium is checked by itself
 	if len(text) > tailBytes {
 		text = text[len(text)-tailBytes:]
 	}
@@ -44,8 +42,7 @@ func (t *tails) get(h block.EngineHash) []byte {
 	return s.text[:s.n]
 }
 
-// before returns what is known of the text before the block that starts at
-// t.text[start:].
+// before returns the known text before the block that starts at t.text[start:].
 func (t *Translator) before(e *decode.Event, root bool, start int) []byte {
 	switch {
 	case start > 0:

@@ -8,21 +8,20 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Vocabulary turns token ids into the bytes that they stand for.
+// Vocabulary maps token ids to bytes.
 type Vocabulary interface {
-	// AppendTokens appends the bytes of ids to dst. It returns false, and dst
-	// as it was, when one of them is unknown.
+	// AppendTokens appends the bytes of ids to dst. It returns dst unchanged and false if one of
+	// them is unknown.
 	AppendTokens(dst []byte, ids []uint32) ([]byte, bool)
 }
 
-// Index is what reading a stream needs of the prefix index. Calls for one
-// source are sequential; calls for different sources are not.
+// Index is the part of the prefix index needed to read a stream. Calls for one source are
+// sequential; calls for different sources may be concurrent.
 type Index interface {
-	// Lookup returns the key of a block that the source has announced and that
-	// it still holds in some tier.
+	// Lookup returns the key of an announced block that the source still holds in some tier.
 	Lookup(src block.Source, h block.EngineHash) (block.Key, bool)
-	// Parents is Lookup for many hashes: it sets keys, which are as many, to 0 where
-	// there is no such block. It is also told which blocks are going to be stored.
+	// Parents is Lookup for many hashes: it sets keys, of the same length, to 0 for unknown blocks.
+	// blocks announces blocks that will be stored.
 	Parents(src block.Source, parents, blocks []block.EngineHash, keys []block.Key)
 	// Digest returns the number of entries of a source, and a hash of them.
 	Digest(src block.Source) (count, xor uint64)
@@ -30,56 +29,51 @@ type Index interface {
 	Apply(src block.Source, d *block.Delta) indexer.ApplyStats
 }
 
-// Canonical reports whether ids are the tokens that the engine's tokenizer
-// would give to text, where text follows prev. prev is what is known of the
-// text before, at most a few dozen bytes: nil when nothing is known, empty but
-// not nil at the start of a prompt. It must not retain its arguments.
+// Canonical reports whether ids are the tokens that the engine's tokenizer produces for text after
+// prev. prev is the known text before, at most a few dozen bytes: nil if unknown, empty but not nil
+// at the start of a prompt. It must not retain its arguments.
 type Canonical func(prev []byte, ids []uint32, text []byte) bool
 
-// Options configure a Translator.
+// Options configures a Translator.
 type Options struct {
 	Source block.Source
 	Index  Index
 	Hasher block.Hasher
-	Model  string // base model name, the same for every endpoint that serves it
+	Model  string // base model name, the same for all endpoints that serve it
 
-	// Vocabulary puts keys into text space; nil means token space.
+	// Vocabulary enables keys in text space; nil means token space.
 	Vocabulary Vocabulary
-	// Canonical judges blocks that may hold generated tokens; nil means that
-	// all are canonical. Used in text space only.
+	// Canonical checks blocks that may hold generated tokens; nil means that all are canonical. It
+	// is used in text space only.
 	Canonical Canonical
-	// Medium is told the name that the engine gives to an image, a sound or a video of a
-	// block; nil tells nobody. It must not retain it.
+	// Medium is called with the engine's name of an image, audio or video in a block; may be nil.
+	// It must not retain the name.
 	Medium func(id []byte)
-	// Adapter maps the name by which an engine announces an adapter, or the
-	// decimal lora_id when it gives no name, to the name used in keys; nil
-	// takes names as they are.
+	// Adapter maps an engine's adapter name, or the decimal lora_id without a name, to the name
+	// used in keys; nil uses names unchanged.
 	Adapter func(name string) string
-	// Unit is the number of tokens into which smaller pages are merged, at
-	// most 16; default 16.
+	// Unit is the number of tokens per unit of merged pages, at most 16; default 16.
 	Unit int
-	// SharedRemote accepts blocks whose locality is REMOTE: storage tiers that
-	// all endpoints reach.
+	// SharedRemote accepts blocks with locality REMOTE, in storage shared by all endpoints.
 	SharedRemote bool
-	// ParkBlocks and ParkBytes bound fragments whose parent is not known;
-	// defaults 8192 and 1 MiB.
+	// ParkBlocks and ParkBytes bound fragments with unknown parents; defaults 8192 and 1 MiB.
 	ParkBlocks, ParkBytes int
 }
 
-// Skip is a reason for which an event leaves no trace in the index.
+// Skip is a reason for ignoring an event.
 type Skip uint8
 
 // Reasons to skip an event.
 const (
-	SkipGroup      Skip = iota // cache group of which nothing is certain
+	SkipGroup      Skip = iota // cache group with unknown properties
 	SkipMisaligned             // tokens and hashes do not line up
 	SkipSelfParent             // a block that is its own parent
 	SkipMedium                 // unknown storage medium
-	SkipRemote                 // tier that is not shared
+	SkipRemote                 // storage that is not shared
 	SkipOwnership              // made by a secondary tier
-	SkipLimit                  // over a bound of this process
+	SkipLimit                  // exceeds a limit of this process
 	SkipCollision              // a page hash that names two pages
-	SkipPartial                // an entry within a block
+	SkipPartial                // partial block entry
 	NumSkips
 )
 
@@ -88,50 +82,49 @@ var skipNames = [NumSkips]string{"group", "misaligned", "self_parent", "medium",
 // String returns the reason as it appears in metrics.
 func (s Skip) String() string { return skipNames[s] }
 
-// Stats count what a Translator has done since it was made.
+// Stats holds a Translator's counters.
 type Stats struct {
 	Stored, Removed, Moved uint64 // blocks, or merged units of pages
 	Clears                 uint64
 	Skipped                [NumSkips]uint64 // events
-	Parked, Attached, Lost uint64           // blocks without a known parent: set aside, found a place, given up
+	Parked, Attached, Lost uint64           // blocks without a known parent: parked, attached later, dropped
 	NonCanonical           uint64           // blocks
-	Reports                uint64           // stores that were asked for
-	Answered               uint64           // requests for a report that were answered
-	Unrendered             uint64           // blocks with token ids that the vocabulary does not have
+	Reports                uint64           // stores that were requested reports
+	Answered               uint64           // requested reports that arrived
+	Unrendered             uint64           // blocks with token ids missing from the vocabulary
 	Narrow                 bool             // no cache group has full attention
 }
 
-// Translator turns the events of one source into index deltas: engine hashes
-// and token ids go in, block keys come out. It keeps what one stream needs
-// between batches: cache groups, fragments whose parent has not come, pages
+// Translator turns the events of one source into index deltas: it maps engine hashes and token ids
+// to block keys. Between batches it keeps cache groups, fragments without a known parent, and pages
 // smaller than a unit. It is not safe for concurrent use.
 type Translator struct {
 	opt             Options
 	space           block.Space
 	groups          groups
-	known           []block.EngineHash // scratch, of an event under way
-	ids             []uint32           // scratch, of a block
+	known           []block.EngineHash // scratch of the current event
+	ids             []uint32           // scratch of a block
 	park            parking
 	pages           *pages
-	judges          bool   // Canonical is asked
-	tails           *tails // made when first needed
+	judges          bool   // Canonical is used
+	tails           *tails // created on first use
 	roots           rootCache
-	text            []byte             // scratch, of the batch under way
-	parents, blocks []block.EngineHash // of the events looked at ahead
+	text            []byte             // scratch of the current batch
+	parents, blocks []block.EngineHash // of the events prefetched
 	keys            []block.Key        // of parents
-	next            int                // the parent in turn, of parents
+	next            int                // next parent, an index of parents
 	stats           Stats
 	expected        []expected
-	media           [][]byte // names that were told lately, a ring
+	media           [][]byte // recently reported names, a ring
 	nextMedium      int
 	batches         uint64 // translated
 	doubts          int    // blocks of pieces whose marks may be missing
-	pieced          int    // pieces of all groups, and their places in blocks
+	pieced          int    // pieces of all groups, and their positions in blocks
 
-	out     *block.Delta // of the Translate under way
+	out     *block.Delta // of the current Translate
 	fresh   fresh        // names of its blocks
 	cleared int          // blocks of out before its last OpClear
-	wiped   bool         // out holds an OpClear, so that Index lags behind
+	wiped   bool         // out has an OpClear, so Index lags behind
 }
 
 // New returns a translator without history.
@@ -151,8 +144,8 @@ func New(opt Options) *Translator {
 // Paged reports whether the engine's blocks are smaller than a unit.
 func (t *Translator) Paged() bool { return t.pages != nil }
 
-// Pieced reports whether some cache group has blocks smaller than those with full
-// attention. What the index holds of it depends on all that the translator has read.
+// Pieced reports whether some cache group has smaller blocks than those with full attention. Its
+// index data then depends on everything that the translator has read.
 func (t *Translator) Pieced() bool { return t.pieced > 0 }
 
 func defaultInt(v, otherwise int) int {
@@ -162,14 +155,14 @@ func defaultInt(v, otherwise int) int {
 	return otherwise
 }
 
-// keepText is how many bytes of text scratch memory keeps room for.
+// keepText is the maximum size of kept scratch memory for text.
 const keepText = 1 << 20
 
-// Stats returns the counts so far.
+// Stats returns the counters.
 func (t *Translator) Stats() Stats { return t.stats }
 
-// Translate appends the operations of a batch to d, in order. The caller
-// applies d to the index before it translates the next batch.
+// Translate appends the operations of a batch to d, in order. The caller must apply d to the index
+// before the next batch.
 func (t *Translator) Translate(b *decode.Batch, d *block.Delta) {
 	t.out, t.cleared, t.wiped, t.text = d, len(d.Blocks), false, b.Text[:0]
 	t.fresh.reset(t.cleared)
@@ -177,7 +170,7 @@ func (t *Translator) Translate(b *decode.Batch, d *block.Delta) {
 		t.groups.choose(b.Events)
 		t.stats.Narrow = t.groups.sparse
 	}
-	from, ruled := 0, false // events since the last clear, and whether any are of groups with rules
+	from, ruled := 0, false // index of the first event since the last clear, and whether any belong to groups with rules
 	for i := range b.Events {
 		e := &b.Events[i]
 		if i%warmEvents == 0 {
@@ -215,10 +208,10 @@ func (t *Translator) Translate(b *decode.Batch, d *block.Delta) {
 	t.out, t.text = nil, nil
 }
 
-// Clear forgets everything of the source, and appends the same to d.
+// Clear removes all data of the source, and appends the clear operation to d.
 func (t *Translator) Clear(d *block.Delta) {
 	t.park.clear()
-	t.groups, t.pieced, t.doubts = groups{base: -1}, 0, 0 // what comes may be of another engine
+	t.groups, t.pieced, t.doubts = groups{base: -1}, 0, 0 // further events may come from another engine
 	t.pages = nil
 	t.stats.Clears++
 	d.Ops = append(d.Ops, block.Op{Kind: block.OpClear})
@@ -226,7 +219,7 @@ func (t *Translator) Clear(d *block.Delta) {
 	t.fresh.reset(t.cleared)
 }
 
-// base handles an event of the group that makes the chains.
+// base handles an event of the base group.
 func (t *Translator) base(e *decode.Event) {
 	if e.Kind == decode.BlockStored {
 		if t.groups.grown {
@@ -279,8 +272,7 @@ func selfParent(e *decode.Event) bool {
 	return false
 }
 
-// place stores an event below its parent; false means that the parent is not
-// known.
+// place stores an event below its parent. It returns false if the parent is unknown.
 func (t *Translator) place(e *decode.Event, tier block.Tier) bool {
 	if e.BlockSize < t.groups.size {
 		t.stats.Skipped[SkipPartial]++
@@ -298,8 +290,8 @@ func (t *Translator) place(e *decode.Event, tier block.Tier) bool {
 	return true
 }
 
-// parent returns the key below which an event belongs. A parent of 0 that
-// nobody announced means none: one publisher writes it so.
+// parent returns the parent key of an event. An unannounced parent of 0 means none: one publisher
+// encodes it so.
 func (t *Translator) parent(e *decode.Event) (from block.Key, root, ok bool) {
 	if e.HasParent {
 		if key, ok := t.lookup(e.Parent); ok {
@@ -312,10 +304,9 @@ func (t *Translator) parent(e *decode.Event) (from block.Key, root, ok bool) {
 	return t.root(e), true, true
 }
 
-// lookup finds the key of an announced block, in the index or in the delta
-// under way.
+// lookup returns the key of an announced block, from the index or the current delta.
 func (t *Translator) lookup(h block.EngineHash) (block.Key, bool) {
-	if n := len(t.out.Blocks); n > t.cleared && t.out.Blocks[n-1].Hash == h { // the next piece of one prompt
+	if n := len(t.out.Blocks); n > t.cleared && t.out.Blocks[n-1].Hash == h { // the next block of the same prompt
 		return t.out.Blocks[n-1].Key, true
 	}
 	if !t.wiped {
@@ -326,7 +317,7 @@ func (t *Translator) lookup(h block.EngineHash) (block.Key, bool) {
 	return t.fresh.find(t.out.Blocks, h)
 }
 
-// indexed finds the key of a block that the index knows, or 0.
+// indexed returns the key of a block in the index, or 0.
 func (t *Translator) indexed(h block.EngineHash) block.Key {
 	if t.next < len(t.parents) && t.parents[t.next] == h {
 		return t.keys[t.next]
@@ -393,9 +384,9 @@ func (t *Translator) store(e *decode.Event, tier block.Tier, from block.Key, roo
 	}
 }
 
-// shifted returns the tokens of block i of an event whose hashes cover some tokens behind
-// their blocks. The index cuts the text behind these: it then finds a block exactly where
-// the engine does, in prompts that go on with the same tokens.
+// shifted returns the tokens of block i of an event whose hashes cover some tokens after their
+// blocks. The index cuts the text after these tokens, so that it finds a block exactly when the
+// engine does, in prompts that continue with the same tokens.
 func (t *Translator) shifted(e *decode.Event, i int, root bool) []uint32 {
 	size, n := int(e.BlockSize), len(e.Lookahead)/len(e.Hashes)
 	start := i*size + begin(e, i, root)
@@ -403,7 +394,7 @@ func (t *Translator) shifted(e *decode.Event, i int, root bool) []uint32 {
 	return t.ids
 }
 
-// begin returns behind how many tokens of block i the index begins it.
+// begin returns the token offset within block i at which the index starts it.
 func begin(e *decode.Event, i int, root bool) int {
 	if len(e.Lookahead) == 0 || i == 0 && root {
 		return 0
@@ -411,9 +402,9 @@ func begin(e *decode.Event, i int, root bool) int {
 	return len(e.Lookahead) / len(e.Hashes)
 }
 
-// child appends the bytes of ids to t.text and returns the key of a block of
-// them below parent. known is false when the vocabulary lacks one of them, or
-// all of them are empty: such a block gets a key that no text has.
+// child appends the bytes of ids to t.text and returns the key of their block below parent. known
+// is false if the vocabulary lacks one of them, or all are empty; such a block gets a key that no
+// text has.
 func (t *Translator) child(parent block.Key, ids []uint32) (key block.Key, known bool) {
 	start := len(t.text)
 	if t.opt.Vocabulary == nil {
@@ -427,8 +418,8 @@ func (t *Translator) child(parent block.Key, ids []uint32) (key block.Key, known
 	return t.opt.Hasher.Child(parent, t.text[start:]), true
 }
 
-// unrendered returns the key of a block that no text is known of, and gives it
-// one byte of t.text: a block is never empty.
+// unrendered returns the key of a block without known text, and adds one byte to t.text, since a
+// block is never empty.
 func (t *Translator) unrendered(parent block.Key, ids []uint32) block.Key {
 	start := len(t.text)
 	t.text = appendIDs(t.text, ids)
@@ -445,8 +436,7 @@ func appendIDs(dst []byte, ids []uint32) []byte {
 	return dst
 }
 
-// move handles a store without tokens: blocks that are known already are held
-// in another tier too.
+// move handles a store without tokens: known blocks are held in another tier too.
 func (t *Translator) move(e *decode.Event, tier block.Tier) {
 	plain := e.Hashes
 	if t.pages != nil {
@@ -479,8 +469,7 @@ func (t *Translator) removed(e *decode.Event) {
 	t.list(block.OpRemove, tier, groupOf(e), plain)
 }
 
-// list appends an operation on hashes; one of the same kind just before takes
-// them in.
+// list appends an operation on hashes, merged with a directly preceding one of the same kind.
 func (t *Translator) list(kind block.OpKind, tier block.Tier, g uint8, hashes []block.EngineHash) {
 	d := t.out
 	first := uint32(len(d.Hashes))

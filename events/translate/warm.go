@@ -6,11 +6,11 @@ import (
 	"github.com/grapevine-epp/grapevine/events/decode"
 )
 
-// warmEvents is how many events are looked at ahead.
+// warmEvents is the number of events that are prefetched.
 const warmEvents = 64
 
-// lookAhead asks the index for the parents of stores, all at once, and tells which
-// blocks come one to an event; the index itself looks ahead in longer lists.
+// lookAhead requests the parents of stores from the index at once, and announces blocks that come
+// one per event. The index prefetches longer lists itself.
 func (t *Translator) lookAhead(list []decode.Event) {
 	t.parents, t.blocks, t.next = t.parents[:0], t.blocks[:0], 0
 	for i := range list {

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// maxPings is how many PINGs in a row may stay unanswered.
+// maxPings is the maximum number of consecutive unanswered PINGs.
 const maxPings = 2
 
-// Conn is a client connection, SUB or DEALER, past its handshake.
+// Conn is a client connection, SUB or DEALER, after its handshake.
 type Conn struct {
 	opt  Options
 	nc   net.Conn
@@ -24,17 +24,17 @@ type Conn struct {
 	// Owned by the goroutine that calls Recv.
 	onCommand func([]byte) error
 	deadline  time.Time // set by SetRecvDeadline
-	armed     time.Time // read deadline in force on nc
-	since     time.Time // start of the silence under way
-	pings     int       // sent during it
+	armed     time.Time // current read deadline of nc
+	since     time.Time // start of the current silence
+	pings     int       // PINGs sent during it
 
 	wmu  sync.Mutex
 	wbuf []byte
 }
 
-// Dial connects to endpoint ("tcp://host:port", "host:port", with IPv6 in
-// brackets, or "ipc://path"), shakes hands and returns the connection. ctx
-// bounds the whole of it, as does Options.Handshake.
+// Dial connects to endpoint ("tcp://host:port", "host:port", with IPv6 in brackets, or
+// "ipc://path"), performs the handshake and returns the connection. ctx and Options.Handshake bound
+// the whole operation.
 func Dial(ctx context.Context, endpoint string, opt Options) (*Conn, error) {
 	opt = opt.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, opt.Handshake)
@@ -46,9 +46,9 @@ func Dial(ctx context.Context, endpoint string, opt Options) (*Conn, error) {
 		return nil, fmt.Errorf("zmtp: dial %s: %w", endpoint, err)
 	}
 	if tcp, ok := nc.(*net.TCPConn); ok && opt.ReadBuffer > 0 {
-		_ = tcp.SetReadBuffer(opt.ReadBuffer) // a wish, not a need
+		_ = tcp.SetReadBuffer(opt.ReadBuffer) // best effort
 	}
-	// The handshake has no context of its own: closing the socket ends it.
+	// The handshake does not take a context: closing the socket ends it.
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	c, err := newConn(nc, opt)
 	if !stop() && err == nil {
@@ -75,14 +75,14 @@ func newConn(nc net.Conn, opt Options) (*Conn, error) {
 	return adopt(nc, r, peer, opt), nil
 }
 
-// adopt makes a Conn of a connection past its handshake.
+// adopt returns a Conn for a connection after its handshake.
 func adopt(nc net.Conn, r *reader, peer SocketType, opt Options) *Conn {
 	c := &Conn{opt: opt, nc: nc, r: r, peer: peer}
 	c.r.src = c
 	c.onCommand = c.command
 	if c.r.minor < versionMinor {
-		// It knows no PING, and may close the connection for one: only TCP's keep-alive
-		// tells that it is gone.
+		// It does not support PING and may close the connection on one. Only TCP keep-alive detects
+		// its loss.
 		c.opt.Heartbeat = -1
 	}
 	return c
@@ -108,8 +108,8 @@ func (c *Conn) Send(frames ...[]byte) error {
 	return c.flush()
 }
 
-// flush writes wbuf; wmu is held. A write that fails may have cut a message
-// in two, so it ends the connection.
+// flush writes wbuf. The caller holds wmu. A failed write may have truncated a message, so it ends
+// the connection.
 func (c *Conn) flush() error {
 	if err := c.nc.SetWriteDeadline(time.Now().Add(c.opt.Write)); err != nil {
 		return err
@@ -128,14 +128,13 @@ func (c *Conn) flush() error {
 // time removes it. Only the goroutine that calls Recv may call it.
 func (c *Conn) SetRecvDeadline(t time.Time) { c.deadline = t }
 
-// Recv reads the next message into m, whose buffers it reuses. It returns
-// io.EOF when the peer closed the connection between messages, ErrSilent when
-// the peer answers no PING, os.ErrDeadlineExceeded at the receive deadline, or
-// another error; each of them is final for the connection.
+// Recv reads the next message into m and reuses its buffers. It returns io.EOF if the peer closed
+// the connection between messages, ErrSilent if the peer answers no PING, os.ErrDeadlineExceeded at
+// the receive deadline, or another error. Every error is final for the connection.
 func (c *Conn) Recv(m *Message) error { return c.r.next(m, c.onCommand) }
 
-// Read implements io.Reader for the frame reader: one read from the socket,
-// with heartbeats while nothing comes.
+// Read implements io.Reader for the frame reader: one read from the socket, with heartbeats while
+// it is silent.
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.pings == 0 {
 		c.since = time.Now()
@@ -161,9 +160,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// arm sets the socket's read deadline to the next moment at which something
-// is due. A deadline that is a little early is left alone: under load that
-// saves a system timer per read.
+// arm sets the socket's read deadline to the next time at which something is due. A slightly early
+// deadline is kept, which saves a system timer per read under load.
 func (c *Conn) arm() error {
 	var want time.Time
 	if c.opt.Heartbeat > 0 {
@@ -179,8 +177,7 @@ func (c *Conn) arm() error {
 	return c.nc.SetReadDeadline(want)
 }
 
-// silent handles a read deadline that has passed: it sends a PING when one is
-// due and then returns errIdle.
+// silent handles an expired read deadline: it sends a PING if one is due and then returns errIdle.
 func (c *Conn) silent() error {
 	now := time.Now()
 	c.armed = time.Time{}
@@ -194,10 +191,10 @@ func (c *Conn) silent() error {
 		return ErrSilent
 	}
 	c.pings++
-	c.since = now // an answer has its time even after this process was held up
+	c.since = now // the reply gets its full time even after a pause of this process
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	// A TTL of zero: the peer need not watch us, we watch it.
+	// A TTL of zero: the peer need not monitor this side.
 	c.wbuf = appendCommand(c.wbuf[:0], cmdPing, []byte{0, 0})
 	if err := c.flush(); err != nil {
 		return err
@@ -205,7 +202,7 @@ func (c *Conn) silent() error {
 	return errIdle
 }
 
-// command handles a command that came between messages.
+// command handles a command between messages.
 func (c *Conn) command(body []byte) error {
 	name, data, err := splitCommand(body)
 	if err != nil {
@@ -230,15 +227,13 @@ func (c *Conn) pong(data []byte) error {
 	return c.flush()
 }
 
-// appendPong appends the answer to a PING whose data is a TTL of two bytes
-// and a context.
+// appendPong appends the reply to a PING, whose data is a TTL of two bytes and a context.
 func appendPong(dst, ping []byte) []byte {
 	context := ping[2:]
 	return appendCommand(dst, cmdPong, context[:min(len(context), maxPingContext)])
 }
 
-// Close closes the connection and wakes a Recv. It may be called more than
-// once and by any goroutine.
+// Close closes the connection and wakes a Recv. It may be called repeatedly and by any goroutine.
 func (c *Conn) Close() error {
 	err := c.nc.Close()
 	if errors.Is(err, net.ErrClosed) {

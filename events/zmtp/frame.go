@@ -8,36 +8,34 @@ import (
 	"slices"
 )
 
-// reader reads frames from a byte stream through a small buffer that grows
-// while the stream is busy and shrinks when it falls silent, so that thousands
-// of idle streams stay cheap.
+// reader reads frames through a small buffer that grows while the stream is busy and shrinks when
+// it is idle, so that thousands of idle streams use little memory.
 type reader struct {
 	src    io.Reader
 	buf    []byte
 	r, w   int
 	limits Limits
-	full   int      // fills in a row that used the whole buffer
+	full   int      // consecutive fills that used the whole buffer
 	msg    *Message // being read
-	minor  byte     // of the peer's version
+	minor  byte     // minor version of the peer
 }
 
-// errIdle is what a source returns, with no bytes, when it has fallen silent
-// and is still alive.
+// errIdle is returned by a source, without bytes, when it is silent but alive.
 var errIdle = errors.New("zmtp: idle")
 
 const (
 	readBufferIdle = 2 << 10
 	readBufferBusy = 64 << 10
 	growAfter      = 8
-	growStep       = 256 << 10 // most that a large frame's buffer grows ahead of its bytes
+	growStep       = 256 << 10 // maximum growth of a large frame's buffer ahead of its bytes
 )
 
 func newReader(src io.Reader, limits Limits) *reader {
 	return &reader{src: src, buf: make([]byte, readBufferIdle), limits: limits}
 }
 
-// fill reads more into the buffer; it is called only when the buffer is empty
-// or holds less than a frame header.
+// fill reads more into the buffer. It is called only if the buffer is empty or holds less than a
+// frame header.
 func (r *reader) fill() error {
 	if r.r > 0 {
 		r.w = copy(r.buf, r.buf[r.r:r.w])
@@ -67,7 +65,7 @@ func (r *reader) fill() error {
 	return err
 }
 
-// rest gives memory back when the stream is silent.
+// rest releases memory when the stream is silent.
 func (r *reader) rest() {
 	if r.r == r.w && len(r.buf) > readBufferIdle {
 		r.buf, r.r, r.w, r.full = make([]byte, readBufferIdle), 0, 0, 0
@@ -112,8 +110,8 @@ func (r *reader) header() (flags byte, size uint64, err error) {
 	return flags, size, nil
 }
 
-// body appends size bytes to dst. dst grows with the bytes that have come, so
-// that an announced length alone costs nothing.
+// body appends size bytes to dst. dst grows with the received bytes, so an announced length alone
+// costs nothing.
 func (r *reader) body(dst []byte, size int) ([]byte, error) {
 	n := min(size, r.w-r.r)
 	dst = append(dst, r.buf[r.r:r.r+n]...)
@@ -140,7 +138,7 @@ func (r *reader) body(dst []byte, size int) ([]byte, error) {
 	return dst, nil
 }
 
-// readFull fills p from the source, past the buffer, which is empty.
+// readFull fills p directly from the source. The buffer must be empty.
 func (r *reader) readFull(p []byte) error {
 	for len(p) > 0 {
 		n, err := r.src.Read(p)
@@ -159,8 +157,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// next reads one message into m, handing commands that come before or between
-// its frames to onCommand.
+// next reads one message into m, and passes commands before or between its frames to onCommand.
 func (r *reader) next(m *Message, onCommand func(body []byte) error) error {
 	m.reset()
 	r.msg = m
@@ -194,8 +191,7 @@ func (r *reader) next(m *Message, onCommand func(body []byte) error) error {
 	}
 }
 
-// command reads a command's body behind the frames that m already holds, and
-// takes it away again.
+// command reads a command's body after the frames already in m, and removes it again.
 func (r *reader) command(m *Message, size uint64, onCommand func([]byte) error) error {
 	if size > maxCommand {
 		return fmt.Errorf("%w: command of %d bytes", ErrTooLarge, size)

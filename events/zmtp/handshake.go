@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// handshake exchanges greetings and READY commands on nc within d and returns
-// the peer's socket type. Both sides of a NULL connection do the same.
+// handshake exchanges greetings and READY commands on nc within d and returns the peer's socket
+// type. It is the same for both sides of a NULL connection.
 func handshake(nc net.Conn, r *reader, self SocketType, d time.Duration) (SocketType, error) {
 	if err := nc.SetDeadline(time.Now().Add(d)); err != nil {
 		return "", err
@@ -35,8 +35,8 @@ func handshake(nc net.Conn, r *reader, self SocketType, d time.Duration) (Socket
 	return peer, nc.SetDeadline(time.Time{})
 }
 
-// readGreeting checks signature, version and mechanism as soon as the bytes
-// of each are there, so that a stranger is recognised early.
+// readGreeting checks signature, version and mechanism as soon as their bytes arrive, so that other
+// protocols are detected early.
 func readGreeting(r *reader) error {
 	if err := r.need(1); err != nil {
 		return err
@@ -107,8 +107,8 @@ func readReady(r *reader) (SocketType, error) {
 	return socketType(data)
 }
 
-// socketType finds the Socket-Type among READY's properties. Names are
-// compared without case, as RFC 23 asks.
+// socketType returns the Socket-Type of READY's properties. Names are case-insensitive, as RFC 23
+// requires.
 func socketType(props []byte) (SocketType, error) {
 	for len(props) > 0 {
 		n := int(props[0])

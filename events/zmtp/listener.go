@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// listener accepts connections, shakes hands on each and serves it, one
-// goroutine per connection, until it is closed.
+// listener accepts connections, performs the handshake and serves each on its own goroutine until
+// it is closed.
 type listener struct {
 	ln        net.Listener
 	self      SocketType
 	handshake time.Duration
 	limits    Limits
 	maxConns  int
-	admit     func(net.Addr) bool          // nil: everybody
-	left      func(net.Addr)               // of each that was admitted; nil when admit is
-	serve     func(nc net.Conn, r *reader) // returns when the connection is done
+	admit     func(net.Addr) bool          // nil: admits all
+	left      func(net.Addr)               // called for each admitted connection; nil if admit is
+	serve     func(nc net.Conn, r *reader) // returns when the connection has ended
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
@@ -51,7 +51,7 @@ func (l *listener) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of file descriptors, or a peer gone before accept
+		if err != nil { // out of file descriptors, or the peer disconnected before accept
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -97,7 +97,7 @@ func (l *listener) run(nc net.Conn) {
 	l.serve(nc, r)
 }
 
-// gone closes a connection that was admitted.
+// gone closes an admitted connection.
 func (l *listener) gone(nc net.Conn) {
 	from := nc.RemoteAddr()
 	_ = nc.Close()

@@ -1,16 +1,15 @@
 package zmtp
 
-// Message is one received message: a sequence of frames in one buffer that is
-// reused by the next Recv.
+// Message is one received message: a sequence of frames in one buffer that the next Recv reuses.
 type Message struct {
 	buf  []byte
 	ends []int
-	idle int // messages in a row that used little of buf
+	idle int // consecutive messages that used little of buf
 }
 
 const (
-	keepBuffer  = 16 << 10 // a buffer of this size is never given back
-	shrinkAfter = 256      // small messages in a row before a large buffer is given back
+	keepBuffer  = 16 << 10 // buffers up to this size are never released
+	shrinkAfter = 256      // consecutive small messages before a large buffer is released
 )
 
 // Len returns the number of frames.
@@ -33,8 +32,7 @@ func (m *Message) AppendFrames(dst [][]byte) [][]byte {
 	return dst
 }
 
-// reset empties m. A buffer that one large message blew up is released once
-// many small ones have followed.
+// reset empties m. It releases a large buffer after many small messages.
 func (m *Message) reset() {
 	if cap(m.buf) > keepBuffer {
 		m.idle++

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits bound what one peer can make us hold.
+// Limits bounds the memory that one peer can use.
 type Limits struct {
 	Frame   int // bytes of one frame; default 64 MiB
 	Message int // bytes of all frames of one message; default 64 MiB
@@ -33,14 +33,12 @@ type Options struct {
 
 	// Handshake bounds connecting, greeting and READY together; default 3 s.
 	Handshake time.Duration
-	// Heartbeat is the silence after which a PING is sent; two unanswered
-	// ones end the connection. Default 10 s; negative turns it off. Peers of ZMTP 3.0
-	// are never sent one.
+	// Heartbeat is the silence after which a PING is sent; two unanswered ones end the connection.
+	// Default 10 s; negative disables it. ZMTP 3.0 peers are never sent a PING.
 	Heartbeat time.Duration
-	// Write bounds one Send, and with it a peer that does not read; default 5 s.
+	// Write bounds one Send, for peers that do not read; default 5 s.
 	Write time.Duration
-	// ReadBuffer is the socket's receive buffer (SO_RCVBUF); 0 leaves the
-	// system's choice.
+	// ReadBuffer is the socket's receive buffer (SO_RCVBUF); 0 means the system default.
 	ReadBuffer int
 }
 

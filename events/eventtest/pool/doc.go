@@ -1,3 +1,3 @@
-// Package pool is a model of an engine's pool of KV blocks by vLLM's rules, which
-// announces what it stores and evicts: what tests of event readers take for the truth.
+// Package pool models an engine's pool of KV blocks by vLLM's rules, including its store and
+// eviction events. Tests of event readers use it as the reference.
 package pool

@@ -8,9 +8,9 @@ import (
 // Block is how many tokens a block of a Pool has.
 const Block = 16
 
-// Pool is an engine's pool of blocks by vLLM's rules: physical blocks with one hash
-// each; a freed block stays a hit until it is taken for something else, oldest first;
-// a removal is announced for each physical block that had a hash.
+// Pool is an engine's block pool by vLLM's rules: each physical block has one hash; a freed block
+// remains a hit until it is reused, oldest first; a removal is announced for each physical block
+// with a hash.
 type Pool struct {
 	free   []int          // physical blocks, those to be taken first in front
 	hash   []uint64       // by physical block; 0: none
@@ -47,7 +47,7 @@ func chainOf(prompt []uint32) (out []uint64) {
 	return out
 }
 
-// Hit is the number of leading blocks that are cached; one token is always computed.
+// Hit returns the number of leading cached blocks; one token is always computed.
 func (p *Pool) Hit(prompt []uint32) (n int) {
 	for _, h := range chainOf(prompt) {
 		if p.copies[h] == 0 || (n+1)*Block > len(prompt)-1 {
@@ -58,8 +58,8 @@ func (p *Pool) Hit(prompt []uint32) (n int) {
 	return n
 }
 
-// Run serves a prompt: a report of what is reused if wanted, new blocks, and copies of
-// held ones when the cache is not read.
+// Run serves a prompt: a report of reused blocks if wanted, new blocks, and copies of held ones if
+// the cache is not read.
 func (p *Pool) Run(prompt []uint32, report, skip bool) {
 	chain, n := chainOf(prompt), 0
 	if !skip {
@@ -107,7 +107,7 @@ func (p *Pool) Run(prompt []uint32, report, skip bool) {
 	}
 }
 
-// evict takes a block for something else.
+// evict reuses a block.
 func (p *Pool) evict(b int) {
 	h := p.hash[b]
 	if h == 0 {
@@ -132,7 +132,7 @@ func (p *Pool) store(prompt []uint32, chain []uint64, from, to int) {
 	p.out = append(p.out, e)
 }
 
-// Blocks is the number of different blocks that are held.
+// Blocks returns the number of distinct held blocks.
 func (p *Pool) Blocks() int { return len(p.copies) }
 
 // Take returns the events since the last Take.
