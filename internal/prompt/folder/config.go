@@ -33,7 +33,7 @@ const (
 	TemplateTools   = "tool_use"
 )
 
-// Config is what tokenizer_config.json and its neighbours say.
+// Config holds the settings of tokenizer_config.json and related files.
 type Config struct {
 	Templates map[string]string
 	Special   []jinja.Var // bos_token, eos_token, ... as templates see them
@@ -46,18 +46,18 @@ type Config struct {
 	Prefix string
 
 	Architectures []string
-	// Hybrid says that layers of the model attend differently, so that engines keep several
-	// groups of cache blocks.
+	// Hybrid is true if the model's layers use different kinds of attention, so that engines keep
+	// several groups of cache blocks.
 	Hybrid bool
-	// Pads are the tokens that stand for an image, a video or an audio before engines
-	// replace them by those that it takes, by kind.
+	// Pads are the placeholder tokens of images, videos and audio, by kind. Engines replace each by
+	// as many tokens as the medium takes.
 	Pads map[string]uint32
 }
 
 // specialNames are the special tokens that templates see as variables.
 var specialNames = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
 
-// Read reads a model's folder; files that are absent say nothing.
+// Read reads a model's folder. Missing files are ignored.
 func Read(dir string) (*Config, error) {
 	c := &Config{Templates: map[string]string{}}
 	data, err := ReadFile(filepath.Join(dir, fileTokenizerConfig))
@@ -98,8 +98,8 @@ func Read(dir string) (*Config, error) {
 	return c, nil
 }
 
-// hybridKeys are members of config.json that only models with several kinds of layers have:
-// windows beside full attention, chunks, or states.
+// hybridKeys are members of config.json that only models with several kinds of layers have: windows
+// in addition to full attention, chunks, or states.
 var hybridKeys = [...]string{"sliding_window_pattern", "attention_chunk_size", "full_attention_interval", "hybrid_override_pattern",
 	"layers_block_type", "attn_layer_period", "attn_type_list", "mamba_d_state", "mamba_num_heads", "ssm_state_size", "linear_num_key_heads"}
 
@@ -176,7 +176,7 @@ func prefixOf(class string, conf *value.Dict) string {
 	return "first"
 }
 
-// specialTokens takes the special tokens that are not known yet.
+// specialTokens adds special tokens that are not in the list yet.
 func (c *Config) specialTokens(d *value.Dict) {
 next:
 	for _, name := range specialNames {
@@ -193,8 +193,8 @@ next:
 	}
 }
 
-// readTemplates reads the chat templates that are files of their own; they
-// replace the configuration's entry.
+// readTemplates reads the chat templates stored in separate files; they replace the configuration's
+// entry.
 func (c *Config) readTemplates(dir string) error {
 	legacy, err := readJSON(filepath.Join(dir, fileTemplateJSON))
 	if err != nil {

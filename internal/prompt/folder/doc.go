@@ -1,3 +1,3 @@
-// Package folder reads what the files of a model's folder say of its prompts: chat
-// templates, special and added tokens, and the kind of the model.
+// Package folder reads the prompt-related settings of a model's folder: chat templates, special and
+// added tokens, and the kind of model.
 package folder

@@ -1,14 +1,14 @@
-// Package media names images as engines name them, so that a prompt can be followed past
-// them: vLLM names an image by the uuid that the client gave, or by a hash of the file.
+// Package media computes the names that engines give to images, so that a prompt can be matched
+// beyond them. vLLM names an image by the uuid that the client sent, or by a hash of the file.
 //
-//  1. Names.Name names an item of a request. A file is decoded and hashed piece by
-//     piece; nothing of it is kept.
-//  2. What is hashed besides the file depends on vLLM's version and on how the engine was
-//     told the model. Names.Announced hears the names that engines announce: the
-//     first that is equal to one way of hashing says which way theirs is.
+//  1. Names.Name names an item of a request. A file is decoded and hashed in chunks and not
+//     retained.
+//  2. The hash also covers data that depends on vLLM's version and on the engine's model name.
+//     Names.Add receives the names that engines announce. The first name that equals one of
+//     the hashing variants selects that variant.
 //
-// What it does not do: fetch URLs, decode pictures. Sounds and videos have names only
-// where the client gave one, since engines hash what they decode from these.
+// The package does not fetch URLs or decode pictures. Sounds and videos have names only if the
+// client sent one, because engines hash their decoded form.
 //
 // A Names is safe for concurrent use.
 package media

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzName names arbitrary files: nothing panics, what has a name has it again, and texts
-// that are no base64 have none.
+// FuzzName names arbitrary files. It must not panic, names must be stable, and invalid base64 must
+// have no name.
 func FuzzName(f *testing.F) {
 	v := load(f)
 	for _, text := range []string{v.RGB, v.RGBA} {
@@ -39,8 +39,8 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// TestLargeFile: naming a file of 20 MB takes no memory of its own, and ends with the
-// request's time.
+// TestLargeFile checks that naming a file of 20 MB needs no memory in proportion to its size, and
+// stops when the request's context ends.
 func TestLargeFile(t *testing.T) {
 	v := load(t)
 	b, err := base64.StdEncoding.DecodeString(v.RGB)
@@ -67,7 +67,7 @@ func TestLargeFile(t *testing.T) {
 	}
 }
 
-// afterSome is a context that ends after it was asked some times.
+// afterSome is a context that ends after a number of calls to Err.
 type afterSome struct {
 	context.Context
 	left int
@@ -120,7 +120,7 @@ func hex8(i int) string {
 	return string(b)
 }
 
-// TestSniff: kinds of file of which it is known what engines hash.
+// TestSniff covers the file kinds for which the engines' hash input is known.
 func TestSniff(t *testing.T) {
 	png := func(colour byte, chunks string) string {
 		return "\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08" + string(colour) + "\x00\x00\x00crc." + chunks
@@ -150,7 +150,7 @@ func TestSniff(t *testing.T) {
 	}
 }
 
-// BenchmarkName is what naming an image of a megabyte costs once engines are known.
+// BenchmarkName measures naming an image of 1 MB once the hashing variant is known.
 func BenchmarkName(b *testing.B) {
 	v := load(b)
 	head, err := base64.StdEncoding.DecodeString(v.RGB)

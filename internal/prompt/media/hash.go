@@ -14,7 +14,7 @@ import (
 // digestSize is the length of a digest in bytes.
 const digestSize = 32
 
-// form is a way of arranging what is hashed.
+// form is a layout of the hash input.
 type form int
 
 const (
@@ -28,7 +28,7 @@ func (f form) String() string { return [...]string{"vLLM 0.32", "vLLM 0.23"}[f] 
 
 // A way of hashing is a form and one of the names of the model.
 
-// formOf returns what a way stands for, with so many names of the model.
+// formOf splits a hashing variant into its form and the index of the model name.
 func formOf(way, models int) (form, int) { return form(way / models), way % models }
 
 // chunk is how much of a file is decoded at a time, in bytes: a multiple of 3.
@@ -38,9 +38,8 @@ type buffer [chunk]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// hashImage returns the digests of an image file by every way of hashing, or by one
-// alone. It returns false for what is no base64, and for kinds of file of which it is not known what an
-// engine hashes.
+// hashImage returns the digests of an image file for every hashing variant, or for one only. It
+// returns false for invalid base64 and for file kinds whose hash input is unknown.
 func hashImage(ctx context.Context, data string, way int, models []string) (digests [][digestSize]byte, ok bool, err error) {
 	size, ok := decodedLen(data)
 	if !ok {
@@ -87,7 +86,8 @@ func hashImage(ctx context.Context, data string, way int, models []string) (dige
 	return digests, len(digests) > 0, nil
 }
 
-// decodedLen is how many bytes base64 text stands for; false where it is none or says nothing.
+// decodedLen returns the decoded length of base64 text. It returns false if the text is empty or
+// invalid.
 func decodedLen(data string) (int, bool) {
 	n := len(data)
 	if n == 0 || n%4 != 0 || strings.ContainsAny(data, "\r\n") { // which the decoder would pass over
@@ -100,8 +100,8 @@ func decodedLen(data string) (int, bool) {
 	return n/4*3 - pad, true
 }
 
-// begin returns a hasher that has seen what stands before a file of so many bytes.
-// converted tells that the picture is not RGB already.
+// begin returns a hasher with the bytes that precede a file of the given size. converted is true if
+// the picture is not RGB already.
 func (f form) begin(size int, converted bool) *blake3.Hasher {
 	h := blake3.New()
 	w := writer{h}

@@ -11,13 +11,13 @@ import (
 // Item is an image, a sound or a video as a request has it.
 type Item struct {
 	Kind string // image, audio, video
-	UUID string // the client's own name, "" for none
+	UUID string // name sent by the client, "" for none
 	Data string // the file in base64, "" when it is not in the request
 }
 
 // Names names the media of one model's requests.
 type Names struct {
-	models []string // what engines may have been told the model is
+	models []string // possible model names of engines
 	way    atomic.Int32
 	asked  atomic.Uint32
 
@@ -31,15 +31,15 @@ type Names struct {
 const (
 	// keptNames is how many of the names that engines announced are remembered.
 	keptNames = 1024
-	// again is for how many items the way of hashing is taken for granted before all
-	// are tried.
+	// again is the number of items for which the known hashing variant is assumed before all
+	// variants are tried again.
 	again = 8
 	// unknown is the way that engines hash before one of their names was recognised.
 	unknown = -1
 )
 
-// New returns the names of a model that engines may have been told as any of models: a
-// folder or a repository. The first counts until engines tell.
+// New returns the names for a model whose engines may use any of models as its name: a folder or a
+// repository. The first is assumed until an engine announces a name.
 func New(models ...string) *Names {
 	n := &Names{announced: map[[digestSize]byte]struct{}{}}
 	for _, m := range models {
@@ -51,7 +51,7 @@ func New(models ...string) *Names {
 	return n
 }
 
-// Add is told a name that an engine announced. It does not retain it.
+// Add records a name that an engine announced. It does not retain the slice.
 func (n *Names) Add(name []byte) {
 	var d [digestSize]byte
 	if len(name) != hex.EncodedLen(digestSize) {
@@ -73,8 +73,8 @@ func (n *Names) Add(name []byte) {
 	n.next = (n.next + 1) % keptNames
 }
 
-// Name appends the name that engines give to an item; false where that is not known, and
-// an error where ctx has ended.
+// Name appends the name that engines give to an item. It returns false if the name is unknown, and
+// an error if ctx has ended.
 func (n *Names) Name(ctx context.Context, dst []byte, it Item) (name []byte, ok bool, err error) {
 	if it.UUID != "" {
 		return append(dst, it.UUID...), true, nil
@@ -97,7 +97,8 @@ func (n *Names) Name(ctx context.Context, dst []byte, it Item) (name []byte, ok 
 	return hex.AppendEncode(dst, digests[at][:]), true, nil
 }
 
-// recognise returns which of an image's digests, by way of hashing, is that of engines.
+// recognise returns the hashing variant, an index into digests, whose digest an engine has
+// announced.
 func (n *Names) recognise(digests [][digestSize]byte) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -117,7 +118,7 @@ func (n *Names) recognise(digests [][digestSize]byte) int {
 	return max(now, 0)
 }
 
-// Status says, for people, how images are named.
+// Status describes in human-readable form how images are named.
 func (n *Names) Status() string {
 	switch way := n.way.Load(); {
 	case way != unknown:

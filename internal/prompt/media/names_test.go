@@ -36,8 +36,8 @@ func load(t testing.TB) (v vectors) {
 	return v
 }
 
-// TestEngineNames: images are named as vLLM names them, whichever version, once an event
-// has shown which; and by the client's uuid at once.
+// TestEngineNames checks that images have vLLM's names, for every version, once an event has
+// revealed the variant. A client's uuid is used at once.
 func TestEngineNames(t *testing.T) {
 	v, tried := load(t), 0
 	for _, c := range v.Cases {
@@ -52,7 +52,7 @@ func TestEngineNames(t *testing.T) {
 		if !ok || err != nil || string(name) != "at "+c.ID {
 			t.Errorf("vLLM %s, %s%s: %s (%v, %v), not %s", c.Version, c.Item, c.UUID, name, ok, err, c.ID)
 		}
-		// Others are named alike from then on, also where nothing was announced.
+		// Other images then use the same variant, even if they were not announced.
 		if c.UUID == "" && !strings.Contains(n.Status(), "seen in its events") {
 			t.Errorf("vLLM %s: %s", c.Version, n.Status())
 		}

@@ -26,10 +26,10 @@ type Pad struct {
 	Text []byte
 }
 
-// Place appends a rendered prompt with what stands for its media (block.AppendMedium) in
-// the place of their placeholders. It ends before the first medium whose name is not
-// known: truncated. ok is false where placeholders and media are not one to one. dst and
-// text must not overlap.
+// Place appends a rendered prompt in which the media placeholders are replaced by encoded names
+// (block.AppendMedium). If a medium's name is unknown, the output ends before it and truncated is
+// true. ok is false if placeholders and media do not match one to one. dst and text must not
+// overlap.
 func (n *Names) Place(ctx context.Context, dst, text []byte, pads []Pad, items []Item) (out []byte, truncated, ok bool, err error) {
 	for _, p := range pads {
 		if bytes.Count(text, p.Text) != count(items, p.Kind) {
@@ -93,8 +93,7 @@ func count(items []Item, kind string) (n int) {
 	return n
 }
 
-// ItemOf reads a part of a chat that is a medium. altered says that the body changes what engines
-// make of its media (Altered).
+// ItemOf reads a media part of a chat. altered is the result of [Altered] for the body.
 func ItemOf(part *value.Dict, kind string, altered bool) Item {
 	it := Item{Kind: kind}
 	if altered || strings.HasSuffix(part.Text("type"), "_embeds") {
@@ -117,8 +116,8 @@ func ItemOf(part *value.Dict, kind string, altered bool) Item {
 	return it
 }
 
-// Altered tells whether a body changes what engines make of its media, which is then part
-// of their names.
+// Altered reports whether a body changes how engines process its media. The settings are then part
+// of the media names.
 func Altered(body *value.Dict) bool {
 	for _, key := range []string{"mm_processor_kwargs", "media_io_kwargs"} {
 		if v, ok := body.Get(key); ok && v.Kind() != value.KindNone && (v.Dict() == nil || v.Dict().Len() > 0) {

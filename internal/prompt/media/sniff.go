@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// sniff tells from the begin of an image file whether engines convert the picture to
-// RGB, which is part of what they hash. known is false for kinds of file that are not
-// understood, and where the begin does not say.
+// sniff reports, from the first bytes of an image file, whether engines convert the picture to RGB,
+// which is part of the hash input. known is false for unsupported file kinds and if the bytes do
+// not suffice.
 func sniff(b []byte) (converted, known bool) {
 	switch {
 	case bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")):

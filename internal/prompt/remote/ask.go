@@ -13,44 +13,45 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Route is how an engine tells what it makes of a chat.
+// Route is an endpoint of an engine that returns the tokens of a chat.
 type Route string
 
-// Routes, the most trusted first.
+// Routes, the most reliable first.
 const (
 	// RouteRender renders a request without carrying it out.
 	RouteRender Route = "render"
-	// RouteGenerate generates one token, and tells the prompt's: vLLM does without flags.
+	// RouteGenerate generates one token and returns the prompt's tokens. vLLM supports it without
+	// flags.
 	RouteGenerate Route = "generate"
-	// RouteTokenize is what engines have to count a chat's tokens.
+	// RouteTokenize counts a chat's tokens.
 	RouteTokenize Route = "tokenize"
 )
 
-// Errors of Engine.Tokens besides those of the connection.
+// Errors of Engine.Tokens in addition to connection errors.
 var (
-	// ErrNoRoute: the engine has no way to tell what it makes of a chat.
+	// ErrNoRoute: the engine has no route that returns the tokens of a chat.
 	ErrNoRoute = errors.New("remote: the engine does not tell what it makes of a chat")
 	// ErrRefused: the engine does not take the chat.
 	ErrRefused = errors.New("remote: the engine refuses the chat")
-	// ErrBusy: it would have to be asked for a token, and has requests waiting.
+	// ErrBusy: the only route would generate a token, and the engine has queued requests.
 	ErrBusy = errors.New("remote: the engine is busy")
 )
 
 // maxProbeAnswer bounds an engine's answer to a fixed chat.
 const maxProbeAnswer = 1 << 20
 
-// Engine is an engine that can be asked what it makes of fixed chats.
+// Engine is an engine that can render fixed chats.
 type Engine struct {
 	URL    string // http://host:port
 	Kind   endpoint.EngineType
 	As     prompt.Profile // how it renders
-	Busy   bool           // do not ask it for tokens
+	Busy   bool           // do not use RouteGenerate
 	Client *http.Client
 }
 
-// Tokens asks the engine for the tokens that it makes of a chat, by the first route that it
-// has. SGLang's tokenize route goes the way of its chats; of vLLM a generated token is
-// surer. Nobody else is asked to generate: it might do so without telling.
+// Tokens returns the engine's tokens for a chat, from the first supported route. SGLang's tokenize
+// route uses the same code as its chats; for vLLM, generating a token is more reliable. Other
+// engines are not asked to generate, because they may not return the prompt's tokens.
 func (e *Engine) Tokens(ctx context.Context, model string, c Chat) ([]uint32, Route, error) {
 	ids, err := e.post(ctx, pathRender, c.Body(model))
 	if err == nil || !errors.Is(err, ErrNoRoute) {
@@ -66,7 +67,7 @@ func (e *Engine) Tokens(ctx context.Context, model string, c Chat) ([]uint32, Ro
 		}
 	}
 	if c.Tools && e.Kind != endpoint.EngineSGLang {
-		return nil, "", ErrNoRoute // not every tokenize route knows of tools
+		return nil, "", ErrNoRoute // only SGLang's tokenize route is known to support tools
 	}
 	ids, err = e.post(ctx, "/tokenize", c.with(model, `,"add_generation_prompt":true`))
 	return ids, RouteTokenize, err
@@ -90,7 +91,7 @@ func (e *Engine) post(ctx context.Context, path string, body []byte) ([]uint32, 
 	return nil, fmt.Errorf("remote: %s is answered with status %d", path, status)
 }
 
-// do asks the engine and returns a bounded answer.
+// do sends a request and returns a bounded response.
 func (e *Engine) do(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, e.URL+path, bytes.NewReader(body))
 	if err != nil {

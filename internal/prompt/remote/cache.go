@@ -19,7 +19,7 @@ type breaker struct {
 	probing  bool
 }
 
-// allow tells whether to ask now.
+// allow reports whether an attempt is permitted now.
 func (b *breaker) allow(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,7 +33,7 @@ func (b *breaker) allow(now time.Time) bool {
 	return true
 }
 
-// report tells how an attempt went.
+// report records the outcome of an attempt.
 func (b *breaker) report(now time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +47,7 @@ func (b *breaker) report(now time.Time, ok bool) {
 	}
 }
 
-// withdraw takes an attempt back that came to no result.
+// withdraw cancels an attempt that ended without an outcome.
 func (b *breaker) withdraw() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,7 +68,7 @@ type cacheEntry struct {
 	prev, next *cacheEntry
 }
 
-// entryOverhead is what an entry costs besides its text.
+// entryOverhead is the size of an entry without its text, in bytes.
 const entryOverhead = 200
 
 // renderCache keeps the prompts rendered last, bounded by their bytes.

@@ -2,16 +2,16 @@ package remote
 
 import "fmt"
 
-// Chat is a fixed chat that engines are asked to render, to be compared with what the
-// model's template makes of it here. It holds nothing of any client.
+// Chat is a fixed chat that engines render, to compare the result with the local rendering. It
+// contains no client data.
 type Chat struct {
 	Name  string // as it stands in messages: "a chat"
 	Tools bool   // it has tools
 	body  string
 }
 
-// Chats are what is compared, the plainest first. Between them they show what a template
-// adds by itself, how turns follow each other, and how tools reach it.
+// Chats are the chats to compare, the simplest first. Together they cover the text that a template
+// adds, the sequence of turns, and the rendering of tools.
 var Chats = []Chat{
 	{Name: "a chat", body: `"messages":[{"role":"user","content":"Which leaves turn red?"}]`},
 	{Name: "a chat of several turns", body: `"messages":[{"role":"system","content":"Answer in one word."},{"role":"user","content":"Is 文 a leaf?"},` +

@@ -10,16 +10,15 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 )
 
-// Finding is how what an engine makes of a fixed chat compares with what is made of it
-// here.
+// Finding is the result of comparing an engine's rendering of a fixed chat with the local one.
 type Finding struct {
 	Chat    string `json:"chat"`
-	Route   Route  `json:"route,omitempty"` // how the engine told
+	Route   Route  `json:"route,omitempty"` // route that the engine supported
 	Equal   bool   `json:"equal"`
 	Skipped string `json:"skipped,omitempty"` // why it was not compared
 
-	// Of what differs: the first byte, counted from 0, how long both are, and both from
-	// shortly before it on. The texts are of the fixed chat and the template.
+	// If the renderings differ: the first differing byte, counted from 0, both lengths, and an
+	// excerpt of both. The excerpts contain only the fixed chat and the template.
 	At         int    `json:"at"`
 	Here       string `json:"here,omitempty"`
 	There      string `json:"there,omitempty"`
@@ -37,7 +36,7 @@ func (f *Finding) Complete() bool { return f.Skipped == "" }
 // Tools reports whether the chat has tools.
 func (f *Finding) Tools() bool { return f.tools }
 
-// String says what was found.
+// String describes the finding for logs and reports.
 func (f *Finding) String() string {
 	switch {
 	case !f.Complete():
@@ -50,12 +49,12 @@ func (f *Finding) String() string {
 	return fmt.Sprintf("%s is rendered there otherwise than here from byte %d on (%d bytes there, %d here): there %q, here %q", f.Chat, f.At, f.ThereBytes, f.HereBytes, f.There, f.Here)
 }
 
-// Compare asks an engine for its rendering of a chat and compares it with the model's. An
-// error says that the engine could not be asked now.
+// Compare requests an engine's rendering of a chat and compares it with the model's. It returns an
+// error if the engine cannot be queried now.
 func Compare(ctx context.Context, e *Engine, m *prompt.Model, name string, c Chat) (Finding, error) {
 	f := Finding{Chat: c.Name, tools: c.Tools}
-	// A template that prints the date may have been rendered on another day than the
-	// engine's: what differs is looked at again.
+	// The two sides may have rendered a template that prints the date on different days, so a
+	// difference is checked a second time.
 	for attempt := 0; ; attempt++ {
 		ids, route, err := e.Tokens(ctx, name, c)
 		f.Route = route
@@ -106,13 +105,13 @@ func (f *Finding) set(m *prompt.Model, here []byte, ids []uint32) {
 	f.Here, f.There = around(here, f.At), around(there, f.At)
 }
 
-// What is shown of a text around its first differing byte.
+// Lengths of the excerpts around the first differing byte.
 const (
 	showBefore = 24
 	showAfter  = 48
 )
 
-// around cuts out of a text what surrounds a byte, at the bounds of characters.
+// around returns the text around a byte, cut at character boundaries.
 func around(text []byte, at int) string {
 	from, to := max(at-showBefore, 0), min(at+showAfter, len(text))
 	for from < at && !utf8.RuneStart(text[from]) {

@@ -1,19 +1,19 @@
-// Package remote has engines render prompts: those that no template of ours makes, and
-// fixed chats, to see whether templates here make of them what engines do.
+// Package remote lets engines render prompts: prompts that no local template can render, and fixed
+// chats that verify the local templates.
 //
-//  1. Renderer.Render looks for the body among those rendered before (cache.go).
-//  2. It asks one of the engines that serve the model, within a budget of time and
-//     of renderings at a time, unless too many failed in a row: the breaker then
-//     stays open for a while (renderer.go, cache.go).
-//  3. The ids of the answer are decoded into text space; where the prompt holds
-//     media they end before the first of it.
+//  1. Renderer.Render looks up the body in a cache of recent renderings (cache.go).
+//  2. On a miss it queries one of the engines that serve the model, within limits on time and
+//     concurrency. After too many consecutive failures the breaker stays open for a while
+//     (renderer.go, cache.go).
+//  3. The token ids of the response are decoded into text space. If the prompt holds media,
+//     they end before the first medium.
 //
-// Fixed chats (chats.go) go to each engine, now and then: Prober chooses which is next
-// (prober.go), Engine.Tokens finds a route by which it tells its tokens (ask.go), and Compare
-// finds the first byte that differs (compare.go).
+// Each engine renders the fixed chats (chats.go) from time to time: Prober selects the next engine
+// (prober.go), Engine.Tokens finds a supported route (ask.go), and Compare finds the first
+// differing byte (compare.go).
 //
-// What it does not do: choose when an engine is asked; package prompt does.
+// Package prompt decides when to query an engine.
 //
-// An engine is not trusted: answers are bounded, redirects not followed, proxies of
-// the environment not used. A Renderer is safe for concurrent use.
+// Engines are untrusted: responses are bounded, redirects are not followed, and proxy environment
+// variables are ignored. A Renderer is safe for concurrent use.
 package remote

@@ -26,30 +26,29 @@ type ProberOptions struct {
 	Models    *prompt.Models
 	// Profile is how the engine of an endpoint renders; nil: as the newest vLLM.
 	Profile func(*endpoint.Endpoint) prompt.Profile
-	// Found is told what an engine made of the fixed chats. It calls no method of the Prober.
+	// Found receives an engine's findings. It must not call methods of the Prober.
 	Found func(ep *endpoint.Endpoint, model string, found []Finding)
 
 	Client     *http.Client  // nil: one that follows no redirect and uses no proxy
 	Pace       time.Duration // between engines; default 500 ms
 	Timeout    time.Duration // of one chat; default 2 s
-	Again      time.Duration // after which what differs is looked at again; default 1 min
-	Anew       time.Duration // the same of what agrees, or tells nothing; default 10 min
+	Again      time.Duration // interval after a difference; default 1 min
+	Anew       time.Duration // interval after a match or no result; default 10 min
 	Now        func() time.Time
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
 }
 
-// Prober compares what the engines of a pool make of fixed chats with what this replica
-// makes of them: each engine for each model that is rendered here, one after the other, the
-// first of each kind and model before all others. What differs is soon asked for again, so
-// that a mended template is noticed; what agrees more seldom, since an engine may start anew
-// with another template and not show it, and when its answers raise a doubt.
+// Prober compares the engines' renderings of fixed chats with the local ones, one engine and model
+// at a time. The first engine of each kind and model takes precedence. A difference is checked
+// again soon, to notice a corrected template. A match is checked less often, because an engine may
+// restart with another template unnoticed, or on [Prober.Recheck].
 type Prober struct {
 	o      ProberOptions
 	asked  *prometheus.CounterVec
 	mu     sync.Mutex
 	looked map[lookKey]*look
-	left   int // how often endpoints were forgotten
+	left   int // number of calls to Reset
 }
 
 type lookKey struct {
@@ -57,23 +56,23 @@ type lookKey struct {
 	model string
 }
 
-// look is what is known of one model at one engine.
+// look is the state of one model at one engine.
 type look struct {
 	of      *prompt.Model // the version that was compared
 	found   []Finding
-	at      time.Time // when it was last asked
-	next    time.Time // when to ask again
+	at      time.Time // time of the last query
+	next    time.Time // time of the next query
 	failed  int       // attempts in a row
 	differs bool
 }
 
-// Pauses after attempts that came to nothing.
+// Delays after failed attempts.
 const (
 	firstRetry = 5 * time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// NewProber returns a prober; Run has it ask.
+// NewProber returns a prober. It sends no queries until Run is called.
 func NewProber(o ProberOptions) (*Prober, error) {
 	if o.Client == nil {
 		o.Client = NewClient()
@@ -97,7 +96,7 @@ func NewProber(o ProberOptions) (*Prober, error) {
 	return p, o.Registerer.Register(p.asked)
 }
 
-// Run asks engines until ctx ends.
+// Run queries engines until ctx ends.
 func (p *Prober) Run(ctx context.Context) {
 	tick := time.NewTicker(p.o.Pace)
 	defer tick.Stop()
@@ -111,8 +110,8 @@ func (p *Prober) Run(ctx context.Context) {
 	}
 }
 
-// Findings returns what an endpoint's engine made of the fixed chats, nil where it was not
-// asked yet. A nil Prober has asked nobody.
+// Findings returns the findings for an endpoint's engine, or nil if it has not been queried. A nil
+// Prober always returns nil.
 func (p *Prober) Findings(id block.EndpointID, model string) []Finding {
 	if p == nil {
 		return nil
@@ -125,7 +124,8 @@ func (p *Prober) Findings(id block.EndpointID, model string) []Finding {
 	return nil
 }
 
-// Reset has the engines of endpoints asked anew: they are others.
+// Reset discards the findings of endpoints whose engines were replaced, so that they are queried
+// again.
 func (p *Prober) Reset(eps []*endpoint.Endpoint) {
 	if p == nil || len(eps) == 0 {
 		return
@@ -140,8 +140,8 @@ func (p *Prober) Reset(eps []*endpoint.Endpoint) {
 	}
 }
 
-// Recheck has the engine of an endpoint asked anew, unless it was asked a moment ago: its
-// answers are not as its prompts should make them.
+// Recheck queries an endpoint's engine again soon, because its cached-token counts contradict its
+// prompts. It has no effect if the engine was queried recently.
 func (p *Prober) Recheck(ep *endpoint.Endpoint) {
 	if p == nil {
 		return
@@ -155,15 +155,15 @@ func (p *Prober) Recheck(ep *endpoint.Endpoint) {
 	}
 }
 
-// job is a model to ask an engine about, by a name that the engine serves it under.
+// job is a model to check at an engine, with a name that the engine serves it under.
 type job struct {
 	ep    *endpoint.Endpoint
 	model *prompt.Model
 	name  string
-	left  int // as it was when the engine was asked
+	left  int // value of Prober.left when the job started
 }
 
-// Step asks the engine that is due first, if there is one.
+// Step queries the engine that is due first, if any.
 func (p *Prober) Step(ctx context.Context) {
 	j, ok := p.due()
 	if !ok {
@@ -214,8 +214,8 @@ func kindOf(ep *endpoint.Endpoint) endpoint.EngineType {
 	return ep.Gauges().Engine
 }
 
-// due returns what to ask next: of engines that were not asked, first one of each kind and
-// model of which none was; else one whose time has come.
+// due returns the next job. Engines not queried yet come first, starting with kinds and models that
+// have no findings; then engines whose interval has elapsed.
 func (p *Prober) due() (best job, ok bool) {
 	now := p.o.Now()
 	p.mu.Lock()
@@ -278,7 +278,7 @@ func served(ep *endpoint.Endpoint, models *prompt.Models) map[string]*prompt.Mod
 	return out
 }
 
-// failed has the engine asked later.
+// failed schedules a retry with exponential backoff.
 func (p *Prober) failed(j *job, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,8 +301,8 @@ func (p *Prober) lookOf(j *job) *look {
 	return l
 }
 
-// keep notes what was found, and says it when it is news. An engine may have started anew
-// meanwhile: then it is asked again.
+// keep stores the findings and logs a change. Findings from before a Reset are discarded, and the
+// engine is queried again.
 func (p *Prober) keep(j *job, found []Finding) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -72,7 +72,7 @@ func loadModels(t *testing.T, name string, dir string) *prompt.Models {
 	return models
 }
 
-// probed is an engine that renders chats by a model of its own.
+// probed is an engine that renders chats with its own model.
 type probed struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -115,7 +115,7 @@ func (p *probed) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{key: ids, "choices": []any{map[string]any{"token_ids": []int{1}}}})
 }
 
-// asked returns the paths since the last look.
+// asked returns the paths requested since the last call.
 func (p *probed) asked() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,8 +287,8 @@ func TestProber(t *testing.T) {
 	expect("another life is asked", steps(3), "e0 m[true true true]")
 }
 
-// TestProberFirst: of each kind of engine one is asked before the others, and a replica of
-// another name begins elsewhere.
+// TestProberFirst checks that one engine of each kind is queried before the others, and that a
+// replica with another name starts with a different engine.
 func TestProberFirst(t *testing.T) {
 	models := loadModels(t, "m", writeModel(t, plainTemplate))
 	var urls []string
@@ -326,7 +326,7 @@ func TestProberFirst(t *testing.T) {
 	}
 }
 
-// TestProberFails: an engine that cannot be asked is asked later, ever more seldom.
+// TestProberFails checks that a failing engine is retried with increasing delays.
 func TestProberFails(t *testing.T) {
 	models := loadModels(t, "m", writeModel(t, plainTemplate))
 	sick := newProbed(t, plainTemplate, map[string]int{pathRender: 500})

@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// An engine's rendering is compared with what its own profile makes of a chat. Where a fact of
-// the profile is not known, nothing is compared.
+// TestCompareByProfile checks that an engine's rendering is compared with its profile's. If a fact
+// of the profile is unknown, no comparison is made.
 func TestCompareByProfile(t *testing.T) {
 	models := loadModels(t, "m", writeModel(t, "{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% endfor %}"))
 	m, _, _ := models.Lookup("m")

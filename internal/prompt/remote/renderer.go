@@ -35,13 +35,12 @@ type Options struct {
 	Now        func() time.Time
 }
 
-// Renderer asks engines to render prompts that no template makes. It is
-// safe for concurrent use.
+// Renderer uses engines to render prompts that no template can render. Safe for concurrent use.
 type Renderer struct {
 	opts    Options
 	seed    maphash.Seed
 	slots   chan struct{}
-	next    atomic.Uint32 // endpoint to ask, in turn
+	next    atomic.Uint32 // round-robin position of the next endpoint
 	breaker breaker
 	cache   renderCache
 }
@@ -75,9 +74,8 @@ func New(o Options) *Renderer {
 	return e
 }
 
-// NewClient returns the client of those that are given none. It sends prompts to the
-// engine that was chosen and nowhere else: a redirect or a proxy of the environment would
-// pass them on.
+// NewClient returns the default client. It does not follow redirects or use proxies from the
+// environment, because they could forward prompts to other hosts.
 func NewClient() *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -117,7 +115,7 @@ func (e *Renderer) key(name string, body []byte) cacheKey {
 	return cacheKey{h.Sum64(), len(body)}
 }
 
-// ask sends the body to an engine within the budget.
+// ask sends the body to an engine, within the concurrency limit.
 func (e *Renderer) ask(ctx context.Context, name string, body []byte) ([]uint32, prompt.Info, error) {
 	var urls []string
 	if e.opts.Endpoints != nil {
@@ -138,7 +136,7 @@ func (e *Renderer) ask(ctx context.Context, name string, body []byte) ([]uint32,
 	url := urls[int(e.next.Add(1))%len(urls)]
 	ids, info, err := e.post(ctx, url+pathRender, body)
 	if err != nil && ctx.Err() != nil {
-		e.breaker.withdraw() // the client went away; that says nothing of the engine
+		e.breaker.withdraw() // the client disconnected; the engine may be healthy
 		return nil, prompt.Info{}, &prompt.Error{Reason: prompt.ReasonEngine, Err: ctx.Err()}
 	}
 	e.breaker.report(e.opts.Now(), err == nil)

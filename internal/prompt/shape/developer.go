@@ -6,9 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// FoldDevelopers turns developer messages into system messages for templates
-// that do not know the role, and joins several system messages into one at the
-// start.
+// FoldDevelopers converts developer messages to system messages for templates without a developer
+// role, and joins several system messages into one at the start.
 func FoldDevelopers(conv []value.Value) []value.Value {
 	found := false
 	for i, v := range conv {

@@ -57,7 +57,7 @@ func FunctionTool(dumped, fn *value.Dict) value.Value {
 	return value.FromDict(tool)
 }
 
-// Pick returns the keys in the given order, None for those that are absent.
+// Pick returns the keys in the given order, with None for absent keys.
 func Pick(d *value.Dict, keys ...string) *value.Dict {
 	out := value.NewDict(len(keys))
 	for _, k := range keys {

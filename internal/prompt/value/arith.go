@@ -20,7 +20,7 @@ func Sum(vals []Value) Value {
 	return v
 }
 
-// AllStrings tells whether every value is a str.
+// AllStrings reports whether every value is a str.
 func AllStrings(vals []Value) bool {
 	for i := range vals {
 		if vals[i].kind != KindString {
@@ -85,7 +85,7 @@ func Binary(op string, a, b Value) Value {
 	return arithmetic(op, a, b)
 }
 
-// Sign is -v for minus, else +v.
+// Sign returns -v if minus is true, else +v.
 func Sign(v Value, minus bool) Value {
 	if v.kind == KindFloat {
 		if minus {

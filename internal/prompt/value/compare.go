@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Meter bounds the work of comparisons: a value may hold another many times, so
-// that a small one can be long to compare. When nothing is left, comparisons end
-// with ErrBounds. It is not safe for concurrent use.
+// Meter bounds the work of comparisons. A small value may contain another one many times and take
+// long to compare. When the budget is used up, comparisons end with ErrBounds. Not safe for
+// concurrent use.
 type Meter struct {
-	Left  int // values, or runs of 64 bytes, that may still be looked at
+	Left  int // remaining budget, in values or runs of 64 bytes
 	depth int
 }
 

@@ -13,9 +13,8 @@ var ErrJSON = errors.New("pyjson: malformed JSON")
 // maxJSONDepth bounds the nesting of documents.
 const maxJSONDepth = 500
 
-// The values of a document may take memoryBase bytes and memoryFactor bytes for
-// each byte of it. Documents of text take less than one byte for each of their
-// own; a list of empty objects would take thirty.
+// The values of a document may take memoryBase bytes plus memoryFactor bytes per byte of the
+// document. Text takes less than one byte per byte; a list of empty objects would take thirty.
 const (
 	memoryBase   = 96 << 10
 	memoryFactor = 6
@@ -34,8 +33,8 @@ type Decoder struct {
 	arena  []byte // unescaped strings; never grown while in use
 	ids    []uint32
 
-	// PackIDs makes lists that hold nothing but numbers of 32 bits IDs values.
-	// Templates do not know them: it is for bodies whose prompt is token ids.
+	// PackIDs decodes lists of 32-bit numbers as IDs values, for bodies whose prompt is token ids.
+	// Templates do not support IDs.
 	PackIDs bool
 }
 
@@ -63,8 +62,8 @@ func (d *Decoder) Object(doc []byte, wanted func(key string) bool) (obj *Dict, e
 	return obj, nil
 }
 
-// Nested returns the value of a document that the current document holds as a
-// string. What was decoded before stays valid.
+// Nested decodes a document that the current document contains as a string. Values decoded earlier
+// stay valid.
 func (d *Decoder) Nested(doc string) (v Value, err error) {
 	outer := *d
 	d.s, d.pos, d.depth, d.rested = bytesOf(doc), 0, 0, 0
@@ -80,8 +79,8 @@ func (d *Decoder) reset(doc []byte) {
 	d.left = memoryBase + memoryFactor*len(doc)
 }
 
-// Charge takes n bytes of the memory that the current document's values may take,
-// for a value that is made of them. It returns false when there is not so much.
+// Charge deducts n bytes from the current document's memory limit for a value derived from its
+// values. It returns false if the limit is exceeded.
 func (d *Decoder) Charge(n int) bool {
 	d.left -= n
 	return d.left >= 0
@@ -114,8 +113,8 @@ func (d *Decoder) end() {
 	}
 }
 
-// stretch is how many bytes are read at a time: small requests do not wait behind a large
-// one for as long as the scheduler's slices are.
+// stretch is the number of bytes decoded before yielding the processor. Small requests then do not
+// wait behind a large one for a whole scheduler time slice.
 const stretch = 64 << 10
 
 // rest lets others run after each stretch.
@@ -253,7 +252,7 @@ func (d *Decoder) array() Value {
 func (d *Decoder) packed() (Value, bool) {
 	begin, first := d.pos, len(d.ids)
 	if most := (len(d.s)-d.pos)/2 + 1; cap(d.ids)-first < most {
-		d.ids = make([]uint32, 0, most) // lists that were read keep theirs
+		d.ids = make([]uint32, 0, most) // earlier lists keep their array
 		first = 0
 	}
 	for {
@@ -313,7 +312,7 @@ func (d *Decoder) skip() {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return // the end of what holds a number or a word
+				return // the end of a value that contains a number or a word
 			}
 			if depth--; depth == 0 {
 				d.pos++

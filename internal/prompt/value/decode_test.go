@@ -54,7 +54,7 @@ func TestDecodeObject(t *testing.T) {
 	}
 }
 
-// TestDecodeReuse checks that a decoder's next document gives its own strings.
+// TestDecodeReuse checks that a reused decoder returns the strings of its current document.
 func TestDecodeReuse(t *testing.T) {
 	var d Decoder
 	for i, in := range []string{`["a\nb","c"]`, `["longer \t text","x\\"]`, `[]`, `["q\"q"]`} {

@@ -134,7 +134,7 @@ func (d *Decoder) escape() {
 	d.arena = utf8.AppendRune(d.arena, r) // a lone surrogate becomes U+FFFD
 }
 
-// hex4 reads the four digits of the \u escape whose letter is at i.
+// hex4 decodes the four digits of the \u escape whose letter is at i.
 func (d *Decoder) hex4(i int) (rune, bool) {
 	if i+5 > len(d.s) || d.s[i] != 'u' {
 		return 0, false

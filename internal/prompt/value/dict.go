@@ -52,7 +52,8 @@ func (d *Dict) Get(key string) (Value, bool) {
 	return Value{}, false
 }
 
-// Text returns the string of a key, "" when it is absent or something else, and of nil.
+// Text returns the string value of a key. It returns "" if the key is absent, the value is not a
+// string, or d is nil.
 func (d *Dict) Text(key string) string {
 	if d == nil {
 		return ""
@@ -61,8 +62,7 @@ func (d *Dict) Text(key string) string {
 	return v.Str()
 }
 
-// Set gives key a value; a known key keeps its place. The key's bytes must
-// stay unchanged.
+// Set sets the value of key. An existing key keeps its position. The key's bytes must not change.
 func (d *Dict) Set(key string, v Value) {
 	if i := d.find(key); i >= 0 {
 		d.entries[i].val = v

@@ -1,27 +1,23 @@
-// Package value holds Python's values as chat templates see them: what json
-// documents become, what templates compute with, and what they print.
+// Package value implements the Python values that chat templates use. It decodes JSON documents to
+// values, computes with values and prints values.
 //
-// A Value is a small struct that is passed by value: None, bool, int, float,
-// str, list, tuple or dict, or Jinja's undefined (value.go). Printing is
-// Python's str and repr (print.go), and so are equality, order and membership
-// (compare.go), arithmetic (arith.go), iteration, indices and slices
-// (sequence.go), and what counts as white space (space.go). A Dict keeps the
-// order of its keys (dict.go).
+// A Value is a small struct that is passed by value: None, bool, int, float, str, list, tuple or
+// dict, or Jinja's undefined (value.go). All operations follow Python: str and repr (print.go),
+// equality, order and membership (compare.go), arithmetic (arith.go), iteration, indices and slices
+// (sequence.go), and white space (space.go). A Dict keeps the order of its keys (dict.go).
 //
-// A Decoder reads JSON as json.loads does (decode.go, decode_text.go): the last
-// of duplicate keys wins, and keys keep their order. Strings without escapes
-// alias the document. A Style writes JSON as json.dumps does (encode.go).
+// A Decoder reads JSON as json.loads does (decode.go, decode_text.go): the last of duplicate keys
+// wins, and keys keep their order. Strings without escapes alias the document. A Style writes JSON
+// as json.dumps does (encode.go).
 //
-// What it does not do: read a stream, fill structs, or know filters, methods and
-// templates (package jinja).
+// The package does not decode streams or fill structs. Filters, methods and templates are in
+// package jinja.
 //
-// Invariants: strings are not copied; whoever gives bytes keeps them unchanged.
-// Lists and dicts are references that templates do not change. Where Python
-// would raise, an operation ends with Raise, which Catch turns into an error in
-// the functions that are called from outside (raise.go). Malformed JSON is an
-// error that wraps ErrJSON; what exceeds a bound is one that wraps ErrBounds. The
-// values of a document take at most 96 KiB and six times its size.
+// Invariants: strings are not copied, so callers must not modify bytes passed in. Lists and dicts
+// are references that templates do not change. If Python would raise an exception, an operation
+// ends with Raise, which Catch turns into an error in exported functions (raise.go). Malformed JSON
+// is an error that wraps ErrJSON; exceeding a bound is an error that wraps ErrBounds. The values of
+// a document take at most 96 KiB plus six times its size.
 //
-// Nothing here is locked: values that nobody changes any more are safe for
-// concurrent use.
+// There is no locking: values that are no longer modified are safe for concurrent use.
 package value

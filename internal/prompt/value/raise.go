@@ -6,8 +6,8 @@ import "fmt"
 // so that Catch cannot swallow any other panic.
 type raised struct{ err error }
 
-// End ends the current evaluation with err. Only the function that deferred
-// [Catch] returns; nothing between it and the caller of End continues.
+// End ends the current evaluation with err. Only the function that deferred [Catch] returns; the
+// frames between it and the caller of End are unwound.
 func End(err error) { panic(raised{err}) }
 
 // Raise ends the current evaluation with an error, as a raised Python exception

@@ -4,7 +4,7 @@ import (
 	"unicode/utf8"
 )
 
-// Iterate returns what Python's iteration over v gives.
+// Iterate returns the items of Python's iteration over v.
 func Iterate(v Value) []Value {
 	switch v.kind {
 	case KindUndefined:

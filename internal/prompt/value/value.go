@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// MaxSize bounds what one value may grow to, in bytes: more than every prompt.
+// MaxSize is the maximum size of one value, in bytes. It exceeds the size of every prompt.
 const MaxSize = 16 << 20
 
 // ErrBounds is wrapped when a document, a template or a rendering exceeds its
@@ -40,19 +40,19 @@ var kindNames = [...]string{"undefined", "NoneType", "bool", "int", "float", "in
 // String returns the kind's Python name.
 func (k Kind) String() string { return kindNames[k] }
 
-// Value is a Python value in 24 bytes: request bodies become many of them. The
-// zero Value is undefined.
+// Value is a Python value in 24 bytes. It is small because request bodies decode to many values.
+// The zero Value is undefined.
 type Value struct {
 	kind Kind
-	// n is the number of a Bool or Int, the bits of a Float, and the length of
-	// what p points at otherwise.
+	// n is the number of a Bool or Int, the bits of a Float, and otherwise the length of the data
+	// at p.
 	n int64
 	// p points at the bytes of a String, a Big or the name of an Undefined, at the
 	// members of a List, a Tuple or IDs, at a *Dict, or at the any of an Opaque.
 	p unsafe.Pointer
 }
 
-// Undefined returns Jinja's undefined. name is what was missing.
+// Undefined returns Jinja's undefined. name is the name that was not found.
 func Undefined(name string) Value { return text(KindUndefined, name) }
 
 func text(k Kind, s string) Value {
@@ -99,8 +99,7 @@ func Tuple(items []Value) Value { return sequence(KindTuple, items) }
 // FromDict returns a dict; it takes d over.
 func FromDict(d *Dict) Value { return Value{kind: KindDict, p: unsafe.Pointer(d)} }
 
-// IDs returns a list of token ids; it takes ids over. Templates do not know
-// them.
+// IDs returns a list of token ids and takes ownership of ids. Templates do not support it.
 func IDs(ids []uint32) Value {
 	return Value{kind: KindIDs, n: int64(len(ids)), p: unsafe.Pointer(unsafe.SliceData(ids))}
 }
@@ -151,7 +150,7 @@ func (v Value) IDs() []uint32 {
 	return nil
 }
 
-// Ref returns what Opaque was given, nil for other kinds.
+// Ref returns the value passed to Opaque, or nil for other kinds.
 func (v Value) Ref() any {
 	switch v.kind {
 	case KindFunction, KindNamespace, KindLoop:
@@ -218,8 +217,8 @@ func (v Value) Weight() int {
 	return 0
 }
 
-// PartOf tells whether v takes no memory beside that of another value: it is
-// that value, or a part of its bytes or members.
+// PartOf reports whether v shares the memory of another value: it is that value, or a part of its
+// bytes or members.
 func (v Value) PartOf(of Value) bool {
 	if v.n == 0 && v.kind != KindDict || of.p == nil {
 		return v.Weight() == 0

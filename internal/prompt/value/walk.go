@@ -1,8 +1,8 @@
 package value
 
-// Members calls f for each member of the document, an object, with its key and
-// its value as written. What f does not read is checked for balance only. Nothing
-// is built: it is for documents that are large. f's error ends the walk.
+// Members calls f for each member of the document, which must be an object, with the key and the
+// raw value. Raw values are only checked for balanced brackets. It builds no values and is meant
+// for large documents. An error from f ends the walk and is returned.
 func Members(doc []byte, f func(key string, val []byte) error) error {
 	return walk(doc, '{', '}', func(d *Decoder) error {
 		if d.peek() != '"' {
@@ -73,9 +73,9 @@ func Text(doc []byte) (s string, err error) {
 	return s, nil
 }
 
-// Split moves members of the document, an object, out of it: it returns a document
-// of the others, and the values of those as written. The last of duplicates counts;
-// null is nothing.
+// Split separates the members named in large from the document, which must be an object. It returns
+// a document of the other members, and the raw values of the named ones. The last of duplicates
+// wins, and a null member is omitted.
 func Split(doc []byte, large ...string) (rest []byte, parts map[string][]byte, err error) {
 	rest, parts = []byte{'{'}, map[string][]byte{}
 	err = Members(doc, func(key string, val []byte) error {
