@@ -1,11 +1,12 @@
-// Package engines asks inference engines about themselves, without a daemon.
+// Package engines queries inference engines directly, without a daemon.
 //
-//  1. Ask and Tokenizers find out which models engines serve, and where the tokenizers of
-//     those are on this machine: what `grapevine up` needs before it starts anything.
-//  2. Look finds out for `grapevine check --live` what an engine is and does (live.go): kind,
-//     version, block size; whether it renders fixed chats as a model's folder does here;
-//     whether its event streams and its answers tell of prompts that are sent to it (ear.go).
+//  1. Ask and Tokenizers find the models that engines serve and the local folders of their
+//     tokenizers. `grapevine up` needs both before it starts anything.
+//  2. Examine implements `grapevine check --live` (live.go). It reports an engine's kind,
+//     version and block size, compares its rendering of fixed chats with the local rendering,
+//     and checks that its event streams and responses reflect the prompts sent to it
+//     (eventprobe.go).
 //
-// It sends engines three fixed chats and two short completions, and nothing of any client.
-// Answers are bounded, and so is the time for each engine.
+// It sends engines three fixed chats and two short completions, and no client data. Response sizes
+// are bounded, and so is the time per engine.
 package engines

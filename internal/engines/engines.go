@@ -21,7 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
-// Engine is an engine and what it says of itself.
+// Engine is an engine and the models it reports.
 type Engine struct {
 	Address string // ip:port
 	Models  []Model
@@ -31,7 +31,7 @@ type Engine struct {
 // Model is one model of an engine.
 type Model struct {
 	Name   string
-	Root   string // where its weights come from: a folder, or the name of a repository
+	Root   string // source of its weights: a folder or a repository name
 	Parent string // of an adapter: the model it belongs to
 }
 
@@ -41,11 +41,11 @@ type Tokenizer struct{ Model, Folder string }
 // askTime is for how long an engine is waited for.
 const askTime = 3 * time.Second
 
-// maxModelList bounds what is read of an engine's list of models.
+// maxModelList bounds the size of an engine's model list.
 const maxModelList = 4 << 20
 
-// Ask asks all engines at the same time which models they serve. key is shown to those that
-// want one; "" is none.
+// Ask queries all engines concurrently for the models they serve. key is sent to engines that
+// require one; "" means no key.
 func Ask(ctx context.Context, urls []string, key string) ([]Engine, error) {
 	found, errs := make([]Engine, len(urls)), make([]error, len(urls))
 	var wg sync.WaitGroup
@@ -63,8 +63,8 @@ func Ask(ctx context.Context, urls []string, key string) ([]Engine, error) {
 	return found, errors.Join(errs...)
 }
 
-// AskStreams asks all engines at the same time where they publish KV-cache events. What an
-// engine does not say, or says of other hosts, is left out.
+// AskStreams queries all engines concurrently for the addresses of their KV-cache event streams.
+// Streams on other hosts are left out.
 func AskStreams(ctx context.Context, found []Engine, key string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -77,7 +77,7 @@ func AskStreams(ctx context.Context, found []Engine, key string) {
 	wg.Wait()
 }
 
-// Reachable asks all engines at the same time, as Ask does, and returns those that answer.
+// Reachable queries all engines concurrently, as Ask does, and returns those that respond.
 func Reachable(ctx context.Context, urls []string, key string) (out []Engine) {
 	found := make([]Engine, len(urls))
 	var wg sync.WaitGroup
@@ -146,7 +146,7 @@ func resolve(ctx context.Context, u *url.URL) (string, error) {
 	return net.JoinHostPort(addrs[0].String(), port), nil
 }
 
-// EndpointsFile returns the endpoints file for them. JSON is YAML.
+// EndpointsFile returns an endpoints file for the engines. It is JSON, which is valid YAML.
 func EndpointsFile(found []Engine) []byte {
 	type entry struct {
 		Name    string   `json:"name"`
@@ -174,8 +174,8 @@ func EndpointsFile(found []Engine) []byte {
 	return out
 }
 
-// Tokenizers returns the models whose tokenizer files are given, as NAME=FOLDER, or found on
-// this machine.
+// Tokenizers returns the models whose tokenizer files are given as NAME=FOLDER or found on this
+// machine.
 func Tokenizers(flags []string, found []Engine) (list []Tokenizer, err error) {
 	given := map[string]bool{}
 	for _, m := range flags {

@@ -12,10 +12,10 @@ import (
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 )
 
-// maxTopics is how many topics of one stream are told apart.
+// maxTopics bounds the number of topics recorded per stream.
 const maxTopics = 16
 
-// ear listens to an event stream, whatever its topics.
+// ear subscribes to all topics of an event stream.
 type ear struct {
 	conn *zmtp.Conn
 	err  error // why it could not be connected to
@@ -67,8 +67,8 @@ func (e *ear) close() {
 	<-e.done
 }
 
-// heard notes what came of a stream, and reports whether anything did, or the stream
-// cannot be read.
+// heard records the messages received from a stream. It returns true if there were any, or if the
+// stream cannot be read.
 func (l *looker) heard(ctx context.Context, s events.Stream, e *ear) bool {
 	out := LiveStream{Events: s.Events, Replay: s.Replay, Topic: s.Topic, Topics: []string{}}
 	defer func() { l.out.Streams = append(l.out.Streams, out) }()
@@ -97,7 +97,7 @@ func (l *looker) heard(ctx context.Context, s events.Stream, e *ear) bool {
 	return len(out.Topics) > 0
 }
 
-// replays asks for the newest batches, of which there may be none.
+// replays requests the newest batches. The response may be empty.
 func replays(ctx context.Context, at string) error {
 	if at == "" {
 		return nil

@@ -28,10 +28,10 @@ type Target struct {
 	Engine  endpoint.EngineType
 	Metrics string          // URL; "" for /metrics at the address
 	Key     string          // shown to the engine; "" for none
-	Streams []events.Stream // as they are read; where none are the engine is asked
+	Streams []events.Stream // as configured; if empty, the engine is queried
 }
 
-// Live is what an engine is found to be and to do.
+// Live is the result of examining an engine.
 type Live struct {
 	Name      string                      `json:"name,omitempty"`
 	Address   string                      `json:"address"`
@@ -40,12 +40,12 @@ type Live struct {
 	BlockSize int                         `json:"block_size,omitempty"`
 	Rendering map[string][]remote.Finding `json:"rendering,omitempty"` // by model
 	Streams   []LiveStream                `json:"streams,omitempty"`
-	// Cached is how many tokens the second of two equal prompts was said to find cached,
-	// of Prompt; -1: the answer did not say.
+	// Cached is the number of cached tokens reported for the second of two equal prompts, out of
+	// Prompt tokens. It is -1 if the response did not report it.
 	Cached   int      `json:"cached_tokens"`
 	Prompt   int      `json:"prompt_tokens"`
-	Notes    []string `json:"notes,omitempty"`    // what is as it may be
-	Problems []string `json:"problems,omitempty"` // what is wrong
+	Notes    []string `json:"notes,omitempty"`    // observations that need no action
+	Problems []string `json:"problems,omitempty"` // failures
 }
 
 // LiveStream is an event stream of an engine.
@@ -54,20 +54,20 @@ type LiveStream struct {
 	Replay string   `json:"replay,omitempty"`
 	Topic  string   `json:"topic,omitempty"` // as configured
 	Topics []string `json:"topics"`          // under which something came
-	Bytes  int      `json:"bytes"`           // of what came
+	Bytes  int      `json:"bytes"`           // bytes received
 }
 
 // Limits of a look at one engine.
 const (
 	liveTime    = 30 * time.Second
-	streamTime  = 5 * time.Second // for an event of what was asked
+	streamTime  = 5 * time.Second // timeout for the event of a request
 	maxPage     = 8 << 20
 	maxAnswer   = 1 << 20
 	promptWords = 100 // more than a block of any usual size
 )
 
-// Examine asks an engine who it is, compares its rendering of fixed chats with models', and
-// sends it two completions to see what its event streams and its answers tell of them.
+// Examine identifies an engine, compares its rendering of fixed chats with that of models, and
+// sends it two completions to check its event streams and responses.
 func Examine(ctx context.Context, t Target, models *prompt.Models) *Live {
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
@@ -130,7 +130,7 @@ func (l *looker) identify(ctx context.Context) {
 	}
 }
 
-// render compares the engine's rendering of the fixed chats with that of a model.
+// render compares the engine's rendering of the fixed chats with the model's rendering here.
 func (l *looker) render(ctx context.Context, name string, models *prompt.Models) {
 	m, adapter, _ := models.Lookup(name)
 	switch {
@@ -159,7 +159,7 @@ func (l *looker) render(ctx context.Context, name string, models *prompt.Models)
 	}
 }
 
-// watch sends two equal prompts, and looks at what streams and answers tell of them.
+// watch sends two equal prompts and checks the resulting events and responses.
 func (l *looker) watch(ctx context.Context, model string) {
 	streams := l.t.Streams
 	if len(streams) == 0 {
@@ -182,7 +182,7 @@ func (l *looker) watch(ctx context.Context, model string) {
 		l.problem("%v", err)
 		return
 	}
-	for range 2 { // the second finds what the first has left
+	for range 2 { // the second should hit the cache entries of the first
 		if !l.complete(ctx, body) {
 			return
 		}
@@ -201,7 +201,7 @@ func (l *looker) watch(ctx context.Context, model string) {
 	}
 }
 
-// complete sends a prompt and notes what the answer says of it.
+// complete sends a prompt and records the usage that the response reports.
 func (l *looker) complete(ctx context.Context, body []byte) bool {
 	status, answer, err := l.do(ctx, http.MethodPost, l.url+"/v1/completions", body, maxAnswer)
 	if err != nil || status != http.StatusOK {
@@ -227,7 +227,7 @@ func (l *looker) complete(ctx context.Context, body []byte) bool {
 	return true
 }
 
-// do asks for a URL and returns a bounded answer.
+// do sends a request and returns a bounded response.
 func (l *looker) do(ctx context.Context, method, url string, body []byte, most int64) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package knowledge names how far what is known of an engine's cache can be
-// trusted: of one event stream, of an endpoint, of a source that replicas share.
+// Package knowledge defines how reliable the data about an engine's cache is: per event stream, per
+// endpoint, and per source shared by replicas.
 //
-// It is one type, so that what two parts of a replica say of the same endpoint
-// can be compared, and is shown to users in the same words. It imports nothing.
+// A single type makes the states of different components comparable and gives users one set of
+// terms. The package imports nothing.
 package knowledge

@@ -1,26 +1,25 @@
 package knowledge
 
-// State says how far what is known of a cache can be trusted. Greater is
-// better: of several streams of one endpoint the least State counts.
+// State is the reliability of the data about a cache. Greater is better. An endpoint with several
+// streams has the least State of its streams.
 type State uint8
 
 // States of knowledge.
 const (
-	// Unknown: nothing is known.
+	// Unknown: no data.
 	Unknown State = iota
-	// Unreadable: messages come, and none of them can be read.
+	// Unreadable: messages arrive, but none can be decoded.
 	Unreadable
-	// Approximate: there is no event stream, it is not connected, or batches were lost
-	// between others that nobody has any more: what they let go of may still be listed.
+	// Approximate: there is no event stream, it is not connected, or lost batches cannot be
+	// replayed. Blocks evicted in lost batches may still be listed.
 	Approximate
-	// CatchingUp: a replay or another replica's answer is awaited. What is known
-	// so far is kept.
+	// CatchingUp: a replay or another replica's snapshot is pending. The existing data is kept.
 	CatchingUp
-	// Mismatched: the events are followed, but what they say is not what prompts
-	// find at the engine.
+	// Mismatched: the events are applied, but they disagree with the cache hits that the engine
+	// reports for prompts.
 	Mismatched
-	// Partial: every batch since some point is applied, in order. What was cached
-	// before and has not changed since is missing.
+	// Partial: every batch since some point is applied, in order. Blocks cached before that point
+	// and unchanged since are missing.
 	Partial
 	// Exact: every batch since the cache was empty is applied, in order.
 	Exact
@@ -37,6 +36,6 @@ func (s State) String() string {
 	return names[Unknown]
 }
 
-// Followed reports whether events are followed up to now and are to be believed:
-// what they say is cached is cached.
+// Followed reports whether events are applied up to now and are reliable: blocks listed as cached
+// are cached.
 func (s State) Followed() bool { return s >= Partial }

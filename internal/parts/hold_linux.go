@@ -8,8 +8,8 @@ import (
 
 var errTaken = errors.New("ports: taken")
 
-// hold binds a port. It is bound without SO_REUSEADDR, so that it is nobody
-// else's, and has it afterwards, so that a listener may share it.
+// hold binds a port. It binds without SO_REUSEADDR, so that the port is exclusive, and sets the
+// option afterwards, so that a listener may share it.
 func hold(port int) (letGo func(), err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Output keeps what a program or a log writes while a test reads it. The zero
-// value is empty. It is safe for concurrent use.
+// Output buffers the output of a program or a log while a test reads it. The zero value is empty.
+// Safe for concurrent use.
 type Output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

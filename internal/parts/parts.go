@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// TB is what this package needs of a testing.TB, so that programs can use the
-// package without package testing.
+// TB is the subset of testing.TB that this package uses. It lets programs use the package without
+// importing testing.
 type TB interface {
 	Helper()
 	Cleanup(f func())
@@ -24,9 +24,8 @@ const (
 	envQuick = "GRAPEVINE_QUICK" // set by `make check` alone
 )
 
-// Full marks a test that needs parts from outside, other programs or much time.
-// `make test` runs all tests; `make check` sets GRAPEVINE_QUICK, and there such a
-// test is skipped.
+// Full marks a test that needs external parts, other programs or much time. `make test` runs all
+// tests; `make check` sets GRAPEVINE_QUICK, which skips these tests.
 func Full(tb TB) {
 	tb.Helper()
 	if os.Getenv(envQuick) != "" {
@@ -47,7 +46,7 @@ func Cache() string {
 	return filepath.Join(home(), ".cache", "grapevine")
 }
 
-// home agrees with setup.sh: $HOME, else what the system knows of the user.
+// home returns the home directory as setup.sh does: $HOME, else the entry of the user database.
 func home() string {
 	if dir := os.Getenv("HOME"); dir != "" {
 		return dir
@@ -58,8 +57,8 @@ func home() string {
 	return ""
 }
 
-// EnvoyPath returns an Envoy binary, $ENVOY before the installed one, or an
-// error that says how to get one. It is for programs; tests call Envoy.
+// EnvoyPath returns the path of an Envoy binary, preferring $ENVOY to the installed one. If there
+// is none, the error describes how to install it. It is for programs; tests call Envoy.
 func EnvoyPath() (string, error) {
 	if path := os.Getenv(envEnvoy); path != "" {
 		return executable(path, "set "+envEnvoy+" to an Envoy binary, or unset it and run `make setup`")

@@ -31,7 +31,7 @@ func (r *recorder) Skipf(format string, args ...any) {
 	r.Fatalf(format, args...)
 }
 
-// fatalOf returns what find reported as fatal, or "".
+// fatalOf returns the fatal message of find, or "".
 func fatalOf(find func(TB) string) (message string) {
 	r := &recorder{}
 	defer func() {
@@ -54,7 +54,7 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
-// TestQuick: in a quick run what needs a part is skipped, not failed.
+// TestQuick checks that a quick run skips tests that need a part instead of failing them.
 func TestQuick(t *testing.T) {
 	t.Setenv(envQuick, "1")
 	r := &recorder{}
@@ -162,7 +162,7 @@ for line in sys.stdin:
 	}
 }
 
-// TestInstalled runs what `make setup` installed.
+// TestInstalled runs the programs that `make setup` installed.
 func TestInstalled(t *testing.T) {
 	if out, err := exec.Command(Envoy(t), "--version").CombinedOutput(); err != nil || !strings.Contains(string(out), "version") {
 		t.Errorf("envoy --version: %v: %s", err, out)

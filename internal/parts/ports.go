@@ -7,16 +7,16 @@ import (
 	"net"
 )
 
-// The range that ports are taken from.
+// Range of the reserved ports.
 const (
 	first = 18_000
 	last  = 31_999
 )
 
-// ErrNoPort says that no port is free.
+// ErrNoPort is returned if no port is free.
 var ErrNoPort = errors.New("parts: no free TCP port")
 
-// ReservePorts returns n ports, and what lets go of them.
+// ReservePorts returns n reserved ports and a function that releases them.
 func ReservePorts(n int) (list []int, release func(), err error) {
 	var held []func()
 	release = func() {
@@ -58,7 +58,7 @@ func FreeAddress(tb interface {
 	return fmt.Sprintf("127.0.0.1:%d", list[0])
 }
 
-// udpFree reports whether the UDP side of a port is nobody's.
+// udpFree reports whether the UDP port of that number is unused.
 func udpFree(port int) bool {
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	if err != nil {

@@ -45,8 +45,8 @@ func TestListenersComeAndGo(t *testing.T) {
 	refused()
 }
 
-// TestNobodyElse: what is reserved is not reserved twice, and given to nobody
-// who asks for any port.
+// TestNobodyElse checks that a reserved port is not reserved twice and not assigned as an arbitrary
+// port.
 func TestNobodyElse(t *testing.T) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -80,7 +80,7 @@ func TestNobodyElse(t *testing.T) {
 	}
 }
 
-// TestRelease: afterwards the port is anybody's.
+// TestRelease checks that a released port can be bound.
 func TestRelease(t *testing.T) {
 	list, release, err := ReservePorts(1)
 	if err != nil {

@@ -21,9 +21,8 @@ type Script struct {
 	stop func()
 }
 
-// Start runs the installed Python with args (a program's path and its
-// arguments, or "-c" and a program) in UTC until the test ends. What the
-// program says on standard error goes to the test's log.
+// Start runs the installed Python with args (a program's path and its arguments, or "-c" and a
+// program) in UTC until the test ends. Its standard error is written to the test's log.
 func Start(tb TB, args ...string) *Script {
 	tb.Helper()
 	s := &Script{tb: tb, name: args[0], cmd: exec.Command(Python(tb), args...)}
@@ -50,7 +49,7 @@ func Start(tb TB, args ...string) *Script {
 	return s
 }
 
-// Stop kills the program and waits for its end. A second call does nothing.
+// Stop kills the program and waits for it to exit. A second call has no effect.
 func (s *Script) Stop() { s.stop() }
 
 // Line waits for the program's next line, without its end, and ends the test
@@ -72,8 +71,7 @@ func (s *Script) Send(line string) {
 	}
 }
 
-// Ask sends a request as one line of JSON and decodes the line that comes
-// back into answer.
+// Ask sends a request as one line of JSON and decodes the response line into answer.
 func (s *Script) Ask(request, answer any) {
 	s.tb.Helper()
 	data, err := json.Marshal(request)
@@ -87,7 +85,7 @@ func (s *Script) Ask(request, answer any) {
 	}
 }
 
-// logWriter passes what a program says on standard error to a test's log.
+// logWriter copies a program's standard error to a test's log.
 type logWriter struct {
 	tb   TB
 	name string

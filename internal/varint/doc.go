@@ -1,8 +1,8 @@
-// Package varint reads the encodings in which replicas tell each other things: unsigned
-// and signed varints, fixed-width numbers in little endian, and byte strings preceded by
-// their length. encoding/binary writes them.
+// Package varint decodes the encodings that replicas exchange: unsigned and signed varints,
+// little-endian fixed-width numbers, and length-prefixed byte strings. They are encoded with
+// encoding/binary.
 //
-// A [Reader] takes values from the front of a buffer. Its first error sticks: every later
-// read gives zero, so a decoder checks once, at its end. Nothing is copied or allocated,
-// whatever the input. A Reader is a value and not safe for concurrent use.
+// A [Reader] consumes values from the front of a buffer. Its first error is sticky: every later
+// read returns zero, so a decoder checks for errors once, at the end. Nothing is copied or
+// allocated, whatever the input. A Reader is a value and not safe for concurrent use.
 package varint

@@ -15,7 +15,7 @@ var (
 // Reader takes values from the front of B. After the first error every read gives zero
 // and Err stays.
 type Reader struct {
-	B   []byte // what has not been read
+	B   []byte // unread bytes
 	Err error
 }
 
@@ -26,8 +26,8 @@ func (r *Reader) Fail(err error) {
 	}
 }
 
-// Has tells whether n more bytes are there and no error has come before; if not, that is
-// an error.
+// Has reports whether n more bytes are available and no error has occurred. If fewer are available,
+// it sets Err.
 func (r *Reader) Has(n uint64) bool {
 	if r.Err == nil && n > uint64(len(r.B)) {
 		r.Err = ErrShort
@@ -142,7 +142,7 @@ func (r *Reader) Count() int {
 	return int(n)
 }
 
-// advance goes on after a varint of n bytes, as encoding/binary counts them.
+// advance consumes a varint of n bytes, where n is the result of encoding/binary.
 func (r *Reader) advance(n int) bool {
 	switch {
 	case n > 0:
