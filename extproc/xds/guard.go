@@ -165,7 +165,7 @@ func (s *Server) refused(node *corev3.Node, kind string, why *rpcstatus.Status) 
 	}
 	r.mu.Unlock()
 	if !quiet {
-		r.log.Warn("Envoy rejected an xDS update and continues with its previous configuration", "node", cut(node.GetId()), "type", cut(kind), "error", cut(why.GetMessage()))
+		r.log.Warn("rejected xDS update: Envoy continues with its previous configuration", "node", cut(node.GetId()), "type", cut(kind), "error", cut(why.GetMessage()))
 	}
 }
 

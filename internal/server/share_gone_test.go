@@ -50,7 +50,7 @@ func TestDrainingReplicaIsCounted(t *testing.T) {
 	leaver, other := g.replicas[0], g.replicas[1]
 	inFlight := func(s *Server) (n int64) {
 		for _, ep := range s.pool.Snapshot().Endpoints {
-			n += int64(s.pool.LoadTracker().Load(ep, time.Now()).Requests)
+			n += s.pool.LoadTracker().Load(ep, time.Now()).Requests
 		}
 		return n
 	}

@@ -45,7 +45,7 @@ func (r addressRules) choose(podIP string, podIPs []string) (addr netip.Addr, re
 // check refuses loopback, link-local, multicast, broadcast and unspecified addresses. A hostile node
 // could otherwise direct requests to this machine or to a metadata service.
 func (r addressRules) check(a netip.Addr) (addr netip.Addr, refused string) {
-	kind := ""
+	var kind string
 	switch {
 	case a.IsUnspecified():
 		kind = "unspecified"
