@@ -65,7 +65,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestEndsWithContext renders a long template whose client has gone away.
+// TestEndsWithContext renders a long template whose context has ended.
 func TestEndsWithContext(t *testing.T) {
 	tmpl, err := Parse("{% for i in range(99999) %}{% for j in range(40) %}{% endfor %}{% endfor %}")
 	if err != nil {

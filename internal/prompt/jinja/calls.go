@@ -33,7 +33,7 @@ func (a args) named(name string) (value.Value, bool) {
 	return value.Value{}, false
 }
 
-// get returns an argument by place or by name, else def.
+// get returns an argument by position or by name, else def.
 func (a args) get(i int, name string, def value.Value) value.Value {
 	if i < len(a.pos) {
 		return a.pos[i]

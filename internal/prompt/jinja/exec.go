@@ -102,7 +102,7 @@ func (st *state) branch(s *syntax.If) signal {
 	return goOn
 }
 
-// with runs a body with names whose values come from outside of it.
+// with runs a body with additional variables. Their values are evaluated in the outer scope.
 func (st *state) with(s *syntax.With) {
 	inner := &scope{parent: st.scope}
 	vals := st.evalAll(make([]value.Value, 0, len(s.Vals)), s.Vals)

@@ -79,8 +79,8 @@ func filterAttr(_ *state, in value.Value, a args) value.Value {
 	return getAttr(in, name)
 }
 
-// testSameAs is Python's "is", where it does not depend on what an interpreter
-// keeps once.
+// testSameAs implements Python's "is" for values whose identity does not depend on the
+// interpreter's caching.
 func testSameAs(st *state, in value.Value, a args) bool {
 	other := a.get(0, "other", value.Value{})
 	if in.Kind() != other.Kind() {

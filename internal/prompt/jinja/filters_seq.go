@@ -27,7 +27,7 @@ func byPath(v, path value.Value) value.Value {
 
 func filterMap(st *state, in value.Value, a args) value.Value {
 	if !in.IsTrue() {
-		return value.List(nil) // whatever it is, None included
+		return value.List(nil) // for any kind, including None
 	}
 	items := st.iterate(in)
 	out := make([]value.Value, 0, len(items))
@@ -56,7 +56,7 @@ func filterMap(st *state, in value.Value, a args) value.Value {
 // filterSelect is select, reject, selectattr and rejectattr.
 func filterSelect(st *state, in value.Value, a args, byAttr, keep bool) value.Value {
 	if !in.IsTrue() {
-		return value.List(nil) // whatever it is, None included
+		return value.List(nil) // for any kind, including None
 	}
 	var path value.Value
 	if byAttr {
@@ -88,9 +88,8 @@ func filterSelect(st *state, in value.Value, a args, byAttr, keep bool) value.Va
 	return value.List(out)
 }
 
-// sortKey is what sorting compares of a value: case is ignored unless asked for.
-// by is the path of an attribute, or None. The work and the memory of the key are
-// counted.
+// sortKey returns the key by which sorting compares a value. Case is ignored unless caseSensitive
+// is set. by is the path of an attribute, or None. The key's work and memory are counted.
 func (st *state) sortKey(v, by value.Value, caseSensitive bool) value.Value {
 	if by.Kind() != value.KindNone {
 		v = byPath(v, by)

@@ -85,7 +85,7 @@ var strftimeLayouts = map[byte]string{
 	'D': "01/02/06", 'R': "15:04", 'e': "_2", 'f': "000000", 'z': "", 'Z': "", 'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05",
 }
 
-// strftime formats a local time that knows no zone, as datetime.now() gives.
+// strftime formats a local time without a zone, as returned by datetime.now().
 func strftime(t time.Time, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -119,8 +119,8 @@ func strftime(t time.Time, format string) string {
 	return b.String()
 }
 
-// Strftime formats a time as Python's strftime does. It returns an error for a
-// directive that it does not know.
+// Strftime formats a time as Python's strftime does. It returns an error for an unsupported
+// directive.
 func Strftime(t time.Time, format string) (s string, err error) {
 	defer value.Catch(&err)
 	return strftime(t, format), nil

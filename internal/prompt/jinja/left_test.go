@@ -7,8 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// more are templates with what few published chat templates use. They are
-// rendered by Python and by this package.
+// more are templates with rarely used features. Both Python and this package render them.
 var more = []string{
 	"{{ l|sum }}", "{{ nest|sum(start=[]) }}", "{{ one|sum('k') }}", "{{ l|min }}", "{{ l|max }}", "{{ ls|max }}", "{{ el|max }}", "{{ el|min is defined }}", "{{ f|round }}", "{{ 2.567|round(2) }}", "{{ 3.5|round|int }}",
 	"{{ 2.5|round }}", "{{ n|round }}", "{{ 2.675|round(2) }}", "{{ -0.5|round }}",
@@ -23,11 +22,11 @@ var more = []string{
 	"{% for x in ls %}{{ loop.cycle('a','b') }}{% endfor %}", "{% for x in [1,1,2] %}{{ loop.changed(x) }}{% endfor %}", "{% for x in l %}{{ loop.cycle() }}{% endfor %}",
 	"{% with a = 1, b = n %}{{ a }}{{ b }}{% set c = 3 %}{% endwith %}{{ a is defined }}{{ c is defined }}", "{% with %}{% set q = 1 %}{{ q }}{% endwith %}{{ q is defined }}", "{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}",
 	"{% filter upper %}abc {{ s }}{% endfilter %}", "{% filter trim | replace('a','b') %}  a a {% endfilter %}", "{% filter upper %}{% set q = 1 %}x{% endfilter %}{{ q is defined }}",
-	// What tool calls of published models need: the order of keys, big integers.
+	// Features used by tool calls of published models: the order of keys, big integers.
 	"{% for k, v in d.items() %}{{ k }}={{ v|tojson }};{% endfor %}{{ big }}{{ big|tojson }}{{ {'z': big, 'a': 1}|tojson }}{{ {'z': big, 'a': 1} }}",
 }
 
-// TestMore compares renderings of what few templates use with Python's.
+// TestMore compares renderings of rarely used features with Python's.
 func TestMore(t *testing.T) {
 	ref := newReference(t)
 	for _, src := range more {
@@ -35,15 +34,15 @@ func TestMore(t *testing.T) {
 	}
 }
 
-// left are templates with what this package does not have, in a branch that runs where x is
-// set. Jinja lets some of them fail as a whole.
+// left are templates with unsupported features in a branch that runs only if x is set. Jinja
+// rejects some of them at parse time.
 var left = []string{
 	"{{ html|escape }}", "{{ html|e }}", "{{ ls | map('escape') | list }}", "{{ m(*l) }}", "{{ m(**d) }}", "{{ cycler(1, 2).next() }}", "{{ joiner() }}",
 	"{{ s.encode('utf-8') }}", "{{ l|groupby('a') }}", "{{ s is filter }}", "{{ s|fromjson }}",
 }
 
-// What this package does not have fails when it is reached, not when it is parsed: templates
-// are used whose other branches are known.
+// TestUnsupportedFailsWhenReached checks that an unsupported feature fails at run time rather than
+// at parse time, so that templates with other, supported branches stay usable.
 func TestUnsupportedFailsWhenReached(t *testing.T) {
 	vars := func(x bool) []Var {
 		return []Var{{"x", value.Bool(x)}, {"s", value.String("a")}, {"html", value.String("<")}, {"ls", value.List([]value.Value{value.String("a")})}, {"l", value.List(nil)}}

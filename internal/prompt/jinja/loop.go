@@ -12,7 +12,7 @@ type loop struct {
 	items []value.Value
 	index int
 	depth int           // of recursion
-	last  []value.Value // what changed() was last called with
+	last  []value.Value // arguments of the last call of changed()
 }
 
 func (st *state) loop(s *syntax.For) signal {
@@ -48,7 +48,7 @@ func (st *state) iterateLoop(s *syntax.For, items []value.Value, depth int) sign
 	return goOn
 }
 
-// captured tells whether a macro defined in the body holds on to its scope.
+// captured reports whether a macro defined in the body retains the scope.
 func captured(sc *scope) bool {
 	for i := range sc.vars {
 		if sc.vars[i].v.Kind() == value.KindFunction {
@@ -128,7 +128,7 @@ func (l *loop) attr(name string) value.Value {
 	return value.Undefined(name)
 }
 
-// recurse is loop(items) of a recursive loop: what the loop prints for items.
+// recurse implements loop(items) of a recursive loop. It returns the output of the loop for items.
 func (l *loop) recurse(st *state, a args) string {
 	if !l.site.Recursive {
 		value.Raise("loop is called, but the loop is not recursive")

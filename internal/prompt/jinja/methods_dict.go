@@ -29,7 +29,7 @@ var dictMethods = map[string]method{
 		copyInto(d, v.Dict())
 		return value.FromDict(d)
 	},
-	// The sandbox of engines refuses what changes a dict.
+	// The engines' sandbox rejects methods that change a dict.
 	"pop": unsafeMethod("pop"), "update": unsafeMethod("update"), "clear": unsafeMethod("clear"),
 	"setdefault": unsafeMethod("setdefault"), "popitem": unsafeMethod("popitem"), "fromkeys": unsafeMethod("fromkeys"),
 }

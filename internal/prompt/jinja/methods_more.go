@@ -30,7 +30,7 @@ var strMethodsMore = map[string]method{
 	"islower":    func(_ *state, v value.Value, _ args) value.Value { return value.Bool(isCased(v.Str(), false)) },
 }
 
-// notASCII is a method that is only known for ASCII.
+// notASCII returns a method that is supported only for ASCII strings.
 func notASCII(name string, f func(string) string) method {
 	return func(_ *state, v value.Value, _ args) value.Value {
 		if !isASCII(v.Str()) {

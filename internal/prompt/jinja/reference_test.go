@@ -17,7 +17,7 @@ func newReference(t testing.TB) *reference {
 	return &reference{parts.Start(t, "testdata/reference.py")}
 }
 
-// rendered is what came of a template.
+// rendered is the result of rendering a template.
 type rendered struct {
 	Out   string `json:"out"`
 	Error string `json:"error"`
@@ -31,7 +31,7 @@ func (r *reference) render(template, vars string) (out rendered) {
 	return out
 }
 
-// own renders a template by this package.
+// own renders a template with this package.
 func own(t testing.TB, template, vars string) (string, error) {
 	t.Helper()
 	tmpl, err := Parse(template)

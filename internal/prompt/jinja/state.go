@@ -18,7 +18,7 @@ const (
 	checkEvery = 2048
 	// maxMemory bounds the bytes of the output and of the values made.
 	maxMemory = 64 << 20
-	// grant is how many bytes more are asked for at a time.
+	// grant is the minimum number of bytes requested from More at a time.
 	grant = 256 << 10
 )
 
@@ -68,7 +68,7 @@ type state struct {
 
 	ctx     context.Context
 	done    int // work
-	checkAt int // work at which the context is looked at again
+	checkAt int // work count at which the context is checked again
 	memory  int // bytes of the values made
 	calls   int
 	meter   value.Meter // of comparisons
@@ -77,8 +77,8 @@ type state struct {
 // step counts a statement, a call or an iteration.
 func (st *state) step() { st.work(1) }
 
-// work counts n units of work and ends the rendering when there has been too
-// much of it, when the output is too long, or when the context has ended.
+// work counts n units of work. It ends the rendering if the work or output exceeds its limit, or
+// the context has ended.
 func (st *state) work(n int) {
 	if st.done += n; st.done < st.checkAt {
 		return
@@ -92,7 +92,8 @@ func (st *state) work(n int) {
 	}
 }
 
-// afford tells whether there is memory for what has been made so far.
+// afford reports whether the memory used so far is within the limit, and requests more if it is
+// not.
 func (st *state) afford() bool {
 	for need := st.memory + len(st.out) - st.base; need > st.opts.Memory; {
 		n := max(grant, need-st.opts.Memory)
@@ -104,8 +105,8 @@ func (st *state) afford() bool {
 	return true
 }
 
-// made counts an operation on a value and the memory of its result, and returns
-// the result. What is part of the operand takes no memory.
+// made counts an operation on a value and the memory of its result, and returns the result. A
+// result that is part of the operand takes no memory.
 func (st *state) made(of, result value.Value) value.Value {
 	n := 1 + of.Weight()/workBytes
 	if !result.PartOf(of) {
@@ -130,7 +131,7 @@ func (st *state) iterate(v value.Value) []value.Value {
 	return items
 }
 
-// scoped runs body with variables of its own.
+// scoped runs body in a new scope.
 func (st *state) scoped(sc *scope, body []syntax.Stmt) signal {
 	old := st.scope
 	st.scope = sc
@@ -139,7 +140,7 @@ func (st *state) scoped(sc *scope, body []syntax.Stmt) signal {
 	return sig
 }
 
-// capture runs f and returns what it prints.
+// capture runs f and returns its output.
 func (st *state) capture(f func()) string {
 	start := len(st.out)
 	f()

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// ErrUnsupported is wrapped by errors about what this package does not have.
+// ErrUnsupported is wrapped by errors about unsupported constructs.
 var ErrUnsupported = syntax.ErrUnsupported
 
 // ErrRaised is wrapped by errors of Render that the template raised itself.
@@ -50,8 +50,8 @@ func Parse(source string) (*Template, error) {
 	return t, nil
 }
 
-// raiseUnsupported ends a rendering that has reached what this package does not have. As with
-// Jinja, a branch that never runs may hold it.
+// raiseUnsupported ends a rendering that reached an unsupported construct. As in Jinja, a branch
+// that never runs may contain one.
 func raiseUnsupported(what string, u syntax.Use) {
 	value.RaiseAs(ErrUnsupported, "line %d: %s %s", u.Line, what, u.Name)
 }
@@ -62,14 +62,14 @@ type Var struct {
 	Value value.Value
 }
 
-// Options are what a rendering may use besides its variables.
+// Options configure a rendering.
 type Options struct {
 	Now       time.Time // for strftime_now
 	MaxOutput int       // bytes; 0 = value.MaxSize
 	// Memory bounds the bytes of the output and of all values made; 0 = 64 MiB.
 	Memory int
-	// More is asked, where it is given, for n bytes beyond Memory, up to 64 MiB
-	// in all; false ends the rendering.
+	// More, if not nil, is called to reserve n bytes beyond Memory, up to 64 MiB in total. If it
+	// returns false, the rendering ends.
 	More func(n int) bool
 }
 

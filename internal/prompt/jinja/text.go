@@ -18,8 +18,8 @@ func replace(s, old, repl string, n int) string {
 	return strings.Replace(s, old, repl, n)
 }
 
-// upper and lower are str.upper and str.lower, which know characters that
-// become several and the final sigma.
+// upper and lower implement str.upper and str.lower, including characters that expand to several
+// and the final sigma.
 func upper(s string) string {
 	if isASCII(s) {
 		return strings.ToUpper(s)

@@ -4,8 +4,8 @@ package vocab
 // block of a prompt is that much longer.
 const maxAhead = 8
 
-// IsTokenBoundary tells that a token ends at byte pos of text, which is in text space,
-// whatever the words around it are: a word or an added token ends there.
+// IsTokenBoundary reports whether a token always ends at byte pos of text, which is in text space,
+// because a word or an added token ends there.
 func (v *Vocab) IsTokenBoundary(text []byte, pos int) bool {
 	if pos <= 0 || pos >= len(text) || !v.CanEncode() {
 		return true
@@ -13,12 +13,12 @@ func (v *Vocab) IsTokenBoundary(text []byte, pos int) bool {
 	return v.hard(text, pos)
 }
 
-// Aligned checks blocks against the tokens that text has. ends are the byte
-// positions where consecutive blocks end, ends[0] being where the first of them
-// begins; each is said to hold size tokens, and one at the text's beginning some more:
-// engines that speculate hash these with the block before them. It returns how many
-// leading blocks do: a block of generated tokens that are not those of its text covers
-// fewer, or ends inside one.
+// Aligned checks blocks against the tokens of text. ends are the byte positions at which
+// consecutive blocks end; ends[0] is the start of the first block. Each block should hold size
+// tokens. A block at the start of the text may hold some more, because engines with speculative
+// decoding hash extra tokens with the preceding block. It returns the number of leading blocks that
+// match. A block of generated tokens that differ from the tokens of its text covers fewer tokens,
+// or ends inside one.
 func (v *Vocab) Aligned(text []byte, ends []int32, size int) int {
 	n := len(ends) - 1
 	if n <= 0 || !v.CanEncode() {
@@ -51,8 +51,8 @@ func (v *Vocab) Aligned(text []byte, ends []int32, size int) int {
 	return block
 }
 
-// wordStart returns the last place at or before pos, within a kilobyte, where a
-// word or an added token begins, else pos itself.
+// wordStart returns the last start of a word or added token at or before pos, within a kilobyte,
+// else pos itself.
 func (v *Vocab) wordStart(text []byte, pos int) int {
 	lo := max(0, pos-boundaryReach)
 	start := lo

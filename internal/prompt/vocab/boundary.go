@@ -1,7 +1,7 @@
 package vocab
 
-// hard tells that there is a piece boundary at i whatever surrounds it.
-// 0 < i < len(s).
+// hard reports whether there is a piece boundary at i regardless of the surrounding text. 0 < i <
+// len(s).
 func (v *Vocab) hard(s []byte, i int) bool { return v.pat.Boundary(s, i) }
 
 // lastHard returns the last hard boundary of s in (lo, at], or -1.
@@ -17,10 +17,10 @@ func (v *Vocab) lastHard(s []byte, lo, at int) int {
 // boundaryReach is how far BoundarySafe looks back for a place to start from.
 const boundaryReach = 1 << 10
 
-// BoundarySafe tells whether the tokens of text, which is in text space, have
-// a boundary at byte pos. A cached block that ends there can only be reused if
-// they do. It looks at the pre-token around pos; where it cannot tell (no word
-// boundary within a kilobyte) it says no. Without an encoder it says yes.
+// BoundarySafe reports whether the tokens of text, which is in text space, have a boundary at byte
+// pos. A cached block that ends at pos can be reused only in that case. It examines the pre-token
+// around pos. It returns false if there is no word boundary within a kilobyte, and true if the
+// vocabulary cannot encode.
 func (v *Vocab) BoundarySafe(text []byte, pos int) bool {
 	if pos <= 0 || pos >= len(text) || !v.CanEncode() {
 		return true
@@ -59,9 +59,8 @@ func (v *Vocab) BoundarySafe(text []byte, pos int) bool {
 	return v.boundaryIn(text[start:hi], pos-start, hi == cut)
 }
 
-// boundaryIn tells whether the tokens of s, which starts a piece, have a
-// boundary at pos. cut says that s goes on; a piece that reaches its end is
-// not judged then.
+// boundaryIn reports whether the tokens of s, which starts a piece, have a boundary at pos. cut is
+// true if the text continues after s; a piece that reaches the end of s is then not evaluated.
 func (v *Vocab) boundaryIn(s []byte, pos int, cut bool) bool {
 	for sp := v.pat.Split(s); ; {
 		a := sp.Pos()

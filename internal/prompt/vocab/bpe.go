@@ -9,7 +9,7 @@ const noToken = ^uint32(0)
 // pair; longer pieces use a heap, so that no text costs quadratic time.
 const smallPiece = 160
 
-// bpe holds what byte-pair encoding of one piece needs.
+// bpe holds the tables for byte-pair encoding of one piece.
 type bpe struct {
 	pieces *pieceTable
 	pairs  *pairTable
@@ -17,7 +17,7 @@ type bpe struct {
 	self   []uint64    // bit per id: encoding the token's bytes gives the token
 	chars  bool        // symbols start as characters (SentencePiece) instead of bytes
 	whole  bool        // a piece that is a token is never merged (ignore_merges)
-	unk    uint32      // token for what has none, or noToken
+	unk    uint32      // the unknown token, or noToken
 }
 
 func (b *bpe) isSelf(id uint32) bool { return b.self[id>>6]&(1<<(id&63)) != 0 }
@@ -68,8 +68,7 @@ func (b *bpe) symbols(dst []uint32, piece []byte) []uint32 {
 	return dst
 }
 
-// fallback appends the byte tokens of a character, or the unknown token when
-// one of them is missing.
+// fallback appends the byte tokens of a character, or the unknown token if a byte token is missing.
 func (b *bpe) fallback(dst []uint32, char []byte) []uint32 {
 	start := len(dst)
 	for _, c := range char {
@@ -85,7 +84,7 @@ func (b *bpe) fallback(dst []uint32, char []byte) []uint32 {
 	return dst
 }
 
-// mergeSmall merges in place and returns what is left.
+// mergeSmall merges in place and returns the remaining tokens.
 func (b *bpe) mergeSmall(syms []uint32) []uint32 {
 	var ranks, merged [smallPiece]uint32
 	n := len(syms)

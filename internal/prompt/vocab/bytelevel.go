@@ -39,8 +39,8 @@ func byteLevel(s string) ([]byte, error) {
 	return out, nil
 }
 
-// spmBytes decodes a SentencePiece token string. isByte tells that it is the
-// fallback token of a single byte.
+// spmBytes decodes a SentencePiece token string. isByte is true for the fallback token of a single
+// byte.
 func spmBytes(s string) (out []byte, isByte bool) {
 	if len(s) == 6 && s[:3] == "<0x" && s[5] == '>' {
 		hi, ok1 := hexDigit(s[3])

@@ -7,27 +7,25 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
 )
 
-// Verdict is what a Checker found.
+// Verdict is the result of a check.
 type Verdict uint8
 
 // Verdicts.
 const (
 	Unknown   Verdict = iota // the rest depends on text that was not given
-	Canonical                // every token of the block is what tokenizing its text gives
+	Canonical                // the block's tokens equal the tokens of its text
 	Deviates                 // a token is not
 )
 
-// Window is a block of tokens with what is known of its surroundings. The more
-// of it is given, the less stays unknown: a sentence before and a word after
-// are enough for most text.
+// Window is a block of tokens and its context. More context leaves fewer cases undecided: a
+// sentence before and a word after suffice for most text.
 type Window struct {
-	// Text is what comes before Before, where its tokens are not known. Nothing is
-	// concluded from how it would be tokenized by itself: the text behind its end decides
-	// that, too.
+	// Text is the text before Before, if its tokens are unknown. Its own tokenization is not used,
+	// because that also depends on the text after its end.
 	Text                 []byte
 	Before, Block, After []uint32
-	Root                 bool // nothing comes before Text and Before
-	Final                bool // nothing comes after After
+	Root                 bool // the prompt starts with Text and Before
+	Final                bool // the prompt ends with After
 }
 
 // Checker decides whether blocks of generated tokens are canonical: whether
@@ -50,9 +48,9 @@ func (v *Vocab) NewChecker() *Checker {
 	return &Checker{v: v}
 }
 
-// Check judges the block. n is the number of its leading tokens that are
-// proven canonical: all of them for Canonical, for Deviates the index of the
-// first that is not, for Unknown of the first that could not be decided.
+// Check checks the block. n is the number of its leading tokens that are proven canonical: all of
+// them for Canonical, the index of the first deviating token for Deviates, and the index of the
+// first undecided token for Unknown.
 func (c *Checker) Check(w Window) (verdict Verdict, n int) {
 	if !c.load(w) {
 		return Deviates, 0
@@ -119,8 +117,8 @@ func (c *Checker) result(v Verdict, at, first, n int) (Verdict, int) {
 	return v, k
 }
 
-// literal checks that one token covers an added token's text and that it
-// swallows nothing. It returns the position of a deviation, or -1.
+// literal checks that a single token covers an added token's text and consumes no other text. It
+// returns the position of a deviation, or -1.
 func (c *Checker) literal(sp span) int {
 	if sp.start < sp.lit {
 		return sp.start
@@ -152,8 +150,8 @@ func (c *Checker) tokenAt(pos int) int {
 	return lo
 }
 
-// segment is a stretch of text without added tokens. start and end tell that
-// it really begins and ends there.
+// segment is a stretch of text without added tokens. start and end are true if the text really
+// begins and ends there.
 type segment struct {
 	lo, hi     int
 	start, end bool
@@ -222,8 +220,8 @@ func (c *Checker) piece(a, b int) int {
 	return c.compare(c.want, i, b)
 }
 
-// compare compares the tokens from i on with those that a piece has, which ends at b. It
-// returns as piece does.
+// compare compares the tokens from i on with want, the tokens of a piece that ends at b. Its
+// results are those of piece.
 func (c *Checker) compare(want []uint32, i, b int) int {
 	for _, id := range want {
 		if i >= len(c.ids) || c.ids[i] != id {
@@ -252,9 +250,8 @@ func (c *Checker) straddling(a, b int) int {
 	return c.compare(c.want[k:], 0, b)
 }
 
-// unsettled returns the position of the first byte that a round trip through
-// text would change, -1 when there is none: bytes that are no UTF-8, or
-// characters that the normaliser replaces.
+// unsettled returns the position of the first byte that a round trip through text would change, or
+// -1: invalid UTF-8, or a character that the normaliser replaces.
 func (v *Vocab) unsettled(s []byte) int {
 	if !utf8.Valid(s) {
 		for i := 0; i < len(s); {

@@ -15,7 +15,7 @@ func offsets(v *Vocab, ids []uint32) []int {
 	return out
 }
 
-// spoil splits some tokens in two whose bytes are the same.
+// spoil replaces some tokens by two tokens with the same bytes.
 func spoil(rng *rand.Rand, v *Vocab, ids []uint32, share int) []uint32 {
 	var out []uint32
 	for _, id := range ids {

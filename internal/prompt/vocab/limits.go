@@ -2,8 +2,7 @@ package vocab
 
 import "errors"
 
-// Bounds on what a vocabulary file may hold. The largest public vocabularies
-// have about 260,000 tokens in 35 MB.
+// Limits of a vocabulary file. The largest public vocabularies have about 260,000 tokens in 35 MB.
 const (
 	maxFileBytes  = 256 << 20
 	maxTokens     = 1 << 21

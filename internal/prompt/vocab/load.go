@@ -9,22 +9,20 @@ import (
 	"strings"
 )
 
-// Options completes what a vocabulary file says. The zero value is right for
-// tokenizer.json.
+// Options supplement a vocabulary file. The zero value is right for tokenizer.json.
 type Options struct {
-	// Added are further added tokens, as tokenizer_config.json lists them. Those
-	// that the file defines itself stay as the file says.
+	// Added are further added tokens, as listed in tokenizer_config.json. Tokens defined in the
+	// vocabulary file take precedence.
 	Added []Added
 	// Pattern names the split pattern of files that carry none (tiktoken):
 	// gpt2, cl100k, o200k, qwen2 or tekken. Empty leaves Encode unavailable.
 	Pattern string
-	// Prefix is where the tokenizer's class puts a space, whatever a SentencePiece file
-	// itself says: first (before a text), always (after each added token too) or never.
-	// Empty: as the file says.
+	// Prefix overrides where the tokenizer's class inserts a space: first (before a text), always
+	// (after each added token too) or never. If empty, the SentencePiece file decides.
 	Prefix string
 }
 
-// File names that Load knows.
+// Names of the supported files.
 const (
 	fileTokenizer   = "tokenizer.json"
 	fileTekken      = "tekken.json"
@@ -52,9 +50,9 @@ func isFile(p string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// Load reads a vocabulary file; its name tells the format.
+// Load reads a vocabulary file. Its name determines the format.
 func Load(path string, o Options) (*Vocab, error) {
-	defer debug.FreeOSMemory() // of what reading took; vocabularies are seldom read
+	defer debug.FreeOSMemory() // loads are rare and their garbage is large
 	data, err := readBounded(path)
 	if err != nil {
 		return nil, err
@@ -87,7 +85,7 @@ func readBounded(path string) ([]byte, error) {
 	if st.Size() > maxFileBytes {
 		return nil, fmt.Errorf("%w: %s has more than %d bytes", ErrTooLarge, path, maxFileBytes)
 	}
-	data := make([]byte, st.Size()) // as much as there is, not what doubling makes of it
+	data := make([]byte, st.Size()) // exact size, to avoid growth by doubling
 	_, err = io.ReadFull(f, data)
 	return data, err
 }

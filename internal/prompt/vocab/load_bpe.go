@@ -136,8 +136,8 @@ func mergePair(m []byte) (left, right string, ok bool) {
 	return left, right, err == nil && n == 2
 }
 
-// maxExcept is how many tokens may hold a space after something else before
-// cutting at spaces is given up.
+// maxExcept limits the number of tokens with a space after another character. Beyond it, text is
+// not split at spaces.
 const maxExcept = 64
 
 // spacesPattern returns the pattern that cuts text before each run of spaces.

@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
 )
 
-// ParseJSON reads a Hugging Face tokenizer.json. Its tokens and merges, which are
-// nearly all of it, are read where they stand; the rest becomes a tree.
+// ParseJSON parses a Hugging Face tokenizer.json. Tokens and merges, most of the file, are parsed
+// in place; the rest becomes a tree.
 func ParseJSON(data []byte, o Options) (*Vocab, error) {
 	root, parts, err := parseAround(data, "model")
 	if err != nil {
@@ -46,8 +46,7 @@ func ParseJSON(data []byte, o Options) (*Vocab, error) {
 	return l.v, nil
 }
 
-// parseAround parses an object without some of its members, whose values it
-// returns as they are written.
+// parseAround parses an object without the members named in large, and returns their raw values.
 func parseAround(doc []byte, large ...string) (*fastjson.Value, map[string][]byte, error) {
 	if b := bytes.TrimLeft(doc, " \t\r\n"); len(b) == 0 || b[0] != '{' {
 		return nil, nil, fmt.Errorf("%w: not a JSON object", ErrFormat)
@@ -63,16 +62,16 @@ func parseAround(doc []byte, large ...string) (*fastjson.Value, map[string][]byt
 	return v, parts, nil
 }
 
-// jsonLoader gathers what the parts of the file say about each other.
+// jsonLoader holds the state shared by the sections of the file.
 type jsonLoader struct {
 	v            *Vocab
 	b            builder
-	model        *fastjson.Value   // without what is large
+	model        *fastjson.Value   // without the large members
 	large        map[string][]byte // vocab and merges as written
 	isByte       map[uint32]bool   // SentencePiece byte tokens
 	byStr        map[string]uint32 // token strings of the base vocabulary; parts of the file
 	split        *split.Pattern
-	splitUnknown bool // the file splits in a way that we do not know
+	splitUnknown bool // the file uses an unsupported split
 }
 
 // field returns the last value of a key, as engines read duplicate keys.
@@ -114,7 +113,7 @@ func (l *jsonLoader) vocab() error {
 	if vocab == nil {
 		return fmt.Errorf("%w: no model.vocab", ErrFormat)
 	}
-	n := min(bytes.Count(vocab, []byte{','}), maxTokens) // about, so that nothing has to grow
+	n := min(bytes.Count(vocab, []byte{','}), maxTokens) // an estimate that avoids growth
 	l.byStr, l.isByte = make(map[string]uint32, n), map[uint32]bool{}
 	l.b.toks = make([][]byte, 0, n)
 	var err error
@@ -207,9 +206,8 @@ func (l *jsonLoader) addedTokens(list *fastjson.Value) error {
 	return nil
 }
 
-// addedBytes returns what an added token decodes to: its content, except where
-// the base vocabulary has the same token or the decoder turns U+2581 into
-// spaces.
+// addedBytes returns the bytes of an added token: its content, unless the base vocabulary has the
+// same token or the decoder replaces U+2581 by spaces.
 func (l *jsonLoader) addedBytes(a Added) []byte {
 	if id, ok := l.byStr[a.Content]; ok && id == a.ID {
 		return l.b.toks[id]

@@ -31,13 +31,13 @@ func (l *jsonLoader) pipeline(root *fastjson.Value, prefix string) {
 	l.v.norm, l.split, l.splitUnknown = normalizer{prefix: rule, spm: true}, nil, false
 }
 
-// prefixRules are those of Metaspace by the names of its prepend_scheme.
+// prefixRules maps the values of Metaspace's prepend_scheme to rules.
 var prefixRules = map[string]prefixRule{"first": prefixFirst, "always": prefixAlways, "never": prefixNever}
 
 // maxNesting bounds how deep sequences of pipeline parts may nest.
 const maxNesting = 4
 
-// hasType tells whether v, or a part of a sequence, is of the given type.
+// hasType reports whether v, or a part of a sequence, has the given type.
 func hasType(v *fastjson.Value, want string, depth int) bool {
 	if v == nil || depth > maxNesting {
 		return false
@@ -178,7 +178,7 @@ func (l *jsonLoader) splitPart(v *fastjson.Value) {
 	l.setSplit(p)
 }
 
-// setSplit sets the split pattern; two different ones are more than we know.
+// setSplit sets the split pattern. Two different patterns are unsupported.
 func (l *jsonLoader) setSplit(p *split.Pattern) {
 	if l.splitUnknown || l.split != nil && l.split != p {
 		l.unknownSplit("a second split pattern, " + p.Name())
@@ -187,13 +187,13 @@ func (l *jsonLoader) setSplit(p *split.Pattern) {
 	l.split = p
 }
 
-// unknownSplit makes Encode unavailable and says why.
+// unknownSplit makes Encode unavailable and adds a note with the reason.
 func (l *jsonLoader) unknownSplit(what string) {
 	l.note("%.200s is not known: no encoding", what)
 	l.splitUnknown = true
 }
 
-// template reads what the post-processor puts around a text.
+// template reads the tokens that the post-processor adds around a text.
 func (l *jsonLoader) template(v *fastjson.Value) {
 	if str(v, "type") == "Sequence" {
 		for _, part := range members(v) {

@@ -43,7 +43,7 @@ func ParseTiktoken(data []byte, o Options) (*Vocab, error) {
 	return finishRanks(v, &b, 0, len(b.toks), o)
 }
 
-// finishRanks completes a vocabulary whose ids from lo to hi merge in order.
+// finishRanks completes a vocabulary in which the ids from lo to hi are ordered by merge rank.
 func finishRanks(v *Vocab, b *builder, lo, hi int, o Options) (*Vocab, error) {
 	if err := b.addMissing(o.Added); err != nil {
 		return nil, err
@@ -124,8 +124,8 @@ func decodeBase64(s []byte) ([]byte, error) {
 	return out[:n], nil
 }
 
-// tekkenSpecials are the control tokens of tekken files that do not list
-// theirs; further ids up to the file's count are <SPECIAL_n>.
+// tekkenSpecials are the control tokens of tekken files that do not list any; further ids up to the
+// file's count are <SPECIAL_n>.
 var tekkenSpecials = []string{
 	"<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
 	"[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]",

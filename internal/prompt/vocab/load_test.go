@@ -27,8 +27,8 @@ func ranks(v *Vocab) []byte {
 	return b.Bytes()
 }
 
-// TestTiktoken reads the vocabularies of two models, whose merges come from
-// rank files, as rank files: the encoding must be the same.
+// TestTiktoken loads the vocabularies of two models with rank-ordered merges as rank files. The
+// encoding must be the same.
 func TestTiktoken(t *testing.T) {
 	texts := append(hardStrings(41, 1500, 12), randomRunes(4, 100, 30)...)
 	for name, pattern := range map[string]string{"qwen3": "qwen2", "llama3_1": "cl100k"} {

@@ -17,8 +17,8 @@ import (
 // envLoad makes TestMemoryOfLoads the process that is measured.
 const envLoad = "GRAPEVINE_TEST_LOAD"
 
-// maxLoad is what a process may have used at most, in MiB, when it has read the
-// vocabulary of Qwen 3, and when it has read it again beside the one in use.
+// maxLoad is the maximum memory of a process, in MiB, after it loads the vocabulary of Qwen 3, and
+// after it loads it again while the first one is in use.
 const maxLoad = 100
 
 // TestMemoryOfLoads measures the memory of a process that reads a large vocabulary,

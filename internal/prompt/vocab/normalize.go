@@ -36,14 +36,14 @@ const (
 	prefixAlways
 )
 
-// normalizer is what happens to text between added tokens before it is split.
+// normalizer transforms the text between added tokens before it is split.
 type normalizer struct {
 	steps  []step
 	prefix prefixRule // a pre-tokenizer's dummy prefix
 	spm    bool       // U+2581 is a space
 }
 
-// hardSpace tells that the steps turn spaces into U+2581 themselves.
+// hardSpace reports whether a step replaces spaces by U+2581.
 func (n *normalizer) hardSpace() bool {
 	for _, s := range n.steps {
 		if s.kind == stepReplace && s.old == " " && s.new == spmSpace {
@@ -53,7 +53,7 @@ func (n *normalizer) hardSpace() bool {
 	return false
 }
 
-// settled tells that text passes unchanged. It may say no for text that would.
+// settled reports whether text would be unchanged. It may return false for unchanged text.
 func (n *normalizer) settled(text []byte) bool {
 	if n.prefix != prefixNever || n.spm {
 		return false
@@ -80,8 +80,8 @@ func (n *normalizer) apply(buf, text []byte) []byte {
 	return text
 }
 
-// needsPrefix tells whether a space goes before piece. first says that the
-// piece starts the whole text.
+// needsPrefix reports whether a space is inserted before piece. first is true if the piece starts
+// the whole text.
 func (n *normalizer) needsPrefix(piece []byte, first bool) bool {
 	if n.prefix == prefixNever || n.prefix == prefixFirst && !first {
 		return false

@@ -1,7 +1,7 @@
 package vocab
 
-// Settled tells that text is in text space already: Prepare would not change
-// it. It may say no for text that Prepare leaves alone.
+// Settled reports whether Prepare would leave text unchanged. It may return false for unchanged
+// text.
 func (v *Vocab) Settled(text []byte) bool {
 	return !v.added.strips && v.norm.settled(text)
 }
@@ -62,8 +62,8 @@ func (v *Vocab) encodePieces(dst []uint32, text []byte) []uint32 {
 	return dst
 }
 
-// walker takes a raw text apart as the engine's tokenizer does and collects
-// either the ids or the bytes of its tokens.
+// walker splits a raw text as the engine's tokenizer does and collects either the ids or the bytes
+// of its tokens.
 type walker struct {
 	v     *Vocab
 	ids   []uint32

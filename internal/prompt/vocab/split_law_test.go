@@ -20,8 +20,8 @@ var typography = []string{
 	"ภาษาไทยไม่มีช่องว่างระหว่างคำ हिन्दी में लिखा हुआ 한국어 문장입니다.\u3000\u3000끝.\n",
 }
 
-// For any split of a canonical token stream into blocks, no block is judged to deviate:
-// whatever is known of the text before it, and however much of its front is cut off.
+// TestNoBlockOfACanonicalStreamDeviates checks that no block of a canonical token stream is
+// reported as deviating, for any division into blocks, any context and any truncation at the front.
 func TestNoBlockOfACanonicalStreamDeviates(t *testing.T) {
 	for _, name := range realModels {
 		v, _ := realModel(t, name)
@@ -39,7 +39,7 @@ func TestNoBlockOfACanonicalStreamDeviates(t *testing.T) {
 			}
 			text, _ := v.AppendTokens(nil, ids)
 			if again := v.Encode(nil, text); len(again) != len(ids) {
-				return // the text is not what its tokens mean: there is no canonical stream of it
+				return // the tokens lose text, so there is no canonical stream
 			}
 			offs := offsets(v, ids)
 			size := rapid.IntRange(1, 20).Draw(t, "block size")

@@ -19,8 +19,8 @@ var snippets = []string{
 	"aaaaaaaaaaaaaaaaaaaa", "ſ", "'ſ", "'S", "'Ll", "K", "ß", "İ", "\ufeff", "\ufffd", "\u2581", "▁▁x", "<0x41>", "x\u0338", ">\u0338",
 }
 
-// hardStrings makes n texts of up to most snippets, some of them cut at a
-// random character.
+// hardStrings generates n texts of up to most snippets, some of them truncated at a random
+// character.
 func hardStrings(seed uint64, n, most int) []string {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	out := make([]string, n)

@@ -106,8 +106,8 @@ func newPairTable(n int) *pairTable {
 	return t
 }
 
-// put sets a merge; the caller has sized the table for all of them. The last
-// of two equal pairs wins, as in the reference implementation's map.
+// put sets a merge; the caller has sized the table. The last of two equal pairs wins, as in the
+// reference implementation's map.
 func (t *pairTable) put(left, right, rank, id uint32) {
 	key := uint64(left)<<32 | uint64(right)
 	i := mix(key*0x9e3779b97f4a7c15) & t.mask
@@ -117,7 +117,7 @@ func (t *pairTable) put(left, right, rank, id uint32) {
 	t.keys[i], t.vals[i] = key, uint64(rank)<<32|uint64(id)
 }
 
-// find returns the rank of the pair and what it merges to, or noMerge.
+// find returns the rank of the pair and the merged id, or noMerge.
 func (t *pairTable) find(left, right uint32) (rank, id uint32) {
 	key := uint64(left)<<32 | uint64(right)
 	i := mix(key*0x9e3779b97f4a7c15) & t.mask

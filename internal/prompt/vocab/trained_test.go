@@ -44,8 +44,8 @@ var trainedCases = []trainedCase{
 	{name: "metaspace always split", kind: "spm-always-split"},
 }
 
-// TestEncodeTrained covers what the three real models do not: every known
-// split pattern, the flags of added tokens, SentencePiece styles.
+// TestEncodeTrained covers features that the three real models lack: every supported split pattern,
+// the flags of added tokens, SentencePiece styles.
 func TestEncodeTrained(t *testing.T) {
 	ref := newReference(t)
 	var corpus []string

@@ -42,13 +42,13 @@ type Vocab struct {
 	bpe   *bpe // nil when Encode is unavailable
 	pat   *split.Pattern
 
-	bosIDs, eosIDs []uint32 // what the post-processor puts around a text
+	bosIDs, eosIDs []uint32 // added around a text by the post-processor
 	notes          []string // why something is not exact or not available
-	lossy          string   // what of a text its tokens lose, "" for nothing
+	lossy          string   // the text that tokens do not represent, "" for none
 }
 
-// Lossy says why the bytes of a text's tokens are not the text, "" if they are. The blocks
-// of such a vocabulary are not found by text.
+// Lossy returns the reason why the bytes of a text's tokens differ from the text, or "". The blocks
+// of a lossy vocabulary cannot be found by text.
 func (v *Vocab) Lossy() string { return v.lossy }
 
 // Size returns the number of ids, holes included.
@@ -57,8 +57,8 @@ func (v *Vocab) Size() int { return len(v.offs) - 1 }
 // Mode returns how token strings map to bytes.
 func (v *Vocab) Mode() Mode { return v.mode }
 
-// Notes says, for people, what of this vocabulary is not exact or not
-// available.
+// Notes lists, in human-readable form, the features of this vocabulary that are inexact or
+// unavailable.
 func (v *Vocab) Notes() []string { return v.notes }
 
 // AppendToken appends the bytes of one token: its text for ordinary tokens,
@@ -77,8 +77,8 @@ func (v *Vocab) AppendToken(dst []byte, id uint32) ([]byte, bool) {
 
 const wordBytes = 8
 
-// AppendTokens appends the bytes of ids in order. It returns false, and dst as
-// it was, when one of them is unknown. It allocates only to grow dst.
+// AppendTokens appends the bytes of ids in order. It returns false, and dst unchanged, if an id is
+// unknown. It allocates only to grow dst.
 func (v *Vocab) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
 	start := len(dst)
 	dst = slices.Grow(dst, wordBytes*len(ids)+wordBytes)
@@ -115,20 +115,19 @@ func (v *Vocab) TokenLen(id uint32) int {
 // token returns the bytes of a known id.
 func (v *Vocab) token(id uint32) []byte { return v.blob[v.offs[id]:v.offs[id+1]] }
 
-// IsAdded tells whether id is an added or special token, which is matched in
-// text before everything else.
+// IsAdded reports whether id is an added or special token. Such tokens are matched in text first.
 func (v *Vocab) IsAdded(id uint32) bool {
 	return int(id>>6) < len(v.special) && v.special[id>>6]&(1<<(id&63)) != 0
 }
 
-// BOS returns the ids that the post-processor puts before a text when special
-// tokens are asked for. The caller must not change them.
+// BOS returns the ids that the post-processor adds before a text with special tokens. The caller
+// must not modify the slice.
 func (v *Vocab) BOS() []uint32 { return v.bosIDs }
 
-// EOS returns the ids that the post-processor puts after a text when special
-// tokens are asked for. The caller must not change them.
+// EOS returns the ids that the post-processor adds after a text with special tokens. The caller
+// must not modify the slice.
 func (v *Vocab) EOS() []uint32 { return v.eosIDs }
 
-// CanEncode tells whether Encode works for this vocabulary; Notes says why
+// CanEncode reports whether Encode works for this vocabulary. Notes contains the reason if it does
 // not.
 func (v *Vocab) CanEncode() bool { return v.bpe != nil && v.pat != nil }

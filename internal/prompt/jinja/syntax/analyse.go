@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// Mentions tells whether a string constant of the template equals s.
+// Mentions reports whether a string constant of the template equals s.
 func (t *Tree) Mentions(s string) bool {
 	for _, l := range t.literals {
 		if l == s {
@@ -22,25 +22,25 @@ type Rule uint8
 
 // Rules.
 const (
-	// RuleLoops is that of vLLM before 0.30: a loop over the content of an item of messages,
-	// or over a variable content.
+	// RuleLoops is the rule of vLLM before 0.30: a loop over the content of an item of messages, or
+	// over a variable content.
 	RuleLoops Rule = iota
-	// RuleMacros is that of vLLM 0.30: within a macro, a loop counts over each parameter
-	// that some call gives a message's content.
+	// RuleMacros is the rule of vLLM 0.30: in a macro, a loop over a parameter counts if some call
+	// passes a message's content for it.
 	RuleMacros
-	// RuleNamespaces is that of vLLM 0.33: RuleMacros, and messages may be an attribute of a
+	// RuleNamespaces is the rule of vLLM 0.33: RuleMacros, and messages may be an attribute of a
 	// namespace.
 	RuleNamespaces
-	// RuleNames is that of SGLang: a loop over the content of message, msg or m.
+	// RuleNames is the rule of SGLang: a loop over the content of message, msg or m.
 	RuleNames
 	numRules
 )
 
-// IteratesContent tells whether the template loops over the parts of a message's content,
-// by a rule. Engines then pass content as a list of parts instead of one string.
+// IteratesContent reports whether the template loops over the parts of a message's content, by a
+// rule. Engines then pass content as a list of parts instead of one string.
 func (t *Tree) IteratesContent(r Rule) bool { return t.content.found[r] }
 
-// contentScan collects what IteratesContent looks at.
+// contentScan collects the data for IteratesContent.
 type contentScan struct {
 	loops   []loopSite
 	assigns []assignSite
@@ -49,7 +49,7 @@ type contentScan struct {
 	found   [numRules]bool
 }
 
-// loopSite is a loop. macros are those that enclose it, as places in contentScan.macros.
+// loopSite is a loop. macros are the indices in contentScan.macros of the enclosing macros.
 type loopSite struct {
 	iter   Expr
 	target []int
@@ -83,7 +83,7 @@ func (c *contentScan) assign(targets []Target, value Expr) {
 	}
 }
 
-// begin notes a macro, and returns what ends it.
+// begin records a macro and returns a function that closes it.
 func (c *contentScan) begin(m *Macro) (end func()) {
 	at := len(c.macros)
 	c.macros = append(c.macros, macroSite{name: m.Name, args: m.Args, open: true})
@@ -135,7 +135,7 @@ func (c *contentScan) iterates(rule Rule, names []string) bool {
 	return false
 }
 
-// lists returns the names that stand for messages, or for a part of them.
+// lists returns the variables that hold messages or a part of the list.
 func (c *contentScan) lists(namespaces bool, names []string) []string {
 	lists := []string{"messages"}
 	add := func(name string) bool {
@@ -211,8 +211,8 @@ func isName(e Expr, name string) bool {
 	return ok && n.Text == name
 }
 
-// accessed looks through filters, tests and slices at a name or at one attribute of a
-// name. of is "" for anything else.
+// accessed unwraps filters, tests and slices around a name or one attribute of a name. of is "" for
+// anything else.
 func accessed(e Expr) (of, key string) {
 	switch x := e.(type) {
 	case *Filter:

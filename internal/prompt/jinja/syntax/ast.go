@@ -59,9 +59,9 @@ type (
 		Of    Expr
 		Minus bool
 	}
-	// And is A where that is false, else B.
+	// And is A if A is false, else B.
 	And struct{ A, B Expr }
-	// Or is A where that is true, else B.
+	// Or is A if A is true, else B.
 	Or struct{ A, B Expr }
 	// Binary is an arithmetic operation but a sum.
 	Binary struct {
@@ -100,7 +100,7 @@ type (
 	Data struct{ Text string }
 	// Output prints.
 	Output struct{ Of Expr }
-	// If has one body more than tests where there is an else.
+	// If has one more body than tests if there is an else.
 	If struct {
 		Tests  []Expr
 		Bodies [][]Stmt
@@ -112,15 +112,15 @@ type (
 		Keep   Expr // the condition of the loop, or nil
 		Body   []Stmt
 		Else   []Stmt
-		// Recursive says that the body may call loop with further items.
+		// Recursive is true if the body may call loop with further items.
 		Recursive bool
 	}
-	// Set assigns Value, or what Body prints where Value is nil.
+	// Set assigns Value, or the output of Body if Value is nil.
 	Set struct {
 		Targets []Target
 		Value   Expr
 		Body    []Stmt
-		Filters []*Filter // of what Body prints; their Of is nil
+		Filters []*Filter // applied to the output of Body; their Of is nil
 	}
 	// Macro defines one.
 	Macro struct {
@@ -129,8 +129,7 @@ type (
 		Args     []int
 		Defaults []Expr // aligned with Args, nil = none
 		Body     []Stmt
-		// UsesCaller says that the body mentions caller, so that call blocks
-		// may use it.
+		// UsesCaller is true if the body mentions caller, so that call blocks may use the macro.
 		UsesCaller bool
 	}
 	// CallBlock calls a macro with Body as caller().
@@ -138,7 +137,7 @@ type (
 		Call *Call
 		Body *Macro
 	}
-	// Scope is a body with variables of its own.
+	// Scope is a body that runs in a new scope.
 	Scope struct{ Body []Stmt }
 	// With is a body with Names, as many as Vals.
 	With struct {
@@ -155,7 +154,7 @@ type (
 	Jump struct{ Break bool }
 )
 
-// Target is what a Set assigns to: a name, or an attribute of a namespace.
+// Target is the target of a Set: a name, or an attribute of a namespace.
 type Target struct {
 	ID   int
 	Attr string // "" for the name itself

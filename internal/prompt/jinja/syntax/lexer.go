@@ -37,8 +37,7 @@ type lexer struct {
 	pos  int
 	line int
 	toks []token
-	// bol says that the last tag ended with the line, so that what follows
-	// starts one.
+	// bol is true if the last tag ended with its line, so that the following data starts a line.
 	bol bool
 }
 
@@ -103,9 +102,8 @@ func tagStart(s string) int {
 	}
 }
 
-// stripBefore removes white space before a tag: all of it for "-", that on the
-// tag's own line where only white space stands there and the tag is a block or
-// a comment.
+// stripBefore removes white space before a tag. For "-" it removes all of it. For a block or
+// comment preceded only by white space on its line, it removes that line's white space.
 func (l *lexer) stripBefore(data, open string, sign byte) string {
 	if sign == '-' {
 		return strings.TrimRightFunc(data, value.IsSpace)

@@ -156,7 +156,7 @@ var simpleEscapes = map[byte]string{
 	'n': "\n", 't': "\t", 'r': "\r", '\\': "\\", '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v", '\n': "",
 }
 
-// escape resolves the escape whose backslash has just been read.
+// escape decodes an escape sequence after its backslash.
 func (l *lexer) escape(b *strings.Builder) {
 	if l.pos >= len(l.src) {
 		value.Raise("line %d: string without an end", l.line)
@@ -176,7 +176,7 @@ func (l *lexer) escape(b *strings.Builder) {
 		}
 	}
 	if width == 0 {
-		b.WriteByte('\\') // Python keeps escapes that it does not know
+		b.WriteByte('\\') // Python keeps unknown escapes
 		return
 	}
 	if start+width > len(l.src) {

@@ -22,7 +22,7 @@ type Tree struct {
 	Body []Stmt
 	// Names are the template's variables; their places are their IDs.
 	Names []string
-	// Filters and Tests are those that the template applies, Methods the
+	// Filters and Tests are the filters and tests that the template applies. Methods are the
 	// attributes that it calls.
 	Filters, Tests, Methods []Use
 
@@ -83,10 +83,10 @@ func (p *parser) next() token {
 	return t
 }
 
-// isOp tells whether the current token is the operator.
+// isOp reports whether the current token is the operator.
 func (p *parser) isOp(op string) bool { c := p.cur(); return c.kind == tokOp && c.text == op }
 
-// isName tells whether the current token is the keyword.
+// isName reports whether the current token is the keyword.
 func (p *parser) isName(word string) bool { c := p.cur(); return c.kind == tokName && c.text == word }
 
 func (p *parser) acceptOp(op string) bool {
@@ -169,8 +169,8 @@ func (p *parser) id(text string) int {
 	return len(p.t.Names) - 1
 }
 
-// body parses statements up to one of the end tags, whose name stays the
-// current token, or to the end of the template.
+// body parses statements up to one of the end tags or the end of the template. The end tag's name
+// stays the current token.
 func (p *parser) body(ends ...string) []Stmt {
 	p.enter()
 	defer p.leave()

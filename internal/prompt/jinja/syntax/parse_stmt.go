@@ -169,7 +169,7 @@ func (p *parser) signature(s *Macro) {
 	}
 }
 
-// macroBody parses a body that loops outside of it do not reach into.
+// macroBody parses a body in which break and continue cannot refer to loops outside it.
 func (p *parser) macroBody(s *Macro, end string) {
 	loops, callers := p.loops, p.callers
 	p.loops = 0

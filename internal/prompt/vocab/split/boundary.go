@@ -2,9 +2,9 @@ package split
 
 import "unicode/utf8"
 
-// Boundary tells that there is a piece boundary at i whatever surrounds it: no
-// match of the split pattern holds both the character before and the one
-// after. 0 < i < len(s).
+// Boundary reports whether there is a piece boundary at i regardless of the surrounding text: no
+// match of the split pattern contains both the character before i and the one after it. 0 < i <
+// len(s).
 func (p *Pattern) Boundary(s []byte, i int) bool {
 	if !utf8.FullRune(s[i:]) || !utf8.RuneStart(s[i]) {
 		return false // inside a character, or before one that is cut off

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// class is the set of properties of a character that split patterns ask for.
-// Exactly one bit is set.
+// class is a set of character properties used by split patterns. A character has exactly one bit
+// set.
 type class uint16
 
 const (
@@ -102,8 +102,8 @@ func classOf(r rune) class {
 	return clOther
 }
 
-// White returns the length of the white space character at the start of s,
-// which is not empty; 0 when it is something else.
+// White returns the length of the white space character at the start of s, which must not be empty,
+// or 0 for other characters.
 func White(s []byte) int {
 	if cl, n := classAt(s); cl&clWhite != 0 {
 		return n

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// lateMarks are the combining marks assigned after Unicode 9. The normaliser
-// of the engines' tokenizers is of that version: for it they are starters,
-// across which nothing is reordered or composed.
+// lateMarks are the combining marks assigned after Unicode 9. The normaliser of the engines'
+// tokenizers implements Unicode 9 and treats them as starters, across which nothing is reordered or
+// composed.
 var lateMarks = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x07FD, 0x07FD, 1}, {0x0898, 0x089F, 1}, {0x08CA, 0x08D3, 1}, {0x09FE, 0x09FE, 1}, {0x0C3C, 0x0C3C, 1},
@@ -43,8 +43,8 @@ func Normal(form norm.Form, text []byte) []byte {
 	}
 }
 
-// joiner is what package norm puts into more than 30 marks in a row, and engines' tokenizers
-// do not.
+// joiner is the character that package norm inserts into runs of more than 30 marks. Engines'
+// tokenizers do not insert it.
 const joiner = "\u034f"
 
 func normal(form norm.Form, text []byte) []byte {
@@ -70,11 +70,11 @@ func joined(out, text []byte) bool {
 	return bytes.Count(out, []byte(joiner)) != bytes.Count(text, []byte(joiner))
 }
 
-// pieceBytes is how long a piece of a text with long runs of marks is, if it can end there:
-// what is made of a piece takes many times its bytes.
+// pieceBytes is the preferred size of a piece of text with long runs of marks. It is small because
+// processing takes many times the memory of the piece.
 const pieceBytes = 4 << 10
 
-// apart returns the length of a piece of text behind which nothing combines with it.
+// apart returns the length of a leading piece of text that does not combine with the rest.
 func apart(form norm.Form, text []byte) int {
 	for i := min(pieceBytes, len(text)); i < len(text); i++ {
 		if utf8.RuneStart(text[i]) && form.Properties(text[i:]).BoundaryBefore() {
@@ -115,7 +115,8 @@ func long(form norm.Form, text []byte) []byte {
 		}
 		return out
 	}
-	// The last starter takes in what follows it and is not behind a mark of the same class.
+	// The last starter composes with a following character unless a mark of the same class precedes
+	// that character.
 	kept, starter, last := chars[:0], -1, uint8(0)
 	for _, c := range chars {
 		if starter >= 0 && (last < c.class || last == 0 && starter == len(kept)-1) {
@@ -137,7 +138,7 @@ func long(form norm.Form, text []byte) []byte {
 	return out
 }
 
-// ASCII tells that s holds nothing else.
+// ASCII reports whether s contains only ASCII.
 func ASCII(s []byte) bool { return asciiPrefix(s) == len(s) }
 
 // asciiPrefix returns the length of the leading run of ASCII.
@@ -155,13 +156,12 @@ func asciiPrefix(s []byte) int {
 	return i
 }
 
-// formRunes is how many characters inertTable knows: the basic multilingual
-// plane and the first supplementary one.
+// formRunes is the number of characters in inertTable: the basic multilingual plane and the first
+// supplementary one.
 const formRunes = 0x20000
 
-// IsStableNFC tells that s is in NFC because each of its characters is stable and
-// starts a new composition. Text of scripts with combining marks may be in NFC
-// without being inert.
+// IsStableNFC reports whether every character of s is stable in NFC and starts a new composition,
+// so that s is in NFC. Text in scripts with combining marks may be in NFC without being stable.
 func IsStableNFC(s []byte) bool {
 	var table *[formRunes / 64]uint64
 	for {

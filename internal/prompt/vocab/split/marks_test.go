@@ -38,8 +38,8 @@ func TestLongRunsOfMarks(t *testing.T) {
 	}
 }
 
-// TestLongTextWithMarks: a text is taken apart around its long runs of marks, as if it were
-// whole, and what does not have any costs what it costs without them.
+// TestLongTextWithMarks checks that splitting a text around long runs of marks does not change the
+// result, and that text without them costs no more.
 func TestLongTextWithMarks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	alphabet := []rune("aAeé한가ㅎ\u1112\u1161\u11ab\u0300\u0301\u0323\u0345\u212b\ufb01\u0958\u034fか\u3099\u09c7\u09be\U0001d15e ")

@@ -2,8 +2,8 @@ package split
 
 import "strings"
 
-// The split patterns that are known, as tokenizer files spell them. Those of
-// DeepSeek V3 are three, applied one after the other.
+// Supported split patterns, as spelled in tokenizer files. DeepSeek V3 has three, applied in
+// sequence.
 const (
 	GPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	CL100K = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -48,12 +48,12 @@ var (
 // Whole is the pattern that leaves a text in one piece.
 func Whole() *Pattern { return whole }
 
-// EachSpace gives each space a piece of its own or with the word that follows
-// it.
+// EachSpace returns the pattern in which each space is a piece or starts the piece of the following
+// word.
 func EachSpace() *Pattern { return eachSpace }
 
-// Spaces cuts before each run of spaces that follows something else, but not
-// inside of the tokens in except, which hold such a place.
+// Spaces returns the pattern that splits before each run of spaces after another character, except
+// inside the tokens in except.
 func Spaces(except [][]byte) *Pattern {
 	if len(except) == 0 {
 		return spaces
@@ -93,7 +93,7 @@ func Find(regexes ...string) *Pattern {
 // plain writes line ends as escapes.
 func plain(regex string) string { return strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(regex) }
 
-// Name returns the pattern's name as people know it.
+// Name returns the pattern's common name.
 func (p *Pattern) Name() string { return p.name }
 
 // cl100k returns the end of the piece at i.

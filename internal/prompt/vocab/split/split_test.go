@@ -23,8 +23,8 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// TestBoundary checks that where Boundary says so, pieces end, however the text
-// is cut.
+// TestBoundary checks that pieces end wherever Boundary returns true, for every way to cut the
+// text.
 func TestBoundary(t *testing.T) {
 	text := []byte("Don't 12345 stop,  you'LL\n\n see e\u0301 你好ひら x/y ABCdef > </b>\u00a0z")
 	for _, p := range []*Pattern{spaces, patGPT2, patCL100K, patO200K, patTekken, deepSeek, known[Qwen2], known[Qwen35]} {

@@ -19,7 +19,7 @@ const (
 // have no look-ahead, and a scanner is an order of magnitude faster.
 type Pattern struct {
 	family      family
-	name        string // as people know it
+	name        string // common name
 	digits      int    // longest run of numbers (famSpaces: of leading spaces, 0 = any) in a piece
 	marks       bool   // combining marks count as letters
 	contraction bool   // o200k: 's, 't, ... end a word
@@ -63,7 +63,7 @@ func (sp *Splitter) Next() int {
 // Pos returns where the next piece begins.
 func (sp *Splitter) Pos() int { return sp.pos }
 
-// Done tells that the text is used up.
+// Done reports whether the whole text has been consumed.
 func (sp *Splitter) Done() bool { return sp.pos >= len(sp.s) }
 
 // runOf returns the end of the run of characters of class mask at i.
@@ -153,11 +153,11 @@ func whitespace(s []byte, i int, lineEnds bool) int {
 	case end == len(s) || last == i:
 		return end
 	}
-	return last // the last one belongs to what follows
+	return last // the last one belongs to the next piece
 }
 
-// spaces cuts before each run of spaces that follows something else or, with
-// digits 1, before each space.
+// spaces splits before each run of spaces after another character or, with digits 1, before each
+// space.
 func (p *Pattern) spaces(s []byte, i int) int {
 	for {
 		for i < len(s) && s[i] == ' ' {
@@ -175,8 +175,8 @@ func (p *Pattern) spaces(s []byte, i int) int {
 	}
 }
 
-// reaches tells whether an exception token stands over the cut at i. open says
-// that s may go on: a token that is cut off by its end counts then.
+// reaches reports whether an exception token spans the cut at i. open is true if s may continue: a
+// token truncated by the end of s then counts.
 func (p *Pattern) reaches(s []byte, i int, open bool) bool {
 	for _, tok := range p.except {
 		for k := 1; k < len(tok); k++ {

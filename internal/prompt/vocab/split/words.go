@@ -22,9 +22,9 @@ func (p *Pattern) o200k(s []byte, i int) int {
 	return whitespace(s, i, true)
 }
 
-// word returns the end of the word at i, or i. It tries what a backtracking
-// matcher would, in its order: words that end in lower case before words of
-// upper case, each with the leading character before without.
+// word returns the end of the word at i, or i. It tries the alternatives of a backtracking matcher
+// in order: words that end in lower case before words in upper case, each with the leading
+// character before without it.
 func (p *Pattern) word(s []byte, i int) int {
 	cl, n := classAt(s[i:])
 	lead := cl&(clL|clNumber|clNewline) == 0 && i+n < len(s)
@@ -74,9 +74,9 @@ func lowerWord(s []byte, i int) int {
 // follow: lowerWord would have matched.
 func upperWord(s []byte, i int) int { return runOf(s, i, clUpperSide) }
 
-// deepseek returns the end of the piece at i: numbers by three, ideographs and
-// kana by runs, and what is between them by its own pattern, which sees the
-// end of each stretch as the end of the text.
+// deepseek returns the end of the piece at i. Numbers are split into groups of three, ideographs
+// and kana into runs. The text between them is split by its own pattern, for which each stretch is
+// a complete text.
 func (sp *Splitter) deepseek(i int) int {
 	s := sp.s
 	cl, n := classAt(s[i:])
@@ -103,7 +103,7 @@ func (sp *Splitter) deepseek(i int) int {
 	if end := deepseekPiece(s, i); end > i {
 		return end
 	}
-	// Characters that no alternative takes form one piece of their own.
+	// A run of characters that match no alternative forms one piece.
 	for i += n; i < len(s) && deepseekPiece(s, i) == i; i += n {
 		_, n = utf8.DecodeRune(s[i:])
 	}
@@ -143,7 +143,7 @@ func asciiLetters(s []byte, i int) int {
 	return i
 }
 
-// isCJKKana tells whether s starts with U+4E00-U+9FA5 or U+3040-U+30FF.
+// isCJKKana reports whether s starts with U+4E00-U+9FA5 or U+3040-U+30FF.
 func isCJKKana(s []byte) bool {
 	if len(s) < 3 || s[0] < 0xe3 || s[0] > 0xe9 {
 		return false
