@@ -8,14 +8,14 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
 )
 
-// A node with many children keeps them in a hash table instead of a list, which all branch
-// points share. It holds the roots too.
+// A node with many children keeps them in a hash table, shared by all branch points, instead of a
+// list. The table also holds the roots.
 const (
 	branchAt = 8   // children that make a branch
 	maxForms = 192 // distinct forms below one branch
 )
 
-// branch is what a branch point knows of its children: their forms, rising.
+// branch is the set of forms of a branch point's children, ascending.
 type branch struct {
 	forms  atomic.Pointer[[]form]
 	counts []formCount // writers only, same order
@@ -31,7 +31,7 @@ func (b *branch) search(f form) (int, bool) {
 	return slices.BinarySearchFunc(b.counts, f, func(c formCount, f form) int { return cmp.Compare(c.form, f) })
 }
 
-// add notes a child of a form; it reports false when there are too many forms.
+// add counts a child of a form. It returns false if there are too many forms.
 func (b *branch) add(f form) bool {
 	i, found := b.search(f)
 	if !found {
@@ -66,7 +66,7 @@ func (b *branch) publish() {
 	b.forms.Store(&l)
 }
 
-// branchList names branches by small integers.
+// branchList maps small integers to branches.
 type branchList struct {
 	table lockfree.Table[branch]
 	free  []uint32
@@ -92,7 +92,7 @@ func (l *branchList) add(b *branch) uint32 {
 	return l.table.Add(b)
 }
 
-// drop retires a branch: readers may still look at it for a while.
+// drop retires a branch. Readers may still use it for a while.
 func (l *branchList) drop(e *lockfree.Epochs, i uint32) {
 	l.n--
 	l.limbo.Retire(e, i)

@@ -6,22 +6,22 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// mostAhead is how many tokens engines hash behind a block at most (EAGLE, MTP): the first
-// block of a prompt is that much longer.
+// mostAhead is the maximum number of tokens that engines hash beyond a block (EAGLE, MTP): the
+// first block of a prompt is longer by that much.
 const mostAhead = 8
 
-// cuts says where the tokens of a prompt end, of which a walk has passed some: blocks hold
-// such tokens, or are of the same text cut otherwise.
+// cuts holds the token ends of a prompt and the position of a walk. Blocks either hold these tokens
+// or the same text tokenized differently.
 type cuts struct {
 	ends   []int32
-	passed int   // tokens, those behind the last block among them
+	passed int   // tokens passed, including those ahead of the last block
 	at     int32 // bytes
 	begun  bool
 }
 
 func cutsOf(q *block.Query) cuts { return cuts{ends: q.Tokens} }
 
-// fits returns what has been passed behind the block of n if it holds the next tokens.
+// fits returns the position after the block of n, and whether that block holds the next tokens.
 func (c cuts) fits(n *node) (next cuts, ok bool) {
 	size := int(n.tokens())
 	next = cuts{ends: c.ends, passed: c.passed + size, at: c.at + int32(n.length.Load()), begun: true}
@@ -33,8 +33,8 @@ func (c cuts) fits(n *node) (next cuts, ok bool) {
 	return next, ok && next.passed >= size && next.passed <= size+mostAhead
 }
 
-// keepCut takes those children off a fork that do not hold the next tokens of the prompt.
-// Of two that hold the same text the canonical one stays.
+// keepCut removes children from a fork that do not hold the prompt's next tokens. Of two with the
+// same text, the canonical one remains.
 func (x *Index) keepCut(h block.Words, f *fork, l *lane) {
 	for i := f.n - 1; i >= 0; i-- {
 		n := f.node[i]
@@ -56,7 +56,7 @@ func (x *Index) keepCut(h block.Words, f *fork, l *lane) {
 	}
 }
 
-// goesOn reports whether a block follows that of n which holds the next tokens.
+// goesOn reports whether n's block is followed by one that holds the next tokens.
 func (x *Index) goesOn(h block.Words, n *node, key block.Key, rest []byte, c cuts) bool {
 	var below fork
 	x.children(h, n, key, rest[n.length.Load():], &below)

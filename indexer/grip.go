@@ -5,28 +5,28 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
 )
 
-// grip follows the groups of one runner's source that have rules. Between two changes
-// of the holder set each group is held at every block or at none, so that the furthest
-// position at which a rule holds is the last before a change.
+// grip tracks the groups with rules of one runner's source. Between two changes of the holder set,
+// each group is held at every block or at none, so the furthest position at which a rule holds is
+// the last one before a change.
 type grip struct {
 	rules []condition
-	from  [block.MaxRules]int32 // where the blocks in a row begin that end at to
-	to    [block.MaxRules]int32 // end of the last block that the group is known to hold
+	from  [block.MaxRules]int32 // where the consecutive blocks ending at to begin
+	to    [block.MaxRules]int32 // end of the last block known to be held by the group
 	held  uint32                // groups that hold the blocks since the last change, as bits
 	since int32                 // tokens walked at the last change
-	best  block.Run             // up to the furthest position where all rules hold
+	best  block.Run             // run up to the furthest position where all rules hold
 
 	tokens  [block.NumTiers]int32 // walked, up to counted
 	counted int32
 }
 
-// count counts the tokens walked up to a place in a tier.
+// count counts the tokens up to a position in a tier.
 func (g *grip) count(to int32, t block.Tier) {
 	g.tokens[t] += to - g.counted
 	g.counted = to
 }
 
-// follow begins to follow the rules of a new runner. It returns the grip's place + 1.
+// follow starts tracking the rules of a new runner. It returns the grip's index + 1.
 func (l *lane) follow(rules []condition) int32 {
 	n := len(l.rules)
 	if n < cap(l.rules) {
@@ -43,8 +43,8 @@ func (l *lane) follow(rules []condition) int32 {
 	return int32(n) + 1
 }
 
-// grasp notes which groups hold the block that comes next, and those behind it up to
-// the next change of the holder set.
+// grasp records which groups hold the next block, and those after it up to the next change of the
+// holder set.
 func (l *lane) grasp(s *lockfree.Set, tokens int32) {
 	for i := range l.alive {
 		if l.alive[i].rules == 0 {
@@ -61,7 +61,7 @@ func (l *lane) grasp(s *lockfree.Set, tokens int32) {
 			if was&(1<<k) != 0 {
 				continue
 			}
-			// A group of larger blocks is seen where its blocks end.
+			// A group with larger blocks is visible where its blocks end.
 			size := max(int32(g.rules[k].Size), tokens)
 			if end := l.at.tokens + tokens; end-g.to[k] > size {
 				g.from[k] = max(0, end-size)
@@ -70,8 +70,8 @@ func (l *lane) grasp(s *lockfree.Set, tokens int32) {
 	}
 }
 
-// settle moves runners to at, the last position before a change of the holder set, where
-// the rules of their groups hold there.
+// settle moves runners to at, the last position before a change of the holder set, if their groups'
+// rules hold there.
 func (l *lane) settle(at progress) {
 	for i := range l.alive {
 		if r := &l.alive[i]; r.rules != 0 {
@@ -82,7 +82,7 @@ func (l *lane) settle(at progress) {
 
 func (g *grip) settle(r *runner, at progress) {
 	if at.tokens <= g.since {
-		return // settled before
+		return // already settled
 	}
 	holds := true
 	for k := range g.rules {
@@ -107,8 +107,8 @@ func (g *grip) settle(r *runner, at progress) {
 	g.best.Tokens[r.tier] += at.tokens - g.counted
 }
 
-// toEnd settles runners with rules at the end of the lane. An
-// engine computes some of each prompt: it goes on from the last position before its end.
+// toEnd settles runners with rules at the end of the lane. An engine always computes part of a
+// prompt: it continues from the last position before its end.
 func (l *lane) toEnd(q block.Query) {
 	if len(l.rules) == 0 {
 		return

@@ -10,16 +10,16 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// Options configure an Index. The zero value is usable.
+// Options configures an Index. The zero value is usable.
 type Options struct {
 	Hasher          block.Hasher
-	MaxNodes        int // blocks in the trie; 0 means 64 million. Stores beyond it are refused and counted.
-	MaxSourceBlocks int // blocks of one source; 0 means 16 million. Stores beyond it are refused and counted.
+	MaxNodes        int // maximum blocks in the trie; 0 means 64 million. Further stores are rejected and counted.
+	MaxSourceBlocks int // maximum blocks of one source; 0 means 16 million. Further stores are rejected and counted.
 }
 
-// Index is the precise prefix index: which source holds which blocks of which
-// chains. Match never waits for writers and does not allocate. Apply, Reset
-// and RemoveEndpoint are serialised inside; deltas of one source must come in order.
+// Index is the precise prefix index: it records which source holds which blocks of which chains.
+// Match never waits for writers and does not allocate. Apply, Reset and RemoveEndpoint are
+// serialized internally; deltas of one source must arrive in order.
 type Index struct {
 	o     Options
 	epoch lockfree.Epochs
@@ -33,21 +33,21 @@ type Index struct {
 	sources map[block.Source]*source
 	ranks   map[block.EndpointID][]block.Source // of sources, by endpoint
 	extra   map[uint64]uint32                   // references of (node, slot, tier) beyond the first
-	dying   []*grave                            // what is hidden and not released yet
-	stock   int                                 // entries of it that may be released at once; see bury
+	dying   []*grave                            // hidden sources that are not fully released
+	stock   int                                 // entries that may be released at once; see bury
 	retired lockfree.Limbo                      // retired slots
-	freed   []uint32                            // slots to be given out again
+	freed   []uint32                            // free slots
 	slots   atomic.Pointer[lockfree.Vector[slotOwner]]
 	shown   atomic.Pointer[shown]
 	counts  Counts
-	sink    uint32 // keeps reads ahead alive
+	sink    uint32 // keeps prefetches from being optimized away
 	going   going
 
 	scratch sync.Pool
 	shards  atomic.Uint32
 }
 
-// source is what the index keeps of one event stream. Writers only.
+// source is the state of one event stream. Writers only.
 type source struct {
 	name   block.Source
 	slot   uint32
@@ -56,18 +56,18 @@ type source struct {
 	xor    uint64
 	staged bool // not among the sources; see Stage
 	rules  []condition
-	over   bool // blocks were refused by a limit
+	over   bool // blocks were rejected by a limit
 	ahead  ahead
 }
 
-// slotOwner tells readers whose a slot is.
+// slotOwner identifies the owner of a slot to readers.
 type slotOwner struct {
 	source block.Source
-	live   bool // walks follow it; never that of a group with a rule
+	live   bool // walks follow it; never set for a group with a rule
 	rules  []condition
 }
 
-// shown tells readers of endpoints' sources.
+// shown holds the endpoints' sources for readers.
 type shown struct {
 	of      *lockfree.Vector[endpoint] // by EndpointID
 	several int                        // endpoints with more than one rank
@@ -75,10 +75,10 @@ type shown struct {
 
 type endpoint struct {
 	ranks uint16 // sources that walks follow
-	over  uint16 // those of which blocks were refused by a limit; see Overflowed
+	over  uint16 // sources with blocks rejected by a limit; see Overflowed
 }
 
-// at returns what is shown of an endpoint.
+// at returns the entry of an endpoint.
 func (v *shown) at(ep block.EndpointID) endpoint {
 	if int(ep) < v.of.Len() {
 		return *v.of.At(int(ep))
@@ -86,16 +86,16 @@ func (v *shown) at(ep block.EndpointID) endpoint {
 	return endpoint{}
 }
 
-// Counts are totals since the index was made.
+// Counts are totals since the index was created.
 type Counts struct {
 	Stored        uint64 // blocks stored
 	Removed       uint64 // blocks removed
-	UnknownRemove uint64 // removals of blocks that were not there
-	UnknownParent uint64 // blocks refused because their parent is not there
-	Refused       uint64 // blocks refused by a limit
+	UnknownRemove uint64 // removals of unknown blocks
+	UnknownParent uint64 // blocks rejected because their parent is unknown
+	Refused       uint64 // blocks rejected by a limit
 }
 
-// ApplyStats tell what one Apply did.
+// ApplyStats counts the effects of one Apply.
 type ApplyStats struct {
 	Stored, Removed, UnknownRemove, UnknownParent, Refused int
 }
@@ -127,9 +127,9 @@ func New(o Options) *Index {
 	return x
 }
 
-// Apply performs the operations of d in order. The same deltas in the same
-// order give the same state everywhere. What does not fit (an unknown parent,
-// a removal of something unknown, a limit) is counted and left out.
+// Apply performs the operations of d in order. The same deltas in the same order give the same
+// state everywhere. Operations that do not fit (an unknown parent, a removal of an unknown block, a
+// limit) are counted and skipped.
 func (x *Index) Apply(name block.Source, d *block.Delta) ApplyStats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -137,7 +137,7 @@ func (x *Index) Apply(name block.Source, d *block.Delta) ApplyStats {
 	return x.perform(&s, d)
 }
 
-// perform applies d to a source, which is another one after it was emptied.
+// perform applies d to a source. A clear replaces the source.
 func (x *Index) perform(at **source, d *block.Delta) ApplyStats {
 	var st ApplyStats
 	s, warm := *at, 0
@@ -177,7 +177,7 @@ func (x *Index) perform(at **source, d *block.Delta) ApplyStats {
 	return st
 }
 
-// Lookup returns the block key that a source knows under an engine hash.
+// Lookup returns the block key of a source's engine hash.
 func (x *Index) Lookup(name block.Source, h block.EngineHash) (block.Key, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -192,7 +192,7 @@ func (x *Index) Lookup(name block.Source, h block.EngineHash) (block.Key, bool) 
 	return block.Key(x.nodes.at(e.Node).key.Load()), true
 }
 
-// Reset forgets everything that a source holds.
+// Reset removes all blocks of a source.
 func (x *Index) Reset(name block.Source) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -204,8 +204,7 @@ func (x *Index) Reset(name block.Source) {
 	x.reclaim()
 }
 
-// RemoveEndpoint forgets all sources of an endpoint. Match stops seeing them at
-// once.
+// RemoveEndpoint removes all sources of an endpoint. Match stops seeing them immediately.
 func (x *Index) RemoveEndpoint(ep block.EndpointID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -215,8 +214,8 @@ func (x *Index) RemoveEndpoint(ep block.EndpointID) {
 	x.reclaim()
 }
 
-// Digest returns the number of entries of a source and an order-free hash of
-// them: equal states have equal digests.
+// Digest returns the number of a source's entries and an order-independent hash of them: equal
+// states have equal digests.
 func (x *Index) Digest(name block.Source) (count, xor uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -226,7 +225,7 @@ func (x *Index) Digest(name block.Source) (count, xor uint64) {
 	return 0, 0
 }
 
-// source returns the state of a source, made on first use.
+// source returns the state of a source, creating it if needed.
 func (x *Index) source(name block.Source) *source {
 	if s := x.sources[name]; s != nil {
 		return s
@@ -236,14 +235,14 @@ func (x *Index) source(name block.Source) *source {
 	return s
 }
 
-// enter makes s one of the sources, of which walks follow its slot.
+// enter adds s to the sources, so that walks follow its slot.
 func (x *Index) enter(s *source) {
 	x.sources[s.name] = s
 	x.ranks[s.name.Endpoint] = append(x.ranks[s.name.Endpoint], s.name)
 	x.show(s.name.Endpoint, 1, one(s.over))
 }
 
-// remove takes s out of the sources.
+// remove removes s from the sources.
 func (x *Index) remove(s *source) {
 	ep := s.name.Endpoint
 	delete(x.sources, s.name)
@@ -260,7 +259,7 @@ func one(yes bool) int {
 	return 0
 }
 
-// show tells readers of so many more sources of an endpoint, or less.
+// show changes the number of an endpoint's sources for readers.
 func (x *Index) show(ep block.EndpointID, ranks, over int) {
 	v := x.shown.Load()
 	e := v.at(ep)
@@ -270,14 +269,14 @@ func (x *Index) show(ep block.EndpointID, ranks, over int) {
 	x.shown.Store(&shown{v.of.With(int(ep), e), several + one(e.ranks > 1)})
 }
 
-// newSource gives a source a slot, which readers look at if it is not staged.
+// newSource assigns a slot to a source. Readers use it unless the source is staged.
 func (x *Index) newSource(name block.Source, table *names.Table, staged bool) *source {
 	s := &source{name: name, cursor: noPage, names: table, staged: staged}
 	s.slot = x.newSlot(slotOwner{source: name, live: !staged})
 	return s
 }
 
-// newSlot gives out a slot.
+// newSlot returns a free slot.
 func (x *Index) newSlot(owner slotOwner) (slot uint32) {
 	if n := len(x.freed); n > 0 {
 		slot = x.freed[n-1]
@@ -289,19 +288,19 @@ func (x *Index) newSlot(owner slotOwner) (slot uint32) {
 	return slot
 }
 
-// setSlot has walks go by another owner of a slot.
+// setSlot changes the owner of a slot for walks.
 func (x *Index) setSlot(slot uint32, owner slotOwner) {
 	x.slots.Store(x.slots.Load().With(int(slot), owner))
 }
 
-// reclaim goes on releasing what is hidden.
+// reclaim continues releasing hidden sources.
 func (x *Index) reclaim() {
 	x.stock = min(x.stock+buryNext*max(min(len(x.dying), buryMany), 1), buryFirst)
 	x.bury()
 	x.advance()
 }
 
-// advance moves the epoch on when something waits for it.
+// advance advances the epoch if something waits for it.
 func (x *Index) advance() {
 	if x.limbo.Pending()+x.retired.Pending()+x.sets.Pending()+x.lists.limbo.Pending() == 0 || !x.epoch.Advance() {
 		return

@@ -11,9 +11,9 @@ import (
 // maxLanes bounds the lanes of one walk.
 const maxLanes = 8
 
-// lane is one path through the trie that the text of a prompt follows. Engines of other
-// block sizes, offload tiers with larger chunks and engines that cut generated text
-// otherwise each have a path of their own.
+// lane is one path through the trie that matches the prompt's text. Engines with other block sizes,
+// offload tiers with larger chunks, and engines that tokenize generated text differently have
+// separate paths.
 type lane struct {
 	last  *node     // the block before at
 	key   block.Key // of last
@@ -44,7 +44,7 @@ type runner struct {
 	tier  block.Tier
 }
 
-// reach is how much of the prompt a source holds, in all lanes together.
+// reach is the part of the prompt that a source holds, over all lanes.
 type reach struct {
 	slot   uint32
 	cand   int32
@@ -59,7 +59,7 @@ type reach struct {
 	best   block.Run
 }
 
-// fork holds the children of one node that begin a text: nearly always one.
+// fork holds the children of a node that match the text: nearly always one.
 type fork struct {
 	n    int
 	cut  bool // a child is non-canonical
@@ -85,13 +85,12 @@ func (f *fork) drop(i int) {
 	f.node[i], f.key[i] = f.node[f.n], f.key[f.n]
 }
 
-// maxEmpty bounds the blocks without text of their own in one lane: those within images,
-// sounds and videos.
+// maxEmpty bounds the blocks without text in one lane: those within images, audio and video.
 const maxEmpty = 1 << 16
 
-// walk follows q down from root, in as many lanes as its text is cut, until no candidate
-// holds the next block. The lane that has come least far goes on first: what a source
-// holds up to there is known then, from all lanes.
+// walk follows q from root, in one lane per tokenization, until no candidate holds the next block.
+// The lane that is least advanced continues first, so that all lanes together determine what a
+// source holds up to there.
 func (x *Index) walk(w *walk, root uint32, q block.Query) {
 	l := &w.lanes[0]
 	l.begin(x.nodes.at(root), q.Root, q.Bytes, cutsOf(&q))
@@ -109,10 +108,10 @@ func (l *lane) begin(last *node, key block.Key, rest []byte, c cuts) {
 	l.alive, l.rules = l.alive[:0], l.rules[:0]
 }
 
-// leave lets go of the prompt.
+// leave drops references to the prompt.
 func (l *lane) leave() { l.rest, l.cuts, l.next = nil, cuts{}, branchTo{} }
 
-// lowest returns the lane that has come least far, and how far the next one has come.
+// lowest returns the least advanced lane, and the position of the next one.
 func (w *walk) lowest() (lowest int, until int32) {
 	if w.active&(w.active-1) == 0 {
 		return bits.TrailingZeros8(w.active), math.MaxInt32
@@ -131,7 +130,7 @@ func (w *walk) lowest() (lowest int, until int32) {
 	return lowest, until
 }
 
-// follow moves lane i on until it has come further than until, forks or ends.
+// follow advances lane i until it passes until, forks or ends.
 func (x *Index) follow(w *walk, i int, until int32, slots *lockfree.Vector[slotOwner], q block.Query) {
 	l := &w.lanes[i]
 	for l.at.tokens <= until {
@@ -172,9 +171,8 @@ func (x *Index) follow(w *walk, i int, until int32, slots *lockfree.Vector[slotO
 	}
 }
 
-// step returns the block of the lane that comes next, and moves its key and cuts. Where
-// several children go on with the text it returns nil: they are the next of this lane and
-// of lanes that begin here.
+// step returns the lane's next block, and advances its key and cuts. If several children match the
+// text, it returns nil: they continue this lane and new lanes.
 func (x *Index) step(w *walk, l *lane) *node {
 	h := x.o.Hasher.Words()
 	first := l.last.first.Load()
@@ -233,7 +231,7 @@ func (l *lane) only(h block.Words, n *node) *node {
 	return n
 }
 
-// branch begins lanes for the children of a fork but the first, as far as there is room.
+// branch starts lanes for the other children of a fork, as far as there is room.
 func (w *walk) branch(l *lane, f *fork) {
 	to := func(i int) branchTo {
 		next := branchTo{node: f.node[i], key: f.key[i], cuts: l.cuts}
@@ -253,8 +251,8 @@ func (w *walk) branch(l *lane, f *fork) {
 	l.next = to(0)
 }
 
-// change goes on with the runners of lane i that are among the holders of its next block,
-// and with those that come from other lanes. All lists are sorted by slot.
+// change continues with the runners of lane i that hold its next block, and with those that join
+// from other lanes. All lists are sorted by slot.
 func (w *walk) change(i int, s *lockfree.Set, slots *lockfree.Vector[slotOwner]) {
 	l := &w.lanes[i]
 	if len(l.rules) > 0 {
@@ -344,8 +342,8 @@ func (w *walk) holds(s *reach, at progress) bool {
 	return false
 }
 
-// account counts the tokens up to a place in the best tier of the lanes in which the
-// source runs. No lane has come less far.
+// account counts the tokens up to a position in the best tier of the source's lanes. No lane is
+// less advanced.
 func (w *walk) account(s *reach, to int32) {
 	if s.lanes == 0 || to <= s.at {
 		return
@@ -419,16 +417,16 @@ func (w *walk) report(dst []block.Run) {
 	}
 }
 
-// place is where BlockEnds goes on when a path does not lead to the end that it looks for.
+// place is where BlockEnds resumes if a path does not lead to the run's end.
 type place struct {
 	branchTo
 	from int32 // bytes before the block
 	ends int   // of dst up to there
 }
 
-// BlockEnds appends to dst the byte positions at which the blocks of a run end, a run of q that
-// Match returned. A block within an image has no text: it ends where the one before it
-// does. It appends nothing where the index has changed meanwhile.
+// BlockEnds appends to dst the byte positions at which the blocks of a run end, a run of q returned
+// by Match. A block within an image has no text: it ends where the previous one does. It appends
+// nothing if the index has changed meanwhile.
 func (x *Index) BlockEnds(q block.Query, run block.Run, dst []int32) []int32 {
 	w := x.scratch.Get().(*walk)
 	c := x.epoch.Enter(w.shard)

@@ -18,8 +18,8 @@ type walk struct {
 	covered int32 // the most tokens at which a run has ended in a lane
 }
 
-// ranks are those of a candidate: how many there are, how many runs have ended, the
-// tokens of all of these and of the shortest.
+// ranks summarizes a candidate's ranks: their number, the number of ended runs, and the sum and
+// minimum of their tokens.
 type ranks struct{ n, ended, sum, least int32 }
 
 // progress is how far a lane has come.
@@ -28,12 +28,10 @@ type progress struct {
 	cut                   bool // a non-canonical block is next
 }
 
-// Match fills dst[i] with the leading run of q that candidates[i] holds: its
-// longest prefix of consecutive blocks, each counted in the best tier that
-// holds it. An endpoint with several ranks gets the run of its best rank, and by how much
-// less is to be expected of any of them. dst
-// must be as long as candidates. Match does not allocate, never waits for
-// writers, and may be called concurrently.
+// Match sets dst[i] to the leading run of q that candidates[i] holds: its longest prefix of
+// consecutive blocks, each counted in its best tier. An endpoint with several ranks gets the run of
+// its best rank, with the expected difference for any rank. dst must be as long as candidates.
+// Match does not allocate, never waits for writers, and is safe for concurrent use.
 func (x *Index) Match(q block.Query, candidates []block.EndpointID, dst []block.Run) {
 	clear(dst)
 	if len(q.Bytes) == 0 || len(candidates) == 0 {
@@ -69,7 +67,7 @@ func (w *walk) prepare(candidates []block.EndpointID, v *shown) {
 	}
 }
 
-// several notes that candidate i has n ranks.
+// several records that candidate i has n ranks.
 func (w *walk) several(i, of int, n int32) {
 	for len(w.ranks) < of {
 		w.ranks = append(w.ranks, ranks{n: 1})
@@ -77,7 +75,7 @@ func (w *walk) several(i, of int, n int32) {
 	w.ranks[i].n = n
 }
 
-// expect says of candidates with several ranks what is to be expected of any of them.
+// expect sets the expected difference for candidates with several ranks.
 func (w *walk) expect(dst []block.Run) {
 	for i := range w.ranks {
 		r, best := &w.ranks[i], dst[i].Total()
@@ -96,7 +94,7 @@ func (w *walk) forget(candidates []block.EndpointID) {
 	}
 }
 
-// children finds the children of parent that begin rest.
+// children finds the children of parent that match the beginning of rest.
 func (x *Index) children(h block.Words, parent *node, key block.Key, rest []byte, f *fork) {
 	first := parent.first.Load()
 	if first&branchBit != 0 {

@@ -5,15 +5,15 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// Named looks up the blocks of one source by their names, while writers wait. It is
-// what encodings need that leave out what their readers hold too (package wire).
+// Named looks up a source's blocks by name while writers wait. Encodings that omit blocks known to
+// their readers use it (package wire).
 type Named struct {
 	x *Index
 	s *source // nil: nothing is held
 }
 
-// Named begins look-ups. Release must follow, and nothing else of the index but Match
-// may be called before. known false begins look-ups that find nothing.
+// Named begins lookups. Release must follow, and no other method of the index except Match may be
+// called before. With known false, lookups find nothing.
 func (x *Index) Named(name block.Source, known bool) Named {
 	x.mu.Lock()
 	n := Named{x: x}
@@ -23,11 +23,10 @@ func (x *Index) Named(name block.Source, known bool) Named {
 	return n
 }
 
-// Release ends the look-ups.
+// Release ends the lookups.
 func (n Named) Release() { n.x.mu.Unlock() }
 
-// Key returns the key of the blocks of a name; false when there is none, or when they
-// have several keys.
+// Key returns the key of a named block; false if there is none, or several keys have the name.
 func (n Named) Key(h block.EngineHash) (key block.Key, ok bool) {
 	if n.s == nil {
 		return 0, false
@@ -46,8 +45,7 @@ func (n Named) Key(h block.EngineHash) (key block.Key, ok bool) {
 // ShortName is a name in four bytes.
 type ShortName uint32
 
-// Short returns the short name of a hash, and whether it is held and no other that is
-// held has the same.
+// Short returns the short name of a hash, and whether it is held and unique among held names.
 func (n Named) Short(h block.EngineHash) (ShortName, bool) {
 	short := names.ShortOf(uint64(h))
 	if n.s == nil {
@@ -57,8 +55,8 @@ func (n Named) Short(h block.EngineHash) (ShortName, bool) {
 	return ShortName(short), is == names.One && e.Hash == uint64(h)
 }
 
-// ByShort returns the hash that has a short name, if there is exactly one. many tells
-// that several have it, or that the table cannot tell.
+// ByShort returns the hash with a short name, if there is exactly one. many means that several have
+// it, or that the table cannot decide.
 func (n Named) ByShort(short ShortName) (h block.EngineHash, one, many bool) {
 	if n.s == nil {
 		return 0, false, false
@@ -70,7 +68,7 @@ func (n Named) ByShort(short ShortName) (h block.EngineHash, one, many bool) {
 	return 0, false, is == names.Many
 }
 
-// Ahead reads what Short is going to need for hashes.
+// Ahead prefetches the data that Short needs for hashes.
 func (n Named) Ahead(hashes []block.EngineHash) {
 	if n.s == nil {
 		return
@@ -80,7 +78,7 @@ func (n Named) Ahead(hashes []block.EngineHash) {
 	}
 }
 
-// AheadShort reads what ByShort is going to need for one name.
+// AheadShort prefetches the data that ByShort needs for one name.
 func (n Named) AheadShort(short ShortName) {
 	if n.s != nil {
 		n.x.sink += n.s.names.TouchShort(names.Short(short))

@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// node is one block of the trie. It holds no pointers, so that the garbage
-// collector never looks at it. Readers use the atomic fields only.
+// node is one block of the trie. It has no pointers, so the garbage collector ignores it. Readers
+// use the atomic fields only.
 type node struct {
 	key    word64
 	first  word32 // first child; with branchBit, index of a branch
@@ -19,8 +19,8 @@ type node struct {
 	parent uint32 // set before a reader sees the node; 0 for a root
 }
 
-// word32 and word64 are atomic, and can be set plainly while no reader sees
-// them: a plain store costs a twentieth of an atomic one.
+// word32 and word64 are atomic, but can be set plainly before a reader sees them: a plain store
+// costs a twentieth of an atomic one.
 type (
 	word32 struct{ v uint32 }
 	word64 struct{ v uint64 }
@@ -37,8 +37,8 @@ func (w *word32) init(v uint32) { w.v = v }
 // Load is atomic.
 func (w *word64) Load() uint64 { return atomic.LoadUint64(&w.v) }
 
-// reset makes a node that no reader sees a block below parent without bytes,
-// children or holders.
+// reset initializes an unpublished node as a block below parent, without bytes, children or
+// holders.
 func (n *node) reset(key uint64, parent uint32) {
 	*n = node{key: word64{key}, parent: parent}
 }
@@ -60,11 +60,11 @@ func (n *node) flags() block.Flags { return block.Flags(n.meta.Load()) &^ flagEx
 // flagExtra marks a node that has, or had, references in Index.extra.
 const flagExtra block.Flags = 1 << 6
 
-// apart tells a block that no text query passes. It is another block than the
-// canonical one of the same bytes, and has the same key.
+// apart reports whether no text query may pass the block. It is distinct from the canonical block
+// of the same bytes, but has the same key.
 func (n *node) apart() bool { return n.flags()&block.FlagNonCanonical != 0 }
 
-// form is what siblings may share: their length, and whether they are apart.
+// form is a property that siblings may share: their length, and whether they are apart.
 type form uint32
 
 func (f form) length() uint32 { return uint32(f >> 1) }
@@ -76,8 +76,8 @@ func formOf(length uint32, flags block.Flags) form {
 
 func (n *node) form() form { return formOf(n.length.Load(), n.flags()) }
 
-// arena gives out nodes. Nodes that are asked for with the same cursor lie
-// together, after churn too: a cursor fills a page before it takes the next.
+// arena allocates nodes. Nodes allocated with the same cursor are adjacent, even after churn: a
+// cursor fills a page before it takes the next.
 type arena struct {
 	chunks  atomic.Pointer[[]*[chunkNodes]node]
 	pages   []pageState

@@ -5,10 +5,10 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// What a source held is released in steps, so that no writer waits for the size of
-// another's source: so many entries at once when it goes, and so many more with everything that
-// is written afterwards, for each of a few that are going. What goes at once is of a stock that
-// writes fill again, so that a whole pool can go under one lock.
+// A removed source is released in steps, so that no writer waits for the size of another's source:
+// a number of entries immediately, and more with each later write, for a few sources at a time. The
+// immediate number is limited by a stock that writes refill, so that a whole pool can be removed
+// under one lock.
 const (
 	buryFirst = 1 << 14
 	buryNext  = 1 << 9
@@ -16,14 +16,13 @@ const (
 	buryTidy  = 1 << 12
 )
 
-// grave is a source that readers do not see any more and whose entries are not all
-// released. Its slot is not given out before they are.
+// grave is a hidden source whose entries are not all released. Its slot is not reused before.
 type grave struct {
 	s  *source
 	at int // position in the directory of its names
 }
 
-// clear hides a source from readers and begins to release all that it holds.
+// clear hides a source from readers and begins to release its entries.
 func (x *Index) clear(s *source) {
 	if !s.staged {
 		x.setSlot(s.slot, slotOwner{source: s.name})
@@ -32,15 +31,14 @@ func (x *Index) clear(s *source) {
 	x.inter(s)
 }
 
-// inter has s, which is hidden, released.
+// inter schedules the release of hidden source s.
 func (x *Index) inter(s *source) {
 	x.nodes.release(s.cursor)
 	x.dying = append(x.dying, &grave{s: s})
 	x.bury()
 }
 
-// successor returns the empty source that takes the place of one that was cleared.
-// Its groups have the rules that they had.
+// successor returns the empty source that replaces a cleared one. Its groups keep their rules.
 func (x *Index) successor(s *source) (next *source) {
 	if s.staged {
 		next = x.newSource(s.name, names.New(), true)
@@ -53,7 +51,7 @@ func (x *Index) successor(s *source) (next *source) {
 	return next
 }
 
-// Reclaim goes on releasing what has gone. Call it now and then where nothing may be written for
+// Reclaim continues releasing removed sources. Call it periodically if there may be no writes for
 // long.
 func (x *Index) Reclaim() {
 	x.mu.Lock()
@@ -63,8 +61,8 @@ func (x *Index) Reclaim() {
 	x.advance()
 }
 
-// bury releases what is dying as far as the stock goes, by whole segments: what is over it is
-// taken off what comes.
+// bury releases dying sources in whole segments as far as the stock permits. An overdraft is
+// deducted from later refills.
 func (x *Index) bury() {
 	for x.stock > 0 && len(x.dying) > 0 {
 		g := x.dying[0]

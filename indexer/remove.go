@@ -5,8 +5,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// going holds removals that are done together, so that each step reads memory for
-// all of them at a time.
+// going batches removals, so that each step overlaps the memory accesses of all of them.
 type going struct {
 	hashes [window]block.EngineHash
 	kinds  [window]uint32
@@ -62,9 +61,9 @@ func (x *Index) removeGoing(s *source, st *ApplyStats) {
 	}
 }
 
-// removeAll counts one copy less of every node that a hash names; where none is left,
-// the source lets go of the block. One hash can name several nodes (an engine whose
-// hashes leave the adapter out): which of them was meant cannot be known, so all are lowered.
+// removeAll removes one copy of every node named by a hash; the source drops blocks without copies.
+// One hash can name several nodes (if an engine's hashes omit the adapter). It is unknown which one
+// was meant, so all are decremented.
 func (x *Index) removeAll(s *source, h block.EngineHash, kind uint32, st *ApplyStats) {
 	found, spent := s.names.Lower(uint64(h), kind)
 	if !found {

@@ -5,14 +5,14 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// condition is a rule of a source, and the slot under which the blocks of its group are
-// held. Readers see conditions with the source's slot.
+// condition is a rule of a source with the slot of its group's blocks. Readers see it with the
+// source's slot.
 type condition struct {
 	block.Rule
 	slot uint32
 }
 
-// slotOf is the slot under which s holds blocks of a group.
+// slotOf returns the slot for s's blocks of a group.
 func (s *source) slotOf(group uint8) uint32 {
 	for i := range s.rules {
 		if s.rules[i].Group == group {
@@ -67,7 +67,7 @@ func (x *Index) showRules(s *source, rules []condition) {
 	x.setSlot(s.slot, slotOwner{source: s.name, live: !s.staged, rules: rules})
 }
 
-// rehome moves what s holds of a group to the group's own slot.
+// rehome moves s's blocks of a group to the group's own slot.
 func (x *Index) rehome(s *source, group uint8, slot uint32) {
 	s.names.Where(func(e *names.Entry) {
 		if uint8(e.Kind()>>8) == group {

@@ -5,24 +5,25 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// Stage is a content in the making that takes the place of a source's all at once.
-// Match does not see it before. One goroutine uses it at a time; the index's other
-// writers wait for some thousand blocks at most.
+// Stage prepares new content that replaces a source's content atomically. Match does not see it
+// before. It must be used by one goroutine at a time. Other writers of the index wait for at most
+// some thousand blocks.
 type Stage struct {
 	x    *Index
 	s    *source // nil when it is over
 	most int     // blocks that are announced
 }
 
-// Stage begins a content for a source, of about so many blocks as somebody says: room is
-// made for four times what has come. Exactly one of Commit and Discard must follow.
+// Stage begins new content for a source, of about blocks blocks as announced by a peer. Memory is
+// reserved for at most four times the received number. Exactly one of Commit and Discard must
+// follow.
 func (x *Index) Stage(name block.Source, blocks int) *Stage {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return &Stage{x, x.newSource(name, names.New(), true), min(blocks, x.o.MaxSourceBlocks)}
 }
 
-// stageStep is how many blocks are applied before others may write: a third of a
+// stageStep is the number of blocks applied before other writers may proceed: a third of a
 // millisecond's work.
 const stageStep = 2048
 
@@ -47,15 +48,15 @@ func (t *Stage) step(d *block.Delta) ApplyStats {
 	return t.x.perform(&t.s, d)
 }
 
-// Digest is what Index.Digest will be after Commit.
+// Digest returns the value of Index.Digest after Commit.
 func (t *Stage) Digest() (count, xor uint64) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	return uint64(t.s.names.Len()), t.s.xor
 }
 
-// Commit replaces what the source holds. A walk sees what was there before, or
-// what is there afterwards. It does not take longer for larger sources.
+// Commit replaces the source's content. A walk sees either the old or the new content. Its duration
+// does not depend on the source's size.
 func (t *Stage) Commit() {
 	x, s := t.x, t.s
 	x.mu.Lock()
@@ -78,7 +79,7 @@ func (t *Stage) Commit() {
 	t.s = nil
 }
 
-// Discard gives up what was applied. It may be called when the stage is over.
+// Discard drops the new content. It may be called after the stage has ended.
 func (t *Stage) Discard() {
 	if t.s == nil {
 		return

@@ -2,7 +2,7 @@ package indexer
 
 import "github.com/grapevine-epp/grapevine/indexer/block"
 
-// Stats describe the size of an Index.
+// Stats describes the size of an Index.
 type Stats struct {
 	Nodes    int // blocks in the trie, however many hold them
 	Entries  int // (block, source) pairs

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// View is what a source holds at one moment, to be read while others write. One
-// goroutine uses it at a time.
+// View is a snapshot of a source, read while others write. It must be used by one goroutine at a
+// time.
 type View struct {
 	x     *Index
 	names *names.Table // frozen; nil when that is over
@@ -25,15 +25,14 @@ type View struct {
 	node  uint32 // to go on with
 }
 
-// ErrViewSize tells that a view needs more blocks than it may have.
+// ErrViewSize means that a view exceeds its block limit.
 var ErrViewSize = errors.New("indexer: view over its limit")
 
-// View begins a snapshot of a source: stores that, applied in order to a source that
-// holds nothing, give it the blocks, counts and digest that it has now. It does not
-// take longer for larger sources. It fails where it would take more than that many
-// blocks: those that the source does not hold, and that lie between those that it
-// holds, count each time that they are passed. Close must follow, soon: until then no
-// memory of removed blocks is used again.
+// View begins a snapshot of a source: stores that, applied in order to an empty source, give it the
+// current blocks, counts and digest. Its duration does not depend on the source's size. Reading
+// fails if it needs more than that many blocks, counting intermediate blocks that the source does
+// not hold each time they are passed. Close must follow soon: until then no memory of removed
+// blocks is reused.
 func (x *Index) View(name block.Source, blocks int) *View {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -45,14 +44,13 @@ func (x *Index) View(name block.Source, blocks int) *View {
 	return v
 }
 
-// viewBlocks is about how many blocks Next gives at a time.
+// viewBlocks is the approximate number of blocks per Next.
 const viewBlocks = 1 << 12
 
-// Next fills d with the stores that come next, of at most that many blocks each, and
-// reports whether there are more. The first call sorts the entries and takes longer
-// than others; until the view is closed that costs 16 bytes for each block of the
-// source and a fifth of a byte for each of the index. It takes no lock that writers
-// wait for.
+// Next fills d with the next stores, of at most that many blocks each, and reports whether there
+// are more. The first call sorts the entries and takes longer. Until Close, a view uses 16 bytes
+// per block of the source and a fifth of a byte per block of the index. It takes no lock that
+// writers wait for.
 func (v *View) Next(d *block.Delta, most int) (more bool, err error) {
 	d.Reset()
 	if v.dump == nil && v.slots != nil {
@@ -115,8 +113,7 @@ func (v *View) Close() {
 	v.dump = nil
 }
 
-// dump walks what a source holds in the order of the arena, in which a chain
-// nearly always lies in a row.
+// dump walks a source's blocks in arena order, in which chains are mostly contiguous.
 type dump struct {
 	x    *Index
 	rank []pageRank    // by page of the arena

@@ -5,13 +5,12 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// In a large index every look at a name or a node is a cache miss. Misses that do
-// not wait for each other overlap: so whoever knows what is going to be needed reads
-// it first, a window at a time.
+// In a large index every access to a name or a node is a cache miss. Independent misses overlap, so
+// data that will be needed is read first, a window at a time.
 const window = 64
 
-// ahead holds parents that were looked up before the stores below them are applied,
-// in the same order. It is void as soon as one name is gone.
+// ahead holds parents looked up before the stores below them, in the same order. Any removed name
+// invalidates it.
 type ahead struct {
 	parents []parentNode
 	next    int
@@ -43,10 +42,9 @@ func (a *ahead) take(h block.EngineHash) uint32 {
 	return a.parents[a.next-1].node
 }
 
-// Parents sets keys[i] to the key of the block that a source knows under the engine
-// hash parents[i], or to 0, and reads what Apply is going to need for stores below
-// these parents, in this order, and for blocks that are going to be stored. keys must
-// be as long as parents. Many at once cost less than a Lookup for each.
+// Parents sets keys[i] to the key of the source's block with engine hash parents[i], or to 0. It
+// prefetches the data that Apply needs for stores below these parents, in this order, and for the
+// given blocks. keys must be as long as parents. It is cheaper than a Lookup for each.
 func (x *Index) Parents(name block.Source, parents, blocks []block.EngineHash, keys []block.Key) {
 	clear(keys)
 	x.mu.Lock()
@@ -62,9 +60,9 @@ func (x *Index) Parents(name block.Source, parents, blocks []block.EngineHash, k
 	}
 }
 
-// reads collects names that are going to be needed, at most a window, to read them in
-// one loop that does nothing else: only then does the processor wait for many at a time.
-// Of each it reads the line where its search begins and the one where it may go on.
+// reads collects names to prefetch, at most a window, and reads them in one tight loop, so that the
+// processor overlaps their misses. For each it reads the line where the search begins and the one
+// where it may continue.
 type reads struct {
 	list [window][2]*names.Entry
 	n    int

@@ -7,11 +7,11 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
 )
 
-// FlagHole marks a block of a snapshot that the source does not hold: it only
-// places the blocks below it.
+// FlagHole marks a block of a snapshot that the source does not hold. It only positions the blocks
+// below it.
 const FlagHole block.Flags = 1 << 7
 
-// store chains blocks below the op's parent and enters the source as holder.
+// store chains blocks below the operation's parent and adds the source as a holder.
 func (x *Index) store(s *source, op *block.Op, blocks []block.StoredBlock, st *ApplyStats) {
 	parent, ok := x.parent(s, op)
 	if !ok {
@@ -71,9 +71,9 @@ func (x *Index) parent(s *source, op *block.Op) (uint32, bool) {
 	return 0, false
 }
 
-// place finds the node for a block below parent, or returns 0. What a source
-// has named stays what it was judged to be first: another judgement of the same
-// copy would have it counted twice and removed once.
+// place finds the node for a block below parent, or returns 0. A block already named by the source
+// keeps its first classification: another one for the same copy would be counted twice and removed
+// once.
 func (x *Index) place(s *source, parent uint32, b *block.StoredBlock) uint32 {
 	p := x.nodes.at(parent)
 	if p.first.Load() == 0 {
@@ -116,8 +116,8 @@ func (x *Index) branchChild(p *node, key uint64, apart bool) uint32 {
 	return 0
 }
 
-// newNode puts a block below parent, held by the source in a tier and group unless it is
-// a hole; 0 when the branch has too many lengths.
+// newNode adds a block below parent, held by the source in a tier and group unless it is a hole; 0
+// if the branch has too many forms.
 func (x *Index) newNode(s *source, parent uint32, b *block.StoredBlock, kind uint32) uint32 {
 	p := x.nodes.at(parent)
 	first := p.first.Load()
@@ -164,8 +164,8 @@ func (x *Index) alloc(s *source, parent uint32, b *block.StoredBlock, kind, next
 	return id
 }
 
-// name counts one more copy of a block under its engine hash. held tells that
-// the source was entered as holder with the block.
+// name counts one more copy of a block under its engine hash. held means that the source is already
+// a holder of the block.
 func (x *Index) name(s *source, b *block.StoredBlock, id, kind uint32, held bool) {
 	if !s.names.Raise(uint64(b.Hash), id, kind, b.Flags&block.FlagAgain != 0) {
 		return
@@ -218,7 +218,7 @@ func (x *Index) flip(n *node, old, slot uint32, tier block.Tier) {
 	}
 }
 
-// letGo undoes what an entry stood for that has left the names.
+// letGo reverts the effect of an entry that was removed from the names.
 func (x *Index) letGo(s *source, e *names.Entry) {
 	s.ahead.clear()
 	n := x.nodes.at(e.Node)
@@ -239,7 +239,7 @@ func (x *Index) move(s *source, h block.EngineHash, op *block.Op, st *ApplyStats
 	st.Stored++
 }
 
-// drop takes a slot out of a node's holder set and frees what nobody needs.
+// drop removes a slot from a node's holder set and frees unused nodes.
 func (x *Index) drop(slot uint32, n *node, id uint32, tier block.Tier) {
 	if block.Flags(n.meta.Load())&flagExtra != 0 {
 		k := extraKey(id, slot, tier)
@@ -253,7 +253,7 @@ func (x *Index) drop(slot uint32, n *node, id uint32, tier block.Tier) {
 	}
 	old := n.set.Load()
 	if set := x.sets.ToggleTier(old, slot, uint8(tier)); set == 0 && n.first.Load() == 0 {
-		// Readers that are there may still see the holder; none comes any more.
+		// Current readers may still see the holder; later ones do not.
 		x.sets.Release(&x.epoch, old)
 		x.prune(x.retire(id))
 		return

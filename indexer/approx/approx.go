@@ -20,8 +20,8 @@ const (
 // maxEndpoints bounds MaxEndpoints: a chunk counts its holders in 16 bits.
 const maxEndpoints = math.MaxUint16
 
-// Options are the parameters of an Index. A zero field takes the
-// default; replicas that share entries must agree on Hasher and ChunkBytes.
+// Options configures an Index. A zero field means the default. Replicas that share entries must use
+// the same Hasher and ChunkBytes.
 type Options struct {
 	Hasher        block.Hasher
 	ChunkBytes    int // bytes of prompt for each chunk
@@ -31,15 +31,14 @@ type Options struct {
 	BytesPerToken int // fills Run.Tokens
 }
 
-// Index remembers which prompts went to which endpoint, in chunks of a fixed
-// number of bytes. It stands in for engine events where there are none, and
-// bridges the time until they arrive: counting only the entries of the last
-// seconds, it is the speculative index.
+// Index records which prompts were sent to which endpoint, in chunks of fixed size. It replaces
+// engine events where there are none, and bridges the time until they arrive: counting only entries
+// of the last seconds, it is the speculative index.
 //
-// It keeps the chunks most recently recorded for each endpoint, up to the
-// endpoint's capacity. A chunk is never evicted before those that follow it in
-// a prompt. Equal sequences of calls give equal states. All methods may be
-// called concurrently; Match waits for no more than the change of one chunk.
+// It keeps the most recently recorded chunks of each endpoint, up to the endpoint's capacity. A
+// chunk is never evicted before those that follow it in a prompt. Equal sequences of calls give
+// equal states. All methods are safe for concurrent use; Match waits at most for the change of one
+// chunk.
 type Index struct {
 	opts      Options
 	shards    [numShards]shard
@@ -48,7 +47,7 @@ type Index struct {
 	scratch   sync.Pool    // *scratch
 }
 
-// endpoint is what one endpoint holds. Its lock is taken before a shard's.
+// endpoint is the content of one endpoint. Its lock is taken before a shard's.
 type endpoint struct {
 	places []uint32 // scratch of Record, guarded by mu
 	mu     sync.Mutex
@@ -59,7 +58,7 @@ type endpoint struct {
 // scratch is the working memory of one Match.
 type scratch struct{ wants []want }
 
-// want is what a Match asks of one endpoint.
+// want is a Match's state for one endpoint.
 type want struct {
 	level uint32 // 0: not a candidate; n+1: holds the first n chunks
 	since uint32 // stamp from which on an entry counts
@@ -90,8 +89,8 @@ func New(o Options) *Index {
 	return a
 }
 
-// Keys appends to dst the keys of the full chunks of q, at most MaxChunks. A
-// request computes them once, for Match and for Record.
+// Keys appends the keys of the full chunks of q to dst, at most MaxChunks. A request computes them
+// once, for Match and Record.
 func (a *Index) Keys(q block.Query, dst []block.Key) []block.Key {
 	size, key, b := a.opts.ChunkBytes, q.Root, q.Bytes
 	for range min(len(b)/size, a.opts.MaxChunks) {
@@ -111,8 +110,8 @@ func (a *Index) Match(keys []block.Key, candidates []block.EndpointID, notBefore
 	a.MatchBoth(keys, candidates, notBefore, dst, nil)
 }
 
-// MatchBoth is Match, and sets all[i], unless all is nil, to the run by entries of any
-// age, in the same walk.
+// MatchBoth is Match that also sets all[i], unless all is nil, to the run by entries of any age, in
+// the same walk.
 func (a *Index) MatchBoth(keys []block.Key, candidates []block.EndpointID, notBefore []int64, dst, all []block.Run) {
 	clear(dst[:len(candidates)])
 	clear(all)
@@ -164,8 +163,8 @@ func (a *Index) run(level uint32) (r block.Run) {
 	return r
 }
 
-// Stamps are times in units of 2^26 ns (67 ms), counted so that the first
-// recorded time lies in the middle of 32 bits: 4.5 years either way.
+// Stamps are times in units of 2^26 ns (67 ms). The first recorded time is in the middle of the
+// 32-bit range: 4.5 years in either direction.
 const stampShift = 26
 
 // stamp returns the stamp of a recorded time, at least 1.
@@ -191,8 +190,8 @@ func (a *Index) Len(ep block.EndpointID) int {
 	return e.lru.live
 }
 
-// MemoryBytes returns the memory that entries take, free places included. It
-// follows the largest number of entries held at once, at 50 to 80 bytes each.
+// MemoryBytes returns the memory of entries, including free slots. It depends on the largest number
+// of entries held at once, at 50 to 80 bytes each.
 func (a *Index) MemoryBytes() int {
 	n := 0
 	for i := range a.shards {

@@ -1,18 +1,18 @@
-// Package approx guesses what endpoints hold of a prompt from what was sent to them.
+// Package approx estimates the part of a prompt that endpoints hold from the prompts sent to them.
 //
 //  1. Index.Keys cuts a raw prompt into chunks of a fixed number of bytes and
 //     chains their keys.
-//  2. Index.Record enters them for the endpoint that a request goes to, the latest
-//     first to stay (record.go, lru.go).
-//  3. Index.Match walks the chunks and reports each candidate's leading run, of
-//     records since a moment if wanted: those of the last seconds are the
-//     speculative entries that bridge the time until events come.
+//  2. Index.Record adds them for the endpoint of a request; the least recent ones
+//     are evicted first (record.go, lru.go).
+//  3. Index.Match walks the chunks and returns each candidate's leading run,
+//     optionally of records since a given time: recent ones are the speculative
+//     entries that bridge the time until events arrive.
 //
-// It knows nothing of engines, tokens or evictions; Truncate and SetCapacity are how
-// others tell it. It has no clock and starts nothing.
+// The package knows no engines, tokens or evictions; callers report these through Truncate and
+// SetCapacity. It has no clock and starts no goroutine.
 //
-// Invariants: an endpoint's chunks are bounded by its capacity; a chunk is never
-// forgotten before those that follow it in a prompt; equal calls give equal states.
+// Invariants: an endpoint's chunks are bounded by its capacity. A chunk is never evicted before
+// those that follow it in a prompt. Equal calls give equal states.
 //
-// All methods may be called concurrently: chunks lie in shards with locks of their own.
+// All methods are safe for concurrent use: chunks are in shards with separate locks.
 package approx

@@ -6,12 +6,11 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Record notes that ep was given, at now (nanoseconds of any clock that all
-// callers share), the prompt whose Keys are keys. Chunks already held are
-// refreshed; a time before the one held does not set it back. The least recent
-// chunks beyond the endpoint's capacity are evicted; of a prompt longer than
-// the capacity, or than MaxChunks, only the start is kept. A key 0 ends the
-// prompt. An ep from MaxEndpoints on is ignored.
+// Record records that ep was sent, at now (nanoseconds of any clock shared by all callers), the
+// prompt whose Keys are keys. Chunks already held are refreshed; an earlier time does not set them
+// back. The least recent chunks beyond the endpoint's capacity are evicted. Of a prompt longer than
+// the capacity or MaxChunks, only the beginning is kept. A key 0 ends the prompt. An ep from
+// MaxEndpoints on is ignored.
 func (a *Index) Record(ep block.EndpointID, keys []block.Key, now int64) {
 	if int(ep) >= len(a.endpoints) {
 		return
@@ -65,8 +64,8 @@ func (a *Index) evict(ep block.EndpointID, e *endpoint, most int) {
 	}
 }
 
-// SetCapacity bounds what is held for ep, in bytes of prompt, until Forget. It
-// takes effect at once.
+// SetCapacity limits the records of ep, in bytes of prompt, until Forget. It takes effect
+// immediately.
 func (a *Index) SetCapacity(ep block.EndpointID, bytes int) {
 	if int(ep) >= len(a.endpoints) {
 		return
@@ -78,9 +77,9 @@ func (a *Index) SetCapacity(ep block.EndpointID, bytes int) {
 	a.evict(ep, e, e.cap)
 }
 
-// Truncate removes from ep the chunks of keys that do not lie wholly within the
-// first fromBytes of the prompt: the engine reported that it did not have them.
-// Other prompts that share the removed chunks end there too.
+// Truncate removes from ep the chunks of keys that are not entirely within the first fromBytes of
+// the prompt, after the engine reported that it did not have them. Other prompts that share the
+// removed chunks end there too.
 func (a *Index) Truncate(ep block.EndpointID, keys []block.Key, fromBytes int) {
 	from := max(fromBytes, 0) / a.opts.ChunkBytes
 	if int(ep) >= len(a.endpoints) || from >= len(keys) {
@@ -96,8 +95,8 @@ func (a *Index) Truncate(ep block.EndpointID, keys []block.Key, fromBytes int) {
 	}
 }
 
-// Forget removes everything of ep, and returns its capacity to the default, for
-// an EndpointID that will name another endpoint.
+// Forget removes all records of ep and resets its capacity to the default, before the EndpointID is
+// reused.
 func (a *Index) Forget(ep block.EndpointID) {
 	if int(ep) >= len(a.endpoints) {
 		return

@@ -1,14 +1,14 @@
 package block
 
-// OpKind is what one operation of a Delta does.
+// OpKind is the type of a Delta's operation.
 type OpKind uint8
 
 // Kinds of operation.
 const (
 	OpStore  OpKind = iota // Blocks[First:First+N] are stored, chained below Parent
 	OpRemove               // Hashes[First:First+N] are removed
-	OpClear                // everything of the source is forgotten
-	OpMove                 // Hashes[First:First+N], already known, are held in Tier too (offload placeholders)
+	OpClear                // all blocks of the source are removed
+	OpMove                 // Hashes[First:First+N], already known, are also held in Tier (offload placeholders)
 )
 
 // Op is one operation of a Delta. Order matters: a removal and a store of the
@@ -34,25 +34,22 @@ type StoredBlock struct {
 	Flags  Flags
 }
 
-// Flags are facts about a stored block.
+// Flags are properties of a stored block.
 type Flags uint8
 
 // Block flags.
 const (
-	// FlagNonCanonical marks a block whose tokens are not those that the engine
-	// would make of the same text: it ends the walk of a text query, and keeps
-	// its place in the chain.
+	// FlagNonCanonical marks a block whose tokens differ from the engine's tokenization of the same
+	// text. It ends the walk of a text query, but keeps its position in the chain.
 	FlagNonCanonical Flags = 1 << iota
-	// FlagAgain marks a block that the engine announces because it was asked what it
-	// holds: it is entered where it is not known, and is no further copy where it is.
+	// FlagAgain marks a block that the engine announces in a requested report. It is added if
+	// unknown; otherwise it is not an additional copy.
 	FlagAgain
 )
 
-// Delta is an ordered list of operations on the blocks of one source, with
-// every key already computed. It is the form in which knowledge moves from a
-// reader of an engine's stream into an Index, here and at every peer: applying
-// the same deltas in the same order gives the same state. A Delta is reused;
-// Reset keeps its memory.
+// Delta is an ordered list of operations on the blocks of one source, with all keys computed. It
+// transfers changes from a reader of an engine's stream into an Index, locally and at every peer:
+// the same deltas in the same order give the same state. A Delta is reused; Reset keeps its memory.
 type Delta struct {
 	Ops    []Op
 	Blocks []StoredBlock

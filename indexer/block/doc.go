@@ -1,7 +1,6 @@
-// Package block has the values by which prefixes are named and compared: keys and
-// how they are computed, engines' own hashes, endpoints and their event streams,
-// storage tiers, queries and the runs that answer them. Whoever asks the index
-// needs these and not the index.
+// Package block defines the types by which prefixes are identified and compared: keys and their
+// computation, engine hashes, endpoints and their event streams, storage tiers, queries and runs.
+// Clients of the index need these types without the index itself.
 //
-// Everything is a plain value but for Hasher, which is safe for concurrent use.
+// All types are plain values except Hasher, which is safe for concurrent use.
 package block

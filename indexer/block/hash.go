@@ -10,8 +10,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Seed is the secret of a replica group. Keys made with different seeds never
-// meet, and a tenant who does not know the seed cannot aim collisions at another.
+// Seed is the secret of a replica group. Keys of different seeds never match, and a tenant without
+// the seed cannot construct collisions with another.
 type Seed [16]byte
 
 // Hasher computes block keys. Copy it freely and use it concurrently. Equal seeds give
@@ -23,7 +23,7 @@ type Seed [16]byte
 // unseeded hash can be collided offline).
 type Hasher struct{ at *atomic.Pointer[Words] }
 
-// Words are what a seed becomes. The zero words hash without a secret.
+// Words is the internal form of a seed. Zero words hash without a secret.
 type Words struct{ s0, s1 uint64 }
 
 // NewHasher returns the hasher of a seed.
@@ -33,9 +33,8 @@ func NewHasher(s Seed) Hasher {
 	return h
 }
 
-// Reseed replaces the seed of a Hasher from NewHasher and of all its copies. Keys that
-// were computed before never meet those that are computed afterwards; a chain of calls
-// that is under way gives keys of neither seed.
+// Reseed replaces the seed of a Hasher from NewHasher and of all its copies. Earlier keys never
+// match later ones. A chain of calls in progress gives keys of neither seed.
 func (h Hasher) Reseed(s Seed) {
 	a, b := binary.LittleEndian.Uint64(s[:8]), binary.LittleEndian.Uint64(s[8:])
 	// Spread weak seeds: both words must have many bits set.
@@ -112,8 +111,8 @@ func (h Words) finish(p, acc uint64, b []byte, n uint64) Key {
 	return Key(Fold(acc^h.s0, n^h.s1^p) | 1<<63)
 }
 
-// Ladder computes the keys of the blocks that text can begin with below one
-// parent, of rising length, doing the rounds that they share once.
+// Ladder computes the keys of the blocks, of increasing length, with which text can begin below one
+// parent. It computes shared rounds once.
 type Ladder struct {
 	h      Words
 	p, acc uint64
@@ -136,15 +135,14 @@ func (l *Ladder) Child(length int) Key {
 	return l.h.finish(l.p, l.acc, l.text[l.at:length], uint64(length))
 }
 
-// MediumSize is what AppendMedium appends, in bytes.
+// MediumSize is the number of bytes that AppendMedium appends.
 const MediumSize = 2 + 16
 
-// mediumMark begins what stands for a medium: no UTF-8 has these bytes.
+// mediumMark begins the representation of a medium. These bytes never occur in UTF-8.
 var mediumMark = []byte{0xff, 0xfd}
 
-// AppendMedium appends what stands in a text for an image, a sound or a video, whatever
-// number of tokens an engine makes of it: id is the name that the engine gives it. Equal names
-// give equal bytes everywhere.
+// AppendMedium appends the representation of an image, audio or video in a text, independent of its
+// number of tokens. id is the engine's name of it. Equal names give equal bytes everywhere.
 func AppendMedium(dst, id []byte) []byte {
 	sum := sha256.Sum256(id)
 	dst = append(dst, mediumMark...)
@@ -154,7 +152,7 @@ func AppendMedium(dst, id []byte) []byte {
 	return dst
 }
 
-// BehindMedia returns the position behind the last medium in text, 0 where there is none.
+// BehindMedia returns the position after the last medium in text, 0 if there is none.
 func BehindMedia(text []byte) int {
 	// Nearly every text has no medium, and IndexByte is 50 times as fast as LastIndex.
 	if bytes.IndexByte(text, mediumMark[0]) < 0 {

@@ -6,9 +6,8 @@ package block
 // EngineHash.
 type Key uint64
 
-// EngineHash is the hash by which an engine names a block in its event
-// stream, normalised to 64 bits. It means something only together with the
-// Source that published it.
+// EngineHash is an engine's hash of a block in its event stream, normalized to 64 bits. It is
+// meaningful only together with the Source that published it.
 type EngineHash uint64
 
 // EndpointID is a small dense integer naming one endpoint (one ip:port) in
@@ -48,8 +47,7 @@ func (t Tier) String() string {
 	}
 }
 
-// Space tells what the bytes of a chain are. Chains of different spaces
-// never share a key.
+// Space is the meaning of a chain's bytes. Chains of different spaces never share a key.
 type Space uint8
 
 // Spaces of block keys.
@@ -59,8 +57,8 @@ const (
 	SpaceChunks              // fixed-size chunks of raw prompt bytes (approximate index)
 )
 
-// Scope is what must agree, besides the bytes, for two chains to share
-// blocks. It is hashed into the root key.
+// Scope is what two chains must have in common, in addition to the bytes, to share blocks. It is
+// hashed into the root key.
 type Scope struct {
 	Space   Space
 	Model   string // base model name
@@ -74,8 +72,8 @@ type Scope struct {
 type Query struct {
 	Root  Key
 	Bytes []byte
-	// Tokens is where each token of the prompt ends in Bytes, where the request says how
-	// its text is cut: it brings token ids. nil: as the vocabulary cuts it.
+	// Tokens is the end of each token of the prompt in Bytes, if the request contains token ids;
+	// nil: the vocabulary's tokenization.
 	Tokens []int32
 }
 
@@ -86,12 +84,11 @@ type Run struct {
 	Blocks int32
 	Bytes  int32
 	Tokens [NumTiers]int32
-	// Missing is by how much the endpoint is to be expected to hold less, in tokens: nobody
-	// can choose among its ranks, and this is the best one's run. Worst is by how much its
-	// worst rank holds less.
+	// Missing is the expected difference in tokens between this run, of the best rank, and the run
+	// of any rank, since ranks cannot be chosen. Worst is the difference to the worst rank.
 	Missing, Worst int32
 	Cut            bool // it ended before a block that is not the canonical tokenization of its text
-	Ruled          bool // some cache groups of the engine have rules: a shorter run is another question
+	Ruled          bool // some cache groups have rules: a shorter run requires another query
 }
 
 // Total returns the tokens of the run over all tiers.

@@ -22,13 +22,12 @@ type shortReader struct {
 	unsure   int
 }
 
-// DecodeShort reads an encoding of AppendShort into d, whose memory it reuses. It
-// must be called before d is applied, with the tails of the deltas before it. What the
-// writer held and this index does not is left out as Apply would leave it out:
-// removals are dropped, and stores keep a parent that is not there. The same becomes of
-// names that cannot be told, because tails are missing or several blocks have them, and
-// unsure says how many: here is not what the writer held. Any input is safe, as for
-// DecodeDelta. After an error d is empty.
+// DecodeShort decodes an encoding of AppendShort into d, whose memory it reuses. It must be called
+// before d is applied, with the tails of the previous deltas. Blocks that the writer held and this
+// index does not are skipped, as Apply would: removals are dropped, and stores keep an unknown
+// parent. The same applies to names that cannot be resolved, because tails are missing or several
+// blocks have them; unsure is their number, and means that this index differs from the writer's.
+// Any input is safe, as for DecodeDelta. After an error d is empty.
 func DecodeShort(b []byte, x *indexer.Index, name block.Source, t *Tails, d *block.Delta) (unsure int, err error) {
 	d.Reset()
 	r := shortReader{Reader: varint.Reader{B: b}, n: x.Named(name, true), t: t, d: d}

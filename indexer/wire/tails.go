@@ -8,11 +8,10 @@ import (
 // among the stores of several hundred sequences that decode side by side.
 const tailReach = 512
 
-// Tails remembers the last blocks of the latest stores of a source, by which the
-// short form of a delta names parents. It is a function of the deltas since Reset
-// and of nothing else: whoever applied the same deltas since any moment agrees with all
-// others on the tails since then. The zero value is empty. It is not safe for
-// concurrent use.
+// Tails records the last blocks of the latest stores of a source, by which the short form of a
+// delta names parents. It depends only on the deltas since Reset: all replicas that applied the
+// same deltas since any moment agree on the tails since then. The zero value is empty. It is not
+// safe for concurrent use.
 type Tails struct {
 	hashes []block.EngineHash // a ring once it is full
 	next   int                // where the next one goes

@@ -8,20 +8,20 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// alignBlocks is how many blocks before the end of a run are checked, and
-// alignEnds at how many different ends of a prompt's runs: each costs some
-// microseconds. At further ends only doubtful ones are checked.
+// alignBlocks is the number of blocks before the end of a run that are checked, and alignEnds the
+// number of distinct run ends per prompt. Each check costs some microseconds. At further ends only
+// suspect blocks are checked.
 const (
 	alignBlocks = 8
 	alignEnds   = 8
 )
 
-// checkedEnd is how many blocks to take off runs of as many blocks that end at a byte.
+// checkedEnd is the number of blocks to remove from runs of that many blocks ending at that byte.
 type checkedEnd struct{ at, blocks, drop int32 }
 
-// trimUnsafe takes off the last blocks of runs that the engine, which tokenizes
-// the whole prompt, will not find: blocks that end inside a token of the request,
-// or hold generated tokens other than those that their text encodes to.
+// trimUnsafe removes the last blocks of runs that an engine, which tokenizes the whole prompt, will
+// not find: blocks that end inside a token of the request, or hold generated tokens other than the
+// encoding of their text.
 func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 	if m.o.Models == nil {
 		return
@@ -31,7 +31,7 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 		return
 	}
 	if q.Tokens != nil {
-		return // runs are of these
+		return // runs are made of these tokens
 	}
 	s.ends, s.checked = s.ends[:0], s.checked[:0]
 	for k := range s.found {
@@ -61,8 +61,8 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 	}
 }
 
-// findEnds sets s.ends to the ends of a run's blocks: engines of other block sizes have
-// others. It reports whether the index still has them.
+// findEnds sets s.ends to the block ends of a run, which depend on the engine's block size. It
+// reports whether the index still has them.
 func (m *Matcher) findEnds(s *scratch, q block.Query, run *block.Run) bool {
 	n := int(run.Blocks)
 	if n >= len(s.ends) || s.ends[n] != run.Bytes {
@@ -71,8 +71,7 @@ func (m *Matcher) findEnds(s *scratch, q block.Query, run *block.Run) bool {
 	return n < len(s.ends)
 }
 
-// misaligned returns how many of the last blocks of a run are not made of the
-// prompt's own tokens.
+// misaligned returns how many of a run's last blocks do not consist of the prompt's own tokens.
 func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q block.Query, run *block.Run) int32 {
 	n := int(run.Blocks)
 	if !m.findEnds(s, q, run) {
@@ -83,8 +82,8 @@ func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q block.Query, run *bl
 	if after == 0 || int(s.ends[from]) > after {
 		return int32(n - from - p.Aligned(q.Bytes, s.ends[from:n+1], int(run.Total()/run.Blocks)))
 	}
-	// How many tokens a medium takes is not told by the text: the block in which it ends is
-	// checked at its own end, and those behind it as others are.
+	// The token count of a medium is not visible in the text: the block in which it ends is checked
+	// at its own end, and later blocks as usual.
 	for from <= n && int(s.ends[from]) <= after {
 		from++
 	}
@@ -101,7 +100,7 @@ func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q block.Query, run *bl
 	return int32(n - from - p.Aligned(text, ends, int(run.Total()/run.Blocks)))
 }
 
-// shorten takes drop blocks off the end of a run.
+// shorten removes drop blocks from the end of a run.
 func shorten(run *block.Run, drop int32, ends []int32) {
 	if drop <= 0 || int(run.Blocks) >= len(ends) {
 		return

@@ -8,14 +8,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// audit counts how predictions compare with what engines report.
+// audit counts how predictions compare with engines' reports.
 type audit struct {
 	diff *prometheus.HistogramVec
 	over *prometheus.CounterVec
 	// reports counts requests that asked their engine for a full report.
 	reports prometheus.Counter
-	// unheard counts requests whose clients asked for one that nobody here can tell from
-	// further copies.
+	// unheard counts client-requested reports that no reader here can distinguish from additional
+	// copies.
 	unheard prometheus.Counter
 }
 
@@ -45,8 +45,8 @@ func newAudit(reg prometheus.Registerer) *audit {
 	return a
 }
 
-// check compares what was predicted with the cached tokens that an engine
-// reports, and forgets what was not there.
+// check compares a prediction with the engine's report of cached tokens, and removes records of
+// missing blocks.
 func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, u request.Usage) {
 	records := m.trialsOf(r)
 	if r.SkipsCache() {
@@ -65,7 +65,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Prefi
 		prompt: u.PromptTokens, cached: u.CachedTokens, block: block, guess: -1,
 		precise: min(int(h.Precise), (u.PromptTokens-1)/blockOf(block)*blockOf(block)),
 	}
-	if c.precise > u.CachedTokens { // of one of several ranks: the best may hold more
+	if c.precise > u.CachedTokens { // one of several ranks: the best one may hold more
 		c.precise = max(u.CachedTokens, c.precise-int(h.Run.Worst))
 	}
 	told := m.o.LastEvent(ep.ID)
@@ -109,8 +109,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Prefi
 	}
 }
 
-// told reports whether an answer says how many tokens were cached, in words or by leaving
-// them out.
+// told reports whether an answer reveals the number of cached tokens, explicitly or by omission.
 func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h cycle.PrefixMatch, u request.Usage) bool {
 	if u.Transferred {
 		return false
@@ -125,14 +124,14 @@ func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h cycle.PrefixMatch, u r
 	return u.CachedSeen || none
 }
 
-// guess is what is known of the endpoint that a run was guessed for.
+// guess is the state of the endpoint for which a run was estimated.
 type guess struct {
 	flags flags
 	block int // tokens
 }
 
-// checkGuess counts how the run that the decision went by compares with the report,
-// and forgets records of what was not there.
+// checkGuess compares the run used for the decision with the report, and removes records of missing
+// blocks.
 func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, u request.Usage, g guess) {
 	kind, block := "approximate", g.block
 	if h.Precise >= 0 && m.IndexAccepted(ep.ID) && g.flags&flagGuess == 0 {
@@ -149,12 +148,11 @@ func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h cycle.
 	}
 }
 
-// shareOf is the share of a prompt that the engine had.
+// shareOf returns the cached share of a prompt.
 func shareOf(u request.Usage) float64 { return float64(u.CachedTokens) / float64(u.PromptTokens) }
 
-// follow draws the consequences of a comparison for an endpoint's knowledge: a record of
-// over-predictions makes the stream be verified or read anew; a record of right
-// predictions ends a doubt.
+// follow applies the result of a comparison to the endpoint's index data. Repeated over-predictions
+// cause the stream to be verified or reread; repeated correct predictions confirm it.
 func (m *Matcher) follow(ep *endpoint.Endpoint, out consequence) {
 	if len(m.o.Streams(ep)) == 0 {
 		return

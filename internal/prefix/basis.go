@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Basis says what the predictions for an endpoint rest on whose events are not believed,
-// or not alone; "" where they are. state is what State returns.
+// Basis describes the source of an endpoint's predictions if its events are not used, or not alone;
+// "" otherwise. state is the result of State.
 func (m *Matcher) Basis(ep *endpoint.Endpoint, state knowledge.State) string {
 	if state.Followed() {
 		return ""
@@ -48,21 +48,20 @@ func (m *Matcher) Basis(ep *endpoint.Endpoint, state knowledge.State) string {
 	return b.String()
 }
 
-// sized reports whether an engine tells the size of its cache.
+// sized reports whether an engine reports its cache size.
 func (m *Matcher) sized(ep *endpoint.Endpoint) bool {
 	_, told := m.sizes.Load(ep.ID)
 	return told
 }
 
-// disputed reports whether an endpoint's page counts fewer cached tokens than its answers
+// disputed reports whether an endpoint's metrics page counts fewer cached tokens than its answers
 // report.
 func (m *Matcher) disputed(ep *endpoint.Endpoint) bool {
 	u := m.reuses.of(ep.ID)
 	return u != nil && u.disputed.Load()
 }
 
-// telling reports whether answers of an endpoint tell of cached tokens, and whether its page
-// does.
+// telling reports whether an endpoint's answers, and its metrics page, report cached tokens.
 func (m *Matcher) telling(ep *endpoint.Endpoint) (answers, page bool) {
 	m.audits.Range(func(_, a any) bool {
 		a.(*audits).with(ep.ID, func(r *record) { answers = answers || r.told > 0 })

@@ -9,31 +9,30 @@ import (
 )
 
 const (
-	// usualBlockTokens is the size of a block where the configuration counts in
-	// blocks and does not say how large they are.
+	// usualBlockTokens is the default block size if the configuration counts blocks without giving
+	// their size.
 	usualBlockTokens = 16
-	// maxApproxBytes bounds what one endpoint's cache may make us remember.
+	// maxApproxBytes bounds the records of one endpoint's cache.
 	maxApproxBytes = 64 << 20
 )
 
-// Sizing says how much the approximate index remembers of an endpoint whose own
-// figures are not known, or of every endpoint.
+// Sizing is the capacity of the approximate index for endpoints of unknown cache size, or for all.
 type Sizing struct {
 	Blocks      int  // 0: the index's own default
 	BlockTokens int  // 0: 16
-	Fixed       bool // endpoints' own figures do not count
+	Fixed       bool // ignore the endpoints' own sizes
 }
 
-// SetSizing changes the sizing and applies it to eps. Those whose own figures
-// count are corrected by the next Sized.
+// SetSizing changes the sizing and applies it to eps. The next Sized corrects endpoints whose own
+// sizes count.
 func (m *Matcher) SetSizing(s Sizing, eps []*endpoint.Endpoint) {
 	if old := m.sizing.Swap(&s); *old != s {
 		m.Joined(eps)
 	}
 }
 
-// Joined gives new endpoints their share of the approximate index, until their
-// own figures are known.
+// Joined sets the capacity of new endpoints in the approximate index until their own sizes are
+// known.
 func (m *Matcher) Joined(eps []*endpoint.Endpoint) {
 	s := m.sizing.Load()
 	if s.Blocks <= 0 {
@@ -44,8 +43,7 @@ func (m *Matcher) Joined(eps []*endpoint.Endpoint) {
 	}
 }
 
-// Sized sizes the approximate index by an engine's own figures: its number of
-// blocks, and their tokens.
+// Sized sets an endpoint's capacity by the engine's number of blocks and tokens per block.
 func (m *Matcher) Sized(ep *endpoint.Endpoint, blocks, blockTokens int) {
 	if s := m.sizing.Load(); s.Fixed && s.Blocks > 0 || blocks <= 0 || blockTokens <= 0 {
 		return
@@ -57,23 +55,23 @@ func (m *Matcher) Sized(ep *endpoint.Endpoint, blocks, blockTokens int) {
 	m.o.Approx.SetCapacity(ep.ID, v.(*cacheSize).set(capacityBytes(blocks, blockTokens)))
 }
 
-// Engines' figures are of GPU memory alone. Where they offload to host memory or disk, answers
-// report more cached tokens than such a cache holds.
+// Engines report GPU memory only. With offloading to host memory or disk, answers report more
+// cached tokens than that holds.
 const (
-	offloadEnough = 8 // answers of one sort in a row before the size changes
-	offloadMost   = 8 // how many times the GPU's cache may be remembered
+	offloadEnough = 8 // consecutive answers of one kind before the size changes
+	offloadMost   = 8 // maximum multiple of the GPU cache
 )
 
-// cacheSize is how much is remembered of an endpoint: as much as its GPU cache holds, times a
-// factor that answers make.
+// cacheSize is the capacity recorded for an endpoint: its GPU cache times a factor learned from
+// answers.
 type cacheSize struct {
 	mu     sync.Mutex
 	base   int // bytes
 	factor int
-	row    int // answers in a row that reported more (> 0) or less (< 0) than was predicted
+	row    int // consecutive answers that reported more (> 0) or less (< 0) than predicted
 }
 
-// set sets the size of the GPU's cache and returns the bytes to remember.
+// set sets the GPU cache size and returns the capacity in bytes.
 func (c *cacheSize) set(base int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +81,8 @@ func (c *cacheSize) set(base int) int {
 
 func (c *cacheSize) bytes() int { return min(c.base*c.factor, maxApproxBytes) }
 
-// compare notes by how many tokens an answer reported more than was predicted. It returns the
-// bytes to remember where they change.
+// compare records the excess of reported over predicted tokens. It returns the new capacity in
+// bytes if it changes.
 func (c *cacheSize) compare(more, slack int) (bytes int, changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +103,7 @@ func (c *cacheSize) compare(more, slack int) (bytes int, changed bool) {
 	return c.bytes(), c.factor != was
 }
 
-// resize sizes what is remembered of an endpoint by an answer: by how many tokens it reported
-// more than was predicted.
+// resize adjusts an endpoint's capacity by an answer's excess of reported over predicted tokens.
 func (m *Matcher) resize(ep *endpoint.Endpoint, more, slack int) {
 	v, ok := m.sizes.Load(ep.ID)
 	if !ok {

@@ -16,11 +16,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// maxClasses bounds the classes of one model. Requests of further ones are not told apart.
+// maxClasses bounds the classes of one model. Requests of further classes are not distinguished.
 const maxClasses = 128
 
-// classKey is what requests have in common that engines may treat alike: a class that is a
-// small part of the traffic is audited by itself, over all endpoints of a profile.
+// classKey identifies requests that engines may treat alike. A class that is a small part of the
+// traffic is audited separately, over all endpoints of a profile.
 type classKey struct {
 	profile prompt.Profile
 	shape   shape
@@ -28,12 +28,12 @@ type classKey struct {
 	client  string
 }
 
-// How classes are judged. Their requests go to all endpoints, so that one endpoint whose
-// predictions are wrong must not make the class look wrong.
+// Thresholds for classes. Their requests go to all endpoints, so one endpoint with wrong
+// predictions must not affect the class.
 const (
-	classWrong = .85 // share of comparisons that fell short from which a class is wrong
+	classWrong = .85 // share of under-predictions from which a class is wrong
 	classFair  = .75 // share at an endpoint above which its comparisons do not count for classes
-	classWatch = 12  // answers to the class that are asked for
+	classWatch = 12  // answers requested per class
 )
 
 // class is the record of one class.
@@ -41,19 +41,19 @@ type class struct {
 	mu      sync.Mutex
 	rec     record
 	asked   int
-	example string // a request that fell short
+	example string // an under-predicted request
 	wrong   atomic.Bool
-	guess   atomic.Bool // what was sent is nearer
+	guess   atomic.Bool // approximate matching is more accurate
 	watch   atomic.Bool
 }
 
-// classes are those of one model. Readers take no lock.
+// classes are the classes of one model. Readers take no lock.
 type classes struct {
 	mu  sync.Mutex
 	all atomic.Pointer[map[classKey]*class]
 }
 
-// of returns a class, nil where there is none.
+// of returns a class, or nil.
 func (c *classes) of(k classKey) *class {
 	if all := c.all.Load(); all != nil {
 		return (*all)[k]
@@ -61,13 +61,13 @@ func (c *classes) of(k classKey) *class {
 	return nil
 }
 
-// full reports whether no further class is told apart.
+// full reports whether no further class is distinguished.
 func (c *classes) full() bool {
 	all := c.all.Load()
 	return all != nil && len(*all) >= maxClasses
 }
 
-// make returns a class, a new one where there is none; nil where there are too many.
+// make returns a class, creating it if needed; nil if there are too many.
 func (c *classes) make(k classKey) *class {
 	if cl := c.of(k); cl != nil {
 		return cl
@@ -90,7 +90,7 @@ func (m *Matcher) classKeyOf(r *request.Request, s shape, id block.EndpointID) c
 	return classKey{profile: m.o.Profiles.Of(id), shape: s, salted: r.CacheSalt != "", client: r.Client}
 }
 
-// classFlags returns the flags of the class of a request at an endpoint.
+// classFlags returns the flags of a request's class at an endpoint.
 func (m *Matcher) classFlags(t trials, r *request.Request, id block.EndpointID) (f flags) {
 	k := m.classKeyOf(r, t.shape, id)
 	if !k.apart() {
@@ -106,7 +106,7 @@ func (m *Matcher) classFlags(t trials, r *request.Request, id block.EndpointID) 
 	return f
 }
 
-// answeredClass counts an answer that was asked for of the request's class.
+// answeredClass counts a requested answer of the request's class.
 func (m *Matcher) answeredClass(r *request.Request, ep *endpoint.Endpoint) {
 	t := m.trialsOf(r)
 	if k := m.classKeyOf(r, t.shape, ep.ID); k.apart() {
@@ -116,8 +116,8 @@ func (m *Matcher) answeredClass(r *request.Request, ep *endpoint.Endpoint) {
 	}
 }
 
-// checkClass enters a comparison into the record of the request's class. It reports whether
-// the class is wrong and explains it: then it is not the endpoint's.
+// checkClass records a comparison for the request's class. It reports whether the class explains a
+// wrong prediction, which then does not count against the endpoint.
 func (m *Matcher) checkClass(t trials, r *request.Request, ep *endpoint.Endpoint, c comparison) (explained bool) {
 	fair := false
 	t.all.with(ep.ID, func(rec *record) { fair = rec.n >= enough && rec.under <= classFair && rec.wrong != over })
@@ -146,7 +146,7 @@ func (m *Matcher) checkClass(t trials, r *request.Request, ep *endpoint.Endpoint
 	return wrong && short
 }
 
-// enter enters a comparison and reports whether it fell short; mu is held.
+// enter records a comparison and reports whether it was an under-prediction. The caller holds mu.
 func (cl *class) enter(c comparison, r *request.Request, now time.Time) (short bool) {
 	out := cl.rec.add(c, now)
 	if out.outcome == under {
@@ -162,7 +162,7 @@ func (cl *class) enter(c comparison, r *request.Request, now time.Time) (short b
 	return out.outcome == under
 }
 
-// answered counts an answer that was asked for.
+// answered counts a requested answer.
 func (cl *class) answered() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -171,10 +171,10 @@ func (cl *class) answered() {
 	}
 }
 
-// apart reports whether the class tells requests apart that their shape does not.
+// apart reports whether the class distinguishes requests beyond their shape.
 func (k classKey) apart() bool { return k.client != "" || k.salted }
 
-// String names the requests of a class.
+// String describes the requests of a class.
 func (k classKey) String() string {
 	name := k.shape.String()
 	if k.salted {
@@ -186,8 +186,8 @@ func (k classKey) String() string {
 	return name
 }
 
-// classVerdicts returns the verdicts on classes that fall short at endpoints of ep's profile.
-// Those of which all prompts, or all of the shape, fall short there are left out.
+// classVerdicts returns the verdicts on under-predicted classes at endpoints of ep's profile,
+// except those whose whole shape, or all prompts, are under-predicted there.
 func (m *Matcher) classVerdicts(a *audits, ep *endpoint.Endpoint, all []Verdict) (out []Verdict) {
 	list := a.classes.all.Load()
 	if list == nil {

@@ -8,15 +8,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// collector exports verdicts, as of the scrape, so that endpoints that are gone leave
-// nothing behind.
+// collector exports verdicts on scrape, so that removed endpoints leave no series.
 type collector struct {
 	m                *Matcher
 	endpoints        func() []*endpoint.Endpoint
 	compared, states *prometheus.Desc
 }
 
-// Collect has the verdicts on endpoints exported through reg.
+// Collect registers a collector of the endpoints' verdicts.
 func (m *Matcher) Collect(reg prometheus.Registerer, endpoints func() []*endpoint.Endpoint) error {
 	return reg.Register(&collector{
 		m: m, endpoints: endpoints,
@@ -40,7 +39,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, ep := range c.endpoints() {
 		for _, v := range c.m.Verdicts(ep) {
 			if v.Prompts != "" {
-				continue // counted among all
+				continue // already counted
 			}
 			for _, o := range []struct {
 				name string

@@ -1,23 +1,22 @@
-// Package prefix says what each endpoint holds of a prompt, and whether that
-// is to be believed.
+// Package prefix determines the part of a prompt that each endpoint holds, and how reliable that
+// is.
 //
-//  1. Models is the picker's Prompts: it renders a request's prompt as the
+//  1. Models implements the picker's Prompts: it renders a request's prompt as the
 //     engine does, and cuts the raw prompt into chunks (models.go, ratio.go).
-//  2. Matcher is the picker's Matcher: it asks the precise index and the
-//     approximate one, and decides per endpoint whose answer counts
+//  2. Matcher implements the picker's Matcher: it queries the precise and the
+//     approximate index, and selects the result to use per endpoint
 //     (matcher.go, align.go).
-//  3. When a request has ended, what was predicted is compared with the cached
-//     tokens that its engine reports (audit.go). A record of wrong predictions
-//     makes the endpoint's events be read anew, a record of right ones ends a
-//     doubt, and blocks that were not there are forgotten (judge.go).
+//  3. After a request, the prediction is compared with the engine's report of
+//     cached tokens (audit.go). Repeated wrong predictions cause the endpoint's
+//     events to be reread, repeated correct ones confirm them, and records of
+//     missing blocks are removed (record.go).
 //  4. The approximate index is sized per endpoint by the configuration or the
-//     engine's own figures (capacity.go).
+//     engine's own size (capacity.go).
 //
-// It does not read event streams, talk to other replicas, or choose: what has
-// been read of an endpoint is told to it by Options.Read, and what follows from
-// an audit goes out through Options.Distrust and Options.Vouch.
+// The package does not read event streams, communicate with other replicas, or choose endpoints.
+// Options.Read provides the state of an endpoint's events. The results of audits are reported
+// through Options.Invalidate and Options.Confirm.
 //
-// Requests are not changed after Models.Fill. Matcher starts no goroutine, takes
-// the time from Options.Now, and can be used in virtual time. All methods are
-// safe for concurrent use.
+// Requests are not changed after Models.Fill. Matcher starts no goroutine and takes the time from
+// Options.Now, so it can run in virtual time. All methods are safe for concurrent use.
 package prefix

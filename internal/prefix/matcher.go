@@ -14,17 +14,16 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Matcher answers the picker from the precise index where an endpoint's
-// knowledge is believed, and from the approximate index otherwise. Decisions
-// enter the approximate index at once: for believed endpoints they count as
-// speculative entries while they are young.
+// Matcher uses the precise index for endpoints with verified events, and the approximate index for
+// others. Decisions enter the approximate index immediately; for endpoints with verified events,
+// recent entries count as speculative.
 type Matcher struct {
 	o       Options
 	audit   *audit
-	audits  sync.Map // of *audits, by name of the model
+	audits  sync.Map // of *audits, by model name
 	unlike  sync.Map // of unlike, by unlikeKey
 	sizing  atomic.Pointer[Sizing]
-	sizes   sync.Map // EndpointIDs whose engines tell the size of their caches
+	sizes   sync.Map // EndpointIDs whose engines report their cache size
 	budget  reports
 	reuses  reuses
 	scratch sync.Pool
@@ -48,7 +47,7 @@ type scratch struct {
 	flags []flags
 	ends  []int32
 
-	// Those of the candidates for which one rendering of the prompt is matched.
+	// Candidates for which one rendering of the prompt is matched.
 	places []int
 	among  []block.EndpointID
 	found  []block.Run
@@ -61,7 +60,7 @@ func (s *scratch) reset() {
 	s.all, s.flags = s.all[:0], s.flags[:0]
 }
 
-// pick chooses candidates by their places.
+// pick selects candidates by index.
 func (s *scratch) pick(wanted func(k int) bool) {
 	s.places, s.among, s.found = s.places[:0], s.among[:0], s.found[:0]
 	for k, id := range s.ids {
@@ -71,7 +70,7 @@ func (s *scratch) pick(wanted func(k int) bool) {
 	}
 }
 
-// always makes every record of the approximate index count.
+// always is a time that includes every record of the approximate index.
 const always = -1 << 63
 
 // Match implements picker.Matcher.
@@ -101,8 +100,8 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	m.matchChunks(r, s, eps, held)
 }
 
-// matchPrecise fills held with the runs that the precise index sees. Of a prompt that is
-// held whole an engine reuses a block less: it computes the last token anew, to answer it.
+// matchPrecise sets held to the precise index's runs. If a prompt is held completely, an engine
+// reuses one block less, because it recomputes the last token.
 func (m *Matcher) matchPrecise(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for variant := -1; variant < len(r.Variants); variant++ {
 		qs := r.Exact
@@ -122,7 +121,7 @@ func (m *Matcher) matchPrecise(r *request.Request, s *scratch, eps []*endpoint.E
 			for j, k := range s.places {
 				run := &s.found[j]
 				held[k].Precise += run.Total()
-				if int(run.Bytes) == len(qs[i].Bytes) && !run.Ruled { // rules have it taken off
+				if int(run.Bytes) == len(qs[i].Bytes) && !run.Ruled { // rules already exclude it
 					takeOff(run, int32(blockOf(eps[k].BlockSize())))
 				}
 				add(&held[k].Run, run)
@@ -134,8 +133,8 @@ func (m *Matcher) matchPrecise(r *request.Request, s *scratch, eps []*endpoint.E
 	}
 }
 
-// matchChunks replaces the runs for which the approximate index sees more, or which
-// have been wrong where it was right.
+// matchChunks replaces runs for which the approximate index has more, or was right where they were
+// wrong.
 func (m *Matcher) matchChunks(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	if len(r.ChunkKeys) == 0 {
 		return
@@ -149,7 +148,7 @@ func (m *Matcher) matchChunks(r *request.Request, s *scratch, eps []*endpoint.En
 		guess.Tokens = [block.NumTiers]int32{tokens - tokens%size}
 		seen := held[k].Run.Total()
 		if seen > 0 {
-			seen += size // of what the events tell, a block more is the guess's own error
+			seen += size // one block more is within the estimate's error
 		}
 		if s.flags[k]&flagGuess != 0 || guess.Total() > seen {
 			held[k].Run = guess
@@ -157,18 +156,17 @@ func (m *Matcher) matchChunks(r *request.Request, s *scratch, eps []*endpoint.En
 	}
 }
 
-// inTokens is the length of a run of chunks in tokens, of so many bytes and tokens of the
-// prompt: chunks are bytes of the raw prompt, tokens are in proportion. Engines reuse whole
-// blocks, and compute the last token of a prompt whatever they hold.
+// inTokens converts a run of chunks to tokens, in proportion to the prompt's bytes and tokens.
+// Engines reuse whole blocks, and always compute the last token.
 func inTokens(run *block.Run, bytes int, tokens float64, size int32) int32 {
 	n := int32(float64(run.Bytes) / float64(bytes) * tokens)
 	n = max(min(n, int32(tokens)-1), 0)
 	return n - n%size
 }
 
-// lengthOf is the length of the prompt in tokens. Where the precise index sees most of it,
-// that says how many bytes a token of this prompt has, which is an estimate otherwise: on a
-// long prompt it is wrong by several blocks.
+// lengthOf returns the prompt's length in tokens. If the precise index holds most of it, its match
+// gives the exact bytes per token of this prompt; the estimate would be off by several blocks for a
+// long prompt.
 func lengthOf(r *request.Request, h *cycle.PrefixMatch) float64 {
 	if seen := int(h.Run.Bytes); seen > 0 && 2*seen >= r.PromptBytes && r.PromptBytes > 0 {
 		return math.Round(float64(h.Precise) * float64(r.PromptBytes) / float64(seen))
@@ -176,8 +174,8 @@ func lengthOf(r *request.Request, h *cycle.PrefixMatch) float64 {
 	return float64(r.InputTokens)
 }
 
-// toldLately is when events of an endpoint were last taken in, 0 where that is so long ago
-// that what is known of it may be behind.
+// toldLately returns the time of an endpoint's last events, 0 if that is too long ago to be
+// current.
 func (m *Matcher) toldLately(id block.EndpointID, now time.Time) int64 {
 	if at := m.o.LastEvent(id); at > now.Add(-abreast).UnixNano() {
 		return at
@@ -185,31 +183,30 @@ func (m *Matcher) toldLately(id block.EndpointID, now time.Time) int64 {
 	return 0
 }
 
-// maxQueued bounds for how long a queue makes a decision count.
+// maxQueued bounds the additional validity of a decision by its queue time.
 const maxQueued = 2 * time.Minute
 
-// young is the time, in nanoseconds, since when decisions for ep may still be
-// without events: a request that waits for its prefill stores nothing.
+// young returns the time, in nanoseconds, since which decisions for ep may still lack events: a
+// request that waits for its prefill stores nothing.
 func (m *Matcher) young(ep *endpoint.Endpoint, now time.Time) int64 {
 	return now.Add(-m.o.Speculate - min(m.o.Wait(ep, now), maxQueued)).UnixNano()
 }
 
-// IndexAccepted reports whether the precise index is believed about an endpoint.
-// Every decision asks this for each endpoint.
+// IndexAccepted reports whether the precise index is used for an endpoint. Every decision calls it
+// for each endpoint.
 func (m *Matcher) IndexAccepted(id block.EndpointID) bool {
 	return m.o.Read(id).Followed() && m.holdsAll(id)
 }
 
-// holdsAll reports whether the index can tell all that an endpoint holds.
+// holdsAll reports whether the index can represent everything that an endpoint holds.
 func (m *Matcher) holdsAll(id block.EndpointID) bool {
 	return !m.o.Index.Overflowed(id) && !m.o.Profiles.salted(id)
 }
 
-// expect makes the run of the best of several ranks what is to be expected of any of
-// them.
+// expect reduces the best rank's run to the expectation over all ranks.
 func expect(run *block.Run) { takeOff(run, run.Missing) }
 
-// takeOff makes a run shorter by that many tokens, those first that are slowest to read.
+// takeOff removes that many tokens from a run, slowest tier first.
 func takeOff(run *block.Run, missing int32) {
 	missing = min(missing, run.Total())
 	for t := len(run.Tokens) - 1; t >= 0 && missing > 0; t-- {
@@ -247,8 +244,8 @@ func (m *Matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 // Finished implements picker.Matcher.
 func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, o request.Outcome) {
 	if o.Status >= 400 || (o.Status == 0 && !o.Complete) {
-		// The engine failed or refused it, so that nothing was computed: the endpoint
-		// holds what it held before.
+		// The engine failed or rejected the request, so it computed nothing and holds what it held
+		// before.
 		before := float64(h.Run.Total()) / float64(max(r.InputTokens, 1))
 		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(before*float64(r.ChunkBytes())))
 		return
@@ -266,7 +263,8 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.Pr
 		m.reuses.make(ep.ID).ended(int(h.Approximate), max(blockOf(ep.BlockSize()), usualSlack))
 	}
 	if h.Looked && o.Complete && (h.WantUsage || o.Usage.Seen) {
-		// Also answers that name no tokens: an engine that never names them is not watched for ever.
+		// Also count answers without usage, so that an engine that never reports it is not watched
+		// forever.
 		records := m.trialsOf(r)
 		records.all.with(ep.ID, func(rec *record) { rec.asked++ })
 		records.apart.with(ep.ID, func(rec *record) { rec.asked++ })
@@ -280,7 +278,7 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.Pr
 	}
 }
 
-// Left forgets what is remembered of endpoints that left the pool.
+// Left removes the state of endpoints that left the pool.
 func (m *Matcher) Left(eps []*endpoint.Endpoint) {
 	for _, ep := range eps {
 		m.o.Approx.Forget(ep.ID)

@@ -15,25 +15,25 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Models joins the registry of configured models to what needs them: the request
-// path (Fill) and the event streams (EventModel). Models that are not configured
-// share one anonymous model, which is matched by token ids and approximately.
+// Models provides the configured models to the request path (Fill) and the event streams
+// (EventModel). Models that are not configured share one anonymous model, which is matched by token
+// ids and approximately.
 type Models struct {
 	opts ModelsOptions
 	all  *prompt.Models
 
 	mu     sync.Mutex
-	events map[string]*events.Model // by canonical name, of the version in use
+	events map[string]*events.Model // by canonical name, of the current version
 	source map[string]*prompt.Model
 	ratios sync.Map                // canonical name → *ratio
-	media  map[string]*media.Names // by canonical name; never changed
+	media  map[string]*media.Names // by canonical name; immutable
 	texts  sync.Pool
 }
 
-// anonymous is the model of endpoints whose model is not configured.
+// anonymous is the model of endpoints with models that are not configured.
 var anonymous = &events.Model{}
 
-// OpenModels begins to read the models of list, in the background, until Close.
+// OpenModels starts loading the models of list in the background, until Close.
 func OpenModels(list []ModelOptions, o ModelsOptions) (*Models, error) {
 	if err := distinct(list); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func OpenModels(list []ModelOptions, o ModelsOptions) (*Models, error) {
 	return m, nil
 }
 
-// distinct fails when one name is configured for two things.
+// distinct returns an error if a name is configured twice.
 func distinct(list []ModelOptions) error {
 	seen := map[string]string{}
 	add := func(name, what string) error {
@@ -82,12 +82,11 @@ func distinct(list []ModelOptions) error {
 // Registry returns the models by name, alias and adapter.
 func (m *Models) Registry() *prompt.Models { return m.all }
 
-// Close stops reading models and waits.
+// Close stops loading models and waits.
 func (m *Models) Close() { m.all.Close() }
 
-// EventModel returns what reading the streams of an endpoint needs, for the
-// first of names that is configured; the only configured model when there are no
-// names. It changes with Version.
+// EventModel returns the data for reading an endpoint's streams, for the first configured one of
+// names, or the only configured model if names is empty. It changes with Version.
 func (m *Models) EventModel(names []string) *events.Model {
 	if len(names) == 0 {
 		if st := m.all.Status(); len(st) == 1 {
@@ -105,7 +104,7 @@ func (m *Models) EventModel(names []string) *events.Model {
 func (m *Models) eventModelOf(p *prompt.Model) *events.Model {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// A model whose tokens mean the same gives blocks the same keys: its streams go on.
+	// A model whose tokens have the same meaning yields the same keys, so its streams continue.
 	if old := m.source[p.Name()]; old == nil || old.Fingerprint() != p.Fingerprint() {
 		m.source[p.Name()] = p
 		next := &events.Model{Name: p.Name(), Vocabulary: p, Canonical: canonical(p)}
@@ -117,8 +116,8 @@ func (m *Models) eventModelOf(p *prompt.Model) *events.Model {
 	return m.events[p.Name()]
 }
 
-// canonical judges blocks that may hold generated tokens, nil when the
-// vocabulary cannot encode. What cannot be decided counts as canonical.
+// canonical returns the check for blocks that may hold generated tokens, nil if the vocabulary
+// cannot encode. Undecidable blocks count as canonical.
 func canonical(p *prompt.Model) translate.Canonical {
 	if p.NewChecker() == nil {
 		return nil
@@ -137,8 +136,8 @@ var promptKinds = [...]prompt.Kind{
 	request.KindMessages: prompt.KindMessages, request.KindEmbeddings: prompt.KindEmbeddings, request.KindGenerate: prompt.KindGenerate,
 }
 
-// Fill implements picker.Prompts: exact queries where the prompt can be
-// rendered, chunks always.
+// Fill implements picker.Prompts: it adds exact queries if the prompt can be rendered, and always
+// chunks.
 func (m *Models) Fill(ctx context.Context, r *request.Request) {
 	p, adapter, _ := m.all.Lookup(r.Target)
 	base := ""
@@ -164,7 +163,7 @@ func (m *Models) Fill(ctx context.Context, r *request.Request) {
 	}
 	m.variants(ctx, r, profiles, facts)
 	if info.Media || info.Truncated {
-		return // what a medium takes in tokens is not told by the text
+		return // the token count of a medium is not visible in the text
 	}
 	r.PromptBytes = len(text)
 	if r.InputTokens = info.Tokens; info.Tokens == 0 {
@@ -172,9 +171,8 @@ func (m *Models) Fill(ctx context.Context, r *request.Request) {
 	}
 }
 
-// variants adds the prompts of r for engines that render them otherwise than the first
-// profile, which depends on facts. A prompt for engines of which such a fact is not known
-// is not matched exactly.
+// variants adds renderings of r for engine profiles that differ from the first one, depending on
+// facts. For engines for which such a fact is unknown, the prompt is not matched exactly.
 func (m *Models) variants(ctx context.Context, r *request.Request, profiles []prompt.Profile, facts prompt.Fact) {
 	for i, as := range profiles {
 		switch v := (request.Variant{Profile: uint32(as)}); {
@@ -189,8 +187,8 @@ func (m *Models) variants(ctx context.Context, r *request.Request, profiles []pr
 	}
 }
 
-// render renders the prompt of r into a buffer of the pool, nil when that is not
-// possible. giveBack takes the buffer back.
+// render renders the prompt of r into a pooled buffer, nil if impossible. giveBack returns the
+// buffer.
 func (m *Models) render(ctx context.Context, r *request.Request, as prompt.Profile) ([]byte, prompt.Info) {
 	if r.Kind == request.KindOther || len(r.Body) == 0 {
 		return nil, prompt.Info{}
@@ -204,11 +202,11 @@ func (m *Models) render(ctx context.Context, r *request.Request, as prompt.Profi
 	return text, info
 }
 
-// keepText is the largest buffer of a rendered text that is kept, in bytes. A larger text grows
-// its buffer by doubling each time.
+// keepText is the largest pooled buffer in bytes. Larger texts grow their buffer by doubling each
+// time.
 const keepText = 1 << 20
 
-// giveBack returns the buffer of a rendered text to the pool.
+// giveBack returns a buffer to the pool.
 func (m *Models) giveBack(text []byte) {
 	if cap(text) > keepText {
 		return
@@ -217,7 +215,7 @@ func (m *Models) giveBack(text []byte) {
 	m.texts.Put(&text)
 }
 
-// root returns where the chains of r's rendered prompt begin.
+// root returns the root key of r's rendered prompt.
 func (m *Models) root(r *request.Request) block.Key {
 	scope := block.Scope{Space: block.SpaceText, Adapter: r.Adapter, Salt: r.CacheSalt}
 	if p := m.Model(r.Target); p != nil {
@@ -226,8 +224,8 @@ func (m *Models) root(r *request.Request) block.Key {
 	return m.opts.Hasher.Root(scope)
 }
 
-// queries appends one query per prompt in text: info says where each one ends, or that
-// there is one, and where their tokens do if the request brings these.
+// queries appends one query per prompt in text. info has the ends of several prompts, and of their
+// tokens if the request contains token ids.
 func queries(dst []block.Query, root block.Key, text []byte, info *prompt.Info) []block.Query {
 	start, cuts := 0, info.Cuts
 	add := func(end int) {
@@ -265,12 +263,12 @@ func (m *Models) Release(r *request.Request) {
 	}
 	clear(r.Variants)
 	r.Variants = r.Variants[:0]
-	m.giveBack(r.Exact[0].Bytes) // the first prompt begins where the buffer does
+	m.giveBack(r.Exact[0].Bytes) // the first prompt starts at the beginning of the buffer
 	clear(r.Exact)
 	r.Exact = r.Exact[:0]
 }
 
-// Model returns the model behind a name, nil when it is not ready.
+// Model returns the model behind a name, nil if it is not ready.
 func (m *Models) Model(name string) *prompt.Model {
 	p, _, _ := m.all.Lookup(name)
 	return p

@@ -16,66 +16,60 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Index is the precise index as a Matcher uses it: *indexer.Index, or a model of
-// one in a simulation.
+// Index is the precise index: *indexer.Index, or a model of it in a simulation.
 type Index interface {
 	// Match fills dst with the leading run of q that each endpoint holds.
 	Match(q block.Query, endpoints []block.EndpointID, dst []block.Run)
-	// BlockEnds appends where the blocks of a run of q end.
+	// BlockEnds appends the block ends of a run of q.
 	BlockEnds(q block.Query, run block.Run, dst []int32) []int32
-	// Overflowed reports whether blocks of an endpoint were left out for want of room.
+	// Overflowed reports whether blocks of an endpoint were rejected because the index was full.
 	Overflowed(id block.EndpointID) bool
 }
 
-// Options configure a Matcher. Index and Approx are required.
+// Options configures a Matcher. Index and Approx are required.
 type Options struct {
 	Index  Index
 	Approx *approx.Index
-	// Models renders prompts; nil when requests come with Exact and ChunkKeys
-	// filled by the caller.
+	// Models renders prompts; nil if the caller fills in Exact and ChunkKeys.
 	Models *Models
 
-	// Read says how far an endpoint's events are followed, by this replica or a
-	// peer; nil: those of every endpoint are, since its cache was empty.
+	// Read returns the state of an endpoint's events, read by this replica or a peer; nil: all
+	// endpoints are followed since their cache was empty.
 	Read func(block.EndpointID) knowledge.State
-	// Streams lists where an endpoint publishes its events; nil: nowhere known.
+	// Streams lists the event streams of an endpoint; nil: none are known.
 	Streams func(*endpoint.Endpoint) []events.Stream
-	// StreamInfo says what else is known of an endpoint's stream; nil: that blocks have come.
+	// StreamInfo returns further data on an endpoint's stream; nil: blocks have arrived.
 	StreamInfo func(*endpoint.Endpoint) StreamInfo
-	// LastEvent is when events of an endpoint were last taken in, in Unix nanoseconds; nil: not
-	// known. It takes no lock.
+	// LastEvent returns the time of an endpoint's last events in Unix nanoseconds; nil: unknown. It
+	// takes no lock.
 	LastEvent func(block.EndpointID) int64
-	// ProbeTopics is told that an engine had more than is known, and that no event has come of it
-	// lately: somebody may look at what else its publisher sends. It may be nil.
+	// ProbeTopics is called if an engine held more than known and has sent no event recently, to
+	// probe for other topics of its publisher. May be nil.
 	ProbeTopics func(*endpoint.Endpoint)
-	// Invalidate is told that an endpoint's events do not describe its cache, Confirm
-	// that they do. Either may be nil.
+	// Invalidate is called if an endpoint's events do not describe its cache, Confirm if they do.
+	// Either may be nil.
 	Invalidate func(*endpoint.Endpoint)
 	Confirm    func(*endpoint.Endpoint)
 
-	// VerdictChanged is told that the verdict on an endpoint's predictions has changed. It may be
-	// nil.
+	// VerdictChanged is called when the verdict on an endpoint's predictions changes. May be nil.
 	VerdictChanged func(*endpoint.Endpoint)
 
 	// Speculate is how long a decision counts as cached before events confirm it.
 	Speculate time.Duration
-	// Wait is how long a request sent to an endpoint waits for its prefill, during
-	// which no event can confirm it; nil: not at all.
+	// Wait returns how long a request sent to an endpoint waits for its prefill, during which no
+	// event can confirm it; nil: no wait.
 	Wait func(ep *endpoint.Endpoint, now time.Time) time.Duration
-	// Recorded is told of every entry of the approximate index that a decision made;
-	// nil: nobody is.
+	// Recorded is called with every approximate index entry created by a decision; may be nil.
 	Recorded func(ep *endpoint.Endpoint, keys []block.Key, at time.Time)
-	// Expect is told that a request makes its engine announce the blocks that it reuses
-	// of a prompt, and reports whether whoever reads the endpoint's events knows. nil:
-	// nobody does.
+	// Expect is called for a request that makes its engine report the reused blocks of a prompt. It
+	// returns whether the reader of the endpoint's events has been informed. nil: never.
 	Expect func(*endpoint.Endpoint, block.Query) bool
-	// Profiles are how the engines render prompts; nil: all as the newest vLLM.
+	// Profiles are the rendering profiles of the engines; nil: all as the newest vLLM.
 	Profiles *Profiles
-	// FullReport lets vLLM engines be asked to announce the blocks that a request
-	// reuses, where too little is known of them.
+	// FullReport allows requesting reuse reports from vLLM engines with incomplete data.
 	FullReport bool
 
-	Now        func() time.Time      // nil means steady.Now
+	Now        func() time.Time      // nil means the monotonic clock
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
 }
@@ -122,15 +116,15 @@ type ModelOptions struct {
 	Name     string   // as in endpoints files and events
 	Path     string   // folder with tokenizer.json and tokenizer_config.json; "" matches by token ids and approximately
 	Template string   // chat template file, "" for the folder's own
-	Aliases  []string // further names that clients use
+	Aliases  []string // further names used by clients
 	Adapters []string // LoRA adapters that clients name as models
 }
 
-// ModelsOptions configure Models. Approx is required.
+// ModelsOptions configures Models. Approx is required.
 type ModelsOptions struct {
 	Hasher block.Hasher
 	Approx *approx.Index // cuts the chunks
-	// Profiles are how the engines render prompts; nil: all as the newest vLLM.
+	// Profiles are the rendering profiles of the engines; nil: all as the newest vLLM.
 	Profiles *Profiles
 	Prompt   prompt.ModelsOptions
 }

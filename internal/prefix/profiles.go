@@ -15,13 +15,13 @@ import (
 type Profiles struct {
 	mu    sync.Mutex
 	set   map[block.EndpointID]prompt.Profile
-	mixed map[block.EndpointID]bool // got salted prompts whose blocks its events do not tell from others
+	mixed map[block.EndpointID]bool // received salted prompts whose blocks its events do not distinguish
 	byID  atomic.Pointer[[]prompt.Profile]
 	salts atomic.Pointer[[]bool] // mixed, by id
 	kinds atomic.Pointer[[]prompt.Profile]
 }
 
-// Set notes the profile of an endpoint's engine.
+// Set sets the profile of an endpoint's engine.
 func (p *Profiles) Set(id block.EndpointID, as prompt.Profile) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,7 +35,7 @@ func (p *Profiles) Set(id block.EndpointID, as prompt.Profile) {
 	p.publish()
 }
 
-// Forget forgets an endpoint.
+// Forget removes an endpoint.
 func (p *Profiles) Forget(id block.EndpointID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,8 +49,8 @@ func (p *Profiles) Forget(id block.EndpointID) {
 	}
 }
 
-// salt notes that a salted prompt goes to an endpoint. If its engine's events name no salts,
-// they do not say any more which of its blocks a prompt finds.
+// salt records that a salted prompt goes to an endpoint. If its engine's events contain no salts,
+// they no longer show which blocks a prompt can use.
 func (p *Profiles) salt(id block.EndpointID) {
 	if p == nil || !p.Of(id).Unknown(prompt.FactSalts) || p.salted(id) {
 		return
@@ -65,7 +65,7 @@ func (p *Profiles) salt(id block.EndpointID) {
 }
 
 // salted reports whether an endpoint holds blocks of salted prompts that its events do not
-// tell from others.
+// distinguish.
 func (p *Profiles) salted(id block.EndpointID) bool {
 	if p == nil {
 		return false
@@ -85,7 +85,7 @@ func (p *Profiles) publishSalts() {
 	p.salts.Store(&l)
 }
 
-// publish makes changes visible; p.mu is held.
+// publish makes changes visible to readers. The caller holds p.mu.
 func (p *Profiles) publish() {
 	var byID, kinds []prompt.Profile
 	count := map[prompt.Profile]int{}
@@ -131,7 +131,7 @@ func (p *Profiles) all() []prompt.Profile {
 
 var anyProfile [1]prompt.Profile
 
-// variantOf returns the place of the variant of r that is for an endpoint, -1 for r.Exact.
+// variantOf returns the index of the variant of r for an endpoint, -1 for r.Exact.
 func (m *Matcher) variantOf(r *request.Request, id block.EndpointID) int {
 	if len(r.Variants) == 0 {
 		return -1
@@ -145,7 +145,7 @@ func (m *Matcher) variantOf(r *request.Request, id block.EndpointID) int {
 	return -1
 }
 
-// exactOf returns the prompts of r as an endpoint's engine renders them.
+// exactOf returns the prompts of r as rendered by an endpoint's engine.
 func (m *Matcher) exactOf(r *request.Request, id block.EndpointID) []block.Query {
 	if i := m.variantOf(r, id); i >= 0 {
 		return r.Variants[i].Exact
@@ -153,8 +153,8 @@ func (m *Matcher) exactOf(r *request.Request, id block.EndpointID) []block.Query
 	return r.Exact
 }
 
-// ungrouped reports whether an endpoint serves a model of several cache groups with an engine
-// whose events do not name them.
+// ungrouped reports whether an endpoint serves a model with several cache groups on an engine whose
+// events do not contain groups.
 func (m *Matcher) ungrouped(ep *endpoint.Endpoint) bool {
 	if m.o.Models == nil || !m.o.Profiles.Of(ep.ID).Unknown(prompt.FactGroups) {
 		return false

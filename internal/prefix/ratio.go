@@ -7,8 +7,8 @@ const (
 	ratioMemory        = 64 // prompts that count
 )
 
-// ratio is how many bytes of a model's prompts make a token: the mean of the
-// first prompts, then an exponentially weighted one.
+// ratio is the mean bytes per token of a model's prompts: an arithmetic mean at first, then an
+// exponentially weighted one.
 type ratio struct {
 	mu   sync.Mutex
 	mean float64
@@ -38,7 +38,7 @@ func (m *Models) bytesPerToken(base string) float64 {
 	return usualBytesPerToken
 }
 
-// learn notes how many tokens an engine made of a rendered prompt of that many bytes.
+// learn records the token count that an engine reported for a rendered prompt of that many bytes.
 func (m *Models) learn(target string, bytes, tokens int) {
 	p := m.Model(target)
 	if p == nil || tokens < 64 || bytes < tokens/4 {

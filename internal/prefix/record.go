@@ -5,86 +5,85 @@ import (
 	"time"
 )
 
-// How comparisons are weighed: one wrong prediction alone is ordinary, since a full
-// cache evicts between decision and prefill.
+// Weights of comparisons. A single wrong prediction is normal, because a full cache evicts between
+// decision and prefill.
 const (
-	memory  = 16  // comparisons that count
-	enough  = 8   // before anything is concluded
-	doubt   = .5  // share of wrong ones that makes a verdict
-	relief  = .25 // share of wrong ones at which it ends
-	trust   = 8   // right ones in a row
-	watched = 64  // answers that are asked for while there is no verdict
-	spoken  = 64  // answers for which it counts that one has told of cached tokens
+	memory  = 16  // effective number of comparisons
+	enough  = 8   // minimum comparisons for a verdict
+	doubt   = .5  // share of wrong predictions for a verdict
+	relief  = .25 // share of wrong predictions that ends it
+	trust   = 8   // consecutive correct predictions for a confirmation
+	watched = 64  // answers requested while there is no verdict
+	spoken  = 64  // answers for which an earlier report of cached tokens counts
 )
 
-// A stream that nobody reads for a while makes predictions fall short, and proves nothing
-// of prompts: it is noticed, and taken over, within three seconds.
+// A stream without a reader causes under-predictions that say nothing about prompts. Another
+// replica takes it over within three seconds.
 const (
-	lull    = 4 * time.Second        // what falls short within it may be one such while
-	lulls   = 2                      // so many of them make a verdict
-	abreast = 100 * time.Millisecond // what events told so lately was up to date
+	lull    = 4 * time.Second        // under-predictions within it may have that cause
+	lulls   = 2                      // such periods for a verdict
+	abreast = 100 * time.Millisecond // events this recent were up to date
 )
 
-// usualSlack is how many tokens a prediction may be off where the size of blocks is
-// not known: that of the larger ones.
+// usualSlack is the tolerance in tokens if the block size is unknown, for large blocks.
 const usualSlack = 64
 
-// comparison is what was predicted of one request, and what its engine reports.
+// comparison is a request's prediction and its engine's report.
 type comparison struct {
 	prompt  int  // tokens
-	cached  int  // tokens that the engine had
-	precise int  // by the events
-	guess   int  // by what was sent there; -1: nobody looked
-	block   int  // tokens of a block, 0 when not known
-	abreast bool // events were taken in the moment before the decision, and after it
-	astray  bool // none ever was, and its publisher was seen to send under another topic alone
+	cached  int  // tokens that the engine had cached
+	precise int  // predicted by the events
+	guess   int  // predicted by sent prompts; -1: not available
+	block   int  // tokens per block, 0 when unknown
+	abreast bool // events arrived just before the decision and after it
+	astray  bool // no event ever arrived, and the publisher uses another topic only
 }
 
-// outcome is how a prediction turned out, beyond the slack.
+// outcome is the result of a comparison beyond the tolerance.
 type outcome uint8
 
 const (
-	nothing outcome = iota // neither predicted nor there
+	nothing outcome = iota // neither predicted nor cached
 	right
 	over  // the engine had less
-	under // it had more
+	under // the engine had more
 )
 
-// record is what is known of the predictions for one endpoint and one model. It is a
-// function of the comparisons, in their order, and of nothing else.
+// record is the audit state of one endpoint and model. It depends only on the sequence of
+// comparisons.
 type record struct {
 	total    [under + 1]uint64
-	skipped  uint64 // answers to requests that read no cache
-	n        int    // comparisons that count, at most memory
+	skipped  uint64 // answers to requests that bypass the cache
+	n        int    // effective comparisons, at most memory
 	over     float64
 	under    float64
-	errors   [2]float64 // of events and of guesses, as shares of the prompt
-	inRow    int        // right ones
-	head     float64    // tokens predicted, where the engine had more
+	errors   [2]float64 // mean errors of events and of estimates, as shares of the prompt
+	inRow    int        // consecutive correct predictions
+	head     float64    // tokens predicted in under-predictions
 	step     int        // greatest common divisor of reported tokens
-	counts   [3]int     // some of these that differ; 0: none yet
-	equal    int        // predictions that were met to the token
-	oneLess  int        // predictions of which the engine had all but one block
-	lulls    int        // while the engine had more, at most lulls
-	lull     time.Time  // when the last of them began
-	shorts   int        // of such comparisons those with events before and after the decision; enough where none can come
-	wrong    outcome    // over, under, or nothing: the present verdict
-	short    bool       // the engine had more than was known, and has not been asked for it
-	doubted  int        // times that the events were doubted since they were right
+	counts   [3]int     // some distinct reported counts; 0: none yet
+	equal    int        // exact predictions
+	oneLess  int        // predictions with one block too many
+	lulls    int        // periods of under-prediction, at most lulls
+	lull     time.Time  // beginning of the last period
+	shorts   int        // under-predictions with events before and after the decision; enough if none can arrive
+	wrong    outcome    // current verdict: over, under, or nothing
+	short    bool       // the engine had more than known, and no report has been requested
+	doubted  int        // invalidations since the events were last correct
 	since    time.Time  // of the verdict
-	asked    int        // answers that were seen, also those that named no tokens
+	asked    int        // answers observed, including those without usage
 	requests int        // requests that ended
-	plain    float64    // share of those that were not matched in their own space
+	plain    float64    // share not matched in their own space
 	reports  asking     // of full reports
-	told     int        // answers without a word of cached tokens that will be taken as told of none
-	unlike   bool       // its engine builds such prompts otherwise
-	mute     int        // such answers in a row to prompts that should have had some
-	blind    int        // answers in a row that were asked for and told nothing of tokens
+	told     int        // remaining answers whose silence counts as zero cached tokens
+	unlike   bool       // its engine renders such prompts differently
+	mute     int        // consecutive silent answers despite expected cache hits
+	blind    int        // consecutive requested answers without usage
 }
 
-// tells notes whether an answer said how many tokens were cached, and reports whether its
-// silence says that none were: engines leave the number out where it is 0 (vLLM before
-// 0.33), or always. expected: some should have been.
+// tells records whether an answer reported cached tokens, and reports whether its silence means
+// none: engines omit the field if it is 0 (vLLM before 0.33), or always. expected means that there
+// should have been some.
 func (r *record) tells(said, expected bool) (none bool) {
 	switch {
 	case said:
@@ -99,8 +98,8 @@ func (r *record) tells(said, expected bool) (none bool) {
 	return r.told > 0
 }
 
-// slack is how many tokens a prediction may be off: a block, which is also what engines
-// that speculate (EAGLE, MTP) leave out, and the last token, which is always computed.
+// slack returns the tolerance in tokens: one block, which engines with speculative decoding (EAGLE,
+// MTP) also omit, plus the last token, which is always computed.
 func (r *record) slack(block int) int {
 	switch {
 	case block > 0:
@@ -112,13 +111,13 @@ func (r *record) slack(block int) int {
 	return max(block, blockOf(0)) + 1
 }
 
-// stepped reports whether the greatest common divisor of what was reported says something
-// of blocks: one count alone divides itself.
+// stepped reports whether the greatest common divisor of reported counts indicates a block size; a
+// single count divides itself.
 func (r *record) stepped() bool {
 	return r.counts[2] > 0 || r.counts[1] > 0 && r.step < min(r.counts[0], r.counts[1])
 }
 
-// blockOf is the size of a block for lack of better.
+// blockOf returns the known block size, or the default.
 func blockOf(known int) int {
 	if known > 0 {
 		return known
@@ -126,7 +125,7 @@ func blockOf(known int) int {
 	return usualBlockTokens
 }
 
-// judge tells how a prediction turned out.
+// judge returns the outcome of a prediction.
 func (r *record) judge(predicted, cached, slack int) outcome {
 	switch {
 	case predicted-cached > slack:
@@ -139,15 +138,15 @@ func (r *record) judge(predicted, cached, slack int) outcome {
 	return right
 }
 
-// consequence is what follows from a comparison.
+// consequence is the effect of a comparison.
 type consequence struct {
 	outcome
-	distrust bool // the events do not describe the cache: read them anew
-	vouch    bool // they do
-	changed  bool // the verdict is another
+	distrust bool // the events do not describe the cache: reread them
+	vouch    bool // the events describe the cache
+	changed  bool // the verdict has changed
 }
 
-// add enters one comparison.
+// add records one comparison.
 func (r *record) add(c comparison, now time.Time) (out consequence) {
 	out.outcome = r.judge(c.precise, c.cached, r.slack(c.block))
 	r.step = gcd(r.step, c.cached)
@@ -179,14 +178,14 @@ func (r *record) add(c comparison, now time.Time) (out consequence) {
 	if r.inRow++; out.outcome != right {
 		r.inRow = 0
 	} else {
-		r.asked = min(r.asked, watched-memory) // what goes wrong later is looked at again
+		r.asked = min(r.asked, watched-memory) // watch again after a wrong prediction
 	}
 	out.vouch = r.inRow >= trust
 	r.conclude(&out, now)
 	return out
 }
 
-// fellShort notes that the engine had more than was known.
+// fellShort records an under-prediction.
 func (r *record) fellShort(c *comparison, now time.Time) {
 	switch {
 	case c.astray:
@@ -199,11 +198,11 @@ func (r *record) fellShort(c *comparison, now time.Time) {
 	}
 }
 
-// lacking reports whether the engine has more than is known for another reason than that
-// its events were not read for a while.
+// lacking reports whether the engine has more than known for a reason other than a temporarily
+// unread stream.
 func (r *record) lacking() bool { return r.lulls >= lulls || r.shorts >= enough }
 
-// conclude draws the verdict.
+// conclude updates the verdict.
 func (r *record) conclude(out *consequence, now time.Time) {
 	was := r.wrong
 	switch {
@@ -227,30 +226,29 @@ func (r *record) conclude(out *consequence, now time.Time) {
 	}
 }
 
-// guessing reports whether what was sent to the endpoint has told more of its cache
-// than its events, or can be expected to.
+// guessing reports whether sent prompts predict the endpoint's cache better than its events, or are
+// expected to.
 func (r *record) guessing() bool {
 	return r.wrong != nothing && r.errors[1] < r.errors[0] || r.unlike && r.n < enough
 }
 
-// watching reports whether answers should be asked for: the first ones, and those after a
-// wrong one.
+// watching reports whether to request answers: the first ones, and those after a wrong prediction.
 func (r *record) watching() bool {
 	return r.asked < watched && (r.n < enough || r.over+r.under > relief || r.inRow == 0)
 }
 
-// dropsBlock reports whether the engine leaves out the last block of what it holds.
+// dropsBlock reports whether the engine does not reuse the last held block.
 func (r *record) dropsBlock() bool {
 	return r.oneLess >= enough && r.oneLess >= 19*(r.equal+1)
 }
 
-// ended notes that a request has ended, matched in its own space or not.
+// ended records the end of a request. plain means that it was not matched in its own space.
 func (r *record) ended(plain bool) {
 	r.requests = min(r.requests+1, memory)
 	near(&r.plain, share(plain), r.requests)
 }
 
-// near moves a mean of n values towards the newest.
+// near updates a mean of n values with the newest one.
 func near(mean *float64, v float64, n int) { *mean += (v - *mean) / float64(n) }
 
 func share(b bool) float64 {
@@ -260,7 +258,7 @@ func share(b bool) float64 {
 	return 0
 }
 
-// errorOf is how far a prediction was off, as a share of the prompt.
+// errorOf returns the error of a prediction as a share of the prompt.
 func errorOf(predicted int, c *comparison) float64 {
 	return float64(max(predicted-c.cached, c.cached-predicted)) / float64(max(c.prompt, 1))
 }

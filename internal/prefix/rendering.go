@@ -9,22 +9,22 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// unlikeKey is a model at an endpoint.
+// unlikeKey identifies a model at an endpoint.
 type unlikeKey struct {
 	model string
 	id    block.EndpointID
 }
 
-// unlike says how an engine builds prompts otherwise than they are rendered here: chats,
-// and those with tools; "" where it does not.
+// unlike describes how an engine's rendering differs from the local one, for chats and for chats
+// with tools; "" if it does not.
 type unlike struct{ chats, tools string }
 
-// doUnlike is what to do about it.
+// doUnlike is the suggested remedy.
 const doUnlike = "compare the chat template, its arguments, the model's folder and the time zone with those of the engine (grapevine check --live shows both sides)"
 
-// NoteRenderingDiffs notes what an engine has made of fixed chats, before requests show it: how its
-// chats differ from those rendered here, and those with tools; "" where they do not. Until
-// enough answers were compared, decisions about such prompts go by what was sent there.
+// NoteRenderingDiffs records an engine's rendering of fixed chats before requests reveal it: the
+// differences for chats, and for chats with tools; "" if there are none. Until enough answers have
+// been compared, decisions for such prompts use sent prompts.
 func (m *Matcher) NoteRenderingDiffs(ep *endpoint.Endpoint, model, chats, tools string) {
 	key := unlikeKey{model, ep.ID}
 	if chats+tools == "" {
@@ -54,8 +54,8 @@ func (m *Matcher) unlikeOf(model string, id block.EndpointID) unlike {
 	return unlike{}
 }
 
-// foretell makes a verdict of what an engine has made of fixed chats, where answers do not
-// say yet whether that matters, and reports whether it did.
+// foretell derives a verdict from an engine's rendering of fixed chats while there are too few
+// answers. It reports whether it did.
 func (m *Matcher) foretell(v *Verdict, r *record, why string) bool {
 	if why == "" || r.n >= enough || !v.state.Followed() {
 		return false
@@ -65,7 +65,7 @@ func (m *Matcher) foretell(v *Verdict, r *record, why string) bool {
 	return true
 }
 
-// foretold returns the verdicts on the sorts of chats that an engine builds otherwise.
+// foretold returns the verdicts on kinds of chats that an engine renders differently.
 func (m *Matcher) foretold(a *audits, ep *endpoint.Endpoint) (out []Verdict) {
 	u := m.unlikeOf(a.model, ep.ID)
 	for _, s := range []struct {

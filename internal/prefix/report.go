@@ -13,46 +13,46 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// renderTimeout bounds how long an engine may take to render a prompt again.
+// renderTimeout bounds a repeated rendering of a prompt by an engine.
 const renderTimeout = time.Second
 
-// fullReport is what makes a vLLM engine announce the blocks that a request
-// reuses: its events then say what was missed.
+// fullReport makes a vLLM engine announce a request's reused blocks, so that its events include
+// missed ones.
 const fullReport = `,"vllm_xargs":{"kv_cache_report_mode":"full"}`
 
-// What reports may cost.
+// Cost limits of reports.
 const (
-	reportShare = 50  // one request in so many asks
-	reportAhead = 128 // requests that may ask before their share has come: a replica knows least when it starts
-	// Bytes of events, at about reportToken for each token that may be reused.
+	reportShare = 50  // one request in this many may ask
+	reportAhead = 128 // requests that may ask in advance: a replica has the least data at startup
+	// Bytes of events, at about reportToken per reused token.
 	reportToken = 7
 	reportBurst = 8 << 20
-	reportRate  = 512 << 10 // a second
+	reportRate  = 512 << 10 // bytes per second
 )
 
-// When asking pays.
+// Conditions under which a report is worthwhile.
 const (
-	reportLeast = 64      // tokens that are not known
-	reportMuch  = 256     // the same for requests that ask before their share has come: a new turn alone has fewer
-	reportPays  = 1. / 16 // share of such requests that found more than was known, of late
-	reportRetry = 16      // one in so many asks where it did not pay
+	reportLeast = 64      // minimum unknown tokens
+	reportMuch  = 256     // the same for requests in advance: a new turn alone has fewer
+	reportPays  = 1. / 16 // minimum share of recent requests with more cached than known
+	reportRetry = 16      // one in this many asks if it is not worthwhile
 )
 
-// reports is the budget of requests that ask.
+// reports is the budget of report requests.
 type reports struct {
 	sent, asked atomic.Uint64
-	mu          sync.Mutex // of what follows; taken by requests that may ask
-	bytes       float64    // spent and not yet come again
+	mu          sync.Mutex // guards the fields below
+	bytes       float64    // spent and not yet refilled
 	at          time.Time
 }
 
-// count notes a request.
+// count counts a request.
 func (b *reports) count() { b.sent.Add(1) }
 
-// affords reports whether one more may ask.
+// affords reports whether one more request may ask.
 func (b *reports) affords() bool { return b.asked.Load() < b.sent.Load()/reportShare+reportAhead }
 
-// least is how many tokens must be unknown for a request to ask.
+// least returns the minimum number of unknown tokens for a report.
 func (b *reports) least() int {
 	if b.asked.Load() < b.sent.Load()/reportShare {
 		return reportLeast
@@ -60,8 +60,7 @@ func (b *reports) least() int {
 	return reportMuch
 }
 
-// spend takes a request whose report may tell of tokens out of the budget, if that
-// allows it.
+// spend charges a report of that many tokens to the budget, if there is enough.
 func (b *reports) spend(tokens int, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,19 +77,19 @@ func (b *reports) spend(tokens int, now time.Time) bool {
 	return true
 }
 
-// asking is what is known of the reports of one endpoint.
+// asking is the report state of one endpoint.
 type asking struct {
 	asked uint64 // requests that asked
-	// lack is how often the engine had more than was known of late, where little of a
-	// prompt was known and where most was; n is how many of each were compared.
+	// lack is the recent share of requests with more cached than known, for mostly unknown and
+	// mostly known prompts; n is the number of each compared.
 	lack [2]float64
 	n    [2]int
-	turn [2]uint32 // requests that did not ask since it did not pay
-	// missed is how often it had more since requests asked.
+	turn [2]uint32 // requests that did not ask because it was not worthwhile
+	// missed counts under-predictions since requests asked.
 	missed int
 }
 
-// kindOf tells prompts of which most is known from others.
+// kindOf distinguishes mostly known prompts from others.
 func kindOf(known, prompt int) int {
 	if 2*known >= prompt {
 		return 1
@@ -98,7 +97,7 @@ func kindOf(known, prompt int) int {
 	return 0
 }
 
-// compared enters what came of a request.
+// compared records the outcome of a request.
 func (a *asking) compared(c *comparison, o outcome) {
 	k := kindOf(c.precise, c.prompt)
 	a.n[k] = min(a.n[k]+1, memory)
@@ -108,7 +107,7 @@ func (a *asking) compared(c *comparison, o outcome) {
 	}
 }
 
-// pays reports whether a prompt of which so much is known should ask.
+// pays reports whether a prompt with that many known tokens should ask.
 func (a *asking) pays(known, prompt int, deaf bool) bool {
 	k := kindOf(known, prompt)
 	if !deaf && (a.n[k] < enough || a.lack[k] >= reportPays) {
@@ -118,15 +117,14 @@ func (a *asking) pays(known, prompt int, deaf bool) bool {
 	return a.turn[k]%reportRetry == 0
 }
 
-// deaf reports whether an engine makes no reports that are understood, of which come
-// have come.
+// deaf reports whether an engine sends no usable reports. come is the number received.
 func (a *asking) deaf(come uint64) bool {
 	return a.asked >= enough && a.missed >= enough && come == 0
 }
 
-// Report returns what to add to the body of a request that goes to an engine of
-// which too little is known, so that it makes a full report; "" for nothing. Whoever
-// reads the engine's events is told, also where the client has asked for a report.
+// Report returns members to add to a request's body so that an engine with incomplete data sends a
+// full report; "" for none. The reader of the engine's events is informed, also if the client has
+// requested a report.
 func (m *Matcher) Report(r *request.Request, ep *endpoint.Endpoint) string {
 	m.budget.count()
 	if r.Kind != request.KindChat && r.Kind != request.KindCompletions || r.ModelSpan[1] == 0 {
@@ -161,9 +159,9 @@ func (m *Matcher) Report(r *request.Request, ep *endpoint.Endpoint) string {
 	return fullReport
 }
 
-// lacks reports whether an endpoint's events are known not to tell all that its cache
-// holds: it was joined late, or had more than they say. Where prompts differ from the
-// beginning on a report tells nothing.
+// lacks reports whether an endpoint's events are known to be incomplete: the stream was joined
+// late, or the cache had more than they show. For prompts with distinct beginnings a report is
+// useless.
 func (m *Matcher) lacks(r *request.Request, ep *endpoint.Endpoint) (lacks bool) {
 	if m.o.Read(ep.ID) == knowledge.Partial {
 		return true
@@ -174,9 +172,9 @@ func (m *Matcher) lacks(r *request.Request, ep *endpoint.Endpoint) (lacks bool) 
 	return lacks
 }
 
-// expect tells the reader of an endpoint's events of a report to come, if want, which
-// may be nil, says so of the tokens that are known of the prompt there. ok reports
-// whether the reader was told; known is -1 where there is nothing to tell.
+// expect announces a report to the reader of an endpoint's events, if want, which may be nil,
+// accepts the number of known tokens. ok reports whether the reader was informed; known is -1 if
+// there is nothing to announce.
 func (m *Matcher) expect(r *request.Request, ep *endpoint.Endpoint, want func(known int) bool) (known int, ok bool) {
 	if r.SkipsCache() {
 		return -1, false // it reuses nothing

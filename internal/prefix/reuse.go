@@ -12,36 +12,35 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// How engines' own counts are held against what was expected of what was sent to them.
+// Parameters for comparing engines' own counters with the expected reuse of sent requests.
 const (
-	reuseMemory  = 16          // requests that were expected to reuse something: half of the weight of older ones is gone
-	reuseFade    = time.Minute // and of any after so long
-	reuseEnough  = 8           // such requests before anything is concluded
-	reuseLittle  = .5          // share of what was expected below which predictions are cut to it
-	reuseRegular = .75         // share from which they are not
+	reuseMemory  = 16          // half-life in requests with expected reuse
+	reuseFade    = time.Minute // half-life in time
+	reuseEnough  = 8           // minimum such requests for a conclusion
+	reuseLittle  = .5          // share of the expectation below which predictions are reduced to it
+	reuseRegular = .75         // share from which they are not reduced
 
-	reuseAnswers = 4               // answers that report cached tokens before the page is left aside
-	reuseRecent  = 5 * time.Minute // for which they count
+	reuseAnswers = 4               // answers with cached tokens from which the page is ignored
+	reuseRecent  = 5 * time.Minute // how long they count
 )
 
-// Reused is what an engine's page says, since its start, of prompts that it has computed.
+// Reused holds an engine's cache counters since its start.
 type Reused struct {
-	Tokens   float64 // that it had cached
-	Counts   bool    // it says how many
-	Uncached bool    // it says that it caches no prefixes
+	Tokens   float64 // cached prompt tokens
+	Counts   bool    // the page has that counter
+	Uncached bool    // prefix caching is disabled
 }
 
-// reuse is how an engine's reuse of what was sent to it compares with what was expected,
-// where neither events nor answers say. All requests that reach an engine count on its
-// side, and those of this replica alone on ours: so too little is certain, and as much as
-// was expected may be others'.
+// reuse compares an engine's actual reuse with the expectation for sent requests, if neither events
+// nor answers show it. The engine's counter includes all its requests, the expectation only this
+// replica's. Too little reuse is therefore certain, while sufficient reuse may be due to others.
 type reuse struct {
-	expected atomic.Int64  // tokens, of requests that ended since the last page
-	requests atomic.Int64  // of them, those that were expected to reuse something
-	cut      atomic.Uint32 // thousandths of predictions that are not believed
-	answers  atomic.Int64  // that reported cached tokens
-	answered atomic.Int64  // when the last one did, ns
-	disputed atomic.Bool   // the page would cut predictions, and answers report cached tokens
+	expected atomic.Int64  // tokens of requests that ended since the last page
+	requests atomic.Int64  // of those, requests with expected reuse
+	cut      atomic.Uint32 // thousandths of predictions to remove
+	answers  atomic.Int64  // answers that reported cached tokens
+	answered atomic.Int64  // time of the last one, ns
+	disputed atomic.Bool   // the page would reduce predictions, but answers report cached tokens
 
 	mu    sync.Mutex
 	at    time.Time // of the last page; zero: none
@@ -49,10 +48,10 @@ type reuse struct {
 	want  float64   // tokens
 	found float64   // tokens
 	n     float64   // requests
-	off   bool      // the page says that nothing is cached
+	off   bool      // the page shows that caching is disabled
 }
 
-// reuses has those of every endpoint. It is read without a lock.
+// reuses holds the state of every endpoint. Reads take no lock.
 type reuses struct {
 	mu  sync.Mutex
 	all atomic.Pointer[[]*reuse] // by id
@@ -65,7 +64,7 @@ func (r *reuses) of(id block.EndpointID) *reuse {
 	return nil
 }
 
-// make returns that of an endpoint, a new one if there is none.
+// make returns the state of an endpoint, creating it if needed.
 func (r *reuses) make(id block.EndpointID) *reuse {
 	if u := r.of(id); u != nil {
 		return u
@@ -100,7 +99,7 @@ func (r *reuses) forget(id block.EndpointID) {
 	}
 }
 
-// believed returns what is left of a prediction for an endpoint, in tokens.
+// believed returns a prediction for an endpoint after the reduction, in tokens.
 func (r *reuses) believed(id block.EndpointID, tokens int32) int32 {
 	u := r.of(id)
 	if u == nil {
@@ -111,7 +110,7 @@ func (r *reuses) believed(id block.EndpointID, tokens int32) int32 {
 
 const whole = 1000
 
-// ended notes what was expected of a request that has ended.
+// ended records the expected reuse of a request that has ended.
 func (u *reuse) ended(tokens, slack int) {
 	if tokens > slack {
 		u.expected.Add(int64(tokens))
@@ -119,20 +118,20 @@ func (u *reuse) ended(tokens, slack int) {
 	}
 }
 
-// report notes an answer that reports how many tokens were cached.
+// report records an answer that reported cached tokens.
 func (u *reuse) report(now time.Time) {
 	u.answers.Add(1)
 	u.answered.Store(now.UnixNano())
 }
 
-// answersCount reports whether answers report cached tokens: what a page counts is not used
-// then, because an answer is about one request and its prediction.
+// answersCount reports whether answers report cached tokens. The page's counters are then ignored,
+// because an answer refers to a single request and its prediction.
 func (u *reuse) answersCount(now time.Time) bool {
 	return u.answers.Load() >= reuseAnswers && now.UnixNano()-u.answered.Load() < int64(reuseRecent)
 }
 
-// counted takes what the engine's page says. What it concludes does not count where answers
-// report cached tokens.
+// counted processes the engine's page. Its conclusion does not count if answers report cached
+// tokens.
 func (u *reuse) counted(r Reused, now time.Time) (changed bool) {
 	was := u.cut.Load()
 	changed = u.countedAlone(r, now)
@@ -145,8 +144,8 @@ func (u *reuse) counted(r Reused, now time.Time) (changed bool) {
 	return was > 0
 }
 
-// countedAlone takes what the engine's page says. It reports whether predictions were cut and
-// are no more, or the other way round.
+// countedAlone processes the engine's page. It reports whether the reduction was switched on or
+// off.
 func (u *reuse) countedAlone(r Reused, now time.Time) (changed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -158,7 +157,7 @@ func (u *reuse) countedAlone(r Reused, now time.Time) (changed bool) {
 		return was == 0
 	}
 	if was == whole && u.n == 0 {
-		u.cut.Store(0) // it was off, and is no more
+		u.cut.Store(0) // caching was disabled before
 	}
 	if !r.Counts || u.at.IsZero() || r.Tokens < u.last {
 		u.at, u.last = now, r.Tokens
@@ -179,7 +178,7 @@ func (u *reuse) countedAlone(r Reused, now time.Time) (changed bool) {
 	return (was == 0) != (u.cut.Load() == 0)
 }
 
-// words say what is wrong with an engine whose predictions are cut, and what to do.
+// words returns the reason and remedy for reduced predictions.
 func (u *reuse) words() (reason, do string) {
 	cut := u.cut.Load()
 	if cut == 0 {
@@ -194,9 +193,8 @@ func (u *reuse) words() (reason, do string) {
 		"see that it caches prefixes, and that its cache is large enough"
 }
 
-// Counted takes what an engine's page says of its cache. Where the endpoint is known by what
-// was sent there, and its engine finds much less than that, predictions are cut to what
-// it finds.
+// Counted processes an engine's page. If the endpoint is predicted by sent prompts, and its engine
+// reuses much less, predictions are reduced to the actual reuse.
 func (m *Matcher) Counted(ep *endpoint.Endpoint, r Reused) {
 	if !r.Counts && !r.Uncached && m.reuses.of(ep.ID) == nil {
 		return

@@ -7,11 +7,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// shape tells prompts apart that engines build by different code: one of them may be
-// rendered otherwise there while all others match.
+// shape is a class of prompts that engines render by separate code, so that one may differ while
+// all others match.
 type shape uint8
 
-// What a prompt of any kind may have besides text.
+// Content of a prompt other than text.
 const (
 	bare shape = iota
 	withTools
@@ -35,7 +35,7 @@ func shapeOf(r *request.Request) shape {
 	return s
 }
 
-// String names the prompts in the plural.
+// String describes the prompts in the plural.
 func (s shape) String() string {
 	kinds := [...]string{
 		request.KindOther: "other prompts", request.KindCompletions: "completions", request.KindChat: "chats", request.KindResponses: "responses",
@@ -44,8 +44,8 @@ func (s shape) String() string {
 	return kinds[s/variants] + [...]string{"", " with tools", " with images", " of token ids"}[s%variants]
 }
 
-// trials are the records that a request's outcome enters, and goes by: of all prompts of
-// its model, and of those of its shape.
+// trials are the records used for a request: of all prompts of its model, and of those with its
+// shape.
 type trials struct {
 	all, apart *audits
 	shape      shape
@@ -56,8 +56,8 @@ func (m *Matcher) trialsOf(r *request.Request) trials {
 	return trials{a, a.ofShape(s), s}
 }
 
-// of returns the flags of an endpoint. Where enough prompts of the shape were compared,
-// they say whether to guess, and else all do. It takes no lock.
+// of returns the flags of an endpoint. The shape's record decides about estimates if it has enough
+// comparisons, otherwise the record of all prompts. It takes no lock.
 func (t trials) of(id block.EndpointID) flags {
 	f, all := t.apart.of(id), t.all.of(id)
 	if f&flagSure == 0 {
@@ -75,14 +75,13 @@ func (a *audits) ofShape(s shape) *audits {
 	return p.Load()
 }
 
-// excused reports whether less is known of such prompts than the engine has for a reason
-// that is nobody's fault.
+// excused reports whether under-predictions of such prompts have an expected cause.
 func (s shape) excused(r *record) bool {
 	return r.wrong == under && (s%variants == withMedia || s%variants == withIDs && r.head >= usualBlockTokens)
 }
 
-// apart returns the verdicts on the shapes of prompts that go wrong at an endpoint. It is
-// empty where all prompts fare alike: all says that most of them go wrong.
+// apart returns the verdicts on prompt shapes with wrong predictions at an endpoint. It is empty if
+// all shapes are alike. all means that most predictions are wrong.
 func (m *Matcher) apart(a *audits, ep *endpoint.Endpoint, all bool) (out []Verdict) {
 	for s := range numShapes {
 		b := a.shapes[s].Load()
@@ -103,7 +102,7 @@ func (m *Matcher) apart(a *audits, ep *endpoint.Endpoint, all bool) (out []Verdi
 	return out
 }
 
-// shapeVerdict puts the record of one shape into words.
+// shapeVerdict returns the verdict on one shape.
 func (m *Matcher) shapeVerdict(model string, ep *endpoint.Endpoint, r *record, s shape) Verdict {
 	v := m.verdict(model, ep, r)
 	v.Prompts = s.String()

@@ -2,7 +2,7 @@ package prefix
 
 import "github.com/grapevine-epp/grapevine/internal/prompt"
 
-// ModelStatus is what is known of one configured model.
+// ModelStatus is the status of one configured model.
 type ModelStatus struct {
 	Name          string            `json:"name"`
 	State         string            `json:"state"` // loading, ready, failed
@@ -12,11 +12,11 @@ type ModelStatus struct {
 	Rendered      uint64            `json:"rendered"`
 	Missed        map[string]uint64 `json:"missed,omitempty"` // prompts matched approximately, by reason
 	BytesPerToken float64           `json:"bytes_per_token,omitempty"`
-	Media         string            `json:"media,omitempty"` // how images, sounds and videos are matched
+	Media         string            `json:"media,omitempty"` // how images, audio and video are matched
 	Notes         []string          `json:"notes,omitempty"`
 }
 
-// Status returns what is known of each configured model.
+// Status returns the status of each configured model.
 func (m *Models) Status() []ModelStatus {
 	out := []ModelStatus{}
 	for _, s := range m.all.Status() {
@@ -37,7 +37,7 @@ func (m *Models) Status() []ModelStatus {
 	return out
 }
 
-// Version changes when a model has been read.
+// Version changes when a model has been loaded.
 func (m *Models) Version() (v int64) {
 	for _, s := range m.all.Status() {
 		if !s.LoadedAt.IsZero() {
@@ -47,7 +47,7 @@ func (m *Models) Version() (v int64) {
 	return v
 }
 
-// Ready reports whether no model is still being read for the first time.
+// Ready reports whether no model is still being loaded for the first time.
 func (m *Models) Ready() bool {
 	for _, s := range m.all.Status() {
 		if s.State == prompt.StateLoading {

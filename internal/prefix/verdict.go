@@ -15,32 +15,31 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Verdict is what comparisons with engines' reports say of the predictions for one
-// model at one endpoint.
+// Verdict is the audit result for one model at one endpoint.
 type Verdict struct {
-	Model   string    `json:"model,omitempty"`   // "": one that is not configured
-	Prompts string    `json:"prompts,omitempty"` // of what sort; "": all
+	Model   string    `json:"model,omitempty"`   // "": not configured
+	Prompts string    `json:"prompts,omitempty"` // kind of prompts; "": all
 	State   string    `json:"state"`             // a knowledge.State
-	Right   uint64    `json:"right"`             // within a block of what was reported
+	Right   uint64    `json:"right"`             // within a block of the report
 	Over    uint64    `json:"over"`              // the engine had less
-	Under   uint64    `json:"under"`             // it had more
+	Under   uint64    `json:"under"`             // the engine had more
 	Skipped uint64    `json:"skipped,omitempty"`
-	Uses    string    `json:"uses"`             // what decisions go by: events, or sent
+	Uses    string    `json:"uses"`             // data used by decisions: events, or sent
 	Reason  string    `json:"reason,omitempty"` // why predictions are wrong
-	Do      string    `json:"do,omitempty"`     // what to do about it
-	Note    string    `json:"note,omitempty"`   // what is as it should be, and good to know
+	Do      string    `json:"do,omitempty"`     // remedy
+	Note    string    `json:"note,omitempty"`   // information that is not a problem
 	Since   time.Time `json:"since,omitzero"`
 
 	state knowledge.State
 }
 
-// What decisions go by.
+// Data used by decisions.
 const (
 	usesEvents = "events"
-	usesSent   = "sent" // what was sent there
+	usesSent   = "sent" // prompts sent to the endpoint
 )
 
-// What is said of an endpoint from the first such event on.
+// Reasons reported from the first such event on.
 const (
 	notFollowed = "some cache groups of its model are of a kind or block size that is not followed"
 	unsalted    = "its engine's events name no cache salts (vLLM before 0.18), and salted prompts were sent there: which of its blocks a prompt finds is not known"
@@ -48,20 +47,19 @@ const (
 	narrow      = "its model has windows or states alone: it reuses prompts whose beginning is evicted, and these are not predicted"
 )
 
-// StreamInfo is what is known of an endpoint's stream besides its state.
+// StreamInfo is the state of an endpoint's stream other than its knowledge.State.
 type StreamInfo struct {
 	Blocks      int  // of its cache
-	HasMessages bool // some message has come
-	Sparse      bool // some cache groups are of kinds that are not followed
-	Narrow      bool // none has full attention
-	// TopicMismatch says that its publisher sends under another topic alone than the one that is
-	// read; nil: it was not seen to.
+	HasMessages bool // a message has arrived
+	Sparse      bool // some cache groups are not supported
+	Narrow      bool // no group has full attention
+	// TopicMismatch is set if the publisher uses only a topic other than the subscribed one.
 	TopicMismatch *events.TopicMismatch
-	// Reports is how many full reports have come that were asked for.
+	// Reports is the number of requested full reports received.
 	Reports uint64
 }
 
-// lacking says what is not certain of the endpoint by its events, "" if all is.
+// lacking describes uncertain data of the endpoint's events, "" if there is none.
 func (s *StreamInfo) lacking() string {
 	switch {
 	case s.Sparse:
@@ -72,7 +70,7 @@ func (s *StreamInfo) lacking() string {
 	return ""
 }
 
-// audits keep the records of one model.
+// audits holds the records of one model.
 type audits struct {
 	model string
 
@@ -80,7 +78,7 @@ type audits struct {
 	records map[block.EndpointID]*record
 	flags   atomic.Pointer[[]flags]           // by endpoint
 	classes classes                           // of its requests
-	shapes  [numShapes]atomic.Pointer[audits] // of prompts; nil where none came, and in those themselves
+	shapes  [numShapes]atomic.Pointer[audits] // by prompt shape; nil if none occurred, and within shapes
 }
 
 func newAudits(model string) *audits {
@@ -89,13 +87,13 @@ func newAudits(model string) *audits {
 	return a
 }
 
-// flags are what a decision needs of a record.
+// flags are the parts of a record that decisions use.
 type flags uint8
 
 const (
-	flagGuess flags = 1 << iota // go by what was sent there
-	flagWatch                   // ask for the answer
-	flagSure                    // enough was compared
+	flagGuess flags = 1 << iota // use sent prompts
+	flagWatch                   // request the answer
+	flagSure                    // enough comparisons
 )
 
 // of returns the flags of an endpoint. It takes no lock.
@@ -106,7 +104,7 @@ func (a *audits) of(id block.EndpointID) flags {
 	return flagWatch
 }
 
-// with calls f with the record of an endpoint, and makes its flags visible.
+// with calls f with the record of an endpoint, and publishes its flags.
 func (a *audits) with(id block.EndpointID, f func(*record)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,7 +117,7 @@ func (a *audits) with(id block.EndpointID, f func(*record)) {
 	a.show(id, r)
 }
 
-// show publishes the flags of a record that have changed; mu is held.
+// show publishes changed flags of a record. The caller holds mu.
 func (a *audits) show(id block.EndpointID, r *record) {
 	now := flags(0)
 	if r.guessing() {
@@ -156,7 +154,7 @@ func (a *audits) forget(id block.EndpointID) {
 	}
 }
 
-// auditsOf returns the records of the model that a request asks for.
+// auditsOf returns the records of a request's model.
 func (m *Matcher) auditsOf(r *request.Request) *audits {
 	name := ""
 	if m.o.Models != nil {
@@ -171,7 +169,7 @@ func (m *Matcher) auditsOf(r *request.Request) *audits {
 	return a.(*audits)
 }
 
-// Verdicts returns what is concluded of the predictions for an endpoint, by model.
+// Verdicts returns the verdicts on an endpoint's predictions, by model.
 func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 	m.audits.Range(func(_, of any) bool {
 		a := of.(*audits)
@@ -189,7 +187,7 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 			out = append(out, m.foretold(a, ep)...)
 		}
 		apart := m.apart(a, ep, v.state == knowledge.Mismatched)
-		if len(apart) > 0 && v.state == knowledge.Mismatched { // not of all prompts
+		if len(apart) > 0 && v.state == knowledge.Mismatched { // does not apply to all prompts
 			v.state, v.Reason, v.Do = m.o.Read(ep.ID), "", ""
 			v.State = v.state.String()
 		}
@@ -203,9 +201,8 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 	return out
 }
 
-// State is how far what is known of an endpoint can be trusted, where its stream
-// alone says read: what is followed and does not match is not exact. reason is "" where
-// the stream's state stands.
+// State returns how reliable an endpoint's data is, given the state of its stream: a followed
+// stream with wrong predictions is not exact. reason is "" if the stream's state applies unchanged.
 func (m *Matcher) State(ep *endpoint.Endpoint, read knowledge.State) (state knowledge.State, reason string) {
 	state = read
 	seen := m.o.StreamInfo(ep)
@@ -242,7 +239,7 @@ func (m *Matcher) State(ep *endpoint.Endpoint, read knowledge.State) (state know
 	return state, reason
 }
 
-// joined is a reason and what to do about it in one sentence.
+// joined combines a reason and its remedy.
 func joined(reason, do string) string {
 	if do == "" {
 		return reason
@@ -250,7 +247,7 @@ func joined(reason, do string) string {
 	return reason + ": " + do
 }
 
-// verdict puts a record into words.
+// verdict converts a record to a Verdict.
 func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdict {
 	v := Verdict{
 		Model: model, Right: r.total[right], Over: r.total[over], Under: r.total[under], Skipped: r.skipped, Uses: usesEvents,
@@ -296,8 +293,8 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 	return v
 }
 
-// joinedLate says what is missing of an endpoint whose stream was joined in the middle,
-// and how that heals.
+// joinedLate describes the missing data of an endpoint whose stream was joined late, and how it
+// recovers.
 func (m *Matcher) joinedLate(r *record, come uint64) (reason, do string) {
 	const late = "its events are known from the middle of its life on"
 	switch {
@@ -317,7 +314,7 @@ func (m *Matcher) joinedLate(r *record, come uint64) (reason, do string) {
 	return reason, "allow single requests to have it tell what it reuses (--full-report)"
 }
 
-// unrendered says why prompts of a model are not matched in their own space.
+// unrendered describes why prompts of a model are not matched in their own space.
 func (m *Matcher) unrendered(model string) (reason, do string) {
 	if model == "" {
 		return "its prompts are matched by what was sent there, since their model is not configured", "name the model's folder with --model"
@@ -325,7 +322,7 @@ func (m *Matcher) unrendered(model string) (reason, do string) {
 	return fmt.Sprintf("prompts of %s are matched by what was sent there, since they cannot be rendered", model), "see models in the status for the reasons"
 }
 
-// astray says under which topic a publisher sends, where that is not the one that is read.
+// astray describes the topic of a publisher that differs from the subscribed one.
 func astray(a *events.TopicMismatch) (reason, do string) {
 	if a.Topic == "" {
 		return "its publisher sends events without a topic, and those of a topic are read", "name no topic for its events"
@@ -334,7 +331,7 @@ func astray(a *events.TopicMismatch) (reason, do string) {
 		"name that topic for its events, or none, for all that it sends"
 }
 
-// missing says why an engine may hold more of prompts than its events tell.
+// missing describes why an engine may hold more of prompts than its events show.
 func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reason, do string) {
 	seen := m.o.StreamInfo(ep)
 	named := model

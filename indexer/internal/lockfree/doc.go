@@ -1,8 +1,9 @@
-// Package lockfree holds what readers of the index see while a writer changes it.
+// Package lockfree contains the data structures that readers of the index use while a writer
+// changes them.
 //
-// Readers announce themselves in Epochs; what a writer takes out of sight waits in a
-// Limbo until no reader can be left that saw it. Table is an array that grows under
-// its readers, Keys a hash table that does so, and Sets are the interned sets of sources that hold a block.
+// Readers register in Epochs. Identifiers that a writer unlinks wait in a Limbo until no reader can
+// still see them. Table is an array that grows concurrently with readers, Keys is such a hash
+// table, and Sets holds the interned sets of sources that hold a block.
 //
-// Concurrency: one writer, any number of readers inside an epoch.
+// One writer and any number of readers within an epoch may run concurrently.
 package lockfree

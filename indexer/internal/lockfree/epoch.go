@@ -10,10 +10,9 @@ type Counter struct {
 	_ [56]byte
 }
 
-// Epochs lets readers walk without waiting while writers reuse memory. A
-// reader announces itself in the current epoch; what a writer unlinks in epoch
-// e is reused when the epoch has reached e+2, for then no reader that
-// entered at e or before is left.
+// Epochs lets readers walk without waiting while writers reuse memory. A reader registers in the
+// current epoch. Memory unlinked in epoch e is reused in epoch e+2, when no reader that entered at
+// e or before is left.
 type Epochs struct {
 	now     atomic.Uint64
 	readers [2][epochShards]Counter
