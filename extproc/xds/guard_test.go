@@ -129,7 +129,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := out.String()
-	if n := strings.Count(log, "rejected an xDS update"); n != 1 || !strings.Contains(log, "edge-1") || !strings.Contains(log, "malformed") || strings.Count(log, "x") > 2*maxName {
+	if n := strings.Count(log, "rejected xDS update"); n != 1 || !strings.Contains(log, "edge-1") || !strings.Contains(log, "malformed") || strings.Count(log, "x") > 2*maxName {
 		t.Errorf("the log has %d lines, want 1:\n%s", n, log)
 	}
 }
