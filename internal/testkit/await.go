@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// HangTimeout is when what a test waits for counts as hung. It is no limit of what is
-// tested: a slow machine with other work stays far below it.
+// HangTimeout is the time after which a condition counts as hung. It is no performance limit: a
+// slow, busy machine stays far below it.
 const HangTimeout = 3 * time.Minute
 
-// Await polls until ok holds; the test fails where it does not come to that.
+// Await polls until ok returns true, and fails the test after [HangTimeout].
 func Await(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	if !PollUntil(ok) {
@@ -17,8 +17,8 @@ func Await(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Eventually polls until nothing is amiss, and says how long that took; the test
-// fails with what was amiss last.
+// Eventually polls until amiss returns "" and returns the time that took. After [HangTimeout] it
+// fails the test with the last result of amiss.
 func Eventually(tb testing.TB, amiss func() string) time.Duration {
 	tb.Helper()
 	begun, why := time.Now(), ""
@@ -28,8 +28,8 @@ func Eventually(tb testing.TB, amiss func() string) time.Duration {
 	return time.Since(begun)
 }
 
-// PollUntil polls until ok holds and says whether it does in the end, the more rarely the
-// longer it takes.
+// PollUntil polls until ok returns true, at increasing intervals. It returns false after
+// [HangTimeout].
 func PollUntil(ok func() bool) bool {
 	for begun := time.Now(); !ok(); {
 		waited := time.Since(begun)

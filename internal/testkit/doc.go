@@ -1,14 +1,13 @@
 // Package testkit waits for conditions and runs a real Envoy for tests.
 //
-//  1. StartEnvoy writes the configuration to a temporary folder and starts Envoy;
-//     address and port of its listeners may be left to the system (port 0).
-//  2. It waits until Envoy says that it is live and reads where it listens.
-//  3. Stats, Log and Addr look at it; Stop, or the end of the test, ends it.
+//  1. StartEnvoy writes the configuration to a temporary folder and starts Envoy. Listeners
+//     may use port 0.
+//  2. It waits until Envoy reports that it is live, and reads the addresses of its listeners.
+//  3. Stats, Log and Addr inspect it. Stop, or the end of the test, ends it.
 //
-// Await, Eventually and PollUntil wait for what another goroutine or process brings about,
-// for HangTimeout at most: a test never says how long something may take.
+// Await, Eventually and PollUntil wait for conditions that other goroutines or processes bring
+// about, for at most HangTimeout. Tests do not set their own timeouts.
 //
-// Envoy dies with the test process even when that is killed. It does not render
-// configurations: see extproc/envoyconf. An Envoy may be used by several
-// goroutines.
+// Envoy dies with the test process even if that is killed. Package extproc/envoyconf renders
+// configurations. An Envoy is safe for concurrent use.
 package testkit

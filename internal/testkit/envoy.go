@@ -71,10 +71,9 @@ func StartEnvoy(tb testing.TB, config []byte, args ...string) *Envoy {
 	return e
 }
 
-// LongTimeoutEnvoy returns a configuration of package envoyconf whose pickers and engines
-// have half a minute where it gives them a second: on a busy machine one that is
-// slow must not be taken for one that is dead. Those that refuse connections, or
-// say that they are not well, are noticed as soon as ever.
+// LongTimeoutEnvoy raises the one-second timeouts of an envoyconf configuration for pickers and
+// engines to thirty seconds, so that a busy machine is not mistaken for a failure. Refused
+// connections and failed health checks are detected as quickly as before.
 func LongTimeoutEnvoy(tb testing.TB, config []byte) []byte {
 	tb.Helper()
 	out := strings.NewReplacer(
@@ -87,7 +86,7 @@ func LongTimeoutEnvoy(tb testing.TB, config []byte) []byte {
 	return []byte(out)
 }
 
-// waitLive learns the admin address and waits for the listeners.
+// waitLive reads the admin address and waits for the listeners.
 func (e *Envoy) waitLive(adminFile string) error {
 	deadline := time.Now().Add(startTimeout)
 	for time.Now().Before(deadline) {
@@ -110,7 +109,7 @@ func (e *Envoy) waitLive(adminFile string) error {
 	return fmt.Errorf("not live after %v", startTimeout)
 }
 
-// readListeners asks where the listeners are bound.
+// readListeners reads the bound addresses of the listeners.
 func (e *Envoy) readListeners() error {
 	body, err := e.get("/listeners?format=json")
 	if err != nil {
@@ -166,7 +165,7 @@ func (e *Envoy) Stats(tb testing.TB, part string) map[string]int {
 	return stats
 }
 
-// Stop ends Envoy and waits until it is gone. Further calls do nothing.
+// Stop stops Envoy and waits until it has exited. Further calls have no effect.
 func (e *Envoy) Stop() {
 	e.stop.Do(func() {
 		_ = e.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already

@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// Linear fails tb where reading eight times as much takes more than 24 times the
-// processor time: something in it grows with the square of its input, for which it would be
-// 64, and not in proportion, for which it is eight, or some more where the smaller one fits
-// into a cache. of returns what reads an input of about n bytes. Times are of this process,
-// and one of many tries is enough, so that other work on the machine does not count. With the race
-// detector, which makes times of its own, inputs are read and nothing is compared.
+// Linear fails tb if eight times the input takes more than 24 times the processor time. Quadratic
+// work would take 64 times; linear work takes eight, or somewhat more if the small input fits into
+// a cache. of returns a function that reads an input of about n bytes. Only this process's
+// processor time counts, and one good try is enough, so that other load does not matter. Under the
+// race detector, inputs are read but times are not compared.
 func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 	tb.Helper()
 	if Steps(tb, name, of) {
@@ -25,7 +24,7 @@ func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 	const (
 		enough = 2 * time.Millisecond // to be compared
 		most   = 1 << 20
-		floor  = 200 * time.Microsecond // of what is compared
+		floor  = 200 * time.Microsecond // minimum time to compare with
 		tries  = 32
 		times  = 8
 	)
@@ -52,9 +51,9 @@ func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 	tb.Errorf("%s: %d times as many bytes as %d take more than %d times the processor time, %d times in a row (the last: more than %v)", name, times, n, 3*times, tries, small)
 }
 
-// Variables by which internal/testkit/steps has tests make one input and read it once: its
-// name, about how many bytes it is to have, and whether it is to be made only. Without a name
-// the names of all are printed.
+// Variables that internal/testkit/steps sets to make a test read one input once: its name, its
+// approximate size in bytes, and whether only to create it. With an empty name, the names of all
+// inputs are printed.
 const (
 	StepsOf    = "GRAPEVINE_STEPS_OF"
 	StepsBytes = "GRAPEVINE_STEPS_BYTES"
@@ -62,8 +61,8 @@ const (
 	StepsLine  = "input of steps: " // before each name
 )
 
-// Steps reports whether steps are being counted and not times. It reads the input then if
-// it is the one that is asked for.
+// Steps reports whether steps are counted instead of times. If so, it reads the input if it is the
+// selected one.
 func Steps(tb testing.TB, name string, of func(n int) (read func())) bool {
 	only, counted := os.LookupEnv(StepsOf)
 	if !counted {
@@ -135,7 +134,7 @@ var HardJSON = map[string]func(n int) []byte{
 	},
 }
 
-// repeated returns what makes texts of a head, a unit over and over, and a tail.
+// repeated returns a function that generates texts from a head, a repeated unit and a tail.
 func repeated(head, unit, tail string) func(n int) []byte {
 	return func(n int) []byte {
 		return bytes.Join([][]byte{[]byte(head), []byte(strings.Repeat(unit, n/len(unit))), []byte(tail)}, nil)

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InNamespace starts a command in a network namespace of its own: as root of a user
-// namespace of its own where the kernel lets everybody have one, else as root. It calls
-// cmd once or twice.
+// InNamespace starts a command in a new network namespace: as root of a new user namespace if the
+// kernel permits that, else as root. It calls cmd once or twice.
 func InNamespace(cmd func() *exec.Cmd) (*exec.Cmd, error) {
 	c := cmd()
 	c.SysProcAttr = cmp.Or(c.SysProcAttr, &syscall.SysProcAttr{})
@@ -39,9 +38,9 @@ func InNamespace(cmd func() *exec.Cmd) (*exec.Cmd, error) {
 
 const envApart = "GRAPEVINE_TEST_APART"
 
-// RunApart is m.Run in a network namespace of its own, which has a loopback device and
-// nothing else: every port is free there, also those below 1024. Where the system
-// allows none, it says so and runs in the network of the machine.
+// RunApart runs m.Run in a new network namespace that has only a loopback device, so that every
+// port is free, even below 1024. If the system does not permit that, it prints a note and runs in
+// the host's network.
 func RunApart(m *testing.M) int {
 	if os.Getenv(envApart) != "" {
 		if err := loopback(); err != nil {
@@ -50,7 +49,7 @@ func RunApart(m *testing.M) int {
 		}
 		return m.Run()
 	}
-	runtime.LockOSThread() // the child lives as long as the thread that started it
+	runtime.LockOSThread() // the child dies with the thread that started it
 	self, err := os.Executable()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

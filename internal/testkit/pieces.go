@@ -2,8 +2,8 @@ package testkit
 
 import "google.golang.org/grpc/mem"
 
-// Pieces cuts raw into buffers of so many bytes, 0 for one, that are overwritten when
-// they are freed: a decoder that keeps what it does not own is found out.
+// Pieces splits raw into buffers of cut bytes, 0 for one buffer. The buffers are overwritten when
+// freed, which exposes decoders that retain memory they do not own.
 func Pieces(raw []byte, cut int) (data mem.BufferSlice) {
 	if cut <= 0 {
 		cut = len(raw)
@@ -17,7 +17,7 @@ func Pieces(raw []byte, cut int) (data mem.BufferSlice) {
 	return data
 }
 
-// poison is a pool that overwrites what it gets back.
+// poison is a pool that overwrites returned buffers.
 type poison struct{}
 
 // Get implements mem.BufferPool.

@@ -2,5 +2,5 @@
 
 package testkit
 
-// Raced tells that the race detector is on.
+// Raced reports whether the race detector is on.
 const Raced = true

@@ -17,8 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// RunScripts runs the sessions in testdata. Commands of this module that are not
-// the test program itself are named in others and built for it.
+// RunScripts runs the scripts in testdata. others names the module's commands, other than the test
+// program itself, that are built for the scripts.
 func RunScripts(t *testing.T, others ...string) {
 	path := Build(t, others...)
 	testscript.Run(t, testscript.Params{

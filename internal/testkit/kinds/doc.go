@@ -1,12 +1,11 @@
-// Package kinds holds the kinds of requests that a proxy in front of an engine must
-// pass on as they are: what tests of proxies send to it and to the engine itself,
-// and compare.
+// Package kinds defines the kinds of requests that a proxy in front of an engine must forward
+// unchanged. Tests send them through a proxy and directly to the engine, and compare the responses.
 //
-//  1. Engine answers as an inference server may: objects, streams, refusals, frames of
-//     an upgraded connection. Its answer tells what it saw of the request.
-//  2. Ask sends every kind to an address and returns the answers as texts.
-//  3. Compare sends them to both and fails the test for each that differs.
+//  1. Engine responds like an inference server: objects, streams, errors, frames of an
+//     upgraded connection. Its responses describe the request it received.
+//  2. Ask sends every kind to an address and returns the responses as text.
+//  3. Compare sends every kind to both and fails the test for each difference.
 //
-// Only what clients and engines see counts: not what proxies add for themselves
-// (date, server, via, forwarded-for). The functions may be used by several goroutines.
+// Headers that proxies add for themselves (date, server, via, forwarded-for) are ignored. The
+// functions are safe for concurrent use.
 package kinds

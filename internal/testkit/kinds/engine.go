@@ -78,7 +78,7 @@ func answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	_, _ = io.WriteString(w, told(r, body))
 }
 
-// told is what the engine saw of a request.
+// told describes the request as the engine received it.
 func told(r *http.Request, body []byte) string {
 	var b strings.Builder
 	uri := r.RequestURI
@@ -95,14 +95,14 @@ func told(r *http.Request, body []byte) string {
 	return b.String()
 }
 
-// echo takes the connection over and repeats what comes.
+// echo hijacks the connection and echoes its input.
 func echo(w http.ResponseWriter, name string) {
 	conn, buf, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		return
 	}
 	defer conn.Close()
-	// The key of every client here is the same, and so is what follows from it.
+	// All clients here send the same key, so the accept value is constant.
 	fmt.Fprintf(buf, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\nX-Engine: %s\r\n\r\n", socketAccept, name)
 	if buf.Flush() != nil {
 		return

@@ -65,7 +65,7 @@ func All() []Kind {
 	return list
 }
 
-// Ask sends every kind but those that are named, and returns the answers by kind.
+// Ask sends every kind except those named in but, and returns the responses by kind.
 func Ask(tb testing.TB, addr string, but ...string) map[string]string {
 	tb.Helper()
 	answers := map[string]string{}
@@ -85,8 +85,8 @@ func Ask(tb testing.TB, addr string, but ...string) map[string]string {
 	return answers
 }
 
-// Compare sends every kind but those that are named to proxy and to engine, whose
-// handler is Engine's, and returns how many went through the proxy.
+// Compare sends every kind except those named in but to proxy and to engine, whose handler is
+// Engine's. It returns the number of requests sent through the proxy.
 func Compare(tb testing.TB, proxy, engine string, but ...string) int {
 	tb.Helper()
 	got, want := Ask(tb, proxy, but...), Ask(tb, engine, but...)
@@ -125,7 +125,7 @@ func plain(method, path string) Kind {
 	}}
 }
 
-// chunked sends a body whose length is not told.
+// chunked sends a body of undeclared length.
 func chunked() Kind {
 	return Kind{"chunked", func(ctx context.Context, addr string) (*http.Response, []byte, error) {
 		return do(ctx, "POST", "http://"+addr+"/v1/chat/completions", io.MultiReader(bytes.NewReader(chat(50<<10)), strings.NewReader(" ")))

@@ -24,8 +24,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
-// patience is how long a part may take to start, on a machine that does much
-// else.
+// patience is the startup timeout of a component on a busy machine.
 const patience = 3 * time.Minute
 
 // Cluster is an API server with its etcd.
@@ -110,11 +109,11 @@ func (c *Cluster) StartServer() {
 // that went away.
 func (c *Cluster) StopServer() { c.server.stop() }
 
-// Config is that of the administrator.
+// Config returns the administrator's configuration.
 func (c *Cluster) Config() kubeapi.Config { return c.As("admin") }
 
-// As returns the configuration of a user: admin, who may do everything, epp or
-// other, who may do what is granted.
+// As returns the configuration of a user: admin, who has all permissions, or epp or other, who have
+// only granted ones.
 func (c *Cluster) As(user string) kubeapi.Config {
 	c.once.Do(func() {
 		pem, err := os.ReadFile(filepath.Join(c.dir, "certs", "apiserver.crt"))
@@ -157,7 +156,7 @@ func (c *Cluster) write(name string, data []byte) string {
 	f, err := os.CreateTemp(c.dir, name)
 	c.must(err)
 	_, err = f.Write(data)
-	c.must(errors.Join(err, f.Close(), os.Rename(f.Name(), path))) // others read it meanwhile
+	c.must(errors.Join(err, f.Close(), os.Rename(f.Name(), path))) // rename, because readers may open the file at any time
 	return path
 }
 
@@ -177,7 +176,7 @@ func (c *Cluster) run(name string, args ...string) *process {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.must(p.cmd.Start())
 	go func() {
-		_ = p.cmd.Wait() // it is killed: how it ends says nothing
+		_ = p.cmd.Wait() // the process was killed, so its exit status is meaningless
 		out.Close()
 		close(p.done)
 	}()
@@ -198,7 +197,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// log returns the end of what the process printed.
+// log returns the end of the process's output.
 func (p *process) log() string {
 	data, _ := os.ReadFile(p.output)
 	return string(data[max(0, len(data)-4000):])
@@ -214,7 +213,7 @@ func freePort(tb testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// Kubectl runs kubectl as the administrator and returns what it printed.
+// Kubectl runs kubectl as the administrator and returns its output.
 func (c *Cluster) Kubectl(args ...string) string {
 	c.tb.Helper()
 	out, err := c.Command("kubectl", "", args...)

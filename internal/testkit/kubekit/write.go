@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
-// trusting asks the administrator's requests of no certificate: the server has
-// just made one for itself.
+// trusting skips certificate verification for the administrator's requests, because the server
+// generates its own certificate at startup.
 var trusting = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 16} //nolint:gosec // on loopback, in a test
 
 const (
@@ -111,8 +111,8 @@ func (c *Cluster) Restarts(namespace, name string, count int) {
 	c.PatchStatus(Pods, namespace, name, fmt.Sprintf(`{"status":{"containerStatuses":[{"name":"engine","restartCount":%d,"image":"engine","imageID":"e","ready":true,"state":{"running":{}}}]}}`, count))
 }
 
-// Grant lets a user do what the rules say, each "verbs group resources", within
-// a namespace. It replaces what was granted before under the name.
+// Grant gives a user the permissions in rules, each "verbs group resources", within a namespace. It
+// replaces an earlier grant of the same name.
 func (c *Cluster) Grant(namespace, name, user string, rules ...string) {
 	c.tb.Helper()
 	var list []string

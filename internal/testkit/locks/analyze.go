@@ -22,7 +22,7 @@ const module = "github.com/grapevine-epp/grapevine/"
 type finding struct {
 	where string   // mutex, or the entry of the request path
 	fn    string   // the function that holds the mutex
-	sink  string   // what is called
+	sink  string   // function called
 	in    string   // the function that calls the sink
 	kind  string   // in words
 	pos   string   // of the call under the mutex
@@ -95,8 +95,8 @@ type reached struct {
 	via *ssa.Function // callee of the function; nil where it calls the sink itself
 }
 
-// callees returns the functions of the module that a call may run before it returns:
-// those of the call graph, and functions handed to functions of other modules.
+// callees returns the module's functions that a call may run before it returns: those of the call
+// graph, and functions passed to other modules.
 func (a *analysis) callees(fn *ssa.Function, call ssa.CallInstruction) []*ssa.Function {
 	if _, async := call.(*ssa.Go); async {
 		return nil

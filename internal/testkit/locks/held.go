@@ -11,7 +11,7 @@ import (
 // held is the set of mutexes that may be held, by type and field.
 type held map[string]bool
 
-// effect is what a function does to mutexes beyond its own return.
+// effect is the net effect of a function on mutexes after it returns.
 type effect struct{ locks, unlocks []string }
 
 // mutexCall returns the mutex that a call locks or unlocks.
@@ -133,7 +133,7 @@ func (a *analysis) flow(fn *ssa.Function, visit func(ssa.Instruction, held)) {
 	}
 }
 
-// move applies what an instruction does to mutexes.
+// move applies an instruction's effect on mutexes.
 func (a *analysis) move(i ssa.Instruction, h held) {
 	call, ok := i.(*ssa.Call)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPlantedFaults: calls under a mutex are found through helpers, closures and branches;
-// calls after it, and on goroutines of their own, are not.
+// TestPlantedFaults checks that calls under a mutex are found through helpers, closures and
+// branches, and that calls after it or on other goroutines are not reported.
 func TestPlantedFaults(t *testing.T) {
 	found, err := analyze(".", []string{"./testdata/planted/..."})
 	if err != nil {

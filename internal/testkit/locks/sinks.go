@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// sink is a call that may block for as long as something outside of the program likes.
+// sink is a call that may block indefinitely on something outside the program.
 type sink struct {
 	name     string
 	kind     string

@@ -96,7 +96,7 @@ func parse(text string) (all []mutant, err error) {
 	for block := range strings.SplitSeq("\n"+text, "\n== ") {
 		lines := strings.Split(strings.TrimSpace(block), "\n")
 		if len(lines) < 5 {
-			continue // what stands before the first
+			continue // text before the first block
 		}
 		m := mutant{name: lines[0], file: lines[1], tests: strings.Fields(lines[2])}
 		for _, l := range lines[3:] {

@@ -22,14 +22,15 @@ import (
 	"time"
 )
 
-// critical are path prefixes of the code that guards trust, memory budgets and admission. A
-// quarter of every sample comes from it.
+// critical are path prefixes of the code for trust checks, memory budgets and admission. A quarter
+// of every sample comes from it.
 var critical = []string{
 	"internal/budget/", "internal/listen/", "pd/signed/", "pd/kvtransfer/", "picker/flow/", "picker/priority", "picker/scheduler.go",
 	"extproc/internal/wire/", "extproc/headers.go", "extproc/request.go", "cluster/federation/link/", "internal/admin/guard.go", "pd/sidecar/targets.go",
 }
 
-// excluded are folders whose code is tested only as part of larger programs, or is a test kit itself.
+// excluded are folders of test kits, and folders whose code is tested only as part of larger
+// programs.
 var excluded = []string{"internal/lab/", "internal/testkit/", "internal/parts/", "internal/setup/", "internal/e2e/", "cmd/grapevine-lab/", "internal/arch/"}
 
 // site is one possible random mutation: the bytes from start to end of a file become text.

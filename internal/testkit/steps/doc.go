@@ -1,11 +1,11 @@
-// Command steps counts what decoders do for each byte that they read: the statements of
-// this module that run, as the compiler's coverage counts them.
+// Command steps counts the work of decoders per input byte: the executed statements of this module,
+// as counted by the compiler's coverage.
 //
 //	go run ./internal/testkit/steps [-only WORD] [-v] [list]
 //
-// The list has a line for each test that hands inputs to testkit.Linear: its package, its
-// name, and how many statements a byte may take. Each input is read with no, with 64 KiB and
-// with 256 KiB of what it repeats; the law is that steps are no more than those of the empty
-// one and so many for each byte. What the standard library does is not counted; that it is in
-// proportion, too, is what the same tests find out by processor time.
+// The list has a line per test that passes inputs to testkit.Linear: its package, its name, and the
+// number of statements allowed per byte. Each input is read with 0, 64 KiB and 256 KiB of its
+// repeated unit. Steps may not exceed the steps of the empty input plus the allowance per byte.
+// Statements of the standard library are not counted; the same tests check its linearity by
+// processor time.
 package main

@@ -132,8 +132,8 @@ func (l *law) measure(dir string, verbose bool) (most float64, input string, err
 	return most, input, nil
 }
 
-// product lists the packages of this module that a package's tests are made of, but for those
-// that only tests are made of.
+// product lists the module's packages that a package's tests depend on, except for packages used
+// only by tests.
 func product(pkg string) (list string, err error) {
 	out, err := output(exec.Command("go", "list", "-deps", "-test", "-f", "{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}", "./"+pkg))
 	if err != nil {
@@ -148,7 +148,7 @@ func product(pkg string) (list string, err error) {
 	return strings.Join(all, ","), nil
 }
 
-// built is one test, and what it takes to run it.
+// built is a compiled test and the settings to run it.
 type built struct{ binary, folder, test, profile string }
 
 func (b *built) run(env ...string) ([]byte, error) {
@@ -187,7 +187,7 @@ func (b *built) inputs() (names []string, err error) {
 
 // steps returns how many statements run while an input is read.
 func (b *built) steps(name string, n int) (read float64, err error) {
-	for _, made := range [...]string{"1", ""} { // what it takes to make it is taken off
+	for _, made := range [...]string{"1", ""} { // the steps to create the input are subtracted
 		if _, err := b.run(testkit.StepsOf+"="+name, testkit.StepsBytes+"="+strconv.Itoa(n), testkit.StepsMade+"="+made); err != nil {
 			return 0, err
 		}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestList: each line of the list names a test that hands inputs to testkit.Linear, each such
-// test is in the list, and the page on tests says what the list says.
+// TestList checks that the list contains exactly the tests that pass inputs to testkit.Linear, and
+// that the documentation on tests agrees with it.
 func TestList(t *testing.T) {
 	text, err := os.ReadFile("list.txt")
 	if err != nil {
