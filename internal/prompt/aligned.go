@@ -6,8 +6,8 @@ func (m *Model) IsTokenBoundary(rendered []byte, pos int) bool {
 	return m.vocab.IsTokenBoundary(rendered, pos)
 }
 
-// Aligned returns how many of the blocks between ends hold size tokens of the
-// rendered prompt each, counted from the first. See vocab.Vocab.Aligned.
+// Aligned returns how many consecutive blocks between ends, from the first one, hold size tokens of
+// the rendered prompt each. See vocab.Vocab.Aligned.
 func (m *Model) Aligned(rendered []byte, ends []int32, size int) int {
 	return m.vocab.Aligned(rendered, ends, size)
 }

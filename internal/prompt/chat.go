@@ -5,8 +5,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// chat is a chat request in the form in which every kind of body that maps to
-// one arrives.
+// chat is a chat request. All body kinds that are converted to chats use it.
 type chat struct {
 	messages []value.Value
 	tools    value.Value // list, or None
@@ -18,24 +17,23 @@ type chat struct {
 	addGeneration bool
 	continueFinal bool
 	addSpecial    bool
-	facts         Fact // on which the mapping of the body depends
-	altered       bool // media are named otherwise than without the body's settings
-	callsAsGiven  bool // tool calls do not pass the engine's model of chat requests
+	facts         Fact // facts on which the mapping of the body depends
+	altered       bool // the body's settings change the names of media
+	callsAsGiven  bool // tool calls bypass the engine's request schema
 }
 
-// mediaMark stands where a prompt leaves text. It survives every filter that
+// mediaMark marks the position where a prompt stops being text. It survives every filter that
 // templates apply to contents.
 const mediaMark = "\U0010FFFDgrapevine\U0010FFFDmedia\U0010FFFD"
 
-// converter turns a body's messages into the conversation that engines give
-// their template.
+// converter converts a body's messages to the conversation that engines pass to their template.
 type converter struct {
 	dec   *value.Decoder
 	parts bool // contents are lists of parts
 	as    Profile
-	facts Fact // on which the conversation depends
+	facts Fact // facts on which the conversation depends
 	mark  bool // the first media part becomes mediaMark
-	media bool // a media part was met
+	media bool // a media part was found
 	items []media.Item
 	// altered is true if the body changes how engines process media.
 	altered bool

@@ -41,7 +41,7 @@ func (c *converter) wraps(role string) bool {
 	return !c.as.sglang()
 }
 
-// empty is the content of a message that has none.
+// empty returns the content of a message without one.
 func (c *converter) empty(role string) value.Value {
 	if c.wraps(role) {
 		return value.List(nil)
@@ -49,7 +49,7 @@ func (c *converter) empty(role string) value.Value {
 	return value.String("")
 }
 
-// withoutHeader takes Claude Code's header line off a system text. It changes with every
+// withoutHeader removes Claude Code's header line from a system text. It changes with every
 // request, and reaches chats through gateways that translate Anthropic bodies.
 func (c *converter) withoutHeader(text string) string {
 	if !strings.HasPrefix(text, billingHeader) {
@@ -75,8 +75,8 @@ func (c *converter) join(texts []value.Value) string {
 	return shape.JoinTexts(texts)
 }
 
-// contentParts converts a list of parts: to a list of parts, or to the texts
-// joined by line ends with media in front, where engines put its placeholders.
+// contentParts converts a list of parts, either to a list of parts or to the texts joined by
+// newlines, preceded by media where engines insert placeholders.
 func (c *converter) contentParts(items []value.Value, role string) (value.Value, bool) {
 	var parts, texts []value.Value
 	media := false

@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// Reason is why a prompt could not be rendered exactly. The set is closed: it
-// labels metrics.
+// Reason is why a prompt could not be rendered exactly. The set is closed because reasons are
+// metric labels.
 type Reason uint8
 
 // Reasons.
 const (
 	ReasonNone         Reason = iota
 	ReasonNoModel             // the model is not configured
-	ReasonLoading             // its files are being read
-	ReasonFailed              // its files could not be read
+	ReasonLoading             // its files are being loaded
+	ReasonFailed              // its files could not be loaded
 	ReasonNoTemplate          // it has no chat template
-	ReasonTemplate            // the chat template failed or refused the chat
-	ReasonBody                // the body is malformed; the engine will refuse it as well
+	ReasonTemplate            // the chat template failed or rejected the chat
+	ReasonBody                // the body is malformed; the engine will reject it as well
 	ReasonUnsupported         // the body uses a feature that cannot be rendered here
-	ReasonUnknownToken        // the body holds an id that the vocabulary does not have
-	ReasonEngine              // an engine was asked to render and failed
-	ReasonBudget              // no engine was asked: budget exhausted or breaker open
+	ReasonUnknownToken        // the body contains an id that the vocabulary does not have
+	ReasonEngine              // an engine failed to render it
+	ReasonBudget              // no engine was queried: budget exhausted or breaker open
 	ReasonMedia               // rendered up to the first image, audio or video
 	ReasonBounds              // the body or its rendering would take too much memory or work
-	ReasonDeadline            // there was no time left, or the client went away
+	ReasonDeadline            // out of time, or the client disconnected
 	ReasonMemory              // the process has no memory left for the rendering
 	NumReasons
 )
@@ -41,7 +41,7 @@ func (r Reason) String() string {
 	return "invalid"
 }
 
-// Error is the one kind of error that rendering returns.
+// Error is the only error type that rendering returns.
 type Error struct {
 	Reason Reason
 	Err    error

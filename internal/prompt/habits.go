@@ -9,12 +9,11 @@ import (
 // habits are properties of a model's template. Engines detect them by rendering probes before they
 // convert an Anthropic body to a chat.
 type habits struct {
-	noThinking   string // the effort that stands for thinking: disabled
-	inlineSystem bool   // the template takes system messages that do not come first
+	noThinking   string // the effort that corresponds to thinking: disabled
+	inlineSystem bool   // the template accepts system messages after the first message
 }
 
-// probeTime bounds the probes together; a template that takes longer has the habits of one
-// that refuses them.
+// probeTime bounds all probes together. A slower template counts as rejecting them.
 const probeTime = 2 * time.Second
 
 // Probes: one question, and a chat with two system messages. Templates for chats with tools are

@@ -7,11 +7,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// messagesKeys are the keys of an Anthropic body that shape the prompt.
+// messagesKeys are the keys of an Anthropic body that affect the prompt.
 var messagesKeys = keySet("messages", "system", "tools", "tool_choice", "chat_template_kwargs", "output_config", "thinking")
 
-// billingHeader starts a system block that changes with every request and that
-// engines leave out.
+// billingHeader starts a system block that changes with every request and that engines omit.
 const billingHeader = "x-anthropic-billing-header"
 
 // messagesChat maps an Anthropic Messages body to a chat: as vLLM does from 0.32 on, or as
@@ -76,7 +75,7 @@ func addTexts(b *strings.Builder, v value.Value) {
 	}
 }
 
-// inlineText is the text of a system message among others.
+// inlineText returns the text of a system message after the first message.
 func inlineText(content value.Value) string {
 	var b strings.Builder
 	if !strings.HasPrefix(content.Str(), billingHeader) {
@@ -86,10 +85,10 @@ func inlineText(content value.Value) string {
 	return b.String()
 }
 
-// anthropic gathers chat messages.
+// anthropic collects chat messages.
 type anthropic struct {
 	messages []value.Value
-	inline   bool // system messages stay where they are
+	inline   bool // system messages keep their position
 }
 
 func (a *anthropic) add(role string, content value.Value) *value.Dict {
@@ -166,7 +165,7 @@ func (a *anthropic) message(m *value.Dict) error {
 	return nil
 }
 
-// imagePart is an image of a chat, with the source as the Anthropic body has it.
+// imagePart returns an image part of a chat, with the source from the Anthropic body.
 func imagePart(b *value.Dict) value.Value {
 	d := value.NewDict(2)
 	d.Set("type", value.String("image_url"))
@@ -191,8 +190,7 @@ func toolUse(b *value.Dict) value.Value {
 	return value.FromDict(d)
 }
 
-// toolResult adds a tool's message, and a user's with the images that the tool
-// returned.
+// toolResult adds a tool message, and a user message with the images that the tool returned.
 func (a *anthropic) toolResult(b *value.Dict) {
 	content, _ := b.Get("content")
 	var texts, images, refs []value.Value

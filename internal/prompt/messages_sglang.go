@@ -86,7 +86,7 @@ func sglangMessages(body *value.Dict, h habits) (*chat, error) {
 	return ch, nil
 }
 
-// textsOf returns the texts of a content that are not empty.
+// textsOf returns the non-empty texts of a content.
 func textsOf(content value.Value) (out []value.Value) {
 	if content.Kind() == value.KindString && content.Str() != "" {
 		return []value.Value{content}
@@ -99,7 +99,7 @@ func textsOf(content value.Value) (out []value.Value) {
 	return out
 }
 
-// sglang adds the messages that SGLang makes of one.
+// sglang adds the messages that SGLang creates from one message.
 func (a *anthropic) sglang(m *value.Dict) error {
 	role := m.Text("role")
 	if role == "" {
@@ -142,7 +142,7 @@ func (a *anthropic) sglang(m *value.Dict) error {
 	return nil
 }
 
-// emit adds a message of parts and tool calls, none where there are neither.
+// emit adds a message with parts and tool calls, unless both are empty.
 func (a *anthropic) emit(role string, parts, calls []value.Value) {
 	if len(parts) == 0 && len(calls) == 0 {
 		return
@@ -207,7 +207,7 @@ func sglangTools(body *value.Dict) (value.Value, error) {
 		fn.Set("description", value.String(d.Text("description")))
 		fn.Set("parameters", schema)
 		strict, _ := d.Get("strict")
-		fn.Set("strict", value.Bool(strict.IsTrue())) // false where the client leaves it out
+		fn.Set("strict", value.Bool(strict.IsTrue())) // false if the client omits it
 		tool := value.NewDict(2)
 		tool.Set("function", value.FromDict(fn))
 		if late, ok := d.Get("defer_loading"); ok {

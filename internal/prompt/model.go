@@ -23,10 +23,10 @@ type Model struct {
 	vocab   *vocab.Vocab
 	chat    *template // nil when the model has none
 	left    error     // why chat is nil although the model has a template
-	tools   *template // for chats with tools, nil when there is no other
+	tools   *template // for chats with tools, nil if there is no separate one
 	special []jinja.Var
 	kwargs  *value.Dict
-	bos     []byte // prefix that the tokenizer adds to a text
+	bos     []byte // prefix that the tokenizer adds
 	eos     []byte
 	pads    []media.Pad
 	notes   []string
@@ -48,8 +48,8 @@ var engineOnlyTypes = map[string]bool{
 	"InklingForCausalLM": true, "InklingForConditionalGeneration": true,
 }
 
-// Load reads a model's folder: vocabulary, chat templates, special tokens. For the largest models
-// it takes about a second and 50 MB of temporary memory.
+// Load reads a model's folder: vocabulary, chat templates, special tokens. The largest models take
+// about a second and 50 MB of temporary memory.
 func Load(dir string, o Options) (*Model, error) {
 	conf, err := folder.Read(dir)
 	if err != nil {
@@ -167,20 +167,20 @@ func (m *Model) Notes() []string { return m.notes }
 // Renderer returns how the model's chats are rendered: jinja, engine or none.
 func (m *Model) Renderer() string { return m.renderer() }
 
-// AppendToken appends the bytes of one token id. It returns false, and dst as
-// it was, for an unknown id. It allocates only to grow dst.
+// AppendToken appends the bytes of one token id. It returns dst unchanged and false for an unknown
+// id. It allocates only to grow dst.
 func (m *Model) AppendToken(dst []byte, id uint32) ([]byte, bool) {
 	return m.vocab.AppendToken(dst, id)
 }
 
-// AppendTokens appends the bytes of token ids. It returns false, and dst as it
-// was, when one is unknown. It allocates only to grow dst.
+// AppendTokens appends the bytes of token ids. It returns dst unchanged and false if one is
+// unknown. It allocates only to grow dst.
 func (m *Model) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
 	return m.vocab.AppendTokens(dst, ids)
 }
 
-// Encode appends the token ids that engines give to raw text, without BOS; dst
-// as it was when the vocabulary cannot encode.
+// Encode appends the engines' token ids of raw text, without BOS. It returns dst unchanged if the
+// vocabulary cannot encode.
 func (m *Model) Encode(dst []uint32, text []byte) []uint32 { return m.vocab.Encode(dst, text) }
 
 // EncodeRendered appends the token ids of Render's output.
@@ -207,8 +207,8 @@ func (m *Model) Canonical(w vocab.Window) (v vocab.Verdict, n int) {
 // goroutine, nil when the vocabulary cannot encode.
 func (m *Model) NewChecker() *vocab.Checker { return m.vocab.NewChecker() }
 
-// BoundarySafe reports whether a token boundary of the rendered prompt lies at byte pos. A cached
-// block that ends at pos can be reused only in that case.
+// BoundarySafe reports whether a token boundary of the rendered prompt is at byte pos. Only then
+// can a cached block that ends at pos be reused.
 func (m *Model) BoundarySafe(rendered []byte, pos int) bool {
 	return m.vocab.BoundarySafe(rendered, pos)
 }

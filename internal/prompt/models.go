@@ -19,19 +19,18 @@ type Config struct {
 	Options Options
 }
 
-// ModelsOptions configure a Models.
+// ModelsOptions configures a Models.
 type ModelsOptions struct {
 	Log    *slog.Logger     // nil discards
 	Now    func() time.Time // nil = time.Now
-	Engine EngineRenderer   // nil = prompts that only an engine can render are missed
+	Engine EngineRenderer   // nil = prompts that only an engine can render are not rendered
 	Budget *budget.Budget   // memory budget for renderings; nil = no limit
 	// load replaces Load in tests.
 	load func(dir string, o Options) (*Model, error)
 }
 
-// EngineRenderer renders a chat body for the model of that name by an engine, in
-// text space. On an error, an *Error, dst is left alone. It must be safe for
-// concurrent use.
+// EngineRenderer renders a chat body for the named model by an engine, in text space. On an error,
+// an *Error, dst is unchanged. It must be safe for concurrent use.
 type EngineRenderer func(ctx context.Context, m *Model, name string, dst, body []byte) ([]byte, Info, error)
 
 // Models is the registry of the configured models by name, alias and adapter. Models are loaded in
@@ -46,7 +45,7 @@ type Models struct {
 	closed  bool
 	pending int           // models being loaded or queued for loading
 	idle    chan struct{} // closed while pending is 0
-	gate    chan struct{} // one model is read at a time
+	gate    chan struct{} // one model is loaded at a time
 
 	table atomic.Pointer[map[string]target]
 }
@@ -71,7 +70,7 @@ type entry struct {
 // target is the entry that a model name resolves to.
 type target struct {
 	entry   *entry
-	adapter string // the name itself when it is an adapter's
+	adapter string // the name itself if it is an adapter's
 }
 
 // NewModels returns an empty registry; Set fills it.
@@ -128,8 +127,8 @@ func sameConfig(a, b Config) bool {
 		x.Tools == y.Tools && x.HideTools == y.HideTools && x.Kwargs == y.Kwargs && x.EngineOnly == y.EngineOnly
 }
 
-// publish rebuilds the table of names. A canonical name wins over an alias, an
-// alias over an adapter.
+// publish rebuilds the table of names. Canonical names take precedence over aliases, aliases over
+// adapters.
 func (m *Models) publish() {
 	t := map[string]target{}
 	for _, e := range m.entries {
@@ -185,7 +184,7 @@ func (m *Models) done() {
 	}
 }
 
-// load reads a model and puts it in use unless a newer load has begun.
+// load loads a model and publishes it unless a newer load has begun.
 func (m *Models) load(e *entry, gen int) {
 	stale := func() bool {
 		m.mu.Lock()
@@ -223,7 +222,7 @@ func (m *Models) load(e *entry, gen int) {
 	log.Info("model ready", "renderer", model.Renderer(), "vocabulary", model.vocab.Mode().String(), "tokens", model.vocab.Size(), "notes", strings.Join(model.notes, "; "))
 }
 
-// unchanged reports whether the model in use was read from files of this sum.
+// unchanged reports whether the current model was loaded from files with this checksum.
 func (e *entry) unchanged(sum uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -269,7 +268,7 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 	return m.RenderAs(ctx, name, dst, body, kind, 0)
 }
 
-// RenderAs is Render as engines of a profile do it.
+// RenderAs is Render for engines of a profile.
 func (m *Models) RenderAs(ctx context.Context, name string, dst, body []byte, kind Kind, as Profile) (out []byte, info Info, err error) {
 	t, ok := (*m.table.Load())[name]
 	if !ok {
@@ -336,7 +335,7 @@ func (m *Models) count(e *entry, r Reason, err error) {
 	}
 }
 
-// Wait blocks until no model is being read, or ctx ends.
+// Wait blocks until no model is being loaded, or ctx ends.
 func (m *Models) Wait(ctx context.Context) error {
 	m.mu.Lock()
 	idle := m.idle

@@ -6,17 +6,17 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/media"
 )
 
-// ContentFormat is how a message's content reaches the chat template.
+// ContentFormat is the form in which a chat template receives a message's content.
 type ContentFormat uint8
 
 // Content formats; engines call them auto, string and openai.
 const (
-	ContentAuto   ContentFormat = iota // parts where the template loops over them
-	ContentString                      // text parts joined by line ends
+	ContentAuto   ContentFormat = iota // parts if the template loops over them
+	ContentString                      // text parts joined by newlines
 	ContentParts                       // a list of parts, even for a plain string
 )
 
-// ToolStyle is how tool definitions reach the chat template.
+// ToolStyle is the form in which a chat template receives tool definitions.
 type ToolStyle uint8
 
 // Tool styles.
@@ -28,8 +28,7 @@ const (
 	ToolsAsWritten
 )
 
-// Options describe how engines were started for a model. The zero value describes an engine without
-// flags.
+// Options describes how engines were started for a model. The zero value means no flags.
 type Options struct {
 	Name     string   // canonical model name
 	Aliases  []string // further names under which engines serve it
@@ -37,26 +36,26 @@ type Options struct {
 
 	Vocabulary string // vocabulary file; "" = found in the model's folder
 	Template   string // chat template file (--chat-template); "" = the template in the model's folder
-	Pattern    string // split pattern of a vocabulary file that names none
+	Pattern    string // split pattern of a vocabulary file without one
 
 	Content ContentFormat
 	Tools   ToolStyle
-	// HideTools leaves tools out when tool_choice is "none"
-	// (--exclude-tools-when-tool-choice-none).
+	// HideTools omits tools if tool_choice is "none" (--exclude-tools-when-tool-choice-none).
 	HideTools bool
 	// Kwargs are default chat_template_kwargs, a JSON object ("" = none).
 	Kwargs string
 	// EngineOnly is true if only an engine can render this model's prompts.
 	EngineOnly bool
 
-	// Media names images, sounds and videos as engines do; nil ends prompts at the first.
+	// Media computes the engines' names of images, audio and video; nil truncates prompts at the
+	// first medium.
 	Media *media.Names
 
 	// Now is the clock for templates that print the date. Nil = time.Now.
 	Now func() time.Time
 }
 
-// Kind is the shape of a body.
+// Kind is the API format of a body.
 type Kind uint8
 
 // Kinds of body.
@@ -82,20 +81,20 @@ func (k Kind) String() string {
 
 // Info describes a rendered prompt.
 type Info struct {
-	// Ends are the ends of each prompt within the output, relative to its
-	// start, when the body holds several; nil when it holds one.
+	// Ends are the ends of each prompt, relative to the start of the output, if the body has
+	// several; nil if it has one.
 	Ends []int
 	// Tokens is the number of tokens if the body contained token ids, else 0.
 	Tokens int
-	// Cuts is where each of these tokens ends, relative to the output's start.
+	// Cuts are the ends of these tokens, relative to the start of the output.
 	Cuts []int32
-	// Media is true if the prompt contains images, sounds or videos. The output holds
-	// block.AppendMedium's encoding of their names in their place.
+	// Media is true if the prompt contains images, audio or video, which the output represents by
+	// block.AppendMedium of their names.
 	Media bool
 	// Truncated is true if the output ends before content that is not text (an image, audio).
 	Truncated bool
 	// Engine is true if an engine rendered the prompt.
 	Engine bool
-	// Facts are those on which the rendering depends.
+	// Facts are the facts on which the rendering depends.
 	Facts Fact
 }

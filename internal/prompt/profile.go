@@ -9,18 +9,17 @@ import (
 // value is the newest supported vLLM. Profiles are compared with ==.
 type Profile uint32
 
-// Fact is one thing that engines do differently. A rendering reports on which facts it
-// depends.
+// Fact is a difference between engines. A rendering reports the facts on which it depends.
 type Fact uint16
 
 // Facts.
 const (
-	FactHeader   Fact = 1 << iota // Claude Code's header line stays in system messages of chats, or not
+	FactHeader   Fact = 1 << iota // whether Claude Code's header line stays in system messages of chats
 	FactTexts                     // separator between the text parts of a message
-	FactWrap                      // templates that take parts receive a string as a part, or as it is
+	FactWrap                      // whether templates that take parts receive a string as a part
 	FactFormat                    // which templates take parts
 	FactMessages                  // separator between the system blocks of an Anthropic body
-	FactBlocks                    // how tool results, inline system messages and thinking of an Anthropic body become messages
+	FactBlocks                    // conversion of tool results, inline system messages and thinking of an Anthropic body
 	FactTools                     // how tool definitions are dumped
 	FactHistory                   // members of earlier assistant messages, developer messages
 	FactFinal                     // how the final message is continued
@@ -41,17 +40,17 @@ const (
 type contentRule uint8
 
 const (
-	ruleNamespaces contentRule = iota // vLLM from 0.33 on: aliases in namespaces count
-	ruleMacros                        // from 0.30 on: parameters of macros that receive the content count
-	ruleLoops                         // before: loops over the content
+	ruleNamespaces contentRule = iota // vLLM since 0.33: aliases in namespaces count
+	ruleMacros                        // since 0.30: parameters of macros that receive the content count
+	ruleLoops                         // earlier: loops over the content
 	ruleSGLang                        // loops over the content of message, msg or m, and any mention of media
 	numRules
 )
 
-// engineFacts are the facts of one kind of engine, newest version first. Versions and facts
-// were read in the published packages.
+// engineFacts are the facts of one engine type, newest version first. They were taken from the
+// published packages.
 type engineFacts struct {
-	since   [3]int // first version; the last row holds for all that are older
+	since   [3]int // first version; the last row applies to all older ones
 	rule    contentRule
 	header  bool // keeps the header
 	unknown Fact
@@ -103,7 +102,7 @@ func ProfileOf(engine, version string) Profile {
 	return style
 }
 
-// unreadable returns the facts in which the versions of an engine differ.
+// unreadable returns the facts in which an engine's versions differ.
 func unreadable(table []engineFacts) (out Fact) {
 	for _, f := range table[1:] {
 		if f.rule != table[0].rule {
@@ -149,11 +148,11 @@ func (p Profile) rule() contentRule { return contentRule(p & ruleMask >> ruleShi
 func (p Profile) sglang() bool      { return p&styleSGLang != 0 }
 func (p Profile) strips() bool      { return p&keepsHeader == 0 }
 
-// Unknown reports whether a rendering that depends on these facts is a guess for engines of
-// the profile.
+// Unknown reports whether a rendering that depends on these facts is uncertain for engines of the
+// profile.
 func (p Profile) Unknown(facts Fact) bool { return Fact(p)&facts != 0 }
 
-// Same reports whether a rendering for p that depends on these facts is that for q, too.
+// Same reports whether a rendering for p that depends on these facts is also valid for q.
 func (p Profile) Same(q Profile, facts Fact) bool {
 	switch {
 	case p == q:

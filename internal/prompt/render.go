@@ -12,14 +12,14 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// Render appends the prompt of a request's body in text space: the bytes that
-// the engine's prompt tokens stand for. On an error dst is returned as it was.
-// The body is not retained. A rendering that outlasts ctx ends with its error.
+// Render appends the prompt of a request's body in text space: the bytes of the engine's prompt
+// tokens. On an error dst is returned unchanged. The body is not retained. If ctx ends, rendering
+// fails with its error.
 func (m *Model) Render(ctx context.Context, dst, body []byte, kind Kind) (out []byte, info Info, err error) {
 	return m.render(ctx, dst, body, kind, 0, nil)
 }
 
-// RenderAs is Render as engines of a profile do it.
+// RenderAs is Render for engines of a profile.
 func (m *Model) RenderAs(ctx context.Context, dst, body []byte, kind Kind, as Profile) (out []byte, info Info, err error) {
 	return m.render(ctx, dst, body, kind, as, nil)
 }
@@ -147,7 +147,7 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 }
 
 // templateError wraps a template's failure. Messages raised by the template itself may quote the
-// prompt and are left out.
+// prompt and are omitted.
 func templateError(err error) error {
 	switch {
 	case errors.Is(err, jinja.ErrRaised):
@@ -210,7 +210,7 @@ func (m *Model) vars(s *scratch, t *template, ch *chat, messages []value.Value) 
 		}
 		return found
 	}
-	// Documents of the body come before those among the arguments, and tools after them.
+	// The body's documents take precedence over those in the arguments, tools do not.
 	switch absent := ch.documents.Kind() == value.KindUndefined || ch.documents.Kind() == value.KindNone; {
 	case !absent:
 		add("documents", ch.documents)
@@ -226,7 +226,7 @@ func (m *Model) vars(s *scratch, t *template, ch *chat, messages []value.Value) 
 	return vars
 }
 
-// settle brings out[start:] into text space.
+// settle converts out[start:] to text space.
 func (m *Model) settle(s *scratch, out []byte, start int) []byte {
 	if m.vocab.Settled(out[start:]) {
 		return out
@@ -263,8 +263,8 @@ func (m *Model) cutMedia(s *scratch, out []byte, head int, t *template, ch *chat
 // the message's end in the rendered text.
 const finalTag = "CONTINUE_FINAL_MESSAGE_TAG "
 
-// tagFinal puts the tag behind the text of the last message, of which it makes a copy, and
-// returns that text; false if there is none.
+// tagFinal appends the tag to a copy of the last message's text, and returns that text; false if
+// there is none.
 func tagFinal(messages []value.Value) (final string, ok bool) {
 	if len(messages) == 0 {
 		return "", false
@@ -290,7 +290,7 @@ func tagFinal(messages []value.Value) (final string, ok bool) {
 	return "", false
 }
 
-// with is a copy of a dict in which key has another value.
+// with returns a copy of a dict with another value for key.
 func with(v value.Value, key string, other value.Value) value.Value {
 	d := value.NewDict(v.Dict().Len())
 	v.Dict().Range(func(k string, v value.Value) bool {

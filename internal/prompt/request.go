@@ -13,13 +13,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// chatKeys are the keys of a chat body that shape the prompt.
+// chatKeys are the keys of a chat body that affect the prompt.
 var chatKeys = keySet("messages", "tools", "tool_choice", "functions", "add_generation_prompt", "continue_final_message", "add_special_tokens",
 	"documents", "mm_processor_kwargs", "media_io_kwargs", "chat_template", "chat_template_kwargs", "reasoning_effort", "truncate_prompt_tokens", "echo",
 	"kv_transfer_params")
 
-// completionsKeys are the keys of a completions, embeddings or generate body
-// that shape the prompt.
+// completionsKeys are the keys of a completions, embeddings or generate body that affect the
+// prompt.
 var completionsKeys = keySet("prompt", "input", "text", "input_ids", "token_ids", "prompt_token_ids", "add_special_tokens", "prompt_embeds",
 	"truncate_prompt_tokens", "suffix", "messages", "tools", "features")
 
@@ -101,7 +101,7 @@ func handed(body *value.Dict) bool {
 	return ok && ids.Kind() != value.KindNone
 }
 
-// flag reads a boolean as engines do: some words and numbers are accepted too.
+// flag reads a boolean like engines, which also accept some words and numbers.
 func flag(body *value.Dict, key string, otherwise bool) bool {
 	v, _ := body.Get(key)
 	switch v.Kind() {
@@ -129,11 +129,11 @@ type scratch struct {
 	vars   []jinja.Var
 }
 
-// keepScratch is the largest buffer that is kept between renderings, in bytes. A larger prompt
-// grows its buffer by doubling each time.
+// keepScratch is the largest buffer kept between renderings in bytes. Larger prompts grow their
+// buffer by doubling each time.
 const keepScratch = 1 << 20
 
-// release lets go of everything that belongs to one request.
+// release clears all data of one request.
 func (s *scratch) release() {
 	s.ctx, s.limits = nil, jinja.Options{}
 	s.dec.Release()
@@ -147,8 +147,7 @@ func (s *scratch) release() {
 	}
 }
 
-// object decodes the wanted keys of a body. Bytes that are no UTF-8 become
-// U+FFFD, as engines read them.
+// object decodes the wanted keys of a body. Invalid UTF-8 becomes U+FFFD, as in engines.
 func (s *scratch) object(body []byte, wanted func(string) bool) (*value.Dict, error) {
 	if !utf8.Valid(body) {
 		s.body = s.body[:0]

@@ -5,11 +5,11 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// responsesKeys are the keys of a Responses body that shape the prompt.
+// responsesKeys are the keys of a Responses body that affect the prompt.
 var responsesKeys = keySet("input", "instructions", "tools", "tool_choice", "previous_response_id", "previous_input_messages",
 	"reasoning", "chat_template_kwargs", "truncation", "prompt", "conversation", "mm_processor_kwargs", "media_io_kwargs")
 
-// responsesChat maps a Responses body to a chat.
+// responsesChat converts a Responses body to a chat.
 func responsesChat(body *value.Dict) (*chat, error) {
 	for _, key := range []string{"previous_response_id", "previous_input_messages", "prompt", "conversation"} {
 		if v, ok := body.Get(key); ok && v.Kind() != value.KindNone {
@@ -51,7 +51,7 @@ func responsesChat(body *value.Dict) (*chat, error) {
 	return ch, nil
 }
 
-// responses gathers messages; several items may make one.
+// responses collects messages; several items may form one message.
 type responses struct{ messages []value.Value }
 
 func (r *responses) add(role string, content value.Value) *value.Dict {

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// State is how far a configured model is.
+// State is the load state of a configured model.
 type State uint8
 
 // States.
 const (
 	StateLoading State = iota // no version loaded yet
 	StateReady
-	StateFailed // its files could not be read, and no earlier version is there
-	// StateLossy: its tokens do not stand for all of their text, so that prompts are not found
-	// by text.
+	StateFailed // its files could not be loaded, and there is no earlier version
+	// StateLossy: its tokens do not represent all of their text, so prompts cannot be matched by
+	// text.
 	StateLossy
 )
 
-// String returns the state as status pages show it.
+// String returns the state's name on status pages.
 func (s State) String() string { return [...]string{"loading", "ready", "failed", "lossy"}[s] }
 
 // Status is the state of one configured model.

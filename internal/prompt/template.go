@@ -16,8 +16,8 @@ type template struct {
 	developer bool           // the template supports the developer role
 }
 
-// newTemplate parses a chat template. The error wraps [jinja.ErrUnsupported] and
-// names the construct when the template uses one that package jinja leaves out.
+// newTemplate parses a chat template. If the template uses a construct that package jinja does not
+// support, the error wraps [jinja.ErrUnsupported] and names it.
 func newTemplate(source string, format ContentFormat) (*template, error) {
 	parsed, err := jinja.Parse(source)
 	if err != nil {
@@ -34,7 +34,7 @@ func newTemplate(source string, format ContentFormat) (*template, error) {
 	return t, nil
 }
 
-// mediaWords make SGLang give a template parts, wherever they stand in it.
+// mediaWords are words that make SGLang pass parts to a template, wherever they occur in it.
 var mediaWords = [...]string{"image", "audio", "video", "vision"}
 
 func takesParts(t *jinja.Template, source string, rule contentRule) bool {

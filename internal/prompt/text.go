@@ -69,7 +69,7 @@ func (m *Model) prompts(s *scratch, dst []byte, v value.Value, special bool) ([]
 	return out, info, nil
 }
 
-// cut notes the tokens of a prompt that begins at a byte of the output.
+// cut records the token ends of a prompt that begins at a byte of the output.
 func (i *Info) cut(m *Model, ids []uint32, at int) {
 	i.Tokens += len(ids)
 	i.Cuts = slices.Grow(i.Cuts, len(ids))

@@ -39,7 +39,7 @@ func (c *converter) toolCalls(v value.Value) ([]value.Value, bool) {
 	return out, true
 }
 
-// declaredCall is a tool call as vLLM's model of chat requests gives it.
+// declaredCall returns a tool call in the form of vLLM's request schema.
 func declaredCall(call, fn *value.Dict, args value.Value) value.Value {
 	f := shape.First(fn, "arguments", "name")
 	f.Set("arguments", args)
@@ -48,7 +48,7 @@ func declaredCall(call, fn *value.Dict, args value.Value) value.Value {
 	return value.FromDict(d)
 }
 
-// arguments returns a tool call's arguments as templates see them.
+// arguments returns a tool call's arguments in the form for templates.
 func (c *converter) arguments(fn *value.Dict) value.Value {
 	args, _ := fn.Get("arguments")
 	if args.Kind() == value.KindString {

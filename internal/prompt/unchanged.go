@@ -57,9 +57,8 @@ type fingerprint struct {
 	sum  uint64
 }
 
-// Fingerprint sums up which bytes the model's tokens stand for: two models of equal
-// fingerprints give the blocks of one engine equal keys. The first call takes some
-// milliseconds.
+// Fingerprint returns a hash of the bytes of all the model's tokens: two models with equal
+// fingerprints give an engine's blocks equal keys. The first call takes some milliseconds.
 func (m *Model) Fingerprint() uint64 {
 	m.print.once.Do(func() {
 		h := xxhash.New()

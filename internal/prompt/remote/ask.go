@@ -18,7 +18,7 @@ type Route string
 
 // Routes, the most reliable first.
 const (
-	// RouteRender renders a request without carrying it out.
+	// RouteRender renders a request without executing it.
 	RouteRender Route = "render"
 	// RouteGenerate generates one token and returns the prompt's tokens. vLLM supports it without
 	// flags.
@@ -31,7 +31,7 @@ const (
 var (
 	// ErrNoRoute: the engine has no route that returns the tokens of a chat.
 	ErrNoRoute = errors.New("remote: the engine does not tell what it makes of a chat")
-	// ErrRefused: the engine does not take the chat.
+	// ErrRefused: the engine rejects the chat.
 	ErrRefused = errors.New("remote: the engine refuses the chat")
 	// ErrBusy: the only route would generate a token, and the engine has queued requests.
 	ErrBusy = errors.New("remote: the engine is busy")
@@ -44,7 +44,7 @@ const maxProbeAnswer = 1 << 20
 type Engine struct {
 	URL    string // http://host:port
 	Kind   endpoint.EngineType
-	As     prompt.Profile // how it renders
+	As     prompt.Profile // its rendering profile
 	Busy   bool           // do not use RouteGenerate
 	Client *http.Client
 }
@@ -111,8 +111,7 @@ func (e *Engine) do(ctx context.Context, method, path string, body []byte) (int,
 	return resp.StatusCode, data, err
 }
 
-// probeIDs finds a prompt's token ids in the answer of any of the routes, nil when there
-// are none.
+// probeIDs returns a prompt's token ids from the response of any route, nil if there are none.
 func probeIDs(data []byte) []uint32 {
 	dec := value.Decoder{PackIDs: true}
 	v, err := dec.Decode(data)

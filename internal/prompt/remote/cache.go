@@ -7,8 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 )
 
-// breaker stops asking after consecutive failures, and lets one attempt
-// through after a while.
+// breaker stops requests after consecutive failures, and allows one attempt after a while.
 type breaker struct {
 	limit   int
 	openFor time.Duration

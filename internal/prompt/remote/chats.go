@@ -5,7 +5,7 @@ import "fmt"
 // Chat is a fixed chat that engines render, to compare the result with the local rendering. It
 // contains no client data.
 type Chat struct {
-	Name  string // as it stands in messages: "a chat"
+	Name  string // as used in messages: "a chat"
 	Tools bool   // it has tools
 	body  string
 }
@@ -20,7 +20,7 @@ var Chats = []Chat{
 		`"description":"Tells whether a vine's grapes are ripe.","parameters":{"type":"object","properties":{"vine":{"type":"string","enum":["old","young"]}},"required":["vine"]}}}]`},
 }
 
-// Body is the chat as the body of a chat completions request.
+// Body returns the chat as the body of a chat completions request.
 func (c Chat) Body(model string) []byte { return c.with(model, "") }
 
 func (c Chat) with(model, more string) []byte {

@@ -24,7 +24,7 @@ type Finding struct {
 	There      string `json:"there,omitempty"`
 	HereBytes  int    `json:"here_bytes,omitempty"`
 	ThereBytes int    `json:"there_bytes,omitempty"`
-	// Foreign is a token of the engine that the vocabulary here does not have.
+	// Foreign is an engine's token that the local vocabulary does not have.
 	Foreign *uint32 `json:"foreign,omitempty"`
 
 	tools bool
@@ -83,7 +83,7 @@ func Compare(ctx context.Context, e *Engine, m *prompt.Model, name string, c Cha
 	}
 }
 
-// set compares the text that is made here with the tokens of an engine.
+// set compares the local rendering with an engine's tokens.
 func (f *Finding) set(m *prompt.Model, here []byte, ids []uint32) {
 	there := make([]byte, 0, len(here))
 	f.Foreign = nil

@@ -19,12 +19,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// ProberOptions configure a Prober. Endpoints and Models are required.
+// ProberOptions configures a Prober. Endpoints and Models are required.
 type ProberOptions struct {
-	Name      string // of this replica: others begin with other engines
+	Name      string // of this replica: replicas start with different engines
 	Endpoints func() []*endpoint.Endpoint
 	Models    *prompt.Models
-	// Profile is how the engine of an endpoint renders; nil: as the newest vLLM.
+	// Profile returns the rendering profile of an endpoint's engine; nil: the newest vLLM.
 	Profile func(*endpoint.Endpoint) prompt.Profile
 	// Found receives an engine's findings. It must not call methods of the Prober.
 	Found func(ep *endpoint.Endpoint, model string, found []Finding)
@@ -256,13 +256,13 @@ func (p *Prober) due() (best job, ok bool) {
 	}), true
 }
 
-// turn orders engines, for each replica otherwise.
+// turn orders engines, differently for each replica.
 func (p *Prober) turn(ep *endpoint.Endpoint) uint64 {
 	return xxhash.Sum64String(p.o.Name + "\x00" + ep.Address)
 }
 
-// served returns the models with a template here that an endpoint serves, by one of the
-// names that it serves each under.
+// served returns the models with a local template that an endpoint serves, each with one of its
+// names.
 func served(ep *endpoint.Endpoint, models *prompt.Models) map[string]*prompt.Model {
 	out, seen := map[string]*prompt.Model{}, map[*prompt.Model]bool{}
 	list, _ := ep.EngineModels()

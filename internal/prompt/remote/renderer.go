@@ -14,14 +14,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// pathRender is where engines render chats without generating.
+// pathRender is the engines' path for rendering chats without generating.
 const pathRender = "/v1/chat/completions/render"
 
 // maxRenderAnswer bounds an engine's answer: a million ids of ten digits.
 const maxRenderAnswer = 12 << 20
 
-// Options configure an Renderer. Zero values take the defaults in
-// parentheses.
+// Options configures a Renderer. Zero values mean the defaults in parentheses.
 type Options struct {
 	Client *http.Client // (one that follows no redirect and uses no proxy)
 	// Endpoints returns the base URLs of engines that serve a model, such as
@@ -45,7 +44,7 @@ type Renderer struct {
 	cache   renderCache
 }
 
-// New returns an Renderer.
+// New returns a Renderer.
 func New(o Options) *Renderer {
 	if o.Client == nil {
 		o.Client = NewClient()
@@ -83,8 +82,8 @@ func NewClient() *http.Client {
 	}
 }
 
-// Render renders a chat body by an engine and brings it into text space. It
-// implements [prompt.EngineRenderer].
+// Render renders a chat body by an engine and converts it to text space. It implements
+// [prompt.EngineRenderer].
 func (e *Renderer) Render(ctx context.Context, m *prompt.Model, name string, dst, body []byte) ([]byte, prompt.Info, error) {
 	key := e.key(name, body)
 	if out, info, ok := e.cache.get(dst, key); ok {
@@ -171,9 +170,9 @@ func (e *Renderer) post(ctx context.Context, url string, body []byte) ([]uint32,
 	return renderedIDs(data)
 }
 
-// renderedIDs finds the token ids in an engine's answer: under token_ids or
-// prompt_token_ids, at the top or in a list. Where the prompt holds media, the
-// ids end before the first of its placeholders.
+// renderedIDs returns the token ids of an engine's response: under token_ids or prompt_token_ids,
+// at the top level or in a list. If the prompt contains media, the ids end before the first
+// placeholder.
 func renderedIDs(data []byte) ([]uint32, prompt.Info, error) {
 	dec := value.Decoder{PackIDs: true}
 	v, err := dec.Decode(data)
@@ -192,7 +191,7 @@ func renderedIDs(data []byte) ([]uint32, prompt.Info, error) {
 	return ids, info, nil
 }
 
-// findIDs returns the ids and the object that holds them.
+// findIDs returns the ids and the object that contains them.
 func findIDs(v value.Value, depth int) (*value.Dict, []uint32) {
 	if depth > 4 {
 		return nil, nil
@@ -222,7 +221,7 @@ func firstPlaceholder(d *value.Dict) int {
 	at := -1
 	places, _ := features.Dict().Get("mm_placeholders")
 	if places.Dict() == nil {
-		return 0 // media somewhere
+		return 0 // media at an unknown position
 	}
 	places.Dict().Range(func(_ string, list value.Value) bool {
 		for _, it := range list.Items() {
