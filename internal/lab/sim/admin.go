@@ -43,8 +43,8 @@ func (e *Engine) unloadLoRA(w *responder, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' removed successfully.", q.Name)
 }
 
-// resetPrefixCache empties the caches that nobody uses. Like the engine's, the
-// answer does not tell.
+// resetPrefixCache clears the caches that are not in use. Like the real engine's, the response does
+// not report whether any were.
 func (e *Engine) resetPrefixCache(w *responder, _ *http.Request) {
 	for _, c := range w.st.cores {
 		c.ResetCache()

@@ -1,27 +1,26 @@
-// Package sim serves simulated inference engines that a picker cannot tell
-// from vLLM: OpenAI-style HTTP, a metrics page, KV-cache events with replay, a
-// paged prefix cache and continuous batching with a step-time model. Nothing
-// is inferred; the text of an answer is a function of the request (package
-// answer), and what takes time is computed (package engine).
+// Package sim serves simulated inference engines that behave like vLLM towards a picker:
+// OpenAI-style HTTP, a metrics page, KV-cache events with replay, a paged prefix cache and
+// continuous batching with a step-time model. There is no inference: the text of a response is a
+// function of the request (package answer), and durations are computed (package engine).
 //
-// The main path of a request:
+// A request is processed as follows:
 //
-//  1. A handler reads the body, renders the prompt, tokenizes it, makes up
-//     the answer and names the blocks of both.
+//  1. A handler reads the body, renders and tokenizes the prompt, generates the response and
+//     names the blocks of both.
 //  2. It posts a job to one core (one data-parallel rank).
-//  3. The core's goroutine steps the engine, waits until the step is over in
-//     real time divided by Speed, publishes the step's cache events and tells
-//     the jobs how many tokens they have.
-//  4. The handler writes these tokens, as server-sent events or at once.
+//  3. The core's goroutine executes a step of the engine, waits for the step's duration
+//     divided by Speed, publishes its cache events and reports the number of available tokens
+//     to the jobs.
+//  4. The handler writes these tokens, as server-sent events or in one body.
 //
-// A client that goes away aborts its job. Faults (Engine.SetFaults, Restart,
-// or HTTP below /sim/) make an engine misbehave on demand.
+// A client that disconnects aborts its job. Faults (Engine.SetFaults, Restart, or HTTP below /sim/)
+// make an engine misbehave on demand.
 //
-// Sub-packages: core drives an engine in real time, ill has its faults, model its
-// tokenizer and adapters, page its metrics, and fleet runs many in one process. Beside it:
-// engine is the core without time, blockhash names blocks, kvstream publishes events, vocab
-// is the built-in vocabulary, answer the text of answers, workload the clients.
+// Sub-packages: core drives an engine in real time, faults defines the faults, model the tokenizer
+// and adapters, page the metrics, and fleet runs many engines in one process. Related packages:
+// engine is the core without time, blockhash names blocks, kvstream publishes events, vocab is the
+// built-in vocabulary, answer generates responses, workload the clients.
 //
-// Concurrency: the methods of Engine are safe for concurrent use.
-// Open starts goroutines; Close stops them and waits.
+// Concurrency: the methods of Engine are safe for concurrent use. Open starts goroutines; Close
+// stops them and waits.
 package sim

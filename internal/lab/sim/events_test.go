@@ -73,8 +73,8 @@ func stores(t *testing.T, e *Engine, of int, provoke func(), n int) (list []stor
 	return list, rank
 }
 
-// TestEventsTellTheRequest: what a request leaves in the cache is told with the
-// tokens and the hashes that the real engine would have.
+// TestEventsTellTheRequest checks that the blocks of a request are published with the real engine's
+// tokens and hashes.
 func TestEventsTellTheRequest(t *testing.T) {
 	e := open(t, fast(Options{Ranks: 2, Adapters: []string{"ad"}, Events: &EventOptions{Topic: "kv", Format: kvstream.FormatMap}}))
 	prompt := strings.Repeat(" the prompt", 20)

@@ -65,7 +65,7 @@ func (e *Engine) dieAgain(f faults.Faults, end chan struct{}) {
 	}
 }
 
-// background runs f unless the engine is closed; Close waits for it.
+// background runs f in a goroutine unless the engine is closed. Close waits for it.
 func (e *Engine) background(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,8 +110,7 @@ func (s *faultState) garbage() bool {
 	return s.f.Garbage
 }
 
-// refuse returns the status with which the next inference request is to be
-// refused, or 0.
+// refuse returns the error status for the next inference request, or 0.
 func (s *faultState) refuse() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +128,8 @@ func (s *faultState) refuse() int {
 	return s.f.ErrorStatus
 }
 
-// reset reports whether the next inference request's connection is to be reset,
-// and after how many tokens.
+// reset reports whether to reset the next inference request's connection, and after how many
+// tokens.
 func (s *faultState) reset() (after int, hit bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,15 +168,14 @@ type RestartOptions struct {
 	// KeepStream leaves event connections open, so that subscribers see no
 	// disconnect.
 	KeepStream bool `json:"keep_stream"`
-	// Model is what the engine serves from then on, without aliases and with these
-	// Adapters; "": what it served before.
+	// Model is the model served after the restart, without aliases and with these Adapters; ""
+	// keeps the current model.
 	Model    string   `json:"model"`
 	Adapters []string `json:"adapters"`
 }
 
-// Restart ends everything in flight with broken connections, waits, and comes
-// back on the same addresses with an empty cache, an empty ring and a new
-// process start time.
+// Restart breaks all connections in flight, waits, and starts again on the same addresses with an
+// empty cache, an empty replay buffer and a new process start time.
 func (e *Engine) Restart(o RestartOptions) error {
 	e.restarting.Lock()
 	defer e.restarting.Unlock()
@@ -205,7 +203,8 @@ func (e *Engine) Restart(o RestartOptions) error {
 			p.Reset(first)
 		}
 	}
-	// While the engine was down its ports may have gone to connections of others, for as long as those last.
+	// While the engine was down, other connections may have used its ports as source ports. Retry
+	// until they are closed.
 	err := e.boot(kept, first)
 	for end := time.Now().Add(portPatience); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); {
 		time.Sleep(portPause)

@@ -55,7 +55,7 @@ func TestRefusals(t *testing.T) {
 func TestHang(t *testing.T) {
 	e := open(t, fast(Options{Core: smallCore()}))
 	answers := func(method, path string, want bool) error {
-		wait := 50 * time.Millisecond // for what will not come
+		wait := 50 * time.Millisecond // time to wait for a response that must not arrive
 		if want {
 			wait = testkit.HangTimeout
 		}
@@ -79,8 +79,8 @@ func TestHang(t *testing.T) {
 	testkit.Await(t, "no request is left", idle(e))
 }
 
-// TestResets: a share of connections is reset, before the answer or after some
-// tokens of it.
+// TestResets checks that a share of connections is reset, before the response or after some of its
+// tokens.
 func TestResets(t *testing.T) {
 	e := open(t, fast(Options{Core: smallCore()}))
 	broken := func(n int, body string) (count int, statuses []int) {
@@ -111,8 +111,8 @@ func TestResets(t *testing.T) {
 	testkit.Await(t, "the fault ends by itself", func() bool { return e.Faults() == faults.Faults{} })
 }
 
-// TestDeaths: an engine dies of a poisonous prompt and comes back, and one that
-// dies again and again does so until it is told not to.
+// TestDeaths checks that an engine dies of a poisonous prompt and restarts, and that repeated
+// deaths continue until the fault is cleared.
 func TestDeaths(t *testing.T) {
 	e := open(t, fast(Options{Core: smallCore()}))
 	serves := func() bool {

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// FuzzRequest: whatever a body holds, it is answered or refused, and what is
-// planned for it can be computed.
+// FuzzRequest checks that every body gets a response or an error, and that its planned work can be
+// computed.
 func FuzzRequest(f *testing.F) {
 	e, err := Open(fast(Options{Core: smallCore()}))
 	if err != nil {

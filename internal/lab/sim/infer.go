@@ -56,7 +56,7 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 	c, err := e.begin(w, r, body, chat)
 	if err != nil {
 		if c != nil {
-			c.notify() // of what is refused nobody reads the blocks
+			c.notify() // the blocks of a refused request are never read
 		}
 		w.fail(asAPIError(err))
 		return
@@ -91,7 +91,7 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 	} else {
 		answered = c.whole(r.Context())
 	}
-	if !answered { // the client must not take what it has for an answer
+	if !answered { // the client must not treat a partial response as complete
 		panic(http.ErrAbortHandler)
 	}
 }

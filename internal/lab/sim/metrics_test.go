@@ -63,7 +63,7 @@ func TestMetrics(t *testing.T) {
 		{"vllm:time_to_first_token_seconds", "1", 3},
 		{"vllm:inter_token_latency_seconds", "1", 12},
 		{"vllm:e2e_request_latency_seconds", "1", 3},
-		{"vllm:cache_config_info", "4000", 2}, // of both ranks, told for each,
+		{"vllm:cache_config_info", "4000", 2}, // both ranks' blocks, reported for each rank
 		{"vllm:cache_config_info", "16", 2},
 		{"http_requests_total", "/v1/completions", 4},
 		{"http_request_duration_highr_seconds", "", 4},
@@ -87,7 +87,7 @@ func TestPageSize(t *testing.T) {
 	}
 }
 
-// TestGauges: what runs and waits is seen while it does.
+// TestGauges checks that running and waiting requests appear in the gauges.
 func TestGauges(t *testing.T) {
 	core := smallCore()
 	core.MaxSeqs = 1

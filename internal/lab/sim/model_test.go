@@ -99,8 +99,8 @@ func TestLoadTokenizerFails(t *testing.T) {
 	}
 }
 
-// TestNonCanonical: an answer spelled with unusual tokens says the same, and
-// the next turn misses it from the first such token on.
+// TestNonCanonical checks that a response with non-canonical tokens has the same text, and that the
+// next turn misses the cache from the first such token on.
 func TestNonCanonical(t *testing.T) {
 	e := open(t, fast(Options{NonCanonical: 0.2}))
 	var b body

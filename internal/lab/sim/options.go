@@ -14,15 +14,14 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
-// ErrOptions says that options make no sense.
+// ErrOptions is returned for invalid options.
 var ErrOptions = errors.New("sim: bad options")
 
 // Tokenizer is a model's vocabulary and chat template. Implementations are
 // safe for concurrent use. *vocab.Vocabulary is one.
 type Tokenizer interface {
-	// AppendTokens appends the token ids of text, recognising special tokens.
-	// With special set, what the model puts around a prompt (such as a
-	// beginning-of-text token) is added.
+	// AppendTokens appends the token ids of text and recognises special tokens. With special set,
+	// it adds the model's tokens around a prompt (such as a beginning-of-text token).
 	AppendTokens(dst []uint32, text []byte, special bool) []uint32
 	// AppendText appends the bytes that tokens stand for.
 	AppendText(dst []byte, tokens []uint32) []byte
@@ -38,14 +37,14 @@ type Options struct {
 	Name  string // shown in logs and in the X-Sim-Engine header; default the address
 	Addr  string // host:port of the HTTP server; port 0 picks one; default 127.0.0.1:0
 	Model string // served model name; default vocab.Name
-	// Aliases are further names of the model, Adapters the LoRA adapters loaded
-	// at start, MaxLoRA how many of them run at once (default: no limit).
+	// Aliases are further names of the model, Adapters the LoRA adapters loaded at startup, and
+	// MaxLoRA the maximum number that run at once (default: no limit).
 	Aliases  []string
 	Adapters []string
 	MaxLoRA  int
 
 	Core  engine.Config // default: the 70B preset with blocks of 16
-	Ranks int           // data-parallel ranks, each with a Core of its own; default 1
+	Ranks int           // data-parallel ranks, each with its own Core; default 1
 	// Speed is model time per real time; default 1, +Inf for steps that take no
 	// time.
 	Speed float64

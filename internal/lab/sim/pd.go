@@ -16,8 +16,8 @@ import (
 type PDOptions struct {
 	Lease     time.Duration // that unread blocks are kept; default 30 s
 	Handshake time.Duration // until a peer that does not answer is given up; default 5 s
-	// Recompute has the engine compute a prompt whose blocks did not come; by default
-	// the request fails.
+	// Recompute makes the engine compute a prompt whose blocks did not arrive; by default the
+	// request fails.
 	Recompute bool
 	// BytesPerToken and BytesPerSecond make the time of a transfer, behind Latency.
 	BytesPerToken  float64 // default 131,072

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
 )
 
-// handOver does what the request's hand-over asks for before it is computed. It
-// answers the client and returns false where that fails.
+// handOver performs the KV transfer that the request asks for before it is computed. On failure it
+// sends the error response and returns false.
 func (c *call) handOver(ctx context.Context) bool {
 	if c.p.KV.prefills() {
 		c.keepFor()
@@ -57,7 +57,7 @@ func first0(names []uint64) any {
 	return names[0]
 }
 
-// spoil makes the answers those of another prompt.
+// spoil replaces the responses by those of another prompt.
 func (c *call) spoil() {
 	for i := range c.prompts {
 		c.prompts[i].seed ^= answer.Seed(0xbadbadbadbad)

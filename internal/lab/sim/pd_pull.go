@@ -18,8 +18,8 @@ import (
 
 var leaseNumber atomic.Uint64
 
-// Paths of the side channel between engines. Theirs is a socket of its own, which
-// also carries the blocks.
+// Paths of the side channel between engines. Real engines use a separate socket, which also carries
+// the blocks.
 const (
 	pathRead = "/side/read"
 	pathDone = "/side/done"
@@ -31,8 +31,8 @@ type sideMessage struct {
 	Request string `json:"request_id"`
 }
 
-// readBlocks answers what the blocks of a hand-over hold. Like a remote memory read it
-// succeeds for any block of the engine, whoever has it.
+// readBlocks returns the content stamp of a transfer's blocks. Like a remote memory read, it
+// succeeds for any block of the engine, whichever request holds it.
 func (e *Engine) readBlocks(w *responder, r *http.Request) {
 	var m sideMessage
 	if !w.decode(r, &m) {
@@ -83,7 +83,7 @@ func (c *call) pull(ctx context.Context, p *prompt, salt blockhash.Extra) (right
 		return false, errKilled
 	}
 	if h.RequestID == nil || h.EngineID == nil || h.Host == nil || h.Port == nil {
-		<-ctx.Done() // the request waits for ever
+		<-ctx.Done() // the request waits forever
 		return false, ctx.Err()
 	}
 	defer c.notify()
@@ -119,8 +119,7 @@ func (c *call) pull(ctx context.Context, p *prompt, salt blockhash.Extra) (right
 	return right, nil
 }
 
-// notify tells the engine that computed the prompt that its blocks are not needed any
-// more.
+// notify reports to the engine that computed the prompt that its blocks can be released.
 func (c *call) notify() {
 	h := c.p.KV
 	if !h.pulls() || h.RequestID == nil || h.EngineID == nil || h.Host == nil || h.Port == nil {

@@ -133,7 +133,7 @@ func TestLoadFails(t *testing.T) {
 	}
 }
 
-// TestRelease: whatever ends the decode leg, the prefill engine is told.
+// TestRelease checks that the prefill engine is notified however the decode leg ends.
 func TestRelease(t *testing.T) {
 	d := newDisagg(t, time.Minute, false)
 	if r := d.decode(d.prefill(), `,"max_completion_tokens":0`); r.status != 400 {
@@ -167,7 +167,7 @@ func (d *disagg) left(e *Engine, body string, wait time.Duration) {
 	}
 }
 
-// TestHostileHandOver: what a client could do with the members itself.
+// TestHostileHandOver covers clients that set the KV transfer fields themselves.
 func TestHostileHandOver(t *testing.T) {
 	d := newDisagg(t, time.Minute, false)
 	ctx, leave := context.WithTimeout(context.Background(), 50*time.Millisecond)

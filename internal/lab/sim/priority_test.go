@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
-// TestByPriority: the priority in bodies orders what waits.
+// TestByPriority checks that the priority in bodies orders waiting requests.
 func TestByPriority(t *testing.T) {
 	core := smallCore()
 	core.ByPriority = true

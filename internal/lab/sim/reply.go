@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// usage is what an answer cost.
+// usage is the token usage of a response.
 type usage struct {
 	PromptTokens     int           `json:"prompt_tokens"`
 	TotalTokens      int           `json:"total_tokens"`

@@ -74,7 +74,7 @@ type prompt struct {
 	seed   answer.Seed
 }
 
-// Bounds of what one request may ask for.
+// Limits of a single request.
 const (
 	maxChoices = 128
 	maxPrompts = 4096

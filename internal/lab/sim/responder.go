@@ -16,7 +16,7 @@ import (
 // maxBody bounds a request body, where Options do not.
 const maxBody = 256 << 20
 
-// responder is a ResponseWriter that counts and, when asked, sums what passes.
+// responder is a ResponseWriter that counts bytes and, if requested, computes their checksum.
 type responder struct {
 	http.ResponseWriter
 	st     *incarnation
@@ -55,7 +55,7 @@ func checksum(b []byte) uint64 { return xxhash.Sum64(b) }
 
 func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 
-// body reads the request body, and tells its checksum when asked.
+// body reads the request body and sends its checksum if requested.
 func (w *responder) body(r *http.Request) ([]byte, *apiError) {
 	if w.verify {
 		w.Header().Set(HeaderRequestSum, sumText(checksum(nil)))

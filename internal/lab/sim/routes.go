@@ -14,7 +14,7 @@ const adminPrefix = "/sim/"
 
 func isAdmin(path string) bool { return strings.HasPrefix(path, adminPrefix) }
 
-// routes lists what the engine answers.
+// routes returns the handler of all routes.
 func (e *Engine) routes() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]func(*responder, *http.Request){
@@ -120,7 +120,7 @@ func (e *Engine) metrics(w *responder, _ *http.Request) {
 	_, _ = w.Write(body) // the client is gone
 }
 
-// sources tells where KV events are published, in one of the shapes seen.
+// sources reports where KV events are published, in one of the formats of real engines.
 func (e *Engine) sources(w *responder, r *http.Request) {
 	if e.opt.Sources == "" {
 		http.NotFound(w, r)

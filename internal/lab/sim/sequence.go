@@ -12,13 +12,12 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
-// sequence is one choice of an answer: what will be said, and the job that
-// says how much of it has been.
+// sequence is one choice of a response: its full text, and the job that tracks the generated part.
 type sequence struct {
 	prompt *prompt
 	index  int // choice
 	text   []byte
-	ends   []int // text[:ends[i]] is what tokens 0..i say
+	ends   []int // text[:ends[i]] is the text of tokens 0..i
 	output []uint32
 	finish string
 	job    *core.Job
@@ -46,8 +45,7 @@ func (e *Engine) plan(p *params, prompts []prompt, chat bool) ([]*sequence, erro
 	return seqs, nil
 }
 
-// say fills in the answer: it ends by itself, at a stop string, or at limit
-// tokens.
+// say generates the response. It ends by itself, at a stop string, or at limit tokens.
 func (e *Engine) say(s *sequence, p *params, seed answer.Seed, limit int) {
 	tok := e.opt.Tokenizer
 	length := limit
@@ -74,8 +72,7 @@ func (e *Engine) say(s *sequence, p *params, seed answer.Seed, limit int) {
 	}
 }
 
-// scatter spells some of the tokens with several smaller ones that say the
-// same.
+// scatter replaces some tokens by several smaller ones with the same text.
 func (e *Engine) scatter(tokens []uint32, seed answer.Seed) []uint32 {
 	tok := e.opt.Tokenizer
 	rng := rand.New(rand.NewPCG(uint64(seed), 1))
@@ -146,7 +143,7 @@ func (e *Engine) job(s *sequence, p *params) *core.Job {
 	return core.NewJob(r, s.finish == page.FinishStop)
 }
 
-// said returns what tokens [from, to) say.
+// said returns the text of tokens [from, to).
 func (s *sequence) said(from, to int) string {
 	start := 0
 	if from > 0 {

@@ -35,14 +35,14 @@ type Engine struct {
 	lora    model.Adapters
 	faults  faultState
 	named   atomic.Value   // string: the version that it names
-	pending sync.WaitGroup // restarts asked for over HTTP
+	pending sync.WaitGroup // restarts requested over HTTP
 
 	mu     sync.RWMutex
 	state  *incarnation // nil while down
 	closed bool
 }
 
-// incarnation is what a restart replaces.
+// incarnation is the state that a restart replaces.
 type incarnation struct {
 	id      string // the engine's, for hand-overs
 	addr    string
@@ -56,7 +56,7 @@ type incarnation struct {
 	serving chan struct{} // closed when the server's goroutine has returned
 	cancel  context.CancelFunc
 
-	spoiled sync.Map // names of first blocks whose content is not what it should be
+	spoiled sync.Map // first blocks with incorrect content, by name
 
 	mu      sync.Mutex
 	stopped bool
@@ -121,12 +121,12 @@ func (e *Engine) EventAddrs() (pub, replay []string) {
 	return pub, replay
 }
 
-// Close stops serving, aborts what is in flight and waits for every goroutine.
+// Close stops serving, aborts requests in flight and waits for every goroutine.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	e.SetFaults(faults.Faults{}) // nothing waits for what will not come
+	e.SetFaults(faults.Faults{}) // releases requests that a fault holds
 	e.pending.Wait()
 	e.restarting.Lock()
 	defer e.restarting.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 )
 
-// fast is an engine whose steps take no time.
+// fast returns options for an engine whose steps take no time.
 func fast(o Options) Options {
 	o.Speed = math.Inf(1)
 	if o.Core.Blocks == 0 {
@@ -42,7 +42,7 @@ type response struct {
 	body   []byte
 }
 
-// do sends a request with a connection of its own.
+// do sends a request on a new connection.
 func do(t *testing.T, e *Engine, method, path, body string, header ...string) response {
 	t.Helper()
 	r, err := try(context.Background(), e, method, path, body, header...)

@@ -82,8 +82,8 @@ func (c *call) wait(ctx context.Context, sent []int) bool {
 	return true
 }
 
-// opening sends what precedes the first token: the role of a chat's answer, or
-// the prompt when it is echoed.
+// opening sends the data before the first token: the role of a chat response, or the prompt if it
+// is echoed.
 func (c *call) opening(s *sequence) {
 	empty := ""
 	switch {
@@ -131,11 +131,10 @@ func (c *call) data(r reply) {
 	if err != nil {
 		return
 	}
-	_, _ = c.w.Write(append(append([]byte("data: "), body...), "\n\n"...)) // Flush tells
+	_, _ = c.w.Write(append(append([]byte("data: "), body...), "\n\n"...)) // Flush reports the error
 }
 
-// end sends the usage when asked for, the checksum when verifying, and the
-// last event.
+// end sends the usage and the checksum, if requested, and the last event.
 func (c *call) end() {
 	if c.p.StreamOptions.IncludeUsage {
 		r := c.head

@@ -27,9 +27,9 @@ func (e *Engine) tokenize(w *responder, r *http.Request) {
 	}
 	var tokens []uint32
 	switch {
-	case q.Prompt != nil: // texts get special tokens unless told otherwise
+	case q.Prompt != nil: // special tokens are on by default for texts
 		tokens = e.opt.Tokenizer.AppendTokens(nil, []byte(*q.Prompt), q.AddSpecial == nil || *q.AddSpecial)
-	default: // chats do not, unless told
+	default: // and off for chats
 		text, err := e.opt.Tokenizer.Render(nil, body)
 		if err != nil {
 			w.fail(badRequest("messages", "%v", err))

@@ -7,9 +7,8 @@ const (
 
 	// HeaderEngine names the engine that answered.
 	HeaderEngine = "X-Sim-Engine"
-	// HeaderVerify asks for checksums: HeaderRequestSum, and HeaderResponseSum on
-	// bodies that are sent whole; a stream carries it in a comment line before
-	// its last event.
+	// HeaderVerify requests checksums: HeaderRequestSum, and HeaderResponseSum for complete bodies.
+	// A stream carries the latter in a comment line before its last event.
 	HeaderVerify = "X-Sim-Verify"
 	// HeaderRequestSum is the XXH64 of the request body as the engine read it, in 16
 	// hexadecimal digits, but for askedReport.
@@ -40,5 +39,5 @@ const (
 // LabelEngineType is the label of the engine's type in the endpoints file.
 const LabelEngineType = "inference.networking.k8s.io/engine-type"
 
-// askedReport is what a picker may add to a request's body.
+// askedReport is the field that a picker may add to a request's body.
 var askedReport = []byte(`,"vllm_xargs":{"kv_cache_report_mode":"full"}`)

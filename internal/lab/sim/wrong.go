@@ -35,8 +35,8 @@ func (c *call) hollow(wrong faults.Answer) {
 	}
 }
 
-// half sends the head and half of the body of a whole answer, then nothing until the client
-// leaves or the fault is over.
+// half sends the head and half of the body of a complete response, then nothing until the client
+// disconnects or the fault is cleared.
 func (c *call) half(ctx context.Context) {
 	c.notify()
 	text := "half of an answer"

@@ -51,11 +51,11 @@ type Options struct {
 	Speed  float64 // model time per real time
 	Every  int     // tokens between two notices to a job; below 1 counts as 1
 	Rank   int     // data-parallel rank
-	// Events takes what the engine publishes, in Format; nil: nothing is published.
+	// Events receives the engine's cache events, in Format; nil disables publishing.
 	Events *kvstream.Publisher
 	Format kvstream.Format
 	Lease  time.Duration // that blocks are kept for other engines to read
-	// Names are those of adapters, by id.
+	// Names returns the name of an adapter id.
 	Names func(uint32) string
 }
 
@@ -78,7 +78,7 @@ func New(o Options) (*Core, error) {
 	return c, nil
 }
 
-// Meter is what the core counts.
+// Meter returns the core's counters.
 func (c *Core) Meter() *page.Meter { return c.meter }
 
 // ResetCache empties the engine's prefix cache between two steps.
@@ -90,7 +90,7 @@ func (c *Core) Cached(names []uint64) int {
 	return n
 }
 
-// Close stops the goroutine and waits for it. Jobs that have not ended fail.
+// Close stops the goroutine and waits for it. Unfinished jobs fail.
 func (c *Core) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -160,8 +160,7 @@ func (c *Core) Submit(j *Job) {
 	}
 }
 
-// Abort ends a job whose client has gone; it does nothing to one that has
-// ended.
+// Abort ends a job whose client disconnected. It has no effect on a finished job.
 func (c *Core) Abort(j *Job) {
 	if _, _, over, _ := j.State(); over {
 		return
@@ -212,7 +211,7 @@ func (c *Core) run() {
 	}
 }
 
-// drain runs what was posted.
+// drain runs the posted functions.
 func (c *Core) drain() (p Pace, open bool) {
 	for {
 		c.mu.Lock()
@@ -229,13 +228,12 @@ func (c *Core) drain() (p Pace, open bool) {
 	}
 }
 
-// maxLag is how far a core may fall behind its own time before it stops to
-// catch up.
+// maxLag is how far a core may fall behind the model's time before the lag is dropped.
 const maxLag = 50 * time.Millisecond
 
-// sleep waits for the end of a step that takes d in the model's time. Steps
-// follow each other without a gap: what a timer is late by, the next step
-// makes up for. It returns false when the core is closed.
+// sleep waits for the end of a step that takes d in the model's time. Steps follow each other
+// without gaps: the next step compensates for a late timer. It returns false when the core is
+// closed.
 func (c *Core) sleep(d time.Duration, p Pace) bool {
 	now := time.Now()
 	if math.IsInf(p.Speed, 1) || now.Sub(c.end) > maxLag {
@@ -261,7 +259,7 @@ func (c *Core) sleep(d time.Duration, p Pace) bool {
 			if closed {
 				return false
 			}
-			// What was posted waits for the end of the step, and drain will find it.
+			// Posted functions wait for the end of the step; drain runs them.
 		}
 	}
 }

@@ -19,8 +19,7 @@ func namesFor(tokens int) (h []engine.Hash) {
 	return h
 }
 
-// TestRealTime: tokens come at the times that the model gives, to the
-// nanosecond, at any speed.
+// TestRealTime checks that tokens arrive at the model's times, to the nanosecond, at any speed.
 func TestRealTime(t *testing.T) {
 	for _, speed := range []float64{1, 8} {
 		synctest.Test(t, func(t *testing.T) {

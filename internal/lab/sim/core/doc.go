@@ -1,5 +1,5 @@
-// Package core drives a simulated engine (package engine) in real time: it steps it, waits
-// until the step is over in the model's time, tells jobs how far they are, and publishes
-// what was cached. It keeps blocks for other engines for as long as their leases last. It
-// knows nothing of requests and answers as they are on the wire.
+// Package core drives a simulated engine (package engine) in real time: it executes steps, waits
+// for each step's duration in the model's time, reports progress to jobs, and publishes cache
+// events. It keeps blocks for other engines until their leases expire. It does not depend on the
+// wire format of requests and responses.
 package core

@@ -21,7 +21,7 @@ type Job struct {
 	Req   engine.Request
 	Lease string // name of the lease of its blocks, with Req.Hold
 	Stamp uint64 // of its prompt
-	// Notify tells that State has changed; it holds one notice.
+	// Notify signals a change of State; it buffers one signal.
 	Notify chan struct{}
 
 	mu     sync.Mutex

@@ -11,7 +11,7 @@ import (
 // goroutine owns it.
 type lease struct {
 	request uint64
-	stamp   uint64 // of the prompt: what the blocks hold
+	stamp   uint64 // identifies the content of the blocks
 	timer   *time.Timer
 }
 
@@ -49,7 +49,7 @@ func (c *Core) drop() {
 	clear(c.leases)
 }
 
-// ask has the core's goroutine answer a question; ok is false when it is closed.
+// ask runs f on the core's goroutine; ok is false if the core is closed.
 func ask[T any](c *Core, f func() T) (answer T, ok bool) {
 	done := make(chan T, 1)
 	if !c.post(func() { done <- f() }) {
@@ -83,7 +83,8 @@ func (c *Core) LeasedBlocks(id string) []int32 {
 	return blocks
 }
 
-// Read returns what the blocks of a lease hold, 0 when there is none. Its reader is heard from.
+// Read returns the content stamp of a lease's blocks, or 0 if there is no such lease. It counts as
+// a sign of life from the reader.
 func (c *Core) Read(id string) (stamp uint64) {
 	stamp, _ = ask(c, func() uint64 {
 		if l := c.leases[id]; l != nil {
@@ -101,7 +102,7 @@ func (c *Core) End(id string) bool {
 	return gave
 }
 
-// Late counts a notification of a lease that there was not.
+// Late counts a notification for a lease that does not exist.
 func (c *Core) Late() { c.transfers.late.Add(1) }
 
 // Failed counts a pull that failed.
@@ -110,15 +111,15 @@ func (c *Core) Failed() { c.transfers.failed.Add(1) }
 // Wrong counts a pull of blocks that belong to another.
 func (c *Core) Wrong() { c.transfers.wrong.Add(1) }
 
-// Transfers returns what was counted of hand-overs.
+// Transfers returns the KV transfer counters.
 func (c *Core) Transfers() TransferStats { return c.transfers.stats() }
 
-// Transfers are what a core counts of hand-overs.
+// Transfers are a core's KV transfer counters.
 type Transfers struct {
 	held    atomic.Int64 // leases at this moment
 	read    atomic.Int64 // leases that were read
 	expired atomic.Int64
-	late    atomic.Int64 // notifications of leases that there were not
+	late    atomic.Int64 // notifications for leases that do not exist
 	failed  atomic.Int64 // pulls that failed
 	wrong   atomic.Int64 // pulls of blocks that belong to another
 }
@@ -137,7 +138,7 @@ func (t *Transfers) stats() TransferStats {
 	return TransferStats{t.held.Load(), t.read.Load(), t.expired.Load(), t.late.Load(), t.failed.Load(), t.wrong.Load()}
 }
 
-// StampOf stands for what the blocks of a prompt hold.
+// StampOf returns a stamp for the content of a prompt's blocks.
 func StampOf(tokens []uint32) uint64 {
 	h := uint64(14695981039346656037)
 	for _, t := range tokens {

@@ -14,21 +14,21 @@ type Hang string
 // Ways to hang.
 const (
 	HangNone Hang = ""
-	// HangEngine: no step begins. The HTTP server answers what needs no step.
+	// HangEngine: no step begins. The HTTP server still handles requests that need no step.
 	HangEngine Hang = "engine"
-	// HangAll: nothing is answered either.
+	// HangAll: the HTTP server does not respond either.
 	HangAll Hang = "all"
-	// HangFrozen: connections stand and are taken, and nothing is read or
-	// written, as by a process that was stopped or a network that lost its way.
+	// HangFrozen: connections are accepted and stay open, but nothing is read or written, as with a
+	// stopped process or a network partition.
 	HangFrozen Hang = "frozen"
 )
 
-// Known reports whether there is such a way.
+// Known reports whether h is a defined value.
 func (h Hang) Known() bool {
 	return h == HangNone || h == HangEngine || h == HangAll || h == HangFrozen
 }
 
-// Answer is what is wrong with answers that have a good status.
+// Answer is a defect of responses with a success status.
 type Answer string
 
 // Wrong answers.
@@ -40,7 +40,7 @@ const (
 	AnswerModel Answer = "model" // of another model
 )
 
-// Known reports whether there is such an answer.
+// Known reports whether a is a defined value.
 func (a Answer) Known() bool {
 	switch a {
 	case AnswerSound, AnswerAbort, AnswerEmpty, AnswerHalf, AnswerModel:
@@ -49,8 +49,7 @@ func (a Answer) Known() bool {
 	return false
 }
 
-// Faults are what an engine does wrong, beside its event stream. The zero
-// value is none.
+// Faults are an engine's faults other than those of its event stream. The zero value has none.
 type Faults struct {
 	ErrorNext   int     `json:"error_next"`   // inference requests that are refused, from the next on
 	ErrorShare  float64 `json:"error_share"`  // share of inference requests that are refused
@@ -58,7 +57,7 @@ type Faults struct {
 	Slow        float64 `json:"slow"`         // steps take so many times longer; 0: once
 	Hang        Hang    `json:"hang"`
 	Garbage     bool    `json:"garbage"`     // inference requests are answered with 200 and no JSON
-	Answer      Answer  `json:"answer"`      // what is wrong with answers of status 200
+	Answer      Answer  `json:"answer"`      // defect of responses with status 200
 	ResetShare  float64 `json:"reset_share"` // share of inference requests whose connection is reset
 	ResetAfter  int     `json:"reset_after"` // tokens of a stream before that; 0: before the answer
 
@@ -82,7 +81,7 @@ func (s *Spread) Next(share float64) bool {
 	return uint64(float64(s.count)*share) > uint64(float64(s.count-1)*share)
 }
 
-// Gate lets everybody pass unless it is shut. Its zero value is open.
+// Gate blocks callers while it is shut. Its zero value is open.
 type Gate struct {
 	mu   sync.Mutex
 	open chan struct{} // nil: it is not shut
@@ -161,7 +160,7 @@ func (c *conn) Close() error {
 func Reset(c net.Conn) {
 	if c, ok := c.(*conn); ok {
 		if tcp, ok := c.Conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // what is left is a reset anyway
+			_ = tcp.SetLinger(0) // the connection is reset in any case
 		}
 	}
 	_ = c.Close()

@@ -25,7 +25,7 @@ type Endpoint struct {
 	Events    *EndpointEvents   `json:"events,omitempty"`
 }
 
-// EndpointEvents say where an endpoint publishes its KV events.
+// EndpointEvents contains the ports on which an endpoint publishes its KV events.
 type EndpointEvents struct {
 	Port       int    `json:"port"`                 // PUB socket of rank 0
 	ReplayPort int    `json:"replayPort,omitempty"` // replay socket of rank 0

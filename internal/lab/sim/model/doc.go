@@ -1,3 +1,3 @@
-// Package model has what a simulated engine knows of its model: the tokenizer of a real
-// model's files, and the adapters that are loaded.
+// Package model provides a simulated engine's tokenizer, loaded from a real model's files, and its
+// adapters.
 package model

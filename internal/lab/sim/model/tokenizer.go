@@ -10,10 +10,10 @@ import (
 	files "github.com/grapevine-epp/grapevine/internal/prompt/vocab"
 )
 
-// ErrFiles says that the files of a model are not fit for an engine.
+// ErrFiles is returned if a model's files cannot be used by an engine.
 var ErrFiles = errors.New("model: unfit files")
 
-// Tokenizer is that of a real model's files.
+// Tokenizer is the tokenizer of a real model's files.
 type Tokenizer struct {
 	vocab  *files.Vocab
 	end    uint32
@@ -70,7 +70,7 @@ func endToken(dir string) (string, error) {
 	return token.Content, nil
 }
 
-// AppendTokens is as sim.Tokenizer says.
+// AppendTokens implements sim.Tokenizer.
 func (m *Tokenizer) AppendTokens(dst []uint32, text []byte, special bool) []uint32 {
 	if !special {
 		return m.vocab.Encode(dst, text)
@@ -79,16 +79,16 @@ func (m *Tokenizer) AppendTokens(dst []uint32, text []byte, special bool) []uint
 	return append(m.vocab.Encode(dst, text), m.vocab.EOS()...)
 }
 
-// AppendText is as sim.Tokenizer says.
+// AppendText implements sim.Tokenizer.
 func (m *Tokenizer) AppendText(dst []byte, tokens []uint32) []byte {
 	for _, id := range tokens {
-		dst, _ = m.vocab.AppendToken(dst, id) // unknown ids say nothing
+		dst, _ = m.vocab.AppendToken(dst, id) // unknown ids have no text
 	}
 	return dst
 }
 
-// Render is as sim.Tokenizer says.
+// Render implements sim.Tokenizer.
 func (m *Tokenizer) Render(dst, body []byte) ([]byte, error) { return m.render(dst, body) }
 
-// End is as sim.Tokenizer says.
+// End implements sim.Tokenizer.
 func (m *Tokenizer) End() uint32 { return m.end }

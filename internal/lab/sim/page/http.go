@@ -37,7 +37,7 @@ type routeMeter struct {
 	seconds  histogram
 }
 
-// NewHTTPMeter returns a meter that has counted nothing.
+// NewHTTPMeter returns a meter with zero counts.
 func NewHTTPMeter() *HTTPMeter {
 	m := &HTTPMeter{high: newHistogram(highBuckets), routes: make([]routeMeter, len(httpRoutes))}
 	for i := range m.routes {

@@ -12,7 +12,7 @@ import (
 // and only numbers are written per scrape.
 type Page struct {
 	lines []line
-	text  strings.Builder // what precedes the next number
+	text  strings.Builder // text before the next number
 
 	maxLoRA int
 }
@@ -23,7 +23,7 @@ type line struct {
 	read func(*view) float64
 }
 
-// view is what a scrape reads from.
+// view is the data of one scrape.
 type view struct {
 	cores []*Meter // snapshots, by rank
 	start float64  // process start, seconds since the epoch

@@ -31,7 +31,7 @@ func (h *histogram) clone() histogram {
 	return histogram{h.bounds, slices.Clone(h.counts), h.sum}
 }
 
-// below returns how many observations lie in the first n buckets.
+// below returns the number of observations in the first n buckets.
 func (h *histogram) below(n int) (sum uint64) {
 	for _, c := range h.counts[:n] {
 		sum += c
@@ -84,7 +84,7 @@ const (
 	ReasonAbort  = "abort"
 )
 
-// RequestTimes is what a meter notes of one request. The engine's goroutine owns First and Latest.
+// RequestTimes is the record of one request. The engine's goroutine owns First and Latest.
 type RequestTimes struct {
 	Prompt, Output int  // tokens
 	Stop           bool // the answer ends by itself, not by a limit
@@ -135,7 +135,7 @@ func (m *Meter) snapshot() *Meter {
 	return s
 }
 
-// Gauges sets what the engine says of itself at this moment.
+// Gauges sets the engine's current state.
 func (m *Meter) Gauges(s engine.Stats) {
 	m.mu.Lock()
 	m.stats = s
@@ -145,8 +145,8 @@ func (m *Meter) Gauges(s engine.Stats) {
 // maxLoRASeries bounds the adapter combinations that stay on the page.
 const maxLoRASeries = 64
 
-// Adapters records which adapters run and wait, with the time, as its own
-// series for every combination.
+// Adapters records the running and waiting adapters with the time, as a separate series for every
+// combination.
 func (m *Meter) Adapters(e *engine.Engine) {
 	if m.names == nil {
 		return

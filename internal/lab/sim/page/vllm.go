@@ -167,8 +167,8 @@ func (p *Page) unusedHistograms(ranks []string) {
 	}
 }
 
-// cacheConfig writes the info series that tells block size and blocks. As vLLM's does, it
-// tells the blocks of all ranks for each of them.
+// cacheConfig writes the info series with the block size and number of blocks. Like vLLM, it
+// reports the total blocks of all ranks for each rank.
 func (p *Page) cacheConfig(o *Options) {
 	const name = "vllm:cache_config_info"
 	p.family(name, "gauge", "Information of the LLMEngine CacheConfig")

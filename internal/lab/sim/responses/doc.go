@@ -1,10 +1,10 @@
-// Package responses gives a simulated engine the Responses API: answers that the engine
-// keeps, that others go on with (previous_response_id), and that clients read, cancel
-// and have made in the background. Each is computed as a chat by the engine itself.
+// Package responses implements the Responses API of a simulated engine: stored responses that can
+// be continued (previous_response_id), read, cancelled and computed in the background. The engine
+// computes each one as a chat.
 //
-// It keeps so many responses and forgets the oldest. An engine that starts again has
-// a new [Handler], and so has lost them all.
+// It stores a limited number of responses and evicts the oldest. A restarted engine has a new,
+// empty [Handler].
 //
-// Concurrency: a [Handler] is safe for concurrent use; its owner ends the context and
-// calls [Handler.Wait].
+// Concurrency: a [Handler] is safe for concurrent use; its owner ends the context and calls
+// [Handler.Wait].
 package responses

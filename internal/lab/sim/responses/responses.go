@@ -28,9 +28,9 @@ const (
 	failed    = "failed"
 )
 
-// Handler answers the Responses API and hands everything else on.
+// Handler serves the Responses API and passes other requests to next.
 type Handler struct {
-	ctx  context.Context // of the engine's life
+	ctx  context.Context // ends with the engine's incarnation
 	next http.Handler
 	head http.Header // of all answers
 	runs sync.WaitGroup
@@ -40,14 +40,13 @@ type Handler struct {
 	order []string // oldest first
 }
 
-// New returns the handler of one life of an engine, which ends with ctx. All answers have
-// the headers of head.
+// New returns the handler of one incarnation of an engine, which ends with ctx. All responses carry
+// the headers in head.
 func New(ctx context.Context, next http.Handler, head http.Header) *Handler {
 	return &Handler{ctx: ctx, next: next, head: head, kept: map[string]*response{}}
 }
 
-// Wait returns when nothing is computed in the background any more. A life that never
-// began has no Handler, and nothing to wait for.
+// Wait waits for background responses. It does nothing on a nil Handler.
 func (h *Handler) Wait() {
 	if h != nil {
 		h.runs.Wait()
@@ -71,7 +70,7 @@ type item struct {
 	Content []part `json:"content"`
 }
 
-// response is what the engine keeps and shows.
+// response is a stored response as clients see it.
 type response struct {
 	ID         string          `json:"id"`
 	Object     string          `json:"object"`
@@ -138,7 +137,7 @@ func (h *Handler) show(w http.ResponseWriter, id string, change func(*response))
 	send(w, http.StatusOK, h.text(p))
 }
 
-// text returns what clients see of a response.
+// text returns the JSON of a response.
 func (h *Handler) text(p *response) json.RawMessage {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,7 +204,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 	event("response.completed", map[string]any{"response": h.text(p)})
 }
 
-// talk returns the messages of a request, after those that it goes on with.
+// talk returns the messages of a request, preceded by those of the response that it continues.
 func (h *Handler) talk(q *ask) (talk []message, ok bool) {
 	if q.Previous != "" {
 		h.mu.Lock()
