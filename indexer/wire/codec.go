@@ -9,12 +9,11 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
-// deltaVersion is the first byte of an encoded Delta. A decoder refuses every
-// other, so the layout changes only together with this number.
+// deltaVersion is the first byte of an encoded Delta. A decoder rejects other versions, so every
+// layout change must change it.
 const deltaVersion = 1
 
-// Limits of an encoded Delta. DecodeDelta refuses more; whoever fills a Delta
-// splits it before.
+// Limits of an encoded Delta. DecodeDelta rejects more; writers must split larger Deltas.
 const (
 	MaxDeltaOps    = 1 << 16
 	MaxDeltaBlocks = 1 << 18 // of Delta.Blocks
@@ -54,8 +53,8 @@ const (
 // (varint) follow because they are not 0 and the usual ones.
 const minBlockSize = 17
 
-// deltaChain is what encoder and decoder remember to leave out what follows
-// from earlier operations.
+// deltaChain is the state by which encoder and decoder omit fields that follow from earlier
+// operations.
 type deltaChain struct {
 	root, key block.Key
 	hash      block.EngineHash
@@ -63,7 +62,7 @@ type deltaChain struct {
 	haveBlock bool
 }
 
-// again tells whether op continues where the chain stands.
+// again reports whether op continues at the chain's position.
 func (c *deltaChain) again(op *block.Op) bool {
 	if op.Root {
 		return c.haveRoot && op.From == c.root
@@ -81,10 +80,9 @@ func (c *deltaChain) after(op *block.Op, blocks []block.StoredBlock) {
 	}
 }
 
-// AppendDelta appends the encoding of d to dst. It keeps operations, their
-// order and their blocks and hashes; fields that an operation's kind does not
-// use come back as zero, and First as the running count. It panics when an
-// operation's range lies outside of d.
+// AppendDelta appends the encoding of d to dst. It preserves operations, their order, and their
+// blocks and hashes. Fields that an operation's kind does not use are decoded as zero, and First as
+// the running count. It panics if an operation's range is outside of d.
 func AppendDelta(dst []byte, d *block.Delta) []byte {
 	dst = append(dst, deltaVersion)
 	var chain deltaChain
@@ -172,13 +170,12 @@ func appendBlockList(dst []byte, blocks []block.StoredBlock, usual uint32) []byt
 	return dst
 }
 
-// usualBytes is the length that the first block of an operation is told
-// apart from: exact in token space, near in text space.
+// usualBytes is the reference for the length of an operation's first block: exact in token space,
+// approximate in text space.
 func usualBytes(tokens uint32) int64 { return 4 * int64(tokens) }
 
-// DecodeDelta reads an encoding of AppendDelta into d, whose memory it reuses.
-// Any input is safe: what is allocated is bounded by the length of b and by
-// the Max constants. After an error d is empty.
+// DecodeDelta decodes an encoding of AppendDelta into d, whose memory it reuses. Any input is safe:
+// allocations are bounded by the length of b and by the Max constants. After an error d is empty.
 func DecodeDelta(b []byte, d *block.Delta) error {
 	d.Reset()
 	r := varint.Reader{B: b}
@@ -285,8 +282,8 @@ func decodeBlockList(r *varint.Reader, d *block.Delta, op *block.Op, usual uint3
 	}
 }
 
-// placeHashes sets op.First, and reports whether the hashes of op are within the limit
-// and all there, in so many bytes each.
+// placeHashes sets op.First, and reports whether the hashes of op are within the limit and
+// complete, at width bytes each.
 func placeHashes(r *varint.Reader, d *block.Delta, op *block.Op, width uint64) bool {
 	op.First = uint32(len(d.Hashes))
 	if uint64(op.First)+uint64(op.N) > MaxDeltaHashes {

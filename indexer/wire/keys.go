@@ -10,9 +10,8 @@ import (
 // MaxKeys is the longest list that DecodeKeys accepts.
 const MaxKeys = 1 << 16
 
-// AppendKeys appends a list of keys to dst: their count (varint) and 8 bytes
-// for each. Replicas send it with the endpoint's name and the time of a
-// decision, and the receiver calls Approx.Record.
+// AppendKeys appends a list of keys to dst: their count (varint) and 8 bytes each. Replicas send it
+// with the endpoint's name and the time of a decision, and the receiver calls Approx.Record.
 func AppendKeys(dst []byte, keys []block.Key) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(keys)))
 	for _, k := range keys {
@@ -21,10 +20,9 @@ func AppendKeys(dst []byte, keys []block.Key) []byte {
 	return dst
 }
 
-// DecodeKeys reads a list of AppendKeys from the start of b. It appends the
-// keys to dst and returns the bytes behind the list. Any input is safe: a count
-// over MaxKeys, or beyond what b holds, is an error before anything is
-// allocated, and dst then comes back as it was.
+// DecodeKeys decodes a list of AppendKeys from the start of b. It appends the keys to dst and
+// returns the bytes after the list. Any input is safe: a count above MaxKeys, or beyond the end of
+// b, is an error before any allocation, and dst is then returned unchanged.
 func DecodeKeys(b []byte, dst []block.Key) (keys []block.Key, rest []byte, err error) {
 	r := varint.Reader{B: b}
 	n := r.Uint()

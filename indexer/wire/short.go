@@ -21,7 +21,7 @@ import (
 // long form; for the others the hashes, 4 or 8 bytes each. A clear has neither.
 const (
 	shortBytes = 4  // of a short name
-	window     = 64 // names that are read ahead at a time
+	window     = 64 // names prefetched at a time
 )
 
 const (
@@ -32,13 +32,13 @@ const (
 	shortUsual     = 1 << 7
 )
 
-// shortParent is what names the parent of a store.
+// shortParent is the encoding of a store's parent.
 type shortParent byte
 
 const (
-	parentRootAgain shortParent = iota // the root key of the root store before
+	parentRootAgain shortParent = iota // the root key of the previous root store
 	parentRoot                         // a root key (8)
-	parentTail                         // varint: 1 is what the store before ended with, in this delta or an earlier one
+	parentTail                         // varint: 1 is the last block of the previous store, in this delta or an earlier one
 	parentName                         // a short name (4)
 	parentWhole                        // key and hash (8 each)
 	parentKinds
@@ -47,11 +47,11 @@ const (
 // shortWriter encodes one delta.
 type shortWriter struct {
 	n    indexer.Named
-	some bool // something may be taken for known
+	some bool // readers have known blocks
 	t    *Tails
 	d    *block.Delta
 	dst  []byte
-	warm uint32 // hashes before it were touched
+	warm uint32 // hashes before it were prefetched
 
 	root     block.Key
 	haveRoot bool
@@ -59,10 +59,10 @@ type shortWriter struct {
 	stores   int // so far
 }
 
-// AppendShort appends the short form of d to dst. It must be called before d is
-// applied, with the tails of the deltas before it; with nil tails the form supposes nothing of
-// what its readers know. Operations without blocks or hashes are left out, and d must
-// be within the limits of an encoded Delta.
+// AppendShort appends the short form of d to dst. It must be called before d is applied, with the
+// tails of the previous deltas. With nil tails the form assumes no knowledge of its readers.
+// Operations without blocks or hashes are omitted, and d must be within the limits of an encoded
+// Delta.
 func AppendShort(dst []byte, x *indexer.Index, name block.Source, t *Tails, d *block.Delta) []byte {
 	w := shortWriter{n: x.Named(name, t != nil), some: t != nil, t: t, d: d, dst: dst}
 	defer w.n.Release()
@@ -116,7 +116,7 @@ func (w *shortWriter) store(i int) {
 	w.stores++
 }
 
-// parent writes the head of store i and what names its parent.
+// parent writes the head of store i and its parent.
 func (w *shortWriter) parent(i int, more byte) {
 	op := &w.d.Ops[i]
 	as := func(p shortParent) { w.head(op, more|byte(p)<<shortParentBit) }
@@ -163,7 +163,7 @@ func (w *shortWriter) tail(i int) int {
 	return 0
 }
 
-// endOf returns the last block of operation i, if that stores any.
+// endOf returns the last block of operation i, if it stores any.
 func endOf(d *block.Delta, i int) (b *block.StoredBlock, ok bool) {
 	op := &d.Ops[i]
 	if op.Kind != block.OpStore || op.N == 0 {
@@ -184,7 +184,7 @@ func (w *shortWriter) short(h block.EngineHash) uint32 {
 	return uint32(name)
 }
 
-// list writes a removal or move; several where some hashes must be whole.
+// list writes a removal or move, as several operations if some hashes must be whole.
 func (w *shortWriter) list(op *block.Op) {
 	for at, end := op.First, op.First+op.N; at < end; {
 		part := *op
@@ -207,7 +207,7 @@ func (w *shortWriter) list(op *block.Op) {
 	}
 }
 
-// named reports whether hash i of the delta can be told by its short name.
+// named reports whether hash i of the delta can be encoded by its short name.
 func (w *shortWriter) named(i uint32) bool {
 	if w.some && i >= w.warm {
 		w.warm = min(uint32(len(w.d.Hashes)), i+window)

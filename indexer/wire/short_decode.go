@@ -18,7 +18,7 @@ type shortReader struct {
 	haveRoot bool
 	usual    uint32
 	stores   int
-	ends     [tailReach]uint32 // last blocks of the latest stores, a ring: places in d.Blocks
+	ends     [tailReach]uint32 // last blocks of the latest stores, a ring of indexes in d.Blocks
 	unsure   int
 }
 
@@ -126,7 +126,7 @@ func (r *shortReader) parent(op *block.Op, p shortParent) {
 	}
 }
 
-// tail makes what was stored n stores ago the parent of op.
+// tail sets the parent of op to the last block of the n-th previous store.
 func (r *shortReader) tail(op *block.Op, n uint64) {
 	if n == 0 || n > tailReach {
 		r.Fail(ErrCodecValue)
@@ -145,8 +145,7 @@ func (r *shortReader) tail(op *block.Op, n uint64) {
 	op.From, op.Parent = r.key(h), h
 }
 
-// key returns the key of a block that is held; zero, which is nobody's, when
-// it is not.
+// key returns the key of a held block, 0 if it is not held.
 func (r *shortReader) key(h block.EngineHash) block.Key {
 	key, _ := r.n.Key(h)
 	return key

@@ -7,16 +7,16 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// ErrSnapshotSize tells that a source cannot be put into a snapshot of the size allowed.
+// ErrSnapshotSize means that a source does not fit into a snapshot of the allowed size.
 var ErrSnapshotSize = errors.New("indexer: snapshot over its limit")
 
-// SnapshotLimits bound a snapshot, in bytes.
+// SnapshotLimits bounds a snapshot, in bytes.
 type SnapshotLimits struct {
-	Page  int // of one page; larger only where most of a page of blocks in a row is not held
+	Page  int // of one page; exceeded only if most blocks of a long chain are not held
 	Total int // of all pages
 }
 
-// SnapshotBlockBytes is the least that a block of a snapshot takes, in bytes.
+// SnapshotBlockBytes is the minimum size of a snapshot's block in bytes.
 const SnapshotBlockBytes = minBlockSize
 
 // The longest encodings of an operation's head and of a block.
@@ -26,8 +26,8 @@ const (
 	pagerBlocks  = 256
 )
 
-// Snapshot puts what a source holds at one moment into pages, each an encoded Delta,
-// while others write. One goroutine uses it at a time.
+// Snapshot writes a source's blocks at one moment into pages, each an encoded Delta, while others
+// write to the index. It must be used by one goroutine at a time.
 type Snapshot struct {
 	view   *indexer.View
 	limits SnapshotLimits
@@ -40,8 +40,8 @@ type Snapshot struct {
 	total  int
 }
 
-// OpenSnapshot begins a snapshot of a source. It does not take longer for larger
-// sources. Close must follow, soon: until then no memory of removed blocks is used again.
+// OpenSnapshot begins a snapshot of a source. Its duration does not depend on the source's size.
+// Close must follow soon: until then no memory of removed blocks is reused.
 func OpenSnapshot(x *indexer.Index, name block.Source, limits SnapshotLimits) *Snapshot {
 	return &Snapshot{
 		view: x.View(name, limits.Total/minBlockSize), limits: limits, more: true,
@@ -63,7 +63,7 @@ func (p *Snapshot) Next() ([]byte, error) {
 			return nil, ErrSnapshotSize
 		}
 		if !p.more {
-			p.page = append([]byte(nil), p.page...) // of its own size
+			p.page = append([]byte(nil), p.page...) // exact size
 			p.turn()
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// tailReach is how many tails are remembered: enough for a parent to be found
-// among the stores of several hundred sequences that decode side by side.
+// tailReach is the number of tails kept: enough to find a parent among the stores of several
+// hundred concurrently decoding sequences.
 const tailReach = 512
 
 // Tails records the last blocks of the latest stores of a source, by which the short form of a
@@ -14,13 +14,13 @@ const tailReach = 512
 // safe for concurrent use.
 type Tails struct {
 	hashes []block.EngineHash // a ring once it is full
-	next   int                // where the next one goes
+	next   int                // position of the next one
 }
 
-// Reset forgets everything: a delta is missing between the last one and the next.
+// Reset removes all tails, because a delta is missing before the next one.
 func (t *Tails) Reset() { t.hashes, t.next = t.hashes[:0], 0 }
 
-// Note remembers the tails of a delta that was applied.
+// Note records the tails of an applied delta.
 func (t *Tails) Note(d *block.Delta) {
 	for i := range d.Ops {
 		if op := &d.Ops[i]; op.Kind == block.OpStore && op.N > 0 {
@@ -52,8 +52,7 @@ func (t *Tails) back(n int) (block.EngineHash, bool) {
 	return t.hashes[i], true
 }
 
-// find returns how many stores back a tail is, 0 when it is not among those
-// within reach.
+// find returns how many stores back a tail is, 0 if it is not within reach.
 func (t *Tails) find(h block.EngineHash, reach int) int {
 	for i := t.next - 1; i >= 0; i-- {
 		if t.hashes[i] == h {
@@ -75,16 +74,15 @@ func within(n, reach int) int {
 	return n
 }
 
-// AppendPage appends an encoded Delta that carries the tails: removals, oldest
-// first. Applied to a source that holds nothing it changes nothing, so whoever does
-// not know of tails can read it before the blocks of a snapshot.
+// AppendPage appends an encoded Delta with the tails: removals, oldest first. Applied to an empty
+// source it has no effect, so versions without tails can read it before the blocks of a snapshot.
 func (t *Tails) AppendPage(dst []byte) []byte {
 	d := block.Delta{Hashes: append(append([]block.EngineHash{}, t.hashes[t.next:]...), t.hashes[:t.next]...)}
 	d.Ops = []block.Op{{Kind: block.OpRemove, N: uint32(len(d.Hashes))}}
 	return AppendDelta(dst, &d)
 }
 
-// Take makes the tails those of a page of AppendPage, and reports whether d is one.
+// Take sets the tails from a page of AppendPage, and reports whether d is one.
 func (t *Tails) Take(d *block.Delta) bool {
 	if len(d.Ops) != 1 || d.Ops[0].Kind != block.OpRemove || len(d.Blocks) > 0 {
 		return false

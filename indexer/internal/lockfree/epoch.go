@@ -18,7 +18,7 @@ type Epochs struct {
 	readers [2][epochShards]Counter
 }
 
-// Enter announces a reader; the result goes to leave.
+// Enter registers a reader. Pass the result to Leave.
 func (e *Epochs) Enter(shard uint32) *Counter {
 	for {
 		now := e.now.Load()
@@ -31,11 +31,10 @@ func (e *Epochs) Enter(shard uint32) *Counter {
 	}
 }
 
-// Leave ends what Enter began.
+// Leave ends the registration of Enter.
 func (*Epochs) Leave(c *Counter) { c.n.Add(-1) }
 
-// Advance moves on by one epoch unless a reader of the previous one is still
-// there. Only the writer calls it.
+// Advance advances the epoch unless a reader of the previous one is left. Only the writer calls it.
 func (e *Epochs) Advance() bool {
 	now := e.now.Load()
 	var n int64
@@ -55,7 +54,7 @@ type Limbo struct {
 	epoch [3]uint64
 }
 
-// Retire puts id away in the current epoch.
+// Retire stores id in the current epoch.
 func (l *Limbo) Retire(e *Epochs, id uint32) {
 	now := e.now.Load()
 	i := now % 3
@@ -63,11 +62,10 @@ func (l *Limbo) Retire(e *Epochs, id uint32) {
 	l.epoch[i] = now
 }
 
-// reclaimMost is how many identifiers of an epoch are freed in one go, since other
-// writers wait for it.
+// reclaimMost bounds the identifiers freed per call, since other writers wait.
 const reclaimMost = 1 << 16
 
-// Reclaim calls free for identifiers that are safe to reuse, all but very many.
+// Reclaim calls free for reusable identifiers, up to reclaimMost per epoch.
 func (l *Limbo) Reclaim(e *Epochs, free func(uint32)) {
 	now := e.now.Load()
 	for i, ids := range l.ids {
@@ -82,5 +80,5 @@ func (l *Limbo) Reclaim(e *Epochs, free func(uint32)) {
 	}
 }
 
-// Pending is the number of identifiers put away.
+// Pending returns the number of retired identifiers.
 func (l *Limbo) Pending() int { return len(l.ids[0]) + len(l.ids[1]) + len(l.ids[2]) }

@@ -7,9 +7,9 @@ const (
 	tombstone = 1 // never a key
 )
 
-// Keys is a hash table from keys to nodes, divided into segments that grow one at a time.
-// Readers probe it without locks, and check the key of the node that they find: 0 and 1 are
-// no keys, and a key can have several nodes. One writer.
+// Keys is a hash table from keys to nodes, divided into segments that grow separately. Readers
+// probe it without locks and verify the key of the node found. 0 and 1 are not valid keys, and a
+// key can have several nodes. There is one writer.
 type Keys struct {
 	segs [segments]atomic.Pointer[Segment]
 	n    int
@@ -24,13 +24,13 @@ type keySlot struct {
 // Segment is a part of Keys.
 type Segment struct {
 	slots []keySlot       // length is a power of two
-	seen  []atomic.Uint64 // seenBits bits for each slot; of every key that was put, one is set
-	used  int             // live and tombstones
+	seen  []atomic.Uint64 // filter with seenBits bits per slot; one is set for every inserted key
+	used  int             // live slots and tombstones
 	live  int
 }
 
-// A walk asks for one key per form, of which one is there at most. At eight
-// bits a slot, a tenth of the others need a look at the slots.
+// A walk looks up one key per form, at most one of which exists. With eight bits per slot, a tenth
+// of the others reach the slots.
 const seenBits = 8
 
 func newSegment(size int) *Segment {
@@ -47,7 +47,7 @@ func (s *Segment) MayContain(k uint64) bool {
 	return word.Load()&bit != 0
 }
 
-// Init empties the table. It is called before anything else.
+// Init empties the table. It must be called first.
 func (t *Keys) Init() {
 	for i := range t.segs {
 		t.segs[i].Store(newSegment(8))
@@ -60,10 +60,10 @@ func (t *Keys) seg(k uint64) *atomic.Pointer[Segment] { return &t.segs[k>>48&0xf
 // Len returns the number of nodes.
 func (t *Keys) Len() int { return t.n }
 
-// Bytes returns the memory that the table takes.
+// Bytes returns the memory of the table.
 func (t *Keys) Bytes() int { return t.size * (16 + seenBits/8) }
 
-// Segment returns where a key would be. What is put in later may be in another one.
+// Segment returns the segment of a key. Later insertions may use another one.
 func (t *Keys) Segment(k uint64) *Segment { return t.seg(k).Load() }
 
 // Find returns a node of a key, or 0.
@@ -72,8 +72,8 @@ func (t *Keys) Find(k uint64) uint32 {
 	return id
 }
 
-// Next returns the first node of key k from slot i on, and the slot behind it; 0 when there
-// is none. The search for a key begins at slot k.
+// Next returns the first node of key k from slot i on and the next slot; 0 if there is none. A
+// search begins at slot k.
 func (s *Segment) Next(k, i uint64) (node uint32, after uint64) {
 	mask := uint64(len(s.slots) - 1)
 	for ; ; i++ {
@@ -127,7 +127,7 @@ func (t *Keys) rebuild(old *Segment) *Segment {
 	return s
 }
 
-// Remove takes a node of a key out.
+// Remove removes a node of a key.
 func (t *Keys) Remove(k uint64, node uint32) {
 	s := t.seg(k).Load()
 	for id, i := s.Next(k, k); id != 0; id, i = s.Next(k, i) {

@@ -8,9 +8,9 @@ const (
 	TierMask = 1<<TierBits - 1
 )
 
-// Set lists the sources that hold a block, sorted by slot. Sets are immutable and
-// interned: blocks held by the same sources carry the same set id, and a walk looks
-// closer only where the id changes.
+// Set lists the sources that hold a block, sorted by slot. Sets are immutable and interned: blocks
+// held by the same sources have the same set id, and a walk examines sets only where the id
+// changes.
 type Set struct {
 	Members []uint32
 	hash    uint64
@@ -39,12 +39,12 @@ func (s *Set) Has(slot uint32) bool {
 
 const transitionSlots = 1 << 13
 
-// Sets are all holder sets in use. Id 0 is nobody. One writer; Get may be called by any
-// number of readers.
+// Sets holds all holder sets in use. Id 0 is the empty set. There is one writer; any number of
+// readers may call Get.
 type Sets struct {
 	table   Table[Set]
-	refs    []uint32 // nodes that carry the set
-	gen     []uint32 // bumped when the id is reused
+	refs    []uint32 // number of nodes with the set
+	gen     []uint32 // incremented when the id is reused
 	byHash  map[uint64]uint32
 	next    []uint32 // chain of equal hashes
 	free    []uint32
@@ -54,25 +54,24 @@ type Sets struct {
 	members int
 }
 
-// transition remembers the result of adding a member bit to a set, or of removing it.
+// transition caches the result of flipping a member bit of a set.
 type transition struct {
 	from, fromGen, op, to, toGen uint32
 }
 
-// Init makes the zero value ready.
+// Init initializes the zero value.
 func (t *Sets) Init() {
 	t.table.Init()
 	t.byHash = map[uint64]uint32{}
 	t.cache = make([]transition, transitionSlots)
-	t.newID(nil, 0) // id 0: nobody
+	t.newID(nil, 0) // id 0: the empty set
 	t.refs[0] = 1
 }
 
-// Get returns the set named id. A reader must be inside an epoch.
+// Get returns the set with an id. A reader must be inside an epoch.
 func (t *Sets) Get(id uint32) *Set { return t.table.Get(id) }
 
-// newID makes a set, in the memory of one that no reader can see any more if
-// there is one.
+// newID creates a set, reusing the memory of a reclaimed one if possible.
 func (t *Sets) newID(members []uint32, hash uint64) uint32 {
 	var id uint32
 	if n := len(t.free); n > 0 {
@@ -89,8 +88,8 @@ func (t *Sets) newID(members []uint32, hash uint64) uint32 {
 	return id
 }
 
-// ToggleTier returns the set that has the tier bit of a slot flipped against set id.
-// The caller moves the node's reference with retain and release.
+// ToggleTier returns the set that differs from set id in the tier bit of a slot. The caller updates
+// references with Retain and Release.
 func (t *Sets) ToggleTier(id, slot uint32, tier uint8) uint32 {
 	op := slot<<2 | uint32(tier)
 	h := fold(uint64(id)<<32|uint64(op), 0x9e3779b97f4a7c15)
@@ -164,10 +163,10 @@ func equalMembers(a, b []uint32) bool {
 	return true
 }
 
-// Retain notes one more node that carries a set.
+// Retain counts one more node with a set.
 func (t *Sets) Retain(id uint32) { t.refs[id]++ }
 
-// Release drops a node's reference; a set that nobody carries is retired.
+// Release removes a node's reference. A set without references is retired.
 func (t *Sets) Release(e *Epochs, id uint32) {
 	t.refs[id]--
 	if t.refs[id] != 0 {
@@ -188,23 +187,23 @@ func (t *Sets) Release(e *Epochs, id uint32) {
 		t.next[p] = t.next[id]
 	}
 	t.next[id] = 0
-	t.gen[id]++ // transitions to it are void at once
+	t.gen[id]++ // invalidates transitions to it
 	t.members -= len(s.Members)
 	t.limbo.Retire(e, id)
 }
 
-// Reclaim reuses ids that no reader can see any more.
+// Reclaim makes ids reusable that no reader can see any more.
 func (t *Sets) Reclaim(e *Epochs) {
 	t.limbo.Reclaim(e, func(id uint32) { t.free = append(t.free, id) })
 }
 
-// Pending is the number of ids that wait for readers.
+// Pending returns the number of ids that wait for readers.
 func (t *Sets) Pending() int { return t.limbo.Pending() }
 
-// Live is the number of sets in use, that of nobody among them.
+// Live returns the number of sets in use, including the empty set.
 func (t *Sets) Live() int { return len(t.refs) - len(t.free) - t.limbo.Pending() }
 
-// Bytes is the memory of all sets.
+// Bytes returns the memory of all sets.
 func (t *Sets) Bytes() int {
 	return t.table.Bytes() + cap(t.refs)*12 + t.Live()*(40+32) + t.members*4 + len(t.cache)*20
 }

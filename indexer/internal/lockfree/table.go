@@ -4,25 +4,24 @@ import "sync/atomic"
 
 const tableChunk = 1024
 
-// Table is a growing array of pointers that readers index without locks.
-// One writer.
+// Table is a growing array of pointers that readers index without locks. There is one writer.
 type Table[T any] struct {
 	chunks atomic.Pointer[[]*[tableChunk]atomic.Pointer[T]]
 	n      uint32
 }
 
-// Init empties the table. It is called before anything else.
+// Init empties the table. It must be called first.
 func (t *Table[T]) Init() {
 	chunks := []*[tableChunk]atomic.Pointer[T]{}
 	t.chunks.Store(&chunks)
 }
 
-// Get returns what stands at an index that Add returned. Any goroutine may call it.
+// Get returns the value at an index returned by Add. Any goroutine may call it.
 func (t *Table[T]) Get(i uint32) *T {
 	return (*t.chunks.Load())[i/tableChunk][i%tableChunk].Load()
 }
 
-// Put replaces what stands at an index that Add returned.
+// Put replaces the value at an index returned by Add.
 func (t *Table[T]) Put(i uint32, v *T) {
 	(*t.chunks.Load())[i/tableChunk][i%tableChunk].Store(v)
 }
@@ -39,5 +38,5 @@ func (t *Table[T]) Add(v *T) uint32 {
 	return i
 }
 
-// Bytes returns the memory of the table, that of its values apart.
+// Bytes returns the memory of the table without its values.
 func (t *Table[T]) Bytes() int { return len(*t.chunks.Load()) * tableChunk * 8 }

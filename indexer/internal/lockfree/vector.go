@@ -5,23 +5,23 @@ const (
 	vectorPage  = 1 << vectorShift
 )
 
-// Vector is a list that does not change: With returns another one, which shares with it all
-// but what lies around the change. So a change costs about as much in a long list as in a short
-// one, and whoever holds a Vector sees one state of all of it. The zero value is empty.
+// Vector is an immutable list. With returns a modified list that shares all pages except those
+// around the change, so a change costs about the same in a long list as in a short one. A Vector is
+// a consistent snapshot. The zero value is empty.
 type Vector[T any] struct {
 	n     int
 	pages []*[vectorPage]*[vectorPage]T
 }
 
-// Len returns how many entries there are.
+// Len returns the number of entries.
 func (v *Vector[T]) Len() int { return v.n }
 
-// At returns entry i, which is not to be changed; i is below Len.
+// At returns entry i, which must not be changed. i must be below Len.
 func (v *Vector[T]) At(i int) *T {
 	return &v.pages[i>>(2*vectorShift)][i>>vectorShift&(vectorPage-1)][i&(vectorPage-1)]
 }
 
-// With returns a list with t at place i, as long as that takes: entries between are zero.
+// With returns a list with t at index i, extended with zero entries if needed.
 func (v *Vector[T]) With(i int, t T) *Vector[T] {
 	next := &Vector[T]{n: max(v.n, i+1), pages: append([]*[vectorPage]*[vectorPage]T(nil), v.pages...)}
 	for top := 0; top<<(2*vectorShift) < next.n; top++ {
@@ -39,7 +39,7 @@ func (v *Vector[T]) With(i int, t T) *Vector[T] {
 	return next
 }
 
-// own makes a page the list's own and returns it.
+// own returns a page that only this list uses, copying it if needed.
 func (v *Vector[T]) own(top int) *[vectorPage]*[vectorPage]T {
 	page := *v.pages[top]
 	v.pages[top] = &page

@@ -1,8 +1,7 @@
 package names
 
-// Short is the part of a mixed engine hash that short forms carry: it holds
-// what chooses the segment and, but for the last bits, where in it a search begins.
-// So a table of whole hashes can be searched by it.
+// Short is the part of a mixed engine hash in short forms: it selects the segment and, except for
+// the last bits, the start of the search. A table of whole hashes can therefore be searched by it.
 type Short uint32
 
 const shortHalf = 16 // bits
@@ -14,24 +13,23 @@ func shortOf(m uint64) Short {
 	return Short(m>>(64-shortHalf)<<shortHalf | m>>(32-shortHalf)&(1<<shortHalf-1))
 }
 
-// mixed returns the smallest mixed hash of the name; the largest has all bits of
-// the second half of each word set.
+// mixed returns the smallest mixed hash with the name. The largest has all bits of the second half
+// of each word set.
 func (n Short) mixed() uint64 {
 	return uint64(n>>shortHalf)<<(64-shortHalf) | uint64(n&(1<<shortHalf-1))<<(32-shortHalf)
 }
 
-// Found is what a search by short name came to.
+// Found is the result of a search by short name.
 type Found uint8
 
-// Outcomes of a search by short name.
+// Results of a search by short name.
 const (
-	None Found = iota // nothing of the name is held
+	None Found = iota // no held hash has the name
 	One               // one hash has it
-	Many              // several have it, or the table cannot tell
+	Many              // several hashes have it, or the table cannot decide
 )
 
-// ByShort returns the hash that has a short name, if there is exactly one, and
-// one of its entries.
+// ByShort returns an entry of the hash with a short name, if there is exactly one.
 func (a *Table) ByShort(n Short) (e *Entry, is Found) {
 	if a.depth > shortHalf {
 		return nil, Many
@@ -40,7 +38,7 @@ func (a *Table) ByShort(n Short) (e *Entry, is Found) {
 	s := a.segment(m)
 	i, last := s.home(m), s.home(m|(1<<(32-shortHalf)-1))
 	for passed := false; ; i = s.after(i) {
-		// Entries of the name lie between the first home and the first gap after the last.
+		// Entries of the name are between the first home and the first gap after the last.
 		passed = passed || i == last
 		c := &s.slots[i]
 		if c.Meta == 0 {
@@ -59,7 +57,7 @@ func (a *Table) ByShort(n Short) (e *Entry, is Found) {
 	}
 }
 
-// TouchShort reads the lines that byShort is going to need.
+// TouchShort prefetches the lines that ByShort needs.
 func (a *Table) TouchShort(n Short) uint32 {
 	if a.depth > shortHalf {
 		return 0

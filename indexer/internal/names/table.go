@@ -16,7 +16,7 @@ type Table struct {
 	segments int
 	slots    int
 	Repeats  bool // some hash has, or had, more than one entry
-	frozen   int  // readers of slots as they were
+	frozen   int  // number of readers of frozen slots
 	gen      uint32
 }
 
@@ -27,8 +27,8 @@ const (
 	bucket      = 4 // entries of one cache line, where a search begins
 )
 
-// Entry says that the source holds node under an engine hash, in a tier, for a
-// group, count times.
+// Entry records that the source holds node under an engine hash, in a tier, for a group, count
+// times.
 type Entry struct {
 	Hash uint64
 	Node uint32
@@ -48,13 +48,13 @@ type Segment struct {
 	slots []Entry
 	n     int
 	depth uint8
-	gen   uint32 // the slots are newer than what was frozen before it
+	gen   uint32 // generation of the slots; older ones may be frozen
 }
 
 const segmentBytes = 48 // header and directory entry
 
-// Freeze returns the slots of all segments, which stay as they are until thaw.
-// It copies no entries.
+// Freeze returns the slots of all segments, which stay unchanged until Unfreeze. It copies no
+// entries.
 func (a *Table) Freeze() [][]Entry {
 	a.frozen++
 	a.gen++
@@ -63,11 +63,10 @@ func (a *Table) Freeze() [][]Entry {
 	return out
 }
 
-// Unfreeze ends what one freeze began.
+// Unfreeze ends one Freeze.
 func (a *Table) Unfreeze() { a.frozen-- }
 
-// own has s changed where nobody else looks. Whoever writes to slots that may be
-// frozen calls it before it searches them.
+// own copies the slots of s if they may be frozen. Writers call it before they search them.
 func (a *Table) own(s *Segment) {
 	if a.frozen > 0 && s.gen != a.gen {
 		s.slots, s.gen = slices.Clone(s.slots), a.gen
@@ -79,19 +78,19 @@ func mixHash(h uint64) uint64 {
 	return hi ^ lo
 }
 
-// KindOf is the kind of an entry: its tier and group.
+// KindOf returns the kind of an entry: its tier and group.
 func KindOf(tier, group uint8) uint32 { return uint32(group)<<8 | taken | uint32(tier) }
 
-// Count is the number of copies, Kind tier and group in one word.
+// Count returns the number of copies.
 func (e *Entry) Count() uint32 { return e.Meta >> 16 }
 
-// Kind is tier and group in one word.
+// Kind returns tier and group in one word.
 func (e *Entry) Kind() uint32 { return e.Meta & 0xffff }
 
-// Tier is the tier of an entry.
+// Tier returns the tier of an entry.
 func (e *Entry) Tier() uint8 { return TierOf(e.Meta) }
 
-// TierOf is the tier of a kind.
+// TierOf returns the tier of a kind.
 func TierOf(kind uint32) uint8 { return uint8(kind & 0x7f) }
 
 // New returns an empty table.
@@ -117,10 +116,10 @@ func Sized(n int) *Table {
 	return a
 }
 
-// Ahead returns a table of the same entries with room for four times as many, and for
-// most at most; a itself where a is large enough for now. Filling such a table takes half
-// the time of one that grows step by step, and nothing is allocated for what only may come.
-// Nobody else may have a, and a is not used afterwards.
+// Ahead returns a table of the same entries with room for four times as many, but for no more than
+// most; a itself if it is large enough. Filling it takes half the time of growing step by step, and
+// memory is not allocated for entries that may never arrive. The caller must have exclusive access,
+// and must not use a afterwards.
 func (a *Table) Ahead(most int) *Table {
 	most = min(most, 4*a.n)
 	if a.n < segmentMax || a.frozen > 0 || a.n*5 < a.slots*3 || most*4 < a.n*5 {
@@ -134,8 +133,8 @@ func (a *Table) Ahead(most int) *Table {
 
 func (a *Table) segment(m uint64) *Segment { return a.dir[m>>(64-a.depth)] }
 
-// home is the slot where the search for a mixed hash begins: the first of a
-// cache line, so that most searches stay in one.
+// home returns the slot where the search for a mixed hash begins: the first of a cache line, so
+// that most searches stay in one.
 func (s *Segment) home(m uint64) int {
 	return int(uint64(uint32(m))*uint64(len(s.slots)/bucket)>>32) * bucket
 }
@@ -149,7 +148,7 @@ func (s *Segment) wrap(i int) int {
 	return i
 }
 
-// Next returns the first entry of hash from slot i on, and the slot behind it.
+// Next returns the first entry of hash from slot i on, and the next slot.
 func (s *Segment) Next(h uint64, i int) (*Entry, int) {
 	for ; s.slots[i].Meta != 0; i = s.after(i) {
 		if s.slots[i].Hash == h {
@@ -172,14 +171,14 @@ func (a *Table) First(h uint64) *Entry {
 	return s.first(h, i)
 }
 
-// line is a cache line of entries. Those that are taken come first.
+// line is a cache line of entries, taken ones first.
 type line [bucket]Entry
 
 // line returns the line that begins at slot i.
 func (s *Segment) line(i int) *line { return (*line)(s.slots[i:]) }
 
-// place returns where hash is in a line, or bucket. The compiler makes no branches of
-// it; they would be as good as random.
+// place returns the position of hash in a line, or bucket. It compiles to branch-free code, because
+// the branches would be unpredictable.
 func (l *line) place(h uint64) int {
 	k := bucket
 	if l[3].Hash == h {
@@ -225,8 +224,7 @@ func (s *Segment) first(h uint64, i int) *Entry {
 	return e
 }
 
-// Lower takes one from the count of every entry of (hash, kind) and reports
-// whether there was one.
+// Lower decrements the count of every entry of (hash, kind) and reports whether there was one.
 func (a *Table) Lower(h uint64, kind uint32) (found, spent bool) {
 	s, i := a.Find(h)
 	a.own(s)
@@ -239,8 +237,8 @@ func (a *Table) Lower(h uint64, kind uint32) (found, spent bool) {
 	return found, spent
 }
 
-// LowerOnly does the work of lower, and removes the entry when it is spent, in
-// one search. It serves while no hash has several entries.
+// LowerOnly is Lower followed by removal of a spent entry, in one search. It requires that no hash
+// has several entries.
 func (a *Table) LowerOnly(h uint64, kind uint32) (e Entry, found bool) {
 	s, i := a.Find(h)
 	a.own(s)
@@ -264,8 +262,8 @@ func (a *Table) LowerOnly(h uint64, kind uint32) (e Entry, found bool) {
 	return e, true
 }
 
-// Raise counts one more copy of node under (hash, kind), and reports whether it
-// is the first. again tells that it is no further copy where there is one.
+// Raise counts one more copy of node under (hash, kind), and reports whether it is the first. With
+// again, an existing copy is not counted again.
 func (a *Table) Raise(h uint64, node, kind uint32, again bool) bool {
 	m := mixHash(h)
 	s := a.segment(m)
@@ -308,7 +306,7 @@ func (a *Table) Unreferenced(h uint64) *Entry {
 	return nil
 }
 
-// Has tells whether hash names node, of whatever kind.
+// Has reports whether hash names node, of any kind.
 func (a *Table) Has(h uint64, node uint32) bool {
 	s, i := a.Find(h)
 	for e, i := s.Next(h, i); e != nil; e, i = s.Next(h, i) {
@@ -319,15 +317,15 @@ func (a *Table) Has(h uint64, node uint32) bool {
 	return false
 }
 
-// full tells that a segment must grow before it takes one more.
+// full reports whether a segment must grow before the next insertion.
 func (s *Segment) full() bool { return (s.n+1)*4 > len(s.slots)*3 }
 
-// insert adds an entry that is not there and whose mixed hash is m.
+// insert adds a new entry with mixed hash m.
 func (a *Table) insert(m uint64, e Entry) {
 	s := a.segment(m)
 	a.own(s)
 	for s.full() {
-		// Hashes that agree in their top bits (a hostile stream) must not double the directory for ever.
+		// Hashes with equal top bits (a hostile stream) must not double the directory indefinitely.
 		if len(s.slots) < segmentMax || s.depth == a.depth && len(a.dir) > 8*a.segments {
 			a.enlarge(s)
 		} else {
@@ -363,7 +361,7 @@ func (a *Table) enlarge(s *Segment) {
 	}
 }
 
-// split divides the segment that m falls into.
+// split divides the segment of m.
 func (a *Table) split(m uint64) {
 	old := a.segment(m)
 	if old.depth == a.depth {
@@ -384,7 +382,7 @@ func (a *Table) split(m uint64) {
 		if em>>(64-lo.depth)&1 != 0 {
 			s = hi
 		}
-		if s.n == len(s.slots)-1 { // a hostile stream: keep probing possible
+		if s.n == len(s.slots)-1 { // a hostile stream: keep a free slot for probing
 			a.enlarge(s)
 		}
 		s.put(em, e)
@@ -402,7 +400,7 @@ func (a *Table) split(m uint64) {
 	a.slots += 2*segmentHalf - len(old.slots)
 }
 
-// Remove deletes the entry that e is a copy of.
+// Remove deletes the entry equal to e.
 func (a *Table) Remove(e Entry) {
 	s, i := a.Find(e.Hash)
 	a.own(s)
@@ -413,14 +411,14 @@ func (a *Table) Remove(e Entry) {
 	a.n--
 }
 
-// vacate empties slot i, closing the gap so that searches need no tombstones.
+// vacate empties slot i and closes the gap, so that no tombstones are needed.
 func (s *Segment) vacate(i int) {
 	l := s.line(i &^ (bucket - 1))
 	last := l.taken() - 1
 	l[i&(bucket-1)] = l[last&(bucket-1)]
 	i = i&^(bucket-1) + last
 	for j := s.after(i); s.slots[j].Meta != 0; j = s.after(j) {
-		// Whatever shares a line with the gap has its home there or before.
+		// Every entry in the gap's line has its home there or earlier.
 		if i/bucket == j/bucket || s.distance(s.home(mixHash(s.slots[j].Hash)), j) >= s.distance(i, j) {
 			s.slots[i] = s.slots[j]
 			i = j
@@ -430,7 +428,7 @@ func (s *Segment) vacate(i int) {
 	s.n--
 }
 
-// distance is how far slot j comes after slot i.
+// distance returns the number of slots from i to j.
 func (s *Segment) distance(i, j int) int {
 	if j -= i; j < 0 {
 		return j + len(s.slots)
@@ -460,9 +458,8 @@ func (a *Table) Where(f func(*Entry)) {
 	})
 }
 
-// Strip takes the segment at place at of the directory out of a table that nobody
-// uses any more. It returns its slots, free ones among them, how many are taken,
-// and the next place; no slots when nothing is left.
+// Strip removes the segment at directory index at from a table that is no longer used. It returns
+// its slots, including free ones, the number taken, and the next index; nil slots at the end.
 func (a *Table) Strip(at int) (slots []Entry, n, next int) {
 	if at == len(a.dir) {
 		return nil, 0, at
@@ -474,11 +471,11 @@ func (a *Table) Strip(at int) (slots []Entry, n, next int) {
 	return s.slots, s.n, next
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (a *Table) Len() int { return a.n }
 
-// Lines returns an entry of the line where the search for h begins and one of the
-// line where it may go on: reading them brings both into the cache.
+// Lines returns an entry of the line where the search for h begins and of the line where it may
+// continue, for prefetching.
 func (a *Table) Lines(h uint64) [2]*Entry {
 	s, i := a.Find(h)
 	return [2]*Entry{&s.slots[i], &s.slots[s.wrap(i+bucket)]}
@@ -490,5 +487,5 @@ func (a *Table) Home(h uint64) *Entry {
 	return &s.slots[i]
 }
 
-// Bytes is the memory that a table takes.
+// Bytes returns the memory of a table.
 func (a *Table) Bytes() int { return a.slots*16 + a.segments*segmentBytes + 8*cap(a.dir) }
