@@ -26,8 +26,8 @@ func (w *wakes) Pop() any {
 	return last
 }
 
-// benchRequest is a turn in the shape of a public conversation trace: 12,000
-// tokens in, 343 out, blocks of 512, half of them known.
+// benchRequest returns a turn typical of a public conversation trace: 12,000 tokens in, 343 out,
+// blocks of 512, half of them cached.
 func benchRequest(rng *rand.Rand, id uint64) Request {
 	in := 512 + int(rng.ExpFloat64()*11_500)
 	in = min(in, 120_000)

@@ -22,9 +22,9 @@ type Config struct {
 	MaxSeqs              int   // sequences of a step; default 256
 	LongPrefillThreshold int   // largest chunk of one prompt; 0: none
 	ByPriority           bool  // waiting requests by Request.Priority, not as they came (vLLM's --scheduling-policy priority)
-	MaxModelLen          int   // tokens of prompt and answer; default and limit: what the cache holds
+	MaxModelLen          int   // tokens of prompt and response; default and maximum: the cache's capacity
 	MaxAdapters          int   // distinct adapters running at once; 0: no limit
-	NoPrefixCache        bool  // nothing is cached, no events
+	NoPrefixCache        bool  // disables caching and events
 	Model                Model // default Model70B
 	AdmitWhole           bool  // a waiting request starts only when its whole prompt fits (vLLM from 0.23)
 	Host                 Host  // a second tier of the cache; zero: none
@@ -33,9 +33,9 @@ type Config struct {
 	EveryToken           bool  // fill Result.Tokens; costs a pass over the running requests per step
 }
 
-// Host is the second tier of the KV cache, in host memory: what is entered in
-// the prefix cache is copied there, and stays when the GPU's copy is evicted.
-// A hit there takes the time of Load and is not computed.
+// Host is the second tier of the KV cache, in host memory. Blocks entered in the prefix cache are
+// copied there and stay when the GPU's copy is evicted. A hit takes the time of Load and is not
+// computed.
 type Host struct {
 	Blocks int
 	Load   Load

@@ -25,16 +25,16 @@ type Engine struct {
 	planned  []*seq
 	load     load
 	blocked  bool    // the waiting queue cannot move until something ends
-	events   []Event // what the next Result shows
-	shown    []Event // what the last Result showed
+	events   []Event // events for the next Result
+	shown    []Event // events of the last Result
 	names    []Hash  // backing of generated names in events
 	hits     []int32
 	adapters []uint32
 	res      Result
 
-	// A run of steps that differ only in context length: every running request
-	// decodes inside its block. quiet counts those still to come, lag those not
-	// yet applied to the sequences.
+	// A run of steps that differ only in context length: every running request decodes inside its
+	// block. quiet is the number of remaining steps, lag the number not yet applied to the
+	// sequences.
 	quiet, lag int
 
 	stats Stats
@@ -68,9 +68,8 @@ func (e *Engine) SetModel(m Model) {
 	e.cfg.Model, e.cost = m, m.cost()
 }
 
-// Submit appends a request to the waiting queue. It fails with ErrTooLong or
-// ErrRequest, and then changes nothing. It may be called while a step is
-// under way; the next step sees the request.
+// Submit appends a request to the waiting queue. It returns ErrTooLong or ErrRequest if the request
+// is invalid. It may be called during a step; the next step includes the request.
 func (e *Engine) Submit(r Request) error {
 	if err := r.check(&e.cfg); err != nil {
 		return err
@@ -149,7 +148,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// Idle reports whether a Step would do nothing.
+// Idle reports whether there is no work to schedule.
 func (e *Engine) Idle() bool { return len(e.running) == 0 && e.waiting.len() == 0 }
 
 // Step computes one step. The Result and its slices are valid until the next
@@ -179,11 +178,10 @@ func (e *Engine) Step() *Result {
 	return r
 }
 
-// Skip computes the coming steps that only lengthen contexts (no token is
-// reported, no block changes, nothing ends), as long as they start before
-// limit has passed, and returns their number and total duration. It is exactly
-// as many calls of Step, faster. It returns 0 when the next step is not of
-// that kind, and always with Config.EveryToken.
+// Skip computes the following steps that only lengthen contexts (no token is reported, no block
+// changes, no request finishes) and start before limit has passed. It returns their number and
+// total duration. It is equivalent to as many calls of Step, but faster. It returns 0 if the next
+// step does more, and always with Config.EveryToken.
 func (e *Engine) Skip(limit time.Duration) (steps int, d time.Duration) {
 	var r Result
 	for e.quiet > 0 && d < limit {
@@ -220,7 +218,7 @@ func (e *Engine) noisy(d time.Duration) time.Duration {
 	return d
 }
 
-// settle applies quiet steps to the sequences, and ends the run of them.
+// settle applies quiet steps to the sequences and ends the run.
 func (e *Engine) settle() {
 	e.quiet = 0
 	if e.lag == 0 {
@@ -277,8 +275,7 @@ func (e *Engine) retire() {
 	e.running = kept
 }
 
-// foresee counts the steps to come in which nothing but context lengths
-// changes.
+// foresee counts the following steps in which only context lengths change.
 func (e *Engine) foresee(r *Result) {
 	e.quiet = 0
 	moved := len(r.Finished) > 0 || r.Preempted > 0 || !e.blocked

@@ -123,8 +123,8 @@ func TestMaxSeqsAndFCFS(t *testing.T) {
 	}
 }
 
-// TestPreemption: two requests outgrow four blocks; the later one gives way,
-// and comes back to find its first block cached.
+// TestPreemption: two requests outgrow four blocks. The later one is preempted, and finds its first
+// block cached when it resumes.
 func TestPreemption(t *testing.T) {
 	e := mustNew(t, Config{BlockSize: 4, Blocks: 4, Model: Model{A: 1, B: 1}})
 	mustSubmit(t, e, Request{ID: 1, Prompt: 7, Output: 6, Blocks: names(10, 1)})
@@ -137,7 +137,7 @@ func TestPreemption(t *testing.T) {
 		{Duration: ms, Decoding: 1},                                // 2 needs two fresh blocks, one is free
 		{Duration: ms, Decoding: 1},
 		{Duration: ms, Decoding: 1, Finished: []uint64{1}},
-		// One block of 2 was evicted: 9 tokens known, the first 4 still cached.
+		// One block of 2 was evicted: it has 9 tokens, the first 4 still cached.
 		{Duration: ms + 5*us, Prefill: 5, Finished: []uint64{2}},
 		{},
 	}
@@ -196,14 +196,14 @@ func TestEvents(t *testing.T) {
 		t.Error(diff)
 	}
 
-	// A full report announces the hit prefix, even when nothing new is stored.
+	// A full report announces the hit prefix, even if no new block is stored.
 	req.ID, req.Report, req.Output = 2, true, 1
 	want = []Event{{Kind: Stored, Hashes: []Hash{1, 2, 3}, Tokens: tokens[:12], Tag: tag}}
 	if diff := cmp.Diff(want, run(t, e, req)); diff != "" {
 		t.Error(diff)
 	}
 
-	// A clear is told with the next step.
+	// A clear is reported with the next step.
 	if !e.ResetPrefixCache() {
 		t.Fatal("reset refused on an idle engine")
 	}
@@ -278,7 +278,7 @@ func TestAdapters(t *testing.T) {
 	}
 	const ms = time.Millisecond
 	want := []step{
-		{Duration: ms, Prefill: 9, First: []uint64{0, 2, 3}}, // 1 is passed over
+		{Duration: ms, Prefill: 9, First: []uint64{0, 2, 3}}, // 1 is skipped
 		{Duration: ms, Decoding: 3, Finished: []uint64{0, 2, 3}},
 		{Duration: ms, Prefill: 3, First: []uint64{1}},
 	}

@@ -26,8 +26,8 @@ func (t *hostTier) use(h Hash) bool {
 	return ok
 }
 
-// put adds a block. It tells which one it took the place of, and whether the
-// tier did not have it before.
+// put adds a block. It returns the block evicted for it, if any, and whether the block is new to
+// the tier.
 func (t *hostTier) put(h Hash) (gone Hash, evicted, added bool) {
 	if t.use(h) {
 		return 0, false, false

@@ -33,14 +33,14 @@ func drawActions(t *rapid.T, bs, blocks int) []action {
 	}), 1, 20).Draw(t, "actions")
 }
 
-// trace runs a schedule and writes down every observable, one line per step.
-// With skip, runs of quiet steps are taken by Skip.
+// trace runs a schedule and records every observable, one line per step. With skip, runs of quiet
+// steps use Skip.
 func trace(t *rapid.T, c Config, actions []action, skip bool) (lines []string, end time.Duration) {
 	e, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[Hash]int{} // what a reader of the events believes
+	told := map[Hash]int{} // block counts derived from the events
 	for n := 0; n < 60 || !e.Idle(); n++ {
 		for i, a := range actions {
 			switch {
@@ -76,8 +76,8 @@ func trace(t *rapid.T, c Config, actions []action, skip bool) (lines []string, e
 	return lines, end
 }
 
-// checkInvariants: references are exactly those of running sequences, and
-// every registered block carries the name of its place.
+// checkInvariants checks that only running sequences hold references, and that every registered
+// block has the name of its position.
 func checkInvariants(t *rapid.T, e *Engine) {
 	refs := make([]int32, e.pool.size())
 	for _, s := range e.running {
@@ -98,8 +98,8 @@ func checkInvariants(t *rapid.T, e *Engine) {
 	}
 }
 
-// checkEvents: counting stores and removals gives the prefix cache, copies
-// included, and every parent is known.
+// checkEvents checks that counting stored and removed events yields the prefix cache, including
+// copies, and that every parent is listed.
 func checkEvents(t *rapid.T, e *Engine, told map[Hash]int, events []Event) {
 	for _, ev := range events {
 		switch ev.Kind {
@@ -127,8 +127,8 @@ func checkEvents(t *rapid.T, e *Engine, told map[Hash]int, events []Event) {
 	}
 }
 
-// TestQuietStepsAreExact: the shortcut for runs of decode steps changes
-// nothing that can be seen, times to the nanosecond included.
+// TestQuietStepsAreExact checks that Skip does not change any observable, including times to the
+// nanosecond.
 func TestQuietStepsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bs := rapid.IntRange(1, 20).Draw(t, "block size")

@@ -33,7 +33,7 @@ type Model struct {
 	W     float64 // ms to read all experts
 	Share float64 // of the experts that one token uses
 	Draft int     // drafted tokens for each sequence
-	Yield float64 // tokens that a verified draft yields in the mean, its own included
+	Yield float64 // mean number of tokens per verified draft, its own included
 }
 
 // Roofline estimates: 50% of peak in prefill, 70% of memory bandwidth in
@@ -49,9 +49,8 @@ const (
 	KVTokens8B  = 400_000
 )
 
-// Machine is a model on a kind of GPU: step times from published kernel tables
-// (vLLM 0.24 on H100), what fits beside the weights, and the loading of blocks
-// from host memory over PCIe.
+// Machine is a model on a kind of GPU: step times from published kernel tables (vLLM 0.24 on H100),
+// the cache capacity left by the weights, and the loading of blocks from host memory over PCIe.
 type Machine struct {
 	Name     string
 	About    string
@@ -120,7 +119,7 @@ func (m Model) cost() cost {
 	}
 }
 
-// load is what one step computes.
+// load is the work of one step.
 type load struct {
 	prefill  int64 // prompt tokens
 	halfPair int64 // 2·Σ prefill·(context before the chunk + half the chunk)

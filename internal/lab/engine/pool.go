@@ -1,9 +1,8 @@
 package engine
 
-// pool is the paged KV cache: physical blocks with reference counts, the free
-// queue in order of eviction, and the prefix cache from names to blocks. A
-// block that nobody uses keeps its name, and can be hit, until it is
-// reallocated. Blocks of equal name are chained in order of registration.
+// pool is the paged KV cache: physical blocks with reference counts, the free queue in order of
+// eviction, and the prefix cache from names to blocks. An unused block keeps its name, and can be
+// hit, until it is reallocated. Blocks of equal name are chained in order of registration.
 type pool struct {
 	name   []Hash
 	cached []bool
@@ -47,8 +46,8 @@ func (p *pool) touch(b int32) {
 	p.ref[b]++
 }
 
-// take returns the front block of the free queue with one reference, and
-// forgets what it held. There must be one.
+// take returns the front block of the free queue with one reference and evicts its content. The
+// queue must not be empty.
 func (p *pool) take() int32 {
 	b := p.next[p.size()]
 	p.unlink(b)
@@ -115,8 +114,7 @@ func (p *pool) forget(b int32) {
 	p.twin[at] = p.twin[b]
 }
 
-// clear empties the prefix cache. It does nothing and returns false while a
-// block is in use.
+// clear empties the prefix cache. It returns false without any change while a block is in use.
 func (p *pool) clear() bool {
 	if p.free != p.size() {
 		return false

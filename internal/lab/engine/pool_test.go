@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// naivePool says what a pool must do, in lists that are searched from end to
-// end.
+// naivePool is a reference implementation of pool with linear searches.
 type naivePool struct {
 	free  []int32       // front is evicted first
 	ref   map[int32]int // absent: 0

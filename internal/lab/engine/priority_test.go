@@ -15,7 +15,8 @@ func ended(e *Engine) (ids []uint64) {
 	return ids
 }
 
-// Waiting requests are served by priority, equal ones as they came; what runs goes on.
+// TestByPriority checks that waiting requests are admitted by priority, then by arrival, and that
+// running ones continue.
 func TestByPriority(t *testing.T) {
 	for _, c := range []struct {
 		byPriority bool
@@ -33,8 +34,8 @@ func TestByPriority(t *testing.T) {
 	}
 }
 
-// When memory runs out, the one that comes last by priority gives way, and is served
-// again in its turn.
+// TestPreemptionByPriority checks that the request of lowest priority is preempted when memory runs
+// out, and resumes in its turn.
 func TestPreemptionByPriority(t *testing.T) {
 	for _, c := range []struct {
 		byPriority bool

@@ -1,8 +1,7 @@
 package engine
 
-// This file is what a core does for prompts that one engine computes and another
-// answers: blocks that outlive their request, and prompts whose blocks come from
-// elsewhere.
+// This file implements prompts that one engine computes for another: blocks that outlive their
+// request, and prompts whose blocks come from another engine.
 
 // hold keeps the blocks of an ended sequence.
 func (e *Engine) hold(s *seq) {

@@ -2,7 +2,7 @@ package engine
 
 import "testing"
 
-// TestHold: blocks of a request that is read elsewhere stay until they are released.
+// TestHold checks that blocks held for another engine stay until they are released.
 func TestHold(t *testing.T) {
 	e, err := New(Config{Blocks: 20})
 	if err != nil {
@@ -29,8 +29,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestRemote: a prompt whose blocks come from elsewhere is not computed, but for its
-// last block, and its blocks are announced.
+// TestRemote checks that only the last block of a prompt with remote blocks is computed, and that
+// its blocks are published.
 func TestRemote(t *testing.T) {
 	e, err := New(Config{Blocks: 20, Events: true})
 	if err != nil {
@@ -50,8 +50,8 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// TestFetched: leading blocks that come from elsewhere are not computed, those behind
-// them are, and a request that is preempted computes all of them.
+// TestFetched checks that fetched leading blocks are not computed, later ones are, and that a
+// preempted request computes all of them.
 func TestFetched(t *testing.T) {
 	e, err := New(Config{Blocks: 20})
 	if err != nil {
@@ -64,7 +64,7 @@ func TestFetched(t *testing.T) {
 	if r := e.Step(); r.Prefill != 70 || len(r.First) != 1 || r.First[0].Cached != 80 {
 		t.Errorf("%d tokens computed, %+v", r.Prefill, r.First)
 	}
-	// What is held is not asked for, whatever comes.
+	// Blocks that are cached locally are not fetched.
 	if err := e.Submit(Request{ID: 2, Prompt: 150, Output: 1, Blocks: names, Fetched: 5}); err != nil {
 		t.Fatal(err)
 	}

@@ -26,9 +26,9 @@ type Request struct {
 
 	Adapter  uint32 // adapter number, 0 for the base model
 	Priority int64  // with Config.ByPriority: lower is sooner, equal ones as they came
-	// Hold keeps the blocks when the request has ended, until Release. Remote says that
-	// the prompt's blocks come from elsewhere when it is admitted: only what is behind
-	// the last full one is computed. Fetched says so of that many leading ones alone.
+	// Hold keeps the blocks of the finished request until Release. Remote marks a prompt whose
+	// blocks come from another engine at admission: only the part after the last full block is
+	// computed. Fetched is the number of leading blocks for which the same holds.
 	Hold, Remote bool
 	Fetched      int
 
@@ -36,7 +36,7 @@ type Request struct {
 	Tag    *Tag // handed through to stored events
 }
 
-// Tag is what a stored event says about a block beside its tokens.
+// Tag is the data of a stored event in addition to the tokens.
 type Tag struct {
 	LoRA   string // adapter name, empty for none
 	LoRAID int    // adapter id, 0 for none
@@ -63,7 +63,7 @@ func (r *Request) check(c *Config) error {
 type seq struct {
 	Request
 	number     uint64  // in order of arrival
-	total      int     // tokens known: prompt and generated
+	total      int     // tokens of the prompt and generated so far
 	computed   int     // tokens whose KV is computed or scheduled
 	registered int     // leading blocks that are in the prefix cache
 	blocks     []int32 // physical blocks
@@ -72,7 +72,7 @@ type seq struct {
 	preempted  int
 }
 
-// before reports whether s is to be served before o by priority.
+// before reports whether s precedes o by priority.
 func (s *seq) before(o *seq) bool {
 	if s.Priority != o.Priority {
 		return s.Priority < o.Priority
@@ -82,7 +82,7 @@ func (s *seq) before(o *seq) bool {
 
 func (s *seq) generated() int { return s.total - s.Prompt }
 
-// decoding reports whether the next token needs nothing but the last one.
+// decoding reports whether only the last token is left to compute.
 func (s *seq) decoding() bool { return s.total > s.Prompt && s.total-s.computed == 1 }
 
 func (s *seq) done() bool { return s.total >= s.Prompt+s.Output }

@@ -2,10 +2,10 @@ package engine
 
 import "time"
 
-// Result is what one step did. Its slices belong to the Engine.
+// Result is the outcome of one step. Its slices belong to the Engine.
 type Result struct {
-	Idle     bool          // nothing was scheduled; all else is zero
-	Duration time.Duration // the step's length; what follows happens at its end
+	Idle     bool          // nothing was scheduled; all other fields are zero
+	Duration time.Duration // the step's length; the other fields take effect at its end
 
 	Prefill  int // prompt tokens computed
 	Decoding int // sequences that decoded one token
@@ -27,7 +27,7 @@ type Mark struct {
 	Preemptions int
 }
 
-// EventKind is what happened in the prefix cache.
+// EventKind is the kind of a prefix cache event.
 type EventKind uint8
 
 // Kinds of cache events.
@@ -40,7 +40,7 @@ const (
 // Event is one change of the prefix cache.
 type Event struct {
 	Kind      EventKind
-	Host      bool     // of the host tier: Hash came or went, all else is zero
+	Host      bool     // event of the host tier: only Kind and Hash are set
 	HasParent bool     // Stored: there is a block before Hashes[0]
 	Hash      Hash     // Removed
 	Parent    Hash     // Stored

@@ -16,9 +16,8 @@ func (e *Engine) schedule() {
 	}
 }
 
-// scheduleRunning plans the running requests in the order in which they were
-// admitted. When memory runs out, the last of them is preempted; by priority,
-// the one that comes last of those that are not planned yet.
+// scheduleRunning plans the running requests in order of admission. When memory runs out, it
+// preempts the last one; with priorities, the lowest-ranked one that is not planned yet.
 func (e *Engine) scheduleRunning(budget *int) (preempted int) {
 	for i := 0; i < len(e.running) && *budget > 0; i++ {
 		s := e.running[i]
@@ -52,8 +51,8 @@ func (e *Engine) victim(i int) int {
 	return last
 }
 
-// scheduleWaiting admits waiting requests, first come first served or by
-// priority. Only a request whose adapter has no room is passed over.
+// scheduleWaiting admits waiting requests, first come first served or by priority. It skips only
+// requests whose adapter has no free slot.
 func (e *Engine) scheduleWaiting(budget *int) {
 	for i := 0; i < e.waiting.len() && *budget > 0; {
 		if len(e.running) >= e.cfg.MaxSeqs {
@@ -154,9 +153,8 @@ func (e *Engine) lookup(s *seq) (hits []int32, loaded int) {
 	return e.hits, loaded
 }
 
-// allocate takes memory for n more tokens of s, which hits already hold a
-// part of, and registers the blocks that become full. It returns false, and
-// changes nothing, when memory is short.
+// allocate allocates memory for n more tokens of s, part of which is in hits, and registers the
+// blocks that become full. If memory is short, it returns false without any change.
 func (e *Engine) allocate(s *seq, n int, hits []int32) bool {
 	bs := e.cfg.BlockSize
 	fresh := (s.computed+n+bs-1)/bs - len(s.blocks) - len(hits)
@@ -220,7 +218,7 @@ func (e *Engine) keep(s *seq, from, to int) {
 	}
 }
 
-// report announces the hit prefix of a request that asks for it.
+// report announces the hit prefix of a request that sets Report.
 func (e *Engine) report(s *seq) {
 	if s.Report && s.cached < 0 {
 		e.stored(s, 0, s.registered)
@@ -278,7 +276,7 @@ func (e *Engine) plan(s *seq, n int) {
 func (e *Engine) preempt(s *seq) {
 	e.giveBack(s)
 	s.preempted++
-	s.Remote, s.Fetched = false, 0 // what came from elsewhere is computed anew
+	s.Remote, s.Fetched = false, 0 // a preempted request computes all blocks itself
 	e.stats.Preemptions++
 	if e.cfg.ByPriority {
 		e.waiting.insert(s)

@@ -130,7 +130,7 @@ func (c *call) notify() {
 	_, _ = side(ctx, h, pathDone) // it may be gone
 }
 
-// side asks another engine over the side channel.
+// side sends a request to another engine over the side channel.
 func side(ctx context.Context, h *handOver, path string) ([]byte, error) {
 	body, _ := json.Marshal(sideMessage{*h.EngineID, *h.RequestID}) // text always encodes
 	url := "http://" + net.JoinHostPort(*h.Host, strconv.Itoa(*h.Port)) + path
