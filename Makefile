@@ -147,7 +147,7 @@ test-mutants: ## make small changes to the program, one at a time: tests must no
 .PHONY: test-mutants-short
 test-mutants-short: ## try one part of the listed changes, and 40 random ones chosen by the commit (12 minutes at most)
 	go run ./internal/testkit/mutants -part $$((16#$$(git rev-parse --short=4 HEAD) % 6 + 1))/6
-	go run ./internal/testkit/mutants -random 40 -seed $$(git rev-parse HEAD) -for 7m
+	go run ./internal/testkit/mutants -random 40 -seed $$(git rev-parse HEAD) -for 6m -caught 0.4
 
 # How many structures the long tests of the routing rule try, and from which seed.
 STRUCTURES ?= 200000
