@@ -10,17 +10,17 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// ErrCase is wrapped by what Case.check finds.
+// ErrCase is wrapped by the errors of Case.check.
 var ErrCase = errors.New("replay: bad case")
 
-// Index is what replicas know of the engines' caches.
+// Index is the source of the replicas' data about the engines' caches.
 type Index uint8
 
 // Kinds of Index. With both, a replica's own decisions count as cached until
 // events could have confirmed them (Case.Speculate).
 const (
-	Precise     Index = iota // what engines published, IndexDelay ago
-	Approximate              // what replicas decided, LRU of the engine's size
+	Precise     Index = iota // events published by engines, IndexDelay ago
+	Approximate              // decisions of replicas, in an LRU of the engine's size
 )
 
 // String returns the name used on command lines.
@@ -31,11 +31,11 @@ func (i Index) String() string {
 	return "precise"
 }
 
-// Cut as a Case.Share means that replicas tell each other nothing.
+// Cut as a Case.Share disables sharing between replicas.
 const Cut time.Duration = -1
 
-// Case is one run: a load, a fleet and what its replicas know. The zero value
-// of an optional field means the default.
+// Case is one run: a load, a fleet and the data available to its replicas. The zero value of an
+// optional field means the default.
 type Case struct {
 	Trace  *trace.Trace // scaled; required
 	Policy Policy       // required
@@ -47,10 +47,10 @@ type Case struct {
 	Roles     []string       // by engine: prefill or decode; missing and "": whole requests
 	Network   Network        // between engines with roles
 	Changes   []Change       // of engines, in mid-run
-	Prior     endpoint.Cost  // what replicas assume of engines at first; default endpoint.PriorCost
+	Prior     endpoint.Cost  // initial cost estimate for engines; default endpoint.PriorCost
 
 	Replicas   int           // default 1; arrivals are spread over them at random
-	Share      time.Duration // delay of what replicas tell each other, or Cut
+	Share      time.Duration // delay of messages between replicas, or Cut
 	Index      Index
 	IndexDelay time.Duration // of cache events; default 10 ms, negative 0
 	IndexScale float64       // size of the approximate index relative to the cache; default 1
@@ -58,16 +58,15 @@ type Case struct {
 	Gauges     time.Duration // sampling period of the engines' metrics; default 50 ms, negative: none
 	Bodies     float64       // share of responses whose tokens a replica sees; default 1
 
-	// Urgency is how many seconds later a request counts as having come for each second of
-	// prefill that is expected of it, in engines that take requests by priority
-	// (engine-priority-producer); 0: they take them as they come.
+	// Urgency is the number of seconds by which a request is ordered later per second of its
+	// expected prefill, in engines that schedule by priority (engine-priority-producer). 0 keeps
+	// the order of arrival.
 	Urgency float64
 
 	Warmup time.Duration // requests that arrive before are not measured
 	Seed   uint64
 
-	// Progress, which may be nil, is told now and then which share of the
-	// requests has arrived.
+	// Progress, if not nil, is called periodically with the share of requests that have arrived.
 	Progress func(share float64)
 }
 

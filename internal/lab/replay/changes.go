@@ -18,20 +18,20 @@ type Change struct {
 	At     time.Duration // from the start of the run
 	Engine int
 	What   ChangeKind
-	Factor float64       // Slow: of its times from then on, against its own
-	Length time.Duration // Hang: for so long it computes nothing
+	Factor float64       // Slow: factor on the engine's own step times from then on
+	Length time.Duration // Hang: duration without any computation
 }
 
-// ChangeKind is what becomes of an engine.
+// ChangeKind is the kind of a change to an engine.
 type ChangeKind uint8
 
-// Kinds of Change. Replicas know at once who is there, as of a pod list; that an engine
-// is slow or hangs nobody tells them. There are no health checks in a run.
+// Kinds of Change. Replicas see the list of engines without delay, as from a pod list. They are not
+// notified that an engine is slow or hangs. There are no health checks in a run.
 const (
-	Slow  ChangeKind = iota // takes other times for everything
-	Hang                    // computes nothing, and its metrics page does not answer
-	Fail                    // is gone with what it had, answers under way included
-	Leave                   // gets no more requests, and ends those that it has
+	Slow  ChangeKind = iota // all step times change
+	Hang                    // computes nothing, and its metrics page does not respond
+	Fail                    // disappears with its cache and its requests in flight
+	Leave                   // gets no new requests, and finishes its current ones
 	Join                    // is there, or again: with an empty cache after Fail
 )
 
@@ -40,8 +40,8 @@ var changeNames = [...]string{Slow: "slow", Hang: "hang", Fail: "fail", Leave: "
 // String returns the name used on command lines.
 func (k ChangeKind) String() string { return changeNames[k] }
 
-// ParseChange reads TIME:ENGINE:WHAT, where WHAT is slow=FACTOR, hang=DURATION, fail,
-// leave or join.
+// ParseChange parses TIME:ENGINE:WHAT, where WHAT is slow=FACTOR, hang=DURATION, fail, leave or
+// join.
 func ParseChange(s string) (Change, error) {
 	var c Change
 	wrong := func() (Change, error) {
@@ -150,7 +150,7 @@ func (s *simulation) change() error {
 	return nil
 }
 
-// list tells the replicas which engines there are.
+// list sends the current list of engines to the replicas.
 func (s *simulation) list() {
 	for _, r := range s.replicas {
 		var there []endpoint.Spec
@@ -163,7 +163,7 @@ func (s *simulation) list() {
 	}
 }
 
-// reborn begins another life of an engine at all replicas.
+// reborn starts a new incarnation of an engine at all replicas.
 func (s *simulation) reborn(station int) {
 	for _, r := range s.replicas {
 		r.pool.Renew(r.endpoints[station])
@@ -172,10 +172,10 @@ func (s *simulation) reborn(station int) {
 	}
 }
 
-// errFailed is what becomes of requests at an engine that is gone.
+// errFailed is the error of requests at a failed engine.
 const errFailed = "the engine failed"
 
-// fail ends what an engine has, and its cache.
+// fail ends an engine's requests and clears its cache.
 func (s *simulation) fail(number int) error {
 	st := &s.stations[number]
 	var there []uint64
@@ -208,7 +208,7 @@ func (s *simulation) fail(number int) error {
 	return nil
 }
 
-// lose ends a request whose engine is gone.
+// lose ends a request whose engine failed.
 func (s *simulation) lose(j *journey) {
 	o := &s.outcomes[j.number]
 	*o = Outcome{Endpoint: j.station, Queued: o.Queued, Error: errFailed}

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Size is what requests with prompts of one size came to.
+// Size summarises the requests with prompts up to one size.
 type Size struct {
 	UpTo     int     `json:"up_to"` // tokens of the prompt; 0: any number
 	Requests int     `json:"requests"`
 	TTFT     Summary `json:"ttft_s"` // of the answered ones
 }
 
-// sizes are the limits by which prompts are told apart, in tokens.
+// sizes are the upper limits of the prompt size classes, in tokens.
 var sizes = [...]int{1 << 10, 1 << 12, 1 << 14, 1 << 16, 0}
 
-// bySize sums up by size of prompt; sizes that nobody has are left out.
+// bySize summarises requests by prompt size and omits empty classes.
 func (s *simulation) bySize() []Size {
 	var requests [len(sizes)]int
 	var ttft [len(sizes)][]float64
@@ -45,10 +45,10 @@ type Moment struct {
 	Engines []float64 `json:"engines"` // requests in flight, by engine
 }
 
-// mostEngines is up to how many engines a run says what each of them had.
+// mostEngines is the largest fleet for which a run reports every engine.
 const mostEngines = 64
 
-// timeline adds up what engines have, as arrivals see it.
+// timeline sums the requests in flight per engine, sampled at arrivals.
 type timeline struct {
 	sums [timelineParts][]int
 	seen [timelineParts]int

@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 )
 
-// Notes of configurations: what a trace or a simulated engine does not have.
+// Notes on configurations: features that traces or simulated engines lack.
 const (
 	noteSessions   = "sessions are those of the trace, not of a header or cookie"
 	noteIndex      = "what is known of caches is simulated; sizes and block lengths of the index in this file do not count"
@@ -39,7 +39,7 @@ func FilePolicy(path string) (Policy, error) {
 	}
 	return Policy{
 		Name: filepath.Base(path), About: "the configuration " + path, Notes: fileNotes(c),
-		Rules: func() (*picker.Rules, error) { // plugins have a state: each replica has its own
+		Rules: func() (*picker.Rules, error) { // plugins have state, so each replica has its own
 			c, err := load()
 			if err != nil {
 				return nil, err

@@ -21,7 +21,7 @@ type station struct {
 
 	config engine.Config
 	model  engine.Model  // as it was at first
-	hung   time.Duration // until which it computes nothing
+	hung   time.Duration // time until which it computes nothing
 	away   bool          // not in the replicas' lists
 	failed bool          // and not back yet
 
@@ -78,8 +78,7 @@ func (s *station) begin(now time.Duration) {
 	s.steps++
 }
 
-// skip passes the steps that change nothing and start before until. It returns
-// the time at which they end.
+// skip skips the quiet steps that start before until, and returns the time at which they end.
 func (s *station) skip(now, until time.Duration) time.Duration {
 	if until <= now {
 		return now
@@ -90,7 +89,7 @@ func (s *station) skip(now, until time.Duration) time.Duration {
 	return now + d
 }
 
-// first returns the station whose step ends first.
+// first returns the station with the earliest step end.
 func first(stations []station) (at time.Duration, i int) {
 	at = never
 	for k := range stations {

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 )
 
-// Kind is what sets an engine of a Fleet apart.
+// Kind describes the engines of one kind in a Fleet.
 type Kind struct {
 	Model engine.Model // zero: the Case's
 	Speed float64      // of its times, against its model's; 0 means 1
@@ -51,7 +51,7 @@ func ParseFleet(s string) (Fleet, error) {
 	return f, nil
 }
 
-// Mixed reports whether the fleet names models of its own.
+// Mixed reports whether a kind of the fleet has its own model.
 func (f *Fleet) Mixed() bool {
 	for _, k := range f.Kinds {
 		if k.Model != (engine.Model{}) {

@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// blockKeys are blocks as the approximate index knows them.
+// blockKeys are the keys of blocks in the approximate index.
 type blockKeys []block.Key
 
 func (k blockKeys) of(blocks []trace.Block) blockKeys {
@@ -56,7 +56,7 @@ func (r *residency) change(c cacheChange) {
 	}
 }
 
-// forget takes all that an engine held.
+// forget removes all blocks of an engine.
 func (r *residency) forget(engine int) {
 	for at := engine; at < len(r.copies); at += r.engines {
 		r.copies[at] = 0
@@ -92,7 +92,7 @@ func (r *residency) run(chain []trace.Block, engine int) (gpu, host int) {
 	return gpu, host
 }
 
-// cacheChange is one block that came to an engine or left it.
+// cacheChange is a block added to or removed from an engine's cache.
 type cacheChange struct {
 	at     time.Duration
 	block  trace.Block
@@ -102,8 +102,8 @@ type cacheChange struct {
 	all    bool // the engine's whole cache went
 }
 
-// matcher answers a replica's picker from what the replica knows: what the
-// engines published some time ago, and what was decided since.
+// matcher matches prompts for a replica's picker against the replica's data: cache events published
+// some time ago, and decisions since then.
 type matcher struct {
 	replica *replica
 	approx  *approx.Index
@@ -163,7 +163,7 @@ func (m *matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 func (m *matcher) Finished(*request.Request, *endpoint.Endpoint, cycle.PrefixMatch, request.Outcome) {
 }
 
-// bytesPerToken is what the approximate index is told of the prompts.
+// bytesPerToken is the prompt bytes per token passed to the approximate index.
 const bytesPerToken = 4
 
 func newApprox(c *Case) *approx.Index {
@@ -173,7 +173,7 @@ func newApprox(c *Case) *approx.Index {
 	})
 }
 
-// cacheChanged notes what an engine published at the end of a step.
+// cacheChanged records the events that an engine published at the end of a step.
 func (sh *shared) cacheChanged(engineNumber int, at time.Duration, events []engine.Event) {
 	for i := range events {
 		e := &events[i]

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Network is what moving KV blocks between engines takes. The zero value moves
-// nothing: prompts are computed where they are answered.
+// Network is the network that transfers KV blocks between engines. With the zero value nothing is
+// transferred: prompts are computed by the engine that responds.
 type Network struct {
 	BytesPerToken  float64
 	BytesPerSecond float64       // out of one engine; transfers of an engine follow each other
@@ -70,8 +70,8 @@ func (s *simulation) prefiller(j *journey) int {
 	return -1
 }
 
-// sender returns the station that has blocks for the journey which its own lacks, and
-// how many leading ones it has; none when there is nothing to fetch.
+// sender returns the station from which the journey's own station should fetch blocks, and its
+// number of leading blocks. The number is 0 if there is nothing to fetch.
 func (s *simulation) sender(j *journey) (from, blocks int) {
 	for _, h := range j.decision.SetHeaders {
 		if h.Name == request.HeaderKVSource && s.Network.BytesPerSecond > 0 {
@@ -92,8 +92,7 @@ func (s *simulation) fetch(j *journey, from, blocks int) {
 	s.send(j, tokens)
 }
 
-// send has the link of j's remote station carry so many tokens' blocks, after those
-// that it is to carry before.
+// send queues a transfer of the blocks of that many tokens on the link of j's remote station.
 func (s *simulation) send(j *journey, tokens int) {
 	from, n := &s.stations[j.remote], &s.Network
 	took := time.Duration(n.BytesPerToken * float64(tokens) / n.BytesPerSecond * float64(time.Second))
@@ -112,8 +111,8 @@ func (s *simulation) prefill(j *journey, at int) error {
 	return err
 }
 
-// prefilled begins the transfer of a prompt's blocks. Those that the station which
-// answers has are not moved.
+// prefilled starts the transfer of a prompt's blocks. Blocks that the decode station already has
+// are not transferred.
 func (s *simulation) prefilled(m engine.Mark) {
 	j := s.flying[m.ID]
 	delete(s.flying, m.ID)
@@ -126,7 +125,7 @@ func (s *simulation) prefilled(m engine.Mark) {
 	s.send(j, tokens)
 }
 
-// moved hands the first prompt whose blocks have come to the station that answers.
+// moved submits the first prompt whose transfer is complete to its decode station.
 func (s *simulation) moved() error {
 	j := s.moving.take().j
 	if j.fetched == 0 {
@@ -156,8 +155,8 @@ func (s *simulation) submit(at int, r engine.Request) error {
 	return nil
 }
 
-// tellHandOver shows the replica how the first token came about, as the proxy beside
-// the engine does.
+// tellHandOver reports to the replica how the first token was produced, as the proxy next to the
+// engine does.
 func (s *simulation) tellHandOver(j *journey) {
 	if !j.report.Known || !j.seen {
 		return

@@ -15,14 +15,13 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 
-// Policy is a way to choose, by name. Rules makes it anew: every replica of
-// every run has its own.
+// Policy is a named scheduling policy. Rules creates a new instance for every replica of every run.
 type Policy struct {
 	Name  string
 	About string // one line
 	Rules func() (*picker.Rules, error)
 	Queue func() (*gate.Config, error) // how requests wait; nil, and a nil Config: they do not
-	Notes []string                     // what of a file works differently here
+	Notes []string                     // settings of a file that work differently here
 }
 
 // part is a plugin of a policy: its type, weight and parameters in JSON.
@@ -86,7 +85,7 @@ func urgency(weight float64) (func(*cycle.Cycle, []string, float64) (int64, bool
 	return built.Producer.Urgency, nil
 }
 
-// Default is the name of the policy that runs where nothing is configured.
+// Default is the name of the policy that is used without a configuration.
 const Default = "default"
 
 // Fetching is the name of the default policy for engines that fetch blocks from each
@@ -152,7 +151,7 @@ func object(list string) string {
 	for _, f := range strings.Split(list, ";") {
 		name, value, _ := strings.Cut(f, "=")
 		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			value = strconv.FormatFloat(v, 'g', -1, 64) // JSON does not know ".5"
+			value = strconv.FormatFloat(v, 'g', -1, 64) // JSON does not allow ".5"
 		}
 		fields = append(fields, strconv.Quote(name)+": "+value)
 	}

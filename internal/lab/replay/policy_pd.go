@@ -11,11 +11,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// Apart names the policies that compute prompts elsewhere, for fleets with roles.
+// Apart names the policies with separate prefill engines, for fleets with roles.
 const Apart = "pd"
 
-// apartPolicies returns the built-in ones; pd-N, which splits from N missing tokens
-// on, is made when it is asked for.
+// apartPolicies returns the built-in ones. pd-N, which splits from N missing tokens on, is created
+// on demand.
 func apartPolicies() []Policy {
 	return []Policy{
 		pair(Apart, "prefill and decode Apart, the pair by its price", pd.ByPrice()),

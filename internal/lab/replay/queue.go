@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Pace of what replicas do about queues, as in the daemon: they look at the pool, tell
-// what changed, and now and then what did not, so that silence means death.
+// Intervals of the replicas' queue processing, as in the daemon: they check the pool, send changes,
+// and periodically send a heartbeat, so that silence indicates a failure.
 const (
 	queueEvery = 20 * time.Millisecond
 	queueBeat  = 12 // of queueEvery
@@ -51,13 +51,13 @@ func newQueue(s *simulation, pool *endpoint.Pool) (*queue, error) {
 	return &queue{Gate: g}, nil
 }
 
-// turn is a request whose wait is over.
+// turn is a request that has left the queue.
 type turn struct {
 	j   *journey
 	err error // why it may not go on; nil: it may
 }
 
-// enqueue asks the replica's queue for a place.
+// enqueue requests a permit from the replica's queue.
 func (s *simulation) enqueue(j *journey) error {
 	if s.tick == never {
 		s.tick = s.now + queueEvery
@@ -78,7 +78,7 @@ func (s *simulation) enqueue(j *journey) error {
 	return s.proceed(turn{j, err})
 }
 
-// takeTurns places those whose wait is over, and ends those that make way.
+// takeTurns places dispatched requests and ends evicted ones.
 func (s *simulation) takeTurns() error {
 	for len(s.turns)+len(s.evicted) > 0 {
 		if n := len(s.evicted); n > 0 {
@@ -96,7 +96,7 @@ func (s *simulation) takeTurns() error {
 	return nil
 }
 
-// proceed goes on with a request that need not wait, or no longer.
+// proceed continues a request that does not wait, or no longer waits.
 func (s *simulation) proceed(t turn) error {
 	s.waiting--
 	if t.err != nil {
@@ -110,7 +110,7 @@ func (s *simulation) proceed(t turn) error {
 func (s *simulation) evict(j *journey) {
 	id := uint64(j.number) + 1
 	if s.flying[id] != j {
-		return // it has ended meanwhile
+		return // the request has ended already
 	}
 	delete(s.flying, id)
 	st := &s.stations[j.station]
@@ -123,7 +123,7 @@ func (s *simulation) evict(j *journey) {
 
 const evictedText = "request evicted by flow control"
 
-// ticked has every replica look at its queue and tell the others of it.
+// ticked makes every replica check its queue and publish the state.
 func (s *simulation) ticked() {
 	s.ticks++
 	for _, r := range s.replicas {
@@ -144,7 +144,7 @@ func (s *simulation) ticked() {
 	}
 }
 
-// forget takes a journey out of those that the station decodes.
+// forget removes a journey from the station's decoding list.
 func (s *station) forget(j *journey) {
 	for k, other := range s.decoding {
 		if other == j {

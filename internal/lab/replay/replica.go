@@ -14,11 +14,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// costEvery is how often replicas tell each other what they learned.
+// costEvery is the interval at which replicas share learned costs.
 const costEvery = time.Second
 
-// shared is what all replicas come to know with the same delay: what engines
-// publish, and what replicas tell each other.
+// shared is the data that all replicas receive with the same delay: cache events of engines, and
+// messages between replicas.
 type shared struct {
 	blocks  int
 	delay   time.Duration // of cache events
@@ -46,7 +46,7 @@ func (sh *shared) sessionName(session int32) string {
 	return sh.names[session]
 }
 
-// advance makes known what was published up to now.
+// advance applies the changes that are due by now.
 func (sh *shared) advance(now time.Duration) {
 	for sh.changed < len(sh.changes) && sh.changes[sh.changed].at+sh.delay <= now {
 		if sh.known.engines > 0 {
@@ -70,7 +70,7 @@ const (
 	saidQueue
 )
 
-// message is what one replica tells the others.
+// message is a message from one replica to the others.
 type message struct {
 	at       time.Duration
 	from     int
@@ -84,8 +84,7 @@ type message struct {
 	gauges   []rules.Gauge
 }
 
-// replica is one endpoint picker: its own pool, book, sessions and learned
-// costs.
+// replica is one endpoint picker: its own pool, load tracker, sessions and learned costs.
 type replica struct {
 	number    int
 	sim       *simulation
@@ -100,7 +99,7 @@ type replica struct {
 	placing   *journey             // the request being placed
 	warming   int                  // warm-ups under way
 
-	heard  int               // messages of the log that were taken in
+	heard  int               // number of log messages processed
 	remote [][]endpoint.Load // by station and origin
 	costs  [][]endpoint.Cost
 	taught time.Duration
@@ -108,7 +107,7 @@ type replica struct {
 
 func newReplica(number int, s *simulation) (*replica, error) {
 	r := &replica{number: number, sim: s, sessions: sessions.New(0)}
-	// Engines that leave come back under their ids, whenever that is.
+	// Engines that leave keep their ids, however late they return.
 	r.pool = endpoint.NewPool(endpoint.PoolOptions{Now: s.clock, Prior: s.Prior, Keep: s.Trace.Length + 1})
 	specs := make([]endpoint.Spec, s.Endpoints)
 	for i := range specs {
@@ -193,7 +192,7 @@ func (r *replica) bookChanged(ep *endpoint.Endpoint) {
 	r.say(message{kind: saidLoad, endpoint: ep, load: r.pool.LoadTracker().Local(ep, r.sim.clock())})
 }
 
-// say tells the other replicas something.
+// say sends a message to the other replicas.
 func (r *replica) say(m message) {
 	if r.sim.Replicas == 1 || r.sim.Share < 0 {
 		return
@@ -205,7 +204,7 @@ func (r *replica) say(m message) {
 	r.sim.shared.log = append(r.sim.shared.log, m)
 }
 
-// catchUp takes in what has become known by now.
+// catchUp processes the events and messages that are due by now.
 func (r *replica) catchUp(now time.Duration) {
 	sh := r.sim.shared
 	sh.advance(now)
@@ -244,7 +243,7 @@ func (r *replica) hear(m *message) {
 // content have equal ids.
 func (r *replica) station(ep *endpoint.Endpoint) int { return r.stationOf[ep.ID] }
 
-// teach tells the others what this replica learned, once in a while.
+// teach sends this replica's learned costs to the others at intervals of costEvery.
 func (r *replica) teach(now time.Duration) {
 	if now-r.taught < costEvery {
 		return

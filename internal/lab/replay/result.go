@@ -25,12 +25,11 @@ type Summary struct {
 	P99  float64 `json:"p99"`
 }
 
-// Result is what a run came to. Figures are over the requests that arrived
-// after the warm-up.
+// Result is the outcome of a run. Figures cover the requests that arrived after the warm-up.
 type Result struct {
 	Requests int `json:"requests"`
 	Errors   int `json:"errors"` // refused or too long
-	// Reasons counts errors by what was said.
+	// Reasons counts errors by message.
 	Reasons    map[string]int `json:"errors_by_reason,omitempty"`
 	TTFT       Summary        `json:"ttft_s"`
 	TPOT       Summary        `json:"tpot_s"`
@@ -42,7 +41,7 @@ type Result struct {
 	Tokens     float64        `json:"tokens_per_s"`   // generated
 	Completed  float64        `json:"completed"`      // answers that ended by the time of the last arrival / arrivals
 	Preempted  int            `json:"preempted"`
-	Remote     float64        `json:"remote,omitempty"`  // share of prompts that were computed elsewhere
+	Remote     float64        `json:"remote,omitempty"`  // share of prompts computed by a separate prefill engine
 	Fetched    float64        `json:"fetched,omitempty"` // prompt tokens that were fetched from other engines / prompt tokens
 	WarmUps    int            `json:"warm_ups,omitempty"`
 	Warmed     float64        `json:"warmed,omitempty"` // prompt tokens that warm-ups computed / prompt tokens
@@ -128,8 +127,7 @@ const (
 	goodToken = 100 * time.Millisecond
 )
 
-// lookAtFlight adds up what is in flight at an arrival, and what of it the fullest
-// engine has.
+// lookAtFlight samples the requests in flight at an arrival, in total and at the fullest engine.
 func (s *simulation) lookAtFlight(at time.Duration) {
 	if s.Endpoints <= mostEngines {
 		s.timeline.look(at, s.Trace.Length, s.stations)

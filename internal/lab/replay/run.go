@@ -18,8 +18,8 @@ import (
 // epoch is the date at which virtual time begins.
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
-// progressEvery is how often a decoding request's progress is told to the
-// replica that placed it, at most.
+// progressEvery is the minimum interval between progress reports of a decoding request to its
+// replica.
 const progressEvery = 50 * time.Millisecond
 
 // journey is one request on its way.
@@ -33,7 +33,7 @@ type journey struct {
 	blocks   []trace.Block // full blocks of the prompt
 	keys     blockKeys
 	seen     bool // its tokens are shown to the replica
-	told     int  // tokens told to the replica
+	told     int  // tokens reported to the replica
 	atStep   int  // station.steps at the last telling
 	place    picker.Permit
 
@@ -152,7 +152,7 @@ func (s *simulation) play(ctx context.Context) error {
 	}
 }
 
-// came handles what is due besides steps and arrivals.
+// came processes due events other than steps and arrivals.
 func (s *simulation) came() error {
 	if s.nextChange() <= s.now {
 		return s.change()
@@ -164,7 +164,7 @@ func (s *simulation) came() error {
 	return nil
 }
 
-// progress looks now and then whether the run is to go on, and tells how far it is.
+// progress periodically checks whether ctx has ended, and reports progress.
 func (s *simulation) progress(ctx context.Context, next int) error {
 	if next%256 != 0 {
 		return nil
@@ -258,7 +258,7 @@ func (s *simulation) place(j *journey) error {
 	return nil
 }
 
-// complaint is what an engine says, without the figures of one request.
+// complaint returns an engine's error without the figures of one request.
 func complaint(err error) string {
 	for _, kind := range []error{engine.ErrTooLong, engine.ErrRequest} {
 		if errors.Is(err, kind) {
@@ -296,8 +296,8 @@ func (s *simulation) journey(number int, r *trace.Request) *journey {
 	return j
 }
 
-// stepEnded applies the end of a station's step and starts what follows;
-// nothing else arrives before until.
+// stepEnded applies the end of a station's step and starts the next one. No other event occurs
+// before until.
 func (s *simulation) stepEnded(i int, until time.Duration) {
 	st := &s.stations[i]
 	if step := st.step; step != nil {
@@ -362,7 +362,7 @@ func (s *simulation) finished(st *station, m engine.Mark) {
 	s.spare = append(s.spare, j)
 }
 
-// tell shows the replica that an answer has come to that many tokens.
+// tell reports to the replica that the response has reached that many tokens.
 func (j *journey) tell(tokens int, at time.Time) {
 	if n := tokens - j.told; n > 0 && j.seen {
 		j.decision.Observe(request.Event{Kind: request.EventTokens, At: at, Tokens: n})

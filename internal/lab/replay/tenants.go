@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Tenant is what the requests of one tenant and priority came to.
+// Tenant summarises the requests of one tenant and priority.
 type Tenant struct {
 	Name     string  `json:"tenant"`
 	Priority int     `json:"priority"`
@@ -18,7 +18,8 @@ type Tenant struct {
 	TTFT     Summary `json:"ttft_s"`
 }
 
-// mostTenants is how many tenants a Result tells apart; the rest of a priority is one.
+// mostTenants is the number of tenants that a Result lists by name; the others of a priority are
+// combined.
 const (
 	mostTenants   = 20
 	restOfTenants = "(others)"
@@ -73,7 +74,7 @@ func (s *simulation) tenants() []Tenant {
 // owner is a tenant's requests of one priority.
 type owner struct{ tenant, priority int32 }
 
-// others is the tenant that stands for those who are not told apart.
+// others is the tenant that combines unlisted tenants.
 const others = int32(-1 << 31)
 
 type tenantSum struct {
@@ -82,7 +83,8 @@ type tenantSum struct {
 	queue, ttft            []float64
 }
 
-// tell says under which name each tenant is told of: those with most requests by their own.
+// tell maps each tenant to the name under which it is reported: its own for the tenants with most
+// requests.
 func (s *simulation) tell() map[owner]owner {
 	count := map[owner]int{}
 	for i := range s.Trace.Requests {
