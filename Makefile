@@ -234,7 +234,7 @@ setup-engines: ## install a vLLM for CPUs and the code of three versions, and SG
 
 .PHONY: test-engines
 test-engines: setup-engines setup ## compare predictions with the block managers of vLLM and SGLang, renderers, two whole engines and a prefill/decode pair
-	ENGINE_PARTS=$$($(dir $(SETUP))engines.sh --where) go test -count=1 -timeout $(TEST_TIMEOUT) -tags engines -v ./internal/e2e/engines
+	ENGINE_PARTS=$$($(dir $(SETUP))engines.sh --where) go test -count=1 -timeout 40m -tags engines -v ./internal/e2e/engines
 
 .PHONY: race
 race: setup ## run the tests of the concurrent packages with the race detector
