@@ -30,7 +30,7 @@ MUTANTS ?= 100
 MUTANTS_SEED ?= 1
 # Folders whose packages start goroutines; replay runs policies in virtual time, which the race
 # detector slows down ten times.
-CONCURRENT := cluster events extproc indexer picker pd internal/multicluster internal/admin internal/budget internal/kubeapi internal/listen internal/share internal/lab/bench internal/lab/conformance internal/lab/demo internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/server
+CONCURRENT := cluster events extproc indexer picker pd internal/multicluster internal/admin internal/budget internal/cli internal/kubeapi internal/listen internal/share internal/lab/bench internal/lab/conformance internal/lab/demo internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/server internal/watchdog
 RACE_PACKAGES ?= $(patsubst %,./%/...,$(wildcard $(CONCURRENT)))
 
 .PHONY: help

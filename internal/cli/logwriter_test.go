@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,28 +126,28 @@ func TestLogWriterReportsFailedWrites(t *testing.T) {
 // command that has returned withdraws that.
 func TestExitAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ended := 0
+		var ended atomic.Int32
 		ctx, cancel := context.WithCancel(t.Context())
-		stop := exitAfter(ctx, 5*time.Second, func() { ended++ })
+		stop := exitAfter(ctx, 5*time.Second, func() { ended.Add(1) })
 		time.Sleep(time.Minute)
-		if synctest.Wait(); ended != 0 {
+		if synctest.Wait(); ended.Load() != 0 {
 			t.Fatal("the process ended without a signal")
 		}
 		cancel()
 		time.Sleep(4 * time.Second)
-		if synctest.Wait(); ended != 0 {
+		if synctest.Wait(); ended.Load() != 0 {
 			t.Error("the process ended before its time")
 		}
 		time.Sleep(2 * time.Second)
-		if synctest.Wait(); ended != 1 {
+		if synctest.Wait(); ended.Load() != 1 {
 			t.Error("the process did not end")
 		}
 		stop()
-		stop = exitAfter(ctx, 5*time.Second, func() { ended++ })
+		stop = exitAfter(ctx, 5*time.Second, func() { ended.Add(1) })
 		time.Sleep(time.Second)
 		stop()
 		time.Sleep(time.Minute)
-		if synctest.Wait(); ended != 1 {
+		if synctest.Wait(); ended.Load() != 1 {
 			t.Error("the process ended after its command had returned")
 		}
 	})

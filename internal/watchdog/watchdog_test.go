@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +14,13 @@ import (
 // once it goes on; one that waits for hours is not reported; a probe that waits for a mutex is.
 func TestStalledLoops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		changes := 0
-		d := New(Options{Changed: func([]string) { changes++ }})
+		var changes atomic.Int32
+		d := New(Options{Changed: func([]string) { changes.Add(1) }})
 		busy, idle := d.Loop("busy"), d.Loop("idle")
 		free := make(chan struct{}, 1)
-		held := false
+		var held atomic.Bool
 		d.Probe("mutex", 0, func() {
-			if held {
+			if held.Load() {
 				<-free
 			}
 		})
@@ -43,13 +44,13 @@ func TestStalledLoops(t *testing.T) {
 		busy.Working()
 		expect(200 * time.Millisecond)
 		busy.Waiting()
-		held = true
+		held.Store(true)
 		expect(2900*time.Millisecond, "mutex")
-		held = false
+		held.Store(false)
 		free <- struct{}{}
 		expect(time.Second)
-		if changes != 4 {
-			t.Errorf("%d changes reported, want 4", changes)
+		if n := changes.Load(); n != 4 {
+			t.Errorf("%d changes reported, want 4", n)
 		}
 		var none *Loop
 		none.Working()
