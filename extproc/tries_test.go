@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/listen"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -34,9 +35,7 @@ func TestEnvoyTries(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			var asked [2]atomic.Int32
 			broken := []string{breaking(t, &asked[0]), breaking(t, &asked[1])}
-			gone := httptest.NewServer(nil)
-			dead := strings.TrimPrefix(gone.URL, "http://")
-			gone.Close()
+			dead := parts.FreeAddress(t)
 			r := newRig(t, rigOptions{params: envoyconf.Params{Kind: kind, Endpoints: append(broken, dead)}, tls: listen.TLS{Plaintext: true}})
 			well := r.book.endpoints[0]
 			for _, c := range []struct {

@@ -3,7 +3,6 @@ package commands
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // TestServeWithBlockedLog checks a replica whose standard error is a full pipe without a reader: it
@@ -26,12 +27,7 @@ func TestServeWithBlockedLog(t *testing.T) {
 	}
 	defer r.Close()
 	fillPipe(t, w)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin := l.Addr().String()
-	l.Close()
+	admin := parts.FreeAddress(t)
 	const drain = 10 * time.Second
 	cmd := exec.Command("grapevine", "serve", "--endpoints", list, "--listen", "127.0.0.1:0", "--health", "-", "--admin", admin,
 		"--plaintext", "--log-level", "debug", "--drain", drain.String(), "--linger", "1ms")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -35,9 +36,7 @@ func says(status int, body string) http.HandlerFunc {
 func TestFaultsAreTold(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
 	good := prefiller(t, says(200, whole))
-	gone := httptest.NewServer(nil)
-	gone.Close()
-	refuses := strings.TrimPrefix(gone.URL, "http://")
+	refuses := parts.FreeAddress(t)
 	hangs := prefiller(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() })
 	cuts := prefiller(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -72,7 +71,7 @@ func TestFaultsAreTold(t *testing.T) {
 		{"nobody else", []string{refuses, refuses}, func(o *Options) { o.NoFallback = true }, 503, "0=refused,1=refused"},
 		{"the second first", []string{good, refuses}, func(o *Options) { o.Sample, o.Random = true, func() uint64 { return 1 } }, 200, "1=refused"},
 		{"in a room", []string{refuses, refuses}, func(o *Options) { o.Connector, o.Engine = SGLang, "http://"+hangs }, 503, "0=refused,1=refused"},
-		{"an engine that cannot be reached", []string{refuses}, func(o *Options) { o.Engine = gone.URL }, 503, "0=refused"},
+		{"an engine that cannot be reached", []string{refuses}, func(o *Options) { o.Engine = "http://" + refuses }, 503, "0=refused"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Engine: engine.URL, Prefill: time.Minute}

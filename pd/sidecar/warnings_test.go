@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // locked is a log that several goroutines write.
@@ -35,8 +37,6 @@ func (l *locked) String() string {
 // client gets its answer; what is the request's own fault, or nobody's, is not.
 func TestComplaints(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}]}`
-	gone := httptest.NewServer(nil)
-	gone.Close()
 	secure := httptest.NewUnstartedServer(says(200, soundPrefill))
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	secure.StartTLS()
@@ -50,7 +50,7 @@ func TestComplaints(t *testing.T) {
 		want   string // "" = nothing is said
 	}{
 		{"all well", prefiller(t, says(200, soundPrefill)), nil, nil, ""},
-		{"nobody there", strings.TrimPrefix(gone.URL, "http://"), nil, nil, "no connection to the prefill engine"},
+		{"nobody there", parts.FreeAddress(t), nil, nil, "no connection to the prefill engine"},
 		{"TLS to one that speaks none", prefiller(t, says(200, soundPrefill)), nil, func(o *Options) { o.PrefillTLS = true }, "no TLS with the prefill engine"},
 		{"a certificate of nobody's", strings.TrimPrefix(secure.URL, "https://"), nil, func(o *Options) { o.PrefillTLS = true }, "no TLS with the prefill engine"},
 		{"no TLS to one that wants it", strings.TrimPrefix(secure.URL, "https://"), nil, nil, "no TLS with the prefill engine"},

@@ -30,6 +30,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -69,16 +70,13 @@ func (p *process) kill() {
 	<-p.ends
 }
 
-func freePorts(t *testing.T, n int) (ports []int) {
+func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	ports, release, err := parts.ReservePorts(n)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(release)
 	return ports
 }
 

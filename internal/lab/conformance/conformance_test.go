@@ -16,6 +16,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
@@ -32,7 +33,7 @@ func TestGrapevine(t *testing.T) {
 	if err := vocab.New().WriteModel(filepath.Join(dir, "model")); err != nil {
 		t.Fatal(err)
 	}
-	health := freePort(t)
+	health := parts.FreeAddress(t)
 	s, err := server.Open(server.Options{
 		Listen: "127.0.0.1:0", Health: health, Admin: "127.0.0.1:0", Endpoints: list, Linger: -1, FallbackMetadata: true,
 		Models: []server.ModelOptions{{Name: vocab.Name, Path: filepath.Join(dir, "model")}},
@@ -78,16 +79,6 @@ func awaitServing(t *testing.T, addr string) {
 		}
 	}
 	t.Fatal(err)
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // stubborn is a picker that sends everything to one place, at once, and keeps

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // patience is the startup timeout of a component on a busy machine.
@@ -205,12 +205,12 @@ func (p *process) log() string {
 
 func freePort(tb testing.TB) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	list, release, err := parts.ReservePorts(1)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	tb.Cleanup(release)
+	return list[0]
 }
 
 // Kubectl runs kubectl as the administrator and returns its output.
