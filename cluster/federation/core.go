@@ -103,6 +103,8 @@ type Core struct {
 	peers   []*peer
 	exports []*own
 	imports []Import
+	served  []PoolKey      // see SetServed
+	serves  bool           // SetServed was called
 	shows   bool           // imports are shown as objects
 	also    *filter.Secret // second accepted secret; nil: none
 	hot     map[hotKey]*filter.Hot
@@ -223,6 +225,19 @@ func (c *Core) SetImports(list []Import) {
 		return
 	}
 	c.imports, c.shows = slices.Clone(list), true
+	for _, p := range c.peers {
+		p.speaker.changed(true)
+	}
+}
+
+// SetServed sets the pools for which this cluster's statements through this process are complete: a
+// served pool that is not exported is explicitly not exported. Peers learn only names that they may
+// see. If SetServed is never called, peers infer nothing from a missing export.
+func (c *Core) SetServed(pools []PoolKey) {
+	if c.serves && slices.Equal(c.served, pools) {
+		return
+	}
+	c.served, c.serves = slices.Clone(pools[:min(len(pools), MaxPools)]), true
 	for _, p := range c.peers {
 		p.speaker.changed(true)
 	}

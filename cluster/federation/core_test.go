@@ -452,7 +452,7 @@ func fullSay() *say {
 			head: filter.Head{Epoch: 1, Rotation: 2, Buckets: 64, Version: 4, Blocks: 5, Omitted: 6},
 		}},
 		heard: []verdict{{PoolKey{"ns", "q"}, Refused, "because", NotShown, "no room"}},
-		print: 8,
+		print: 8, served: []PoolKey{{"ns", "p"}, {"ns", "q"}}, servedKnown: true,
 	}
 }
 

@@ -27,6 +27,8 @@ type listener struct {
 	rtt     time.Duration
 	why     string // why the last target failed
 	pools   []*imported
+	served  []PoolKey // pools for which the peer's last say is complete
+	serves  bool      // the peer sends served
 	told    []verdict // the peer's verdicts on our exports, while its lease lasts
 	bytes   bucket
 	begins  bucket // limits the bytes of new filters, over all pools
@@ -253,7 +255,7 @@ func (c *Core) heard(p *peer, link string, m *say, now time.Time, out []Send) []
 	} else {
 		l.rtt += (trip - l.rtt) / 8
 	}
-	l.told = m.heard
+	l.told, l.served, l.serves = m.heard, m.served, m.servedKnown
 	c.take(p, m, now)
 	c.dirty = true
 	if wants := c.wants(p, now); len(wants) > 0 {

@@ -70,6 +70,10 @@ type say struct {
 	exports []told
 	heard   []verdict // on the receiver's pools
 	print   uint64    // of the sending group; 0: unknown
+	// served lists the pools for which the sender is the authority: one that is missing in exports
+	// is not exported. servedKnown is false for older releases, which omit the list.
+	served      []PoolKey
+	servedKnown bool
 }
 
 // told is an export and the head of its filter for the receiver.
@@ -263,7 +267,15 @@ func (m *say) append(b []byte) []byte {
 		b = append(b, byte(v.shown))
 		b = appendText(b, v.why)
 	}
-	return binary.LittleEndian.AppendUint64(b, m.print)
+	b = binary.LittleEndian.AppendUint64(b, m.print)
+	if !m.servedKnown {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.served)))
+	for _, k := range m.served {
+		b = appendPool(b, k)
+	}
+	return b
 }
 
 func readSay(r *varint.Reader) (m say) {
@@ -299,6 +311,12 @@ func readSay(r *varint.Reader) (m say) {
 		m.heard = append(m.heard, v)
 	}
 	m.print = readPrint(r)
+	if r.Err == nil && len(r.B) > 0 {
+		m.servedKnown = true
+		for range readCount(r, MaxPools) {
+			m.served = append(m.served, readPool(r))
+		}
+	}
 	return m
 }
 

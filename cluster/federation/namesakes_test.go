@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -81,11 +82,37 @@ func TestNamesakesAnswer(t *testing.T) {
 	}
 }
 
+// TestServed: a pool that a cluster serves and does not export is stated as such, only to clusters
+// that may see it. A cluster that never stated what it serves states nothing by a missing export.
+func TestServed(t *testing.T) {
+	r := newSkewedPair(t, 0, nil, func(name string, o *Options) {
+		if name != "b-0" {
+			o.Peers[0].Export = []string{"ns/*"}
+		}
+	})
+	heard := func() *Cluster {
+		r.run(5*time.Second, nil)
+		return r.b.View(r.now).Clusters[0]
+	}
+	if c := heard(); c.State != Live || c.ServedKnown {
+		t.Fatalf("before SetServed: state %v, served known %t, want live and not known", c.State, c.ServedKnown)
+	}
+	for _, c := range r.a {
+		c.SetServed([]PoolKey{{"ns", "p"}, {"hidden", "q"}})
+	}
+	if c := heard(); !c.ServedKnown || !slices.Equal(c.Served, []PoolKey{{"ns", "p"}}) || len(c.Pools) != 0 {
+		t.Errorf("served known %t, served %v, pools %d, want only ns/p and no pool", c.ServedKnown, c.Served, len(c.Pools))
+	}
+}
+
 // TestPrintOfBefore: messages of versions without a print can be decoded.
 func TestPrintOfBefore(t *testing.T) {
 	for name, m := range messages() {
 		if name != "ask" && name != "say" {
 			continue
+		}
+		if s, ok := m.(*say); ok {
+			s.servedKnown = false // later than print
 		}
 		whole := m.append(nil)
 		got, err := decodeMessage(whole[:len(whole)-8])

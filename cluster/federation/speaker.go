@@ -164,6 +164,12 @@ func (c *Core) say(p *peer, s *session, now time.Time, out []Send) []Send {
 			m.exports = append(m.exports, told{Export: o.Export, head: c.source(p, o.Pool, now).Head()})
 		}
 	}
+	m.servedKnown = c.serves
+	for _, k := range c.served {
+		if matches(p.Export, k) {
+			m.served = append(m.served, k)
+		}
+	}
 	frame := m.append(nil)
 	s.said, s.changed, s.urgent = now, false, false
 	p.speaker.out += uint64(len(frame))

@@ -146,6 +146,10 @@ type Cluster struct {
 	LastMessage time.Time // when the last message arrived; zero: none
 	Until       time.Time // end of the lease
 	Pools       []*Remote // by namespace and name
+	// Served lists the pools for which the cluster's last message is complete: it does not export a
+	// served pool that is missing in Pools. ServedKnown is false for older releases.
+	Served      []PoolKey
+	ServedKnown bool
 }
 
 // ExportAck is another cluster's state for one of our exports.

@@ -51,7 +51,8 @@ func (p *peer) state(now time.Time) (State, string) {
 func (c *Core) viewOf(p *peer, now time.Time) *Cluster {
 	l := &p.listener
 	state, reason := p.state(now)
-	out := &Cluster{Name: p.Name, State: state, Reason: reason, Several: p.several, Replica: l.replica, RTT: l.rtt, LastMessage: l.last, Until: l.until}
+	out := &Cluster{Name: p.Name, State: state, Reason: reason, Several: p.several, Replica: l.replica, RTT: l.rtt, LastMessage: l.last, Until: l.until,
+		Served: l.served, ServedKnown: l.serves}
 	for _, i := range l.pools {
 		export := i.Export
 		r := &Remote{Export: &export, Cluster: p.Name, State: state, Reason: reason, RTT: l.rtt, ReceivedAt: l.last, Until: l.until, FilterHead: i.head}

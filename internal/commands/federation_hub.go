@@ -28,8 +28,8 @@ func newFederationHub() *cobra.Command {
 		Long: `Maintains the objects of the multi-cluster proposal in the API servers of all members: for
 each named pool with the annotation, an InferencePoolImport with its namespace and name in
 every member, and the condition Exported. It transfers no load and no prefixes, and no
-request passes through it. Two hubs can run at once. Replicas in those clusters need
---federation-objects none.`,
+request passes through it. Two hubs can run at once, also with different pools. Replicas in
+those clusters write entries of their own unless they run with --federation-objects none.`,
 		Example: "  grapevine federation hub --member paris=paris.kubeconfig --member tokyo=tokyo.kubeconfig --pool default/llama",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -38,7 +38,7 @@ func (p *Part) openObjects(o *Options) (err error) {
 	}
 	k := *o.Objects
 	k.Serves = func() map[kube.Name]string { return map[kube.Name]string{name: why} }
-	k.View = b.viewOf
+	k.View, k.Group, k.Lease = b.viewOf, name, lease
 	k.Publish = func(local kube.Local) {
 		b.local.Store(&local)
 		p.link.SetImports(local.Imports())

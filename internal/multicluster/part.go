@@ -275,6 +275,9 @@ func (p *Part) describe(now time.Time) {
 		if w := p.r.Unready(); w != "" {
 			why = w
 		}
+		if why == "" && p.o.Use.Pool.Name != "" {
+			p.link.SetServed([]federation.PoolKey{p.o.Use.Pool})
+		}
 		p.link.SetReady(why == "", why)
 	}
 	p.objects.follow(turn)

@@ -21,10 +21,11 @@ type Controller struct {
 	writer  writer
 
 	// Owned by the goroutine.
-	lost   map[string]time.Time // since when clusters named in imports have been silent
+	memory *memory
 	paces  map[object]*pace
 	failed map[Name]string // problems reported to other clusters
 	told   *Local
+	over   int // exports beyond the limit, as last logged
 
 	mu    sync.Mutex
 	state state // shown by Status
@@ -54,8 +55,8 @@ func Open(o Options) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{o: o, client: client, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		lost: map[string]time.Time{}, paces: map[object]*pace{}, failed: map[Name]string{}}
-	c.writer = writer{client: client, reader: reader{o.Controller}, counts: newCounts()}
+		memory: newMemory(), paces: map[object]*pace{}, failed: map[Name]string{}}
+	c.writer = writer{client: client, reader: reader{o.Controller}, counts: newCounts(), group: o.group()}
 	if err := c.register(o.Registerer); err != nil {
 		return nil, err
 	}
@@ -71,11 +72,16 @@ func Open(o Options) (*Controller, error) {
 	return c, nil
 }
 
+// finishTimeout limits the writes of Close.
+const finishTimeout = 2 * time.Second
+
 // Close stops the controller. Entries stay as they are: other replicas continue, and a restart is
-// not a withdrawal.
+// not a withdrawal. Only this cluster's part in the imports of deleted pools is removed before its
+// drain time has passed: after an uninstallation, no other process removes it.
 func (c *Controller) Close() {
 	c.cancel()
 	<-c.done
+	c.finish()
 	c.pools.Close()
 	c.imports.Close()
 	c.client.Close()
@@ -86,6 +92,27 @@ func (c *Controller) Wake() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
+	}
+}
+
+// finish removes this cluster from the imports of served pools that were deleted.
+func (c *Controller) finish() {
+	f := c.facts(time.Now())
+	if f == nil || f.blind != "" || !f.Settled || c.pools.State().Err != nil || c.imports.State().Err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
+	defer cancel()
+	f.closing = true
+	p := desired(f)
+	for n := range f.serves {
+		have, want := f.imports[n], p.imports[n]
+		if f.pools[n] != nil || have == nil || f.outside(n) || !have.entry.lists(f.Cluster) || want.lists(f.Cluster) {
+			continue
+		}
+		if err := c.writer.imported(ctx, n, have, want); err != nil {
+			c.o.Log.Warn("import of a deleted pool still names this cluster", "pool", n.String(), "error", err)
+		}
 	}
 }
 
@@ -147,8 +174,8 @@ func (c *Controller) facts(now time.Time) *facts {
 		c.show(&facts{View: v}, &plan{}, rounds{})
 		return nil
 	}
-	f := &facts{View: v, controller: c.o.Controller, now: now, drain: c.o.Drain, forget: c.o.DropAfter, serves: c.o.Serves(),
-		pools: map[Name]*pool{}, imports: map[Name]*import_{}, lost: c.lost, failed: c.failed,
+	f := &facts{View: v, controller: c.o.Controller, now: now, drain: c.o.Drain, forget: c.o.DropAfter, lease: c.o.Lease, limit: c.o.MaxExports, serves: c.o.Serves(),
+		pools: map[Name]*pool{}, imports: map[Name]*import_{}, memory: c.memory, failed: c.failed,
 		outside: func(n Name) bool { return c.o.Namespace != "" && n.Namespace != c.o.Namespace }}
 	for _, p := range c.pools.Items() {
 		f.pools[p.Name] = p
@@ -166,32 +193,17 @@ func (c *Controller) facts(now time.Time) *facts {
 			f.imports[i.Name] = i
 		}
 	}
-	f.Members = f.sane()
-	c.lose(f)
+	f.Members, f.over = f.sane(f.limit)
+	c.logOver(f)
+	f.memory.observe(f)
 	return f
 }
 
-// lose updates since when clusters named in imports have been silent.
-func (c *Controller) lose(f *facts) {
-	heard := map[string]bool{f.Cluster: true}
-	for _, m := range f.Members {
-		heard[m.Cluster] = heard[m.Cluster] || !m.Silent
-	}
-	named := map[string]bool{}
-	for _, i := range f.imports {
-		if i.entry == nil {
-			continue
-		}
-		for _, e := range i.entry.Clusters {
-			named[e.Name] = true
-			if _, known := c.lost[e.Name]; !known && !heard[e.Name] && f.Settled {
-				c.lost[e.Name] = f.now
-			}
-		}
-	}
-	for name := range c.lost {
-		if heard[name] || !named[name] {
-			delete(c.lost, name)
+// logOver logs when a member's exports begin to exceed the limit.
+func (c *Controller) logOver(f *facts) {
+	if n := len(f.over); n != c.over {
+		if c.over = n; n > 0 {
+			c.o.Log.Warn("other clusters export more pools than are imported", "limit", f.limit, "over", n, "cluster", f.over[0].cluster, "first", f.over[0].String())
 		}
 	}
 }
@@ -282,7 +294,7 @@ func (r *rounds) parent(have *pool, want *parent) {
 
 func (r *rounds) imported(n Name, have *import_, want *control) {
 	o := object{Name: n, imported: true}
-	if want == nil && (have == nil || have.entry == nil && (!have.made || have.others > 0)) || want != nil && have != nil && have.entry.says(want) {
+	if want == nil && (have == nil || have.entry == nil && !have.removable()) || want != nil && have != nil && have.entry.says(want) {
 		delete(r.c.failed, n)
 		r.settled(o)
 		return

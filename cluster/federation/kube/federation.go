@@ -15,6 +15,10 @@ func ViewOf(v *federation.View, settled bool) View {
 		if m.Silent {
 			m.Reason = c.State.String()
 		}
+		for _, k := range c.Served {
+			m.Served = append(m.Served, nameOf(k))
+		}
+		m.ServedKnown = c.ServedKnown
 		for _, p := range c.Pools {
 			if p.State == federation.Live || p.State == federation.Draining {
 				m.Exports = append(m.Exports, Export{nameOf(p.Pool), p.State == federation.Draining})

@@ -83,6 +83,8 @@ func (h *Hub) options(m *hubMember) Options {
 		serves[p] = ""
 	}
 	return Options{
+		// Its own controllers are the only source of exports: none exports a pool that is not in the list.
+		Controller: HubController, MaxExports: len(h.o.Pools), Lease: h.o.APITimeout,
 		Config: h.o.Members[m.name], Namespace: h.o.Namespace, Drain: h.o.Drain, Agent: h.o.Agent, Log: h.o.Log.With("cluster", m.name),
 		Serves: func() map[Name]string { return serves },
 		View:   func() View { return h.view(m) },
@@ -131,7 +133,7 @@ func (h *Hub) view(of *hubMember) View {
 			v.Settled = false
 		}
 		if m.local != nil {
-			out.Exports, out.Holds = m.local.Exports, m.local.Holds
+			out.Exports, out.Holds, out.Served, out.ServedKnown = m.local.Exports, m.local.Holds, m.local.Served, true
 		}
 		v.Members = append(v.Members, out)
 	}

@@ -110,7 +110,7 @@ func (s *site) view() View {
 	v := View{Cluster: s.name, Settled: true}
 	for _, o := range s.m.sites {
 		if o != s {
-			v.Members = append(v.Members, Member{Cluster: o.name, Silent: s.cut || o.cut, Exports: o.local.Exports, Holds: o.local.Holds})
+			v.Members = append(v.Members, Member{Cluster: o.name, Silent: s.cut || o.cut, Exports: o.local.Exports, Served: o.local.Served, ServedKnown: true, Holds: o.local.Holds})
 		}
 	}
 	return v
@@ -184,7 +184,7 @@ func (s *site) parents(name string) string {
 	s.get(pools, name, &o)
 	var out []string
 	for _, p := range o.Status.Parents {
-		if p.Controller != DefaultController {
+		if p.Controller != DefaultController && p.Controller != HubController {
 			out = append(out, p.Ref.Kind+":"+p.Ref.Name)
 			continue
 		}
@@ -228,7 +228,7 @@ func (s *site) controls(name string) string {
 		for _, e := range c.Clusters {
 			clusters = append(clusters, e.Name)
 		}
-		text := strings.TrimPrefix(c.Name, DefaultController) + "=" + strings.Join(clusters, ",")
+		text := strings.TrimPrefix(strings.TrimPrefix(c.Name, HubController), DefaultController) + "=" + strings.Join(clusters, ",")
 		if a, ok := conditionOf(c.Conditions, typeAccepted); ok {
 			text += " " + a.Status + "/" + a.Reason
 		}

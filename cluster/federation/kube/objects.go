@@ -22,7 +22,12 @@ const (
 	// DefaultController is the default controller name of our entries.
 	DefaultController = "grapevine-epp.github.io/federation"
 
-	noteMade = "grapevine-epp.github.io/made-by" // annotation of imports that we created; the value is the controller
+	// HubController is the controller name of a hub's entries. It differs from that of replicas: the two
+	// may know different clusters.
+	HubController = "grapevine-epp.github.io/federation-hub"
+
+	noteMade  = "grapevine-epp.github.io/made-by"  // annotation of imports that we created; the value is the controller
+	noteGroup = "grapevine-epp.github.io/made-for" // the pool whose replicas created it
 
 	typeExported = "Exported"
 	typeAccepted = "Accepted"
@@ -168,6 +173,8 @@ type import_ struct {
 	Name
 	uid, version string
 	made         bool     // created by us
+	ours         bool     // created by us or by another controller of Grapevine
+	group        string   // the pool whose group created it, as namespace/name; "": unknown
 	entry        *control // ours; nil: none
 	others       int      // controllers other than ours
 }
@@ -281,6 +288,10 @@ func (r reader) imported(raw []byte) (import_, error) {
 	}
 	m := o.Metadata
 	i := import_{Name: Name{m.Namespace, m.Name}, uid: m.UID, version: m.ResourceVersion, made: m.Annotations[noteMade] == r.controller}
+	i.ours = i.made || m.Annotations[noteMade] == DefaultController || m.Annotations[noteMade] == HubController
+	if i.made {
+		i.group = m.Annotations[noteGroup]
+	}
 	for _, raw := range o.Status.Controllers {
 		var c control
 		if err := json.Unmarshal(raw, &c); c.Name != r.controller {

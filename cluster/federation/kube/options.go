@@ -14,6 +14,8 @@ import (
 // Defaults of Options.
 const (
 	defaultDrain   = time.Minute
+	defaultLease   = 5 * time.Second
+	defaultExports = 128
 	defaultForget  = time.Hour
 	defaultPace    = 10 * time.Second
 	defaultStagger = 3 * time.Second
@@ -37,6 +39,9 @@ type Options struct {
 	Rank func() int
 
 	Controller string        // name of our entries; "": DefaultController. Federations that share a cluster need different ones
+	Group      Name          // pool of this group, noted at the imports that it creates; zero: a hub
+	MaxExports int           // pools of one other cluster for which imports are created; 0: 128
+	Lease      time.Duration // how long a member's statements are valid; 0: 5 s
 	Drain      time.Duration // how long imports keep a withdrawn export; 0: a minute
 	DropAfter  time.Duration // how long imports keep a silent cluster; 0: an hour
 	Pace       time.Duration // initial delay before rewriting an overwritten entry; 0: 10 s
@@ -58,6 +63,7 @@ func (o *Options) complete() error {
 		o.Rank = func() int { return 0 }
 	}
 	o.Controller = cmp.Or(o.Controller, DefaultController)
+	o.MaxExports, o.Lease = cmp.Or(o.MaxExports, defaultExports), cmp.Or(o.Lease, defaultLease)
 	o.Drain = cmp.Or(o.Drain, defaultDrain)
 	o.DropAfter = cmp.Or(o.DropAfter, defaultForget)
 	o.Pace = cmp.Or(o.Pace, defaultPace)
@@ -68,4 +74,12 @@ func (o *Options) complete() error {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
+}
+
+// group returns the name of the group's pool, or "".
+func (o *Options) group() string {
+	if o.Group == (Name{}) {
+		return ""
+	}
+	return o.Group.String()
 }

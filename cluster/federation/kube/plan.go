@@ -14,8 +14,8 @@ import (
 type View struct {
 	Cluster string // name of this cluster
 	Members []Member
-	// Settled means that every member was heard, or was silent for longer than a lease. From then
-	// on, missing entries count as removed.
+	// Settled means that every member was heard, or was silent for longer than a lease. Until then
+	// entries stay as they are.
 	Settled bool
 }
 
@@ -25,7 +25,12 @@ type Member struct {
 	Silent  bool     // its lease has ended, it was never heard, or it refuses
 	Reason  string   // reason in a word; "": silent
 	Exports []Export // as last received
-	Holds   []FoundImport
+	// Served lists the pools for which Exports is complete: a served pool that is missing in Exports
+	// has been withdrawn. About other pools the member states nothing. ServedKnown is false for older
+	// releases.
+	Served      []Name
+	ServedKnown bool
+	Holds       []FoundImport
 }
 
 // Export is a pool that a cluster exports.
@@ -44,39 +49,42 @@ type FoundImport struct {
 // Local is the state that this cluster publishes to the others.
 type Local struct {
 	Exports []Export
+	Served  []Name // pools for which Exports is complete, sorted
 	Holds   []FoundImport
 }
 
 // Equal reports whether two states are equal.
 func (l Local) Equal(o Local) bool {
-	return slices.Equal(l.Exports, o.Exports) && slices.EqualFunc(l.Holds, o.Holds, func(a, b FoundImport) bool {
+	return slices.Equal(l.Exports, o.Exports) && slices.Equal(l.Served, o.Served) && slices.EqualFunc(l.Holds, o.Holds, func(a, b FoundImport) bool {
 		return a.Name == b.Name && a.Problem == b.Problem && slices.Equal(a.Clusters, b.Clusters)
 	})
 }
 
-// Limits on the objects that another cluster can cause here. A malicious member can create no more
-// objects than these, with valid names.
-const (
-	maxExports = 128
-	maxProblem = 200 // bytes
-)
+// maxProblem limits the text of another cluster, in bytes.
+const maxProblem = 200
 
-// sane returns the members without invalid entries.
-func (v *View) sane() (out []Member) {
+// sane returns the members without invalid entries, and with at most limit exports each. A malicious
+// member can create no more objects than that, with valid names. It also returns the exports beyond
+// the limit.
+func (v *View) sane(limit int) (out []Member, over []subject) {
 	for _, m := range v.Members {
 		if m.Cluster == "" || len(m.Cluster) > 253 || m.Cluster == v.Cluster {
 			continue
 		}
 		var exports []Export
 		for _, e := range m.Exports {
-			if len(exports) < maxExports && e.valid() {
+			switch {
+			case !e.valid():
+			case len(exports) < limit:
 				exports = append(exports, e)
+			default:
+				over = append(over, subject{e.Name, m.Cluster})
 			}
 		}
 		m.Exports = exports
 		out = append(out, m)
 	}
-	return out
+	return out, over
 }
 
 // valid reports whether n is a valid namespace and object name.
@@ -97,13 +105,18 @@ type facts struct {
 	drain      time.Duration // how long withdrawn exports are kept
 	forget     time.Duration // how long silent clusters are kept
 
+	lease   time.Duration // how long a member's statements are valid
+	closing bool          // last round of this cluster: nothing waits for drain
+
 	pools   map[Name]*pool
 	imports map[Name]*import_
-	serves  map[Name]string      // pools that this replica serves, and why one cannot be exported, or ""
-	lost    map[string]time.Time // since when clusters have been silent or unknown
-	failed  map[Name]string      // why an import could not be written
-	blind   string               // why imports cannot be read or written at all, or ""
-	outside func(Name) bool      // reports a namespace that this controller does not manage
+	serves  map[Name]string // pools that this replica serves, and why one cannot be exported, or ""
+	memory  *memory
+	over    []subject       // exports beyond the limit
+	limit   int             // of a member's exports
+	failed  map[Name]string // why an import could not be written
+	blind   string          // why imports cannot be read or written at all, or ""
+	outside func(Name) bool // reports a namespace that this controller does not manage
 }
 
 // plan is the wanted content of objects.
@@ -129,8 +142,15 @@ const (
 func desired(f *facts) plan {
 	p := plan{parents: map[Name]*parent{}, imports: map[Name]*control{}}
 	for _, n := range f.names() {
+		have := f.imports[n]
+		if !f.concerned(n) {
+			if f.abandoned(have, &p) {
+				p.imports[n] = nil
+			}
+			continue
+		}
 		list := f.exporters(n, &p)
-		if len(list) > 0 || f.imports[n] != nil && f.Settled {
+		if len(list) > 0 || have != nil && f.Settled && (have.entry != nil || f.owns(n)) {
 			p.imports[n] = f.control(n, list)
 		}
 		if own := list.of(f.Cluster); own != nil && f.tells(n) {
@@ -140,6 +160,12 @@ func desired(f *facts) plan {
 			p.local.Holds = append(p.local.Holds, f.held(n, p.imports[n]))
 		}
 	}
+	for _, s := range f.over[:min(len(f.over), f.limit)] {
+		if p.imports[s.Name] == nil {
+			p.local.Holds = append(p.local.Holds, FoundImport{Name: s.Name, Problem: fmt.Sprintf("it imports at most %d pools of a cluster", f.limit)})
+		}
+	}
+	p.local.Served = slices.SortedFunc(maps.Keys(f.serves), Name.compare)
 	for n := range f.serves {
 		if o := f.pools[n]; o != nil {
 			p.parents[n] = f.parent(o)
@@ -169,6 +195,30 @@ func (f *facts) names() []Name {
 type exporter struct {
 	cluster          string
 	draining, silent bool
+}
+
+// stated returns a cluster's state as our entry has it: it is part of Accepted's message.
+func (c *control) stated(cluster string) exporter {
+	e := exporter{cluster: cluster}
+	accepted, _ := conditionOf(c.Conditions, typeAccepted)
+	_, list, _ := strings.Cut(accepted.Message, statesPrefix(accepted.Status))
+	for _, text := range strings.Split(list, ", ") {
+		switch text {
+		case exporter{cluster: cluster, silent: true}.state():
+			e.silent = true
+		case exporter{cluster: cluster, draining: true}.state():
+			e.draining = true
+		}
+	}
+	return e
+}
+
+// statesPrefix is the text before the clusters' states in Accepted's message.
+func statesPrefix(status string) string {
+	if status == "True" {
+		return "exported by "
+	}
+	return "no cluster takes further requests: "
 }
 
 func (e exporter) state() string {
@@ -208,43 +258,74 @@ func (f *facts) tells(n Name) bool {
 	return served
 }
 
-// exporters returns the clusters that a pool's import should name, by name.
+// exporters returns the clusters that a pool's import should name, by name. A cluster enters by a
+// statement of its own and leaves by one, or when it has been silent for too long. Everything else
+// stays as our entry has it.
 func (f *facts) exporters(n Name, p *plan) (out exporters) {
 	var have *control
 	if i := f.imports[n]; i != nil {
 		have = i.entry
 	}
-	if f.exported(n) {
-		out = append(out, exporter{cluster: f.Cluster})
-	} else if have.lists(f.Cluster) && (!f.Settled || p.until(f.drained(have), f.now)) {
-		out = append(out, exporter{cluster: f.Cluster, draining: true})
+	if own, ok := f.own(n, have, p); ok {
+		out = append(out, own)
 	}
-	heard := map[string]bool{f.Cluster: true}
 	for _, m := range f.Members {
-		if m.Cluster == f.Cluster || heard[m.Cluster] {
-			continue
-		}
-		heard[m.Cluster] = !m.Silent
-		for _, e := range m.Exports {
-			if e.Name == n && !m.Silent {
-				out = append(out, exporter{cluster: m.Cluster, draining: e.Draining})
-				break
-			}
+		if e, ok := m.exports(n); ok && !m.Silent && out.of(m.Cluster) == nil {
+			out = append(out, exporter{cluster: m.Cluster, draining: e.Draining})
 		}
 	}
 	if have != nil {
 		for _, c := range have.Clusters {
-			if heard[c.Name] || out.of(c.Name) != nil || c.Name == "" {
+			if c.Name == "" || c.Name == f.Cluster || out.of(c.Name) != nil {
 				continue
 			}
-			since, known := f.lost[c.Name]
-			if !f.Settled || !known || p.until(since.Add(f.forget), f.now) {
-				out = append(out, exporter{cluster: c.Name, silent: true})
+			if e, ok := f.remembered(n, c.Name, have, p); ok {
+				out = append(out, e)
 			}
 		}
 	}
 	slices.SortFunc(out, func(a, b exporter) int { return cmp.Compare(a.cluster, b.cluster) })
 	return out
+}
+
+// own returns this cluster's part in a pool's import.
+func (f *facts) own(n Name, have *control, p *plan) (exporter, bool) {
+	own := exporter{cluster: f.Cluster}
+	switch {
+	case f.exported(n):
+		return own, true
+	case !have.lists(f.Cluster):
+		return own, false
+	case !f.tells(n):
+		return have.stated(f.Cluster), true // the group that serves the pool decides
+	case f.closing && f.pools[n] == nil:
+		return own, false
+	}
+	own.draining = true
+	return own, !f.Settled || p.until(f.drained(have), f.now)
+}
+
+// remembered returns a cluster that our entry of a pool's import names, and that does not export the
+// pool now as far as this replica knows.
+func (f *facts) remembered(n Name, cluster string, have *control, p *plan) (exporter, bool) {
+	e := have.stated(cluster)
+	m := f.memberOf(cluster)
+	switch {
+	case m != nil && !m.Silent && f.withdrawn(m, n):
+		return e, false
+	case !f.Settled || !f.owns(n):
+		return e, true
+	}
+	if draining, claimed := f.memory.claims[subject{n, cluster}]; claimed {
+		e.draining = draining // our entry may be older, if the API server was away
+	}
+	since, known := f.memory.lost[subject{n, cluster}]
+	if e.draining { // it had begun to withdraw
+		e.silent = false
+		return e, !known || p.until(since.Add(f.drain+2*f.lease), f.now)
+	}
+	e.silent = true
+	return e, !known || p.until(since.Add(f.forget), f.now)
 }
 
 // drained returns when this cluster's withdrawn export ends.
@@ -285,13 +366,13 @@ func (f *facts) control(n Name, list exporters) *control {
 			draining = append(draining, e.cluster)
 		}
 	}
-	accepted := condition{Type: typeAccepted, Status: "True", Reason: reasonAccepted, Message: "exported by " + strings.Join(texts, ", ")}
+	accepted := condition{Type: typeAccepted, Status: "True", Reason: reasonAccepted, Message: statesPrefix("True") + strings.Join(texts, ", ")}
 	if live == 0 {
 		accepted.Status, accepted.Reason = "False", reasonSilent
 		if len(draining) > 0 {
 			accepted.Reason = reasonDraining
 		}
-		accepted.Message = "no cluster takes further requests: " + strings.Join(texts, ", ")
+		accepted.Message = statesPrefix("False") + strings.Join(texts, ", ")
 	}
 	c.Conditions = append(c.Conditions, accepted)
 	if own := list.of(f.Cluster); own != nil && own.draining {

@@ -21,11 +21,13 @@ var (
 func given(change func(*facts)) *facts {
 	f := &facts{
 		View: View{Cluster: "a", Settled: true}, controller: DefaultController, now: epoch, drain: time.Minute, forget: time.Hour,
-		pools: map[Name]*pool{}, imports: map[Name]*import_{}, serves: map[Name]string{llama: ""}, lost: map[string]time.Time{}, failed: map[Name]string{},
+		lease: 5 * time.Second, limit: defaultExports,
+		pools: map[Name]*pool{}, imports: map[Name]*import_{}, serves: map[Name]string{llama: ""}, memory: newMemory(), failed: map[Name]string{},
 		outside: func(Name) bool { return false },
 	}
 	change(f)
-	f.Members = f.sane()
+	f.Members, f.over = f.sane(f.limit)
+	f.memory.observe(f)
 	return f
 }
 
@@ -47,7 +49,7 @@ func (f *facts) has(clusters ...string) *import_ {
 // member is another cluster that optionally exports prod/llama and has an import that lists
 // clusters.
 func (f *facts) member(name string, exports bool, holds ...string) *Member {
-	m := Member{Cluster: name}
+	m := Member{Cluster: name, Served: []Name{llama}, ServedKnown: true}
 	if exports {
 		m.Exports = []Export{{Name: llama}}
 	}
@@ -122,7 +124,7 @@ func TestDesired(t *testing.T) {
 			f.pools[llama].entry = &parent{}
 			delete(f.serves, llama)
 			f.has("a")
-		}, "import a True/Accepted: exported by a\nholds [a] \"\""},
+		}, ""},
 		{"a deleted pool drains", func(f *facts) { f.asks(ClusterSet); f.pools[llama].deleted = true; f.has("a") },
 			"import a False/Draining: no cluster takes further requests: a (draining)\nexports draining=true\nholds [a] \"\""},
 		{"a pool that is gone drains", func(f *facts) { f.has("a", "b"); f.member("b", true) },
@@ -151,10 +153,35 @@ func TestDesired(t *testing.T) {
 		{"silent for long", func(f *facts) {
 			f.has("b")
 			f.member("b", true).Silent = true
-			f.lost["b"] = epoch.Add(-time.Hour)
+			f.memory.lost[subject{llama, "b"}] = epoch.Add(-time.Hour)
 		}, ""},
-		{"no member any more", func(f *facts) { f.has("b"); f.lost["b"] = epoch.Add(-time.Minute) },
+		{"no member any more", func(f *facts) { f.has("b"); f.memory.lost[subject{llama, "b"}] = epoch.Add(-time.Minute) },
 			"import b False/Silent: no cluster takes further requests: b (silent)\nholds [b] \"\""},
+		{"a silent cluster that had begun to withdraw", func(f *facts) {
+			f.has("b").entry.Conditions = []condition{{Type: typeAccepted, Status: "False", Message: "no cluster takes further requests: b (draining)", Since: epoch}}
+			f.member("b", true).Silent = true
+			f.memory.lost[subject{llama, "b"}] = epoch.Add(-time.Minute - 9*time.Second)
+		}, "import b False/Draining: no cluster takes further requests: b (draining)\nholds [b] \"\""},
+		{"it is dropped after the drain time and two leases", func(f *facts) {
+			f.has("b").entry.Conditions = []condition{{Type: typeAccepted, Status: "False", Message: "no cluster takes further requests: b (draining)", Since: epoch}}
+			f.member("b", true).Silent = true
+			f.memory.lost[subject{llama, "b"}] = epoch.Add(-time.Minute - 10*time.Second)
+		}, ""},
+		{"a cluster that serves other pools states nothing about this one", func(f *facts) {
+			f.has("b")
+			f.member("b", false).Served = []Name{{"prod", "qwen"}}
+		}, "import b False/Silent: no cluster takes further requests: b (silent)\nholds [b] \"\""},
+		{"an older release states nothing about a pool that it never exported", func(f *facts) {
+			f.has("b")
+			m := f.member("b", false)
+			m.Served, m.ServedKnown = nil, false
+		}, "import b False/Silent: no cluster takes further requests: b (silent)\nholds [b] \"\""},
+		{"an older release withdraws by leaving out an export", func(f *facts) {
+			f.has("b")
+			m := f.member("b", false)
+			m.Served, m.ServedKnown = nil, false
+			f.memory.claims[subject{llama, "b"}] = true
+		}, ""},
 		{"before others were heard nothing goes", func(f *facts) { f.has("b"); f.member("b", false); f.Settled = false },
 			""},
 		{"a member names itself twice, and us", func(f *facts) { f.member("b", true); f.member("b", true); f.member("a", true); f.member("", true) },
@@ -198,6 +225,67 @@ func (f *facts) apply(p plan) {
 	}
 }
 
+// TestOtherGroups: the import of another group's pool is left alone, also by a group that hears its
+// exporter and not the pool. Only an entry that takes no requests for longer than all limits is
+// removed, because no living group leaves it like that.
+func TestOtherGroups(t *testing.T) {
+	qwen := Name{"prod", "qwen"}
+	for _, tc := range []struct {
+		name    string
+		change  func(*facts, *import_)
+		planned bool
+	}{
+		{"heard", func(f *facts, _ *import_) { f.member("b", true) }, false},
+		{"silent", func(f *facts, _ *import_) { f.member("b", true).Silent = true }, false},
+		{"not a member", func(*facts, *import_) {}, false},
+		{"withdrawn explicitly", func(f *facts, _ *import_) { f.member("b", true).Served = []Name{llama, qwen} }, true},
+		{"created by this group", func(f *facts, i *import_) { i.group = llama.String() }, true},
+		{"without requests for long", func(f *facts, i *import_) {
+			i.entry.Conditions = []condition{{Type: typeAccepted, Status: "False", Since: epoch.Add(-62 * time.Minute)}}
+		}, true},
+		{"without requests for a while", func(f *facts, i *import_) {
+			i.entry.Conditions = []condition{{Type: typeAccepted, Status: "False", Since: epoch.Add(-time.Hour)}}
+		}, false},
+	} {
+		f := given(func(f *facts) {
+			i := f.has("b")
+			delete(f.imports, llama)
+			i.Name, i.group = qwen, qwen.String()
+			f.imports[qwen] = i
+			tc.change(f, i)
+		})
+		if _, planned := desired(f).imports[qwen]; planned != tc.planned {
+			t.Errorf("%s: planned = %t, want %t", tc.name, planned, tc.planned)
+		}
+	}
+}
+
+// TestClosing: a controller that stops after its pool was deleted removes its cluster from the
+// import at once. A restart removes nothing.
+func TestClosing(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*facts)
+		want   string
+	}{
+		{"deleted", func(f *facts) { f.has("a") }, ""},
+		{"deleted, and exported by another cluster", func(f *facts) { f.has("a", "b"); f.member("b", true) }, "b"},
+		{"restart", func(f *facts) { f.has("a"); f.asks(ClusterSet) }, "a"},
+	} {
+		f := given(tc.change)
+		f.closing = true
+		var got []string
+		if c := desired(f).imports[llama]; c != nil {
+			for _, e := range c.Clusters {
+				got = append(got, e.Name)
+			}
+		}
+		if text := strings.Join(got, ","); text != tc.want {
+			t.Errorf("%s: import names %q, want %q", tc.name, text, tc.want)
+		}
+	}
+}
+
 // TestUnsettled: before other clusters were heard, a pool's entry stays.
 func TestUnsettled(t *testing.T) {
 	c := condition{Type: typeExported, Status: "True", Reason: reasonExported, Message: "exported to a, b", Since: epoch}
@@ -237,7 +325,7 @@ func TestTransitions(t *testing.T) {
 func TestLater(t *testing.T) {
 	f := given(func(f *facts) {
 		f.has("a", "b", "c").entry.Conditions = []condition{{Type: typeDraining, Status: "True", Since: epoch.Add(-10 * time.Second)}}
-		f.lost["b"], f.lost["c"] = epoch.Add(-59*time.Minute-30*time.Second), epoch
+		f.memory.lost[subject{llama, "b"}], f.memory.lost[subject{llama, "c"}] = epoch.Add(-59*time.Minute-30*time.Second), epoch
 	})
 	if got := desired(f).later; !got.Equal(epoch.Add(30 * time.Second)) {
 		t.Errorf("plans again at %v", got)
@@ -252,8 +340,13 @@ func TestManyExports(t *testing.T) {
 			m.Exports = append(m.Exports, Export{Name: Name{"prod", fmt.Sprint("x", i)}})
 		}
 	})
-	if n := len(desired(f).imports); n != maxExports {
-		t.Errorf("%d imports", n)
+	p := desired(f)
+	if n := len(p.imports); n != defaultExports {
+		t.Errorf("%d imports, want %d", n, defaultExports)
+	}
+	over := slices.DeleteFunc(p.local.Holds, func(h FoundImport) bool { return h.Problem == "" })
+	if len(over) != defaultExports || over[0].Problem != "it imports at most 128 pools of a cluster" {
+		t.Errorf("exports beyond the limit: %d with %+v, want %d with the limit", len(over), over[:1], defaultExports)
 	}
 }
 

@@ -40,7 +40,7 @@ type ImportStatus struct {
 // state is the data behind Status.
 type state struct {
 	Status
-	exported, imports int
+	exported, imports, over int
 }
 
 // Status returns the objects' state as last read, and problems.
@@ -69,7 +69,10 @@ func trouble(about string, st kubeapi.State) []string {
 
 // show stores the result of a round.
 func (c *Controller) show(f *facts, p *plan, r rounds) {
-	s := state{Status: Status{Waiting: r.waiting}}
+	s := state{Status: Status{Waiting: r.waiting}, over: len(f.over)}
+	for _, x := range f.over[:min(len(f.over), 1)] {
+		s.Problems = append(s.Problems, fmt.Sprintf("%d exports are not imported, the first is %s of %s: at most %d pools of a cluster are", len(f.over), x.Name, x.cluster, f.limit))
+	}
 	for n := range p.parents {
 		o := f.pools[n]
 		if !o.asked {
@@ -152,6 +155,7 @@ func (c *Controller) register(reg prometheus.Registerer) error {
 	for _, m := range []prometheus.Collector{n.writes, n.conflicts, n.reasserted, n.failures,
 		gauge("exported", "Pools whose status says that they are exported to every cluster.", func(s *state) int { return s.exported }),
 		gauge("imports", "InferencePoolImports with an entry of ours.", func(s *state) int { return s.imports }),
+		gauge("refused_exports", "Pools of other clusters without an import because their cluster exports too many.", func(s *state) int { return s.over }),
 		gauge("waiting", "Objects that do not have the wanted content yet.", func(s *state) int { return s.Waiting }),
 	} {
 		if err := reg.Register(m); err != nil {

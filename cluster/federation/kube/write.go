@@ -21,6 +21,7 @@ type writer struct {
 	client *kubeapi.Client
 	reader
 	counts *counts
+	group  string // the pool of this group, as namespace/name; "": a hub
 }
 
 // parent sets our entry in a pool's status to want, or removes it if want is nil. It reads the
@@ -73,7 +74,7 @@ func (w *writer) read(ctx context.Context, n Name) (pool, error) {
 func (w *writer) imported(ctx context.Context, n Name, have *import_, want *control) (err error) {
 	at := kubeapi.Patch{Resource: imports, Namespace: n.Namespace, Name: n.Name, Manager: w.controller}
 	switch {
-	case want == nil && have.made && have.others == 0:
+	case want == nil && have.removable():
 		err = w.client.Delete(ctx, at, have.uid, have.version)
 		if kubeapi.IsConflict(err) {
 			w.counts.conflicts.Inc()
@@ -81,7 +82,7 @@ func (w *writer) imported(ctx context.Context, n Name, have *import_, want *cont
 		}
 		return w.wrote(err)
 	case have == nil:
-		err = w.client.Create(ctx, imports, n.Namespace, w.object(n, map[string]string{noteMade: w.controller}))
+		err = w.client.Create(ctx, imports, n.Namespace, w.object(n, w.notes()))
 		if err != nil && !kubeapi.IsConflict(err) {
 			return err
 		}
@@ -92,6 +93,22 @@ func (w *writer) imported(ctx context.Context, n Name, have *import_, want *cont
 		o["status"] = map[string]any{"controllers": []*control{want}}
 	}
 	return w.wrote(w.client.Apply(ctx, at, o))
+}
+
+// removable reports whether nothing remains in an import without our entry. One that another
+// controller of Grapevine created and left is removed with our entry only: without one, its creator
+// may be about to write its own.
+func (i *import_) removable() bool {
+	return i.others == 0 && (i.made || i.ours && i.entry != nil)
+}
+
+// notes are the annotations of a new import.
+func (w *writer) notes() map[string]string {
+	notes := map[string]string{noteMade: w.controller}
+	if w.group != "" {
+		notes[noteGroup] = w.group
+	}
+	return notes
 }
 
 // wrote counts a write. An object that is already gone needs none.

@@ -211,6 +211,15 @@ func (l *Link) SetExports(list []federation.Export) {
 	})
 }
 
+// SetServed sets the pools for which this cluster's exports are complete (see
+// [federation.Core.SetServed]).
+func (l *Link) SetServed(pools []federation.PoolKey) {
+	l.do(func(time.Time) []federation.Send {
+		l.core.SetServed(pools)
+		return nil
+	})
+}
+
 // SetImports sets which exports of other clusters this cluster shows as objects. If it is never
 // called, peers see that this cluster has no objects.
 func (l *Link) SetImports(list []federation.Import) {
