@@ -154,7 +154,7 @@ func (b *Baseline) Write(path string) error {
 }
 
 // worse describes how a row is worse than stored: a ratio or level by more than its tolerance
-// beyond its error, a count at all. A direct comparison with the stored commit overrules the
+// beyond its error, a count at all. A direct comparison with the stored commit replaces the
 // stored figure. It returns "" if the row is not worse, or not stored.
 func (b *Baseline) worse(r Result) string {
 	was, ok := b.row(r.Name)
@@ -168,17 +168,17 @@ func (b *Baseline) worse(r Result) string {
 	case Level:
 		tolerance = levelTolerance
 	}
+	if r.Direct != nil {
+		if r.Direct.Median-r.Direct.Error <= 1+tolerance {
+			return ""
+		}
+		return fmt.Sprintf("%s: %.2f ± %.2f times that of commit %s in the same run (%.4g %s, stored %.4g)", r.Name, r.Direct.Median, r.Direct.Error, b.Commit, r.Estimate.Median, r.Unit, was.Value)
+	}
 	limit := was.Value * (1 + tolerance)
 	if r.Estimate.Median-r.Estimate.Error <= limit {
 		return ""
 	}
-	if r.Direct == nil {
-		return fmt.Sprintf("%s: %.4g %s, stored %.4g, limit %.4g, error %.2g", r.Name, r.Estimate.Median, r.Unit, was.Value, limit, r.Estimate.Error)
-	}
-	if r.Direct.Median-r.Direct.Error <= 1+tolerance {
-		return ""
-	}
-	return fmt.Sprintf("%s: %.2f ± %.2f times that of commit %s in the same run (%.4g %s, stored %.4g)", r.Name, r.Direct.Median, r.Direct.Error, b.Commit, r.Estimate.Median, r.Unit, was.Value)
+	return fmt.Sprintf("%s: %.4g %s, stored %.4g, limit %.4g, error %.2g", r.Name, r.Estimate.Median, r.Unit, was.Value, limit, r.Estimate.Error)
 }
 
 // Compare returns a line for every row that is worse than stored. Functions whose share of the

@@ -4,7 +4,8 @@
 //     external-processing server on the same grpc-go version.
 //  2. A load plays short slices against replica and no-op in random order. Each
 //     round gives one ratio of CPU time per request; the row is the median of
-//     these ratios, and its error comes from their quartiles.
+//     these ratios, and its error comes from their quartiles. A replica built
+//     from the stored commit takes part, and decides whether a row is worse.
 //  3. Kernels measure single steps (a decision, a prompt match) on one thread
 //     against a fixed calibration loop.
 //  4. [Compare] reports rows that are more than [Tolerance] above the stored

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"regexp"
 	"runtime"
@@ -25,7 +26,7 @@ type Options struct {
 	Out    io.Writer      // progress: one line per row
 	Stored *Baseline      // rows that look worse than stored are measured again; may be nil
 
-	// Reference returns the program grapevine as of the stored commit. Rows that look worse
+	// Reference returns the program grapevine as of the stored commit. Rows of CPU per request
 	// are compared with it directly, since ratios against the no-op rise on a loaded machine.
 	Reference func(context.Context) (string, error)
 }
@@ -226,34 +227,61 @@ func closeAll(plays []*play) {
 	}
 }
 
-// load measures one row of CPU per request.
+// batches limits how often load repeats its rounds while a row is uncertain.
+const batches = 4
+
+// load measures one row of CPU per request. With a reference it also compares the replica with
+// one of the stored commit, slice by slice, and goes on until the verdict is certain.
 func (s *session) load(r *running, name string, l load) error {
 	plays, err := s.pair(r, l.opts)
 	if err != nil {
 		return err
 	}
-	defer closeAll(plays)
-	var samples []float64
+	defer func() { closeAll(plays) }()
+	now := plays[1]
+	was, err := s.earlier(r, l)
+	if err != nil {
+		return err
+	}
+	if was != nil {
+		plays = append(plays, was)
+	}
 	n := s.Rounds
 	if l.slice > time.Second {
 		n = max(n/2, 1) // long slices vary less
 	}
-	err = rounds(s.ctx, n, l.slice, plays, func() { samples = append(samples, plays[1].cost[0]/plays[0].cost[0]) })
-	if err != nil {
-		return err
-	}
-	row := result(name, Ratio, "x no-op", samples)
-	if s.Stored.worse(row) != "" {
-		if row.Direct, err = s.direct(r, l, plays[1]); err != nil {
+	var samples, direct []float64
+	row := Result{}
+	for range batches {
+		err = rounds(s.ctx, n, l.slice, plays, func() {
+			samples = append(samples, now.cost[0]/plays[0].cost[0])
+			if was != nil {
+				direct = append(direct, now.cost[0]/was.cost[0])
+			}
+		})
+		if err != nil {
 			return err
+		}
+		row = result(name, Ratio, "x no-op", samples)
+		if was == nil {
+			break
+		}
+		e := estimate(direct)
+		if row.Direct = &e; e.certain() {
+			break
 		}
 	}
 	s.add(row)
 	return nil
 }
 
-// direct compares the replica with one of the stored commit under the same load.
-func (s *session) direct(r *running, l load, now *play) (*Estimate, error) {
+// certain reports whether the estimate of a direct comparison is clear of the tolerance.
+func (e Estimate) certain() bool {
+	return math.Abs(e.Median-1-Tolerance) > 2*e.Error
+}
+
+// earlier opens the load at a replica of the stored commit; nil without a reference.
+func (s *session) earlier(r *running, l load) (*play, error) {
 	old, err := s.reference(r)
 	if old == nil || err != nil {
 		return nil, err
@@ -262,18 +290,15 @@ func (s *session) direct(r *running, l load, now *play) (*Estimate, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
-	if err := old.store(s.ctx, l.opts, c); err != nil {
-		return nil, err
-	}
 	was := &play{client: c, pids: []int{old.members[0].pid()}}
-	if was.idle, err = measureIdle(s.ctx, was.pids, time.Second); err != nil {
+	if err = old.store(s.ctx, l.opts, c); err == nil {
+		was.idle, err = measureIdle(s.ctx, was.pids, time.Second)
+	}
+	if err != nil {
+		c.Close()
 		return nil, err
 	}
-	var samples []float64
-	err = rounds(s.ctx, s.Rounds, l.slice, []*play{now, was}, func() { samples = append(samples, now.cost[0]/was.cost[0]) })
-	e := estimate(samples)
-	return &e, err
+	return was, nil
 }
 
 // reference starts the stand with the program of the stored commit; nil without one.
