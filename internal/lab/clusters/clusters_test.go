@@ -27,8 +27,9 @@ var (
 	firstSeed = flag.Uint64("clusters.first", 1, "first of them")
 )
 
-// TestDay: over a day whose load rises in one cluster after the other, prices serve the
-// slowest tenth sooner than every policy that knows less, and few requests travel.
+// TestDay plays a day whose load peaks in one cluster after the other. Prices must give a lower p90
+// of the time to first token than every policy with less information, and few requests may leave
+// their cluster.
 func TestDay(t *testing.T) {
 	got := map[Policy]*Result{}
 	for _, p := range Policies {
@@ -53,8 +54,8 @@ func TestDay(t *testing.T) {
 	}
 }
 
-// TestFaults: whatever is cut, killed and started anew, no request goes in circles, none is
-// lost that a living cluster had, and in the end all know of each other again.
+// TestFaults cuts links, kills clusters and restarts pickers. No request may loop, no request may
+// be lost that a live cluster could serve, and at the end all clusters must see each other.
 func TestFaults(t *testing.T) {
 	requests, retried, away := 0, 0, 0
 	for seed := *firstSeed; seed < *firstSeed+uint64(*seeds); seed++ {
@@ -74,7 +75,7 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d seeds: %d requests, %d left home, %d fell back", *seeds, requests, away, retried)
 }
 
-// TestTable prints what each policy makes of a day, for the manual.
+// TestTable prints the results of each policy over a day for docs/multicluster.md.
 func TestTable(t *testing.T) {
 	var rows []Row
 	for i, size := range strings.Split(*sizes, ",") {
@@ -118,7 +119,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// keep writes a file, if there is to be one.
+// keep writes a file. An empty name writes nothing.
 func keep(t *testing.T, name string, b []byte, how int) {
 	if name == "" {
 		return
@@ -133,7 +134,7 @@ func keep(t *testing.T, name string, b []byte, how int) {
 	}
 }
 
-// TestPlot draws the rows of all sizes, for the manual.
+// TestPlot draws the rows of all sizes for docs/multicluster.md.
 func TestPlot(t *testing.T) {
 	rows := []Row{{Clusters: 2, Policy: Price, P90: 1, Control: 1}, {Clusters: 50, Policy: Price, P90: 2, Control: 2}}
 	if *rowsFile != "" {

@@ -13,7 +13,7 @@ import (
 
 var pool = federation.PoolKey{Namespace: "lab", Name: "pool"}
 
-// control is the federation: a core in each cluster.
+// control runs one [federation.Core] per cluster.
 type control struct {
 	w      *world
 	secret *filter.Secret
@@ -42,7 +42,7 @@ func (w *world) openControl() error {
 		if err := c.start(i); err != nil {
 			return err
 		}
-		// Clusters are no clocks of each other's: they tick apart.
+		// The ticks of clusters are not synchronous.
 		offset := tick * float64(i) / float64(n)
 		w.at(offset, func() { c.tick(i) })
 		w.at(offset, func() { c.tell(i) })
@@ -50,7 +50,7 @@ func (w *world) openControl() error {
 	return nil
 }
 
-// start begins the picker of a cluster, with nothing known.
+// start starts the picker of a cluster without any state.
 func (c *control) start(i int) error {
 	w, s := c.w, c.w.clusters[i]
 	c.boots++
@@ -65,7 +65,7 @@ func (c *control) start(i int) error {
 		return err
 	}
 	c.cores[i], c.hots[i], c.seen[i] = core, filter.NewHot(hotMost), nil
-	if w.o.Policy == Price { // nobody else would ask what is where
+	if w.o.Policy == Price { // the other policies need no filters
 		core.SetHot(pool, c.hots[i])
 	}
 	s.hops = federation.NewHops(c.secret, s.name)
@@ -73,7 +73,7 @@ func (c *control) start(i int) error {
 	return nil
 }
 
-// hot notes a prompt that is served in a cluster.
+// hot records a prompt that a cluster serves.
 func (c *control) hot(s *site, keys []block.Key) {
 	if c.w.o.Policy == Price {
 		c.hots[s.index].Touch(keys)
@@ -96,7 +96,7 @@ func (c *control) tick(i int) {
 	}
 }
 
-// carry sends messages: targets and links are clusters' names.
+// carry sends messages. Targets and links are names of clusters.
 func (c *control) carry(from int, out []federation.Send) {
 	w := c.w
 	for _, m := range out {
@@ -115,7 +115,7 @@ func (c *control) carry(from int, out []federation.Send) {
 	}
 }
 
-// tell describes the pool of a cluster.
+// tell updates the pool of a cluster in its core.
 func (c *control) tell(i int) {
 	w, s := c.w, c.w.clusters[i]
 	if w.now > w.o.Length+drained/2 {

@@ -1,14 +1,17 @@
-// Package clusters plays a day of many clusters in virtual time: engines that serve
-// sessions, a day's rise and fall of load that is shifted from cluster to cluster, and the
-// federation's own state machine and pricing, which are those of the product.
+// Package clusters simulates a day of many clusters in virtual time. It uses the product's
+// federation state machine and pricing. Engines and users are simulated; the load rises and falls
+// over the day at another time in each cluster.
 //
-//  1. Sessions come to the cluster in which their users are (world.go).
-//  2. A cluster prices its own best engine as the default policy does, and asks the policy
-//     that is played where the request goes (policy.go).
-//  3. Engines prefill first come first served, and decode beside it (engine.go).
-//  4. Every cluster has a federation.Core; what they send takes the links' time, and is
-//     lost where a link is cut (control.go).
+// 1. Sessions start in the cluster of their users (world.go). 2. A cluster prices its best engine
+// as the default policy does. The policy under test then
 //
-// Faults cut links, kill clusters and start pickers anew; a run counts what was lost and
-// how often a request was sent on.
+//	chooses the cluster of the request (policy.go).
+//
+// 3. Engines prefill in order of arrival and decode at the same time (engine.go). 4. Every cluster
+// has a federation.Core. Messages take the time of the link, and are lost if the
+//
+//	link is cut (control.go).
+//
+// Faults cut links, kill clusters and restart pickers. A run counts lost requests and how often
+// each request was forwarded.
 package clusters

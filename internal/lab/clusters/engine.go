@@ -4,23 +4,22 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// engine serves prompts one after the other and answers beside it.
+// engine prefills prompts one after the other and decodes at the same time.
 type engine struct {
-	free     float64 // when its queue is done
+	free     float64 // when its queue is empty
 	requests int64   // in flight
 	waiting  int64
-	queued   int64 // uncached tokens of those that wait
-	context  int64 // tokens of those that decode
-	held     []int // sessions of which it holds the context, latest last
-	room     int   // how many that are at most
+	queued   int64 // uncached tokens of waiting requests
+	context  int64 // tokens of decoding requests
+	held     []int // sessions in its cache, most recent last
+	room     int   // sessions that fit in its cache
 	down     bool
 }
 
-// sessionsHeld is how many sessions' contexts fit an engine's memory, where prompts are as
-// long as usual.
+// sessionsHeld is how many sessions of usual prompt length fit in an engine's memory.
 const sessionsHeld = 160
 
-// hold notes that a session's context is here, as the last one.
+// hold records that the session is now the most recent one in the cache.
 func (e *engine) hold(session int) {
 	for i, s := range e.held {
 		if s == session {
@@ -46,15 +45,15 @@ func (e *engine) holds(session int) bool {
 	return false
 }
 
-// load is what the picker's book would show.
+// load returns the load as the picker's accounts have it.
 func (e *engine) load() endpoint.Load {
 	return endpoint.Load{Requests: e.requests, Waiting: e.waiting, Prefill: e.queued, Context: e.context}
 }
 
-// wait is how long the queue takes at a moment.
+// wait returns the seconds until the queue is empty.
 func (e *engine) wait(now float64) float64 { return max(e.free-now, 0) }
 
-// begin queues a prefill and returns when its first token comes and the answer's end.
+// begin queues a prefill and returns the times of the first token and of the end of the answer.
 func (e *engine) begin(now float64, w endpoint.Work, answer float64) (first, end float64) {
 	c := endpoint.PriorCost
 	decoding := float64(e.requests - e.waiting)
@@ -67,10 +66,10 @@ func (e *engine) begin(now float64, w endpoint.Work, answer float64) (first, end
 	return e.free, e.free + answer*step
 }
 
-// shared is by how much each answer under way slows a prefill beside it.
+// shared is the fraction by which each running answer slows down a prefill.
 const shared = .002
 
-// started moves a request from the queue to the answers, ended takes it out.
+// started moves a request from waiting to decoding. ended removes it.
 func (e *engine) started(w endpoint.Work) {
 	e.waiting--
 	e.queued -= int64(w.New)

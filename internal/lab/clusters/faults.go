@@ -2,10 +2,10 @@ package clusters
 
 import "time"
 
-// cut reports whether nothing passes between two clusters.
+// cut reports whether the link between two clusters is cut.
 func (w *world) cut(a, b int) bool { return w.now < w.cuts[[2]int{min(a, b), max(a, b)}] }
 
-// fault does one thing to the clusters, and plans the next, until the quiet end.
+// fault applies one fault and schedules the next one, until the quiet period at the end.
 func (w *world) fault() {
 	end := w.o.Length - w.o.Quiet
 	if w.now >= end {
@@ -19,14 +19,14 @@ func (w *world) fault() {
 	case 0:
 		j := w.rng.IntN(len(w.clusters))
 		w.cuts[[2]int{min(i, j), max(i, j)}] = for1
-	case 1: // the whole cluster, and what it knew
+	case 1: // the whole cluster and its state
 		s.deadTil = for1
 		_ = w.control.start(i)
 		for i, e := range s.engines {
 			e.held, e.free = nil, w.now
 			s.first.set(i, w.now)
 		}
-	case 2: // all engines of it: its gateway and picker live
+	case 2: // all its engines; its gateway and picker live
 		for _, e := range s.engines {
 			e.down = true
 		}
@@ -35,12 +35,12 @@ func (w *world) fault() {
 				e.down, e.held = false, nil
 			}
 		})
-	case 3: // its picker, at once started anew
+	case 3: // its picker, restarted at once
 		_ = w.control.start(i)
 	}
 }
 
-// finish looks at what the federation knows at the end.
+// finish compares the state of the federation at the end with the true state.
 func (w *world) finish() {
 	w.out.Seconds = w.o.Length
 	others := len(w.clusters) - 1

@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// WriteSVG draws, for each result, the time to first token of the slowest tenth of one
-// cluster's users over the run.
+// WriteSVG draws the p90 of the time to first token over the run, for the users of one cluster, per
+// result.
 func WriteSVG(out io.Writer, results []*Result) error {
 	p := plot.New()
 	p.X.Label.Text = "seconds; the cluster's load rises and falls once"
@@ -37,7 +37,7 @@ func WriteSVG(out io.Writer, results []*Result) error {
 	return write(out, 7*vg.Inch, func(c draw.Canvas) { p.Draw(c) })
 }
 
-// write draws a picture.
+// write renders a picture as SVG.
 func write(out io.Writer, width vg.Length, with func(c draw.Canvas)) error {
 	canvas, err := draw.NewFormattedCanvas(width, 3.4*vg.Inch, "svg")
 	if err != nil {
@@ -48,8 +48,8 @@ func write(out io.Writer, width vg.Length, with func(c draw.Canvas)) error {
 	return err
 }
 
-// WriteSizesSVG draws, against the number of clusters, what each policy makes of latency,
-// how many requests leave home, and what clusters tell each other.
+// WriteSizesSVG draws latency, the share of requests that leave home, and the traffic between
+// clusters against the number of clusters, per policy.
 func WriteSizesSVG(out io.Writer, rows []Row) error {
 	panels := []struct {
 		label string
@@ -98,7 +98,7 @@ func WriteSizesSVG(out io.Writer, rows []Row) error {
 	})
 }
 
-// sizeTicks names the sizes that there are.
+// sizeTicks labels the sizes that occur.
 func sizeTicks(rows []Row) plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	for i := range rows {

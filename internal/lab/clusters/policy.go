@@ -8,21 +8,21 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
-// Policy says where requests go.
+// Policy chooses the cluster of a request.
 type Policy string
 
 // Policies.
 const (
-	Alone   Policy = "no import"    // everybody stays at home
-	Weights Policy = "weights only" // a fixed share of requests at home and the rest to all others alike, as routes with weights have
-	Least   Policy = "load only"    // to the cluster that tells of the least load, wherever it is
-	Price   Policy = "price"        // as the product does
+	Alone   Policy = "no import"    // every request stays at home
+	Weights Policy = "weights only" // a fixed share of requests stays at home; the rest is spread evenly, as routes with weights do
+	Least   Policy = "load only"    // to the cluster that reports the least load
+	Price   Policy = "price"        // the product's rule
 )
 
-// Policies lists all, the product's last.
+// Policies lists all policies, with the product's last.
 var Policies = []Policy{Alone, Weights, Least, Price}
 
-// choose returns the cluster that a request goes on to; ok is false when it stays.
+// choose returns the cluster to which a request is forwarded. ok is false if it stays.
 func (w *world) choose(at *site, r *request) (to *site, terms cycle.RemoteTerms, ok bool) {
 	if r.retried && r.engine >= 0 {
 		return nil, terms, false
@@ -49,7 +49,7 @@ func (w *world) choose(at *site, r *request) (to *site, terms cycle.RemoteTerms,
 	return nil, terms, false
 }
 
-// byPrice asks the product.
+// byPrice applies the product's rule.
 func (w *world) byPrice(at *site, r *request, hopped bool) (*site, cycle.RemoteTerms, bool) {
 	a := remotecluster.Ask{
 		Model: "m", Input: r.s.context, Answer: answers, Bytes: int(float64(r.s.context) / w.o.Grain * filter.ChunkBytes), Keys: r.s.keys, Named: true, Hopped: hopped,
@@ -67,11 +67,11 @@ func (w *world) byPrice(at *site, r *request, hopped bool) (*site, cycle.RemoteT
 	return w.named(terms.Cluster), terms, true
 }
 
-// named returns a cluster, nil when there is none of that name.
+// named returns the cluster of that name, or nil.
 func (w *world) named(name string) *site { return w.names[name] }
 
-// told returns the usable cluster that is best by what it told, with the terms that later
-// ends are told of.
+// told returns the usable cluster with the best reported value. The terms are for the end of the
+// request.
 func (w *world) told(at *site, value func(s *site, load float64) float64) (*site, cycle.RemoteTerms, bool) {
 	var best *site
 	least := math.Inf(1)
@@ -90,8 +90,7 @@ func (w *world) told(at *site, value func(s *site, load float64) float64) (*site
 	return best, cycle.RemoteTerms{Cluster: best.name}, true
 }
 
-// leastLoaded returns the cluster with the fewest requests in flight, if that is not this
-// one.
+// leastLoaded returns the cluster with the fewest requests in flight, or nil if that is at itself.
 func (w *world) leastLoaded(at *site) (*site, cycle.RemoteTerms, bool) {
 	own := 0.0
 	for _, e := range at.engines {

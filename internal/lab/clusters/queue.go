@@ -1,14 +1,13 @@
 package clusters
 
-// event is something that happens at a time.
+// event is a scheduled call.
 type event struct {
 	at    float64
 	order int
 	do    func()
 }
 
-// events are a heap of what will happen: what comes first is first, and of what happens at
-// the same time what was planned first.
+// events is a heap of scheduled calls, ordered by time and then by insertion.
 type events struct {
 	list  []event
 	order int
@@ -53,11 +52,11 @@ func (q *events) pop() event {
 	}
 }
 
-// earliest knows which engine of a cluster is free first.
+// earliest finds the engine of a cluster that is free first.
 type earliest struct {
 	leaves int       // a power of two
 	free   []float64 // when an engine is free
-	best   []int     // a tree over them: best[1] is the answer
+	best   []int     // tree over the leaves; best[1] is the root
 }
 
 func newEarliest(engines int) earliest {
@@ -77,7 +76,7 @@ func newEarliest(engines int) earliest {
 
 func (e *earliest) engine() int { return e.best[min(1, len(e.best)-1)] }
 
-// set notes when an engine is free.
+// set records when an engine is free.
 func (e *earliest) set(engine int, free float64) {
 	e.free[engine] = free
 	for i := (e.leaves + engine) / 2; i > 0; i /= 2 {

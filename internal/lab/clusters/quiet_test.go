@@ -2,8 +2,8 @@ package clusters
 
 import "testing"
 
-// TestQuiet: where no cluster is ever full, other clusters cost nobody anything: next to
-// nothing leaves home, and the slowest tenth waits no longer than without them.
+// TestQuiet checks clusters that never fill up. Almost no request may leave home, and the p90 must
+// not be higher than without other clusters.
 func TestQuiet(t *testing.T) {
 	for _, o := range []Options{{Clusters: 2, Mean: .3, Swing: .3}, {Clusters: 4, Mean: .5, Swing: .8}} {
 		o.Engines, o.Day, o.Seed = 8, 40, 1

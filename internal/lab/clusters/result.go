@@ -8,20 +8,20 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Result is what a run measured.
+// Result holds the measurements of a run.
 type Result struct {
 	Options   Options
 	Seconds   float64
 	Requests  int
 	Away      int // sent to another cluster
 	Retried   int // fell back to an engine at home
-	Refused   int // served by nobody
-	Lost      int // of them, those that a cluster could have served of which theirs knew
-	Broken    int // answers under way in a cluster that died
-	Loops     int // sent on more than once
+	Refused   int // served by no cluster
+	Lost      int // refused although a cluster that home knew could have served them
+	Broken    int // answers that were cut off by the death of a cluster
+	Loops     int // forwarded more than once
 	BadHops   int // tokens that were not accepted
-	Unsettled int // clusters that others did not see as they are, at the end
-	Leaked    int // engines that count requests which have ended
+	Unsettled int // clusters that others see wrongly at the end
+	Leaked    int // engines that still count requests that have ended
 	Control   uint64
 	firsts    []float64
 	curve     [][]float64 // times to first token of the first cluster's users, by slot of the run
@@ -29,7 +29,7 @@ type Result struct {
 	input     float64
 }
 
-// slots is how many points a curve has.
+// slots is the number of points of a curve.
 const slots = 48
 
 func (r *Result) count(w *world, q *request, work endpoint.Work) {
@@ -56,7 +56,7 @@ func quantile(list []float64, q float64) float64 {
 	return list[min(int(q*float64(len(list))), len(list)-1)]
 }
 
-// Held returns the share of prompt tokens that were held where they were served.
+// Held returns the share of prompt tokens that the serving engine had cached.
 func (r *Result) Held() float64 {
 	if r.input == 0 {
 		return 0
@@ -81,7 +81,7 @@ type Row struct {
 	Control  float64 `json:"control"` // bytes per second and cluster
 }
 
-// Row returns what the table says of the run.
+// Row returns the run's line of the table.
 func (r *Result) Row() Row {
 	return Row{
 		Clusters: r.Options.Clusters, Engines: r.Options.Engines, Policy: r.Options.Policy, Requests: r.Requests,
@@ -90,7 +90,7 @@ func (r *Result) Row() Row {
 	}
 }
 
-// WriteTable prints rows in a Markdown table.
+// WriteTable writes rows as a Markdown table.
 func WriteTable(out io.Writer, rows []Row) {
 	fmt.Fprintln(out, "| clusters × engines | policy | requests | first token p50 / p90 / p99 | left home | prompt tokens held | control bytes/s per cluster |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|")

@@ -18,18 +18,18 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
-// Options of a run. Zero values take the defaults named.
+// Options of a run. Zero values select the defaults named.
 type Options struct {
 	Clusters int     // 8
 	Engines  int     // of each cluster; 20
 	Policy   Policy  // Price
-	Day      float64 // seconds of a rise and fall; 240
+	Day      float64 // seconds of one rise and fall; 240
 	Length   float64 // seconds; one Day
-	Mean     float64 // load over the day, as a share of what engines could serve; .65
-	Swing    float64 // of the load around it; .8
-	Work     float64 // times the tokens of a usual prompt; 1
-	Grain    float64 // tokens of a prompt that one block of the filters stands for; 64
-	Home     float64 // share of requests that Weights leaves at home; .5
+	Mean     float64 // mean load as a share of capacity; .65
+	Swing    float64 // relative amplitude of the load; .8
+	Work     float64 // factor on the length of prompts; 1
+	Grain    float64 // prompt tokens per block of the filters; 64
+	Home     float64 // share of requests that Weights keeps at home; .5
 	Seed     uint64
 	Faults   bool
 	Quiet    float64 // seconds at the end without faults; a third of Length
@@ -61,14 +61,14 @@ func (o Options) complete() Options {
 	return o
 }
 
-// Usual requests: a session begins with a long prompt and goes on in turns.
+// Usual requests: a session starts with a long prompt and continues in turns.
 const (
 	firstTokens = 3000
 	turnTokens  = 500
 	turns       = 5
 	thinks      = 6.0 // seconds between an answer and the next turn
 	answers     = 150.0
-	looks       = 8 // engines that a cluster's picker prices besides the session's own and the one that is free first
+	looks       = 8 // engines that a picker prices, besides the session's own and the one that is free first
 	network     = .004
 )
 
@@ -83,7 +83,7 @@ type world struct {
 	sessions int
 	out      Result
 	control  *control
-	cuts     map[[2]int]float64 // until when
+	cuts     map[[2]int]float64 // end of the cut
 }
 
 // site is one cluster.
@@ -101,36 +101,36 @@ type session struct {
 	home    int
 	turn    int
 	context int
-	where   [2]int // cluster and engine of the last turn; -1: none
+	where   [2]int // cluster and engine of the last turn; -1 for none
 	keys    []block.Key
 }
 
-// request is one turn under way.
+// request is one turn in flight.
 type request struct {
 	s       *session
 	id      int
-	site    int // where it is served
+	site    int // cluster that serves it
 	engine  int
 	work    endpoint.Work
 	sent    float64 // by the client
 	first   float64
 	hops    int
-	token   string // of the federation
+	token   string // hop token of the federation
 	went    cycle.RemoteTerms
 	away    bool
 	retried bool
 	second  bool
-	tried   []string // clusters
+	tried   []string // names of clusters
 }
 
 func (w *world) at(t float64, do func()) { w.queue.push(t, do) }
 
-// begins is the clock's time at second 0.
+// begins is the wall clock at second 0.
 var begins = time.Unix(1_700_000_000, 0)
 
 func clock(t float64) time.Time { return begins.Add(time.Duration(t * float64(time.Second))) }
 
-// roundTrip between two clusters, in seconds: they stand on a ring.
+// roundTrip returns the seconds between two clusters, which are placed on a ring.
 func (w *world) roundTrip(a, b int) float64 {
 	if a == b {
 		return 0
@@ -141,7 +141,7 @@ func (w *world) roundTrip(a, b int) float64 {
 	return .02 + .13*float64(d)/float64(max(n/2, 1))
 }
 
-// Run plays one run.
+// Run simulates one run.
 func Run(o Options) (*Result, error) {
 	w := &world{o: o.complete(), rng: rand.New(rand.NewPCG(o.Seed, 99)), cuts: map[[2]int]float64{}, names: map[string]*site{}}
 	w.out.Options = w.o
@@ -175,10 +175,10 @@ func Run(o Options) (*Result, error) {
 	return &w.out, nil
 }
 
-// drained is how long requests have to end after the last one came.
+// drained is how many seconds requests have to end after the last arrival.
 const drained = 120.0
 
-// capacity is how many requests an engine serves in a second, roughly.
+// capacity returns roughly how many requests per second an engine serves.
 func (w *world) capacity() float64 {
 	c, sum := endpoint.PriorCost, 0.0
 	context := 0
@@ -197,7 +197,7 @@ func (w *world) tokens(turn int) int {
 	return int(turnTokens * w.o.Work)
 }
 
-// arrive begins a session and plans the next.
+// arrive starts a session and schedules the next one.
 func (w *world) arrive(home int) {
 	phase := 2 * math.Pi * (w.now/w.o.Day + float64(home)/float64(len(w.clusters)))
 	share := w.o.Mean * (1 + w.o.Swing*math.Sin(phase))
@@ -229,7 +229,7 @@ func (w *world) turn(s *session, id int) {
 	w.route(&request{s: s, id: id, site: s.home, sent: w.now})
 }
 
-// route decides where a request goes that has come to a cluster's gateway.
+// route chooses the destination of a request at a cluster's gateway.
 func (w *world) route(r *request) {
 	at := w.clusters[r.site]
 	r.engine = w.best(at, r)
@@ -248,12 +248,12 @@ func (w *world) route(r *request) {
 	w.serve(r)
 }
 
-// lose counts a request that nobody serves: as lost when another cluster that its own
-// cluster knew of as live could have been reached, and was not tried.
+// lose counts a refused request. It is lost if its cluster knew another live and reachable cluster
+// that was not tried.
 func (w *world) lose(r *request) {
 	w.out.Refused++
 	home := w.clusters[r.s.home]
-	if w.now < home.deadTil || len(r.tried) >= 2 { // the proxy has been told of two
+	if w.now < home.deadTil || len(r.tried) >= 2 { // the proxy has the names of two
 		return
 	}
 	for _, st := range home.fleet.Status(clock(w.now)) {
@@ -266,8 +266,7 @@ func (w *world) lose(r *request) {
 	}
 }
 
-// best returns the engine of a cluster that its picker would take, by price, and notes the
-// work there; -1 when none lives.
+// best returns the engine with the best price in a cluster and its work, or -1 if all are dead.
 func (w *world) best(at *site, r *request) int {
 	best, least := -1, math.Inf(1)
 	try := func(i int) {
@@ -311,7 +310,7 @@ func (w *world) work(e *engine, r *request) endpoint.Work {
 	return work
 }
 
-// leave sends a request to another cluster: over the link, with a token.
+// leave forwards a request to another cluster with a hop token.
 func (w *world) leave(r *request, from, to *site, terms cycle.RemoteTerms) {
 	if r.hops++; r.hops > 1 {
 		w.out.Loops++
@@ -330,8 +329,7 @@ func (w *world) leave(r *request, from, to *site, terms cycle.RemoteTerms) {
 	w.at(w.now+w.roundTrip(from.index, to.index)/2, func() { w.route(r) })
 }
 
-// fallBack is what the proxy does when the first destination fails: the next one is an
-// engine at home.
+// fallBack acts as the proxy when the first destination fails: it tries an engine at home.
 func (w *world) fallBack(r *request) {
 	home := w.clusters[r.s.home]
 	w.tellEnd(r, picker.RemoteOutcome{Sent: clock(r.sent), At: clock(w.now), Cause: health.Broken})
@@ -350,7 +348,7 @@ func (w *world) fallBack(r *request) {
 	w.lose(r)
 }
 
-// standBy returns the cluster whose gateway stands by where no engine at home can.
+// standBy returns the cluster that can serve if no engine at home can.
 func (w *world) standBy(home *site, r *request) (*site, cycle.RemoteTerms, bool) {
 	if r.second {
 		return nil, cycle.RemoteTerms{}, false
@@ -371,7 +369,7 @@ func (w *world) tellEnd(r *request, e picker.RemoteOutcome) {
 	w.clusters[r.s.home].fleet.Ended(&endpoint.Endpoint{Spec: endpoint.Spec{Cluster: r.went.Cluster}}, e)
 }
 
-// serve has an engine serve the request.
+// serve runs the request at its engine.
 func (w *world) serve(r *request) {
 	at := w.clusters[r.site]
 	e := at.engines[r.engine]
@@ -396,7 +394,7 @@ func (w *world) serve(r *request) {
 	w.at(end, func() {
 		e.ended(work)
 		if w.now < at.deadTil {
-			w.out.Broken++ // its answer was under way when its cluster died
+			w.out.Broken++ // its cluster died during the answer
 			return
 		}
 		s := r.s

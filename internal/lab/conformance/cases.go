@@ -38,7 +38,7 @@ func Cases() []Case {
 	}
 }
 
-// placed asks and checks the destination.
+// placed sends a request and checks the destination in the answer.
 func (s *session) placed(ctx context.Context, r request, among []netip.AddrPort) (*answer, error) {
 	a, err := s.ask(ctx, r)
 	if err != nil {
@@ -185,7 +185,7 @@ func abandoned(ctx context.Context, s *session) error {
 			return err
 		}
 		if head, err := r.head(); stage > 0 && err == nil {
-			_ = stream.Send(head) // it may be gone already: that is the point
+			_ = stream.Send(head) // the stream may already have ended, which is the case under test
 		}
 		if stage > 1 {
 			_, _ = s.ask(inner, r)

@@ -20,8 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
-// TestGrapevine plays all cases against a whole replica in front of simulated
-// engines.
+// TestGrapevine runs all cases against a complete replica with simulated engines.
 func TestGrapevine(t *testing.T) {
 	dir := t.TempDir()
 	list := filepath.Join(dir, "endpoints.yaml")
@@ -63,7 +62,7 @@ func TestGrapevine(t *testing.T) {
 	}
 }
 
-// awaitServing waits for the first health answer that is good.
+// awaitServing waits until the health check reports SERVING.
 func awaitServing(t *testing.T, addr string) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -81,8 +80,7 @@ func awaitServing(t *testing.T, addr string) {
 	t.Fatal(err)
 }
 
-// stubborn is a picker that sends everything to one place, at once, and keeps
-// the body to itself.
+// stubborn is a picker that sends every request to one endpoint at once and never returns the body.
 type stubborn struct {
 	extproc.UnimplementedExternalProcessorServer
 }
@@ -118,8 +116,7 @@ func (stubborn) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// TestBrokenPicker holds the cases to what they are for: a picker that keeps no
-// rule passes none.
+// TestBrokenPicker checks that a picker that violates every rule passes no case.
 func TestBrokenPicker(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -127,7 +124,7 @@ func TestBrokenPicker(t *testing.T) {
 	}
 	g := grpc.NewServer()
 	extproc.RegisterExternalProcessorServer(g, stubborn{})
-	go func() { _ = g.Serve(l) }() // it ends with the test
+	go func() { _ = g.Serve(l) }() // ends with the test
 	t.Cleanup(g.Stop)
 	results, err := Run(t.Context(), Options{Target: l.Addr().String(), Plaintext: true, Endpoints: []string{"10.0.0.1:1", "10.0.0.2:1"}, Timeout: 2 * time.Second})
 	if err != nil {

@@ -1,14 +1,14 @@
-// Package conformance asks an endpoint picker what a proxy asks it and says which
-// of the picker protocol's rules its answers keep. It knows the picker only by
-// its port and by the endpoints that it has, and shares no code with Grapevine's
-// own: any picker can be its target.
+// Package conformance tests an endpoint picker of any make against the endpoint picker protocol. It
+// sends what a proxy sends and reports which rules the answers keep. It uses only the picker's port
+// and its list of endpoints, and shares no code with Grapevine's implementation.
 //
-//  1. Run dials the target and plays each Case on streams of its own.
-//  2. An exchange sends what a proxy sends in full duplex, or in buffered mode,
-//     and gathers the answer: headers, metadata, bodies, an immediate response.
-//  3. A Result per case says pass, fail with what was seen, or skipped with what
-//     it would take.
+// 1. [Run] connects to the target and runs each [Case] on its own streams. 2. An exchange sends a
+// request in full-duplex or buffered mode and collects the answer: headers,
 //
-// It does not judge which endpoint is chosen, only whether it may be. A run uses
-// one connection; cases run one after the other.
+//	metadata, bodies, an immediate response.
+//
+// 3. A [Result] per case is pass, fail with the observed answer, or skipped with what is missing.
+//
+// A case checks whether the chosen endpoint is allowed, not whether it is a good choice. A run uses
+// one connection and runs its cases one after the other.
 package conformance

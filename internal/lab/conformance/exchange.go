@@ -26,12 +26,12 @@ const (
 	namespaceIn = "envoy.lb.subset_hint"
 )
 
-// request is what a client sends and what the proxy says with it.
+// request is a client's request with the attributes that the proxy adds.
 type request struct {
 	method, path string
 	headers      map[string]string
-	chunks       []string // of the body; nil: the headers are all
-	buffered     bool     // the proxy waits for an answer to the headers and sends the body whole
+	chunks       []string // body; nil: headers only
+	buffered     bool     // the proxy waits for the answer to the headers and sends the body in one message
 	trailers     bool
 	metadata     map[string]map[string]any
 }
@@ -41,24 +41,23 @@ func (s *session) post(text string) request {
 	return request{method: "POST", path: "/v1/completions", chunks: []string{body}}
 }
 
-// within returns the request with the endpoints that the proxy allows.
+// within returns the request with the given endpoint subset in its metadata.
 func (r request) within(subset any) request {
 	r.metadata = map[string]map[string]any{namespaceIn: {subsetKey: subset}}
 	return r
 }
 
-// answer is what the picker said to a request, and to the response after it.
+// answer collects the picker's messages for a request and for the response that follows.
 type answer struct {
 	stream    extproc.ExternalProcessor_ProcessClient
 	set       map[string]string
 	removed   []string
-	metadata  map[string]any // of envoy.lb
-	body      string         // of the request, as it goes on
+	metadata  map[string]any // of namespace envoy.lb
+	body      string         // request body as forwarded
 	immediate *extproc.ImmediateResponse
 }
 
-// ask sends a request and reads until the picker has said all about it. The
-// stream stays open until ctx ends.
+// ask sends a request and reads until the answer is complete. The stream stays open until ctx ends.
 func (s *session) ask(ctx context.Context, r request) (*answer, error) {
 	stream, err := s.client.Process(ctx)
 	if err != nil {
@@ -93,7 +92,7 @@ func (s *session) ask(ctx context.Context, r request) (*answer, error) {
 	return a, a.read(r.complete())
 }
 
-// complete holds for the last message that a request is answered with.
+// complete returns a function that recognizes the last message of an answer.
 func (r request) complete() func(*extproc.ProcessingResponse) bool {
 	return func(m *extproc.ProcessingResponse) bool {
 		switch {
@@ -142,7 +141,7 @@ func (r request) head() (*extproc.ProcessingRequest, error) {
 	return m, nil
 }
 
-// read gathers messages until one is the last, or an immediate response.
+// read collects messages up to the last one or an immediate response.
 func (a *answer) read(last func(*extproc.ProcessingResponse) bool) error {
 	for {
 		m, err := a.stream.Recv()
@@ -183,8 +182,7 @@ func (a *answer) mutate(m *extproc.HeaderMutation) {
 	a.removed = append(a.removed, m.GetRemoveHeaders()...)
 }
 
-// placed checks that the answer names endpoints of the list, the same in header
-// and metadata.
+// placed checks that header and metadata name the same endpoints, and only endpoints of the list.
 func (a *answer) placed(among []netip.AddrPort) error {
 	if a.immediate != nil {
 		return fmt.Errorf("answered with %d %s instead of a destination", a.immediate.GetStatus().GetCode(), a.immediate.GetBody())
@@ -208,7 +206,7 @@ func (a *answer) placed(among []netip.AddrPort) error {
 	return nil
 }
 
-// refused checks for an immediate response of a status.
+// refused checks for an immediate response with a status code.
 func (a *answer) refused(code int) error {
 	switch {
 	case a.immediate == nil:
@@ -219,8 +217,8 @@ func (a *answer) refused(code int) error {
 	return nil
 }
 
-// respond plays the engine's response in full duplex and returns its body as the
-// picker passes it on.
+// respond sends an engine's response in full-duplex mode and returns the body that the picker
+// returns.
 func (a *answer) respond(servedBy string, chunks ...string) (string, error) {
 	st, err := structpb.NewStruct(map[string]any{served: servedBy})
 	if err != nil {

@@ -16,28 +16,27 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// Options say what is asked. Target and Endpoints are required.
+// Options configure a run. Target and Endpoints are required.
 type Options struct {
 	Target    string // host:port of the picker's ext_proc listener
-	Plaintext bool   // no TLS; else any certificate is taken
+	Plaintext bool   // no TLS; with TLS, any certificate is accepted
 	Health    string // host:port of its gRPC health listener, "" for none
-	// Endpoints are ip:port of the endpoints that the picker has, two or more, all
-	// ready. It must choose among them.
+	// Endpoints are the ip:port of the picker's endpoints. There must be at least two, all ready.
 	Endpoints []string
-	Model     string        // a model that all of them serve
+	Model     string        // a model that all endpoints serve
 	Timeout   time.Duration // for each case; 0 means 10 s
 }
 
-// Level says how the protocol words a rule.
+// Level is the requirement level of a rule.
 type Level string
 
 // Levels.
 const (
-	Must Level = "MUST" // protocol 1.0 demands it
-	May  Level = "MAY"  // some proxies or the older text want it, protocol 1.0 does not
+	Must Level = "MUST" // required by protocol 1.0
+	May  Level = "MAY"  // required by some proxies or the older text, not by protocol 1.0
 )
 
-// Outcome is how a case went.
+// Outcome is the result of a case.
 type Outcome string
 
 // Outcomes.
@@ -47,7 +46,7 @@ const (
 	Skip Outcome = "skip"
 )
 
-// Case is one rule and how it is tried.
+// Case is one rule with the exchange that tests it.
 type Case struct {
 	Name  string
 	Level Level
@@ -55,22 +54,22 @@ type Case struct {
 	run   func(context.Context, *session) error
 }
 
-// Result is how one case went.
+// Result is the outcome of one case.
 type Result struct {
 	Name    string        `json:"name"`
 	Level   Level         `json:"level"`
 	Rule    string        `json:"rule"`
 	Outcome Outcome       `json:"outcome"`
-	Detail  string        `json:"detail,omitempty"` // what was seen, or what a skipped case takes
+	Detail  string        `json:"detail,omitempty"` // what the picker answered, or what a skipped case needs
 	Took    time.Duration `json:"took_ns"`
 }
 
-// Failed reports whether a rule that must be kept is not.
+// Failed reports whether a MUST rule failed.
 func (r Result) Failed() bool { return r.Outcome == Fail && r.Level == Must }
 
 var errOptions = errors.New("conformance: options: a target and at least two endpoints are required")
 
-// Run plays all cases, or those named. An error means that none could be played.
+// Run runs all cases, or those named. It returns an error if it could run none.
 func Run(ctx context.Context, o Options, names ...string) ([]Result, error) {
 	if o.Target == "" || len(o.Endpoints) < 2 {
 		return nil, errOptions
@@ -88,7 +87,7 @@ func Run(ctx context.Context, o Options, names ...string) ([]Result, error) {
 	}
 	creds := insecure.NewCredentials()
 	if !o.Plaintext {
-		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // pickers make their own certificates
+		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) // pickers have self-signed certificates
 	}
 	conn, err := grpc.NewClient("passthrough:///"+o.Target, grpc.WithTransportCredentials(creds))
 	if err != nil {
@@ -113,15 +112,15 @@ func Run(ctx context.Context, o Options, names ...string) ([]Result, error) {
 	return out, nil
 }
 
-// session is what cases have in common.
+// session is the state that all cases share.
 type session struct {
 	Options
 	known  []netip.AddrPort
 	client extproc.ExternalProcessorClient
-	health grpc_health_v1.HealthClient // nil: none was given
+	health grpc_health_v1.HealthClient // nil without a health address
 }
 
-// skipped is what a case takes that the options do not give.
+// skipped is the error of a case that needs options that were not given.
 type skipped string
 
 func (s skipped) Error() string { return string(s) }

@@ -1,18 +1,16 @@
-// Package kvstream publishes a simulated engine's KV-cache events as vLLM
-// does: msgpack batches of three frames (topic, sequence number, payload) on a
-// ZeroMQ PUB socket, and a ring of the last batches behind a ROUTER for those
-// who missed some.
+// Package kvstream publishes the KV-cache events of a simulated engine as vLLM does. Batches are
+// msgpack messages of three frames (topic, sequence number, payload) on a ZeroMQ PUB socket. A
+// ROUTER socket replays recent batches from a ring.
 //
-//  1. AppendBatch encodes the events of one step, in the form of a chosen vLLM
-//     era.
-//  2. Publisher.Publish gives the batch the next sequence number, keeps it in
-//     the ring and sends it to every subscriber.
-//  3. A replay request is answered with everything from its start number on
-//     that the ring still holds, and an end marker.
+// 1. [AppendBatch] encodes the events of one step in the format of a vLLM version. 2.
+// [Publisher.Publish] assigns the next sequence number, keeps the batch in the ring and sends it
 //
-// Faults lose, repeat or delay what is sent, and make replay lose batches or
-// fall silent; the ring always has the truth.
+//		to every subscriber.
+//	 3. A replay request returns all batches from its start number that the ring still holds, then an
+//	    end marker.
 //
-// Concurrency: a Publisher may be used by any number of goroutines. Open
-// starts goroutines, Close stops them and waits.
+// Faults drop, repeat or delay messages, and drop replayed batches or whole replies. The ring
+// itself is always complete.
+//
+// A Publisher is safe for concurrent use. Open starts goroutines; Close stops them and waits.
 package kvstream

@@ -9,13 +9,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 )
 
-// Format is the wire form of events in one era of vLLM.
+// Format is the wire format of events of a range of vLLM versions.
 type Format uint8
 
-// Formats. The positional ones grew field by field; a map names its fields.
+// Formats. Positional formats grew field by field; FormatMap has field names.
 const (
 	FormatMap    Format = iota // 0.24 and later
-	FormatArray                // 0.23, the last positional one
+	FormatArray                // 0.23, the last positional format
 	FormatArray0               // 0.9.0: no rank in the batch
 	FormatArray1               // 0.9.1: rank
 	FormatArray2               // 0.10.2: medium
@@ -36,8 +36,8 @@ func ParseFormat(s string) (Format, error) {
 	return 0, fmt.Errorf("kvstream: unknown event format %q, want one of %q", s, formatNames)
 }
 
-// storedWidth and removedWidth are the elements of the two events in
-// positional form, the tag included.
+// storedWidth and removedWidth return the number of elements of the positional events, including
+// the tag.
 func (f Format) storedWidth() uint32 {
 	return [...]uint32{FormatArray: 12, FormatArray0: 6, FormatArray1: 6, FormatArray2: 7, FormatArray3: 8, FormatArray4: 9, FormatArray5: 10}[f]
 }
@@ -59,7 +59,7 @@ const (
 	keyGroup   = "group_idx"
 )
 
-// Batch is what one message carries beside its events.
+// Batch holds the fields of a message other than its events.
 type Batch struct {
 	Time      float64 // seconds since the epoch
 	Rank      int
@@ -197,8 +197,8 @@ func appendLoRA(dst []byte, tag *engine.Tag) []byte {
 	return msgp.AppendString(dst, tag.LoRA)
 }
 
-// appendExtra writes one entry per block: the adapter's name, and the salt on
-// the first block of a sequence.
+// appendExtra writes one entry per block: the adapter's name, and the salt for the first block of a
+// sequence.
 func appendExtra(dst []byte, ev *engine.Event) []byte {
 	dst = msgp.AppendArrayHeader(dst, uint32(len(ev.Hashes)))
 	for i := range ev.Hashes {

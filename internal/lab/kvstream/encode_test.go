@@ -22,8 +22,7 @@ func tokens(from, to uint32) (out []uint32) {
 	return out
 }
 
-// TestVectors compares with payloads written by a msgpack library in the
-// layout of vLLM's structs.
+// TestVectors compares with payloads that a msgpack library encoded with vLLM's structs.
 func TestVectors(t *testing.T) {
 	raw, err := os.ReadFile("testdata/payloads.json")
 	if err != nil {

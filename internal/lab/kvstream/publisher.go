@@ -17,22 +17,22 @@ type Options struct {
 	Topic      string
 	Ring       int    // batches kept for replay; default 10,000
 	HWM        int    // messages queued per subscriber; default 100,000
-	ShortReply bool   // replay answers without topic frame, as vLLM 0.25 and older
+	ShortReply bool   // replies without a topic frame, as vLLM up to 0.25
 	FirstSeq   uint64 // sequence number of the first batch
 }
 
-// Faults are what a Publisher does wrong. The zero value is none. Shares are
-// probabilities from 0 to 1, drawn per batch.
+// Faults are the faults of a Publisher; the zero value has none. Shares are probabilities per
+// batch, from 0 to 1.
 type Faults struct {
 	Drop        float64       `json:"drop"`         // share of live batches that are not sent
-	DropNext    int           `json:"drop_next"`    // live batches that are not sent, from the next on
+	DropNext    int           `json:"drop_next"`    // number of following live batches that are not sent
 	Duplicate   float64       `json:"duplicate"`    // share sent twice
-	Delay       time.Duration `json:"delay"`        // live batches arrive so much later, in order
-	ReplayOff   bool          `json:"replay_off"`   // replay requests get no answer
+	Delay       time.Duration `json:"delay"`        // delay of live batches, which keep their order
+	ReplayOff   bool          `json:"replay_off"`   // replay requests are not answered
 	ReplayHoles float64       `json:"replay_holes"` // share of replayed batches that are left out
 }
 
-// Stats counts what a Publisher did.
+// Stats counts batches.
 type Stats struct {
 	Published, Sent, Dropped, Duplicated uint64
 	Replays, Replayed                    uint64
@@ -40,8 +40,7 @@ type Stats struct {
 	Subscribers                          int
 }
 
-// Publisher is the event side of one engine core: a PUB socket, the ring and
-// the replay socket.
+// Publisher publishes the events of one engine core: PUB socket, ring and replay socket.
 type Publisher struct {
 	opt    Options
 	pub    *zmtp.Pub
@@ -56,8 +55,8 @@ type Publisher struct {
 	rng    *rand.Rand
 	stats  Stats
 
-	wake chan struct{} // a batch was put into late, or closed
-	done chan struct{} // the sender has returned
+	wake chan struct{} // a delayed batch was added, or Close was called
+	done chan struct{} // closed when the sender has returned
 	stop bool
 }
 
@@ -105,7 +104,7 @@ func (p *Publisher) ReplayAddr() string {
 	return p.router.Addr().String()
 }
 
-// Close closes the sockets and waits for everything that Open started.
+// Close closes the sockets and waits for the goroutines of Open.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	p.stop = true
@@ -121,8 +120,8 @@ func (p *Publisher) Close() error {
 	return err
 }
 
-// Reset forgets the ring and goes on with the sequence number first, on the
-// same connections: a restart that no subscriber sees as a disconnect.
+// Reset empties the ring and continues with the sequence number first on the same connections. It
+// simulates a restart without a disconnect.
 func (p *Publisher) Reset(first uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +136,7 @@ func (p *Publisher) SetFaults(f Faults) {
 	p.faults = f
 }
 
-// Faults returns the faults in force.
+// Faults returns the current faults.
 func (p *Publisher) Faults() Faults {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +152,7 @@ func (p *Publisher) Stats() Stats {
 	return s
 }
 
-// Publish sends one batch. It keeps the payload.
+// Publish sends one batch. It retains the payload.
 func (p *Publisher) Publish(payload []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,8 +177,8 @@ func (p *Publisher) Publish(payload []byte) {
 
 func (p *Publisher) hits(share float64) bool { return share > 0 && p.rng.Float64() < share }
 
-// send hands one batch to the socket, which never blocks. mu is held, so that
-// the order on the wire is that of the sequence numbers.
+// send passes one batch to the socket without blocking. The caller holds mu, so messages have the
+// order of their sequence numbers.
 func (p *Publisher) send(seq uint64, payload []byte) {
 	times := 1
 	if p.hits(p.faults.Duplicate) {
@@ -206,7 +205,7 @@ func (p *Publisher) poke() {
 	}
 }
 
-// sendLate sends delayed batches when they are due, until Close.
+// sendLate sends delayed batches at their time until Close.
 func (p *Publisher) sendLate() {
 	defer close(p.done)
 	timer := time.NewTimer(time.Hour)

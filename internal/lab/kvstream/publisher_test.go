@@ -45,7 +45,7 @@ func dial(t *testing.T, addr string, kind zmtp.SocketType) *zmtp.Conn {
 	return c
 }
 
-// subscribe returns a connection that the publisher knows as a subscriber.
+// subscribe opens a connection and waits until the publisher has its subscription.
 func subscribe(t *testing.T, p *Publisher) *zmtp.Conn {
 	t.Helper()
 	c := dial(t, p.Addr(), zmtp.SUB)
@@ -82,8 +82,8 @@ func receive(t *testing.T, c *zmtp.Conn, n int) (got []string) {
 	return got
 }
 
-// replayFrom asks for a replay and returns the sequence numbers of the answer, and
-// the number of frames of its messages.
+// replayFrom requests a replay. It returns the sequence numbers of the reply and the number of
+// frames per message.
 func replayFrom(t *testing.T, p *Publisher, start uint64) (seqs []uint64, frames int) {
 	t.Helper()
 	c := dial(t, p.ReplayAddr(), zmtp.DEALER)
@@ -141,7 +141,7 @@ func TestFaults(t *testing.T) {
 	p.SetFaults(Faults{Delay: 30 * time.Millisecond})
 	publish(p, 2)
 	p.SetFaults(Faults{})
-	publish(p, 1) // waits for the delayed ones
+	publish(p, 1) // waits for delayed batches
 	want := []string{" 2 batch 2", " 3 batch 3", " 3 batch 3", " 4 batch 4", " 5 batch 5", " 6 batch 6"}
 	if got := receive(t, c, 6); !slices.Equal(got, want) {
 		t.Errorf("received %q, want %q", got, want)
@@ -176,7 +176,7 @@ func TestReplayOff(t *testing.T) {
 	}
 }
 
-// TestReset: numbers and ring start anew on the same connection.
+// TestReset checks that numbers and ring restart on the same connection.
 func TestReset(t *testing.T) {
 	p := open(t, Options{})
 	c := subscribe(t, p)
@@ -191,8 +191,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestLibzmq has libzmq subscribe and ask for a replay, and msgspec decode, with the
-// structs that vLLM declares.
+// TestLibzmq subscribes and requests a replay with libzmq, and decodes with msgspec and vLLM's
+// struct declarations.
 func TestLibzmq(t *testing.T) {
 	for _, f := range []Format{FormatMap, FormatArray} {
 		t.Run(f.String(), func(t *testing.T) {

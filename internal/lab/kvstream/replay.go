@@ -6,8 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 )
 
-// replay answers one request on the ROUTER: an empty frame and the first
-// wanted sequence number. Anything else is ignored, as the engine does.
+// replay answers one request on the ROUTER: an empty frame and the first sequence number. It
+// ignores anything else, as vLLM does.
 func (p *Publisher) replay(conn *zmtp.RouterConn, frames [][]byte) {
 	if len(frames) != 2 || len(frames[0]) != 0 || len(frames[1]) != 8 {
 		return
@@ -21,7 +21,7 @@ func (p *Publisher) replay(conn *zmtp.RouterConn, frames [][]byte) {
 			return
 		}
 	}
-	_ = p.reply(conn, nil, endMarker, nil) // the peer is gone: so is its connection
+	_ = p.reply(conn, nil, endMarker, nil) // on error the connection is closed as well
 }
 
 func (p *Publisher) reply(conn *zmtp.RouterConn, topic []byte, seq uint64, payload []byte) error {
@@ -32,8 +32,8 @@ func (p *Publisher) reply(conn *zmtp.RouterConn, topic []byte, seq uint64, paylo
 	return conn.Send(nil, topic, number[:], payload)
 }
 
-// since returns the batches of the ring from start on, without those that
-// faults leave out, and false when replay is off.
+// since returns the ring's batches from start on, minus those that faults drop. ok is false if
+// replay is off.
 func (p *Publisher) since(start uint64) (batches []delayed, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package measure measures one replica in front of simulated engines: what it takes when idle,
-// at full load and at a given rate.
+// Package measure measures one replica with simulated engines: idle, at full load and at a fixed
+// rate.
 package measure

@@ -13,18 +13,18 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
-// Load is what Measure plays.
+// Load configures a measurement.
 type Load struct {
-	Self           string        // the program
+	Self           string        // path of the program grapevine
 	Duration, Idle time.Duration // of each measurement, and of the idle one
 	Rate           float64       // requests per second of the paced measurements
 }
 
-// measureWarmUp is how many requests come before each measurement at full load.
+// measureWarmUp is the number of requests before each measurement at full load.
 const measureWarmUp = 200
 
-// Measure starts n engines with metrics pages of real size and one replica in
-// front of them, and measures the replica: idle, at full load and paced.
+// Measure starts n engines with metrics pages of realistic size and one replica, and measures the
+// replica when idle, at full load and at a fixed rate.
 func (l Load) Measure(ctx context.Context, n int) (rows []bench.Row, reports []bench.Report, err error) {
 	dir, err := os.MkdirTemp("", "grapevine-bench-")
 	if err != nil {
@@ -62,7 +62,7 @@ func (l Load) Measure(ctx context.Context, n int) (rows []bench.Row, reports []b
 	return rows, reports, nil
 }
 
-// plays lists what is played against a replica in front of n engines.
+// plays returns the loads for a replica with n engines.
 func (l Load) plays(p *rig.Single, n int) (list []bench.Options) {
 	for _, mode := range bench.Modes {
 		for _, size := range []int{1 << 10, 40 << 10, 400 << 10} {

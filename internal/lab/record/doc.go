@@ -1,12 +1,10 @@
-// Package record follows running replicas and writes what they decided as a
-// trace that replay reads.
+// Package record reads the decisions of running replicas and writes a trace for the replay command.
 //
-//  1. Run opens a stream of lines at each replica's administration port
-//     (record.go).
-//  2. A tracer turns prompts' chunks into hash ids of 512 tokens each, once it
-//     knows how long a model's tokens are, and writes the lines (trace.go).
+// 1. [Run] opens a stream of lines at the admin port of each replica (record.go). 2. A tracer turns
+// the chunks of prompts into hash ids of 512 tokens each, as soon as it knows the
 //
-// No text of a prompt reaches it: replicas send keyed hashes of chunks.
+//	bytes per token of the model, and writes the lines (trace.go).
 //
-// Run's goroutines end before it returns.
+// Prompts do not leave the replicas: they send keyed hashes of chunks. The goroutines of Run end
+// before it returns.
 package record

@@ -19,7 +19,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errDisk }
 
-// idle is a replica that records and has nothing to say.
+// idle is a replica that accepts a recording and sends no lines.
 func idle(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,8 +31,8 @@ func idle(t *testing.T) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// TestFailureEndsAll: a recording that broke off, or that cannot be written, ends
-// those of replicas that have nothing to say.
+// TestFailureEndsAll checks that a recording that fails at one replica, or cannot be written, ends
+// the recordings of all others.
 func TestFailureEndsAll(t *testing.T) {
 	f := func(what, want string, o Options) {
 		t.Helper()

@@ -18,20 +18,20 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server/recording"
 )
 
-// Options configure Run.
+// Options configure [Run].
 type Options struct {
-	Admins   []string      // administration ports of the replicas, at least one
-	Duration time.Duration // 0: until ctx is done
-	Bodies   bool          // replicas ask proxies for all response bodies
-	// BytesPerToken are bytes of raw prompt for each token; 0: what engines
-	// count for each model.
+	Admins   []string      // admin addresses of the replicas; at least one
+	Duration time.Duration // 0: until ctx ends
+	Bodies   bool          // replicas request all response bodies from proxies
+	// BytesPerToken is the number of prompt bytes per token. 0: derived from the engines' token
+	// counts, per model.
 	BytesPerToken float64
-	Out           io.Writer // of the trace
-	Begun         func()    // called when all replicas record; may be nil
+	Out           io.Writer // receives the trace
+	Begun         func()    // called once all replicas record; may be nil
 }
 
-// Run records all replicas until each has ended or ctx is done, which is no
-// error. The summary tells people what was written, also after an error.
+// Run records all replicas until every recording has ended or ctx is done. Neither is an error. The
+// summary describes the written trace and is also returned with an error.
 func Run(ctx context.Context, o Options) (summary string, err error) {
 	t := newTracer(o.Out, o.BytesPerToken)
 	err = t.follow(ctx, &o)
@@ -44,8 +44,7 @@ func (t *tracer) follow(ctx context.Context, o *Options) error {
 	if o.Duration > 0 {
 		query.Set("duration", o.Duration.String())
 	}
-	// The first reader that fails ends the requests of all, or those of replicas
-	// that have nothing to say would go on.
+	// The first reader that fails cancels the others. Idle replicas would otherwise block forever.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
@@ -68,7 +67,7 @@ func (t *tracer) follow(ctx context.Context, o *Options) error {
 	if o.Begun != nil {
 		o.Begun()
 	}
-	// One goroutine reads each stream; the tracer is handed lines by a channel.
+	// One goroutine reads each stream and sends its lines to the tracer over a channel.
 	lines := make(chan recording.Line)
 	for i, s := range streams {
 		group.Go(func() error { return read(ctx, o.Admins[i], s, lines, &t.dropped) })
@@ -88,8 +87,8 @@ func (t *tracer) follow(ctx context.Context, o *Options) error {
 	return errors.Join(failed, <-ended)
 }
 
-// open returns a replica's lines and when its recording began, in Unix
-// milliseconds. The caller closes the lines.
+// open starts a recording. It returns the stream of lines, which the caller must close, and the
+// start of the recording in Unix milliseconds.
 func open(ctx context.Context, addr string, query url.Values) (io.ReadCloser, int64, error) {
 	resp, err := admin.Client(addr).Do(ctx, http.MethodGet, "/debug/record?"+query.Encode(), nil, nil)
 	if err != nil {
@@ -102,8 +101,8 @@ func open(ctx context.Context, addr string, query url.Values) (io.ReadCloser, in
 	return resp.Body, since, nil
 }
 
-// read passes the lines of one replica on, and counts those that it
-// numbered and did not send. An interrupt is the normal end.
+// read forwards the lines of one replica and counts gaps in their numbers. Cancellation is not an
+// error.
 func read(ctx context.Context, addr string, body io.Reader, lines chan<- recording.Line, dropped *atomic.Uint64) error {
 	in := json.NewDecoder(body)
 	var read, last uint64

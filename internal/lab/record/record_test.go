@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server/recording"
 )
 
-// fakeReplica answers /debug/record with lines, the clock of its recording at since.
+// fakeReplica serves lines at /debug/record. since is the start of the recording.
 func fakeReplica(t *testing.T, since int64, lines ...recording.Line) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -34,7 +34,7 @@ func fakeReplica(t *testing.T, since int64, lines ...recording.Line) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// write records to a file, and returns its path and the summary.
+// write records to a file. It returns the path and the summary.
 func write(t *testing.T, o Options) (path, summary string, err error) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "trace.jsonl")
@@ -48,8 +48,7 @@ func write(t *testing.T, o Options) (path, summary string, err error) {
 	return path, summary, err
 }
 
-// TestRecordedTraceReplays: the recordings of two replicas become one trace,
-// and replay's reader finds in it what was recorded.
+// TestRecordedTraceReplays records two replicas into one trace and reads it with replay's reader.
 func TestRecordedTraceReplays(t *testing.T) {
 	const since = 1_800_000_000_000
 	a := fakeReplica(t, since,
@@ -88,8 +87,8 @@ func TestRecordedTraceReplays(t *testing.T) {
 	}
 }
 
-// TestRecordedLengths: bytes for each token that are given measure the prompts
-// that no engine counted, and only those.
+// TestRecordedLengths checks that a given number of bytes per token applies to prompts without a
+// token count from the engine, and only to those.
 func TestRecordedLengths(t *testing.T) {
 	const since = 1_800_000_000_000
 	ids := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
@@ -106,9 +105,8 @@ func TestRecordedLengths(t *testing.T) {
 	}
 }
 
-// TestRecordedWithoutCounts: when no engine counted a prompt, ids are cut by
-// the ratio by which lengths were estimated, so that turns of a session share
-// as many as their lengths let expect.
+// TestRecordedWithoutCounts checks prompts without token counts. Their ids use the ratio of the
+// replicas' estimates, so the turns of a session share as many ids as their lengths imply.
 func TestRecordedWithoutCounts(t *testing.T) {
 	const since = 1_800_000_000_000
 	turn := func(seq uint64, chunks int) recording.Line {

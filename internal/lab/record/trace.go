@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// A model's bytes for each token are taken as known after so many tokens
-	// that engines have counted. Lines wait for it, a bounded number of them.
+	// A model's bytes per token are fixed after this many counted tokens. Up to maxWaitingLines
+	// lines are held until then.
 	enoughTokens    = 1 << 14
 	maxWaitingLines = 2048
 	usualRatio      = 4
 )
 
-// traceLine is one request in the public block-hash format, and what else is
-// known of it, which readers of that format ignore.
+// traceLine is one request in the public block-hash format, with additional fields that readers of
+// that format ignore.
 type traceLine struct {
-	Timestamp int64    `json:"timestamp"` // milliseconds from the start
+	Timestamp int64    `json:"timestamp"` // milliseconds since the start
 	Session   string   `json:"session_id,omitempty"`
 	Tenant    string   `json:"tenant,omitempty"`
 	Priority  int      `json:"priority,omitempty"`
@@ -43,27 +43,27 @@ type traceLine struct {
 	Cached    *int     `json:"cached_tokens,omitempty"`
 }
 
-// tracer writes a trace and counts what is in it.
+// tracer writes a trace and counts its contents.
 type tracer struct {
 	out     *bufio.Writer
-	ratio   float64 // as given; 0: each model's own
+	ratio   float64 // bytes per token as configured; 0: per model
 	models  map[string]*modelTrace
-	since   int64 // Unix milliseconds of the trace's beginning
+	since   int64 // start of the trace in Unix milliseconds
 	written int
 	dropped atomic.Uint64
 	failed  int // ended with an error
-	unknown int // other answers whose length was not seen
+	unknown int // successful answers of unknown length
 
-	estimated int // prompts that no engine counted
+	estimated int // prompts without a token count from the engine
 	tokens    int
 	blocks    int
 }
 
-// modelTrace is what is known of one model's prompts.
+// modelTrace is the state of one model.
 type modelTrace struct {
-	ratio         float64                     // bytes for each token; 0: not known yet
-	bytes, tokens int                         // of prompts that engines counted
-	guessed       struct{ bytes, tokens int } // of all others
+	ratio         float64                     // bytes per token; 0: not yet fixed
+	bytes, tokens int                         // of prompts with a token count
+	guessed       struct{ bytes, tokens int } // of all other prompts
 	waiting       []recording.Line
 }
 
@@ -71,7 +71,7 @@ func newTracer(out io.Writer, ratio float64) *tracer {
 	return &tracer{out: bufio.NewWriter(out), ratio: ratio, models: map[string]*modelTrace{}}
 }
 
-// add takes a line. It is written once the ratio of its model is known.
+// add accepts a line. The line is written once the ratio of its model is fixed.
 func (t *tracer) add(l recording.Line) error {
 	m := t.models[l.Model]
 	if m == nil {
@@ -95,9 +95,8 @@ func (t *tracer) add(l recording.Line) error {
 	return nil
 }
 
-// settle fixes the ratio of a model and writes the lines that wait for it.
-// Without a prompt that an engine counted it is the one by which replicas
-// estimate: ids are then as long as the lengths beside them say.
+// settle fixes the ratio of a model and writes the held lines. Without any counted prompt it uses
+// the ratio of the replicas' estimates, so ids match the recorded lengths.
 func (t *tracer) settle(m *modelTrace) error {
 	if m.ratio == 0 {
 		m.ratio = usualRatio
@@ -151,9 +150,9 @@ func (t *tracer) write(l recording.Line, ratio float64) error {
 	return err
 }
 
-// hashIDs names the prompt's blocks of tokens by the chunks in which they end:
-// prompts of one model that begin alike have the same first ids. A prompt with
-// more tokens than its bytes let expect gets further ids of its own.
+// hashIDs derives an id for each block of tokens from the chunk in which the block ends. Prompts of
+// a model with a common prefix share their first ids. Blocks beyond the hashed bytes get unique
+// ids.
 func hashIDs(l *recording.Line, ratio float64) []uint64 {
 	const block = trace.DefaultBlockSize
 	ids := make([]uint64, 0, (l.Input+block-1)/block)

@@ -16,10 +16,10 @@ type Replica struct {
 	*Process
 	Args           []string
 	ExtProc, Admin string // host:port
-	Killed         bool   // on purpose
+	Killed         bool   // deliberately
 }
 
-// Status is the part of a replica's status that demos look at.
+// Status is the part of a replica's status that demos use.
 type Status struct {
 	State     string `json:"state"`
 	Decisions int    `json:"decisions"`
@@ -42,12 +42,12 @@ type Status struct {
 	} `json:"endpoints"`
 }
 
-// String says what joining waits for.
+// String describes what the replica is still waiting for.
 func (s *Status) String() string {
 	return fmt.Sprintf("%s, %s with %d members (%s), %d engines known exactly", s.State, s.Cluster.State, len(s.Members), s.Cluster.Line, s.Exact())
 }
 
-// Exact counts the engines that are known exactly.
+// Exact counts the engines whose cache content is known exactly.
 func (s *Status) Exact() (n int) {
 	for _, e := range s.Endpoints {
 		if e.Knowledge == "exact" {
@@ -57,13 +57,13 @@ func (s *Status) Exact() (n int) {
 	return n
 }
 
-// Status asks the replica, which has ten seconds to answer.
+// Status requests the replica's status, with a timeout of ten seconds.
 func (p *Replica) Status() (*Status, error) {
 	var st Status
 	return &st, p.Read(10*time.Second, &st)
 }
 
-// Read fills the part of the replica's status that to describes.
+// Read decodes the replica's status into to.
 func (p *Replica) Read(within time.Duration, to any) error {
 	client := &http.Client{Timeout: within}
 	defer client.CloseIdleConnections()
@@ -75,9 +75,9 @@ func (p *Replica) Read(within time.Duration, to any) error {
 	return json.NewDecoder(resp.Body).Decode(to)
 }
 
-// Metrics adds up the series of each name on the replica's metrics page.
+// Metrics returns the sum over all series of each name.
 func (p *Replica) Metrics(names ...string) ([]float64, error) {
-	// Without compression: a compressor's tables are a megabyte of what is measured.
+	// No compression: the tables of a compressor would add a megabyte to the measured memory.
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + p.Admin + "/metrics")
@@ -107,7 +107,7 @@ func (p *Replica) Metrics(names ...string) ([]float64, error) {
 	return sums, lines.Err()
 }
 
-// ready waits until the replica says that it is.
+// ready waits until the replica reports that it is ready.
 func (p *Replica) ready(ctx context.Context) error {
 	wait, cancel := context.WithTimeout(ctx, StartLimit)
 	defer cancel()

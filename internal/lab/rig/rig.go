@@ -18,45 +18,44 @@ import (
 
 // Defaults of engines.
 const (
-	KVTokens  = 64_000 // of each engine's cache
+	KVTokens  = 64_000 // cache size of each engine
 	BlockSize = 16     // tokens
 )
 
-// Options of a Rig.
+// Options of a [Rig].
 type Options struct {
 	Envoy    string // Envoy binary
-	Self     string // the program, for replicas
+	Self     string // program of the replicas
 	Engines  int
-	Prefix   string // of the engines' names
-	Slots    int    // sequences that an engine runs at once; default 256
-	KVTokens int    // of each engine's cache; default KVTokens
+	Prefix   string // of engine names
+	Slots    int    // concurrent sequences per engine; default 256
+	KVTokens int    // cache tokens per engine; default KVTokens
 	Speed    float64
 	Replicas int
 	Share    string // who reads an engine's events, as serve's --share; "" shares nothing
 
 	Config     string   // of the replicas, "" for the default
-	Flags      []string // more of them
-	FailClosed bool     // of Envoy
+	Flags      []string // additional flags
+	FailClosed bool     // Envoy's failure mode
 }
 
-// Rig starts parts in one folder.
+// Rig starts engines, replicas and Envoy with their files in one folder.
 type Rig struct {
 	Options
 	Dir   string
-	Model string // folder of the engines' model
+	Model string // folder of the model files
 	Start time.Time
 
-	EnvoyAdmin string // host:port of the admin interface of the Envoy that started last
+	EnvoyAdmin string // host:port of the admin interface of the last Envoy
 }
 
-// New writes the model's files into dir, which has to be there.
+// New writes the model's files into dir, which must exist.
 func New(o Options, dir string) (*Rig, error) {
 	r := &Rig{Options: o, Dir: dir, Model: filepath.Join(dir, "model"), Start: time.Now()}
 	return r, vocab.New().WriteModel(r.Model)
 }
 
-// OpenEngines opens a fresh fleet, writes its endpoints file, and returns the engines'
-// addresses.
+// OpenEngines starts a fleet, writes its endpoints file, and returns the addresses of the engines.
 func (r *Rig) OpenEngines() (*fleet.Fleet, []string, error) {
 	f, err := fleet.Open(fleet.Options{
 		Engines:       r.Engines,
@@ -114,7 +113,7 @@ func (r *Rig) StartEnvoy(ctx context.Context, name string, p envoyconf.Params) (
 	return e, "http://" + p.Listen, nil
 }
 
-// NewReplica returns replica i, not started, on ports of its own.
+// NewReplica allocates ports for replica i. It does not start it.
 func (r *Rig) NewReplica(i int, flags ...string) (*Replica, error) {
 	ports, err := FreePorts(3)
 	if err != nil {
@@ -130,7 +129,7 @@ func (r *Rig) NewReplica(i int, flags ...string) (*Replica, error) {
 	}, nil
 }
 
-// StartReplica starts p, which is new or has ended, and does not wait until it is ready.
+// StartReplica starts p, which must not be running. It does not wait until p is ready.
 func (r *Rig) StartReplica(p *Replica) error {
 	started, err := Start(r.Dir, p.Name, r.Self, p.Args...)
 	if err == nil {
@@ -139,8 +138,8 @@ func (r *Rig) StartReplica(p *Replica) error {
 	return err
 }
 
-// StartReplicas starts the replicas, each with further flags, and waits until they are
-// ready. After an error it returns those that were started.
+// StartReplicas starts the replicas with additional flags and waits until they are ready. With an
+// error it returns those that were started.
 func (r *Rig) StartReplicas(ctx context.Context, flags func(i int) []string) ([]*Replica, error) {
 	var all []*Replica
 	more := r.Flags
@@ -169,7 +168,7 @@ func (r *Rig) StartReplicas(ctx context.Context, flags func(i int) []string) ([]
 	return all, nil
 }
 
-// Restart starts a replica that has ended, and waits until it is ready.
+// Restart starts a replica that has ended and waits until it is ready.
 func (r *Rig) Restart(ctx context.Context, p *Replica) error {
 	if err := r.StartReplica(p); err != nil {
 		return err
@@ -177,7 +176,7 @@ func (r *Rig) Restart(ctx context.Context, p *Replica) error {
 	return p.ready(ctx)
 }
 
-// StopReplicas lets all replicas drain at once, or ends them right away when ctx is done.
+// StopReplicas drains all replicas at the same time. When ctx is done it kills them.
 func StopReplicas(ctx context.Context, replicas []*Replica) {
 	var wg sync.WaitGroup
 	for _, p := range replicas {
@@ -191,7 +190,7 @@ func StopReplicas(ctx context.Context, replicas []*Replica) {
 	wg.Wait()
 }
 
-// Pickers returns where Envoy asks replicas.
+// Pickers returns the ext_proc addresses of the replicas.
 func Pickers(replicas []*Replica) (list []string) {
 	for _, p := range replicas {
 		list = append(list, p.ExtProc)

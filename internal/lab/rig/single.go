@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Single is a replica by itself, for measurements.
+// Single is one replica for measurements.
 type Single struct {
 	ExtProc string // host:port of the external-processing port
 	Admin   string // host:port of the admin port
 	p       *Process
 }
 
-// StartSingle runs self with serve and args on free ports and waits until it
-// is ready. Its output goes to a file in dir.
+// StartSingle runs `self serve` with args on free ports and waits until it is ready. Its output is
+// written to a file in dir.
 func StartSingle(ctx context.Context, dir, self string, args ...string) (*Single, error) {
 	ports, err := FreePorts(3)
 	if err != nil {
@@ -35,8 +35,8 @@ func StartSingle(ctx context.Context, dir, self string, args ...string) (*Single
 	return r, nil
 }
 
-// PID is the replica's process id.
+// PID returns the process id of the replica.
 func (r *Single) PID() int { return r.p.Cmd.Process.Pid }
 
-// Stop ends the replica and waits for it.
+// Stop stops the replica and waits for it.
 func (r *Single) Stop() { r.p.Stop(10 * time.Second) }

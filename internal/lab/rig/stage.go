@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 )
 
-// Stage is engines, replicas and an Envoy before them.
+// Stage is a set of engines, replicas and an Envoy.
 type Stage struct {
 	*Rig
 	Fleet *fleet.Fleet
@@ -17,9 +17,9 @@ type Stage struct {
 	proxy *Process
 }
 
-// Open starts a stage of o in dir, which has to be there. flags are further flags of
-// replica i, gateways those of other clusters that Envoy knows. After an error the stage
-// holds what was started, for Close.
+// Open starts a stage in dir, which must exist. flags returns additional flags of replica i;
+// gateways are the gateways of other clusters for Envoy. After an error the stage holds what was
+// started; the caller must close it.
 func Open(ctx context.Context, o Options, dir string, flags func(r *Rig) (func(i int) []string, error), gateways []string) (*Stage, error) {
 	s := &Stage{}
 	var err error
@@ -41,7 +41,7 @@ func Open(ctx context.Context, o Options, dir string, flags func(r *Rig) (func(i
 	return s, err
 }
 
-// Held counts the requests in all engines.
+// Held returns the number of running and waiting requests in all engines.
 func (s *Stage) Held() (running, waiting int) {
 	for _, e := range s.Fleet.Engines() {
 		for _, r := range e.Stats() {
@@ -51,7 +51,7 @@ func (s *Stage) Held() (running, waiting int) {
 	return running, waiting
 }
 
-// Kill ends all at once, as when a machine dies.
+// Kill kills all processes at once, as when a machine dies.
 func (s *Stage) Kill() error {
 	s.proxy.Kill()
 	for _, p := range s.List {
@@ -61,7 +61,7 @@ func (s *Stage) Kill() error {
 	return s.Fleet.Close()
 }
 
-// Close ends what was started.
+// Close stops all processes.
 func (s *Stage) Close(ctx context.Context) {
 	s.proxy.Stop(3 * time.Second)
 	StopReplicas(ctx, s.List)

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Files that Authorize writes beside NAME.crt and NAME.key of each cluster.
+// Files that [Authorize] writes in addition to NAME.crt and NAME.key of each cluster.
 const (
 	CAFile     = "ca.crt"
 	SecretFile = "secret"
 )
 
-// Authorize writes, into a folder, an authority that lives for a day, certificates that it
-// has signed for clusters of these names, with their keys, and a secret of a federation.
+// Authorize writes a certificate authority that is valid for a day, a certificate and key per
+// cluster, and a federation secret into a folder.
 func Authorize(dir string, names ...string) error {
 	var authority *x509.Certificate
 	var signer *ecdsa.PrivateKey

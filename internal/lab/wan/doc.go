@@ -1,6 +1,6 @@
-// Package wan is what lies between clusters that run on one machine: connections that
-// take a while and can be cut, and the certificates by which clusters know each other.
+// Package wan simulates the links between clusters on one machine: TCP connections with a delay
+// that can be cut, and the certificates with which clusters authenticate each other.
 //
-// A Wire stands before an address of a cluster. It is safe for concurrent use; its
-// goroutines end with Close. It is no model of loss or bandwidth.
+// A [Wire] forwards connections to an address of a cluster. It is safe for concurrent use; Close
+// ends its goroutines. It does not model loss or bandwidth.
 package wan

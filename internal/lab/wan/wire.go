@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Wire carries TCP connections to an address until it is cut.
+// Wire forwards TCP connections to an address until it is cut.
 type Wire struct {
 	addr  string
 	to    func() string
@@ -15,12 +15,12 @@ type Wire struct {
 	wg    sync.WaitGroup
 
 	mu    sync.Mutex
-	lis   net.Listener // nil: cut
+	lis   net.Listener // nil while cut
 	conns map[net.Conn]bool
 }
 
-// Open listens at an address ("127.0.0.1:0" for any port) and carries what connects to
-// whatever to returns then. All bytes arrive later by delay, each way.
+// Open listens at an address ("127.0.0.1:0" for any port). It forwards each connection to the
+// address that to returns at that moment, and delays all bytes by delay in each direction.
 func Open(addr string, to func() string, delay time.Duration) (*Wire, error) {
 	w := &Wire{addr: addr, to: to, delay: delay, conns: map[net.Conn]bool{}}
 	if err := w.Heal(); err != nil {
@@ -29,10 +29,10 @@ func Open(addr string, to func() string, delay time.Duration) (*Wire, error) {
 	return w, nil
 }
 
-// Addr is where the wire listens, also while it is cut.
+// Addr returns the listening address, which stays the same after a cut.
 func (w *Wire) Addr() string { return w.addr }
 
-// Heal listens again where the wire did before it was cut.
+// Heal listens again at the address that the wire had before the cut.
 func (w *Wire) Heal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *Wire) Heal() error {
 	return nil
 }
 
-// Cut refuses connections and breaks those that are open.
+// Cut closes open connections and refuses new ones.
 func (w *Wire) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,14 +70,13 @@ func (w *Wire) Cut() {
 	clear(w.conns)
 }
 
-// Close cuts the wire for good and waits for all that it carried.
+// Close cuts the wire and waits until its goroutines have ended.
 func (w *Wire) Close() {
 	w.Cut()
 	w.wg.Wait()
 }
 
-// enter notes connections that a cut breaks; false when the wire that they came in by is
-// cut already.
+// enter registers connections that a cut must close. It returns false if lis has already been cut.
 func (w *Wire) enter(lis net.Listener, conns ...net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,19 +111,19 @@ func (w *Wire) carry(lis net.Listener, c net.Conn) {
 	both.Wait()
 }
 
-// late is what was read, and when it arrives.
+// late is a piece of data with its arrival time.
 type late struct {
 	at time.Time
 	b  []byte
 }
 
-// Pieces under way, and the most bytes of one.
+// Maximum number of pieces in flight, and maximum bytes per piece.
 const (
 	flying = 256
 	piece  = 64 << 10
 )
 
-// copy carries what from sends to to, until either ends; then both do.
+// copy forwards from one connection to the other until either ends, then closes both.
 func (w *Wire) copy(to, from net.Conn) {
 	defer from.Close()
 	defer to.Close()
@@ -153,7 +152,7 @@ func (w *Wire) copy(to, from net.Conn) {
 		time.Sleep(time.Until(l.at))
 		if _, err := to.Write(l.b); err != nil {
 			_ = from.Close()
-			for range way { // the reader must not wait for ever
+			for range way { // unblocks the reader
 			}
 			return
 		}

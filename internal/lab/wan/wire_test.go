@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// echo answers each line with itself.
+// echo starts a server that returns each line.
 func echo(t *testing.T) string {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,8 +33,8 @@ func echo(t *testing.T) string {
 	return lis.Addr().String()
 }
 
-// TestWire: what is sent comes, no sooner than it may; a cut breaks and refuses; healed, the
-// wire is where it was.
+// TestWire checks that bytes arrive, and not before the delay; that a cut closes and refuses
+// connections; and that a healed wire has the same address.
 func TestWire(t *testing.T) {
 	to := echo(t)
 	for _, delay := range []time.Duration{0, 10 * time.Millisecond} {
