@@ -4,22 +4,14 @@
 package deploy_test
 
 import (
-	"encoding/base64"
 	"flag"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 )
@@ -78,12 +70,10 @@ func TestDeploy(t *testing.T) {
 	t.Run("Base", func(t *testing.T) { testBase(t, c) })
 	t.Run("Examples", func(t *testing.T) { testExamples(t, c) })
 	t.Run("Install", func(t *testing.T) { testInstall(t, c) })
-	binary := filepath.Join(t.TempDir(), "grapevine")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/grapevine").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := buildImage(t)
 	t.Run("Page", func(t *testing.T) { testPage(t, c, binary) })
-	t.Run("Start", func(t *testing.T) { testStart(t, c, binary) })
+	t.Run("Pods", func(t *testing.T) { testPods(t, c, binary) })
+	t.Run("Standalone", func(t *testing.T) { testStandalone(t, c, binary) })
 	t.Run("ForeignCharts", func(t *testing.T) { testForeignCharts(t, c, binary) })
 	t.Run("PublishedCharts", func(t *testing.T) { testPublished(t, c, binary) })
 	t.Run("Peers", func(t *testing.T) { testPeers(t, c, binary) })
@@ -196,109 +186,6 @@ func testInstall(t *testing.T, c *kubekit.Cluster) {
 	}
 }
 
-// testStart runs the container of the installed chart as a kubelet would: the
-// real binary, its arguments, its Secret, and a token of its service account,
-// which has the rights that the chart grants and no others.
-func testStart(t *testing.T, c *kubekit.Cluster, binary string) {
-	c.Pod("prod", kubekit.Pod{Name: "engine", IP: "127.0.0.1", Labels: `{"app":"vllm"}`})
-	admin, group, args := container(t, c, "llama-epp")
-	output := run(t, c, binary, "llama-epp", args)
-	c.Until("the pool's one endpoint in the status", func() bool {
-		// Nothing listens at that endpoint, so that the state is degraded, and the exit code 1.
-		out, _ := exec.Command(binary, "status", "--admin", admin, "-o", "json").CombinedOutput()
-		return strings.Contains(string(out), `"127.0.0.1:8000"`) && strings.Contains(string(out), `InferencePool prod/llama`)
-	})
-	res, err := http.Get("http://" + admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	page, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testNamesOfMetrics(t, string(page))
-
-	// A rotated Secret is read without a restart or a signal.
-	key := filepath.Join(group, "key")
-	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n"+readFile(t, key)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.Until("two keys are read", func() bool {
-		text := readFile(t, output)
-		return strings.Contains(text, "group keys read") && strings.Contains(text, `"keys":2`)
-	})
-}
-
-// run runs the binary until the end of the test, with a token of a chart's service
-// account, and returns the file with its log.
-func run(t *testing.T, c *kubekit.Cluster, binary, account string, args []string, env ...string) (output string) {
-	t.Helper()
-	cmd := exec.Command(binary, append(args, "--kubeconfig", accountConfig(t, c, account, "prod"))...)
-	cmd.Env = append(os.Environ(), env...)
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return log.Name()
-}
-
-// accountConfig writes the configuration of a service account and returns its path.
-func accountConfig(t *testing.T, c *kubekit.Cluster, account, namespace string) string {
-	t.Helper()
-	admin := c.Kubeconfig("admin")
-	token := strings.TrimSpace(c.Kubectl("create", "token", account, "-n", namespace))
-	config := strings.Replace(readFile(t, admin), "token: admin", "token: "+token, 1)
-	path := filepath.Join(filepath.Dir(admin), namespace+"-"+account+".kubeconfig")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// container returns the arguments of a chart's container, with ports that are
-// free here, where its status is, and the folder with the files of the Secret.
-func container(t *testing.T, c *kubekit.Cluster, name string) (admin, group string, args []string) {
-	t.Helper()
-	var d struct {
-		Spec struct {
-			Template struct {
-				Spec struct {
-					Containers []struct {
-						Args []string `json:"args"`
-					} `json:"containers"`
-				} `json:"spec"`
-			} `json:"template"`
-		} `json:"spec"`
-	}
-	if err := yaml.Unmarshal([]byte(c.Kubectl("get", "deployment", name, "-n", "prod", "-o", "json")), &d); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for _, entry := range []string{"key", "secret"} {
-		data := c.Kubectl("get", "secret", name+"-group", "-n", "prod", "-o", "go-template={{.data."+entry+"|base64decode}}")
-		if err := os.WriteFile(filepath.Join(dir, entry), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, a := range d.Spec.Template.Spec.Containers[0].Args {
-		a = strings.NewReplacer("/etc/grapevine/group", dir, "$(POD_NAME)", "pod-0", "$(POD_IP)", "127.0.0.1").Replace(a)
-		if strings.HasPrefix(a, "--cluster-join=") { // there is no DNS
-			a = "--cluster-join=127.0.0.1:1"
-		}
-		args = append(args, a)
-	}
-	admin = free(t)
-	return admin, dir, append(args, "--listen="+free(t), "--health="+free(t), "--admin="+admin, "--cluster-bind="+free(t), "--cluster-stream-bind="+free(t))
-}
-
 // testNamesOfMetrics holds alerts and dashboard to the metrics that there are.
 func testNamesOfMetrics(t *testing.T, page string) {
 	t.Helper()
@@ -326,14 +213,4 @@ func readFile(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

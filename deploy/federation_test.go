@@ -12,70 +12,69 @@ import (
 	"fmt"
 	"math/big"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/podkit"
 )
 
 // testFederation runs the containers of the installed chart in two clusters, each with
 // the rights that the chart grants there: an annotated pool is exported to both.
 func testFederation(t *testing.T, a *kubekit.Cluster, binary string) {
 	b := kubekit.Start(t, "inference")
-	b.Namespace("prod")
-	dir, listen := t.TempDir(), map[string]string{"a": free(t), "b": free(t)}
+	dir := t.TempDir()
 	authority := certificates(t, dir, "a", "b")
-	write(t, filepath.Join(dir, "ca.crt"), authority)
-	write(t, filepath.Join(dir, "secret"), []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))))
-	admin := map[string]string{}
+	kits := map[string]*podkit.Kit{"a": podkit.Open(t, a, imagesOf(t, binary)), "b": podkit.Open(t, b, imagesOf(t, binary))}
+	// What a load balancer of each cluster would be.
+	balancer := map[string]string{"a": podkit.NodeAddress(t), "b": podkit.NodeAddress(t)}
+	pods := map[string]*podkit.Pod{}
 	for name, c := range map[string]*kubekit.Cluster{"a": a, "b": b} {
 		other := map[string]string{"a": "b", "b": "a"}[name]
-		config := fmt.Sprintf("cluster: %[1]s\nsecretFile: secret\nlisten: %[2]s\ncertFile: %[1]s.crt\nkeyFile: %[1]s.key\ncaFile: ca.crt\n"+
-			"exports: [{pool: prod/llama, gateways: [{address: \"127.0.0.1:1\"}]}]\npeers: [{name: %[3]s, addresses: [\"%[4]s\"], export: [\"prod/*\"], accept: [\"prod/*\"]}]\n",
-			name, listen[name], other, listen[other])
+		c.Namespace("federated")
+		startEngine(t, c, "federated", "vllm-0")
+		config := fmt.Sprintf("cluster: %[1]s\nsecretFile: secret\nlisten: 0.0.0.0:7950\ncertFile: %[1]s.crt\nkeyFile: %[1]s.key\ncaFile: ca.crt\n"+
+			"exports: [{pool: federated/llama, gateways: [{address: \"127.0.0.1:1\"}]}]\npeers: [{name: %[2]s, addresses: [\"%[3]s:7950\"], export: [\"federated/*\"], accept: [\"federated/*\"]}]\n",
+			name, other, balancer[other])
 		values := write(t, filepath.Join(dir, name+".values"), fmt.Appendf(nil, "{pool: {create: true, matchLabels: {app: vllm}}, federation: {enabled: true, config: %q, existingSecret: certs}}", config))
-		helm(t, c, "upgrade", "--install", "llama", chart, "-n", "prod", "--take-ownership", "-f", values)
-		// What a kubelet would mount: the file and the Secret's entries in one folder.
-		write(t, filepath.Join(dir, "federation.yaml"), []byte(c.Kubectl("get", "configmap", "llama-epp-federation", "-n", "prod", "-o", `go-template={{index .data "federation.yaml"}}`)))
-		if err := os.Rename(filepath.Join(dir, "federation.yaml"), filepath.Join(dir, name+".yaml")); err != nil {
-			t.Fatal(err)
-		}
-		at, _, args := container(t, c, "llama-epp")
-		for i := range args {
-			args[i] = strings.Replace(args[i], "/etc/grapevine/federation/federation.yaml", filepath.Join(dir, name+".yaml"), 1)
-		}
-		admin[name] = at
-		run(t, c, binary, "llama-epp", append(args, "--ready-timeout=1s"))
+		c.Kubectl("create", "secret", "generic", "certs", "-n", "federated", "--from-file="+filepath.Join(dir, name+".crt"), "--from-file="+filepath.Join(dir, name+".key"),
+			"--from-file=ca.crt="+write(t, filepath.Join(dir, "ca.crt"), authority), "--from-literal=secret="+base64.StdEncoding.EncodeToString(make([]byte, 32)))
+		helm(t, c, "install", "llama", chart, "-n", "federated", "-f", values)
+		kits[name].Expose("federated")
+		kits[name].Balance("federated", "llama-epp-federation", balancer[name])
+		pods[name] = kits[name].Deployment("federated", "llama-epp")
+	}
+	for _, p := range pods {
+		p.WaitReady()
 	}
 	exported := func() string {
-		return a.Kubectl("get", "inferencepools.inference.networking.k8s.io", "llama", "-n", "prod", "-o",
+		return a.Kubectl("get", "inferencepools.inference.networking.k8s.io", "llama", "-n", "federated", "-o",
 			`jsonpath={range .status.parents[*]}{.controllerName} {.parentRef.kind} {range .conditions[*]}{.type}={.status}/{.reason}{end}{end}`)
 	}
 	imported := func(c *kubekit.Cluster) string {
-		out, _ := c.Command("kubectl", "", "get", "inferencepoolimports", "llama", "-n", "prod", "-o", `jsonpath={range .status.controllers[*]}{.name} {range .exportingClusters[*]}{.name} {end}{end}`)
+		out, _ := c.Command("kubectl", "", "get", "inferencepoolimports", "llama", "-n", "federated", "-o", `jsonpath={range .status.controllers[*]}{.name} {range .exportingClusters[*]}{.name} {end}{end}`)
 		return strings.TrimSpace(out)
 	}
 	const us = "grapevine-epp.github.io/federation"
-	a.Kubectl("annotate", "inferencepools.inference.networking.k8s.io", "llama", "-n", "prod", "inference.networking.x-k8s.io/export=ClusterSet")
+	a.Kubectl("annotate", "inferencepools.inference.networking.k8s.io", "llama", "-n", "federated", "inference.networking.x-k8s.io/export=ClusterSet")
 	a.Until("exported to both", func() bool { return exported() == us+" InferencePoolImport Exported=True/Exported" })
 	for _, c := range []*kubekit.Cluster{a, b} {
 		if got := imported(c); got != us+" a" {
 			t.Errorf("an import says %q", got)
 		}
 	}
-	out, err := exec.Command(binary, "federation", "--admin", admin["a"]).CombinedOutput()
+	out, err := pods["a"].Exec("epp", "/grapevine", "federation")
 	for _, want := range []string{"import there", "Exported True, Exported", "exported to a, b"} {
-		if err != nil || !strings.Contains(strings.Join(strings.Fields(string(out)), " "), want) {
+		if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("grapevine federation does not say %q: %v\n%s", want, err, out)
 		}
 	}
-	if strings.Contains(string(out), "problem") {
+	if strings.Contains(out, "problem") {
 		t.Errorf("there is something wrong:\n%s", out)
 	}
-	a.Kubectl("annotate", "inferencepools.inference.networking.k8s.io", "llama", "-n", "prod", "inference.networking.x-k8s.io/export-")
+	a.Kubectl("annotate", "inferencepools.inference.networking.k8s.io", "llama", "-n", "federated", "inference.networking.x-k8s.io/export-")
 	a.Until("no entry any more", func() bool { return exported() == "" })
 }
 

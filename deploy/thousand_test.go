@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
 	"github.com/grapevine-epp/grapevine/internal/lab/conformance"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 )
 
@@ -54,7 +55,7 @@ func TestThousandPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listen, admin := free(t), free(t)
+	listen, admin := parts.FreeAddress(t), parts.FreeAddress(t)
 	cmd := exec.Command(binary, "serve", "--pool-name=p", "--pool-namespace=big", "--kubeconfig", c.Kubeconfig("admin"), "--plaintext",
 		"--listen", listen, "--health", "-", "--admin", admin)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -237,6 +237,7 @@ var Rows = Table{
 
 	// Test kits, level 3.
 	{"events/eventtest/pool", 3, Kit, 0},
+	{"internal/testkit/podkit", 3, Kit, 0},
 	{"internal/testkit/steps", 3, Kit, 0},
 
 	// Test kits, level 5.
