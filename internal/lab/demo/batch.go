@@ -17,21 +17,21 @@ import (
 
 // Load of RunBatch.
 const (
-	batchSlots = 32 // sequences that an engine runs at once
+	batchSlots = 32 // concurrent sequences per engine
 	batchUsers = 400
 	batchStep  = 40 * time.Second
 	batchWarm  = 12 * time.Second
 	talkRate   = 8 // interactive requests per second
 )
 
-// The two loads: people who wait for the first word, and jobs that want all of it some time.
+// Interactive users wait for the first token. Batch jobs need throughput.
 var (
 	question = workload.Kind{Name: "question", Turns: 1, UserTokens: 1000, Spread: .6, Answer: 60}
 	job      = workload.Kind{Name: "job", Turns: 1, UserTokens: 200, Spread: .5, Answer: 150}
 )
 
-// batchConfig has places for what engines run at once, a few of which batch requests
-// leave free.
+// batchConfig limits the requests in engines to their concurrent sequences, and leaves a few of
+// them free of batch requests.
 const batchConfig = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 featureGates: [flowControl]
@@ -47,26 +47,26 @@ flowControl:
   defaultRequestTTL: 0s
 `
 
-// BatchSummary is what RunBatch measured.
+// BatchSummary holds the results of [RunBatch].
 type BatchSummary struct {
 	Engines, Replicas, Slots int
-	Rows                     []BatchRow // interactive alone, beside batch without a queue, with one
+	Rows                     []BatchRow // interactive alone; with batch and no queue; with batch and a queue
 }
 
-// BatchRow is one arrangement.
+// BatchRow holds the results of one arrangement.
 type BatchRow struct {
 	Name           string
-	First          []time.Duration // to the first token of interactive requests, sorted
+	First          []time.Duration // times to first token of interactive requests, sorted
 	Requests       uint64          // interactive
 	Failed         uint64
 	LastError      error
 	BatchFailed    uint64
 	BatchError     error
 	TokensASecond  float64 // of batch answers
-	EnginesWaiting float64 // requests in the engines' own queues, mean
+	EnginesWaiting float64 // mean number of requests that wait inside the engines
 }
 
-// Quantile returns a quantile of the first-token times.
+// Quantile returns a quantile of the times to first token.
 func (r *BatchRow) Quantile(q float64) time.Duration {
 	if len(r.First) == 0 {
 		return 0
@@ -74,9 +74,8 @@ func (r *BatchRow) Quantile(q float64) time.Duration {
 	return r.First[min(int(q*float64(len(r.First))), len(r.First)-1)]
 }
 
-// RunBatch has people ask while batch jobs fill all engines: without the jobs, with
-// them and no queue before the engines, and with one. Everything that it starts has
-// ended when it returns.
+// RunBatch measures interactive requests without batch jobs, with batch jobs and no queue, and with
+// batch jobs and a queue. All processes have ended when it returns.
 func RunBatch(ctx context.Context, o Options) (*BatchSummary, error) {
 	o.Step, o.Warm, o.Slots = cmp.Or(o.Step, batchStep), cmp.Or(o.Warm, batchWarm), cmp.Or(o.Slots, batchSlots)
 	o.KVTokens = cmp.Or(o.KVTokens, 4*rig.KVTokens)
@@ -106,7 +105,7 @@ func RunBatch(ctx context.Context, o Options) (*BatchSummary, error) {
 	return s, nil
 }
 
-// beside measures interactive requests beside so many batch users.
+// beside measures interactive requests while the given number of batch users is active.
 func (g *group) beside(ctx context.Context, row *BatchRow, users int) error {
 	var mu sync.Mutex
 	counts := false
@@ -153,7 +152,7 @@ func (g *group) beside(ctx context.Context, row *BatchRow, users int) error {
 		row.BatchFailed, row.BatchError = Failures(&all), jobs.LastError()
 		row.TokensASecond = float64(done.OutputTokens-work.OutputTokens) / done.At.Sub(work.At).Seconds()
 	}
-	// Those under way count too: the slow ones among them.
+	// Requests in flight count too, because the slow ones are among them.
 	StopLoad(ctx, talk)
 	now := talk.Totals()
 	d := now.Minus(&before)
@@ -162,14 +161,14 @@ func (g *group) beside(ctx context.Context, row *BatchRow, users int) error {
 	return nil
 }
 
-// drop gives up what a load has under way.
+// drop cancels the open requests of a load.
 func drop(w *workload.Runner) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	w.Stop(ctx)
 }
 
-// client returns a client of an objective.
+// client returns a client that sends an objective.
 func (g *group) client(objective string, conns int) *workload.Client {
 	c := workload.NewClient(g.URL, conns)
 	c.Header = http.Header{http.CanonicalHeaderKey(request.HeaderObjective): {objective}}

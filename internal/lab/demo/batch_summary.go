@@ -7,23 +7,23 @@ import (
 
 // Limits of RunBatch's verdict.
 const (
-	batchSlower = 1.3 // times the p99 first token without batch
-	batchKept   = .95 // of the batch throughput without a queue
-	batchHeld   = 2   // requests that wait in an engine with a queue before it, mean
+	batchSlower = 1.3 // factor on the p99 time to first token without batch
+	batchKept   = .95 // share of the batch throughput without a queue
+	batchHeld   = 2   // mean number of requests that wait inside an engine when a queue is in front
 )
 
-// BatchHeader is the line above the rows that RunBatch prints.
+// BatchHeader is the table header of RunBatch.
 func BatchHeader() string {
 	return fmt.Sprintf("%-24s %8s %7s %24s %14s %16s", "", "requests", "failed", "first token p50/p90/p99", "batch tokens/s", "wait in engines")
 }
 
-// line is a row as a table shows it.
+// line formats a row of the table.
 func (s *BatchSummary) line(r *BatchRow) string {
 	first := fmt.Sprintf("%d / %d / %d ms", r.Quantile(.5).Milliseconds(), r.Quantile(.9).Milliseconds(), r.Quantile(.99).Milliseconds())
 	return fmt.Sprintf("%-24s %8d %7d %24s %14.0f %16.1f", r.Name, r.Requests, r.Failed, first, r.TokensASecond, r.EnginesWaiting)
 }
 
-// Problems says what is not as it must be, in sentences.
+// Problems returns a sentence for each exceeded limit.
 func (s *BatchSummary) Problems() (list []string) {
 	for i := range s.Rows {
 		if r := &s.Rows[i]; r.Failed > 0 || len(r.First) == 0 {
@@ -55,7 +55,7 @@ func (s *BatchSummary) Problems() (list []string) {
 	return list
 }
 
-// Write prints what the rows mean, and the verdict.
+// Write prints an explanation of the rows and the verdict.
 func (s *BatchSummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%d replicas, %d engines that run %d requests at once, %d batch users who ask again at once, %d interactive requests a second.\n",
 		s.Replicas, s.Engines, s.Slots, batchUsers, talkRate)

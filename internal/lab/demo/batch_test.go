@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestBatchVerdict: what is over a limit is said, and only that.
+// TestBatchVerdict checks that each exceeded limit is reported, and nothing else.
 func TestBatchVerdict(t *testing.T) {
 	rows := func() []BatchRow {
 		first := func(d time.Duration) []time.Duration { return []time.Duration{d / 2, d} }

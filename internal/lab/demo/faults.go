@@ -13,14 +13,14 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
-// FaultCase is one thing that goes wrong with one engine.
+// FaultCase is one fault of one engine.
 type FaultCase struct {
 	Name   string
 	Faults faults.Faults
-	Poison bool // clients send a prompt of which any engine dies
+	Poison bool // clients send a prompt that kills any engine
 }
 
-// FaultCases are those that RunFaults shows.
+// FaultCases are the cases of [RunFaults].
 var FaultCases = []FaultCase{
 	{Name: "hangs, pages answer", Faults: faults.Faults{Hang: faults.HangEngine}},
 	{Name: "hangs, HTTP is dead", Faults: faults.Faults{Hang: faults.HangAll}},
@@ -43,51 +43,50 @@ var FaultCases = []FaultCase{
 	{Name: "poisonous prompt", Faults: faults.Faults{Poison: workload.PoisonText, Down: time.Second}, Poison: true},
 }
 
-// Times and load of RunFaults.
+// Times and load of [RunFaults].
 const (
 	faultRate  = 24.0 // requests per second
-	faultSlots = 3    // sequences that an engine runs at once: 60% are busy
+	faultSlots = 3    // concurrent sequences per engine; 60% are in use
 	faultWarm  = 15 * time.Second
 	faultLasts = 12 * time.Second
-	faultGrace = 3 * time.Second // after which requests must not notice
-	faultCalm  = 4 * time.Second // between two cases
+	faultGrace = 3 * time.Second // clients may notice a fault for this long
+	faultCalm  = 4 * time.Second // pause between two cases
 	faultBack  = 30 * time.Second
 
-	faultWindows = 5 // stretches in which the other engines are measured
+	faultWindows = 5 // windows in which the other engines are measured
 )
 
-// FaultsSummary is what RunFaults measured.
+// FaultsSummary holds the results of [RunFaults].
 type FaultsSummary struct {
 	Engines, Replicas int
 	Sharing           rig.Sharing
 	Rate              float64
-	All, Fewer        workload.Span   // without faults: with all engines, and with one taken from the list
-	Windows           []time.Duration // p90 of Fewer in each stretch as long as that of a row, rising
+	All, Fewer        workload.Span   // without faults: with all engines, and with one engine removed from the list
+	Windows           []time.Duration // p90 of Fewer in windows as long as a row, ascending
 	Rows              []FaultRow
 }
 
-// FaultRow is what one fault did.
+// FaultRow holds the effects of one fault.
 type FaultRow struct {
 	Case     FaultCase
-	Found    time.Duration // until every replica passed the engine over; 0: not while it lasted
-	Cause    string        // that replicas named
+	Found    time.Duration // until every replica avoided the engine; 0: not during the fault
+	Cause    string        // as reported by replicas
 	First    workload.Span // requests sent before faultGrace
 	Rest     workload.Span // requests sent afterwards
-	Answered time.Duration // from the end of the fault to the first answer of the engine
-	Healthy  time.Duration // from the end of the fault until every replica trusts it fully; 0: never
-	Others   int           // healthy engines that a replica passed over meanwhile
+	Answered time.Duration // from the end of the fault to the engine's first answer
+	Healthy  time.Duration // from the end of the fault until every replica reports the engine healthy; 0: never
+	Others   int           // healthy engines that a replica avoided during the fault
 }
 
-// faultsRun is RunFaults under way.
+// faultsRun is a running RunFaults.
 type faultsRun struct {
 	*group
 	out  *FaultsSummary
 	load *workload.Paced
 }
 
-// RunFaults makes one engine after the other sick under a steady load through
-// Envoy, and measures what clients notice. Everything that it starts has ended
-// when it returns.
+// RunFaults applies the faults to one engine after the other under a steady load through Envoy, and
+// measures the effect on clients. All processes have ended when it returns.
 func RunFaults(ctx context.Context, o Options, sharing rig.Sharing, cases []FaultCase) (*FaultsSummary, error) {
 	o.Rate, o.Slots = cmp.Or(o.Rate, faultRate), cmp.Or(o.Slots, faultSlots)
 	if o.Replicas == 1 {
@@ -151,18 +150,18 @@ func (f *faultsRun) play(ctx context.Context, cases []FaultCase) (err error) {
 	return nil
 }
 
-// calm measures for as long as a fault lasts.
+// calm measures without a fault, for the length of a fault.
 func (f *faultsRun) calm(ctx context.Context) (workload.Span, error) {
 	begun := time.Now()
 	err := pause(faultLasts - faultGrace)(ctx)
 	return f.load.Between(begun, time.Now()), err
 }
 
-// one makes an engine sick for a while and sees it come back.
+// one applies a fault to an engine, removes it, and waits until the engine is in use again.
 func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*FaultRow, error) {
 	row := &FaultRow{Case: c}
 	sick := []*sim.Engine{e}
-	if c.Poison { // any engine dies of it
+	if c.Poison { // kills any engine
 		sick = f.Fleet.Engines()
 	}
 	begun := time.Now()
@@ -200,8 +199,7 @@ func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*Fault
 	return row, err
 }
 
-// every calls do several times a second, for so long or until it says that it
-// is enough.
+// every calls do several times a second, for the given time or until do returns true.
 func (f *faultsRun) every(ctx context.Context, long time.Duration, do func(now time.Time) (enough bool)) error {
 	for end := time.Now().Add(long); time.Now().Before(end); {
 		if do(time.Now()) {
@@ -214,7 +212,7 @@ func (f *faultsRun) every(ctx context.Context, long time.Duration, do func(now t
 	return nil
 }
 
-// states reads the status of every replica.
+// states returns the status of every replica.
 func (f *faultsRun) states() (list []*rig.Status) {
 	for _, p := range f.List {
 		if st, err := p.Status(); err == nil {
@@ -224,7 +222,7 @@ func (f *faultsRun) states() (list []*rig.Status) {
 	return list
 }
 
-// passedOver counts the replicas that pass the engine over, and notes why.
+// passedOver counts the replicas that avoid the engine, and records the cause that they report.
 func passedOver(states []*rig.Status, address string, row *FaultRow) (n int) {
 	for _, st := range states {
 		for _, e := range st.Endpoints {
@@ -237,7 +235,7 @@ func passedOver(states []*rig.Status, address string, row *FaultRow) (n int) {
 	return n
 }
 
-// others returns how many engines but the one at address some replica passes over.
+// others returns the largest number of engines, besides the one at address, that a replica avoids.
 func others(states []*rig.Status, address string) (most int) {
 	for _, st := range states {
 		n := 0
@@ -251,7 +249,7 @@ func others(states []*rig.Status, address string) (most int) {
 	return most
 }
 
-// trusted reports whether every replica trusts every engine.
+// trusted reports whether every replica reports every engine as healthy.
 func (f *faultsRun) trusted() bool {
 	states := f.states()
 	for _, st := range states {

@@ -8,23 +8,23 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
-// Limits of a verdict.
+// Limits of the verdict.
 const (
 	faultFailed  = .01             // of the requests after faultGrace
-	faultSlower  = 1.2             // times the p90 with one engine less
-	faultHealthy = 5 * time.Second // from the end of the fault until requests come again
+	faultSlower  = 1.2             // factor on the p90 with one engine less
+	faultHealthy = 5 * time.Second // from the end of the fault until the engine gets requests again
 )
 
-// faultsRow is a row of the table, in Markdown as in docs/health.md.
+// faultsRow is the Markdown format of a table row in docs/health.md.
 const faultsRow = "| %-19s | %11s | %-9s | %19s | %12s | %5s | %7s | %7s |"
 
-// FaultsHeader is what stands above the rows that RunFaults prints.
+// FaultsHeader is the table header of RunFaults.
 func FaultsHeader() string {
 	return fmt.Sprintf(faultsRow, "fault of one engine", "found after", "as", "failed, first 3 s", "failed, rest", "p90", "answers", "trusted") +
 		"\n|---|---|---|---|---|---|---|---|"
 }
 
-// line is a row as the table shows it.
+// line formats a row of the table.
 func (s *FaultsSummary) line(r *FaultRow) string {
 	share := func(x *workload.Span) string {
 		return fmt.Sprintf("%d/%d (%.1f%%)", x.Failed, x.Requests, 100*x.FailedShare())
@@ -44,8 +44,7 @@ func since(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// slower compares the p90 during a fault with that of the pool without the
-// engine.
+// slower returns the p90 during a fault relative to that of the pool without the engine.
 func (s *FaultsSummary) slower(r *FaultRow) float64 {
 	if s.Fewer.P90 == 0 {
 		return 0
@@ -53,7 +52,7 @@ func (s *FaultsSummary) slower(r *FaultRow) float64 {
 	return float64(r.Rest.P90) / float64(s.Fewer.P90)
 }
 
-// Problems says what is not as it must be, in sentences.
+// Problems returns a sentence for each exceeded limit.
 func (s *FaultsSummary) Problems() (list []string) {
 	add := func(r *FaultRow, format string, args ...any) {
 		list = append(list, r.Case.Name+": "+fmt.Sprintf(format, args...))
@@ -76,7 +75,7 @@ func (s *FaultsSummary) Problems() (list []string) {
 	return list
 }
 
-// Write prints what the rows are to be compared with, and the verdict.
+// Write prints the reference values of the rows and the verdict.
 func (s *FaultsSummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%s of %d engines, %.0f requests per second, half of them streamed.\n", QualityCase{Replicas: s.Replicas, Sharing: s.Sharing}, s.Engines, s.Rate)
 	fmt.Fprintf(w, "Without faults: %d of %d failed, p50 %s, p90 %s; with one engine taken from the list: %d of %d failed, p50 %s, p90 %s (%s to %s in %d stretches as long as a row's).\n",

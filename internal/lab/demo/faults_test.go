@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
-// TestFaultsVerdict: what is over a limit is said, and only that.
+// TestFaultsVerdict checks that each exceeded limit is reported, and nothing else.
 func TestFaultsVerdict(t *testing.T) {
 	good := FaultRow{Case: FaultCase{Name: "hangs"}, Found: time.Second, Rest: workload.Span{Requests: 200, Failed: 2, P90: 600 * time.Millisecond}, Answered: 2 * time.Second, Healthy: 4 * time.Second}
 	s := &FaultsSummary{Fewer: workload.Span{P90: 550 * time.Millisecond}, Rows: []FaultRow{good}}
@@ -35,7 +35,7 @@ func TestFaultsVerdict(t *testing.T) {
 	}
 }
 
-// TestFaultsTable: the rows are those of a table in Markdown.
+// TestFaultsTable checks that rows form a Markdown table.
 func TestFaultsTable(t *testing.T) {
 	s := &FaultsSummary{Fewer: workload.Span{P90: 500 * time.Millisecond}}
 	r := FaultRow{

@@ -14,10 +14,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Load of RunFlow.
+// Load of [RunFlow].
 const (
-	flowPlaces   = 8                     // of each engine, by configuration
-	flowToken    = 19 * time.Millisecond // of an engine with so many requests
+	flowPlaces   = 8                     // request limit per engine, by configuration
+	flowToken    = 19 * time.Millisecond // time per token of an engine with that many requests
 	flowWindow   = 10 * time.Second
 	flowStep     = 18 * time.Second // of each step
 	flowWarm     = 8 * time.Second
@@ -25,19 +25,19 @@ const (
 	flowSampling = 50 * time.Millisecond
 )
 
-// tenant is who asks: each user waits for an answer before the next request.
+// tenant is a group of users. Each user waits for an answer before the next request.
 type tenant struct {
 	name  string
 	users int
 }
 
-// tenants ask for places as 1 to 10 to 100, and each for more than a third of them.
+// tenants have demands of 1 to 10 to 100; each demand exceeds a third of the capacity.
 var tenants = []tenant{{"small", 20}, {"middle", 200}, {"large", 2000}}
 
-// errand is what tenants ask: little to read, two seconds to answer.
+// errand is a request with a short prompt and an answer of two seconds.
 var errand = workload.Kind{Name: "errand", Turns: 1, UserTokens: 30, Spread: .5, Answer: 100}
 
-// flowConfig divides places evenly among tenants.
+// flowConfig divides the capacity evenly among tenants.
 const flowConfig = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 featureGates: [flowControl]
@@ -50,10 +50,10 @@ flowControl:
   defaultPriorityBand: {fairnessPolicyRef: tenants, maxRequests: 10000}
 `
 
-// waitLong lets requests wait for longer than any run takes.
+// waitLong allows requests to wait longer than any run.
 var waitLong = []string{"--max-message-timeout", "30m"}
 
-// FlowSummary is what RunFlow measured.
+// FlowSummary holds the results of [RunFlow].
 type FlowSummary struct {
 	Engines, Replicas, Places int
 	FailOpen                  bool
@@ -62,19 +62,19 @@ type FlowSummary struct {
 	tenants []tenant
 }
 
-// FlowStep is one step: what was done, and what became of places and shares.
+// FlowStep holds the results of one step.
 type FlowStep struct {
 	Name      string
 	Answered  []uint64 // by tenant
 	Failed    uint64
 	LastError error
-	Worst     []float64 // by tenant: the largest deviation from its share in a window, relative to it
+	Worst     []float64 // by tenant: largest relative deviation from its share in a window
 	Windows   int
-	Most      int     // requests that were seen in all engines at once
-	Idle      float64 // mean share of places that nobody held; below 0 when more were held than there are
+	Most      int     // largest number of requests in all engines at once
+	Idle      float64 // mean share of unused capacity; below 0 if it was exceeded
 }
 
-// tenantsRun is RunFlow under way.
+// tenantsRun is a running RunFlow.
 type tenantsRun struct {
 	*group
 	out     *FlowSummary
@@ -82,9 +82,9 @@ type tenantsRun struct {
 	runners []*workload.Runner
 }
 
-// RunFlow has three tenants ask three replicas for more than the engines can take, kills
-// a replica and starts it anew, and measures what each tenant got in every ten seconds
-// and what was in the engines. Everything that it starts has ended when it returns.
+// RunFlow saturates the engines with three tenants over three replicas, kills and restarts a
+// replica, and measures each tenant's work per ten seconds and the requests in the engines. All
+// processes have ended when it returns.
 func RunFlow(ctx context.Context, o Options) (*FlowSummary, error) {
 	o.Step, o.Warm, o.Slots = cmp.Or(o.Step, flowStep), cmp.Or(o.Warm, flowWarm), cmp.Or(o.Slots, 4*flowPlaces)
 	o.Config, o.Flags, o.FailClosed = flowConfig, waitLong, !o.FailOpen
@@ -150,14 +150,14 @@ func (f *tenantsRun) play(ctx context.Context) error {
 	return nil
 }
 
-// ended notes the work of an answer.
+// ended records the work of an answer.
 func (f *tenantsRun) ended(tenant int, at time.Time, o *workload.Outcome) {
 	if o.Err == nil {
 		f.work.Add(tenant, at, min(o.Latency, time.Duration(float64(o.OutputTokens)*float64(flowToken)/max(f.o.Speed, 1))), float64(o.OutputTokens))
 	}
 }
 
-// stop gives all requests up at once: most of them wait.
+// stop cancels all requests at once; most of them are waiting.
 func (f *tenantsRun) stop() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -168,7 +168,7 @@ func (f *tenantsRun) stop() {
 	wg.Wait()
 }
 
-// step performs one action and measures meanwhile.
+// step performs one action and measures during it.
 func (f *tenantsRun) step(ctx context.Context, a haAction) error {
 	before := make([]workload.Totals, len(f.runners))
 	for i, w := range f.runners {
@@ -191,7 +191,7 @@ func (f *tenantsRun) step(ctx context.Context, a haAction) error {
 			s.LastError = w.LastError()
 		}
 	}
-	// What is not answered yet is not known yet.
+	// The most recent answers are still incomplete.
 	list := f.work.Windows(begun, time.Now().Add(-flowWindow/4), flowWindow)
 	s.Worst, s.Windows = worst(list), len(list)
 	f.out.Steps = append(f.out.Steps, s)
@@ -199,7 +199,7 @@ func (f *tenantsRun) step(ctx context.Context, a haAction) error {
 	return nil
 }
 
-// worst returns by how much each tenant's work differed at most from an equal share.
+// worst returns the largest deviation of each tenant's work from an equal share.
 func worst(list []workload.Window) []float64 {
 	var out []float64
 	for i := range list {
@@ -216,14 +216,14 @@ func worst(list []workload.Window) []float64 {
 	return out
 }
 
-// places are requests in engines, as the engines count them.
+// places counts requests in engines, as reported by the engines.
 type places struct {
 	most    int     // at once
 	mean    float64 // over time
-	waiting float64 // of them in engines' own queues, mean
+	waiting float64 // mean number that wait inside engines
 }
 
-// placesWatch counts requests in engines from time to time.
+// placesWatch samples the requests in engines.
 type placesWatch struct {
 	stop chan struct{}
 	done chan places

@@ -9,14 +9,14 @@ import (
 
 // Limits of RunFlow's verdict.
 const (
-	flowOff  = .10 // of its share by which a tenant's work may differ in a window
-	flowOver = .10 // of the places that may be exceeded
-	flowIdle = .10 // of the places that may be free, in the mean: all tenants wait all the time
+	flowOff  = .10 // largest relative deviation of a tenant's work from its share in a window
+	flowOver = .10 // share by which the request limit may be exceeded
+	flowIdle = .10 // mean share of capacity that may be unused while all tenants wait
 
 	flowSteps = 3
 )
 
-// header is the line above the steps.
+// header is the table header of RunFlow.
 func (s *FlowSummary) header() string {
 	names := make([]string, len(s.tenants))
 	for i, t := range s.tenants {
@@ -25,7 +25,7 @@ func (s *FlowSummary) header() string {
 	return fmt.Sprintf("%-24s %8s %7s %s  %13s %6s", "", "answered", "failed", strings.Join(names, ""), "most of places", "idle")
 }
 
-// line is a step as a table shows it.
+// line formats a row of the table.
 func (s *FlowSummary) line(st *FlowStep) string {
 	var off strings.Builder
 	for _, v := range st.Worst {
@@ -34,7 +34,7 @@ func (s *FlowSummary) line(st *FlowStep) string {
 	return fmt.Sprintf("%-24s %8d %7d %s  %8d of %d %5.1f%%", st.Name, st.answered(), st.Failed, off.String(), st.Most, s.Places, 100*st.Idle)
 }
 
-// answered counts the answers to all tenants.
+// answered returns the number of answers to all tenants.
 func (st *FlowStep) answered() (n uint64) {
 	for _, a := range st.Answered {
 		n += a
@@ -42,7 +42,7 @@ func (st *FlowStep) answered() (n uint64) {
 	return n
 }
 
-// Problems says what is not as it must be, in sentences.
+// Problems returns a sentence for each exceeded limit.
 func (s *FlowSummary) Problems() (list []string) {
 	add := func(st *FlowStep, format string, args ...any) {
 		list = append(list, st.Name+": "+fmt.Sprintf(format, args...))
@@ -78,7 +78,7 @@ func (s *FlowSummary) Problems() (list []string) {
 	return list
 }
 
-// Write prints what the steps mean, and the verdict.
+// Write prints an explanation of the steps and the verdict.
 func (s *FlowSummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%d replicas share %d places in %d engines. Tenants ask for", s.Replicas, s.Places, s.Engines)
 	for i, t := range s.tenants {

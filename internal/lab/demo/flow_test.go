@@ -10,9 +10,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// Tenants that ask for 1 to 3 to 9 get shares of full engines over three replicas, one of
-// which dies and comes back, and not what they ask for. Steps last for a number of answers;
-// how exact shares and limits are is judged in virtual time (package flow) and by the demo.
+// TestTenantsShare checks three tenants with demands of 1 to 3 to 9 at saturated engines over three
+// replicas, one of which dies and returns. They get equal shares. Steps last for a number of
+// answers. Package flow tests the exact shares in virtual time, and the demo measures them.
 func TestTenantsShare(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -29,11 +29,11 @@ func TestTenantsShare(t *testing.T) {
 		t.Fatalf("%d steps\n%s", len(s.Steps), out.String())
 	}
 	for _, st := range s.Steps {
-		// Its share is a third, its part of the requests 69%, which nothing but the queue holds back.
+		// Its fair share is a third; without the queue it would get 69%.
 		if large := st.Answered[2]; st.answered() < answers || 2*large > st.answered() {
 			t.Errorf("%s: the large tenant had %d of %d answers", st.Name, large, st.answered())
 		}
-		// Replicas that share nothing would hold three times the places, all the time.
+		// Without sharing, three replicas would use three times the limit all the time.
 		if held := 1 - st.Idle; held > 1.25 {
 			t.Errorf("%s: %.2f times the places were held in the mean", st.Name, held)
 		}
@@ -43,7 +43,7 @@ func TestTenantsShare(t *testing.T) {
 	}
 }
 
-// TestFlowVerdict: what is over a limit is said, and only that.
+// TestFlowVerdict checks that each exceeded limit is reported, and nothing else.
 func TestFlowVerdict(t *testing.T) {
 	good := FlowStep{Name: "all live", Answered: []uint64{50, 50, 50}, Worst: []float64{.09, -.1, .01}, Windows: 10, Most: 52, Idle: .02}
 	s := &FlowSummary{Places: 48, tenants: tenants, Steps: []FlowStep{good, good}}

@@ -14,24 +14,24 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
-// HASummary is what RunHA measured.
+// HASummary holds the results of [RunHA].
 type HASummary struct {
 	Engines, Replicas int
 	Steps             []HAStep
-	Newcomer          time.Duration // from the start of a process until every engine is known exactly
-	FallbackRequests  uint64        // answered while no replica lived
+	Newcomer          time.Duration // from the start of a process until it knows every engine exactly
+	FallbackRequests  uint64        // answered while all replicas were dead
 	LastError         error         // of the failed requests
 }
 
-// HAStep is one step: what was done, and what clients noticed of it.
+// HAStep holds the effect of one step on clients.
 type HAStep struct {
 	Name             string
 	Took             time.Duration
 	Requests, Failed uint64
-	HitRatio         float64 // engine-reported, of the answers that ended in it
-	SentRatio        float64 // engine-reported, of the requests that were sent in it
-	Members          string  // what a replica says of the group at the end of the step
-	cohort           int     // of the requests that were sent in it
+	HitRatio         float64 // as reported by engines, for answers that ended in the step
+	SentRatio        float64 // as reported by engines, for requests sent in the step
+	Members          string  // group state at the end of the step, as reported by a replica
+	cohort           int     // of requests sent in the step
 }
 
 // Failed returns the number of failed requests of all steps.
@@ -42,10 +42,10 @@ func (s *HASummary) Failed() (n uint64) {
 	return n
 }
 
-// OK reports whether nothing failed, and requests were answered throughout.
+// OK reports whether all requests were answered, including those while all replicas were dead.
 func (s *HASummary) OK() bool { return s.Failed() == 0 && s.FallbackRequests > 0 && s.Newcomer > 0 }
 
-// haRun is RunHA under way.
+// haRun is a running RunHA.
 type haRun struct {
 	*run
 	fleet    *fleet.Fleet
@@ -56,9 +56,8 @@ type haRun struct {
 	out      *HASummary
 }
 
-// RunHA runs replicas that share by encrypted gossip under a steady load and
-// takes them away in all the ways that happen: killed, started anew, rolled, given
-// another key, all killed. Everything that it starts has ended when it returns.
+// RunHA runs replicas that share by encrypted gossip under a steady load. Replicas are killed,
+// restarted, rolled, given another key, and all killed. All processes have ended when it returns.
 func RunHA(ctx context.Context, o Options) (*HASummary, error) {
 	if o.Step == 0 {
 		o.Step = 6 * time.Second
@@ -81,7 +80,7 @@ func RunHA(ctx context.Context, o Options) (*HASummary, error) {
 	return h.out, nil
 }
 
-// play starts everything, performs the steps, and ends everything.
+// play starts all processes, performs the steps, and stops all processes.
 func (h *haRun) play(ctx context.Context) (err error) {
 	var addrs []string
 	if h.fleet, addrs, err = h.OpenEngines(); err != nil {
@@ -118,7 +117,7 @@ type haAction struct {
 	do   func(context.Context) error
 }
 
-// script lists what happens, in order.
+// script returns the steps in order.
 func (h *haRun) script() []haAction {
 	last := len(h.replicas) - 1
 	return []haAction{
@@ -159,7 +158,7 @@ func pause(d time.Duration) func(context.Context) error {
 	}
 }
 
-// step performs one action and notes what clients noticed.
+// step performs one action and records its effect on clients.
 func (h *haRun) step(ctx context.Context, name string, do func(context.Context) error) error {
 	cohort, before, begun := h.load.NextCohort(), h.load.Totals(), time.Now()
 	if err := do(ctx); err != nil {
@@ -183,7 +182,7 @@ func (h *haRun) step(ctx context.Context, name string, do func(context.Context) 
 	return nil
 }
 
-// open starts the replicas and waits until they have joined each other.
+// open starts the replicas and waits until they have joined.
 func (h *haRun) open(ctx context.Context) (err error) {
 	if h.group, err = rig.NewMembership(h.o.Replicas); err != nil {
 		return err
@@ -206,7 +205,7 @@ func (h *haRun) open(ctx context.Context) (err error) {
 
 func (h *haRun) again(i int) error { return h.StartReplica(h.replicas[i]) }
 
-// newcomer starts replica i and measures when it knows every engine exactly.
+// newcomer starts replica i and measures the time until it knows every engine exactly.
 func (h *haRun) newcomer(ctx context.Context, i int) error {
 	begun := time.Now()
 	if err := h.again(i); err != nil {
@@ -230,7 +229,7 @@ func (h *haRun) newcomer(ctx context.Context, i int) error {
 	return h.joined(ctx)
 }
 
-// roll replaces every replica, one after the other, as a rollout does.
+// roll replaces the replicas one after the other, as a rollout does.
 func (h *haRun) roll(ctx context.Context) error {
 	for i, p := range h.replicas {
 		p.Stop(15 * time.Second)
@@ -244,8 +243,8 @@ func (h *haRun) roll(ctx context.Context) error {
 	return nil
 }
 
-// rotate changes the group's key while everything runs: both are accepted,
-// then the new one encrypts, then the old one is forgotten.
+// rotate changes the group's key without downtime: first both keys are accepted, then the new key
+// encrypts, then the old key is removed.
 func (h *haRun) rotate(ctx context.Context) error {
 	file, err := h.NewKey("next.key")
 	if err != nil {
@@ -278,7 +277,7 @@ func (h *haRun) rotate(ctx context.Context) error {
 	return nil
 }
 
-// killAll leaves Envoy to its fallback policy.
+// killAll kills all replicas. Envoy then uses its fallback policy.
 func (h *haRun) killAll(ctx context.Context) error {
 	for _, p := range h.replicas {
 		p.Kill()
@@ -293,7 +292,7 @@ func (h *haRun) killAll(ctx context.Context) error {
 	return nil
 }
 
-// joined waits until every replica is ready and says that it has joined all others.
+// joined waits until every replica is ready and has joined all others.
 func (h *haRun) joined(ctx context.Context) error {
 	return h.await(ctx, func() string {
 		for _, p := range h.replicas {
@@ -310,7 +309,7 @@ func (h *haRun) joined(ctx context.Context) error {
 
 var errHA = fmt.Errorf("not within %v: all joined, and all engines known", rig.StartLimit)
 
-// await waits until nothing is amiss.
+// await waits until amiss returns "".
 func (h *haRun) await(ctx context.Context, amiss func() string) error {
 	for end := time.Now().Add(rig.StartLimit); ; {
 		why := amiss()

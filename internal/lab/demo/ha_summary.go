@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Write prints the summary as a person reads it.
+// Write prints the summary.
 func (s *HASummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%-28s %8s %10s %8s %14s %14s\n", "step", "took", "requests", "failed", "hits, answers", "hits, sent")
 	for _, st := range s.Steps {

@@ -19,8 +19,8 @@ func program(t *testing.T) string {
 	return filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
 }
 
-// Replicas behind a real Envoy are killed, started anew, rolled, given another
-// key and all killed; no request of a steady load fails.
+// TestReplicasComeAndGo checks that no request of a steady load fails while replicas behind a real
+// Envoy are killed, restarted, rolled, given another key, and all killed.
 func TestReplicasComeAndGo(t *testing.T) {
 	t.Parallel()
 	self := program(t)
@@ -35,7 +35,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 	if !s.OK() {
 		t.Errorf("%d requests failed, the last with: %v\n%s", s.Failed(), s.LastError, out.String())
 	}
-	waited := regexp.MustCompile("anew|rolled|changed") // steps that end when all have joined
+	waited := regexp.MustCompile("anew|rolled|changed") // steps that end when all replicas have joined
 	for _, st := range s.Steps {
 		if waited.MatchString(st.Name) && !strings.Contains(st.Members, "2 other members") {
 			t.Errorf("after %q: %s", st.Name, st.Members)

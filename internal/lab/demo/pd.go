@@ -28,15 +28,15 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// pdClass is a part of the load of RunPD.
+// pdClass is one part of the load of [RunPD].
 type pdClass struct {
 	name string
 	rate float64
 	kind workload.Kind
 }
 
-// pdClasses mix prompts of all lengths; the last one's is three quarters cached
-// everywhere, once it was seen.
+// pdClasses mix prompts of all lengths. Prompts of the last class share three quarters of their
+// tokens, which all engines cache.
 var pdClasses = []pdClass{
 	{"200 tokens", 5, workload.Kind{Turns: 1, UserTokens: 200, Spread: .2, Answer: 120}},
 	{"2,000 tokens", 1.5, workload.Kind{Turns: 1, UserTokens: 2000, Spread: .2, Answer: 120}},
@@ -44,31 +44,31 @@ var pdClasses = []pdClass{
 	{"2,000, 75% cached", 1, workload.Kind{Shared: 1, SharedTokens: 1500, Turns: 1, UserTokens: 500, Spread: .2, Answer: 120}},
 }
 
-// The pair of pools that RunPD shows.
+// The pair of pools of [RunPD].
 const (
 	pdPrefill = 2
 	pdDecode  = 4
 	pdSpeed   = 20e9   // bytes per second between engines
-	pdBytes   = 327680 // of KV cache per token: 70B in 16 bits
+	pdBytes   = 327680 // KV-cache bytes per token: 70B in 16 bits
 )
 
-// PDSummary is what RunPD measured: the same load on the same engines, each serving
-// whole requests, and with prefill and decode apart.
+// PDSummary holds the results of [RunPD] for the same load on the same engines: once with whole
+// requests at every engine, once with prefill and decode on different engines.
 type PDSummary struct {
 	Together, Apart []PDRow // by class
 	Killed          string
 	LastError       error
 }
 
-// PDRow is one class of prompts.
+// PDRow holds the results of one class of prompts.
 type PDRow struct {
 	Name             string
 	Requests, Failed uint64
 	TTFT, TPOT       [2]time.Duration // p50, p90
-	Remote           float64          // share whose prompt another engine computed
+	Remote           float64          // share of the prompts that another engine computed
 }
 
-// OK reports whether nothing failed and both ways were taken.
+// OK reports whether all requests were answered and both paths were used.
 func (s *PDSummary) OK() bool {
 	split := false
 	for _, rows := range [][]PDRow{s.Together, s.Apart} {
@@ -82,8 +82,7 @@ func (s *PDSummary) OK() bool {
 	return split
 }
 
-// RunPD measures prefill and decode apart against the same engines together. One
-// prefill engine dies on the way and comes back.
+// RunPD compares engines with and without roles. A prefill engine is restarted during the run.
 func RunPD(ctx context.Context, o Options) (*PDSummary, error) {
 	o.Engines, o.Replicas = pdPrefill+pdDecode, 1
 	if o.Phase == 0 {
@@ -104,7 +103,7 @@ func RunPD(ctx context.Context, o Options) (*PDSummary, error) {
 	return s, nil
 }
 
-// pdPhase plays the load against one arrangement of the engines.
+// pdPhase measures the load with one arrangement of the engines.
 func (o Options) pdPhase(ctx context.Context, s *PDSummary, apart bool) (rows []PDRow, err error) {
 	dir, err := os.MkdirTemp("", "grapevine-pd-")
 	if err != nil {
@@ -153,7 +152,7 @@ func (o Options) pdPhase(ctx context.Context, s *PDSummary, apart bool) (rows []
 	return r.pdLoad(ctx, s, fleet, url, apart)
 }
 
-// pdConfig is the configuration of the pickers: the pair is chosen by its price.
+// pdConfig is the configuration of the pickers, which choose the pair by price.
 const pdConfig = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -166,8 +165,8 @@ schedulingProfiles:
   plugins: [{pluginRef: predicted-ttft-scorer}]
 `
 
-// sidecars gives the engines roles and puts a sidecar before each that decodes. It
-// returns where requests enter, and the flags of pickers that know of it.
+// sidecars assigns roles to the engines and starts a sidecar for each decode engine. It returns the
+// addresses for requests and the pickers' flags.
 func (r *run) sidecars(ctx context.Context, fleet *fleet.Fleet) (list []*rig.Process, addrs, flags []string, err error) {
 	seed := make([]byte, 32)
 	if _, err := rand.Read(seed); err != nil {
@@ -216,7 +215,7 @@ func (r *run) sidecars(ctx context.Context, fleet *fleet.Fleet) (list []*rig.Pro
 	return list, addrs, []string{"--config", config, "--targets-key-file", key}, os.WriteFile(filepath.Join(r.Dir, "endpoints.yaml"), raw, 0o600)
 }
 
-// remoteCounter counts the answers whose prompt another engine has computed.
+// remoteCounter counts answers whose prompt was computed by another engine.
 type remoteCounter struct {
 	http.RoundTripper
 	all, remote atomic.Int64
@@ -234,7 +233,7 @@ func (c *remoteCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// pdLoad plays all classes at once. What comes in the first quarter is not counted.
+// pdLoad runs all classes at once. The first quarter is a warm-up and does not count.
 func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url string, apart bool) ([]PDRow, error) {
 	runners, counters := make([]*workload.Runner, len(pdClasses)), make([]*remoteCounter, len(pdClasses))
 	for i, c := range pdClasses {
@@ -269,7 +268,7 @@ func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url 
 		victim := fleet.Engines()[0]
 		time.AfterFunc(r.o.Phase/4, func() {
 			fmt.Fprintf(r.o.Out, "%s, a prefill engine, dies for %v\n", victim.Name(), r.o.Phase/5)
-			_ = victim.Restart(sim.RestartOptions{Down: r.o.Phase / 5}) // it is closed with the others at the end
+			_ = victim.Restart(sim.RestartOptions{Down: r.o.Phase / 5}) // closed with the other engines
 		})
 		s.Killed = victim.Name()
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Write prints the summary as a person reads it.
+// Write prints the summary.
 func (s *PDSummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%-20s %9s  %23s  %23s  %8s\n", "", "", "first token p50 / p90", "per token p50 / p90", "")
 	fmt.Fprintf(w, "%-20s %9s  %11s %11s  %11s %11s  %8s\n", "prompt", "requests", "together", "apart", "together", "apart", "remote")
@@ -48,7 +48,7 @@ func (s *PDSummary) longest() (most time.Duration) {
 	return most
 }
 
-// bars draws two times against the longest.
+// bars draws two times relative to the longest.
 func (s *PDSummary) bars(w io.Writer, what, name string, together, apart time.Duration) {
 	const width = 40
 	for _, l := range []struct {

@@ -15,25 +15,25 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
-// QualityCase is one way to run the pickers, and what is sent.
+// QualityCase is one arrangement of pickers and its load.
 type QualityCase struct {
 	Replicas int
 	Sharing  rig.Sharing
-	Crowd    bool   // chats of one application, on eight engines
+	Crowd    bool   // chats of one application on eight engines
 	Policy   string // its plugin; "": the default policy
 }
 
-// QualityCases are those that RunQuality compares, the measure of all first; those
-// of one application follow, the measure of them first.
+// QualityCases are the cases of [RunQuality]. The first is the reference of all; the first case of
+// one application is the reference of those.
 var QualityCases = []QualityCase{
 	{Replicas: 1, Sharing: rig.Off}, {Replicas: 3, Sharing: rig.Shared}, {Replicas: 5, Sharing: rig.Shared}, {Replicas: 3, Sharing: rig.Apart},
 	{Replicas: 3, Sharing: rig.Shared, Crowd: true, Policy: fewest}, {Replicas: 3, Sharing: rig.Shared, Crowd: true},
 }
 
-// fewest is the policy that looks at no cache.
+// fewest is the policy that ignores caches.
 const fewest = "load-only-policy"
 
-// String names the case as tables do.
+// String returns the name for tables.
 func (c QualityCase) String() string {
 	if c.Crowd {
 		return "one application, " + cmp.Or(strings.TrimSuffix(c.Policy, "-policy"), "default")
@@ -44,61 +44,59 @@ func (c QualityCase) String() string {
 	return fmt.Sprintf("%d replicas, sharing %s", c.Replicas, map[rig.Sharing]string{rig.Shared: "on", rig.Apart: "cut", rig.Off: "off"}[c.Sharing])
 }
 
-// QualityRow is what one case gave.
+// QualityRow holds the results of one case.
 type QualityRow struct {
 	Case      QualityCase
 	Result    Result   // of the measured part
-	Decisions []int    // by replica, from its start
-	Status    []string // by replica: what it says of the group, and its fallback
-	Cores     float64  // of all replicas together, in the measured part
+	Decisions []int    // by replica, since its start
+	Status    []string // by replica: its group state and fallback
+	Cores     float64  // of all replicas, in the measured part
 	Used      int      // engines that answered in the measured part
-	Fullest   float64  // share of the requests that the engine with the most answered
+	Fullest   float64  // share of the requests at the engine with the most
 }
 
-// QualitySummary is what RunQuality measured.
+// QualitySummary holds the results of [RunQuality].
 type QualitySummary struct {
 	Engines int
 	Rate    float64 // sessions per second
 	Rows    []QualityRow
 }
 
-// talk is the workload of a case: chats of many tenants, whose system prompts
-// alone are more than the caches of all engines together hold.
+// talk is the default workload: chats of many tenants whose system prompts exceed the caches of all
+// engines together.
 var talk = workload.Kind{
 	Name: "talk", Shared: 40, Zipf: 1, SharedTokens: 6000, Turns: 4, UserTokens: 80, Spread: .8, Answer: 40, Think: time.Second,
 }
 
-// crowd is the workload of the cases of one application: all chats have one system
-// prompt, which every engine's cache can hold beside them.
+// crowd is the workload of the one-application cases. All chats share one system prompt that fits
+// in every cache.
 var crowd = workload.Kind{
 	Name: "crowd", Shared: 1, SharedTokens: 16_000, Turns: 1, UserTokens: 200, Spread: .8, Answer: 100,
 }
 
-// The fleet of these cases, and their load: a third of what it can do. Its warm-up
-// is at the full rate.
+// Engines and load of the one-application cases. The load is a third of the capacity; the warm-up
+// runs at the full rate.
 const (
 	crowdEngines  = 8
 	crowdKVTokens = 64_000
 	crowdSpeed    = 1.0
-	crowdPace     = 5.0 // of the rate: these sessions have one request
-	crowdWarm     = 2   // times that of the others
+	crowdPace     = 5.0 // factor on the rate, because these sessions have one request
+	crowdWarm     = 2   // factor on the warm-up of the others
 )
 
-// Times and load of a case. At a rate of 5 the engines of the default fleet fall
-// behind now and then, with one replica too.
+// Times and load of a case. At five sessions per second, the default engines are sometimes
+// saturated, even with one replica.
 const (
-	qualityWarm     = 10 * time.Second // at a third of the rate, then half as long at the rate, not measured
+	qualityWarm     = 10 * time.Second // at a third of the rate, then half as long at the full rate
 	qualityRun      = 24 * time.Second
 	qualityRate     = 4.0    // sessions per second
 	qualityKVTokens = 32_000 // per engine
-	qualitySpeed    = .5     // slow engines, so that they and not this machine decide
+	qualitySpeed    = .5     // slow engines, so that the engines and not this machine limit the result
 )
 
-// RunQuality sends the same seeded workload, at the same times, to engines
-// behind each of the cases, one after the other, and returns what the engines
-// reported and clients noticed. Step is the length of the measured part, default
-// 24 s; Rate is sessions per second, default 4. Everything that it starts has
-// ended when it returns.
+// RunQuality runs the same seeded workload with each of the cases in turn. It returns figures of
+// engines and clients. Step is the length of the measured part, default 24 s; Rate is in sessions
+// per second, default 4. All processes have ended when it returns.
 func RunQuality(ctx context.Context, o Options, cases []QualityCase) (*QualitySummary, error) {
 	if o.Step == 0 {
 		o.Step = qualityRun
@@ -130,7 +128,7 @@ func RunQuality(ctx context.Context, o Options, cases []QualityCase) (*QualitySu
 	return s, nil
 }
 
-// slower is by how much the rate is lower at first.
+// slower is the divisor of the rate during the warm-up.
 func (c QualityCase) slower() float64 {
 	if c.Crowd {
 		return 1
@@ -145,7 +143,7 @@ func (c QualityCase) kind() workload.Kind {
 	return talk
 }
 
-// qualityCase measures one case with engines, replicas and an Envoy of its own.
+// qualityCase measures one case with its own engines, replicas and Envoy.
 func qualityCase(ctx context.Context, o Options, c QualityCase) (*QualityRow, error) {
 	o.Replicas = c.Replicas
 	if c.Crowd {
@@ -159,7 +157,7 @@ func qualityCase(ctx context.Context, o Options, c QualityCase) (*QualityRow, er
 	return row, err
 }
 
-// flags returns those of replica i: how it shares, and the policy.
+// flags returns the flags of replica i for sharing and policy.
 func (c QualityCase) flags(r *rig.Rig) (func(i int) []string, error) {
 	share, err := r.Connect(c.Sharing)
 	if err != nil || c.Policy == "" {
@@ -178,7 +176,7 @@ schedulingProfiles:
 	return func(i int) []string { return append(share(i), "--config", path) }, os.WriteFile(path, []byte(text), 0o600)
 }
 
-// judge plays the workload and reads what came of it.
+// judge runs the workload and reads the results.
 func (g *group) judge(ctx context.Context, c QualityCase) (*QualityRow, error) {
 	o := workload.Options{
 		Source: workload.NewSource(c.kind(), 1, vocab.Name, 0), Client: workload.NewClient(g.URL, 4*Users),
@@ -220,7 +218,7 @@ func (g *group) judge(ctx context.Context, c QualityCase) (*QualityRow, error) {
 	return row, nil
 }
 
-// read takes over what was tallied since the caches were warm.
+// read fills the row from the totals since the end of the warm-up.
 func (q *QualityRow) read(w *workload.Runner, warm *workload.Totals) {
 	now := w.Totals()
 	t := now.Minus(warm)
@@ -238,7 +236,7 @@ func (q *QualityRow) read(w *workload.Runner, warm *workload.Totals) {
 	q.Fullest = float64(most) / float64(max(t.Requests, 1))
 }
 
-// cpuOf adds up the processor time that replicas have used.
+// cpuOf returns the total CPU time of the replicas.
 func cpuOf(replicas []*rig.Replica) (sum time.Duration) {
 	for _, p := range replicas {
 		if u, err := bench.ReadUsage(p.Cmd.Process.Pid); err == nil {

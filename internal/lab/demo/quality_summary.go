@@ -10,32 +10,33 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 )
 
-// line is the row as a table shows it.
+// line formats a row of the table.
 func (q *QualityRow) line() string {
 	r := &q.Result
 	return fmt.Sprintf("%-33s %9d %7d %7.1f%% %7.1f%% %8s %8s %7.2f %5d/%.2f", q.Case, r.Requests, r.Failed, 100*r.HitRatio, 100*r.Ideal,
 		Short(r.TTFT50), Short(r.TTFT90), q.Cores, q.Used, q.Fullest)
 }
 
-// QualityHeader is the line above the rows that RunQuality prints. Used are the
-// engines that answered, most is the share of the one that answered the most.
+// QualityHeader is the table header of RunQuality. "used" counts the engines that answered; "most"
+// is the share of the busiest one.
 func QualityHeader() string {
 	return fmt.Sprintf("%-33s %9s %7s %8s %8s %8s %8s %7s %10s", "", "requests", "failed", "hits", "ideal", "p50", "p90", "cores", "used/most")
 }
 
-// Shares that the verdict allows.
+// Limits of the verdict.
 const (
-	sharedWithin = .15 // of one replica's hit ratio may be lost
-	apartAtLeast = .5  // of one replica's hit ratio: less is a collapse
-	crowdWithin  = 1.1 // times load-only's p90 of one application, with crowdSlack on both sides
+	sharedWithin = .15 // allowed loss of one replica's hit ratio
+	apartAtLeast = .5  // minimum share of one replica's hit ratio without sharing
+	crowdWithin  = 1.1 // factor on load-only's p90 for one application; crowdSlack is added on both sides
 	crowdSlack   = 5 * time.Millisecond
 )
 
-// Problems says what is not as it must be, in sentences: a request failed,
-// replicas that share lost more than 15% of one replica's hit ratio, replicas that
-// do not share lost more than half of it, one of these does not name its fallback,
-// or one application's requests did not use all engines or waited longer than where
-// caches are not looked at.
+// Problems returns a sentence for each violated limit:
+//
+//   - a request failed
+//   - replicas that share lost more than 15% of one replica's hit ratio
+//   - replicas that do not share lost more than half of it, or do not report their fallback
+//   - requests of one application did not use all engines, or waited longer than with load-only
 func (s *QualitySummary) Problems() (list []string) {
 	one := s.Rows[0].Result.HitRatio
 	for _, q := range s.Rows {
@@ -64,7 +65,7 @@ func (s *QualitySummary) Problems() (list []string) {
 	return list
 }
 
-// crowdProblems are those of one application's row.
+// crowdProblems returns the problems of a one-application row.
 func (s *QualitySummary) crowdProblems(q *QualityRow) (list []string) {
 	if q.Used < crowdEngines {
 		list = append(list, fmt.Sprintf("%s: %d of %d engines were used", q.Case, q.Used, crowdEngines))
@@ -79,8 +80,7 @@ func (s *QualitySummary) crowdProblems(q *QualityRow) (list []string) {
 	return list
 }
 
-// fewest returns the row of one application that others are measured by, nil when
-// it was not played.
+// fewest returns the reference row of one application, or nil.
 func (s *QualitySummary) fewest() *QualityRow {
 	for i := range s.Rows {
 		if c := s.Rows[i].Case; c.Crowd && c.Policy == fewest {
@@ -90,7 +90,7 @@ func (s *QualitySummary) fewest() *QualityRow {
 	return nil
 }
 
-// Write prints what the replicas said, and the verdict.
+// Write prints the replicas' own reports and the verdict.
 func (s *QualitySummary) Write(w io.Writer) {
 	fmt.Fprintln(w, "\nWhat the replicas say of themselves (grapevine status):")
 	for _, q := range s.Rows {

@@ -47,8 +47,8 @@ func TestQualityVerdict(t *testing.T) {
 	}
 }
 
-// The real thing, for a few answers. It is too short for hits to say anything;
-// package e2e counts those.
+// TestQuality runs two cases for a few answers. It is too short for meaningful hit ratios, which
+// package e2e tests.
 func TestQuality(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -16,45 +16,44 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// SoakSample is what one replica used at one moment.
+// SoakSample holds the resources of a replica at one moment.
 type SoakSample struct {
-	At         time.Duration // since the load began
+	At         time.Duration // since the start of the load
 	Replica    int
 	RSS        int64 // bytes
-	Live       int64 // bytes of the heap that the last collection found in use
+	Live       int64 // live heap bytes after the last garbage collection
 	Goroutines int
-	Dropped    uint64 // frames that did not fit a queue to a peer
-	Entries    int    // of the index
+	Dropped    uint64 // frames dropped by full queues to peers
+	Entries    int    // index entries
 }
 
-// SoakSummary is what RunSoak measured.
+// SoakSummary holds the results of [RunSoak].
 type SoakSummary struct {
 	Engines, Replicas int
 	Length            time.Duration
 	Restarts          int // of engines
 	Requests, Failed  uint64
-	Stored            uint64 // blocks that engines computed, and so announced
+	Stored            uint64 // blocks that engines computed and published
 	Samples           []SoakSample
-	Missed            int // times that a replica did not answer when samples were taken
+	Missed            int // sampling rounds in which a replica did not answer
 }
 
-// Load and churn of a soak: single requests with nothing in common, each of a
-// session of its own, so that every block is stored, announced, shared, evicted
-// and announced again.
+// Load of a soak: single requests of unrelated sessions, so every block is stored, published,
+// shared, evicted and published again.
 const (
 	soakRate     = 30.0 // requests per second
-	soakUsers    = 256  // connections at most
+	soakUsers    = 256  // maximum number of connections
 	soakKVTokens = 16_000
 	soakRestart  = 15 * time.Second // between restarts of an engine
-	soakFill     = 20               // requests that fill an engine's cache
+	soakFill     = 20               // concurrent requests that fill an engine's cache
 )
 
 var strangers = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
 
-// RunSoak keeps replicas of one gossip group busy for Options.Step: requests
-// whose blocks push each other out of the engines' caches, and an engine that is
-// restarted every 15 s. Caches are full from the start, and soon after a restart. It
-// samples what each replica uses. Everything that it starts has ended when it returns.
+// RunSoak runs replicas of one gossip group under load for Options.Step. Requests evict each
+// other's blocks, and every 15 s an engine is restarted. Caches are full from the start and soon
+// after each restart. RunSoak samples the resources of each replica. All processes have ended when
+// it returns.
 func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 	o.KVTokens, o.Speed = soakKVTokens, 20
 	var s *SoakSummary
@@ -71,7 +70,7 @@ func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 	return s, nil
 }
 
-// soak plays the load.
+// soak runs the load.
 func (g *group) soak(ctx context.Context) (*SoakSummary, error) {
 	var filled errgroup.Group
 	for i, e := range g.Fleet.Engines() {
@@ -93,8 +92,8 @@ func (g *group) soak(ctx context.Context) (*SoakSummary, error) {
 	return g.soaking(ctx, w)
 }
 
-// fill sends an engine prompts that nobody else sends, past the replicas, as many as
-// its cache holds: with little load, requests go to few engines and leave the others empty.
+// fill sends unique prompts directly to an engine until its cache is full. The load alone would use
+// few engines and leave the others empty.
 func fill(ctx context.Context, e *sim.Engine, salt uint64) error {
 	client := workload.NewClient("http://"+e.Addr(), soakFill)
 	defer client.Close()
@@ -111,7 +110,7 @@ func fill(ctx context.Context, e *sim.Engine, salt uint64) error {
 	return nil
 }
 
-// soaking restarts engines and takes samples until the time is over.
+// soaking restarts engines and takes samples until the end.
 func (g *group) soaking(ctx context.Context, w *workload.Runner) (*SoakSummary, error) {
 	s := &SoakSummary{Engines: len(g.Fleet.Engines()), Replicas: len(g.List), Length: g.o.Step}
 	begun := time.Now()
@@ -154,8 +153,8 @@ func (g *group) soaking(ctx context.Context, w *workload.Runner) (*SoakSummary, 
 	}
 }
 
-// take samples all replicas, or none of them: a machine that stands still for some
-// seconds is no reason to end a soak. A replica that has ended is.
+// take samples all replicas, or none if one does not answer, as on a machine that stalls for
+// seconds. It returns an error if a replica has ended.
 func (s *SoakSummary) take(replicas []*rig.Replica, begun time.Time) error {
 	round := make([]SoakSample, len(replicas))
 	for i, p := range replicas {
@@ -177,7 +176,7 @@ func (s *SoakSummary) take(replicas []*rig.Replica, begun time.Time) error {
 	return nil
 }
 
-// line shows the latest sample of each replica.
+// line formats the latest sample of each replica.
 func (s *SoakSummary) line() string {
 	last := s.Samples[len(s.Samples)-s.Replicas:]
 	out := fmt.Sprintf("%6.0fs ", last[0].At.Seconds())
@@ -189,7 +188,7 @@ func (s *SoakSummary) line() string {
 
 var errMetrics = errors.New("metrics page lacks a figure")
 
-// sample reads what a replica uses, from /proc and its metrics page.
+// sample reads a replica's resources from /proc and its metrics.
 func sample(p *rig.Replica) (x SoakSample, err error) {
 	u, err := bench.ReadUsage(p.Cmd.Process.Pid)
 	if err != nil {

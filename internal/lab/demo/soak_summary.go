@@ -8,15 +8,15 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
 )
 
-// Growth over the second half of a soak that still counts as flat.
+// Growth over the second half of a soak that counts as flat.
 const (
 	flatShare = .05     // of the mean
-	flatRSS   = 4 << 20 // bytes, where that is more
-	flatLive  = 2 << 20 // bytes of live heap, where that is more
-	flatGo    = 10      // goroutines, where that is more
+	flatRSS   = 4 << 20 // bytes, if larger
+	flatLive  = 2 << 20 // bytes of live heap, if larger
+	flatGo    = 10      // goroutines, if larger
 )
 
-// flat reports whether the gain is within a share of the mean, or below least.
+// flat reports whether the growth is below flatShare of the mean, or below least.
 func flat(g bench.Growth, least float64) bool { return g.Over <= max(flatShare*g.Mean, least) }
 
 // half returns the growth of a figure of a replica over the second half.
@@ -38,9 +38,9 @@ func goroutines(x *SoakSample) float64 { return float64(x.Goroutines) }
 // maxMissed is the share of samples that may be missing.
 const maxMissed = .1
 
-// Problems names what was not flat over the second half: resident memory, live
-// heap or goroutines of a replica that grew by more than 5% (and more than 4 MiB,
-// 2 MiB, or ten goroutines). Too few samples are a problem too.
+// Problems returns a sentence for each figure that was not flat over the second half: resident
+// memory, live heap or goroutines of a replica that grew by more than 5% and by more than 4 MiB, 2
+// MiB, or ten goroutines. Too many missing samples are a problem too.
 func (s *SoakSummary) Problems() (list []string) {
 	if rounds := s.Missed + len(s.Samples)/max(s.Replicas, 1); float64(s.Missed) > maxMissed*float64(rounds) {
 		list = append(list, fmt.Sprintf("%d of %d times a replica did not answer when samples were taken", s.Missed, rounds))
@@ -61,7 +61,7 @@ func (s *SoakSummary) Problems() (list []string) {
 	return list
 }
 
-// Write prints the summary as a person reads it.
+// Write prints the summary.
 func (s *SoakSummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%s, %d replicas, %d engines (%d restarts), %d requests (%d failed, with an engine that restarted), %.0f blocks stored per second and, with full caches, as many removed.\n",
 		s.Length, s.Replicas, s.Engines, s.Restarts, s.Requests, s.Failed, float64(s.Stored)/s.Length.Seconds())
@@ -82,7 +82,7 @@ func (s *SoakSummary) Write(w io.Writer) {
 	}
 }
 
-// dropped is the last count of a replica.
+// dropped returns the last drop counter of a replica.
 func (s *SoakSummary) dropped(replica int) (n uint64) {
 	for i := range s.Samples {
 		if s.Samples[i].Replica == replica {

@@ -10,8 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// samples are two replicas over ten minutes; the second one's figures follow
-// grow.
+// samples returns ten minutes of samples of two replicas. Those of the second follow grow.
 func samples(grow func(at time.Duration) SoakSample) *SoakSummary {
 	s := &SoakSummary{Replicas: 2, Length: 10 * time.Minute}
 	for i := range 120 {
@@ -60,7 +59,7 @@ func TestSoakVerdict(t *testing.T) {
 	}
 }
 
-// Some samples may be missing, many may not.
+// TestSoakMissesSamples checks that a few missing samples are accepted, and many are not.
 func TestSoakMissesSamples(t *testing.T) {
 	s := samples(func(time.Duration) SoakSample { return SoakSample{RSS: 60 << 20, Goroutines: 80} })
 	rounds := len(s.Samples) / s.Replicas
@@ -72,7 +71,7 @@ func TestSoakMissesSamples(t *testing.T) {
 	}
 }
 
-// A short soak has samples of every replica, churn and restarts.
+// TestSoak checks that a short soak has samples of every replica, evictions and restarts.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

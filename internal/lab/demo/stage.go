@@ -9,13 +9,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
-// group is a stage under way.
+// group is a running stage.
 type group struct {
 	*rig.Stage
 	o Options
 }
 
-// stage starts a group, calls play and ends everything.
+// stage starts a group, calls play and stops all processes.
 func (o Options) stage(ctx context.Context, c QualityCase, play func(*group) error) error {
 	dir, err := os.MkdirTemp("", "grapevine-demo-")
 	if err != nil {
@@ -26,11 +26,11 @@ func (o Options) stage(ctx context.Context, c QualityCase, play func(*group) err
 	if err == nil {
 		err = play(&group{Stage: s, o: o})
 	}
-	s.Close(ctx) // what was started, after an error too
+	s.Close(ctx) // also stops what was started before an error
 	return err
 }
 
-// last returns after a time, or after Options.answers.
+// last returns after a time, or after Options.answers answers.
 func (g *group) last(ctx context.Context, d time.Duration, runners ...*workload.Runner) error {
 	if g.o.answers == 0 {
 		return pause(d)(ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// TestReplicaStandsStill: one of three replicas behind a real Envoy is stopped for ten seconds
-// under load and goes on. No engine is out anywhere, then or later.
+// TestReplicaStandsStill stops one of three replicas for ten seconds under load behind a real
+// Envoy. No replica may take an engine out of service, then or later.
 func TestReplicaStandsStill(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -15,10 +15,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// StartLimit is when what starts, or joins, has hung.
+// StartLimit is the timeout for starting or joining.
 const StartLimit = 3 * time.Minute
 
-// Process is a child process with its output in a file.
+// Process is a child process whose output is written to a file.
 type Process struct {
 	Name string
 	Cmd  *exec.Cmd
@@ -26,7 +26,7 @@ type Process struct {
 	Done chan struct{} // closed when the child has ended
 }
 
-// Start starts a child that is killed when this process dies.
+// Start starts a child. The kernel kills it when this process dies.
 func Start(dir, name, bin string, args ...string) (*Process, error) {
 	log := filepath.Join(dir, name+".log")
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -45,8 +45,8 @@ func Start(dir, name, bin string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// run starts the child and waits for it on one locked thread: the kernel's
-// death signal follows the thread that started the child, not the process.
+// run starts the child and waits for it on one locked thread, because the kernel's death signal is
+// tied to the thread that started the child.
 func (p *Process) run(started chan<- error) {
 	defer close(p.Done)
 	runtime.LockOSThread()
@@ -58,7 +58,7 @@ func (p *Process) run(started chan<- error) {
 	}
 }
 
-// Kill ends the child at once and waits for it.
+// Kill kills the child and waits for it.
 func (p *Process) Kill() {
 	if p == nil {
 		return
@@ -67,7 +67,7 @@ func (p *Process) Kill() {
 	<-p.Done
 }
 
-// Stop asks the child to end, and kills it after grace.
+// Stop sends SIGTERM to the child, and SIGKILL after grace.
 func (p *Process) Stop(grace time.Duration) {
 	if p == nil {
 		return
@@ -80,7 +80,7 @@ func (p *Process) Stop(grace time.Duration) {
 	}
 }
 
-// Tail returns the last lines of the child's output, for error messages.
+// Tail returns the last lines of the child's output for error messages.
 func (p *Process) Tail(lines int) string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {
@@ -111,8 +111,8 @@ func (p *Process) WaitHTTP(ctx context.Context, url string) error {
 	}
 }
 
-// FreePorts returns n TCP ports on 127.0.0.1 that are this process's to its end,
-// so that a child that is started again gets them again.
+// FreePorts reserves n TCP ports on 127.0.0.1 until this process ends, so a restarted child can use
+// the same port.
 func FreePorts(n int) ([]int, error) {
 	list, _, err := parts.ReservePorts(n)
 	return list, err

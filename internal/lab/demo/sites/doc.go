@@ -1,8 +1,8 @@
-// Package sites shows two clusters on one machine: one whose users ask for more than it can
-// do, and one with nothing to do, joined by mutual TLS over a link with a delay that is cut
-// and healed; the other one dies in the end.
+// Package sites demonstrates two clusters on one machine, connected by mutual TLS over a link with
+// a delay. Cluster A is overloaded and cluster B is idle. The link is cut and healed; at the end
+// cluster B is killed.
 //
-// The main path: Run opens both as stages of package demo, asks single prompts, plays the
-// scenes of script under a load that does not wait for answers, and counts each request
-// where it began. Summary has the limits and the verdict.
+// [Run] opens both clusters as stages of package demo, sends single prompts, plays the scenes of
+// script under an open-loop load, and counts each request at its origin. [Summary] holds the limits
+// and the verdict.
 package sites

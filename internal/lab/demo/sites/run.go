@@ -15,29 +15,29 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
-// Load and surroundings of Run.
+// Load and environment of [Run].
 const (
-	delay  = 30 * time.Millisecond // each way between the clusters
+	delay  = 30 * time.Millisecond // one-way delay between the clusters
 	lease  = 5 * time.Second
-	step   = 15 * time.Second // of each measured scene
-	settle = 8 * time.Second  // before those in which queues first have to drain
-	least  = .7               // of the requests that are offered, which have to end
-	rate   = 4.5              // requests per second for each engine of A: 140% of what it can do
-	asks   = 12               // prompts of each kind in the scenes of hot prompts
-	beyond = 2 * time.Second  // beyond the lease within which states must have followed
+	step   = 15 * time.Second // length of a measured scene
+	settle = 8 * time.Second  // drain time before scenes that need empty queues
+	least  = .7               // share of the offered requests that must end
+	rate   = 4.5              // requests per second per engine of A: 140% of its capacity
+	asks   = 12               // prompts of each kind in the hot-prompt scenes
+	beyond = 2 * time.Second  // extra time after the lease until states must be correct
 )
 
-// articles is what A's users ask: nothing is ever asked twice.
+// articles is the load of A's users. No prompt repeats.
 var articles = workload.Kind{Name: "article", Turns: 1, UserTokens: 3000, Spread: .2, Answer: 40}
 
-// The prompts of the hot scenes: a prefill of the long ones takes about ten round trips, of
-// the short ones less than one.
+// Prompts of the hot-prompt scenes. A prefill takes about ten round trips for long prompts, and
+// less than one for short prompts.
 var (
 	longPrompt  = workload.Kind{Name: "long", Turns: 1, UserTokens: 8000, Spread: .05, Answer: 4}
 	shortPrompt = workload.Kind{Name: "short", Turns: 1, UserTokens: 150, Spread: .05, Answer: 4}
 )
 
-// Summary is what Run measured.
+// Summary holds the results of [Run].
 type Summary struct {
 	Engines, Replicas int // of each cluster
 	Hot               []HotScene
@@ -45,32 +45,32 @@ type Summary struct {
 	LastError         error
 }
 
-// HotScene is what became of prompts that A's users asked while nothing else was asked.
+// HotScene holds the results of prompts that A's users sent while both clusters were idle.
 type HotScene struct {
 	Name   string
 	Asked  int
-	AtB    int // that B served
+	AtB    int // served by B
 	Failed int
-	Must   bool // they are to go to B; else they are to stay
+	Must   bool // must go to B; otherwise they must stay
 	TTFT   time.Duration
 }
 
-// Scene is one scene under load. Requests count where they began.
+// Scene holds the results of one scene under load. Requests count in the scene in which they began.
 type Scene struct {
 	Name                  string
 	Requests, Failed, AtB int
 	TTFT50, TTFT90        time.Duration
-	Broken                int           // under way from B when the scene began, which ended that way; none of Failed
-	Known                 time.Duration // until every replica of A saw B as it was; 0: nothing was to be seen
+	Broken                int           // in flight from B when the scene began and broken by it; not part of Failed
+	Known                 time.Duration // until every replica of A saw the new state of B; 0: no change
 	Limit                 time.Duration // of Known
-	Helped                bool          // B is to take a share
-	Least                 int           // requests that have to end in it, as they were offered
+	Helped                bool          // B must serve a share
+	Least                 int           // requests that must end in it
 
-	change, changed time.Time // what it is named after began to happen, and had happened
-	begun, ended    time.Time // of what is measured
+	change, changed time.Time // start and end of the action
+	begun, ended    time.Time // of the measured part
 }
 
-// answered is a request of the load that has ended.
+// answered is an ended request of the load.
 type answered struct {
 	begun, at time.Time
 	err       error
@@ -78,7 +78,7 @@ type answered struct {
 	engine    string
 }
 
-// run is Run under way.
+// run is a running [Run].
 type run struct {
 	o     demo.Options
 	dir   string
@@ -90,9 +90,9 @@ type run struct {
 	ended []answered
 }
 
-// Run joins two clusters on this machine by mutual TLS over a link with a delay, and
-// shows what A's users get while B is idle, heard, cut off, heard again and dead.
-// Everything that it starts has ended when it returns.
+// Run joins two clusters on this machine by mutual TLS over a link with a delay. It shows how A's
+// users are served while B is idle, connected, cut off, connected again, and dead. All processes
+// have ended when it returns.
 func Run(ctx context.Context, o demo.Options) (*Summary, error) {
 	o.Step, o.Warm = cmp.Or(o.Step, step), cmp.Or(o.Warm, settle)
 	o.Engines = max(o.Engines/2, 1)
@@ -120,7 +120,7 @@ func Run(ctx context.Context, o demo.Options) (*Summary, error) {
 	return c.out, nil
 }
 
-// open starts both clusters and waits until they know each other.
+// open starts both clusters and waits until each sees the other.
 func (c *run) open(ctx context.Context) error {
 	fmt.Fprintf(c.o.Out, "Two clusters, A and B, of %d engines (simulated: 70B on four GPUs), %d replicas and a real Envoy each,\n", c.o.Engines, c.o.Replicas)
 	fmt.Fprintf(c.o.Out, "%v apart, joined by mutual TLS. A's users ask for 140%% of what A can do; B has nothing to do.\n\n", 2*delay)
@@ -168,8 +168,8 @@ func (c *run) play(ctx context.Context) error {
 	return nil
 }
 
-// action is a scene: what happens, what A must see of B then, and for how long A's
-// queues may drain before it is measured.
+// action is a scene: what to do, the state of B that A must then see, and the drain time of A's
+// queues before the measurement.
 type action struct {
 	name   string
 	do     func() error
@@ -190,7 +190,7 @@ func (c *run) script() []action {
 	}
 }
 
-// scene performs one action and lets the load go on for a step.
+// scene performs one action and measures the load for a step.
 func (c *run) scene(ctx context.Context, a action) error {
 	s := Scene{Name: a.name, Limit: a.within, Helped: a.helped, change: time.Now()}
 	if err := a.do(); err != nil {
@@ -221,7 +221,7 @@ func (c *run) scene(ctx context.Context, a action) error {
 	return nil
 }
 
-// note keeps how a request of the load ended.
+// note records the end of a request.
 func (c *run) note(at time.Time, o *workload.Outcome) {
 	err := o.Err
 	if o.Aborted {
@@ -232,7 +232,7 @@ func (c *run) note(at time.Time, o *workload.Outcome) {
 	c.ended = append(c.ended, answered{begun: at.Add(-o.Latency), at: at, err: err, first: o.TTFT, engine: o.Engine})
 }
 
-// count fills what became of the requests of each scene, as far as it is known.
+// count updates the results of all scenes from the requests that have ended.
 func (c *run) count() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,7 +246,7 @@ func (c *run) count() {
 	}
 }
 
-// changes lists when something was cut or killed, from scene i on.
+// changes returns the times of cuts and kills from scene i on.
 func (c *run) changes(i int) (list []time.Time) {
 	for _, s := range c.out.Scenes[i:] {
 		if !s.Helped {
@@ -256,7 +256,7 @@ func (c *run) changes(i int) (list []time.Time) {
 	return list
 }
 
-// hotScenes asks A, while nothing else is asked, what B has and what nobody has.
+// hotScenes sends A prompts that B has cached, and prompts that no engine has cached.
 func (c *run) hotScenes(ctx context.Context) error {
 	fmt.Fprintf(c.o.Out, "%s\n", hotHeader)
 	for i, s := range []struct {
@@ -299,7 +299,7 @@ func (c *run) hotScenes(ctx context.Context) error {
 	return nil
 }
 
-// ask has one user ask a cluster all prompts of a source, one after the other.
+// ask sends all prompts of a source to a cluster, one after the other.
 func ask(ctx context.Context, s *site, src *workload.Source) (list []*workload.Outcome, err error) {
 	client := workload.NewClient(s.URL, 1)
 	defer client.Close()
@@ -313,7 +313,7 @@ func ask(ctx context.Context, s *site, src *workload.Source) (list []*workload.O
 	return list, ctx.Err()
 }
 
-// cut breaks all that lies between the clusters.
+// cut cuts all links between the clusters.
 func (c *run) cut() {
 	for _, w := range c.wires() {
 		w.Cut()
@@ -347,12 +347,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// patience is how long a request may take; then it has failed.
+// patience is the timeout of a request.
 const patience = time.Minute
 
 var errUnanswered = errors.New("no answer until the end")
 
-// stopLoad lets open requests end, unless ctx has.
+// stopLoad waits for open requests until ctx ends.
 func stopLoad(ctx context.Context, w *workload.Runner) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -22,13 +22,13 @@ type site struct {
 	*rig.Stage
 	name     string
 	dir      string
-	listen   []string    // where its replicas hear other clusters
-	gateway  *wan.Wire   // the way to its gateway
-	controls []*wan.Wire // the ways to its replicas
+	listen   []string    // federation addresses of its replicas
+	gateway  *wan.Wire   // link to its gateway
+	controls []*wan.Wire // links to its replicas
 	engine   map[string]bool
 }
 
-// ways opens what leads to a cluster that is not there yet.
+// ways opens the links to a cluster that is not yet started.
 func (c *run) ways(name string) (*site, error) {
 	s := &site{name: name, dir: filepath.Join(c.dir, name), engine: map[string]bool{}}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
@@ -75,13 +75,13 @@ func (s *site) open(ctx context.Context, o demo.Options, other *site) error {
 	return nil
 }
 
-// kill ends all of it at once.
+// kill kills the whole cluster at once.
 func (s *site) kill() error {
-	s.gateway.Cut() // a host that is dead takes no connections
+	s.gateway.Cut() // a dead host accepts no connections
 	return s.Kill()
 }
 
-// close ends everything.
+// close stops all processes.
 func (s *site) close(ctx context.Context) {
 	if s.Stage != nil {
 		s.Close(ctx)
@@ -93,7 +93,7 @@ func (s *site) close(ctx context.Context) {
 	}
 }
 
-// federationStatus is the part of a replica's status that says what it knows of others.
+// federationStatus is the federation part of a replica's status.
 type federationStatus struct {
 	Elsewhere []struct {
 		Cluster string `json:"cluster"`
@@ -111,7 +111,7 @@ type federationStatus struct {
 	} `json:"federation"`
 }
 
-// blocks returns how many blocks of prompts are known to be hot elsewhere, and here.
+// blocks returns the number of hot prompt blocks in other clusters and in this one.
 func (s *federationStatus) blocks() (there, here int) {
 	for _, c := range s.Federation.Clusters {
 		for _, p := range c.Pools {
@@ -124,7 +124,7 @@ func (s *federationStatus) blocks() (there, here int) {
 	return there, here
 }
 
-// heard waits until all of A's replicas know what is hot in B.
+// heard waits until all of A's replicas have B's hot prompts.
 func (c *run) heard(ctx context.Context) error {
 	return c.until(ctx, time.Minute, "A has not heard what is hot in B", func() bool {
 		hot := 0
@@ -149,7 +149,7 @@ func (c *run) heard(ctx context.Context) error {
 	})
 }
 
-// await waits until all replicas of a cluster see the other one as something.
+// await waits until all replicas of a cluster report the given state of the other one.
 func (c *run) await(ctx context.Context, s *site, as string, most time.Duration) error {
 	return c.until(ctx, most, "cluster "+s.name+" does not see the other one as "+as, func() bool {
 		for i := range s.listen {
@@ -176,7 +176,7 @@ func (c *run) until(ctx context.Context, most time.Duration, what string, ok fun
 	return nil
 }
 
-// settings are the flags and files of one replica that takes part in the federation.
+// settings returns the flags of a replica that takes part in the federation, and writes its files.
 func (s *site) settings(i int, other *site) ([]string, error) {
 	var peers []string
 	for _, w := range other.controls {
@@ -197,8 +197,9 @@ func (s *site) settings(i int, other *site) ([]string, error) {
 	return []string{"--federation-config", path}, os.WriteFile(path, raw, 0o600)
 }
 
-// openStage starts a stage of o in a folder that is there. flags are more flags of replica i, gateways those of other clusters that Envoy
-// knows. After an error the stage holds what was started, for Close.
+// openStage starts a stage in an existing folder. flags returns additional flags of replica i;
+// gateways are the gateways of other clusters. After an error the stage holds what was started; the
+// caller must close it.
 func openStage(ctx context.Context, o demo.Options, dir string, flags func(i int) []string, gateways []string) (*rig.Stage, error) {
 	return rig.Open(ctx, o.Options, dir, func(r *rig.Rig) (func(i int) []string, error) {
 		share, err := r.Sharing()

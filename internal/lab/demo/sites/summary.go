@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Limits of Run' verdict.
+// Limits of the verdict.
 const (
-	gain   = .5 // of A's p90 alone, which the import must stay below
-	mostly = .8 // of the prompts that must go to B, at least; of the others, one may
+	gain   = .5 // limit of the p90 with the import, as a share of A's p90 alone
+	mostly = .8 // minimum share of the prompts that must go to B; at most one of the others may
 )
 
 const (
@@ -30,12 +30,12 @@ func (s *Scene) line() string {
 	return fmt.Sprintf("%-24s %8d %7d %4.0f%% %10s %9s %s", s.Name, s.Requests, s.Failed, 100*s.share(), ms(s.TTFT50), ms(s.TTFT90), known)
 }
 
-// share is that of B in what was answered.
+// share returns B's share of the answers.
 func (s *Scene) share() float64 { return float64(s.AtB) / float64(max(s.Requests-s.Failed, 1)) }
 
-// count fills what became of the requests that began in the scene. changes are when things
-// were cut or killed, the first that of the scene itself: what was under way then may have
-// broken, and is no failure of a request that this cluster could serve.
+// count counts the requests that began in the scene. changes are the times of cuts and kills,
+// starting with that of the scene. Requests that were in flight at B at such a time may break and
+// do not count as failed.
 func (s *Scene) count(ended []answered, b map[string]bool, changes []time.Time) {
 	s.Requests, s.Failed, s.AtB, s.Broken = 0, 0, 0, 0
 	var firsts []time.Duration
@@ -65,7 +65,7 @@ func (s *Scene) count(ended []answered, b map[string]bool, changes []time.Time) 
 	}
 }
 
-// Problems says what is not as it must be, in sentences.
+// Problems returns a sentence for each exceeded limit.
 func (s *Summary) Problems() (list []string) {
 	for i := range s.Hot {
 		h := &s.Hot[i]
@@ -84,7 +84,7 @@ func (s *Summary) Problems() (list []string) {
 	return list
 }
 
-// problems compares a scene with the one before it, in which A was alone.
+// problems compares a scene with the previous one, in which A was alone.
 func (s *Scene) problems(alone *Scene) (list []string) {
 	add := func(format string, args ...any) {
 		list = append(list, s.Name+": "+fmt.Sprintf(format, args...))
@@ -110,7 +110,7 @@ func (s *Scene) problems(alone *Scene) (list []string) {
 	return list
 }
 
-// Write prints the scenes once all requests have ended, and the verdict.
+// Write prints the scenes and the verdict once all requests have ended.
 func (s *Summary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\nWhen all had ended:\n%s\n", sceneHeader)
 	broken := 0

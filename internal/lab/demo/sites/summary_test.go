@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// TestCount: requests count where they began, and what was under way from B when
-// something was cut is no failure of what A could serve.
+// TestCount checks that requests count in the scene in which they began, and that requests in
+// flight at B during a cut do not count as failed.
 func TestCount(t *testing.T) {
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
 	broke := errors.New("broke")
 	ended := []answered{
 		{begun: at(5), at: at(6), first: time.Second, engine: "a-1"},
 		{begun: at(6), at: at(7), first: time.Second / 2, engine: "b-1"},
-		{begun: at(7), at: at(8), err: broke},       // nothing was cut meanwhile
-		{begun: at(9), at: at(21), err: broke},      // was at B when the link was cut
-		{begun: at(9.5), at: at(25), engine: "a-1"}, // was not
+		{begun: at(7), at: at(8), err: broke},       // no cut during it
+		{begun: at(9), at: at(21), err: broke},      // at B during the cut
+		{begun: at(9.5), at: at(25), engine: "a-1"}, // not at B
 		{begun: at(22), at: at(23), err: broke},     // began after the cut
 	}
 	b := map[string]bool{"b-1": true}
@@ -33,7 +33,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestVerdict: what is over a limit is said, and only that.
+// TestVerdict checks that each exceeded limit is reported, and nothing else.
 func TestVerdict(t *testing.T) {
 	good := func() *Summary {
 		return &Summary{
