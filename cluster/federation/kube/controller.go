@@ -72,16 +72,11 @@ func Open(o Options) (*Controller, error) {
 	return c, nil
 }
 
-// finishTimeout limits the writes of Close.
-const finishTimeout = 2 * time.Second
-
 // Close stops the controller. Entries stay as they are: other replicas continue, and a restart is
-// not a withdrawal. Only this cluster's part in the imports of deleted pools is removed before its
-// drain time has passed: after an uninstallation, no other process removes it.
+// not a withdrawal.
 func (c *Controller) Close() {
 	c.cancel()
 	<-c.done
-	c.finish()
 	c.pools.Close()
 	c.imports.Close()
 	c.client.Close()
@@ -92,27 +87,6 @@ func (c *Controller) Wake() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
-	}
-}
-
-// finish removes this cluster from the imports of served pools that were deleted.
-func (c *Controller) finish() {
-	f := c.facts(time.Now())
-	if f == nil || f.blind != "" || !f.Settled || c.pools.State().Err != nil || c.imports.State().Err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
-	defer cancel()
-	f.closing = true
-	p := desired(f)
-	for n := range f.serves {
-		have, want := f.imports[n], p.imports[n]
-		if f.pools[n] != nil || have == nil || f.outside(n) || !have.entry.lists(f.Cluster) || want.lists(f.Cluster) {
-			continue
-		}
-		if err := c.writer.imported(ctx, n, have, want); err != nil {
-			c.o.Log.Warn("import of a deleted pool still names this cluster", "pool", n.String(), "error", err)
-		}
 	}
 }
 

@@ -105,8 +105,7 @@ type facts struct {
 	drain      time.Duration // how long withdrawn exports are kept
 	forget     time.Duration // how long silent clusters are kept
 
-	lease   time.Duration // how long a member's statements are valid
-	closing bool          // last round of this cluster: nothing waits for drain
+	lease time.Duration // how long a member's statements are valid
 
 	pools   map[Name]*pool
 	imports map[Name]*import_
@@ -298,8 +297,6 @@ func (f *facts) own(n Name, have *control, p *plan) (exporter, bool) {
 		return own, false
 	case !f.tells(n):
 		return have.stated(f.Cluster), true // the group that serves the pool decides
-	case f.closing && f.pools[n] == nil:
-		return own, false
 	}
 	own.draining = true
 	return own, !f.Settled || p.until(f.drained(have), f.now)

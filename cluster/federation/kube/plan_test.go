@@ -260,32 +260,6 @@ func TestOtherGroups(t *testing.T) {
 	}
 }
 
-// TestClosing: a controller that stops after its pool was deleted removes its cluster from the
-// import at once. A restart removes nothing.
-func TestClosing(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		change func(*facts)
-		want   string
-	}{
-		{"deleted", func(f *facts) { f.has("a") }, ""},
-		{"deleted, and exported by another cluster", func(f *facts) { f.has("a", "b"); f.member("b", true) }, "b"},
-		{"restart", func(f *facts) { f.has("a"); f.asks(ClusterSet) }, "a"},
-	} {
-		f := given(tc.change)
-		f.closing = true
-		var got []string
-		if c := desired(f).imports[llama]; c != nil {
-			for _, e := range c.Clusters {
-				got = append(got, e.Name)
-			}
-		}
-		if text := strings.Join(got, ","); text != tc.want {
-			t.Errorf("%s: import names %q, want %q", tc.name, text, tc.want)
-		}
-	}
-}
-
 // TestUnsettled: before other clusters were heard, a pool's entry stays.
 func TestUnsettled(t *testing.T) {
 	c := condition{Type: typeExported, Status: "True", Reason: reasonExported, Message: "exported to a, b", Since: epoch}
