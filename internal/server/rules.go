@@ -372,6 +372,7 @@ func (s *Server) scrapeOptions() (scrape.Options, error) {
 		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("metrics pages"),
 		OnPage: func(ep *endpoint.Endpoint, p scrape.Page) {
 			s.profile(ep)
+			s.load.Sampled(ep)
 			s.prefixes.Sized(ep, p.Blocks, p.BlockSize)
 			s.prefixes.Counted(ep, prefix.Reused{Tokens: p.HitTokens, Counts: p.Counts, Uncached: p.Uncached})
 		},

@@ -405,6 +405,7 @@ func (s *Server) onChange(c endpoint.Change) {
 	s.finder.Changed(c)
 	s.share.Set()
 	s.share.EngineRestarted(c.Restarted)
+	s.load.Restarted(c.Restarted)
 	s.load.Joined(slices.Concat(c.Added, c.Restarted))
 	s.costs.Joined(c.Added)
 	if s.o.Cluster.enabled() { // without a group, nothing would consume it

@@ -20,7 +20,7 @@ func FuzzSoftState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		l, err := readLoad(b, now)
+		l, _, err := readLoad(b, now)
 		if err == nil && (bad(l.Pairs) || bad(l.Rate) || bad(l.Busy) || l.Requests < 0 || l.Waiting < 0 || l.Prefill < 0 || l.Tokens < 0 || l.Context < 0 || l.LastFirst > now.UnixNano()) {
 			t.Fatalf("%x: load has invalid numbers: %+v", b, l)
 		}

@@ -18,7 +18,7 @@ func TestWorkOfFacts(t *testing.T) {
 	var p health.Prompts
 	blame := blameSink{&Hints{o: HintOptions{Pool: endpoint.NewPool(endpoint.PoolOptions{}), Blame: &p, Now: func() time.Time { return now }}}}
 	read := func(b []byte) { // accepted or rejected
-		_, _ = readLoad(b, now)
+		_, _, _ = readLoad(b, now)
 		_, _ = readCost(b)
 		_, _ = readSetup(b)
 		_, _ = readGauges(b)

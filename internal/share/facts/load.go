@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 
 // loadDelay is how long load changes are batched.
 const loadDelay = 5 * time.Millisecond
+
+// expireEvery is how often the time limits of departed replicas' requests are checked.
+const expireEvery = 5 * time.Second
 
 // LoadOptions configure a Load. All fields are required.
 type LoadOptions struct {
@@ -36,6 +40,12 @@ type Load struct {
 	remote sync.Mutex // taken before the load tracker's lock
 	loads  Origins[endpoint.Load]
 	sums   map[string]total // by address
+	// remains are the requests of departed replicas, by address. process has the last process number
+	// of each replica that reported.
+	remains  map[string][]remains
+	process  map[string]uint64
+	departed map[string]bool // replicas that departed and have not reported since
+	self     uint64          // number of this process
 }
 
 // total is the other replicas' summed load of an endpoint.
@@ -50,7 +60,8 @@ const wholeEvery = 64
 
 // NewLoad returns a Load. It sends nothing before Flush or Run.
 func NewLoad(o LoadOptions) *Load {
-	l := &Load{o: o, dirty: map[string]bool{}, sums: map[string]total{}, wake: make(chan struct{}, 1)}
+	l := &Load{o: o, dirty: map[string]bool{}, sums: map[string]total{}, wake: make(chan struct{}, 1),
+		remains: map[string][]remains{}, process: map[string]uint64{}, departed: map[string]bool{}, self: 1 + rand.Uint64N(1<<20)}
 	l.set = o.Group.Gauge(stateLoad, StateVersion, l)
 	return l
 }
@@ -75,10 +86,15 @@ func (l *Load) note(addresses ...string) {
 
 // Run sends changes, a few milliseconds after the first one, until ctx ends.
 func (l *Load) Run(ctx context.Context) {
+	expire := time.NewTicker(expireEvery)
+	defer expire.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-expire.C:
+			l.expire(l.o.Now())
+			continue
 		case <-l.wake:
 		}
 		select {
@@ -102,6 +118,7 @@ func (l *Load) Flush() {
 		var value []byte
 		if ep := pool.Known(address); ep != nil {
 			value = appendLoad(nil, l.o.Pool.LoadTracker().Local(ep, now), now)
+			value = binary.AppendUvarint(value, l.self)
 		}
 		if err := l.set(address, value); err != nil {
 			l.o.Log.Warn("in-flight load not shared", "endpoint", address, "error", err)
@@ -122,9 +139,10 @@ func appendLoad(b []byte, l endpoint.Load, now time.Time) []byte {
 	return binary.AppendVarint(b, l.Moving)
 }
 
-func readLoad(b []byte, now time.Time) (endpoint.Load, error) {
+// readLoad returns a load, and the number of the process that wrote it: 0 for older peers.
+func readLoad(b []byte, now time.Time) (l endpoint.Load, process uint64, err error) {
 	c := varint.Reader{B: b}
-	l := endpoint.Load{Requests: c.Natural(), Waiting: c.Natural(), Prefill: c.Natural(), Tokens: c.Natural(), Context: c.Natural()}
+	l = endpoint.Load{Requests: c.Natural(), Waiting: c.Natural(), Prefill: c.Natural(), Tokens: c.Natural(), Context: c.Natural()}
 	l.Pairs, l.Rate, l.RatesAt = c.Float(), c.Float(), now.UnixNano()
 	if age := readAge(&c); age > 0 {
 		l.LastFirst = now.Add(-age).UnixNano()
@@ -135,23 +153,30 @@ func readLoad(b []byte, now time.Time) (endpoint.Load, error) {
 	if len(c.B) > 0 { // older peers omit it too
 		l.Moving = c.Natural()
 	}
-	if c.Err != nil || l.Pairs < 0 || l.Rate < 0 || l.Busy < 0 {
-		return endpoint.Load{}, errWire
+	if len(c.B) > 0 {
+		process = c.Uint()
 	}
-	return l, nil
+	if c.Err != nil || l.Pairs < 0 || l.Rate < 0 || l.Busy < 0 {
+		return endpoint.Load{}, 0, errWire
+	}
+	return l, process, nil
 }
 
 // Merge implements cluster.GaugeSink.
 func (l *Load) Merge(origin string, _ uint64, address string, value []byte) error {
 	var load endpoint.Load
+	var process uint64
 	if value != nil {
 		var err error
-		if load, err = readLoad(value, l.o.Now()); err != nil {
+		if load, process, err = readLoad(value, l.o.Now()); err != nil {
 			return err
 		}
 	}
 	l.remote.Lock()
 	defer l.remote.Unlock()
+	if known, ok := l.process[origin]; value != nil && (!ok || known != process || l.departed[origin]) {
+		l.returned(origin, process)
+	}
 	was := l.loads.Get(address, origin)
 	if load.Requests == 0 && load.Rate == 0 {
 		load = endpoint.Load{}
@@ -184,11 +209,15 @@ func negative(l endpoint.Load) endpoint.Load {
 	}
 }
 
-// Drop implements cluster.GaugeSink. A departed replica has nothing in flight.
+// Drop implements cluster.GaugeSink. The requests of a departed replica count until the engine's
+// gauges show that they have ended. A replica that left after its last request has none.
 func (l *Load) Drop(origin string) {
 	l.remote.Lock()
 	defer l.remote.Unlock()
-	for _, address := range l.loads.Drop(origin) {
+	l.departed[origin] = true
+	now := l.o.Now()
+	for _, address := range l.loads.KeysOf(origin) {
+		l.depart(origin, address, now)
 		l.apply(address)
 	}
 }
@@ -199,12 +228,15 @@ func (l *Load) apply(address string) {
 	for load := range l.loads.Values(address) {
 		sum = sum.Add(load)
 	}
+	for i := range l.remains[address] {
+		sum = sum.Add(l.remains[address][i].Load)
+	}
 	l.tell(address, total{Load: sum, changes: 1})
 }
 
 // tell passes a sum to the load tracker. The caller holds l.remote.
 func (l *Load) tell(address string, t total) {
-	if l.sums[address] = t; len(l.loads.Of(address)) == 0 {
+	if l.sums[address] = t; len(l.loads.Of(address)) == 0 && len(l.remains[address]) == 0 {
 		delete(l.sums, address)
 	}
 	if ep := l.o.Pool.Snapshot().Known(address); ep != nil {
@@ -218,7 +250,7 @@ func (l *Load) Joined(eps []*endpoint.Endpoint) {
 	l.remote.Lock()
 	defer l.remote.Unlock()
 	for _, ep := range eps {
-		if len(l.loads.Of(ep.Address)) > 0 {
+		if len(l.loads.Of(ep.Address)) > 0 || len(l.remains[ep.Address]) > 0 {
 			l.apply(ep.Address)
 		}
 	}

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math"
@@ -26,7 +27,7 @@ func TestLoadOnTheWire(t *testing.T) {
 	f := func(b []byte, want endpoint.Load) {
 		t.Helper()
 		want.RatesAt = now.UnixNano()
-		got, err := readLoad(b, now)
+		got, _, err := readLoad(b, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,14 +45,14 @@ func TestLoadOnTheWire(t *testing.T) {
 	f(appendLoad(nil, endpoint.Load{Rate: 1}, now), endpoint.Load{Rate: 1})
 	said.Busy = -1
 	for _, bad := range [][]byte{nil, b[:4], b[:len(b)-2], appendLoad(nil, said, now)} {
-		if l, err := readLoad(bad, now); err == nil {
+		if l, _, err := readLoad(bad, now); err == nil {
 			t.Errorf("%x was decoded as %+v", bad, l)
 		}
 	}
 }
 
 // The remote load of an endpoint is the sum of the latest value of each replica, including for
-// endpoints that joined later. Departed replicas do not count.
+// endpoints that joined later. A replica that departs without requests does not count.
 func TestLoadOfTheOthers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	p := endpoint.NewPool(endpoint.PoolOptions{})
@@ -95,6 +96,8 @@ func TestLoadOfTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	believed(e0, 4)
+	merge("c", e0, 0)
+	merge("c", e1, 0)
 	l.Drop("c")
 	believed(e0, 0)
 	believed(e1, 0)
@@ -127,6 +130,7 @@ func TestTotals(t *testing.T) {
 				Context: rng.Int64N(1e5), Moving: rng.Int64N(100), Rate: 3 * rng.Float64(), Busy: rng.Float64(),
 				LastFirst: now.Add(-time.Duration(rng.IntN(10_000))*time.Millisecond).UnixNano() * rng.Int64N(2),
 			}, now)
+			value = binary.AppendUvarint(value, uint64(1+rng.IntN(2)))
 		}
 		if rng.IntN(500) == 0 {
 			l.Drop(origin)
@@ -136,6 +140,9 @@ func TestTotals(t *testing.T) {
 		var want endpoint.Load
 		for load := range l.loads.Values(address) {
 			want = want.Add(load)
+		}
+		for _, r := range l.remains[address] {
+			want = want.Add(r.Load)
 		}
 		got := l.sums[address]
 		if got.changes > 1 {

@@ -52,13 +52,21 @@ func (o *Origins[T]) Delete(key, origin string) {
 	}
 }
 
-// Drop removes all values of origin and returns their keys.
-func (o *Origins[T]) Drop(origin string) (keys []string) {
+// KeysOf returns the keys for which origin has a value.
+func (o *Origins[T]) KeysOf(origin string) (keys []string) {
 	for key, row := range o.by {
 		if _, ok := find(row, origin); ok {
 			keys = append(keys, key)
-			o.Delete(key, origin)
 		}
+	}
+	return keys
+}
+
+// Drop removes all values of origin and returns their keys.
+func (o *Origins[T]) Drop(origin string) (keys []string) {
+	keys = o.KeysOf(origin)
+	for _, key := range keys {
+		o.Delete(key, origin)
 	}
 	return keys
 }
