@@ -17,10 +17,11 @@ const (
 	Failed        // a status of 500 or above
 	Busy          // the engine has no capacity: 408, 429 or 503
 	Garbage       // an invalid response
+	Died          // the engine died while it had the prompt
 	numFaults
 )
 
-var faultNames = [numFaults]string{"none", "refused", "timeout", "broken", "status_5xx", "busy", "garbage"}
+var faultNames = [numFaults]string{"none", "refused", "timeout", "broken", "status_5xx", "busy", "garbage", "died"}
 
 // String returns the fault's name for headers and metrics.
 func (f Fault) String() string {

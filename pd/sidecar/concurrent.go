@@ -87,13 +87,17 @@ func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 			break // the prefill did not fail
 		}
 		x.blame(i, p)
+		if p.fault == kvtransfer.Died {
+			x.outliveBoth(p)
+			break
+		}
 	}
 	if last != nil && last.good() {
 		x.s.m.retries.WithLabelValues("transfer").Inc()
 		x.local()
 		return
 	}
-	if last != nil && x.s.o.NoFallback && last.text != nil {
+	if last != nil && x.s.o.NoFallback && !x.condemned && last.text != nil {
 		x.w.Header().Set("Content-Type", last.header.Get("Content-Type"))
 		x.w.WriteHeader(last.status)
 		_, _ = x.w.Write(last.text) // the client may have disconnected

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
 // leg is one request to the decode engine.
@@ -51,6 +52,7 @@ type fault struct {
 	before bool // nothing was sent to the client
 	unsent bool // the engine did not receive the whole request
 	stale  bool // a reused idle connection was closed by the engine
+	lethal bool // it may be the death of the engine: a broken connection, or an error other than 503
 }
 
 func (f *fault) Error() string { return f.err.Error() }
@@ -70,6 +72,27 @@ var (
 func (x *exchange) decode(d leg) *fault {
 	d.start = time.Now()
 	x.decodes++
+	x.s.deaths.enter(x.s.engine.Host, x.promptKey)
+	f := x.sendDecode(d)
+	kills := f != nil && f.before && f.lethal && x.r.Context().Err() == nil
+	if crowd := x.leaveDecode(kills); kills {
+		x.suspect, x.crowd = true, max(x.crowd, crowd)
+	}
+	return f
+}
+
+// leaveDecode ends the time in which the decode engine computes the request's prompt. It returns the
+// number of prompts in flight.
+func (x *exchange) leaveDecode(failed bool) int {
+	if x.left == x.decodes {
+		return 0
+	}
+	x.left = x.decodes
+	return x.s.deaths.leave(x.s.engine.Host, x.promptKey, time.Now(), failed)
+}
+
+// sendDecode sends a leg and forwards the response.
+func (x *exchange) sendDecode(d leg) *fault {
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
 	head := time.AfterFunc(x.s.o.Head, func() { cancel(errHead) })
@@ -98,7 +121,7 @@ func (x *exchange) decode(d leg) *fault {
 		if cause := context.Cause(ctx); cause != nil {
 			f.err = cause
 		} else {
-			f.stale = wire.stale(d.start)
+			f.stale, f.lethal = wire.stale(d.start), !f.unsent
 		}
 		return f
 	}
@@ -149,7 +172,7 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 		return nil
 	case resp.StatusCode >= 500 && d.again:
 		spend(resp)
-		return &fault{err: errEngine5, before: true}
+		return &fault{err: errEngine5, before: true, lethal: resp.StatusCode != http.StatusServiceUnavailable}
 	case (resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity) && d.doubted && x.decodes < maxAttempts:
 		spend(resp)
 		return &fault{err: errRefused, before: true}
@@ -191,7 +214,7 @@ func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
 	text, err := x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody+1), resp.ContentLength)
 	switch {
 	case err != nil:
-		return &fault{err: err, before: true}
+		return &fault{err: err, before: true, lethal: !errors.Is(err, bodies.ErrMemory)}
 	case int64(len(text)) > x.s.o.MaxBody: // never forward a truncated response
 		x.fail(http.StatusBadGateway, "the engine's answer is too large")
 		return nil
@@ -235,6 +258,8 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 	}
 	x.tellFaults()
 	x.status = resp.StatusCode
+	x.leaveDecode(false)
+	x.endTurn()
 	x.w.WriteHeader(resp.StatusCode)
 }
 
@@ -252,6 +277,9 @@ func (x *exchange) ended(resp *http.Response, err error) *fault {
 // finish handles a failed leg: with an error response if nothing was sent, otherwise by breaking
 // the connection, so that no client accepts a truncated response.
 func (x *exchange) finish(f *fault) {
+	if f != nil && f.before && x.r.Context().Err() == nil && x.revive() {
+		return
+	}
 	switch {
 	case f == nil || x.r.Context().Err() != nil:
 	case !f.before:

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -54,8 +55,10 @@ func TestReady(t *testing.T) {
 // requests, and no request is lost.
 func TestRetryBudget(t *testing.T) {
 	var legs atomic.Int64
-	prefill := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		legs.Add(1)
+	prefill := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			legs.Add(1)
+		}
 		w.WriteHeader(http.StatusInternalServerError)
 	}))
 	defer prefill.Close()
@@ -64,7 +67,7 @@ func TestRetryBudget(t *testing.T) {
 		_, _ = w.Write([]byte(`{"choices":[{"text":"x"}]}`))
 	}))
 	defer engine.Close()
-	s, err := New(Options{Engine: engine.URL})
+	s, err := New(Options{Engine: engine.URL, DeathWait: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

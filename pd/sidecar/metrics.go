@@ -14,6 +14,8 @@ type metrics struct {
 	unreachable prometheus.Counter
 	unbudgeted  prometheus.Counter
 	broken      prometheus.Counter
+	deaths      *prometheus.CounterVec // engines that died with a request in flight, by role
+	condemned   prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -37,6 +39,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		unreachable: counter("engine_unreachable_total", "Requests that the decode engine could not be asked.").WithLabelValues(),
 	}
 	m.broken = counter("broken_total", "Answers broken off after their first content had been sent, since the decode engine failed.").WithLabelValues()
+	m.deaths = counter("deaths_total", "Requests that were in flight at an engine when it died, before their first content, by the engine's role.", "role")
+	m.condemned = counter("suspects_refused_total", "Requests answered with 500 because their engine died of them, alone, and did not restart in time.").WithLabelValues()
 	m.unbudgeted = counter("retries_denied_total", "Second prefill legs that were left out because too many were needed of late.").WithLabelValues()
 	r.MustRegister(m.seconds)
 	return m

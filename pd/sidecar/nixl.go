@@ -204,6 +204,10 @@ func (x *exchange) fallBack() {
 	if x.r.Context().Err() != nil {
 		return
 	}
+	if x.condemned {
+		x.condemn()
+		return
+	}
 	if x.s.o.NoFallback {
 		x.fail(http.StatusServiceUnavailable, "no prefill engine could be asked")
 		return

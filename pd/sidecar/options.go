@@ -58,6 +58,10 @@ type Options struct {
 	// Prefill bounds one prefill leg (120 s). Head bounds the time to the first content of a decode
 	// response (120 s).
 	Prefill, Head time.Duration
+	// DeathWait is how long an engine that failed is observed before its request reaches another one
+	// (1 s). ReturnWait is how long a request that was in flight when its engine died waits for the
+	// engine to restart (5 s).
+	DeathWait, ReturnWait time.Duration
 	// NoFallback fails a request after all prefill engines failed, instead of computing the prompt
 	// at the decode engine.
 	NoFallback bool
@@ -124,6 +128,8 @@ func (o *Options) complete() (*url.URL, error) {
 	def(&o.Lease, 30*time.Second)
 	def(&o.Prefill, 120*time.Second)
 	def(&o.Head, 120*time.Second)
+	def(&o.DeathWait, time.Second)
+	def(&o.ReturnWait, 5*time.Second)
 	def(&o.MaxBody, 64<<20)
 	return engine, nil
 }

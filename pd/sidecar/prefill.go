@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
@@ -30,6 +29,8 @@ type prefilled struct {
 	// rejected: the engine rejected the request itself, as decode would.
 	rejected bool
 	stale    bool // see fault
+	sent     bool // the engine received the whole request
+	crowd    int  // prompts in flight at the engine when it failed
 	ours     bool // cancelled here or by the client: no evidence about the engine
 }
 
@@ -39,6 +40,7 @@ func (p *prefilled) good() bool { return p.fault == kvtransfer.NoFault && !p.rej
 // prefill lets target compute the prompt of body.
 func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.Pieces, set http.Header) *prefilled {
 	start := time.Now()
+	x.s.deaths.enter(target, x.promptKey)
 	limited, cancel := context.WithTimeout(ctx, x.s.o.Prefill)
 	defer cancel()
 	p := x.askPrefill(limited, target, body, set)
@@ -49,6 +51,8 @@ func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.P
 	}
 	p.target = target
 	p.ours = p.fault != kvtransfer.NoFault && ctx.Err() != nil
+	p.crowd = x.s.deaths.leave(target, x.promptKey, time.Now(), p.mayKill())
+	x.judge(ctx, p)
 	label := p.fault.String()
 	switch {
 	case p.good():
@@ -71,21 +75,17 @@ func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.P
 func (x *exchange) askPrefill(ctx context.Context, target string, body kvtransfer.Pieces, set http.Header) *prefilled {
 	var wire wire
 	start, ctx := time.Now(), wire.watch(ctx)
-	base := &url.URL{Scheme: "http", Host: target}
-	if x.s.o.PrefillTLS {
-		base.Scheme = "https"
-	}
-	r := x.request(ctx, base, body)
+	r := x.request(ctx, x.prefillBase(target), body)
 	r.Host = ""
 	for name, values := range set {
 		r.Header[name] = values
 	}
 	resp, err := x.s.o.Transport.RoundTrip(r)
 	if err != nil {
-		return &prefilled{fault: faultOf(err), err: err, stale: wire.stale(start)}
+		return &prefilled{fault: faultOf(err), err: err, stale: wire.stale(start), sent: wire.sent.Load()}
 	}
 	defer resp.Body.Close()
-	p := &prefilled{status: resp.StatusCode, header: resp.Header, at: x.s.o.Now()}
+	p := &prefilled{status: resp.StatusCode, header: resp.Header, at: x.s.o.Now(), sent: true}
 	p.text, err = x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
 	switch {
 	case err != nil:
@@ -139,6 +139,13 @@ func (x *exchange) serially(body kvtransfer.Pieces) *prefilled {
 		}
 		x.report.Failed++
 		x.blame(i, p)
+		if p.fault != kvtransfer.Died {
+			continue
+		}
+		if p = x.outlive(p, body, nil); p != nil {
+			x.report.Target, x.report.Prefill = x.place(i), p.took
+		}
+		return p
 	}
 	return nil
 }

@@ -36,12 +36,12 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 	for {
 		event, err := e.Next(held)
 		if !open && err != nil && !errors.Is(err, io.EOF) {
-			return &fault{err: errBroken, before: true}
+			return &fault{err: errBroken, before: true, lethal: true}
 		}
 		if event != nil && !open {
 			switch state := x.api.Classify(event); {
 			case state == kvtransfer.Faulty && d.again:
-				return &fault{err: errEngine5, before: true}
+				return &fault{err: errEngine5, before: true, lethal: true}
 			case state == kvtransfer.Declined && d.asks:
 				return &fault{err: errDeclined, before: true}
 			case state == kvtransfer.Pending && held+len(event) < maxHead:

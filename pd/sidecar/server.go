@@ -33,6 +33,7 @@ type Server struct {
 	health     health
 	kept       sync.Once // for noteKept
 	complaints complaints
+	deaths     *deaths
 }
 
 // New returns a server. It starts no goroutine.
@@ -41,7 +42,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer), budget: retry.New(), holders: memory.NewHolders(o.Budget, memory.Bodies)}
+	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer), budget: retry.New(), deaths: newDeaths(), holders: memory.NewHolders(o.Budget, memory.Bodies)}
 	s.pass = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(engine)
@@ -90,6 +91,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := &exchange{s: s, w: w, r: r, in: in, api: a, report: kvtransfer.Report{Target: -1}}
+	defer x.endTurn()
 	if !x.read() {
 		s.m.requests.WithLabelValues("refused").Inc()
 		return
@@ -146,8 +148,16 @@ type exchange struct {
 	first   int               // offset of targets in the request's list
 	report  kvtransfer.Report // for the picker
 	decodes int               // legs to the decode engine
+	left    int               // the last leg that has begun its answer or ended
 	apart   bool              // served in two parts
 	status  int               // status of the forwarded response, 0 before
+
+	promptKey uint64 // hash of the body
+	suspect   bool   // a decode leg failed before its first content in a way that may be the engine's death
+	crowd     int    // prompts in flight at the decode engine then
+	revived   bool   // repeated after the death of the decode engine
+	condemned bool   // must reach no other engine
+	hasTurn   bool   // holds the turn of suspects
 }
 
 func (x *exchange) splits() bool {
@@ -167,6 +177,7 @@ func (x *exchange) read() bool {
 	if x.body, ok = x.s.readBody(x.in, x.r.Body); !ok {
 		return false
 	}
+	x.promptKey = x.s.deaths.key(x.body.Text())
 	x.targets = targets(x.r.Header, headerPrefiller)
 	encoders := targets(x.r.Header, headerEncoders)
 	if len(encoders)+len(x.targets) > 0 && x.s.o.Targets != nil && !x.s.o.Targets.Allowed(x.r.Header, x.targets, encoders) {

@@ -28,9 +28,15 @@ func (x *exchange) byRoom() {
 			break
 		}
 		x.blame(i, p)
+		if p.fault == kvtransfer.Died && p.crowd <= 1 {
+			x.condemned = true
+			break
+		}
 	}
 	switch {
 	case last == nil || x.r.Context().Err() != nil:
+	case x.condemned:
+		x.condemn()
 	case last.rejected: // of the two legs, this one has the reason
 		x.w.Header().Set("Content-Type", last.header.Get("Content-Type"))
 		x.w.WriteHeader(last.status)

@@ -1,0 +1,212 @@
+package sidecar
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// mortal is an engine that dies of prompts that contain "killer", as real engines do.
+type mortal struct {
+	at      string
+	form    string // of its death
+	died    atomic.Bool
+	served  atomic.Int64
+	held    chan struct{} // if set, requests wait for it
+	entered chan struct{}
+	server  *http.Server
+}
+
+// Forms of death.
+const (
+	answers500 = "answers 500, then closes its port"
+	resets     = "breaks the connection, then closes its port"
+	midAnswer  = "breaks off within the answer, then closes its port"
+	healthGone = "answers 500, and its /health 503 from then on"
+)
+
+func newMortal(t *testing.T, form string) *mortal {
+	t.Helper()
+	m := &mortal{form: form, entered: make(chan struct{}, 100)}
+	m.listen(t, "127.0.0.1:0")
+	return m
+}
+
+func (m *mortal) listen(t *testing.T, at string) {
+	t.Helper()
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.at = l.Addr().String()
+	m.server = &http.Server{Handler: m, ReadHeaderTimeout: time.Minute}
+	go m.server.Serve(l) //nolint:errcheck // ends with its listener
+	t.Cleanup(func() { m.server.Close() })
+}
+
+// die closes the port, and all connections except the one that gets the last answer.
+func (m *mortal) die() {
+	m.died.Store(true)
+	if m.form != healthGone {
+		go m.server.Close()
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/health" {
+		if m.died.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	m.entered <- struct{}{}
+	if m.held != nil {
+		<-m.held
+	}
+	if !strings.Contains(string(body), "killer") {
+		m.served.Add(1)
+		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`)
+		return
+	}
+	defer m.die()
+	switch m.form {
+	case resets:
+		panic(http.ErrAbortHandler)
+	case midAnswer:
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "{")
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(http.StatusInternalServerError)
+	_, _ = io.WriteString(w, `{"error":{"message":"EngineCore encountered an issue","code":500}}`)
+}
+
+// pairing is a sidecar in front of a decode engine, with prefill engines.
+func pairing(t *testing.T, o Options, d *mortal) *Server {
+	t.Helper()
+	o.Engine = "http://" + d.at
+	if o.ReturnWait == 0 {
+		o.ReturnWait = 200 * time.Millisecond
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func sendTo(s *Server, prompt string, targets ...*mortal) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"`+prompt+`"}]}`))
+	var list []string
+	for _, m := range targets {
+		list = append(list, m.at)
+	}
+	if list != nil {
+		r.Header.Set(headerPrefiller, strings.Join(list, ","))
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+// TestOnePromptEndsOneEngine: whatever the form of its death, an engine that dies of a prompt is the
+// only one that gets this prompt.
+func TestOnePromptEndsOneEngine(t *testing.T) {
+	for _, connector := range []Connector{NIXL, Storage} {
+		for _, form := range []string{answers500, resets, midAnswer, healthGone} {
+			p1, p2, d := newMortal(t, form), newMortal(t, form), newMortal(t, form)
+			s := pairing(t, Options{Connector: connector}, d)
+			w := sendTo(s, "killer", p1, p2)
+			if !p1.died.Load() || p2.died.Load() || d.died.Load() {
+				t.Errorf("connector %d, %s: dead engines: prefill 1 %v, prefill 2 %v, decode %v; want the first only", connector, form, p1.died.Load(), p2.died.Load(), d.died.Load())
+			}
+			if got := w.Header().Get(request.HeaderFaults); w.Code != http.StatusInternalServerError || got != "0=died" {
+				t.Errorf("connector %d, %s: status %d, faults %q, want 500, 0=died", connector, form, w.Code, got)
+			}
+			if w := sendTo(s, "harmless", p2); w.Code != http.StatusOK {
+				t.Errorf("connector %d, %s: the next prompt is answered with %d", connector, form, w.Code)
+			}
+		}
+	}
+}
+
+// TestDecodeDiesOnce: a prompt that ends the decode engine, split or not, is answered with a status that
+// gateways do not retry.
+func TestDecodeDiesOnce(t *testing.T) {
+	for _, form := range []string{answers500, resets, midAnswer, healthGone} {
+		d := newMortal(t, form)
+		s := pairing(t, Options{}, d)
+		if w := sendTo(s, "killer"); w.Code != http.StatusInternalServerError || !d.died.Load() {
+			t.Errorf("%s: status %d, want 500", form, w.Code)
+		}
+	}
+}
+
+// TestFalseSuspicion: failures that are no death cost a delay at most.
+func TestFalseSuspicion(t *testing.T) {
+	t.Run("an engine that fails and lives", func(t *testing.T) {
+		p := prefiller(t, says(http.StatusInternalServerError, "{}"))
+		d := newMortal(t, resets)
+		s := pairing(t, Options{DeathWait: 50 * time.Millisecond}, d)
+		if w := sendTo(s, "hello", &mortal{at: p}); w.Code != http.StatusOK || w.Header().Get(request.HeaderFaults) != "0=status_5xx" {
+			t.Errorf("status %d, faults %q, want 200, 0=status_5xx", w.Code, w.Header().Get(request.HeaderFaults))
+		}
+	})
+	t.Run("an engine that restarts", func(t *testing.T) {
+		p, d := newMortal(t, resets), newMortal(t, resets)
+		p.held = make(chan struct{})
+		s := pairing(t, Options{ReturnWait: testkit.HangTimeout}, d)
+		got := make(chan *httptest.ResponseRecorder)
+		go func() { got <- sendTo(s, "hello", p) }()
+		<-p.entered
+		p.server.Close()
+		testkit.Await(t, "the engine is dead", func() bool {
+			c, err := net.Dial("tcp", p.at)
+			if err == nil {
+				c.Close()
+			}
+			return err != nil
+		})
+		close(p.held)
+		testkit.Await(t, "the death is noticed", func() bool { return testutil.ToFloat64(s.m.deaths.WithLabelValues("prefill")) == 1 })
+		p.listen(t, p.at)
+		if w := <-got; w.Code != http.StatusOK || w.Header().Get(request.HeaderFaults) != "0=died" || !strings.HasPrefix(w.Header().Get(request.HeaderHandOver), "0;") {
+			t.Errorf("status %d, report %q, want 200 and the prompt computed by target 0", w.Code, w.Header().Get(request.HeaderHandOver))
+		}
+	})
+	t.Run("bystanders", func(t *testing.T) {
+		const n = 6
+		p, d := newMortal(t, resets), newMortal(t, resets)
+		p.held = make(chan struct{})
+		s := pairing(t, Options{}, d)
+		var codes sync.Map
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() { codes.Store(i, sendTo(s, "hello "+strings.Repeat("x", i), p).Code) })
+			<-p.entered
+		}
+		p.server.Close()
+		close(p.held)
+		wg.Wait()
+		codes.Range(func(i, code any) bool {
+			if code != http.StatusOK {
+				t.Errorf("request %v: status %v, want 200", i, code)
+			}
+			return true
+		})
+	})
+}
