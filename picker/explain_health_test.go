@@ -44,13 +44,13 @@ func TestExplainSick(t *testing.T) {
 	r := chatRequest("refused", 100)
 	r.Body = []byte("poison")
 	for _, ep := range eps[1:] {
-		s.prompts.Failed(r.PromptKey(), int(ep.ID), t0)
+		s.prompts.Died(r.PromptKey(), int(ep.ID), t0)
 	}
 	if _, err := s.Choose(context.Background(), r); err == nil {
 		t.Fatal("it was placed")
 	}
 	refused, _ := s.Records().Explain("refused")
-	if !strings.Contains(refused.Refused, "failed at several engines") {
+	if !strings.Contains(refused.Refused, "in flight at two engines when they died") {
 		t.Errorf("the one that was refused: %q", refused.Refused)
 	}
 	for _, e := range []explanation.Explanation{moved, refused} {

@@ -37,6 +37,7 @@ type flight struct {
 	learns  lessons
 	report  kvtransfer.Report
 	vitals  vitals
+	warms   chan bool        // starts the request's warm-up; nil: none
 	fetched int32            // tokens of blocks fetched from another endpoint
 	ended   func(status int) // reports the end to the remote cluster's picker; nil: not involved
 }
@@ -210,6 +211,7 @@ func (f *flight) observe(e request.Event) {
 			f.s.opts.Lists.Recheck(f.ep.ID)
 		}
 		if !f.request.Stream {
+			f.startWarmUp(e.Status/100 == 2)
 			f.firstToken(e.At)
 		}
 	case request.EventFirstToken:
@@ -256,6 +258,7 @@ func (f *flight) firstToken(at time.Time) {
 		return
 	}
 	f.firstAt = at
+	f.startWarmUp(true)
 	f.serving.FirstToken(at)
 	for i := range f.helpers {
 		f.helpers[i].FirstToken(at)
@@ -282,6 +285,7 @@ func (f *flight) release(o request.Outcome) {
 		f.moveTo(o.Served, o.Attempts, o.At)
 	}
 	f.concludeVitals(&o)
+	f.startWarmUp(o.Complete && o.Status/100 == 2)
 	if o.Complete {
 		f.endAsked(o.Status)
 	}
@@ -301,6 +305,14 @@ func (f *flight) release(o request.Outcome) {
 	f.s.metrics.finished(f, o)
 	f.s.records.finish(f.record, f, o)
 	f.request = nil
+}
+
+// startWarmUp sends the request's warm-up, or cancels it. Only the first call has an effect.
+func (f *flight) startWarmUp(answered bool) {
+	if f.warms != nil {
+		f.warms <- answered
+		f.warms = nil
+	}
 }
 
 // end summarizes the request for the outcome counters.

@@ -67,9 +67,10 @@ type Options struct {
 	// PlaceUnknown dispatches requests for models that no endpoint serves; false rejects them with
 	// request.ReasonModelNotFound.
 	PlaceUnknown bool
-	// RefuseKillers rejects prompts that failed at more than one endpoint without a success since,
-	// for two minutes. Regardless of it, such prompts are not retried, and are sent to the endpoint
-	// with the fewest running answers.
+	// RefuseKillers rejects prompts that were in flight at two engines when they died, without a
+	// success since, for two minutes. Regardless of it, prompts that failed at several endpoints or
+	// were in flight at a death are not retried, and are sent to the endpoint with the fewest running
+	// answers.
 	RefuseKillers bool
 	// WarmUps sends prompts to additional endpoints to warm their caches; the zero value disables
 	// it.
@@ -374,7 +375,7 @@ func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Reques
 	}, r)
 }
 
-// suspects reports whether several engines failed on r's prompt.
+// suspects reports whether several engines failed on r's prompt, or one died of it.
 func (s *Scheduler) suspects(r *request.Request, now time.Time) bool {
 	return !s.prompts.Empty() && s.prompts.Suspected(r.PromptKey(), now)
 }
@@ -420,8 +421,8 @@ func (s *Scheduler) decideHere(c *cycle.Cycle, rules *Rules) error {
 	if c.Candidates() == 0 {
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready")
 	}
-	if s.opts.RefuseKillers && s.suspects(c.Request, c.Now) {
-		return request.Errorf(request.ReasonBadRequest, "this prompt failed at several engines a short time ago")
+	if s.opts.RefuseKillers && !s.prompts.Empty() && s.prompts.Killer(c.Request.PromptKey(), c.Now) {
+		return request.Errorf(request.ReasonBadRequest, "this prompt was in flight at two engines when they died a short time ago")
 	}
 	if rules.Admit != nil {
 		if err := rules.Admit(c); err != nil {

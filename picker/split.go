@@ -27,7 +27,7 @@ func (f *flight) leads() *helper {
 // faultCauses maps the faults of failed prefill legs to causes.
 var faultCauses = map[kvtransfer.Fault]health.Cause{
 	kvtransfer.Refused: health.Broken, kvtransfer.Broken: health.Broken, kvtransfer.Timeout: health.Late,
-	kvtransfer.Failed: health.Failed, kvtransfer.Garbage: health.Failed,
+	kvtransfer.Failed: health.Failed, kvtransfer.Garbage: health.Failed, kvtransfer.Died: health.Broken,
 }
 
 // reported handles the prefill legs reported by the decode engine's sidecar, once. Only endpoints
@@ -71,10 +71,14 @@ func (f *flight) helperFailed(leg kvtransfer.Leg, now time.Time) {
 		ep.Tracker().SetFull(now, fullFor)
 		return
 	}
-	// Only a broken connection may be an engine crash. An error response from a prefill endpoint
-	// does not make the prompt suspect, because decode still answers it.
+	// The sidecar observes engines that fail, and reports those that died. Other error responses do
+	// not make the prompt suspect, because decode still answers it.
 	prompts, prompt := f.s.prompts, f.vitals.prompt
 	switch leg.Fault {
+	case kvtransfer.Died:
+		if prompts.Died(prompt, int(ep.ID), now); prompts.Killer(prompt, now) {
+			return
+		}
 	case kvtransfer.Broken:
 		if prompts.Failed(prompt, int(ep.ID), now) {
 			return

@@ -125,6 +125,13 @@ func TestPoisonIsBlamed(t *testing.T) {
 		d.Done(request.Outcome{At: t0})
 	}
 	s.opts.RefuseKillers = true
+	if d, err := s.Choose(context.Background(), r); err != nil {
+		t.Errorf("a prompt that no engine died of is refused: %v", err)
+	} else {
+		d.Done(request.Outcome{At: t0})
+	}
+	s.prompts.Died(r.PromptKey(), 0, t0)
+	s.prompts.Died(r.PromptKey(), 1, t0)
 	if _, err := s.Choose(context.Background(), r); request.ReasonOf(err) != request.ReasonBadRequest {
 		t.Errorf("a suspected prompt is placed: %v", err)
 	}

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
@@ -14,9 +15,13 @@ type WarmUps struct {
 	// Takes reports whether one more warm-up may be sent and r is suitable.
 	Takes func(r *request.Request) bool
 	// Send sends a warm-up, or returns false. It must not keep any part of w.Request. At its end,
-	// ended is called once, on any goroutine, with the response status, or 0 without a response.
+	// ended is called once, on any goroutine, with the response status, 0 without a response, or
+	// StatusUnsent.
 	Send func(w *WarmUp, ended func(at time.Time, status int)) bool
 }
+
+// StatusUnsent is the status of warm-ups that were not sent, because their request ended before.
+const StatusUnsent = -1
 
 // WarmUp is a prompt to be computed at an endpoint.
 type WarmUp struct {
@@ -24,6 +29,9 @@ type WarmUp struct {
 	Decision *request.Decision
 	Endpoint *endpoint.Endpoint
 	Work     endpoint.Work
+	// Go receives true once the client's request has been answered, so that a prompt that crashes
+	// engines does not reach a second one, and false if it ends before. It is never closed.
+	Go <-chan bool
 }
 
 func (s *Scheduler) mayWarmUp(r *request.Request) bool {
@@ -35,11 +43,13 @@ func (s *Scheduler) mayWarmUp(r *request.Request) bool {
 // therefore neither treats the endpoint as idle nor asks for the same warm-up.
 func (s *Scheduler) warmUp(c *cycle.Cycle, f *flight) {
 	at := c.WarmingUp()
-	if at < 0 || s.opts.WarmUps.Send == nil {
+	if at < 0 || s.opts.WarmUps.Send == nil || s.prompts.Failing(f.vitals.prompt, c.Now) {
 		return
 	}
 	w := WarmUp{Request: c.Request, Decision: &f.Decision, Endpoint: c.All(at).Endpoint, Work: c.WorkAt(at)}
-	under := &warming{s: s, request: lasting(c.Request), held: c.MatchAt(at)}
+	under := &warming{s: s, request: lasting(c.Request), held: c.MatchAt(at), prompt: f.vitals.prompt}
+	f.warms = make(chan bool, 1)
+	w.Go = f.warms
 	s.opts.Pool.LoadTracker().Open(&under.ticket, w.Endpoint, w.Work, c.Now)
 	if !s.opts.WarmUps.Send(&w, under.ended) {
 		under.ticket.Release()
@@ -57,6 +67,7 @@ type warming struct {
 	ticket  endpoint.Ticket
 	request request.Request
 	held    cycle.PrefixMatch
+	prompt  uint64
 }
 
 // lasting returns a copy of the parts of a request that may be kept after its end.
@@ -67,10 +78,13 @@ func lasting(r *request.Request) request.Request {
 	return own
 }
 
-// ended removes the warm-up from the load tracker. Nothing is learned from it: it affects neither
-// the endpoint's health nor its cost model.
+// ended removes the warm-up from the load tracker. It affects neither the endpoint's health nor its
+// cost model. A failed one counts against the prompt.
 func (w *warming) ended(at time.Time, status int) {
 	ok := status >= 200 && status < 300
+	if status == 0 || status >= 500 && status != http.StatusServiceUnavailable {
+		w.s.prompts.Failed(w.prompt, int(w.ticket.Endpoint().ID), at)
+	}
 	if ok {
 		w.ticket.FirstToken(at)
 	}

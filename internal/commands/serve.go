@@ -118,7 +118,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.StringVar((*string)(&f.o.AnswerModel), "answer-model", "auto", "model name in answers to rewritten requests: client (answers then pass through the picker), engine, or auto (client in full duplex)")
 	fl.BoolVar(&f.o.IgnoreSubset, "ignore-subset", false, "ignore the proxy's subset and choose among all endpoints")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
-	fl.BoolVar(&f.o.RefuseKillers, "refuse-killers", false, "refuse prompts that failed at several engines in the last two minutes without an answer")
+	fl.BoolVar(&f.o.RefuseKillers, "refuse-killers", true, "refuse prompts that were in flight at two engines when these died, for two minutes or until one is answered")
 	fl.StringVar(&f.unknownModel, "unknown-model", "reject", "handling of requests for a model that no engine serves: reject (404) if every engine's model list confirms it, or place")
 	fl.BoolVar(&f.o.PassModels, "pass-models", false, "forward GET /v1/models to an engine instead of answering with all models")
 	fl.BoolVar(&f.o.FullReport, "full-report", true, "ask vLLM engines to report cache reuse in one of 50 requests, while too little is known about them")

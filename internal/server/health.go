@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -51,8 +52,20 @@ func (s *Server) healthyPeer(ep *endpoint.Endpoint) *endpoint.Endpoint {
 	return nil
 }
 
-// onRead reports the result of a metrics page reading to the health monitor.
-func (s *Server) onRead(ep *endpoint.Endpoint, r scrape.Reading) { s.health.Read(ep, r) }
+// onRead reports the result of a metrics page reading to the health monitor. Prompts that failed just
+// before an engine refuses connections were in flight at its death.
+func (s *Server) onRead(ep *endpoint.Endpoint, r scrape.Reading) {
+	if r.Refused {
+		s.blame.Gone(int(ep.ID), monotime.Now())
+	}
+	s.health.Read(ep, r)
+}
+
+// onRestart handles a metrics page from a new process of an engine.
+func (s *Server) onRestart(ep *endpoint.Endpoint) {
+	s.blame.Gone(int(ep.ID), monotime.Now())
+	s.pool.Renew(ep)
+}
 
 // probeLine orders the replicas that probe an endpoint, by rendezvous hashing over live members. It
 // is safe for concurrent use.

@@ -79,7 +79,7 @@ type Options struct {
 	EngineKeyFile    string        // API key for engines (--api-key); reloaded by Reload; "": none
 	ProbeRendering   bool          // compare each engine's rendering of fixed chats with the local template
 	ProbeIdle        time.Duration // idle time after which an engine is probed; 0: never
-	RefuseKillers    bool          // reject prompts that failed at several engines without a success since
+	RefuseKillers    bool          // reject prompts that were in flight at two engines when these died
 	PassModels       bool          // forward GET /v1/models to an engine; false responds with all models
 	SampleBodies     float64       // share of response bodies to inspect; default .05, negative none
 	Speculate        time.Duration // how long a decision counts as cached before events confirm it; default 5 s

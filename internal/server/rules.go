@@ -376,7 +376,7 @@ func (s *Server) scrapeOptions() (scrape.Options, error) {
 			s.prefixes.Sized(ep, p.Blocks, p.BlockSize)
 			s.prefixes.Counted(ep, prefix.Reused{Tokens: p.HitTokens, Counts: p.Counts, Uncached: p.Uncached})
 		},
-		OnRead: s.onRead, OnRestart: s.pool.Renew,
+		OnRead: s.onRead, OnRestart: s.onRestart,
 	}
 	m := s.config.Load().Metrics
 	o.Scheme, o.Path = m.Scheme, m.Path

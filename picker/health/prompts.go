@@ -21,6 +21,10 @@ type failure struct {
 	prompt   uint64 // 0: free
 	endpoint int    // of the first failure
 	many     bool   // failed at other endpoints too
+	last     int    // endpoint of the last failure
+	died     bool   // an engine died with the prompt in flight
+	grave    int    // the first endpoint that died
+	killer   bool   // engines of other endpoints died too
 	at       time.Time
 }
 
@@ -29,12 +33,16 @@ type Verdict struct {
 	Prompt   uint64
 	Endpoint int // where it failed; unused if Answered
 	Answered bool
+	Died     bool // the engine died with the prompt in flight
 	At       time.Time
 }
 
 const (
 	maxPrompts = 256
 	promptLife = 2 * time.Minute
+	// goneWithin is the maximum time between the failures of the requests in flight at an engine that
+	// dies and the first refused connection.
+	goneWithin = 5 * time.Second
 )
 
 // Empty reports whether no prompt is recorded, so that callers need not hash prompts.
@@ -74,6 +82,46 @@ func (p *Prompts) Failed(prompt uint64, endpoint int, now time.Time) (guilty boo
 	return guilty
 }
 
+// Died records that the engine of an endpoint died with a prompt in flight.
+func (p *Prompts) Died(prompt uint64, endpoint int, now time.Time) {
+	if prompt == 0 {
+		return
+	}
+	v := Verdict{Prompt: prompt, Endpoint: endpoint, Died: true, At: now}
+	p.fail(v)
+	p.tell(v)
+}
+
+// Gone records that the engine of an endpoint refuses connections: the prompts that failed there
+// last were in flight when it died.
+func (p *Prompts) Gone(endpoint int, now time.Time) {
+	if p.Empty() {
+		return
+	}
+	var list []Verdict
+	p.mu.Lock()
+	for i := range p.last {
+		f := &p.last[i]
+		if f.prompt == 0 || f.last != endpoint || now.Sub(f.at) > goneWithin || f.died && (f.killer || f.grave == endpoint) {
+			continue
+		}
+		f.die(endpoint)
+		list = append(list, Verdict{Prompt: f.prompt, Endpoint: endpoint, Died: true, At: f.at})
+	}
+	p.mu.Unlock()
+	for _, v := range list {
+		p.tell(v)
+	}
+}
+
+// die records the death of an endpoint's engine.
+func (f *failure) die(endpoint int) {
+	if !f.died {
+		f.died, f.grave = true, endpoint
+	}
+	f.killer = f.killer || f.grave != endpoint
+}
+
 func (p *Prompts) fail(v Verdict) (guilty bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,11 +131,17 @@ func (p *Prompts) fail(v Verdict) (guilty bool) {
 			continue
 		}
 		if v.At.Sub(f.at) > promptLife {
-			*f = failure{prompt: v.Prompt, endpoint: v.Endpoint, at: v.At}
+			*f = failure{prompt: v.Prompt, endpoint: v.Endpoint, last: v.Endpoint, at: v.At}
+			if v.Died {
+				f.die(v.Endpoint)
+			}
 			return false
 		}
-		if v.At.After(f.at) {
-			f.at = v.At
+		if !v.At.Before(f.at) {
+			f.at, f.last = v.At, v.Endpoint
+		}
+		if v.Died {
+			f.die(v.Endpoint)
 		}
 		f.many = f.many || f.endpoint != v.Endpoint
 		return f.many
@@ -97,36 +151,46 @@ func (p *Prompts) fail(v Verdict) (guilty bool) {
 	if f.prompt == 0 {
 		p.used.Add(1)
 	}
-	*f = failure{prompt: v.Prompt, endpoint: v.Endpoint, at: v.At}
+	*f = failure{prompt: v.Prompt, endpoint: v.Endpoint, last: v.Endpoint, at: v.At}
+	if v.Died {
+		f.die(v.Endpoint)
+	}
 	return false
 }
 
-// Suspected reports whether a prompt has failed at more than one endpoint.
+// Suspected reports whether a prompt has failed at more than one endpoint, or was in flight at an
+// engine that died.
 func (p *Prompts) Suspected(prompt uint64, now time.Time) bool {
-	failed, many := p.failed(prompt, now)
-	return failed && many
+	f, failed := p.failed(prompt, now)
+	return failed && (f.many || f.died)
+}
+
+// Killer reports whether a prompt was in flight at two engines when they died, and has not been
+// answered since.
+func (p *Prompts) Killer(prompt uint64, now time.Time) bool {
+	f, failed := p.failed(prompt, now)
+	return failed && f.killer
 }
 
 // Failing reports whether the last request with a prompt failed, at any number of endpoints.
 func (p *Prompts) Failing(prompt uint64, now time.Time) bool {
-	failed, _ := p.failed(prompt, now)
+	_, failed := p.failed(prompt, now)
 	return failed
 }
 
-// failed reports whether a prompt failed recently without a later success, and whether it failed at
-// more than one endpoint.
-func (p *Prompts) failed(prompt uint64, now time.Time) (failed, many bool) {
+// failed reports whether a prompt failed recently without a later success, and its record.
+func (p *Prompts) failed(prompt uint64, now time.Time) (record failure, failed bool) {
 	if prompt == 0 || p.Empty() {
-		return false, false
+		return failure{}, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.last {
 		if f := &p.last[i]; f.prompt == prompt {
-			return now.Sub(f.at) <= promptLife, f.many
+			return *f, now.Sub(f.at) <= promptLife
 		}
 	}
-	return false, false
+	return failure{}, false
 }
 
 // Succeeded records that a prompt was answered and clears its failures.

@@ -110,6 +110,7 @@ type order struct {
 	body               []byte
 	model              string // "": from the body
 	priority           []byte // nil: none
+	start              <-chan bool
 	ended              func(time.Time, int)
 }
 
@@ -119,7 +120,7 @@ func (s *Sender) Send(w *picker.WarmUp, ended func(at time.Time, status int)) bo
 	if !s.admit(len(r.Body)) {
 		return false
 	}
-	o := &order{url: s.o.Scheme + "://" + w.Endpoint.Address + paths[r.Kind], body: bytes.Clone(r.Body), ended: ended}
+	o := &order{url: s.o.Scheme + "://" + w.Endpoint.Address + paths[r.Kind], body: bytes.Clone(r.Body), ended: ended, start: w.Go}
 	if r.Headers != nil {
 		o.authorization = strings.Clone(r.Headers.Get("authorization"))
 	}
@@ -162,6 +163,10 @@ func (s *Sender) leave(size int) {
 // run sends the request to the engine and reports the result.
 func (s *Sender) run(o *order) {
 	defer s.leave(len(o.body))
+	if !s.begins(o) {
+		o.ended(s.o.Now(), picker.StatusUnsent)
+		return
+	}
 	body, err := oneToken(o.body, o.model, o.priority)
 	if err != nil {
 		s.metrics.dropped[unreadable].Inc()
@@ -180,6 +185,23 @@ func (s *Sender) run(o *order) {
 		s.metrics.sent[answered].Inc()
 	}
 	o.ended(s.o.Now(), status)
+}
+
+// begins waits until the client's request has been answered, at most for the time of a warm-up. It
+// reports whether the warm-up is to be sent.
+func (s *Sender) begins(o *order) bool {
+	if o.start == nil {
+		return true
+	}
+	limit := time.NewTimer(timeout)
+	defer limit.Stop()
+	select {
+	case answered := <-o.start:
+		return answered
+	case <-limit.C:
+	case <-s.ctx.Done():
+	}
+	return false
 }
 
 // ask returns the engine's status code.

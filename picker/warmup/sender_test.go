@@ -224,3 +224,15 @@ func TestUnreadable(t *testing.T) {
 		t.Errorf("%v were dropped as unreadable", n)
 	}
 }
+
+// TestWaitsForTheRequest: a warm-up whose request failed reaches no engine.
+func TestWaitsForTheRequest(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		start := make(chan bool, 1)
+		s := &Sender{ctx: t.Context()}
+		start <- answered
+		if got := s.begins(&order{start: start}); got != answered {
+			t.Errorf("request answered %v: sent %v", answered, got)
+		}
+	}
+}

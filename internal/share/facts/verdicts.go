@@ -10,7 +10,11 @@ import (
 // blameSink receives verdicts on prompts.
 type blameSink struct{ *Hints }
 
-const verdictAnswered = 1
+// Flags of a verdict.
+const (
+	verdictAnswered = 1
+	verdictDied     = 2
+)
 
 // VerdictReached sends the outcome of a request with a failed prompt. Failures at other clusters'
 // endpoints are not sent, because each replica numbers those differently.
@@ -20,6 +24,9 @@ func (h *Hints) VerdictReached(v health.Verdict) {
 		flags = verdictAnswered
 	} else if address = h.address(v.Endpoint); address == "" {
 		return
+	}
+	if v.Died {
+		flags |= verdictDied
 	}
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 48), v.Prompt)
 	b = binary.AppendVarint(b, int64(max(h.o.Now().Sub(v.At), 0)))
@@ -40,7 +47,9 @@ func (h *Hints) address(id int) string {
 // Deliver implements cluster.FeedSink.
 func (s blameSink) Deliver(_ string, _ uint64, payload []byte) error {
 	c := varint.Reader{B: payload}
-	v := health.Verdict{Prompt: c.Fixed64(), At: s.o.Now().Add(-readAge(&c)), Answered: c.Uint()&verdictAnswered != 0}
+	v := health.Verdict{Prompt: c.Fixed64(), At: s.o.Now().Add(-readAge(&c))}
+	flags := c.Uint()
+	v.Answered, v.Died = flags&verdictAnswered != 0, flags&verdictDied != 0
 	address := readText(&c, maxAddress)
 	if c.Err != nil {
 		return errWire

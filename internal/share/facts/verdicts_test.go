@@ -103,6 +103,18 @@ func TestBlameIsShared(t *testing.T) {
 	if by := j.suspected(8); by != 3 {
 		t.Errorf("%d of 3 replicas reject a prompt whose last answer precedes its failures", by)
 	}
+	for _, address := range []string{judged, "10.0.0.3:8000"} {
+		j.blame[0].Died(10, int(j.pools[0].Snapshot().Lookup(address).ID), j.now)
+		j.hints[0].Flush()
+		if by := j.suspected(10); by != 3 {
+			t.Errorf("%d of 3 replicas suspect a prompt that was in flight at a death", by)
+		}
+	}
+	for i, p := range j.blame {
+		if !p.Killer(10, j.now) {
+			t.Errorf("replica %d accepts a prompt that two engines died of", i)
+		}
+	}
 	j.hints[0].VerdictReached(health.Verdict{Prompt: 9, Endpoint: ^1, At: j.now}) // in another cluster
 	j.hints[0].Flush()
 	if !j.blame[1].Empty() && j.blame[1].Suspected(9, j.now) {

@@ -1,0 +1,73 @@
+package picker
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// TestKillersAreRefused: a prompt whose engine answers 500 and then closes its port is suspected, and
+// refused once a second engine has died of it.
+func TestKillersAreRefused(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(6), RefuseKillers: true})
+	die := func() *endpoint.Endpoint {
+		ep := course(t, s, "killer", []request.Event{{Kind: request.EventHeaders, Status: 500}}, request.Outcome{Status: 500, Complete: true})
+		s.prompts.Gone(int(ep.ID), t0.Add(2*time.Second)) // its metrics page is refused
+		return ep
+	}
+	first := die()
+	r := chatRequest("killer", 100)
+	r.Body = []byte("killer")
+	d, err := s.Choose(context.Background(), r)
+	if err != nil || len(d.Endpoints) != 1 || d.Tries != request.TriesNone {
+		t.Fatalf("after one death: %+v, %v; want one endpoint and no retry", d, err)
+	}
+	d.Done(request.Outcome{At: t0})
+	s.opts.Pool.Set(slices.DeleteFunc(specs(6), func(s endpoint.Spec) bool { return s.Addr.String() == first.Address }))
+	die()
+	if _, err := s.Choose(context.Background(), r); request.ReasonOf(err) != request.ReasonBadRequest {
+		t.Errorf("after two deaths: %v, want a refusal", err)
+	}
+	course(t, s, "bystander", []request.Event{{Kind: request.EventHeaders, Status: 500}}, request.Outcome{Status: 500, Complete: true})
+	other := chatRequest("bystander", 100)
+	other.Body = []byte("bystander")
+	if s.suspects(other, t0) {
+		t.Error("a prompt that failed once, at an engine that lives, is suspected")
+	}
+}
+
+// TestSidecarsReportDeaths: the death of a prefill engine makes the prompt a suspect, another failure
+// of it does not.
+func TestSidecarsReportDeaths(t *testing.T) {
+	for fault, want := range map[kvtransfer.Fault]bool{kvtransfer.Died: true, kvtransfer.Failed: false, kvtransfer.Broken: false} {
+		pool := newPool(2)
+		s := newScheduler(t, Options{Pool: pool})
+		r := chatRequest("x", 100)
+		r.Body = []byte("x")
+		f := &flight{s: s, request: r}
+		f.vitals.prompt = r.PromptKey()
+		f.SetHeaders = []request.HeaderSet{{Name: request.HeaderPrefiller, Value: pool.Snapshot().Endpoints[1].Address}}
+		f.helperFailed(kvtransfer.Leg{Target: 0, Fault: fault}, t0)
+		if got := s.suspects(r, t0); got != want {
+			t.Errorf("fault %v: suspected %v, want %v", fault, got, want)
+		}
+	}
+}
+
+// TestWarmUpWaits: a warm-up is sent once its request has been answered, and never if it failed.
+func TestWarmUpWaits(t *testing.T) {
+	for status, want := range map[int]bool{200: true, 500: false} {
+		f := &flight{warms: make(chan bool, 1)}
+		started := f.warms
+		f.startWarmUp(status/100 == 2)
+		f.startWarmUp(true)
+		if got := <-started; got != want || len(started) > 0 {
+			t.Errorf("status %d: sent %v, want %v", status, got, want)
+		}
+	}
+}
