@@ -90,6 +90,7 @@ var Rows = Table{
 	{"indexer/approx", 2, Product, Pure | Locks | Hot},
 
 	{"internal/migrate", 3, Product, 0},
+	{"internal/modelfiles", 2, Product, 0},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/media", 2, Product, 0},
 	{"internal/prompt/shape", 2, Product, 0},
@@ -227,6 +228,7 @@ var Rows = Table{
 	{"internal/e2e/hostile", 1, Kit, 0},
 	{"internal/e2e/kube", 1, Kit, 0},
 	{"internal/e2e/proxies", 1, Kit, 0},
+	{"internal/testkit/hub", 1, Kit, 0},
 	{"internal/testkit/kinds", 1, Kit, 0},
 	{"internal/testkit/locks", 1, Kit, 0},
 	{"internal/testkit/mutants", 1, Kit, 0},

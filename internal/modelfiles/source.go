@@ -1,0 +1,415 @@
+package modelfiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
+)
+
+// State is the state of one model's files.
+type State string
+
+// States.
+const (
+	StatePending  State = "pending"   // not searched for yet
+	StateReady    State = "ready"     // found
+	StateGated    State = "gated"     // the Hub requires a token with access
+	StateNotFound State = "not_found" // no such repository, revision or folder, or no vocabulary in it
+	StateOffline  State = "offline"   // not in a cache, and downloads are off
+	StateRefused  State = "refused"   // the name or the files are not acceptable
+	StateFailed   State = "failed"    // the download failed and is retried
+)
+
+// States lists all states.
+func States() []State {
+	return []State{StatePending, StateReady, StateGated, StateNotFound, StateOffline, StateRefused, StateFailed}
+}
+
+// Origins of files.
+const (
+	OriginFolder   = "folder"   // the local folder that the engine names
+	OriginCache    = "cache"    // a Hugging Face cache, or the own cache
+	OriginDownload = "download" // the Hub or a mirror
+)
+
+// Want is a model whose files are wanted.
+type Want struct {
+	Root string // as engines report it: an absolute folder or a repository name
+	// Names are further names that may be repositories. They are used if Root is a folder that this
+	// machine does not have.
+	Names []string
+}
+
+// Status is the state of one model's files.
+type Status struct {
+	Model    string  `json:"model"` // as engines name it
+	State    State   `json:"state"`
+	Origin   string  `json:"origin,omitempty"`   // folder, cache or download
+	Folder   string  `json:"folder,omitempty"`   // of the files in use
+	Revision string  `json:"revision,omitempty"` // commit of the files in use
+	Files    []File  `json:"files,omitempty"`
+	Error    string  `json:"error,omitempty"`
+	Remedy   string  `json:"remedy,omitempty"`
+	Attempts int     `json:"attempts,omitempty"` // failed ones since the last success
+	NextS    float64 `json:"next_s,omitempty"`   // seconds until the next attempt
+}
+
+// Source finds and downloads model files. It is safe for concurrent use.
+type Source struct {
+	o       Options
+	hub     *hubClient // nil: downloads are off
+	metrics *metrics
+	slots   chan struct{} // held during a download
+	ctx     context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	models  map[string]*model // by root
+	ignored int               // models beyond the limit
+}
+
+// model is one wanted model. Source.mu guards it.
+type model struct {
+	want   Want
+	status Status
+	next   time.Time // of the next attempt; zero: none is scheduled
+	retry  chan struct{}
+	stop   context.CancelFunc
+}
+
+// Open returns a Source that searches for models once Set names some. It does no I/O itself.
+func Open(o Options) (*Source, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	s := &Source{o: o, models: map[string]*model{}, slots: make(chan struct{}, atOnce)}
+	if o.Mode == ModeAuto && o.Offline == "" {
+		var err error
+		if s.hub, err = newHubClient(&s.o); err != nil {
+			return nil, err
+		}
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.metrics = newMetrics(s)
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(s.metrics); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Close stops all searches and waits.
+func (s *Source) Close() {
+	s.stop()
+	s.wg.Wait()
+	if t, ok := s.o.Transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// Set replaces the wanted models. Searches for models that are no longer wanted stop. Models beyond
+// the limit are ignored.
+func (s *Source) Set(wants []Want) {
+	if s.o.Mode == ModeOff {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return
+	}
+	named := map[string]bool{}
+	for _, w := range wants {
+		named[w.Root] = true
+	}
+	for root, m := range s.models {
+		if !named[root] {
+			m.stop()
+			delete(s.models, root)
+		}
+	}
+	ignored := 0
+	for _, w := range wants {
+		switch m := s.models[w.Root]; {
+		case m != nil:
+			m.want.Names = slices.Clone(w.Names)
+		case len(s.models) >= s.o.MaxModels:
+			ignored++
+		default:
+			s.start(w)
+		}
+	}
+	if ignored > s.ignored {
+		s.o.Log.Warn("engines name more models than files are fetched for", "limit", s.o.MaxModels, "ignored", ignored)
+	}
+	s.ignored = ignored
+}
+
+// start begins the search for a model. The caller holds mu.
+func (s *Source) start(w Want) {
+	ctx, stop := context.WithCancel(s.ctx)
+	m := &model{want: Want{w.Root, slices.Clone(w.Names)}, status: Status{Model: w.Root, State: StatePending}, retry: make(chan struct{}, 1), stop: stop}
+	s.models[w.Root] = m
+	s.wg.Go(func() { s.follow(ctx, m) })
+}
+
+// Retry starts the next attempt for each model without files now, such as after a token was
+// installed.
+func (s *Source) Retry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.models {
+		select {
+		case m.retry <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Folder returns the folder of a model's files, "" if there is none yet.
+func (s *Source) Folder(root string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.models[root]; m != nil {
+		return m.status.Folder
+	}
+	return ""
+}
+
+// Pending reports whether the first search for a model is still under way.
+func (s *Source) Pending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.models {
+		if m.status.State == StatePending {
+			return true
+		}
+	}
+	return false
+}
+
+// Status returns the state of each wanted model, by name.
+func (s *Source) Status() (out []Status) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, root := range slices.Sorted(maps.Keys(s.models)) {
+		m := s.models[root]
+		st := m.status
+		st.Model = budget.PrintableName(st.Model)
+		if left := m.next.Sub(now); !m.next.IsZero() && left > 0 {
+			st.NextS = left.Seconds()
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+// follow searches for a model's files until they are found or the model is no longer wanted.
+func (s *Source) follow(ctx context.Context, m *model) {
+	for failed := 0; ; failed++ {
+		s.mu.Lock()
+		want := Want{m.want.Root, m.want.Names}
+		s.mu.Unlock()
+		found, err := s.find(ctx, want)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			s.ready(m, &found)
+			return
+		}
+		wait := s.failed(m, &found, err, failed)
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.retry:
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (s *Source) ready(m *model, found *Status) {
+	s.mu.Lock()
+	found.Model = m.want.Root
+	m.status, m.next = *found, time.Time{}
+	s.mu.Unlock()
+	s.o.Log.Info("model files found", "model", budget.PrintableName(found.Model), "origin", found.Origin, "folder", found.Folder, "revision", found.Revision)
+	s.o.Changed()
+}
+
+// failed records a failed search and returns the pause before the next.
+func (s *Source) failed(m *model, found *Status, err error, n int) time.Duration {
+	found.State, found.Error = StateFailed, err.Error()
+	wait := min(s.o.Retry<<min(n, 16), maxAfter)
+	wait += time.Duration(rand.Int64N(int64(wait)/2 + 1)) //nolint:gosec // jitter
+	var e *hubError
+	if errors.As(err, &e) {
+		found.State, wait = e.state, max(wait, e.after)
+	}
+	found.Attempts, found.Remedy = n+1, s.remedy(found.State, m.want.Root)
+	s.mu.Lock()
+	found.Model = m.want.Root
+	news := m.status.State != found.State
+	m.status, m.next = *found, time.Now().Add(wait)
+	s.mu.Unlock()
+	if news {
+		s.o.Log.Warn("model files not found, its prompts are matched approximately", "model", budget.PrintableName(found.Model), "state", string(found.State), "error", found.Error, "remedy", found.Remedy)
+	}
+	return wait
+}
+
+// remedy returns the operator's way out of a state.
+func (s *Source) remedy(state State, root string) string {
+	switch state {
+	case StateGated:
+		return "set HF_TOKEN to a token of an account with access to the model"
+	case StateOffline:
+		why := "downloads are off"
+		if s.o.Offline != "" {
+			why = s.o.Offline + " is set"
+		}
+		return why + ": mount a Hugging Face cache that has the model (HF_HUB_CACHE), or name its folder (--model NAME=FOLDER)"
+	case StateNotFound:
+		if filepath.IsAbs(root) {
+			return "mount the engine's model folder at the same path, or name another one (--model NAME=FOLDER)"
+		}
+		return "name the model's folder (--model NAME=FOLDER); set HF_TOKEN if the repository is private"
+	case StateRefused:
+		return "name the model's folder (--model NAME=FOLDER)"
+	}
+	return "check the network to " + s.o.Endpoint + " and that " + s.o.Cache + " is writable"
+}
+
+// find searches for a model once.
+func (s *Source) find(ctx context.Context, w Want) (Status, error) {
+	repos := []string{w.Root}
+	if filepath.IsAbs(w.Root) {
+		if !isFolder(w.Root) {
+			return Status{}, &hubError{state: StateRefused, err: errors.New("the engine reports a folder with detours")}
+		}
+		if HasVocabulary(w.Root) {
+			return s.found(w.Root, OriginFolder, "")
+		}
+		repos = w.Names
+	}
+	repos = slices.DeleteFunc(slices.Clone(repos), func(name string) bool { return !ValidRepo(name) })
+	if len(repos) == 0 {
+		if isFolder(w.Root) {
+			return Status{}, &hubError{state: StateNotFound, err: errors.New("the engine's model folder is not on this machine, or has no vocabulary")}
+		}
+		return Status{}, &hubError{state: StateRefused, err: errors.New("the engine's model name is not a repository name (ORG/NAME)")}
+	}
+	var first error
+	for _, repo := range repos {
+		st, err := s.findRepo(ctx, repo)
+		if err == nil {
+			return st, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return Status{}, first
+}
+
+func (s *Source) revision(repo string) string {
+	if rev := s.o.Revisions[repo]; rev != "" {
+		return rev
+	}
+	return DefaultRevision
+}
+
+// findRepo searches the caches for a repository and downloads it if none has it.
+func (s *Source) findRepo(ctx context.Context, repo string) (Status, error) {
+	rev := s.revision(repo)
+	for _, cache := range append(slices.Clone(s.o.Caches), s.o.Cache) {
+		if dir, commit := FindSnapshot(cache, repo, rev); dir != "" {
+			return s.found(dir, OriginCache, commit)
+		}
+	}
+	if s.hub == nil {
+		return Status{}, &hubError{state: StateOffline, err: errors.New("no cache has the model")}
+	}
+	return s.fetch(ctx, repo, rev)
+}
+
+// fetch downloads a repository's files into the own cache.
+func (s *Source) fetch(ctx context.Context, repo, rev string) (st Status, err error) {
+	if s.o.Spread > 0 {
+		select {
+		case <-time.After(rand.N(s.o.Spread)): //nolint:gosec // jitter
+		case <-ctx.Done():
+			return st, ctx.Err()
+		}
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return st, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	defer func() { s.metrics.downloaded(err) }()
+	l, err := s.hub.list(ctx, repo, rev)
+	if err != nil {
+		return st, err
+	}
+	if !slices.ContainsFunc(l.Files, isVocabulary) {
+		return st, &hubError{state: StateNotFound, err: fmt.Errorf("%s has no vocabulary file that can be read", repo)}
+	}
+	base := repoFolder(s.o.Cache, repo)
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return st, err
+	}
+	removeStale(base, 2*s.o.Timeout)
+	staged, err := os.MkdirTemp(base, stagedPrefix)
+	if err != nil {
+		return st, err
+	}
+	defer func() { _ = os.RemoveAll(staged) }()
+	if err := os.Chmod(staged, 0o755); err != nil { //nolint:gosec // public files, which other users of the cache may read
+		return st, err
+	}
+	if err := s.hub.download(ctx, repo, l, staged); err != nil {
+		return st, err
+	}
+	dir, err := store(s.o.Cache, repo, rev, l.Commit, staged)
+	if err != nil {
+		return st, err
+	}
+	return s.found(dir, OriginDownload, l.Commit)
+}
+
+const stagedPrefix = ".download-"
+
+// removeStale removes incomplete downloads of processes that ended in the middle of them.
+func removeStale(base string, age time.Duration) {
+	old, _ := filepath.Glob(filepath.Join(base, stagedPrefix+"*"))
+	for _, dir := range old {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > age {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+// found describes the files of a folder.
+func (s *Source) found(dir, origin, commit string) (Status, error) {
+	files, err := describe(dir, s.o.MaxFile)
+	if err != nil {
+		return Status{}, &hubError{state: StateRefused, err: err}
+	}
+	return Status{State: StateReady, Origin: origin, Folder: dir, Revision: commit, Files: files}, nil
+}
