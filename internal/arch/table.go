@@ -129,6 +129,7 @@ var Rows = Table{
 	{"extproc/xds", 4, Product, 0},
 	{"internal/prompt/folder", 4, Product, 0},
 	{"internal/server/recording", 4, Product, 0},
+	{"internal/server/roots", 3, Product, Pure},
 	{"pd/sidecar", 4, Product, 0},
 	{"picker", 4, Product, Hot},
 	{"picker/discovery/kube", 4, Product, 0},

@@ -33,6 +33,7 @@ type serveFlags struct {
 	kube       kubeFlags
 	federation federationFlags
 	models     []string
+	files      modelFileFlags
 	aliases    []string
 	adapters   []string
 	secret     string
@@ -60,7 +61,8 @@ func newServe(p Program) *cobra.Command {
 		Long: `Runs one replica: it answers Envoy's external processing, follows the engines' KV-cache
 events and metrics, and serves metrics and status. SIGHUP reloads configuration, models and
 group keys. SIGTERM drains: proxies are told, and the process exits after its open requests.`,
-		Example: `  grapevine serve --endpoints endpoints.yaml --model qwen3=/models/Qwen3-8B
+		Example: `  grapevine serve --endpoints endpoints.yaml
+  grapevine serve --endpoints endpoints.yaml --model qwen3=/models/Qwen3-8B
   grapevine serve --endpoints endpoints.yaml --config epp.yaml --tls-cert tls.crt --tls-key tls.key`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
@@ -74,9 +76,10 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	f.federation.add(fl)
 	fl.StringVar(&f.o.Config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
 	fl.StringVar(&f.o.ConfigText, "config-text", "", "text of an EndpointPickerConfig, instead of --config")
-	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a base model's tokenizer files (repeatable)")
+	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a base model's tokenizer files, instead of those that --model-source finds (repeatable)")
 	fl.StringArrayVar(&f.aliases, "model-alias", nil, "MODEL=NAME: alias of a base model (repeatable)")
 	fl.StringArrayVar(&f.adapters, "model-adapter", nil, "MODEL=NAME: LoRA adapter of a base model (repeatable)")
+	f.files.add(fl)
 	fl.StringVar(&f.targetsKey, "targets-key-file", "", "file with a base64 key of 32 bytes that signs prefill and encode targets for sidecars; the public key is logged")
 	fl.StringVar(&f.secret, "secret-file", "", "file with the replica group's secret")
 	f.clusterFlags(fl)
@@ -237,7 +240,7 @@ func prefixOf(v string) (netip.Prefix, error) {
 }
 
 // complete turns flags into options.
-func (f *serveFlags) complete() error {
+func (f *serveFlags) complete() (err error) {
 	if err := f.sources(); err != nil {
 		return cli.UsageError{Err: err}
 	}
@@ -307,6 +310,9 @@ func (f *serveFlags) complete() error {
 			return cli.UsageError{Err: fmt.Errorf("--model %q: want NAME=FOLDER", m)}
 		}
 		f.o.Models = append(f.o.Models, server.ModelOptions{Name: name, Path: path})
+	}
+	if f.o.ModelSource, err = f.files.options(); err != nil {
+		return cli.UsageError{Err: err}
 	}
 	if err := f.names(f.aliases, "--model-alias", func(m *server.ModelOptions, n string) { m.Aliases = append(m.Aliases, n) }); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -146,6 +147,25 @@ func writeDiscovery(w io.Writer, d *discovery.Status, now time.Time) {
 	}
 }
 
+// modelFilesLine reports where a model's files come from, or why there are none and what to do.
+func modelFilesLine(m *modelfiles.Status) string {
+	line := fmt.Sprintf("model files %s: %s", m.Model, m.State)
+	if m.State == modelfiles.StateReady {
+		line += fmt.Sprintf(", %d files from %s", len(m.Files), m.Origin)
+		if m.Revision != "" {
+			line += ", revision " + m.Revision
+		}
+		return line
+	}
+	if m.Error != "" {
+		line += " (" + m.Error + ")"
+	}
+	if m.Remedy != "" {
+		line += "; " + m.Remedy
+	}
+	return line
+}
+
 func writeStatus(w io.Writer, st *server.Status, group bool) {
 	state := st.State
 	if st.Reason != "" {
@@ -168,6 +188,9 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	fmt.Fprintf(w, "index: %d blocks, %d entries, %.1f MB; approximate %.1f MB\n", st.Index.Blocks, st.Index.Entries, float64(st.Index.Bytes)/1e6, float64(st.Index.ApproxBytes)/1e6)
 	for _, m := range st.Models {
 		fmt.Fprintln(w, modelLine(&m))
+	}
+	for i := range st.ModelFiles {
+		fmt.Fprintln(w, modelFilesLine(&st.ModelFiles[i]))
 	}
 	if st.NoModel > 0 {
 		fmt.Fprintf(w, "models not configured: %d requests\n", st.NoModel)

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/engines"
 	"github.com/grapevine-epp/grapevine/internal/listen"
+	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
@@ -38,6 +40,7 @@ type upFlags struct {
 	program Program
 
 	engines, models              []string
+	files                        modelFileFlags
 	listen, admin, envoy, config string
 	logLevel, engineKey          string
 }
@@ -47,8 +50,8 @@ func newUp(p Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a replica and an Envoy in front of running engines",
-		Long: `Asks the engines for their models, looks for tokenizers on this machine, starts a replica and
-an Envoy in front of the engines, and prints where to send requests. The replica detects where
+		Long: `Asks the engines for their models, finds or downloads their tokenizers, starts a replica and an
+Envoy in front of the engines, and prints where to send requests. The replica detects where
 engines publish KV-cache events. It stops on SIGINT and removes everything it created.
 
 Envoy is taken from --envoy, $ENVOY, PATH or the cache of make setup.`,
@@ -62,6 +65,7 @@ Envoy is taken from --envoy, $ENVOY, PATH or the cache of make setup.`,
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.engines, "engine", nil, "URL or host:port of an engine (repeatable, at least one)")
 	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a model's tokenizer files, if they are not found automatically (repeatable)")
+	f.files.add(fl)
 	fl.StringVar(&f.engineKey, "engine-key-file", "", "file with the engines' API key (--api-key of the engine); clients send the key themselves")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8080", "client listener of Envoy")
 	fl.StringVar(&f.admin, "admin", "127.0.0.1:9090", "metrics and status listener of the replica")
@@ -96,6 +100,10 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
+	source, err := f.files.options()
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
 	dir, err := os.MkdirTemp("", "grapevine-up-")
 	if err != nil {
 		return err
@@ -106,7 +114,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 		return err
 	}
 	s, err := server.Open(server.Options{
-		Version: f.program.Version, Plugins: f.program.Plugins, Listen: "127.0.0.1:0", Health: "-", Admin: f.admin, TLS: listen.TLS{Plaintext: true}, Endpoints: list, Config: f.config, Models: models,
+		Version: f.program.Version, Plugins: f.program.Plugins, Listen: "127.0.0.1:0", Health: "-", Admin: f.admin, TLS: listen.TLS{Plaintext: true}, Endpoints: list, Config: f.config, Models: models, ModelSource: source,
 		AllowModeOverride: true, ProbeRendering: true, EngineKeyFile: f.engineKey, Gateway: extproc.GatewayEnvoy, MaxMessageTimeout: envoyconf.MaxMessageTimeout, Linger: -1, Drain: upStop, Log: log,
 	})
 	if err != nil {
@@ -230,11 +238,24 @@ func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.
 	for _, m := range models {
 		have[m.Name] = m.Path
 	}
+	fetched := map[string]modelfiles.Status{}
+	for _, st := range s.Status().ModelFiles {
+		fetched[st.Model] = st
+	}
 	for _, e := range found {
 		for _, m := range e.Models {
 			tokenizer := "no tokenizer found: prompts are matched by request history (--model NAME=FOLDER)"
-			if path := have[m.Name]; path != "" {
-				tokenizer = "tokenizer " + path
+			switch st, ok := fetched[cmp.Or(m.Root, m.Name)]; {
+			case have[m.Name] != "":
+				tokenizer = "tokenizer " + have[m.Name]
+			case m.Parent != "":
+				tokenizer = "adapter of " + m.Parent
+			case ok && st.State == modelfiles.StateReady:
+				tokenizer = "tokenizer " + st.Folder
+			case ok && st.State == modelfiles.StatePending:
+				tokenizer = "tokenizer is being downloaded (see status)"
+			case ok:
+				tokenizer = fmt.Sprintf("no tokenizer (%s): %s", st.State, st.Remedy)
 			}
 			fmt.Fprintf(out, "engine %s: model %s, %s\n", e.Address, m.Name, tokenizer)
 		}

@@ -59,7 +59,7 @@ func (e *hubError) Unwrap() error { return e.err }
 func newHubClient(o *Options) (*hubClient, error) {
 	u, err := url.Parse(o.Endpoint)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil, fmt.Errorf("modelfiles: endpoint %q: want https://HOST", o.Endpoint)
+		return nil, fmt.Errorf("modelfiles: HF_ENDPOINT %q: want https://HOST", o.Endpoint)
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	return &hubClient{

@@ -187,6 +187,18 @@ func (s *Source) Folder(root string) string {
 	return ""
 }
 
+// Missing returns the state of a model without files, and the remedy. ok is false if its files have
+// been found, or are searched for the first time, or if it is not wanted.
+func (s *Source) Missing(root string) (state State, remedy string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.models[root]
+	if m == nil || m.status.State == StateReady || m.status.State == StatePending {
+		return "", "", false
+	}
+	return m.status.State, m.status.Remedy, true
+}
+
 // Pending reports whether the first search for a model is still under way.
 func (s *Source) Pending() bool {
 	s.mu.Lock()

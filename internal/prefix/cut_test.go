@@ -69,7 +69,7 @@ func newCutRig(t *testing.T) *cutRig {
 	guess := approx.New(approx.Options{Hasher: h})
 	c := &cutRig{t: t, index: indexer.New(indexer.Options{Hasher: h})}
 	c.models, c.model = lettersModel(t, h, guess)
-	of := c.models.EventModel([]string{"m"})
+	of := c.models.EventModel(&endpoint.Endpoint{Spec: endpoint.Spec{Models: []string{"m"}}})
 	c.reader = translate.New(translate.Options{Index: c.index, Hasher: h, Model: of.Name, Vocabulary: of.Vocabulary, Canonical: of.Canonical})
 	c.m = New(Options{Index: c.index, Approx: guess, Models: c.models, Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
 	all := endpoint.NewPool(endpoint.PoolOptions{})

@@ -114,7 +114,7 @@ func TestMediaChats(t *testing.T) {
 	known.Set(fleetOf(1))
 	eps := known.Snapshot().Endpoints
 	eps[0].SetGauges(endpoint.Gauges{Engine: endpoint.EngineVLLM, BlockSize: pool.Block})
-	em := ms.EventModel([]string{"m"})
+	em := ms.EventModel(&endpoint.Endpoint{Spec: endpoint.Spec{Models: []string{"m"}}})
 	tr := translate.New(translate.Options{Source: block.Source{Endpoint: eps[0].ID}, Index: x, Hasher: h, Model: em.Name,
 		Vocabulary: em.Vocabulary, Canonical: em.Canonical, Medium: em.Medium})
 	m := New(Options{Index: x, Approx: ap, Models: ms})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/grapevine-epp/grapevine/events"
@@ -12,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/media"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -22,11 +24,13 @@ type Models struct {
 	opts ModelsOptions
 	all  *prompt.Models
 
+	configured []ModelOptions
+
 	mu     sync.Mutex
 	events map[string]*events.Model // by canonical name, of the current version
 	source map[string]*prompt.Model
+	media  map[string]*media.Names // by canonical name
 	ratios sync.Map                // canonical name → *ratio
-	media  map[string]*media.Names // by canonical name; immutable
 	texts  sync.Pool
 }
 
@@ -39,19 +43,40 @@ func OpenModels(list []ModelOptions, o ModelsOptions) (*Models, error) {
 		return nil, err
 	}
 	m := &Models{
-		opts: o, all: prompt.NewModels(o.Prompt),
+		opts: o, all: prompt.NewModels(o.Prompt), configured: list,
 		events: map[string]*events.Model{}, source: map[string]*prompt.Model{}, media: map[string]*media.Names{},
 	}
 	m.texts.New = func() any { return new([]byte) }
+	m.SetFound(nil)
+	return m, nil
+}
+
+// SetFound replaces the models that were found in addition to the configured ones, and loads new
+// ones in the background. A name that is configured keeps its configured meaning. The names of
+// found must be distinct.
+func (m *Models) SetFound(found []ModelOptions) {
 	var configs []prompt.Config
-	for _, o := range list {
-		m.media[o.Name] = media.New(append([]string{o.Name, o.Path}, o.Aliases...)...)
+	m.mu.Lock()
+	for _, o := range slices.Concat(found, m.configured) {
+		names := m.media[o.Name]
+		if names == nil {
+			names = media.New(append([]string{o.Name, o.Path}, o.Aliases...)...)
+			m.media[o.Name] = names
+		}
 		configs = append(configs, prompt.Config{Path: o.Path, Options: prompt.Options{
-			Name: o.Name, Template: o.Template, Aliases: o.Aliases, Adapters: o.Adapters, Media: m.media[o.Name],
+			Name: o.Name, Template: o.Template, Aliases: o.Aliases, Adapters: o.Adapters, Media: names,
 		}})
 	}
+	m.mu.Unlock()
 	m.all.Set(configs)
-	return m, nil
+}
+
+// Configures reports whether a name is that of a configured model, or one of its aliases or
+// adapters.
+func (m *Models) Configures(name string) bool {
+	return slices.ContainsFunc(m.configured, func(o ModelOptions) bool {
+		return o.Name == name || slices.Contains(o.Aliases, name) || slices.Contains(o.Adapters, name)
+	})
 }
 
 // distinct returns an error if a name is configured twice.
@@ -85,16 +110,21 @@ func (m *Models) Registry() *prompt.Models { return m.all }
 // Close stops loading models and waits.
 func (m *Models) Close() { m.all.Close() }
 
-// EventModel returns the data for reading an endpoint's streams, for the first configured one of
-// names, or the only configured model if names is empty. It changes with Version.
-func (m *Models) EventModel(names []string) *events.Model {
+// EventModel returns the data for reading an endpoint's streams: of the first of its models that is
+// ready, or of the only configured model if the endpoint names none. It changes with Version and
+// with the endpoint's models.
+func (m *Models) EventModel(ep *endpoint.Endpoint) *events.Model {
+	names := ep.Models
 	if len(names) == 0 {
-		if st := m.all.Status(); len(st) == 1 {
-			names = []string{st[0].Name}
-		}
+		names = ep.BaseModels()
 	}
 	for _, name := range names {
 		if p := m.Model(name); p != nil {
+			return m.eventModelOf(p)
+		}
+	}
+	if len(ep.Models) == 0 && len(m.configured) == 1 {
+		if p := m.Model(m.configured[0].Name); p != nil {
 			return m.eventModelOf(p)
 		}
 	}

@@ -107,7 +107,7 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	})
 	var src []events.EndpointSource
 	for _, ep := range f.eps {
-		src = append(src, events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: f.models.EventModel(ep.Models), Streams: streams(ep)})
+		src = append(src, events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: f.models.EventModel(ep), Streams: streams(ep)})
 	}
 	f.events.Set(src)
 	return f

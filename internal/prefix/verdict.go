@@ -336,7 +336,7 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 	seen := m.o.StreamInfo(ep)
 	named := model
 	if m.o.Models != nil {
-		named = m.o.Models.EventModel(ep.Models).Name
+		named = m.o.Models.EventModel(ep).Name
 	}
 	switch {
 	case named != model:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +41,7 @@ type Models struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry // by canonical name
+	names   map[string]names  // by canonical name
 	closed  bool
 	pending int           // models being loaded or queued for loading
 	idle    chan struct{} // closed while pending is 0
@@ -49,6 +49,9 @@ type Models struct {
 
 	table atomic.Pointer[map[string]target]
 }
+
+// names are the further names of a model.
+type names struct{ aliases, adapters []string }
 
 // entry is one configured model.
 type entry struct {
@@ -91,7 +94,8 @@ func NewModels(o ModelsOptions) *Models {
 }
 
 // Set replaces the configured models and starts loading new or changed ones. Removed models are
-// dropped at once. A changed model keeps serving its old version until the new one is loaded.
+// dropped at once. A changed model keeps serving its old version until the new one is loaded. New
+// aliases and adapters take effect at once.
 func (m *Models) Set(configs []Config) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,9 +103,11 @@ func (m *Models) Set(configs []Config) {
 		return
 	}
 	next := make(map[string]*entry, len(configs))
+	m.names = make(map[string]names, len(configs))
 	var changed []*entry
 	for _, c := range configs {
 		name := c.Options.Name
+		m.names[name] = names{c.Options.Aliases, c.Options.Adapters}
 		e := m.entries[name]
 		if e == nil || !sameConfig(e.conf, c) {
 			fresh := &entry{conf: c}
@@ -120,10 +126,10 @@ func (m *Models) Set(configs []Config) {
 	}
 }
 
+// sameConfig reports whether two configurations load the same model. Names do not matter.
 func sameConfig(a, b Config) bool {
 	x, y := a.Options, b.Options
-	same := a.Path == b.Path && slices.Equal(x.Aliases, y.Aliases) && slices.Equal(x.Adapters, y.Adapters)
-	return same && x.Vocabulary == y.Vocabulary && x.Template == y.Template && x.Pattern == y.Pattern && x.Content == y.Content &&
+	return a.Path == b.Path && x.Vocabulary == y.Vocabulary && x.Template == y.Template && x.Pattern == y.Pattern && x.Content == y.Content &&
 		x.Tools == y.Tools && x.HideTools == y.HideTools && x.Kwargs == y.Kwargs && x.EngineOnly == y.EngineOnly
 }
 
@@ -131,13 +137,13 @@ func sameConfig(a, b Config) bool {
 // adapters.
 func (m *Models) publish() {
 	t := map[string]target{}
-	for _, e := range m.entries {
-		for _, a := range e.conf.Options.Adapters {
+	for name, e := range m.entries {
+		for _, a := range m.names[name].adapters {
 			t[a] = target{e, a}
 		}
 	}
-	for _, e := range m.entries {
-		for _, a := range e.conf.Options.Aliases {
+	for name, e := range m.entries {
+		for _, a := range m.names[name].aliases {
 			t[a] = target{e, ""}
 		}
 	}

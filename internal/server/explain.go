@@ -55,7 +55,7 @@ func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 	for _, c := range out.Candidates {
 		if ep := s.pool.Snapshot().Lookup(c.Endpoint); ep != nil {
 			// The knowledge at match time counts, even if events have improved it since.
-			state, _ := s.prefixes.State(ep, min(before[ep.ID], s.share.State(ep.ID)))
+			state, _ := s.knowledgeOf(ep, min(before[ep.ID], s.share.State(ep.ID)))
 			out.Knowledge[c.Endpoint] = state.String()
 			if age := s.share.Age(ep.ID); age > 0 {
 				out.AgeMS[c.Endpoint] = millis(age)

@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/listen"
+	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
@@ -38,6 +39,9 @@ type Options struct {
 	Source    discovery.Opener // finds the endpoints instead of a file
 	Config    string           // EndpointPickerConfig; "" for the default profile
 	Models    []ModelOptions
+	// ModelSource finds the files of models that engines serve and Models lacks. Without a Mode it
+	// finds none.
+	ModelSource modelfiles.Options
 
 	ConfigText string // EndpointPickerConfig text, instead of Config
 	Secret     string // of the replica group; seeds block keys

@@ -8,7 +8,7 @@ import (
 
 // openRendering creates the prober that requests engines' renderings of fixed chats.
 func (s *Server) openRendering() (err error) {
-	if !s.o.ProbeRendering || len(s.o.Models) == 0 {
+	if !s.o.ProbeRendering || len(s.o.Models) == 0 && s.withoutSource() {
 		return nil
 	}
 	s.rendering, err = remote.NewProber(remote.ProberOptions{
@@ -40,7 +40,7 @@ func (s *Server) doubted(ep *endpoint.Endpoint) { s.rendering.Recheck(ep) }
 // findings returns an engine's results for fixed chats, by model.
 func (s *Server) findings(ep *endpoint.Endpoint) map[string][]remote.Finding {
 	var out map[string][]remote.Finding
-	for _, m := range s.o.Models {
+	for _, m := range s.models.Registry().Status() {
 		if found := s.rendering.Findings(ep.ID, m.Name); found != nil {
 			if out == nil {
 				out = map[string][]remote.Finding{}

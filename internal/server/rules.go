@@ -124,6 +124,7 @@ func (s *Server) Reload(context.Context) error {
 	if err := s.reloadConfig(false); err != nil {
 		return err
 	}
+	s.modelFiles.source.Retry()
 	s.models.Registry().Reload()
 	return s.abroad.Reload()
 }

@@ -55,51 +55,52 @@ type Server struct {
 	listeners *budget.Listeners
 	started   time.Time
 
-	hasher    block.Hasher
-	index     *indexer.Index
-	approx    *approx.Index
-	models    *prefix.Models
-	prefixes  *prefix.Matcher
-	profiles  prefix.Profiles // rendering profiles of engines
-	rendering *remote.Prober  // nil: rendering probes are off
-	pool      *endpoint.Pool
-	scrape    *scrape.Poller
-	served    *served.Reader // reads engines' model lists
-	engineKey engineKey
-	scheduler *picker.Scheduler
-	warmUps   *warmup.Sender
-	recorder  *recording.Recorder
-	signer    *signed.Signer // nil: targets are not signed
-	finder    *share.Finder
-	config    atomic.Pointer[config.Config]
-	opened    *config.Config // configuration at startup; some settings apply until exit
-	gaugePace atomic.Int64   // nanoseconds; see gaugePace
-	reloads   *reloads
-	discovery discovery.Source
-	node      *cluster.Node
-	bus       cluster.Bus
-	load      *facts.Load
-	gate      *gate.Gate
-	stopQueue context.CancelFunc // admits all waiting requests; nil before the queue exists
-	queues    *facts.Queues
-	costs     *facts.Costs
-	hints     *facts.Hints
-	blame     health.Prompts
-	share     *share.Index
-	setup     *facts.Setup
-	ownSeed   block.Seed
-	seeds     *facts.Seeds // nil: the seed comes from a secret, or is not shared
-	health    *monitor.Monitor
-	xds       *xdsShare
-	abroad    *multicluster.Part // nil: no federation
-	nameless  sync.Once          // logs once when a request selects clusters but federation is off
-	readiness *listen.Readiness
-	dog       *watchdog.Watchdog
-	processor *extproc.Processor
-	compat    *admin.Compat // nil: not served
-	extproc   *extproc.Server
-	admin     *admin.Server
-	pick      *admin.Pick // nil: none
+	hasher     block.Hasher
+	index      *indexer.Index
+	approx     *approx.Index
+	models     *prefix.Models
+	modelFiles foundModels
+	prefixes   *prefix.Matcher
+	profiles   prefix.Profiles // rendering profiles of engines
+	rendering  *remote.Prober  // nil: rendering probes are off
+	pool       *endpoint.Pool
+	scrape     *scrape.Poller
+	served     *served.Reader // reads engines' model lists
+	engineKey  engineKey
+	scheduler  *picker.Scheduler
+	warmUps    *warmup.Sender
+	recorder   *recording.Recorder
+	signer     *signed.Signer // nil: targets are not signed
+	finder     *share.Finder
+	config     atomic.Pointer[config.Config]
+	opened     *config.Config // configuration at startup; some settings apply until exit
+	gaugePace  atomic.Int64   // nanoseconds; see gaugePace
+	reloads    *reloads
+	discovery  discovery.Source
+	node       *cluster.Node
+	bus        cluster.Bus
+	load       *facts.Load
+	gate       *gate.Gate
+	stopQueue  context.CancelFunc // admits all waiting requests; nil before the queue exists
+	queues     *facts.Queues
+	costs      *facts.Costs
+	hints      *facts.Hints
+	blame      health.Prompts
+	share      *share.Index
+	setup      *facts.Setup
+	ownSeed    block.Seed
+	seeds      *facts.Seeds // nil: the seed comes from a secret, or is not shared
+	health     *monitor.Monitor
+	xds        *xdsShare
+	abroad     *multicluster.Part // nil: no federation
+	nameless   sync.Once          // logs once when a request selects clusters but federation is off
+	readiness  *listen.Readiness
+	dog        *watchdog.Watchdog
+	processor  *extproc.Processor
+	compat     *admin.Compat // nil: not served
+	extproc    *extproc.Server
+	admin      *admin.Server
+	pick       *admin.Pick // nil: none
 
 	decided  atomic.Uint64
 	draining atomic.Bool
@@ -158,6 +159,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Profiles: &s.profiles, Prompt: prompt.ModelsOptions{
 		Log: s.o.Log, Budget: s.budget, Engine: remote.New(remote.Options{Endpoints: s.renderers, Client: s.keyed(remote.NewClient())}).Render,
 	}}); err != nil {
+		return err
+	}
+	if err := s.openModelFiles(); err != nil {
 		return err
 	}
 	c, err := s.openConfig()
@@ -230,6 +234,7 @@ func (s *Server) keepOn(ctx context.Context) {
 	if s.o.Config != "" {
 		s.wg.Go(func() { s.watchConfig(ctx) })
 	}
+	s.wg.Go(func() { s.followModels(ctx) })
 	queue, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopQueue = stop
 	s.wg.Go(func() { s.gate.Run(queue) })
@@ -435,7 +440,7 @@ func (s *Server) renderers(model string) []string {
 
 // source returns the event source of an endpoint.
 func (s *Server) source(ep *endpoint.Endpoint) events.EndpointSource {
-	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.EventModel(ep.Models), Streams: s.finder.Streams(ep), Pod: ep.Name}
+	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.EventModel(ep), Streams: s.finder.Streams(ep), Pod: ep.Name}
 }
 
 // Wait blocks until the listeners have stopped.
@@ -506,6 +511,9 @@ func (s *Server) Stop(ctx context.Context) error {
 		errs = append(errs, s.admin.Close(ctx))
 	}
 	s.wg.Wait()
+	if s.modelFiles.source != nil {
+		s.modelFiles.source.Close()
+	}
 	if s.models != nil {
 		s.models.Close()
 	}

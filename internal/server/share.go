@@ -139,7 +139,7 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	}
 	s.share = share.OpenIndex(ctx, share.IndexOptions{
 		Node: s.node, Grouped: s.o.Cluster.enabled(), Secret: s.seeds == nil, Seeded: func() bool { return s.seeds == nil || s.seeds.Has() }, Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
-		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, EngineRestarted: s.pool.Renew, Log: s.o.Log, Watch: s.dog.Loop("event streams").Within(longWork), Registry: s.registry,
+		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.modelsReady, EngineRestarted: s.pool.Renew, Log: s.o.Log, Watch: s.dog.Loop("event streams").Within(longWork), Registry: s.registry,
 	})
 	s.xds = newXDSShare(s, group)
 	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: monotime.Now, Log: s.o.Log})
@@ -168,7 +168,9 @@ func (s *Server) joinGroup(ctx context.Context, sessions *sessions.Table) error 
 		return fmt.Errorf("server: cluster: %w", err)
 	}
 	if s.o.Cluster.enabled() {
-		s.setup.Publish()
+		if !s.searching() {
+			s.setup.Publish()
+		}
 		if s.seeds != nil {
 			s.wg.Go(func() { s.seeds.Run(ctx) })
 		}
@@ -191,7 +193,7 @@ func (s *Server) modelsInUse() (list []facts.ModelInUse) {
 		u.Name = name
 		list = append(list, u)
 	}
-	return list
+	return append(list, s.pendingModels()...)
 }
 
 // eventParts: publishers may use one in this many of the process's connections.

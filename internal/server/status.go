@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
@@ -27,20 +28,21 @@ import (
 
 // Status is the content of /status.
 type Status struct {
-	Name      string               `json:"name"`
-	Version   string               `json:"version"`
-	State     string               `json:"state"` // starting, ready, degraded, draining
-	Reason    string               `json:"reason,omitempty"`
-	UptimeS   float64              `json:"uptime_s"`
-	Decisions uint64               `json:"decisions"`
-	Config    ConfigStatus         `json:"config"`
-	Discovery discovery.Status     `json:"discovery"` // source of the endpoints
-	Index     IndexStatus          `json:"index"`
-	Models    []prefix.ModelStatus `json:"models"`
-	NoModel   uint64               `json:"requests_without_model"` // requests that name an unknown model
-	Cluster   ClusterStatus        `json:"cluster"`
-	Members   []MemberStatus       `json:"members,omitempty"`
-	Endpoints []EndpointStatus     `json:"endpoints"`
+	Name       string               `json:"name"`
+	Version    string               `json:"version"`
+	State      string               `json:"state"` // starting, ready, degraded, draining
+	Reason     string               `json:"reason,omitempty"`
+	UptimeS    float64              `json:"uptime_s"`
+	Decisions  uint64               `json:"decisions"`
+	Config     ConfigStatus         `json:"config"`
+	Discovery  discovery.Status     `json:"discovery"` // source of the endpoints
+	Index      IndexStatus          `json:"index"`
+	Models     []prefix.ModelStatus `json:"models"`
+	ModelFiles []modelfiles.Status  `json:"model_files,omitempty"`  // files of models that engines serve and that are not configured
+	NoModel    uint64               `json:"requests_without_model"` // requests that name an unknown model
+	Cluster    ClusterStatus        `json:"cluster"`
+	Members    []MemberStatus       `json:"members,omitempty"`
+	Endpoints  []EndpointStatus     `json:"endpoints"`
 
 	Queues []rules.Status `json:"queues,omitempty"` // queues for capacity
 
@@ -109,7 +111,7 @@ func (s *Server) Status() Status {
 	now := monotime.Now()
 	st := Status{
 		Name: s.o.Name, Version: s.o.Version, UptimeS: now.Sub(s.started).Seconds(),
-		Decisions: s.decided.Load(), Models: s.models.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
+		Decisions: s.decided.Load(), Models: s.models.Status(), ModelFiles: s.modelFiles.source.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
 	}
 	st.State, st.Reason = s.state()
 	if s.processor != nil {
@@ -164,7 +166,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 			e.Up = false
 		}
 	}
-	state, reason := s.prefixes.State(ep, k.State)
+	state, reason := s.knowledgeOf(ep, k.State)
 	if reason != "" {
 		e.Knowledge, e.Reason = state.String(), reason
 	}
@@ -244,7 +246,7 @@ func (s *Server) unfound() string {
 // waitsFor describes the condition that an unsettled replica waits for.
 func (s *Server) waitsFor(pending int) string {
 	switch {
-	case !s.models.Ready():
+	case !s.modelsReady():
 		return "models are being read"
 	case s.node.Phase() == cluster.Settling:
 		return "the other replicas are looked for or caught up with"
@@ -269,7 +271,7 @@ func (s *Server) checks() []admin.Check {
 	c := []admin.Check{
 		{Name: "serving", Ready: !s.draining.Load()},
 		{Name: "endpoints", Ready: n > 0, Reason: fmt.Sprintf("%d known", n)},
-		{Name: "models", Ready: s.models.Ready()},
+		{Name: "models", Ready: s.modelsReady(), Reason: s.withoutFiles()},
 		{Name: "knowledge", Ready: s.settled.Load()},
 		{Name: "cluster", Ready: s.node.Phase() != cluster.Settling, Reason: s.node.Status().Health.Line},
 	}
@@ -310,7 +312,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 		}
 		if !s.settled.Load() {
 			over := time.Since(s.started) > s.o.ReadyTimeout
-			models, phase, pending := s.models.Ready(), s.node.Phase(), s.pending()
+			models, phase, pending := s.modelsReady(), s.node.Phase(), s.pending()
 			known := models && phase != cluster.Settling && pending == 0
 			if len(s.pool.Snapshot().Endpoints) > 0 && (known || over) {
 				s.settled.Store(true)
@@ -388,7 +390,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	now := monotime.Now()
 	for _, ep := range c.s.pool.Snapshot().Endpoints {
 		k := c.s.share.Knowledge(ep.ID)
-		state, _ := c.s.prefixes.State(ep, k.State)
+		state, _ := c.s.knowledgeOf(ep, k.State)
 		gauge(c.state, 1, ep.Address, state.String())
 		gauge(c.lag, k.Lag.Seconds(), ep.Address)
 		gauge(c.behind, float64(k.Behind), ep.Address)

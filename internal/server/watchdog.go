@@ -33,7 +33,9 @@ func (s *Server) publishSetup(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		s.setup.Publish()
+		if !s.searching() { // until then, peers would see a difference that is none
+			s.setup.Publish()
+		}
 		select {
 		case <-ctx.Done():
 			return

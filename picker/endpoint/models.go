@@ -14,6 +14,7 @@ const ModelsFresh = 10 * time.Second
 type Model struct {
 	Name   string
 	Parent string // the base model of a LoRA adapter; "" for the base itself and its aliases
+	Root   string // source of its weights, a folder or repository name, as the engine reports it; "": unknown
 }
 
 // ModelList is an engine's list of models. It is immutable.
@@ -76,6 +77,24 @@ func (e *Endpoint) Base() string {
 		return ""
 	}
 	return l.base
+}
+
+// BaseModels returns the names of the endpoint's models that are not adapters, by the engine's own
+// list: the base model first. It returns nil if the list is unknown.
+func (e *Endpoint) BaseModels() (names []string) {
+	l := e.models.list.Load()
+	if l == nil {
+		return nil
+	}
+	for _, m := range l.Models {
+		if m.Parent == "" {
+			names = append(names, m.Name)
+		}
+	}
+	if i := slices.Index(names, l.base); i > 0 {
+		names[0], names[i] = names[i], names[0]
+	}
+	return names
 }
 
 // served calls f with every known model of the endpoint. It returns false if nothing is known.

@@ -50,6 +50,7 @@ func (c *cards) UnmarshalJSON(text []byte) error {
 type card struct {
 	ID      string  `json:"id"`
 	OwnedBy string  `json:"owned_by"`
+	Root    *string `json:"root"`
 	Parent  *string `json:"parent"`
 }
 
@@ -71,6 +72,9 @@ func Decode(data []byte, kind endpoint.EngineType) (endpoint.ModelList, error) {
 		m := endpoint.Model{Name: c.ID}
 		if c.Parent != nil && *c.Parent != c.ID && len(*c.Parent) <= maxName && budget.Shows(*c.Parent) {
 			m.Parent = *c.Parent
+		}
+		if c.Root != nil && len(*c.Root) <= maxName && budget.Shows(*c.Root) {
+			m.Root = *c.Root
 		}
 		list.Models = append(list.Models, m)
 	}

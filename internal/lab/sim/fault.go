@@ -192,7 +192,7 @@ func (e *Engine) Restart(o RestartOptions) error {
 	}
 	time.Sleep(o.Down)
 	if o.Model != "" {
-		e.opt.Model, e.opt.Aliases = o.Model, nil
+		e.opt.Model, e.opt.Root, e.opt.Aliases = o.Model, "", nil
 		e.lora.Replace(o.Adapters)
 		e.page = newPage(&e.opt)
 	}

@@ -37,6 +37,7 @@ type Options struct {
 	Name  string // shown in logs and in the X-Sim-Engine header; default the address
 	Addr  string // host:port of the HTTP server; port 0 picks one; default 127.0.0.1:0
 	Model string // served model name; default vocab.Name
+	Root  string // source of the model, as the model list reports it; default Model
 	// Aliases are further names of the model, Adapters the LoRA adapters loaded at startup, and
 	// MaxLoRA the maximum number that run at once (default: no limit).
 	Aliases  []string

@@ -95,9 +95,10 @@ func (e *Engine) models(w *responder, r *http.Request) {
 	add := func(id, root string, parent *string, length *int) card {
 		return card{id, "model", w.st.start.Unix(), "vllm", root, parent, length, []struct{}{}}
 	}
-	cards := []card{add(e.opt.Model, e.opt.Model, nil, &e.opt.Core.MaxModelLen)}
+	root := cmp.Or(e.opt.Root, e.opt.Model)
+	cards := []card{add(e.opt.Model, root, nil, &e.opt.Core.MaxModelLen)}
 	for _, alias := range e.opt.Aliases {
-		cards = append(cards, add(alias, e.opt.Model, nil, &e.opt.Core.MaxModelLen))
+		cards = append(cards, add(alias, root, nil, &e.opt.Core.MaxModelLen))
 	}
 	for _, name := range e.lora.Loaded() {
 		cards = append(cards, add(name, "/adapters/"+name, &e.opt.Model, nil))

@@ -125,14 +125,27 @@ func (x *Setup) Conflict(ep *endpoint.Endpoint) string {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	mine := x.own.of(ep.Models)
+	mine := x.own.ofEndpoint(ep)
 	for _, s := range x.theirs.Of(keySetup) {
 		id, t := s.Origin, &s.Value
-		if its := t.of(ep.Models); t.secret == x.own.secret && its != mine && its != printLoading && mine != printLoading {
+		if its := t.ofEndpoint(ep); t.secret == x.own.secret && its != mine && its != printLoading && mine != printLoading {
 			return id
 		}
 	}
 	return ""
+}
+
+// ofEndpoint returns the fingerprint of an endpoint's model: by its configured names, else by its
+// engine's own list.
+func (u *setup) ofEndpoint(ep *endpoint.Endpoint) uint64 {
+	if len(ep.Models) == 0 {
+		if names := ep.BaseModels(); len(names) > 0 {
+			if p := u.of(names); p != printNone {
+				return p
+			}
+		}
+	}
+	return u.of(ep.Models)
 }
 
 // of returns the fingerprint of the model for an endpoint with these names: the first that has

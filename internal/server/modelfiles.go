@@ -1,0 +1,191 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/modelfiles"
+	"github.com/grapevine-epp/grapevine/internal/server/roots"
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+const (
+	modelsPace = 50 * time.Millisecond // between looks at the pool's models
+	// listsWait is how long a starting replica waits for the model lists of its engines.
+	listsWait = 3 * time.Second
+)
+
+// foundModels connects the models that engines report with their files.
+type foundModels struct {
+	source *modelfiles.Source
+	groups atomic.Pointer[[]roots.Group]     // models in use by the pool
+	roots  atomic.Pointer[map[string]string] // root by served name
+	listed atomic.Bool                       // the lists of all engines have been read once, or listsWait has passed
+	wake   chan struct{}                     // files have been found
+}
+
+// openModelFiles opens the source of model files. It starts no search.
+func (s *Server) openModelFiles() (err error) {
+	s.modelFiles.wake = make(chan struct{}, 1)
+	s.modelFiles.groups.Store(new([]roots.Group))
+	s.modelFiles.roots.Store(&map[string]string{})
+	o := s.o.ModelSource
+	o.Mode = cmp.Or(o.Mode, modelfiles.ModeOff)
+	o.Agent, o.Registerer, o.Log = "grapevine/"+s.o.Version, s.registry, s.o.Log
+	o.Changed = func() {
+		select {
+		case s.modelFiles.wake <- struct{}{}:
+		default:
+		}
+	}
+	s.modelFiles.source, err = modelfiles.Open(o)
+	return err
+}
+
+// followModels keeps the wanted models and those in use up to date, until ctx ends.
+func (s *Server) followModels(ctx context.Context) {
+	tick := time.NewTicker(modelsPace)
+	defer tick.Stop()
+	watch := s.dog.Loop("model files").Within(longWork) // it waits for the list of streams
+	var last *endpoint.Snapshot
+	for files := false; ; {
+		watch.Working()
+		if now := s.pool.Snapshot(); now != last || files {
+			last = now
+			s.useModels(now)
+		}
+		if !s.modelFiles.listed.Load() && (allListed(last) || time.Since(s.started) > listsWait) {
+			s.modelFiles.listed.Store(true)
+		}
+		watch.Waiting()
+		files = false
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.modelFiles.wake:
+			files = true
+		case <-tick.C:
+		}
+	}
+}
+
+// allListed reports whether the model list of each endpoint has been read.
+func allListed(snapshot *endpoint.Snapshot) bool {
+	return len(snapshot.Endpoints) > 0 && !slices.ContainsFunc(snapshot.Endpoints, func(ep *endpoint.Endpoint) bool {
+		list, _ := ep.EngineModels()
+		return list == nil && !ep.Down() && ep.Cluster == ""
+	})
+}
+
+// useModels sets the wanted models from the pool's, and loads those whose files have been found.
+func (s *Server) useModels(snapshot *endpoint.Snapshot) {
+	defer s.share.Set() // the vocabularies of streams may have changed
+	if s.withoutSource() {
+		return
+	}
+	var lists []*endpoint.ModelList
+	for _, ep := range snapshot.Endpoints {
+		if list, _ := ep.EngineModels(); list != nil && ep.Cluster == "" {
+			lists = append(lists, list)
+		}
+	}
+	groups := roots.Of(lists, s.models.Configures)
+	s.modelFiles.groups.Store(&groups)
+	var wants []modelfiles.Want
+	rootOf := map[string]string{}
+	for _, g := range groups {
+		for _, name := range append(slices.Clone(g.Names), g.Root) {
+			rootOf[name] = g.Root
+		}
+		wants = append(wants, modelfiles.Want{Root: g.Root, Names: g.Names})
+	}
+	s.modelFiles.roots.Store(&rootOf)
+	s.modelFiles.source.Set(wants)
+	var found []ModelOptions
+	for _, g := range groups {
+		if folder := s.modelFiles.source.Folder(g.Root); folder != "" {
+			found = append(found, ModelOptions{Name: g.Root, Path: folder, Aliases: g.Names, Adapters: g.Adapters})
+		}
+	}
+	s.models.SetFound(found)
+}
+
+// withoutSource reports whether only configured models are used.
+func (s *Server) withoutSource() bool {
+	return s.o.ModelSource.Mode == "" || s.o.ModelSource.Mode == modelfiles.ModeOff
+}
+
+// modelsReady reports whether no model is being searched for or loaded for the first time. A search
+// counts only until ReadyTimeout: downloads may take longer than a replica may stay unready.
+func (s *Server) modelsReady() bool {
+	return s.models.Ready() && !s.searching()
+}
+
+// searching reports whether a starting replica may still find model files soon.
+func (s *Server) searching() bool {
+	if s.withoutSource() || time.Since(s.started) > s.o.ReadyTimeout {
+		return false
+	}
+	return !s.modelFiles.listed.Load() || s.modelFiles.source.Pending()
+}
+
+// knowledgeOf returns how completely an endpoint's cache is known for prompts, and why it is not
+// better. Without the files of its model, prompts are not matched by its events.
+func (s *Server) knowledgeOf(ep *endpoint.Endpoint, read knowledge.State) (knowledge.State, string) {
+	state, reason := s.prefixes.State(ep, read)
+	root, ok := (*s.modelFiles.roots.Load())[ep.Base()]
+	if !ok || read <= knowledge.Approximate { // there are no events to match by
+		return state, reason
+	}
+	if st, remedy, missing := s.modelFiles.source.Missing(root); missing {
+		return knowledge.Approximate, fmt.Sprintf("files of model %s: %s; %s", budget.PrintableName(root), st, remedy)
+	}
+	return state, reason
+}
+
+// withoutFiles describes the models whose prompts are matched approximately because their files are
+// missing, "" if there are none.
+func (s *Server) withoutFiles() string {
+	n, first := 0, ""
+	for _, st := range s.modelFiles.source.Status() {
+		if st.State != modelfiles.StateReady && st.State != modelfiles.StatePending {
+			if n++; n == 1 {
+				first = fmt.Sprintf("%s: %s: %s", st.Model, st.State, st.Remedy)
+			}
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("prompts of %d models are matched approximately (%s)", n, first)
+}
+
+// pendingModels returns the names of models whose files are being searched for the first time.
+func (s *Server) pendingModels() (list []facts.ModelInUse) {
+	pending := map[string]bool{}
+	for _, st := range s.modelFiles.source.Status() {
+		if st.State == modelfiles.StatePending {
+			pending[st.Model] = true
+		}
+	}
+	names := map[string]bool{}
+	for _, g := range *s.modelFiles.groups.Load() {
+		if pending[budget.PrintableName(g.Root)] {
+			for _, name := range slices.Concat([]string{g.Root}, g.Names, g.Adapters) {
+				names[name] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		list = append(list, facts.ModelInUse{Name: name, Loading: true})
+	}
+	return list
+}
