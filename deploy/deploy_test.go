@@ -69,6 +69,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("Schema", func(t *testing.T) { testSchema(t, c) })
 	t.Run("Base", func(t *testing.T) { testBase(t, c) })
 	t.Run("Examples", func(t *testing.T) { testExamples(t, c) })
+	t.Run("ModelFiles", func(t *testing.T) { testModelFiles(t, c) })
 	t.Run("Install", func(t *testing.T) { testInstall(t, c) })
 	binary := buildImage(t)
 	t.Run("Page", func(t *testing.T) { testPage(t, c, binary) })
@@ -116,7 +117,7 @@ func testSchema(t *testing.T, c *kubekit.Cluster) {
 	for _, set := range []string{
 		"replica=3", "replicas=0", "pool.failureMode=Open", "tls.mode=mtls", "cluster.mode=raft", "cluster.peers=mdns", "pool.targetPorts={0}", "pool.targetPorts={1,2,3,4,5,6,7,8,9}",
 		"standalone.enabled=true", "pool.create=true", "cluster.mode=nats", "tls.mode=secret", "tls.mode=cert-manager", "image.digest=latest", "federation.enabled=true",
-		"federation.enabled=true,federation.config=x,standalone.enabled=true,standalone.selector=app=vllm", "federation.port=70000",
+		"federation.enabled=true,federation.config=x,standalone.enabled=true,standalone.selector=app=vllm", "federation.port=70000", "modelFiles.source=on", "modelFiles.endpoint=mirror",
 	} {
 		if out, err := c.Command("helm", "", "template", "x", chart, "--set", set); err == nil {
 			t.Errorf("--set %s is taken:\n%.300s", set, out)
