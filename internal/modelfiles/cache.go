@@ -73,6 +73,20 @@ func HasVocabulary(dir string) bool {
 	})
 }
 
+// cacheSize returns the size of the files in a cache that may have been downloaded by this package.
+func cacheSize(cache string) (n int64) {
+	_ = filepath.WalkDir(cache, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !wantedFile(d.Name()) && !strings.HasSuffix(d.Name(), suffixTemplate) {
+			return nil //nolint:nilerr // what cannot be read is not counted
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			n += info.Size()
+		}
+		return nil
+	})
+	return n
+}
+
 // maxSmall is the size limit of references and token files.
 const maxSmall = 4 << 10
 

@@ -45,6 +45,7 @@ type Options struct {
 	MaxFile   int64         // bytes of one file; default 64 MiB
 	MaxModel  int64         // bytes of one model; default 128 MiB
 	MaxModels int           // number of models; default 64
+	MaxCache  int64         // bytes of the own cache, without files that are never downloaded; default 1 GiB
 	Timeout   time.Duration // of one model's download; default 3 min
 	// Retry is the pause after the first failure, doubled after each, up to 10 minutes.
 	Retry time.Duration // default 5 s
@@ -77,6 +78,7 @@ func (o *Options) complete() error {
 	}
 	o.Endpoint = cmp.Or(o.Endpoint, DefaultEndpoint)
 	o.MaxFile, o.MaxModel, o.MaxModels = cmp.Or(o.MaxFile, 64<<20), cmp.Or(o.MaxModel, 128<<20), cmp.Or(o.MaxModels, 64)
+	o.MaxCache = cmp.Or(o.MaxCache, 1<<30)
 	o.Timeout, o.Retry = cmp.Or(o.Timeout, 3*time.Minute), cmp.Or(o.Retry, 5*time.Second)
 	o.Agent = cmp.Or(o.Agent, "grapevine")
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))

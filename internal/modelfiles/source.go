@@ -118,8 +118,8 @@ func (s *Source) Close() {
 	}
 }
 
-// Set replaces the wanted models. Searches for models that are no longer wanted stop. Models beyond
-// the limit are ignored.
+// Set replaces the wanted models, the most important ones first. Searches for models that are no
+// longer wanted stop. Models beyond the limit are ignored.
 func (s *Source) Set(wants []Want) {
 	if s.o.Mode == ModeOff {
 		return
@@ -129,6 +129,8 @@ func (s *Source) Set(wants []Want) {
 	if s.ctx.Err() != nil {
 		return
 	}
+	ignored := max(len(wants)-s.o.MaxModels, 0)
+	wants = wants[:len(wants)-ignored]
 	named := map[string]bool{}
 	for _, w := range wants {
 		named[w.Root] = true
@@ -139,14 +141,10 @@ func (s *Source) Set(wants []Want) {
 			delete(s.models, root)
 		}
 	}
-	ignored := 0
 	for _, w := range wants {
-		switch m := s.models[w.Root]; {
-		case m != nil:
+		if m := s.models[w.Root]; m != nil {
 			m.want.Names = slices.Clone(w.Names)
-		case len(s.models) >= s.o.MaxModels:
-			ignored++
-		default:
+		} else {
 			s.start(w)
 		}
 	}
@@ -381,6 +379,9 @@ func (s *Source) fetch(ctx context.Context, repo, rev string) (st Status, err er
 	}
 	if !slices.ContainsFunc(l.Files, isVocabulary) {
 		return st, &hubError{state: StateNotFound, err: fmt.Errorf("%s has no vocabulary file that can be read", repo)}
+	}
+	if n := cacheSize(s.o.Cache); n > s.o.MaxCache-s.o.MaxModel {
+		return st, &hubError{state: StateRefused, err: fmt.Errorf("%s is full: model files of %d bytes, limit %d; remove models that are not in use", s.o.Cache, n, s.o.MaxCache)}
 	}
 	base := repoFolder(s.o.Cache, repo)
 	if err := os.MkdirAll(base, 0o755); err != nil {

@@ -308,6 +308,21 @@ func TestLimits(t *testing.T) {
 			t.Errorf("status %+v, want the size refused", st)
 		}
 	}
+	cache := t.TempDir()
+	first := open(t, Options{Endpoint: h.URL, Cache: cache, MaxModel: 1000, MaxCache: 1010})
+	first.Set([]Want{{Root: "org/m"}})
+	await(t, first, StateReady)
+	h.Lock()
+	h.Repos["org/n"] = repoFiles()
+	h.Unlock()
+	second := open(t, Options{Endpoint: h.URL, Cache: cache, MaxModel: 1000, MaxCache: 1010})
+	second.Set([]Want{{Root: "org/n"}})
+	if st := await(t, second, StateRefused); !strings.Contains(st.Error, "is full") {
+		t.Errorf("status %+v, want the full cache reported", st)
+	}
+	h.Lock()
+	delete(h.Repos, "org/n")
+	h.Unlock()
 	s := open(t, Options{Endpoint: h.URL, MaxModels: 1})
 	s.Set([]Want{{Root: "org/m"}, {Root: "org/n"}})
 	await(t, s, StateReady)

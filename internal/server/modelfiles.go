@@ -21,6 +21,9 @@ const (
 	modelsPace = 50 * time.Millisecond // between looks at the pool's models
 	// listsWait is how long a starting replica waits for the model lists of its engines.
 	listsWait = 3 * time.Second
+	// modelKeep is how long a model is kept after the last engine that reported it. Engines that
+	// restart report none for a while.
+	modelKeep = 10 * time.Minute
 )
 
 // foundModels connects the models that engines report with their files.
@@ -30,11 +33,18 @@ type foundModels struct {
 	roots  atomic.Pointer[map[string]string] // root by served name
 	listed atomic.Bool                       // the lists of all engines have been read once, or listsWait has passed
 	wake   chan struct{}                     // files have been found
+	seen   map[string]seenModel              // by root; owned by followModels
+}
+
+// seenModel is a model that engines reported.
+type seenModel struct {
+	group roots.Group
+	at    time.Time // of the last report
 }
 
 // openModelFiles opens the source of model files. It starts no search.
 func (s *Server) openModelFiles() (err error) {
-	s.modelFiles.wake = make(chan struct{}, 1)
+	s.modelFiles.wake, s.modelFiles.seen = make(chan struct{}, 1), map[string]seenModel{}
 	s.modelFiles.groups.Store(new([]roots.Group))
 	s.modelFiles.roots.Store(&map[string]string{})
 	o := s.o.ModelSource
@@ -56,10 +66,11 @@ func (s *Server) followModels(ctx context.Context) {
 	defer tick.Stop()
 	watch := s.dog.Loop("model files").Within(longWork) // it waits for the list of streams
 	var last *endpoint.Snapshot
+	var used time.Time
 	for files := false; ; {
 		watch.Working()
-		if now := s.pool.Snapshot(); now != last || files {
-			last = now
+		if now := s.pool.Snapshot(); now != last || files || time.Since(used) > modelKeep/10 {
+			last, used = now, time.Now()
 			s.useModels(now)
 		}
 		if !s.modelFiles.listed.Load() && (allListed(last) || time.Since(s.started) > listsWait) {
@@ -97,7 +108,7 @@ func (s *Server) useModels(snapshot *endpoint.Snapshot) {
 			lists = append(lists, list)
 		}
 	}
-	groups := roots.Of(lists, s.models.Configures)
+	groups := s.modelFiles.keep(roots.Of(lists, s.models.Configures), time.Now())
 	s.modelFiles.groups.Store(&groups)
 	var wants []modelfiles.Want
 	rootOf := map[string]string{}
@@ -116,6 +127,34 @@ func (s *Server) useModels(snapshot *endpoint.Snapshot) {
 		}
 	}
 	s.models.SetFound(found)
+}
+
+// keep returns the groups and, after them, those that engines reported until recently. Names of
+// current groups take precedence.
+func (f *foundModels) keep(groups []roots.Group, now time.Time) []roots.Group {
+	taken := map[string]bool{}
+	for _, g := range groups {
+		f.seen[g.Root] = seenModel{g, now}
+		for _, name := range slices.Concat([]string{g.Root}, g.Names, g.Adapters) {
+			taken[name] = true
+		}
+	}
+	isTaken := func(name string) bool { return taken[name] }
+	for _, root := range slices.Sorted(maps.Keys(f.seen)) {
+		old := f.seen[root]
+		switch {
+		case now.Sub(old.at) > modelKeep:
+			delete(f.seen, root)
+		case !taken[root]:
+			g := roots.Group{Root: root, Names: slices.Clone(old.group.Names), Adapters: slices.Clone(old.group.Adapters)}
+			g.Names, g.Adapters = slices.DeleteFunc(g.Names, isTaken), slices.DeleteFunc(g.Adapters, isTaken)
+			groups = append(groups, g)
+			for _, name := range slices.Concat([]string{root}, g.Names, g.Adapters) {
+				taken[name] = true
+			}
+		}
+	}
+	return groups
 }
 
 // withoutSource reports whether only configured models are used.
