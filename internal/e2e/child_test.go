@@ -21,10 +21,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// envChild makes this program a replica; its value is a childOptions.
+// envChild makes this program run as a replica; its value is a childOptions in JSON.
 const envChild = "GRAPEVINE_E2E_CHILD"
 
-// childOptions say what kind of replica.
+// childOptions configure the replica.
 type childOptions struct {
 	Name, List, Model string // List is the endpoints file, Model a folder
 	Listen, Admin     string // default: free ports
@@ -34,7 +34,7 @@ type childOptions struct {
 	Cluster           server.ClusterOptions
 }
 
-// TestMain lets the test program be a replica that can be killed.
+// TestMain lets the test program run as a replica that tests can kill.
 func TestMain(m *testing.M) {
 	text := os.Getenv(envChild)
 	if text == "" {
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// replica serves until SIGTERM, and then as the program does.
+// replica serves until SIGTERM, then drains as the program does.
 func replica(o childOptions) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -73,7 +73,7 @@ func replica(o childOptions) error {
 	return s.Stop(end)
 }
 
-// child is a replica in a process of its own.
+// child is a replica in its own process.
 type child struct {
 	cmd  *exec.Cmd
 	out  io.Reader
@@ -83,13 +83,12 @@ type child struct {
 // startReplica starts a child and waits until it is ready.
 func (r *rig) startReplica() *child {
 	r.t.Helper()
-	c := r.startChild(childOptions{Linger: 5 * time.Second}) // a busy Envoy looks seldom
+	c := r.startChild(childOptions{Linger: 5 * time.Second}) // a busy Envoy checks health rarely
 	r.childs, r.extproc = append(r.childs, c), append(r.extproc, c.addr)
 	return c
 }
 
-// startChild starts a child of the rig's engines and model and waits until it is
-// ready.
+// startChild starts a child with the rig's engines and model and waits until it is ready.
 func (r *rig) startChild(o childOptions) *child {
 	r.t.Helper()
 	c := r.beginChild(o)
@@ -97,7 +96,7 @@ func (r *rig) startChild(o childOptions) *child {
 	return c
 }
 
-// beginChild starts a child and waits for nothing.
+// beginChild starts a child without waiting.
 func (r *rig) beginChild(o childOptions) *child {
 	r.t.Helper()
 	o.List, o.Model = r.list, r.model
@@ -122,7 +121,7 @@ func (r *rig) beginChild(o childOptions) *child {
 	return c
 }
 
-// ready waits until the child says that it is ready.
+// ready waits until the child reports that it is ready.
 func (c *child) ready(t *testing.T) {
 	t.Helper()
 	line, err := bufio.NewReader(c.out).ReadString('\n')
@@ -133,13 +132,13 @@ func (c *child) ready(t *testing.T) {
 	c.addr = strings.TrimSpace(line)
 }
 
-// kill ends the child at once and waits. Further calls do nothing.
+// kill kills the child and waits for its end. It may be called again.
 func (c *child) kill() {
-	_ = c.cmd.Process.Kill() // it may be gone already
+	_ = c.cmd.Process.Kill() // it may already have ended
 	_ = c.cmd.Wait()
 }
 
-// terminate asks the child to end and returns how it did.
+// terminate sends SIGTERM and returns the child's exit status.
 func (c *child) terminate() error {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err

@@ -30,9 +30,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/remotecluster"
 )
 
-// TestClusters: two clusters, each with engines, a replica and an Envoy, joined by mutual
-// TLS; B's gateway speaks TLS as well, and is asked by its name. What is hot in B goes there when that pays; A's overload is shared; while the link
-// is cut A serves alone and no request fails; afterwards all is as before.
+// TestClusters checks two clusters with engines, a replica and an Envoy each, joined by mutual TLS.
+// B's gateway also uses TLS and is addressed by name. Prompts that are hot in B go to B if that
+// pays; A's overload is shared; while the link is cut, A serves alone without a failed request;
+// after the cut everything is as before.
 func TestClusters(t *testing.T) {
 	dir := t.TempDir()
 	if err := wan.Authorize(dir, "a", "b"); err != nil {
@@ -78,7 +79,7 @@ func TestClusters(t *testing.T) {
 	gateway.Cut()
 	control.Cut()
 	for range 3 {
-		a.must(long) // B is tried, and A's engine has it then
+		a.must(long) // B is tried, then A's engine has it cached
 	}
 	knows("silent")
 	a.must(long)
@@ -92,9 +93,8 @@ func TestClusters(t *testing.T) {
 	b.settle()
 }
 
-// visits waits until a prompt that B's own users have asked for goes there from A, once A
-// has heard of it. One that A has served itself by then is held there too, so that each try
-// has another.
+// visits waits until A sends B a prompt that B's own users have sent, after A has learned that it
+// is hot there. Each attempt uses another prompt, because A caches what it serves itself.
 func visits(a, b *site, seed string) {
 	a.t.Helper()
 	try := 0
@@ -108,7 +108,7 @@ func visits(a, b *site, seed string) {
 	})
 }
 
-// heard counts the blocks of prompts that the cluster knows to be elsewhere.
+// heard returns the number of prompt blocks that the cluster knows to be hot in other clusters.
 func (s *site) heard() (n int) {
 	for _, c := range s.link.View().Clusters {
 		for _, p := range c.Pools {
@@ -126,7 +126,7 @@ type site struct {
 	gateway atomic.Pointer[string]
 }
 
-// openSite opens a cluster whose pickers may send requests to gateways.
+// openSite opens a cluster whose pickers may send requests to the given gateways.
 func openSite(t *testing.T, dir, name string, peers []link.PeerConfig, gateways []string) *site {
 	t.Helper()
 	s := &site{rig: begin(t), name: name}
@@ -139,7 +139,7 @@ func openSite(t *testing.T, dir, name string, peers []link.PeerConfig, gateways 
 		c.Peers = []link.PeerConfig{{Name: "a", Export: []string{"ns/*"}, Accept: []string{"ns/*"}}}
 	}
 	if gateways != nil {
-		s.begin = math.MaxInt // the one that was opened first ends last, and counts for both
+		s.begin = math.MaxInt // the first site ends last and checks goroutines for both
 	}
 	var err error
 	if s.link, err = link.Open(link.Options{Config: c, Replica: name + "-1"}); err != nil {
@@ -176,10 +176,10 @@ func openSite(t *testing.T, dir, name string, peers []link.PeerConfig, gateways 
 
 func prompt(seed string, tokens int) string { return strings.Repeat(seed+" ", tokens) }
 
-// once keeps no connections: each is a goroutine.
+// once keeps no connections open, because each needs a goroutine.
 var once = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// must asks the cluster's gateway and wants an answer.
+// must sends a request to the cluster's gateway and fails without an answer.
 func (s *site) must(text string) {
 	s.t.Helper()
 	body, err := json.Marshal(map[string]any{"model": vocab.Name, "prompt": text, "max_tokens": 2})
@@ -198,7 +198,7 @@ func (s *site) must(text string) {
 	}
 }
 
-// metric reads one of the replica's metrics.
+// metric returns one of the replica's metrics.
 func (s *site) metric(name string) float64 {
 	s.t.Helper()
 	resp, err := once.Get("http://" + s.servers[0].AdminAddr().String() + "/metrics")
@@ -223,8 +223,8 @@ func (s *site) metric(name string) float64 {
 	return 0
 }
 
-// openTLS stands before an address as a gateway that speaks TLS under a cluster's name, and
-// takes nobody who asks for another one.
+// openTLS opens a TLS gateway in front of an address. It accepts only connections for the cluster's
+// name.
 func openTLS(t *testing.T, dir, name, to string) string {
 	t.Helper()
 	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
@@ -266,7 +266,7 @@ func openTLS(t *testing.T, dir, name, to string) string {
 	return lis.Addr().String()
 }
 
-// openWire stands before an address.
+// openWire opens a link to an address.
 func openWire(t *testing.T, to string) *wan.Wire {
 	t.Helper()
 	w, err := wan.Open("127.0.0.1:0", func() string { return to }, 0)

@@ -17,13 +17,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// kept is what a client reads of a response that an engine keeps.
+// kept is a client's view of a response that an engine stores.
 type kept struct {
 	heard
 	id, state string
 }
 
-// respond creates a response, or goes on with one.
+// respond creates a response, or continues one.
 func (w *town) respond(model, previous, more string) kept {
 	w.t.Helper()
 	if previous != "" {
@@ -50,8 +50,8 @@ func (w *town) read(method, path, body string) kept {
 	return out
 }
 
-// TestConversations: what goes on with a response that an engine keeps, reads or cancels it,
-// goes to that engine, by whichever replica, streamed or not, of whichever model.
+// TestConversations checks that requests that continue, read or cancel a stored response reach the
+// engine that stores it: through any replica, streamed or not, for any model.
 func TestConversations(t *testing.T) {
 	const replicas = 3
 	var join []string
@@ -110,7 +110,7 @@ func TestConversations(t *testing.T) {
 		}
 	}
 
-	// What is under way can be cancelled.
+	// A response in progress can be cancelled.
 	w.hang(faults.HangEngine)
 	r := w.respond(base(0), "", `,"background":true`)
 	if c := w.read(http.MethodPost, "/v1/responses/"+r.id+"/cancel", ""); c.status != http.StatusOK || c.state != "cancelled" || c.engine != r.engine {
@@ -118,7 +118,7 @@ func TestConversations(t *testing.T) {
 	}
 	w.hang(faults.HangNone)
 
-	// What nobody keeps is for an engine to refuse.
+	// For an unknown response, an engine answers with its error.
 	for _, path := range []string{"/v1/responses/resp_nobody", "/v1/responses/resp_nobody/cancel"} {
 		method := http.MethodGet
 		if strings.HasSuffix(path, "cancel") {

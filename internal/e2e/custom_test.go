@@ -17,8 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// TestCustomPicker builds the example module of docs/examples/custom-picker, which is outside of this
-// module, and checks behind a real Envoy that its scorer and its filter decide.
+// TestCustomPicker builds the example module docs/examples/custom-picker, which is outside this
+// module, and checks behind a real Envoy that its scorer and its filter are applied.
 func TestCustomPicker(t *testing.T) {
 	const example = "../../docs/examples/custom-picker"
 	dir := t.TempDir()

@@ -27,21 +27,21 @@ flowControl:
   saturationDetector: {pluginRef: concurrency-detector}
 `
 
-// evicted is what a client saw of a request.
+// evicted is a client's view of a request.
 type evicted struct {
 	status int
 	drop   string
 	body   []byte
-	err    error // while the answer was read
+	err    error // while reading the answer
 }
 
-// TestEvict: batch requests in flight make way for others: with 429 before their answer
-// has begun, by a reset afterwards. The engine is freed and nobody holds it against it.
+// TestEvict checks that running batch requests are evicted for others: with 429 before their answer
+// has begun, with a reset afterwards. The engine becomes free, and its health is not affected.
 func TestEvict(t *testing.T) {
 	for name, kind := range map[string]envoyconf.Kind{"buffered": envoyconf.Resilient, "full duplex": envoyconf.Gateway} {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, rigOptions{kind: kind, engines: 1, engine: sim.Options{Speed: 1}, server: config(t, evicting)})
-			whole := r.long("batch", false, 6000) // two minutes, if nothing ends it
+			whole := r.long("batch", false, 6000) // takes two minutes unless it is cancelled
 			testkit.Await(t, "one request in flight", func() bool { return r.engineHas(1) })
 			stream := r.long("batch", true, 6000)
 			testkit.Await(t, "two requests in flight", func() bool { return r.engineHas(2) })
@@ -74,7 +74,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// engineHas reports whether the first engine runs and holds so many requests.
+// engineHas reports whether the first engine runs n requests and every replica counts n.
 func (r *rig) engineHas(n int) bool {
 	got := 0
 	for _, s := range r.fleet.Engines()[0].Stats() {
@@ -83,7 +83,7 @@ func (r *rig) engineHas(n int) bool {
 	return got == n
 }
 
-// long asks for an answer of so many tokens.
+// long requests an answer of the given number of tokens.
 func (r *rig) long(objective string, stream bool, tokens int) <-chan evicted {
 	out := make(chan evicted, 1)
 	go func() {

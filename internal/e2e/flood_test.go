@@ -32,9 +32,8 @@ flowControl:
   saturationDetector: {pluginRef: concurrency-detector}
 `
 
-// TestFlood: of large requests that come to a full pool as many wait as the configured bytes
-// hold; the others are told 429 at once. Afterwards everything that waited is served, and a
-// newcomer does not wait.
+// TestFlood sends large requests to a full pool. As many wait as the configured bytes allow; the
+// others get 429 at once. Afterwards all waiting requests are served, and a new one does not wait.
 func TestFlood(t *testing.T) {
 	const limit, size = 8 << 20, 100 << 10
 	for name, kind := range map[string]envoyconf.Kind{"buffered": envoyconf.Resilient, "full duplex": envoyconf.Gateway} {
@@ -78,7 +77,7 @@ func TestFlood(t *testing.T) {
 						most = max(most, b.Bytes)
 					}
 				}
-				// Two are at the engine, and what waits keeps its goroutines.
+				// Two requests are at the engine, and waiting ones hold their goroutines.
 				return refused.Load()+other.Load() >= int64(*floodRequests-waiting-2) && waiting > 0
 			})
 			if most > limit || most < limit-2*size {

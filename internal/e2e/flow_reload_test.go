@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestReloadWhileWaiting: a file that changes while requests wait holds for them: what comes
-// free goes by the new weights and bands, and none of them is lost.
+// TestReloadWhileWaiting checks that a changed file applies to waiting requests: free capacity goes
+// by the new weights and bands, and no request is lost.
 func TestReloadWhileWaiting(t *testing.T) {
 	file := configFile(t, queueing)
 	r := open(t, rigOptions{engines: 1, server: func(o *server.Options) {
@@ -30,8 +30,8 @@ func TestReloadWhileWaiting(t *testing.T) {
 			})
 		}
 	}
-	// held returns the places that a tenant of a priority holds, of "" all of them, and what
-	// waits in all.
+	// held returns the capacity that a tenant holds at a priority (all tenants for ""), and the
+	// number of waiting requests.
 	held := func(tenant string, priority int) (places float64, waiting int) {
 		for _, q := range r.servers[0].Status().Queues {
 			waiting += q.Waiting
@@ -69,14 +69,14 @@ func TestReloadWhileWaiting(t *testing.T) {
 	await("six wait", "", 0, 2, 6)
 	ask("gold", "", 8)
 	await("fourteen wait", "", 0, 2, 14)
-	// By the rules until now those of silver would go first, who came first.
+	// With the previous weights, silver's requests would go first, because they arrived first.
 	plugins := "plugins:\n- {type: round-robin-fairness-policy, name: tenants, parameters: {weights: {gold: 3}}}"
 	turns := "flowControl:\n  defaultPriorityBand: {fairnessPolicyRef: tenants}"
 	reload("plugins:", plugins, "flowControl:", turns, "maxConcurrency: 2", "maxConcurrency: 8")
 	await("gold has three quarters", "gold", 0, 6, 8)
 	await("silver has what is left", "silver", 0, 2, 8)
 
-	// A band that comes into being goes before those that wait.
+	// A new band precedes those that already wait.
 	urgent := "- {name: urgent, priority: 5}\n- {name: batch"
 	reload("plugins:", plugins, "flowControl:", turns, "maxConcurrency: 2", "maxConcurrency: 8", "- {name: batch", urgent)
 	ask("gold", "batch", 1)

@@ -25,8 +25,8 @@ flowControl:
   saturationDetector: {pluginRef: concurrency-detector}
 `
 
-// TestRequestsWait: requests that a full pool has no place for wait at the picker, for
-// longer than the proxy's usual timer, and go by priority.
+// TestRequestsWait checks that requests to a full pool wait at the picker, longer than the proxy's
+// usual timeout, and leave by priority.
 func TestRequestsWait(t *testing.T) {
 	r := open(t, rigOptions{
 		engines: 2,
@@ -78,8 +78,8 @@ func TestRequestsWait(t *testing.T) {
 	}
 }
 
-// TestDrainGoesOn: requests that wait at a replica that drains go on in their order, within
-// the limit; what waits when the time is nearly over goes all at once. None is lost.
+// TestDrainGoesOn checks requests that wait at a draining replica. They continue in order and
+// within the limit; near the end of the drain time the rest goes at once. No request is lost.
 func TestDrainGoesOn(t *testing.T) {
 	r := open(t, rigOptions{engines: 1, server: func(o *server.Options) {
 		config(t, queueing)(o)

@@ -22,22 +22,22 @@ type party struct {
 	with []childOptions // by replica
 }
 
-// The size of a party.
+// Size of a party.
 const (
 	partyReplicas = 3
 	partyEngines  = 12
 )
 
-// partyOptions say what differs from replicas that have joined each other, with
-// the built-in profile, and an Envoy that is told everything by xDS.
+// partyOptions change the default: joined replicas with the built-in profile, and an Envoy that is
+// configured by xDS.
 type partyOptions struct {
 	kind   envoyconf.Kind // a fixed configuration instead of xDS
 	config string         // file
-	apart  bool           // each replica has another key, so that none reaches another
+	apart  bool           // each replica has its own key, so none can reach another
 }
 
-// openParty opens engines, replicas and an Envoy, and waits until each replica
-// knows every engine exactly.
+// openParty opens engines, replicas and an Envoy, and waits until each replica knows every engine
+// exactly.
 func openParty(t *testing.T, with partyOptions) *party {
 	t.Helper()
 	kind := with.kind
@@ -83,15 +83,15 @@ func openParty(t *testing.T, with partyOptions) *party {
 	return p
 }
 
-// everyReplica waits until Envoy takes every replica for healthy.
+// everyReplica waits until Envoy considers every replica healthy.
 func (p *party) everyReplica() {
 	p.t.Helper()
 	const stat = "cluster.pickers.membership_healthy"
 	testkit.Await(p.t, "every replica is healthy to Envoy", func() bool { return p.envoy.Stats(p.t, stat)[stat] == partyReplicas })
 }
 
-// revive starts replicas, with the addresses that they had, at the same time, and
-// waits until they are ready.
+// revive starts replicas at their previous addresses at the same time, and waits until they are
+// ready.
 func (p *party) revive(which ...int) {
 	p.t.Helper()
 	for _, i := range which {
@@ -102,7 +102,7 @@ func (p *party) revive(which ...int) {
 	}
 }
 
-// status asks a replica.
+// status returns a replica's status.
 func (p *party) status(i int) (*server.Status, error) {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + p.with[i].Admin + "/status")
@@ -137,7 +137,7 @@ func (p *party) joined() {
 	}
 }
 
-// inexact counts the engines that a replica does not know exactly.
+// inexact returns the number of engines that a replica does not know exactly.
 func inexact(st *server.Status) (n int) {
 	for _, e := range st.Endpoints {
 		if e.Knowledge != "exact" {
@@ -158,7 +158,7 @@ func notExact(st *server.Status) string {
 	return strings.Join(out, ", ")
 }
 
-// passedBy is how many requests went on without a picker.
+// passedBy returns the number of requests that Envoy routed without a picker.
 func (p *party) passedBy() int {
 	return p.envoy.Stats(p.t, "failure_mode_allowed")["http.inference.ext_proc.picker.failure_mode_allowed"]
 }

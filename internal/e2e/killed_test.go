@@ -15,8 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// once sends n requests one after the other and counts them by status, 0 for no
-// answer.
+// once sends n requests one after the other and counts their status codes; 0 stands for no answer.
 func (p *party) once(n int) map[int]int {
 	p.t.Helper()
 	body := fmt.Sprintf(`{"model":%q,"prompt":"once upon a time","max_tokens":2}`, vocab.Name)
@@ -34,8 +33,7 @@ func (p *party) once(n int) map[int]int {
 	return got
 }
 
-// answered asserts that n requests are answered, and that Envoy placed passed of
-// them itself.
+// answered asserts that n requests are answered, and that Envoy routed passed of them by itself.
 func (p *party) answered(when string, n, passed int) {
 	p.t.Helper()
 	before := p.passedBy()
@@ -47,8 +45,8 @@ func (p *party) answered(when string, n, passed int) {
 	}
 }
 
-// TestEnvoyAsksWhoLives: an Envoy that is told everything by xDS asks a replica
-// for every request while any lives, also one that has just come.
+// TestEnvoyAsksWhoLives checks that an Envoy configured by xDS asks a replica for every request as
+// long as one lives, including a replica that has just started.
 func TestEnvoyAsksWhoLives(t *testing.T) {
 	p := openParty(t, partyOptions{})
 	p.answered("all live", 6, 0)
@@ -64,12 +62,11 @@ func TestEnvoyAsksWhoLives(t *testing.T) {
 	p.answered("nobody lives", 10, 10)
 }
 
-// medium is single requests of 64 KB to 256 KB.
+// medium consists of single requests of 64 KB to 256 KB.
 var medium = workload.Kind{Name: "medium", Turns: 1, UserRange: [2]int{10_000, 40_000}, Answer: 12, Completions: true}
 
-// TestFullDuplexKilled: in full duplex those requests fail that are inside the
-// killed replica, and no others; with every replica killed all fail, until one
-// is back.
+// TestFullDuplexKilled checks the full-duplex mode. Only requests inside the killed replica fail.
+// With all replicas dead all requests fail, until one returns.
 func TestFullDuplexKilled(t *testing.T) {
 	const users = 8
 	p := openParty(t, partyOptions{kind: envoyconf.Gateway})
@@ -102,9 +99,8 @@ func TestFullDuplexKilled(t *testing.T) {
 	p.answered("one is back", 40, 0)
 }
 
-// TestHitsReturn: whatever happens to replicas, the next requests hit what the
-// engines hold: over each pass of the same prompts the engines report as many
-// cached tokens as before, within one point.
+// TestHitsReturn checks that hits survive restarts of replicas: over each pass of the same prompts
+// the engines report as many cached tokens as before, within one percentage point.
 func TestHitsReturn(t *testing.T) {
 	p := openParty(t, partyOptions{kind: envoyconf.Resilient, config: configFile(t, prefixOnly)})
 	before := p.warm()
@@ -144,8 +140,8 @@ func TestHitsReturn(t *testing.T) {
 	same("all are back")
 }
 
-// TestHitsApart: replicas that cannot reach each other read every engine
-// themselves, say so, and find what the engines hold.
+// TestHitsApart checks replicas that cannot reach each other: each reads every engine itself,
+// reports it, and finds the cached prompts.
 func TestHitsApart(t *testing.T) {
 	p := openParty(t, partyOptions{kind: envoyconf.Resilient, config: configFile(t, prefixOnly), apart: true})
 	p.warm()
@@ -167,16 +163,14 @@ func TestHitsApart(t *testing.T) {
 	}
 }
 
-// pass asks 30 prompts and returns the share of their tokens that the engines
-// found cached.
+// pass sends 30 prompts and returns the share of their tokens that the engines had cached.
 func (p *party) pass() float64 {
 	p.t.Helper()
 	tally := p.run(workload.Options{Source: workload.NewSource(prompts, 5, vocab.Name, .5), Users: 2, Sessions: 30})
 	return tally.HitRatio()
 }
 
-// warm asks the prompts twice and asserts that the second time they are cached
-// where they go to.
+// warm sends the prompts twice and asserts that the second pass hits the caches.
 func (p *party) warm() (hits float64) {
 	p.t.Helper()
 	cold, hits := p.pass(), p.pass()
@@ -186,7 +180,7 @@ func (p *party) warm() (hits float64) {
 	return hits
 }
 
-// prefixOnly goes by what is known of caches and by nothing else.
+// prefixOnly considers only cached prefixes.
 const prefixOnly = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -197,11 +191,11 @@ schedulingProfiles:
   plugins: [{pluginRef: precise-prefix-cache-scorer}, {pluginRef: max-score-picker}]
 `
 
-// prompts are single requests with nothing in common.
+// prompts consists of single, unrelated requests.
 var prompts = workload.Kind{Name: "prompts", Turns: 1, UserTokens: 800, Spread: .5, Answer: 8}
 
-// newcomer starts a replica anew and asserts that it is asked nothing and not
-// ready before it knows every engine exactly.
+// newcomer restarts a replica and asserts that it gets no requests and is not ready before it knows
+// every engine exactly.
 func (p *party) newcomer(i int) {
 	p.t.Helper()
 	stop, looks := make(chan struct{}), make(chan string)
@@ -234,7 +228,7 @@ func (p *party) newcomer(i int) {
 	p.everyReplica()
 }
 
-// early says what a replica does before its time.
+// early returns what a replica did too early, or "".
 func early(st *server.Status) string {
 	switch n := inexact(st); {
 	case st.State == "ready" && n > 0:

@@ -9,18 +9,17 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
-// requests is how many requests both configurations answer together.
+// requests is the number of requests of both configurations together.
 const requests = 10_000
 
-// small and large are single requests of 1 KB to 64 KB and of 64 KB to 1 MB.
+// small and large consist of single requests of 1 KB to 64 KB, and of 64 KB to 1 MB.
 var (
 	small = workload.Kind{Name: "small", Turns: 1, UserRange: [2]int{170, 10_000}, Answer: 12, Completions: true}
 	large = workload.Kind{Name: "large", Turns: 1, UserRange: [2]int{10_000, 170_000}, Answer: 12, Completions: true}
 )
 
-// TestMixedLoad: requests of 1 KB to 1 MB, streamed and not, one in twenty
-// aborted by its client at a random moment. Every other answer is the engine's,
-// byte for byte, and nothing stays behind.
+// TestMixedLoad sends requests of 1 KB to 1 MB, streamed and not. Clients abort one in twenty at a
+// random moment. All other answers equal the engine's byte for byte, and no state remains.
 func TestMixedLoad(t *testing.T) {
 	const largeShare = .1
 	n := requests / 2

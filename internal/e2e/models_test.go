@@ -22,16 +22,15 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// town is a pool of several models: each has a base, an alias and an adapter at every
-// engine of its own.
+// town is a pool of several models. Each has a base, an alias and an adapter at its own engines.
 type town struct {
 	*rig
-	names   []string // that are asked for all the time
+	names   []string // requested continuously
 	asked   atomic.Int64
 	served  atomic.Int64
 	mu      sync.Mutex
 	refused []string       // "name at engine" of answers with 404 while it is known where names are
-	changes map[string]int // beginnings and ends of each name's moves between engines
+	changes map[string]int // starts and ends of each name's moves between engines
 }
 
 func base(i int) string    { return fmt.Sprint("model-", i) }
@@ -56,14 +55,14 @@ func openTown(t *testing.T, models, engines int, change func(*server.Options)) *
 	return town
 }
 
-// heard is what a client got.
+// heard is a client's view of an answer.
 type heard struct {
 	status int
 	engine string // "": the picker's or the proxy's own answer
 	body   string
 }
 
-// ask sends a chat for a model.
+// ask sends a chat to a model.
 func (w *town) ask(model string, stream bool) heard {
 	body := fmt.Sprintf(`{"model":%q,"stream":%v,"max_tokens":3,"messages":[{"role":"user","content":"of %s"}]}`, model, stream, model)
 	return w.send(http.MethodPost, "/v1/chat/completions", body)
@@ -91,8 +90,8 @@ func (w *town) send(method, path, body string) heard {
 	return heard{resp.StatusCode, resp.Header.Get(sim.HeaderEngine), string(b)}
 }
 
-// under plays requests for all names, from several users, until during has ended. Names that
-// are moving may be refused by the engine that they leave, all others by nobody.
+// under sends requests for all names from several users until during has returned. Only names that
+// are being moved may be refused, and only by the engine that they leave.
 func (w *town) under(during func()) {
 	stop := make(chan struct{})
 	var users sync.WaitGroup
@@ -129,7 +128,7 @@ func (w *town) under(during func()) {
 	}
 }
 
-// moved returns how many beginnings and ends of moves a name has seen: it is odd meanwhile.
+// moved returns the number of starts and ends of a name's moves. It is odd during a move.
 func (w *town) moved(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +143,7 @@ func (w *town) turn(names []string) {
 	}
 }
 
-// move makes a change to who serves names, and returns when the picker has noticed.
+// move changes which engines serve names, and returns once the picker has seen the change.
 func (w *town) move(change func(), noticed func() bool, names ...string) {
 	w.t.Helper()
 	w.turn(names)
@@ -153,14 +152,14 @@ func (w *town) move(change func(), noticed func() bool, names ...string) {
 	w.turn(names)
 }
 
-// more waits until so many more requests have been served.
+// more waits until n more requests have been served.
 func (w *town) more(n int64) {
 	w.t.Helper()
 	until := w.served.Load() + n
 	testkit.Await(w.t, "answers", func() bool { return w.served.Load() >= until })
 }
 
-// lora loads or unloads an adapter of an engine.
+// lora loads or unloads an adapter at an engine.
 func (w *town) lora(how string, e *sim.Engine, name string) {
 	w.t.Helper()
 	resp, err := http.Post("http://"+e.Addr()+"/v1/"+how+"_lora_adapter", "application/json", strings.NewReader(fmt.Sprintf(`{"lora_name":%q,"lora_path":"/x"}`, name)))
@@ -173,7 +172,7 @@ func (w *town) lora(how string, e *sim.Engine, name string) {
 	}
 }
 
-// lists reports whether GET /v1/models has a name, and with what parent.
+// lists reports whether GET /v1/models has a name, and returns its parent.
 func (w *town) lists(name string) (parent string, listed bool) {
 	out := w.send(http.MethodGet, "/v1/models", "")
 	var list struct {
@@ -196,16 +195,15 @@ func (w *town) lists(name string) (parent string, listed bool) {
 	return "", false
 }
 
-// TestModels: two, twenty and a hundred models in one pool, whose engines get and lose
-// adapters, come back with other models, and fail to tell what they serve, all under load:
-// no request goes to an engine that does not serve its model, but while the engine has
-// just lost it and nobody was told.
+// TestModels checks pools of two, twenty and a hundred models under load. Engines load and unload
+// adapters, return with other models, and fail to list their models. No request may reach an engine
+// that does not serve its model, except for a moment after the engine has unloaded it.
 func TestModels(t *testing.T) {
 	for _, c := range []struct{ models, engines int }{{2, 6}, {20, 24}, {100, 104}} {
 		t.Run(fmt.Sprintf("models=%d", c.models), func(t *testing.T) {
 			w := openTown(t, c.models, c.engines, nil)
 			engines := w.fleet.Engines()
-			first, last := engines[0], engines[len(engines)-1] // the last one's model has another engine
+			first, last := engines[0], engines[len(engines)-1] // the last engine's model has another engine
 			lost := (len(engines) - 1) % c.models
 			w.under(func() {
 				w.more(int64(2 * len(w.names)))
@@ -250,8 +248,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestModelRefused: a name is answered with 404 by the picker when every engine is sure to
-// refuse it, after the lists were read once more for it; else it is for an engine to say.
+// TestModelRefused checks that the picker answers 404 if every engine would refuse the name, after
+// it has read the model lists again. Otherwise an engine answers.
 func TestModelRefused(t *testing.T) {
 	w := openTown(t, 2, 2, nil)
 	confirms := func() float64 { return w.metric(0, "grapevine_models_confirms_total") }
@@ -285,7 +283,8 @@ func TestModelRefused(t *testing.T) {
 	testkit.Await(t, "it is proof again", func() bool { return notFound("nobody") })
 }
 
-// TestModelPlaced: unknown names go to engines that take any, and to all where that is asked for.
+// TestModelPlaced checks that unknown names go to engines that accept any name, and to all engines
+// if that is configured.
 func TestModelPlaced(t *testing.T) {
 	w := openTown(t, 2, 2, func(o *server.Options) { o.PlaceUnknown = true })
 	if out := w.ask("nobody", false); out.status != http.StatusNotFound || out.engine == "" {

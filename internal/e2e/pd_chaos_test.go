@@ -37,22 +37,21 @@ var (
 	pdSeed     = flag.Uint64("pd.seed", 1, "of the faults and requests of TestPDChaos")
 )
 
-// pdRig is a rig whose first engines prefill and whose others decode, each of these
-// behind a sidecar.
+// pdRig is a rig whose first engines prefill. Its other engines decode, each behind a sidecar.
 type pdRig struct {
 	*rig
 	prefill, decode []*sim.Engine
 	sidecars        []*http.Server
-	leg             time.Duration        // for a prefill leg
+	leg             time.Duration        // timeout of a prefill
 	counts          *prometheus.Registry // of all sidecars
 	serving         sync.WaitGroup
 }
 
-// pdLease leaves a third of itself to what stands between the sidecar's last look and the
-// decode engine's first: on a busy machine that is seconds.
+// pdLease is the lease of transferred blocks. A third of it remains for the time between the
+// sidecar's check and the decode engine's read, which takes seconds on a busy machine.
 const pdLease = 12 * time.Second
 
-// splitsAll has every prompt of some length computed elsewhere.
+// splitsAll sends every prompt of some length to a prefill engine.
 const splitsAll = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -66,7 +65,7 @@ schedulingProfiles:
   plugins: [{pluginRef: predicted-ttft-scorer}]
 `
 
-// openPD opens a rig whose sidecars give a prefill leg so much time.
+// openPD opens a rig whose sidecars have the given prefill timeout.
 func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 	t.Helper()
 	r := &pdRig{rig: begin(t), leg: leg, counts: prometheus.NewRegistry()}
@@ -99,7 +98,7 @@ func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 	return r
 }
 
-// openSidecar runs the proxy of a decode engine and returns where.
+// openSidecar runs the proxy of a decode engine and returns its address.
 func (r *pdRig) openSidecar(e *sim.Engine, allowed sidecar.Listed) string {
 	r.t.Helper()
 	h, err := sidecar.New(sidecar.Options{
@@ -137,14 +136,14 @@ func (r *pdRig) closePD() {
 		r.envoy.Stop()
 	}
 	for _, s := range r.sidecars {
-		_ = s.Close() // what is open then is the clients' fault
+		_ = s.Close() // clients' open connections are cut
 	}
 	r.serving.Wait()
 	r.close()
 }
 
-// TestPDChaos: whatever becomes of prefill engines, decode engines and clients, every
-// answer is right, none is lost that could be served, and nothing is left behind.
+// TestPDChaos checks that faults of prefill engines, decode engines and clients lead to no wrong
+// answer, that every request that can be served is served, and that no state remains.
 func TestPDChaos(t *testing.T) {
 	r := openPD(t, 3, 3, 500*time.Millisecond)
 	c := &chaosClient{r: r, words: vocab.New()}
@@ -173,7 +172,7 @@ func TestPDChaos(t *testing.T) {
 	if n := c.unserved.Load(); n > 2+int64(*pdRequests)/1000 {
 		t.Errorf("%d requests found no decode engine while one of three restarted", n)
 	}
-	// What was broken off had begun: the sidecar had passed content on.
+	// An answer can break only after the sidecar has sent content.
 	if begun := r.counted("grapevine_sidecar_broken_total", "")[""]; c.broken.Load() > int64(begun) {
 		t.Errorf("%d answers were broken off, and only %d had begun: the others could have been served", c.broken.Load(), begun)
 	}
@@ -201,18 +200,18 @@ func TestPDChaos(t *testing.T) {
 	}
 }
 
-// sawAll reports whether prefill legs ended well, and in two other ways.
+// sawAll reports whether prefills ended well, and in at least two other ways.
 func (r *pdRig) sawAll() bool {
 	legs := r.legs()
 	return legs["ok"] > 0 && len(legs) >= 3
 }
 
-// legs counts prefill legs by outcome.
+// legs counts prefills by outcome.
 func (r *pdRig) legs() map[string]int {
 	return r.counted("grapevine_sidecar_prefills_total", "outcome")
 }
 
-// counted returns a counter of all sidecars by a label; "" counts without one.
+// counted returns the sum of a counter over all sidecars by a label; "" sums all labels.
 func (r *pdRig) counted(name, label string) map[string]int {
 	r.t.Helper()
 	families, err := r.counts.Gather()
@@ -245,7 +244,7 @@ func (r *pdRig) figures() string {
 	return strings.Join(out, " ")
 }
 
-// trouble makes one engine after the other sick, and well again, until stop.
+// trouble applies faults to one engine after the other until stop is closed.
 func (r *pdRig) trouble(rng *rand.Rand, c *chaosClient, stop chan struct{}) {
 	rest := func(d time.Duration) bool {
 		select {
@@ -292,13 +291,12 @@ type chaosClient struct {
 	words *vocab.Vocabulary
 
 	right, left, broken atomic.Int64
-	calm                atomic.Int64 // of those broken off, how many under no restart that was seen
-	unserved            atomic.Int64 // refused with 503 during a restart
-	shaken              atomic.Int64 // decode restarts that began and that ended: odd while one is under way
+	calm                atomic.Int64 // broken answers without a restart of a decode engine
+	unserved            atomic.Int64 // answered 503 during a restart
+	shaken              atomic.Int64 // starts and ends of decode restarts; odd during one
 }
 
-// send sends one request: short or long, streamed or not, and now and then given up
-// on the way.
+// send sends one request: short or long, streamed or not, and sometimes cancelled.
 func (c *chaosClient) send(rng *rand.Rand, n int) {
 	text := fmt.Sprintf("request %d: ", n) + strings.Repeat("tell me more about it ", rng.IntN(120))
 	stream, tokens := rng.IntN(3) > 0, 5+rng.IntN(30)
@@ -335,8 +333,8 @@ func (c *chaosClient) send(rng *rand.Rand, n int) {
 	case leaves && ctx.Err() != nil:
 		c.left.Add(1)
 	case status == http.StatusOK || strings.Contains(got.text, brokenOff):
-		// Nobody can go on with an answer that has begun. That it had is counted where
-		// its content was passed on: Envoy may drop that when the break reaches it too.
+		// An answer that has begun cannot be continued. Only the sidecar's count shows that it had
+		// begun: Envoy may drop the content if the reset reaches it at the same time.
 		c.broken.Add(1)
 		if !shaken {
 			c.calm.Add(1)
@@ -348,8 +346,7 @@ func (c *chaosClient) send(rng *rand.Rand, n int) {
 	}
 }
 
-// brokenOff is what Envoy says when the first part of an answer and its breaking off
-// reach it together.
+// brokenOff is Envoy's message if the start of an answer and its reset arrive together.
 const brokenOff = "disconnect/reset before headers"
 
 type chaosAnswer struct {
@@ -359,7 +356,7 @@ type chaosAnswer struct {
 
 var errTruncated = errors.New("the answer has no end")
 
-// ask reads an answer to its end; begun says that some of it came.
+// ask reads an answer to its end. begun reports whether part of it arrived.
 func (c *chaosClient) ask(ctx context.Context, body []byte, stream bool) (got chaosAnswer, status int, begun bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.r.client.URL+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// said is an answer's status, the engine that gave it, and its text.
+// said is an answer with the engine that gave it.
 type said struct {
 	status       int
 	engine, text string
 }
 
-// chat sends a chat with further headers as name, value.
+// chat sends a chat with additional headers as name, value pairs.
 func (r *pdRig) chat(text string, more ...string) said {
 	r.t.Helper()
 	body, err := json.Marshal(map[string]any{"model": vocab.Name, "messages": []vocab.Message{{Role: "user", Content: vocab.Content(text)}}, "max_tokens": 5, "ignore_eos": true})
@@ -53,7 +53,7 @@ func (r *pdRig) chat(text string, more ...string) said {
 	return said{resp.StatusCode, resp.Header.Get(sim.HeaderEngine), string(answer)}
 }
 
-// read is how many hand-overs of the prefill engines were read.
+// read returns the number of transfers from the prefill engines that were read.
 func (r *pdRig) read() (n int64) {
 	for _, e := range r.prefill {
 		n += e.Transfers().Read
@@ -61,8 +61,8 @@ func (r *pdRig) read() (n int64) {
 	return n
 }
 
-// TestIfAvailable: a request that asks for a prompt that is there gets 412 while it is not,
-// without any engine's work, and the endpoint that holds it afterwards.
+// TestIfAvailable checks conditional requests: 412 without any engine's work as long as no engine
+// holds the prompt, and afterwards the endpoint that holds it.
 func TestIfAvailable(t *testing.T) {
 	r := openPD(t, 2, 2, patience)
 	prompt := strings.Repeat("only where it is held ", 100)
@@ -87,8 +87,8 @@ func TestIfAvailable(t *testing.T) {
 	r.settle()
 }
 
-// TestAlternates: with one engine of each role out of order the other ones serve, and what is
-// counted is what happened.
+// TestAlternates checks that with one engine of each role down the other ones serve, and that the
+// counters match the events.
 func TestAlternates(t *testing.T) {
 	r := openPD(t, 2, 2, patience)
 	sick, dead := r.prefill[0], r.decode[0]
@@ -107,8 +107,8 @@ func TestAlternates(t *testing.T) {
 	for _, by := range []string{"first", "alternate", "decode", "untold"} {
 		sum += r.computed(by)
 	}
-	// A leg that failed at the engine named first is an alternate's prompt; one that was sent
-	// again because another decode engine was asked is not counted twice.
+	// A prefill that failed at the first engine counts for the alternate. A request that was sent
+	// again to another decode engine does not count twice.
 	if alternate := r.computed("alternate"); sum != requests || alternate == 0 || alternate > legs["status_5xx"] || r.computed("first") != requests-alternate {
 		t.Errorf("%d prompts were computed, %d by the endpoint named first, %d by an alternate; prefill legs %v", sum, r.computed("first"), alternate, legs)
 	}
@@ -119,7 +119,7 @@ func TestAlternates(t *testing.T) {
 	r.settle()
 }
 
-// computed is the picker's count of prompts by who computed them.
+// computed returns the picker's count of prompts by the engine that computed them.
 func (r *pdRig) computed(by string) int {
 	return int(r.metric(0, `grapevine_picker_prompts_computed_total{by="`+by+`"}`))
 }

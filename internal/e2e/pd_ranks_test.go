@@ -20,11 +20,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// numRanks are the data-parallel ranks of each engine.
+// numRanks is the number of data-parallel ranks per engine.
 const numRanks = 2
 
-// ranked deals cold prompts out to the ranks of both roles in turn, and sends a prompt that
-// is held to the rank that holds it.
+// ranked distributes cold prompts over the ranks of both roles in turn. A cached prompt goes to the
+// rank that holds it.
 const ranked = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -40,23 +40,23 @@ schedulingProfiles:
   plugins: [{pluginRef: prefix-cache-scorer, weight: 10}, {pluginRef: then}]
 `
 
-// ranksRig is two decode engines and one prefill engine, of two ranks each. Every rank has an
-// engine's core, a cache and a port of its own, as vLLM's have; the decode engines' are
-// behind one sidecar each, at the same ports of two addresses, as pods have them.
+// ranksRig has two decode engines and one prefill engine with two ranks each. Every rank has its
+// own engine core, cache and port, as in vLLM. Each decode engine is behind one sidecar; the
+// sidecars have the same ports at two addresses, as pods do.
 type ranksRig struct {
 	*pdRig
 	port   int                    // of rank 0 of all sidecars
-	decode map[string]*sim.Engine // by the address that the picker knows
+	decode map[string]*sim.Engine // by address in the picker
 }
 
-// openRanks opens the rig. more is appended to the handler's parameters.
+// openRanks opens the rig. more returns additional parameters of the handler.
 func openRanks(t *testing.T, more func(port int) string) *ranksRig {
 	t.Helper()
 	r := &ranksRig{pdRig: &pdRig{rig: begin(t), leg: patience}, decode: map[string]*sim.Engine{}}
 	t.Cleanup(r.closePD)
 	hosts := []string{"127.0.0.2", "127.0.0.3"}
 	r.openFleet(rigOptions{engines: numRanks * (1 + len(hosts)), engine: sim.Options{PD: &sim.PDOptions{}}, each: func(_ int, o *sim.Options) {
-		o.Events.Addr, o.Events.Replay = "0.0.0.0:0", "0.0.0.0:0" // they are read at the sidecars' addresses
+		o.Events.Addr, o.Events.Replay = "0.0.0.0:0", "0.0.0.0:0" // read at the sidecars' addresses
 	}})
 	all := r.fleet.Engines()
 	r.prefill = all[:numRanks]
@@ -92,7 +92,7 @@ func openRanks(t *testing.T, more func(port int) string) *ranksRig {
 	return r
 }
 
-// listen listens at numRanks ports in a row, the same of each host.
+// listen listens at numRanks consecutive ports, the same on each host.
 func (r *ranksRig) listen(hosts []string) (all [][]net.Listener) {
 	r.t.Helper()
 	for range 100 {
@@ -118,7 +118,7 @@ func (r *ranksRig) listen(hosts []string) (all [][]net.Listener) {
 	return nil
 }
 
-// tellRanks has Envoy tell the client where a request went, and what was said of ranks.
+// tellRanks configures Envoy to return the destination and the rank headers to the client.
 func tellRanks(yaml string) string {
 	const domains = "domains: [\"*\"]\n"
 	head := domains + "              response_headers_to_add:\n"
@@ -130,13 +130,13 @@ func tellRanks(yaml string) string {
 	return strings.Replace(yaml, domains, head, 1)
 }
 
-// rankReply is what a client sees of a request.
+// rankReply is a client's view of an answer.
 type rankReply struct {
 	status                    int
 	engine, to, rank, prefill string
 }
 
-// ask sends a chat with further headers as name, value.
+// ask sends a chat with additional headers as name, value pairs.
 func (r *ranksRig) ask(text string, more ...string) (out rankReply) {
 	r.t.Helper()
 	body, err := json.Marshal(map[string]any{"model": vocab.Name, "messages": []vocab.Message{{Role: "user", Content: vocab.Content(text)}}, "max_tokens": 4, "ignore_eos": true})
@@ -159,7 +159,7 @@ func (r *ranksRig) ask(text string, more ...string) (out rankReply) {
 	return rankReply{resp.StatusCode, h.Get(sim.HeaderEngine), h.Get("sent-to"), h.Get("sent-rank"), h.Get("sent-prefiller")}
 }
 
-// chosen returns the address of the rank that the picker chose, as its headers say.
+// chosen returns the address of the rank that the picker's headers name.
 func (r *ranksRig) chosen(a rankReply) string {
 	if a.rank != "" {
 		return a.rank
@@ -167,7 +167,7 @@ func (r *ranksRig) chosen(a rankReply) string {
 	return a.to
 }
 
-// reads is how many hand-overs of each prefill rank were read, by address.
+// reads returns the number of transfers that were read, by address of the prefill rank.
 func (r *ranksRig) reads() map[string]int64 {
 	out := map[string]int64{}
 	for _, e := range r.prefill {
@@ -176,7 +176,7 @@ func (r *ranksRig) reads() map[string]int64 {
 	return out
 }
 
-// known waits until the replica knows all that each decode rank holds.
+// known waits until the replica knows the cache of each decode rank.
 func (r *ranksRig) known() {
 	r.t.Helper()
 	testkit.Await(r.t, "the replica knows what each decode rank holds", func() bool {
@@ -190,9 +190,9 @@ func (r *ranksRig) known() {
 	})
 }
 
-// TestRanksOfBothRoles: the picker chooses a rank for each leg, and these ranks compute the
-// prompt and the answer, whether requests reach ranks at ports of their own or all enter at
-// one. What a client says of ranks counts for nothing.
+// TestRanksOfBothRoles checks that the picker chooses a rank for each role, and that these ranks
+// compute prompt and answer, with a port per rank and with one port for all. A client's own rank
+// headers have no effect.
 func TestRanksOfBothRoles(t *testing.T) {
 	for name, onePort := range map[string]bool{"ports of their own": false, "one port": true} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +244,7 @@ func (r *ranksRig) eachRank(t *testing.T, onePort bool) {
 	}
 }
 
-// TestUnknownRank: a rank that the sidecar does not have is answered for by no other one.
+// TestUnknownRank checks that no other rank answers for a rank that the sidecar does not have.
 func TestUnknownRank(t *testing.T) {
 	r := openRanks(t, func(port int) string { return fmt.Sprintf(", primaryPort: %d", port) })
 	list := r.fleet.Endpoints()[:numRanks]

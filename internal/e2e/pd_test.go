@@ -24,8 +24,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// apart is the manual's configuration in which long prompts are computed
-// elsewhere.
+// apart returns the configuration of docs/pd.md that splits long prompts.
 func apart(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/configuration.md")
@@ -41,7 +40,7 @@ func apart(t *testing.T) string {
 	return ""
 }
 
-// echo has Envoy tell the client which headers went to the engine.
+// echo configures Envoy to return the headers that it sent to the engine.
 func echo(yaml string) string {
 	const domains = "domains: [\"*\"]\n"
 	head := domains + "              response_headers_to_add:\n"
@@ -51,8 +50,7 @@ func echo(yaml string) string {
 	return strings.Replace(yaml, domains, head, 1)
 }
 
-// label writes the endpoints file anew, with the engines' roles in their order,
-// and waits until it is read.
+// label rewrites the endpoints file with the engines' roles in order, and waits until it is read.
 func (r *rig) label(roles ...string) {
 	r.t.Helper()
 	list := r.fleet.Endpoints()
@@ -87,15 +85,15 @@ func (r *rig) write(list []fleet.Endpoint) {
 	}
 }
 
-// reply is what a client sees of a request.
+// reply is a client's view of an answer.
 type reply struct {
 	status            int
 	engine            string
-	prefill, encoders string // headers that went to the engine
+	prefill, encoders string // headers that Envoy sent to the engine
 }
 
-// stream posts a prompt, with further headers as name, value, and reads the
-// streamed answer to its end.
+// stream posts a prompt with additional headers as name, value pairs, and reads the streamed
+// answer.
 func (r *rig) stream(prompt string, more ...string) (out reply) {
 	r.t.Helper()
 	body := fmt.Sprintf(`{"model":%q,"stream":true,"prompt":%q,"max_tokens":12}`, vocab.Name, prompt)
@@ -119,10 +117,10 @@ func (r *rig) stream(prompt string, more ...string) (out reply) {
 	return reply{resp.StatusCode, h.Get(sim.HeaderEngine), h.Get("sent-" + request.HeaderPrefiller), h.Get("sent-" + request.HeaderEncoders)}
 }
 
-// long is a prompt of some thousand tokens, another one for each name.
+// long returns a prompt of several thousand tokens that is unique per name.
 func long(name string) string { return strings.Repeat(name+" went to the market and came back. ", 300) }
 
-// load is what the first replica counts at an engine.
+// load returns the load that the first replica counts at an engine.
 func (r *rig) load(engine string) saved.LoadFacts {
 	for _, e := range r.servers[0].Status().Endpoints {
 		if e.Name == engine {
@@ -133,8 +131,8 @@ func (r *rig) load(engine string) saved.LoadFacts {
 	return saved.LoadFacts{}
 }
 
-// TestPrefillApart: a long prompt goes to a decode endpoint with the header that
-// names prefill endpoints, and the book has both; what is held goes straight.
+// TestPrefillApart checks that a long prompt goes to a decode endpoint with the header that names
+// prefill endpoints, and that both count in the load. A cached prompt is not split.
 func TestPrefillApart(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -157,7 +155,8 @@ func TestPrefillApart(t *testing.T) {
 			r.settle()
 			r.bookWhileHanging(t)
 			r.settle()
-			// No sidecar: nobody says that a prompt was computed elsewhere, and nothing claims it.
+			// Without a sidecar, no answer reports where the prompt was computed, and none is
+			// counted as split.
 			if n := r.metric(0, `grapevine_picker_prompts_computed_total{by="untold"}`); n != 3 {
 				t.Errorf("of 3 requests with a prefill endpoint and no sidecar %v are untold", n)
 			}
@@ -166,7 +165,7 @@ func TestPrefillApart(t *testing.T) {
 	}
 }
 
-// bookWhileHanging looks at the book while two long prompts are under way.
+// bookWhileHanging checks the load while two long prompts are running.
 func (r *rig) bookWhileHanging(t *testing.T) {
 	t.Helper()
 	for _, e := range r.fleet.Engines() {
@@ -200,8 +199,8 @@ func (r *rig) bookWhileHanging(t *testing.T) {
 	wg.Wait()
 }
 
-// TestRolesWithoutConfiguration: where endpoints have roles and nothing is
-// configured, nobody who only prefills gets a request.
+// TestRolesWithoutConfiguration checks that endpoints with the role prefill get no requests without
+// a configuration.
 func TestRolesWithoutConfiguration(t *testing.T) {
 	r := open(t, rigOptions{config: echo})
 	r.label("prefill", "decode", "prefill", "both")
@@ -218,8 +217,8 @@ func TestRolesWithoutConfiguration(t *testing.T) {
 	}
 }
 
-// swapped reads the gauge of waiting requests as that of running ones, and the
-// other way round, from engines with a label of its own.
+// swapped reads the gauge of waiting requests as running ones, and vice versa, from engines with a
+// label of its own.
 const swapped = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -230,8 +229,8 @@ plugins:
     - {name: odd, queuedRequestsSpec: "vllm:num_requests_running", runningRequestsSpec: "vllm:num_requests_waiting"}
 `
 
-// TestEngineDialect: an endpoint's page is read by the names that the
-// configuration has for its engine label.
+// TestEngineDialect checks that a metrics page is read by the names configured for its engine
+// label.
 func TestEngineDialect(t *testing.T) {
 	r := open(t, rigOptions{engines: 2, server: config(t, swapped)})
 	list := r.fleet.Endpoints()
@@ -241,7 +240,7 @@ func TestEngineDialect(t *testing.T) {
 		e.Hang(faults.HangEngine)
 	}
 	var wg sync.WaitGroup
-	for range 16 { // at one engine alone they are never
+	for range 16 { // never all at one engine
 		wg.Go(func() { r.stream("hello") })
 	}
 	testkit.Await(t, "both pages are read", func() bool {

@@ -14,16 +14,16 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// talk is conversations with a long beginning of their own.
+// talk consists of conversations with long, unique first messages.
 var talk = workload.Kind{Name: "talk", Shared: 1 << 30, Zipf: 1, SharedTokens: 3000, Turns: 6, UserTokens: 60, Spread: .3, Answer: 20}
 
-// slow engines make a prefix worth something.
+// slow engines make cached prefixes valuable.
 func slow() sim.Options {
 	return sim.Options{Speed: 20, Core: engine.Config{BlockSize: 16, Blocks: 20_000, Model: engine.Model70B}}
 }
 
-// TestSessionsStay: conversations with different long beginnings stay where
-// these are cached, turn after turn.
+// TestSessionsStay checks that conversations stay at the engine that has them cached, turn after
+// turn.
 func TestSessionsStay(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestSessionsStay(t *testing.T) {
 			sessions := []*conversation{{s: src.Session(4)}, {s: src.Session(5)}}
 			r.hang(faults.HangEngine)
 			var wg sync.WaitGroup
-			for i, c := range sessions { // the second begins while the first is under way
+			for i, c := range sessions { // the second begins during the first
 				wg.Go(func() { c.ask(t, r.client) })
 				testkit.Await(t, "the first turn is placed", func() bool { return r.inFlight(0) == int64(i+1) })
 			}
@@ -52,23 +52,23 @@ func TestSessionsStay(t *testing.T) {
 	}
 }
 
-// hang has every engine hang, or go on.
+// hang sets the hang fault of every engine.
 func (r *rig) hang(how faults.Hang) {
 	for _, e := range r.fleet.Engines() {
 		e.Hang(how)
 	}
 }
 
-// conversation is a session that is played turn by turn.
+// conversation is a session that a test plays turn by turn.
 type conversation struct {
 	s      *workload.Session
 	said   string
 	turns  int
-	prompt int // tokens of the turn before
+	prompt int // tokens of the previous turn
 	engine string
 }
 
-// ask plays a turn and checks that it found the turn before.
+// ask plays a turn and checks that the previous turn was cached.
 func (c *conversation) ask(t *testing.T, client *workload.Client) {
 	t.Helper()
 	turn, ok := c.s.Next(c.said)
@@ -90,9 +90,9 @@ func (c *conversation) ask(t *testing.T, client *workload.Client) {
 	c.said, c.engine, c.prompt = o.Text, o.Engine, o.PromptTokens
 }
 
-// TestHitRatio: by what is known of caches alone, engines find nearly all that they can
-// find of prompts, far more than when requests come round robin. What the default policy
-// finds also depends on how long requests wait: package replay judges it in virtual time.
+// TestHitRatio checks that routing by cached prefixes alone finds almost all possible hits, and far
+// more than round robin. The hits of the default policy also depend on waiting times; package
+// replay tests those in virtual time.
 func TestHitRatio(t *testing.T) {
 	play := func(kind envoyconf.Kind) (hits, ideal float64) {
 		r := open(t, rigOptions{kind: kind, engine: slow(), server: config(t, prefixOnly)})

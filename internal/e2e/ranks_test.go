@@ -21,8 +21,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// onePort is an engine that balances its ranks itself, behind one port and one metrics page,
-// and a scheduler that knows it as one endpoint; all in the time of a synctest bubble.
+// onePort is an engine that balances its ranks itself behind one port and one metrics page, with a
+// scheduler that sees one endpoint. It runs in virtual time (synctest).
 type onePort struct {
 	ranks     []*core.Core
 	page      *page.Page
@@ -51,7 +51,7 @@ func openOnePort(t *testing.T, ranks int) *onePort {
 	pool := endpoint.NewPool(endpoint.PoolOptions{Now: time.Now})
 	pool.Set([]endpoint.Spec{{Name: "e", Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
 	e.ep = pool.Snapshot().Endpoints[0]
-	m := engine.Model70B // what a rank takes is known, so that learning has nothing to make up for
+	m := engine.Model70B // the costs of a rank are given, so learning has nothing to correct
 	e.ep.SetPriorCost(endpoint.Cost{
 		Base: m.A / 1e3, PerToken: m.B / 1e6, PerPair: m.E / 1e9, Step: m.A / 1e3, PerSeq: m.C / 1e6, PerContext: m.D / 1e9, Idle: 1,
 	})
@@ -62,7 +62,7 @@ func openOnePort(t *testing.T, ranks int) *onePort {
 	return e
 }
 
-// scrape reads the page; with merged, its ranks are taken for one engine.
+// scrape reads the metrics page. merged treats its ranks as one engine.
 func (e *onePort) scrape(t *testing.T, merged bool) {
 	t.Helper()
 	var meters []*page.Meter
@@ -81,8 +81,8 @@ func (e *onePort) scrape(t *testing.T, merged bool) {
 	e.ep.SetGauges(g)
 }
 
-// send places a prompt of so many tokens and returns the predicted seconds to its first
-// token; first is told how long it took.
+// send places a prompt and returns the predicted seconds to its first token. first is called with
+// the measured seconds.
 func (e *onePort) send(t *testing.T, tokens int, first func(seconds float64)) float64 {
 	t.Helper()
 	ask := func() *request.Request {
@@ -119,7 +119,7 @@ func (e *onePort) send(t *testing.T, tokens int, first func(seconds float64)) fl
 	return x.Predicted.TTFT / 1e3
 }
 
-// fresh returns the names of so many blocks that no other prompt has.
+// fresh returns names of blocks that no other prompt has.
 func (e *onePort) fresh(blocks int) []engine.Hash {
 	names := make([]engine.Hash, blocks)
 	for i := range names {
@@ -129,9 +129,9 @@ func (e *onePort) fresh(blocks int) []engine.Hash {
 	return names
 }
 
-// load sends a burst of prompts and, when it is over, one more. It returns by how many times
-// the first tokens of the burst were predicted to come later than they came, and that of the
-// last, of which what was learned from the burst is a part.
+// load sends a burst of prompts and one more after it. It returns the ratios of predicted to
+// measured time to first token: of the burst, and of the last prompt, which includes what was
+// learned.
 func (e *onePort) load(t *testing.T, merged bool) (burst, after float64) {
 	t.Helper()
 	var mu sync.Mutex
@@ -160,13 +160,13 @@ func (e *onePort) load(t *testing.T, merged bool) (burst, after float64) {
 	return burst, predicted / took
 }
 
-// TestFirstTokenOfRanks: of four ranks behind one port, the wait that is predicted is that for
-// one of them, which works off a quarter of the queue, and what is learned is learned of one.
+// TestFirstTokenOfRanks checks four ranks behind one port. The predicted wait is that of one rank
+// with a quarter of the queue, and learning applies to one rank.
 func TestFirstTokenOfRanks(t *testing.T) {
 	for name, c := range map[string]struct {
 		ranks        int
 		merged       bool
-		burst, after [2]float64 // least and most
+		burst, after [2]float64 // minimum and maximum
 	}{
 		"one engine":                 {1, false, [2]float64{.75, 1.35}, [2]float64{.75, 1.35}},
 		"four ranks":                 {4, false, [2]float64{.75, 1.35}, [2]float64{.75, 1.35}},

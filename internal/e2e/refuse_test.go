@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
-// hint makes Envoy pass a header on as the subset hint.
+// hint makes Envoy send a header as the subset hint.
 const hint = `          http_filters:
           - name: envoy.filters.http.header_to_metadata
             typed_config:
@@ -23,7 +23,7 @@ const hint = `          http_filters:
                 on_header_present: { metadata_namespace: envoy.lb.subset_hint, key: x-gateway-destination-endpoint-subset, type: STRING }
 `
 
-// TestRefusals: what a client sees when we answer in the engine's place.
+// TestRefusals checks the answers that the picker gives instead of an engine.
 func TestRefusals(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// answers posts a completion and checks status and drop reason; an error has
-// the shape of the API's.
+// answers posts a completion and checks status and drop reason. An error must have the form of the
+// OpenAI API.
 func (r *rig) answers(body, subset string, status int, drop string) {
 	r.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, r.client.URL+"/v1/completions", strings.NewReader(body))

@@ -26,10 +26,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// program is a grapevine of some version, which is what its status says.
+// program is a grapevine binary of some version, as reported in its status.
 type program struct{ version, file string }
 
-// build builds the program of the sources in a folder.
+// build builds the sources of a folder.
 func build(t *testing.T, dir, version, file string) program {
 	t.Helper()
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-X main.version="+version, "-o", file, "./cmd/grapevine")
@@ -40,7 +40,7 @@ func build(t *testing.T, dir, version, file string) program {
 	return program{version, file}
 }
 
-// git runs git in this checkout.
+// git runs git in this repository.
 func git(arg ...string) ([]byte, error) {
 	cmd := exec.Command("git", arg...)
 	var complaint bytes.Buffer
@@ -85,7 +85,7 @@ func earlier(t *testing.T) program {
 		t.Fatalf("the sources of commit %s: %v", commit, err)
 	}
 	part := fmt.Sprintf("%s.%d", file, os.Getpid())
-	defer func() { _ = os.Remove(part) }() // it is gone when all went well
+	defer func() { _ = os.Remove(part) }() // does not exist after success
 	p := build(t, dir, commit[:7], part)
 	if err := os.Rename(part, file); err != nil {
 		t.Fatal(err)
@@ -93,13 +93,13 @@ func earlier(t *testing.T) program {
 	return program{p.version, file}
 }
 
-// blend is a rig whose replicas are programs of two versions.
+// blend is a rig whose replicas run two versions.
 type blend struct {
 	*rig
 	now, then program
 	args      [][]string // by replica
 	admin     []string
-	runs      []program // what each runs
+	runs      []program // version of each replica
 }
 
 // openBlend opens engines, three replicas of the earlier version and an Envoy.
@@ -139,7 +139,7 @@ func (b *blend) secretFile(name string) string {
 	return file
 }
 
-// start runs a replica, with the addresses that it always has.
+// start starts a replica at its fixed addresses.
 func (b *blend) start(i int, p program) {
 	b.t.Helper()
 	c := &child{cmd: exec.Command(p.file, b.args[i]...)}
@@ -156,7 +156,7 @@ func (b *blend) start(i int, p program) {
 	b.childs[i], b.runs[i] = c, p
 }
 
-// roll replaces a replica by one of another version, and waits until Envoy asks it.
+// roll replaces a replica by another version, and waits until Envoy asks it.
 func (b *blend) roll(i int, p program) {
 	b.t.Helper()
 	begun := time.Now()
@@ -174,7 +174,7 @@ func (b *blend) roll(i int, p program) {
 	})
 }
 
-// all asks every replica for its status.
+// all returns the status of every replica.
 func (b *blend) all() ([]server.Status, error) {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	list := make([]server.Status, len(b.admin))
@@ -191,7 +191,7 @@ func (b *blend) all() ([]server.Status, error) {
 	return list, nil
 }
 
-// until waits until nothing is amiss with any replica.
+// until waits until amiss returns "" for every replica.
 func (b *blend) until(amiss func(i int, st *server.Status) string) {
 	b.t.Helper()
 	testkit.Eventually(b.t, func() string {
@@ -208,8 +208,7 @@ func (b *blend) until(amiss func(i int, st *server.Status) string) {
 	})
 }
 
-// ready waits until every replica serves, and names all others, with their versions, and nobody
-// else.
+// ready waits until every replica serves and lists exactly the others with their versions.
 func (b *blend) ready() {
 	b.t.Helper()
 	b.until(func(i int, st *server.Status) string {
@@ -227,8 +226,8 @@ func (b *blend) ready() {
 	})
 }
 
-// agree waits until every replica says that it is in one group with the others and knows
-// everything exactly, and asserts that it holds what the engines do.
+// agree waits until every replica has joined the others and knows everything exactly. It asserts
+// that each holds the blocks of the engines.
 func (b *blend) agree() {
 	b.t.Helper()
 	b.until(func(_ int, st *server.Status) string {
@@ -239,8 +238,8 @@ func (b *blend) agree() {
 	})
 }
 
-// apart waits until every replica says that it shares nothing of the index with the others,
-// and asserts that it holds what the engines do.
+// apart waits until every replica reports that it shares no index with the others. It asserts that
+// each holds the blocks of the engines.
 func (b *blend) apart() {
 	b.t.Helper()
 	b.until(func(_ int, st *server.Status) string {
@@ -251,7 +250,7 @@ func (b *blend) apart() {
 	})
 }
 
-// unlike says where a replica holds other blocks than an engine at rest.
+// unlike returns where a replica's blocks differ from those of an idle engine.
 func (b *blend) unlike(st *server.Status) string {
 	for _, e := range b.fleet.Engines() {
 		i := slices.IndexFunc(st.Endpoints, func(ep server.EndpointStatus) bool { return ep.Address == e.Addr() })
@@ -265,7 +264,7 @@ func (b *blend) unlike(st *server.Status) string {
 	return ""
 }
 
-// counted has requests wait at engines and asserts that each replica counts those of all.
+// counted blocks requests at engines and asserts that each replica counts the requests of all.
 func (b *blend) counted() {
 	b.t.Helper()
 	const waiting = 24
@@ -311,7 +310,7 @@ func (b *blend) counted() {
 	total(0)
 }
 
-// post sends a small request and returns the status of its answer, 0 for none.
+// post sends a small request and returns the status code; 0 stands for no answer.
 func (b *blend) post() int {
 	body := fmt.Sprintf(`{"model":%q,"prompt":"once upon a time","max_tokens":2}`, vocab.Name)
 	resp, err := b.client.HTTP.Post(b.client.URL+"/v1/completions", "application/json", strings.NewReader(body))
@@ -322,12 +321,12 @@ func (b *blend) post() int {
 	return resp.StatusCode
 }
 
-// passed is how many requests Envoy placed itself.
+// passed returns the number of requests that Envoy routed by itself.
 func (b *blend) passed() int {
 	return b.envoy.Stats(b.t, "failure_mode_allowed")["http.inference.ext_proc.picker.failure_mode_allowed"]
 }
 
-// stage rolls a replica under load, and asserts what holds afterwards, at rest.
+// stage rolls a replica under load and calls holds afterwards, without load.
 func (b *blend) stage(i int, p program, holds func()) {
 	b.t.Helper()
 	begun := time.Now()
@@ -345,8 +344,8 @@ func (b *blend) stage(i int, p program, holds func()) {
 	b.t.Logf("replicas of versions %s: %d requests, none failed, hits %.1f%%, in %.0f s", strings.Join(versions, ", "), tally.Requests, 100*tally.HitRatio(), time.Since(begun).Seconds())
 }
 
-// TestReleases rolls a group from an earlier version to this one, replica by replica, and
-// back: the versions are one group.
+// TestReleases rolls a group from an earlier version to this one and back, replica by replica. Both
+// versions form one group.
 func TestReleases(t *testing.T) {
 	b := openBlend(t, true)
 	b.ready()
@@ -362,8 +361,8 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// TestReleasesApart: where the group has no secret of its own, the earlier version and this one
-// have different block keys. They say so and share loads, but nothing of the index.
+// TestReleasesApart checks a group without a secret. The two versions have different block keys
+// there: they report it, share their load, and share no index.
 func TestReleasesApart(t *testing.T) {
 	b := openBlend(t, false)
 	b.ready()

@@ -13,8 +13,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// steady plays short sessions until during is over, which may wait for so many
-// more answers, and returns what came of them.
+// steady plays short sessions until during has returned, and returns the totals. during can wait
+// for n more answers.
 func (r *rig) steady(during func(more func(n uint64))) workload.Totals {
 	r.t.Helper()
 	kind := talk
@@ -41,8 +41,8 @@ func (r *rig) steady(during func(more func(n uint64))) workload.Totals {
 	return t
 }
 
-// TestReplicasKilled: kill -9 of one replica, and then of the other, under load
-// fails no request in the resilient configuration.
+// TestReplicasKilled checks that kill -9 of each replica in turn fails no request in the resilient
+// configuration.
 func TestReplicasKilled(t *testing.T) {
 	r := open(t, rigOptions{replicas: 2, children: true})
 	tally := r.steady(func(more func(uint64)) {
@@ -55,8 +55,7 @@ func TestReplicasKilled(t *testing.T) {
 	t.Logf("%d requests", tally.Requests)
 }
 
-// TestDrain: a replica that is asked to end, under load, costs no request in
-// either configuration.
+// TestDrain checks that SIGTERM to a replica under load fails no request in either configuration.
 func TestDrain(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -73,8 +72,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestEndpointsReload: an engine that is added to the endpoints file gets
-// requests, one that is taken out gets no more.
+// TestEndpointsReload checks that an engine that is added to the endpoints file gets requests, and
+// one that is removed gets no more.
 func TestEndpointsReload(t *testing.T) {
 	r := open(t, rigOptions{engines: 3, engine: slow()})
 	s, seed := r.servers[0], uint64(0)
@@ -82,7 +81,7 @@ func TestEndpointsReload(t *testing.T) {
 		t.Helper()
 		r.listOnly(want)
 		testkit.Await(t, "the file is read", func() bool { return len(s.Status().Endpoints) == len(want) && s.Status().State == "ready" })
-		seed++ // nothing of it is cached anywhere
+		seed++ // not cached anywhere
 		r.hang(faults.HangEngine)
 		done := make(chan workload.Totals)
 		go func() {
@@ -107,14 +106,14 @@ func TestEndpointsReload(t *testing.T) {
 	r.clean()
 }
 
-// listOnly writes an endpoints file of the engines named.
+// listOnly writes an endpoints file with the named engines.
 func (r *rig) listOnly(names []string) {
 	r.t.Helper()
 	r.write(slices.DeleteFunc(r.fleet.Endpoints(), func(e fleet.Endpoint) bool { return !slices.Contains(names, e.Name) }))
 }
 
-// TestEngineGone: the next turn of a conversation whose engine is gone is
-// answered by another one, before anybody has noticed.
+// TestEngineGone checks that another engine answers the next turn of a conversation whose engine
+// has ended, before its end is detected.
 func TestEngineGone(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
 		t.Run(string(kind), func(t *testing.T) {

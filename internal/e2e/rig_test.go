@@ -21,8 +21,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// rigOptions say what differs from the usual rig: four engines whose steps take
-// no time, one replica in this process, the resilient configuration.
+// rigOptions change the default rig: four engines whose steps take no time, one replica in this
+// process, the resilient configuration.
 type rigOptions struct {
 	kind     envoyconf.Kind
 	engines  int
@@ -30,12 +30,12 @@ type rigOptions struct {
 	each     func(i int, o *sim.Options) // changes the options of one engine
 	replicas int
 	params   func(*envoyconf.Params)
-	children bool // replicas are processes of their own
+	children bool // replicas are processes
 	server   func(*server.Options)
 	config   func(yaml string) string // changes Envoy's configuration
 }
 
-// rig is engines, replicas and an Envoy.
+// rig is a set of engines, replicas and an Envoy.
 type rig struct {
 	t       *testing.T
 	dir     string
@@ -47,9 +47,9 @@ type rig struct {
 	log     *complaints
 	envoy   *testkit.Envoy
 	client  *workload.Client
-	begin   int // goroutines before anything was opened
+	begin   int // goroutines before the rig was opened
 	extproc []string
-	front   []string // addresses that stand for the engines'
+	front   []string // addresses in front of the engines
 	closed  bool
 }
 
@@ -71,7 +71,7 @@ func open(t *testing.T, o rigOptions) *rig {
 	return r
 }
 
-// begin returns a rig with nothing opened.
+// begin returns a rig without running parts.
 func begin(t *testing.T) *rig {
 	t.Helper()
 	parts.Full(t)
@@ -138,7 +138,7 @@ func (r *rig) openEnvoy(o rigOptions) {
 	r.client = workload.NewClient("http://"+r.envoy.Addr("inference"), 64)
 }
 
-// addrs lists where requests go: to the engines, unless something is in front of them.
+// addrs returns the addresses of the engines, or of what is in front of them.
 func (r *rig) addrs() (list []string) {
 	if r.front != nil {
 		return r.front
@@ -177,7 +177,7 @@ func (r *rig) settle() {
 	}
 }
 
-// inFlight is how many requests a replica counts.
+// inFlight returns the number of requests that a replica counts.
 func (r *rig) inFlight(replica int) (n int64) {
 	for _, e := range r.servers[replica].Status().Endpoints {
 		n += e.InFlight
@@ -185,7 +185,7 @@ func (r *rig) inFlight(replica int) (n int64) {
 	return n
 }
 
-// clean asserts that nobody complained and that Envoy counted no fault.
+// clean asserts that no part logged a warning and that Envoy counted no fault.
 func (r *rig) clean() {
 	r.t.Helper()
 	if list := r.log.list(); len(list) > 0 {
@@ -205,19 +205,18 @@ func (r *rig) clean() {
 	}
 }
 
-// usualWarning is what every Envoy says at start without an overload manager.
+// usualWarning is the warning of every Envoy without an overload manager.
 const usualWarning = "no configured limit to the number of allowed active downstream connections"
 
-// faultStats are the counters of the ext_proc filter that stay at zero when
-// both sides keep to the protocol and no picker is lost.
+// faultStats are counters of the ext_proc filter that stay zero if both sides keep to the protocol
+// and no picker is lost.
 var faultStats = []string{
 	"spurious_msgs_received", "streams_failed", "failure_mode_allowed", "message_timeouts", "rejected_header_mutations",
 	"server_half_closed", "http_not_ok_resp_received", "immediate_responses_sent", "override_message_timeout_ignored",
 	"clear_route_cache_upstream_ignored",
 }
 
-// close ends everything and asserts that no goroutine is left. A second call
-// does nothing.
+// close stops everything and asserts that no goroutine is left. It may be called again.
 func (r *rig) close() {
 	if r.closed {
 		return
@@ -245,11 +244,10 @@ func (r *rig) close() {
 	}
 }
 
-// patience is how long a test waits for what must come, on a machine that has
-// other things to do.
+// patience is the timeout for conditions on a busy machine.
 const patience = time.Minute
 
-// complaints is a log handler that keeps warnings and errors.
+// complaints is a log handler that records warnings and errors.
 type complaints struct {
 	mu    sync.Mutex
 	lines []string

@@ -28,7 +28,7 @@ saturationDetector: {pluginRef: concurrency-detector}
 `
 )
 
-// config writes a configuration file and returns what makes replicas use it.
+// config writes a configuration file and returns a function that makes replicas use it.
 func config(t *testing.T, text string) func(*server.Options) {
 	t.Helper()
 	file := configFile(t, text)
@@ -45,7 +45,7 @@ func configFile(t *testing.T, text string) string {
 	return file
 }
 
-// ask posts a completion under an objective and returns status and drop reason.
+// ask posts a completion with an objective and returns status and drop reason.
 func (r *rig) ask(objective string) (status int, drop string) { return r.askAs("", objective) }
 
 // askAs is ask for a tenant.
@@ -72,8 +72,8 @@ func (r *rig) askAs(tenant, objective string) (status int, drop string) {
 	return resp.StatusCode, resp.Header.Get("x-llm-d-request-dropped-reason")
 }
 
-// TestShed: while every engine has all that it may have, requests that may be
-// refused are; others wait their turn.
+// TestShed checks that sheddable requests are refused while every engine is saturated, and that
+// others wait.
 func TestShed(t *testing.T) {
 	r := open(t, rigOptions{engines: 2, server: config(t, twoEach)})
 	for _, e := range r.fleet.Engines() {
@@ -103,8 +103,9 @@ func TestShed(t *testing.T) {
 	r.settle()
 }
 
-// TestIdleIsNotSaturated: a pool that has been idle for a while refuses nobody. A replica
-// that the machine holds up for longer than gauges may be old has reason to: not for ever.
+// TestIdleIsNotSaturated checks that a pool that has been idle refuses no request. A replica that
+// the machine stalls for longer than the freshness limit of gauges may refuse for a moment, not
+// forever.
 func TestIdleIsNotSaturated(t *testing.T) {
 	r := open(t, rigOptions{engines: 2, server: config(t, batchOnly)})
 	for range 3 {

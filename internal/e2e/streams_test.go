@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// metric returns the value of a metric without labels of a replica.
+// metric returns the value of a replica's metric without labels.
 func (r *rig) metric(replica int, name string) float64 {
 	r.t.Helper()
 	resp, err := http.Get("http://" + r.servers[replica].AdminAddr().String() + "/metrics")
