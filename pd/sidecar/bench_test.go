@@ -36,7 +36,7 @@ func (d discard) Flush()                      {}
 
 // stream passes n streamed events on.
 func stream(tb testing.TB, n int) {
-	x := &exchange{w: discard{http.Header{}}, r: httptest.NewRequest(http.MethodPost, "/", nil), api: kvtransfer.Chat}
+	x := &exchange{s: &Server{}, w: discard{http.Header{}}, r: httptest.NewRequest(http.MethodPost, "/", nil), api: kvtransfer.Chat}
 	resp := &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(&repeating{textEvent, n})}
 	t := newStopped()
 	if f := x.passStream(resp, &leg{cached: 7, again: true}, t); f != nil {
@@ -73,8 +73,8 @@ func BenchmarkPrefillBody(b *testing.B) {
 	}
 }
 
-func newStopped() *time.Timer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
+func newStopped() *headWatch {
+	t := &headWatch{timer: time.NewTimer(time.Hour)}
+	t.stop()
 	return t
 }

@@ -59,7 +59,7 @@ func (f *fault) Error() string { return f.err.Error() }
 func (f *fault) Unwrap() error { return f.err }
 
 var (
-	errHead     = errors.New("sidecar: no content within the limit")
+	errHead     = errors.New("sidecar: the engine hangs")
 	errDropped  = errors.New("sidecar: the prefill leg failed")
 	errEngine5  = errors.New("sidecar: the engine reports an error")
 	errBroken   = errors.New("sidecar: the answer broke off")
@@ -95,11 +95,8 @@ func (x *exchange) leaveDecode(failed bool) int {
 func (x *exchange) sendDecode(d leg) *fault {
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
-	head := time.AfterFunc(x.s.o.Head, func() { cancel(errHead) })
-	defer head.Stop()
-	if string(x.body.Get("stream")) != "true" {
-		head.Stop() // a non-streamed response arrives as a whole, after any time
-	}
+	head := x.s.watchHead(ctx, cancel)
+	defer head.stop()
 	var wire wire
 	ctx = wire.watch(ctx)
 	if d.dropped != nil {
@@ -164,7 +161,7 @@ const staleTime = time.Second
 func (w *wire) stale(start time.Time) bool { return w.reused.Load() && time.Since(start) < staleTime }
 
 // pass forwards a response.
-func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
+func (x *exchange) pass(resp *http.Response, d *leg, head *headWatch) *fault {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode < 300 && len(codings(resp.Header)) > 0: // it may contain members that clients must not see
@@ -181,8 +178,9 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	case resp.StatusCode < 300 && kind == "text/event-stream":
 		return x.passStream(resp, d, head)
 	case resp.StatusCode < 300 && kind == "application/json":
-		return x.passJSON(resp, d)
+		return x.passJSON(resp, d, head)
 	}
+	head.stop()
 	x.begin(resp, d, resp.ContentLength)
 	_, err := io.Copy(x.prompt(resp), resp.Body)
 	return x.ended(resp, err)
@@ -210,9 +208,11 @@ func (x *exchange) prompt(resp *http.Response) io.Writer {
 }
 
 // passJSON forwards a non-streamed response with the prefill leg's cached tokens.
-func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
+func (x *exchange) passJSON(resp *http.Response, d *leg, head *headWatch) *fault {
 	text, err := x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody+1), resp.ContentLength)
 	switch {
+	case err != nil && head.state.Load() == watchCancelled:
+		return &fault{err: errHead, before: true}
 	case err != nil:
 		return &fault{err: err, before: true, lethal: !errors.Is(err, bodies.ErrMemory)}
 	case int64(len(text)) > x.s.o.MaxBody: // never forward a truncated response
@@ -258,6 +258,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 	}
 	x.tellFaults()
 	x.status = resp.StatusCode
+	x.s.answers.Add(1)
 	x.leaveDecode(false)
 	x.endTurn()
 	x.w.WriteHeader(resp.StatusCode)
@@ -265,6 +266,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 
 // ended ends a response whose body ended with err.
 func (x *exchange) ended(resp *http.Response, err error) *fault {
+	x.s.answers.Add(1)
 	for name, values := range resp.Trailer {
 		x.w.Header()[name] = values
 	}
@@ -287,7 +289,7 @@ func (x *exchange) finish(f *fault) {
 		x.flush() // so that the client sees that it has begun
 		panic(http.ErrAbortHandler)
 	case errors.Is(f.err, errHead):
-		x.fail(http.StatusGatewayTimeout, "the engine has not answered in time")
+		x.fail(http.StatusGatewayTimeout, "the engine hangs: neither its answers nor its metrics move")
 	case errors.Is(f.err, errEngine5), errors.Is(f.err, errBroken): // another decode engine may serve it
 		x.s.m.unreachable.Inc()
 		x.fail(http.StatusServiceUnavailable, "the engine failed before it had answered")

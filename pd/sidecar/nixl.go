@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -141,13 +142,16 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 	}
 	if fault != nil && fault.before && x.decodes < maxAttempts && x.r.Context().Err() == nil {
 		reason := "transfer"
+		if errors.Is(fault.err, errHead) {
+			reason = "hang"
+		}
 		if fault.stale { // or the engine broke off at the hand-over, which can be used once
 			reason = "stale"
 		}
 		x.s.m.retries.WithLabelValues(reason).Inc()
 		x.report.Target = -1
 		why := fault
-		if fault = x.decode(whole); fault == nil && x.status/100 == 2 && !why.stale { // otherwise the hand-over was not the cause
+		if fault = x.decode(whole); fault == nil && x.status/100 == 2 && reason == "transfer" { // otherwise the hand-over was not the cause
 			x.s.complain(transferFailed, p.target, why)
 		}
 	}

@@ -55,8 +55,8 @@ type Options struct {
 	// Lease is how long a prefill engine keeps unread blocks (30 s, as in vLLM's NIXL connector). A
 	// hand-over is used within two thirds of it.
 	Lease time.Duration
-	// Prefill bounds one prefill leg (120 s). Head bounds the time to the first content of a decode
-	// response (120 s).
+	// Prefill bounds one prefill leg (120 s). Head is the interval at which an engine that has not
+	// begun a decode response is checked for a hang (120 s).
 	Prefill, Head time.Duration
 	// DeathWait is how long an engine that failed is observed before its request reaches another one
 	// (1 s). ReturnWait is how long a request that was in flight when its engine died waits for the

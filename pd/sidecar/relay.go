@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/sse"
@@ -19,7 +18,7 @@ const maxHead = 64 << 10
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
 // passStream forwards a stream of events as they arrive.
-func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fault {
+func (x *exchange) passStream(resp *http.Response, d *leg, head *headWatch) *fault {
 	pooled := buffers.Get().(*[]byte)
 	e := sse.Events{R: resp.Body, Buf: (*pooled)[:0]}
 	defer func() {
@@ -29,12 +28,12 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 		}
 	}()
 	open, ended := false, !endless(resp)
-	if !d.again {
-		head.Stop() // the engine may take any time
-	}
 	held := 0 // bytes at the start of the buffer held until the first content
 	for {
 		event, err := e.Next(held)
+		if !open && err != nil && head.state.Load() == watchCancelled {
+			return &fault{err: errHead, before: true}
+		}
 		if !open && err != nil && !errors.Is(err, io.EOF) {
 			return &fault{err: errBroken, before: true, lethal: true}
 		}
@@ -48,7 +47,7 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 				held += len(event)
 				continue
 			}
-			head.Stop()
+			head.stop()
 			open = true
 			x.begin(resp, d, -1)
 			held += len(event)

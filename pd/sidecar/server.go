@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
@@ -34,6 +35,7 @@ type Server struct {
 	kept       sync.Once // for noteKept
 	complaints complaints
 	deaths     *deaths
+	answers    atomic.Int64 // that began or ended at the decode engine
 }
 
 // New returns a server. It starts no goroutine.
