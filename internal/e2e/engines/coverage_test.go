@@ -12,12 +12,12 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 )
 
-// families are models whose caches a session of a block manager stands for. types are
-// model_type in their config.json.
+// families maps model families to sessions with the same kind of cache. types are values of
+// model_type in config.json.
 var families = []struct {
 	name, session string
 	types         []string
-	less          bool // less may be predicted than is reused
+	less          bool // predictions may be lower than the reuse
 }{
 	{"Llama, Qwen 2.5 and 3, DeepSeek V3, GLM, Kimi K2, MiniMax", "full-16", []string{"llama", "qwen2", "qwen3", "deepseek_v3", "glm4_moe", "kimi_k2", "minimax"}, false},
 	{"the same with MTP or EAGLE, tokens hashed ahead", "full-16-ahead", []string{"deepseek_v3"}, false},
@@ -31,7 +31,7 @@ var families = []struct {
 	{"Mistral 7B (windows alone)", "window-only", []string{"mistral"}, true},
 }
 
-// builds says who builds the prompts of a model.
+// builds returns how the prompts of a model are built.
 func builds(t *testing.T, modelType string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func builds(t *testing.T, modelType string) string {
 	return "here"
 }
 
-// says puts a session into the words of the table.
+// says describes a session for the table.
 func (c *tally) says() string {
 	switch {
 	case c == nil || c.absent != "":
@@ -68,8 +68,8 @@ func (c *tally) says() string {
 	return fmt.Sprintf("%d of %d exact, %d under, %d over", c.exact(), c.total, c.under, c.over)
 }
 
-// TestCoverage prints what is known of each family of models: who builds its prompts, and
-// how what its engine publishes compares with what that reuses.
+// TestCoverage prints, for each family of models, how prompts are built and how predictions from
+// the published events compare with the engine's reuse.
 func TestCoverage(t *testing.T) {
 	var names []string
 	for _, f := range families {

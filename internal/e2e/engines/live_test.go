@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 )
 
-// live: a look at a whole vLLM finds nothing wrong, and finds another topic and another
-// template.
+// live checks that `grapevine check` finds no problem with a complete vLLM, and finds a wrong topic
+// and a wrong template.
 func (r *realRig) live(t *testing.T) {
 	e := r.fleet[0]
 	right := live.Target{

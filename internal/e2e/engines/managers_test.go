@@ -28,14 +28,14 @@ var (
 	only  = flag.String("sessions", "", "sessions of block managers by name, separated by spaces; all if empty")
 )
 
-// versions are those of vLLM whose block managers run, the newest first.
+// versions are the vLLM versions whose block managers run, newest first.
 var versions = []string{"0.33.0", "0.23.0", "0.11.2"}
 
 func sessionArgs() []string {
 	return append([]string{"--chats", fmt.Sprint(*chats), "--seed", fmt.Sprint(*seed)}, strings.Fields(*only)...)
 }
 
-// part returns a path below the folder of parts.
+// part returns a path in the folder of parts.
 func part(t *testing.T, path ...string) string {
 	t.Helper()
 	folder := os.Getenv("ENGINE_PARTS")
@@ -45,7 +45,7 @@ func part(t *testing.T, path ...string) string {
 	return filepath.Join(append([]string{folder}, path...)...)
 }
 
-// python is a command of a script with the code of a version of vLLM.
+// python returns a command that runs a script with the code of a vLLM version.
 func python(t *testing.T, version, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	here, err := filepath.Abs(filepath.Join("testdata", script))
@@ -53,21 +53,21 @@ func python(t *testing.T, version, script string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), part(t, "venv", "bin", "python"), append([]string{here}, args...)...)
-	cmd.Dir = t.TempDir() // not among sources that Python would import
+	cmd.Dir = t.TempDir() // a folder without modules that Python would import
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+part(t, "vllm-"+version), "VLLM_TARGET_DEVICE=cpu", "CUDA_VISIBLE_DEVICES=",
 		"VLLM_LOGGING_LEVEL=ERROR", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "PYTHONHASHSEED=0")
 	return cmd
 }
 
-// tally counts comparisons of what was predicted with what is true.
+// tally counts comparisons of predictions with the true reuse.
 type tally struct {
-	total, there int // there: something would be reused
+	total, there int // there: cases with some reuse
 	over, under  int
-	tokens, most int // over
+	tokens, most int // over-prediction
 	absent       string
 	name, first  string
 	drop         bool
-	beyondBlock  int // over by more than one
+	beyondBlock  int // over-predicted by more than one block
 }
 
 func (c *tally) exact() int { return c.total - c.over - c.under }
@@ -111,7 +111,7 @@ func (r *reader) read(payload []byte) error {
 	return nil
 }
 
-// predicts is what the index says would be reused. Some of each prompt is computed.
+// predicts returns the predicted reuse. The last token of a prompt is always computed.
 func (r *reader) predicts(ids []uint32, salt string) int {
 	runs := make([]block.Run, 1)
 	r.index.Match(r.query(ids, salt), []block.EndpointID{source.Endpoint}, runs)
@@ -131,7 +131,7 @@ type line struct {
 	IDs, Report         []uint32
 }
 
-// sessions runs a script and returns a tally of each of its sessions.
+// sessions runs a script and returns a tally per session.
 func sessions(t *testing.T, cmd *exec.Cmd) (out []*tally) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -205,8 +205,8 @@ func tail(s string) string {
 	return strings.Join(lines[max(0, len(lines)-12):], "\n")
 }
 
-// lessKnown are sessions in which less may be predicted than is reused, since events do
-// not say enough.
+// lessKnown are sessions in which predictions may be lower than the reuse, because events do not
+// contain enough.
 var lessKnown = map[string]string{
 	"full-small-window-ahead": "pieces of a block come in several events",
 	"full-small-window-drop":  "an engine that drops its last block is not followed",
@@ -217,8 +217,8 @@ var lessKnown = map[string]string{
 	"full-window-drop":        "an engine that drops its last block does not say so",
 }
 
-// TestBlockManagers: what is predicted from what vLLM's block managers publish is what
-// they would reuse, in random chats that go on, go back and evict each other.
+// TestBlockManagers compares predictions from the events of vLLM's block managers with their reuse,
+// in random chats that continue, branch and evict each other.
 func TestBlockManagers(t *testing.T) {
 	var table strings.Builder
 	defer func() { t.Logf("\n%s", table.String()) }()
@@ -234,7 +234,7 @@ func TestBlockManagers(t *testing.T) {
 			fmt.Fprintf(&table, "| %s | %s | %d (%d) | %.1f%% | %d (%d) | %d |\n", version, c.name, c.total, c.there,
 				100*float64(c.exact())/float64(max(c.total, 1)), c.over, c.most, c.under)
 			switch {
-			case c.drop: // one block, which the audit finds; with windows now and then more
+			case c.drop: // one block, which the audit finds; with windows sometimes more
 				if c.beyondBlock > 0 && lessKnown[c.name] == "" || c.beyondBlock*100 > c.total {
 					t.Errorf("%s %s: %d times more than a block over; %s", version, c.name, c.beyondBlock, c.first)
 				}
@@ -251,7 +251,7 @@ func TestBlockManagers(t *testing.T) {
 	}
 }
 
-// whole cuts a run to what is followed as one: small pages are merged.
+// whole rounds a run down to the unit that the index follows: small pages are merged.
 func (r *reader) whole(tokens int) int {
 	if r.size < 16 {
 		return tokens / 16 * 16

@@ -29,7 +29,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// splitsAll has every prompt that is not held computed at the prefill engine.
+// splitsAll splits every prompt that is not cached.
 const splitsAll = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -43,16 +43,15 @@ schedulingProfiles:
   plugins: [{pluginRef: predicted-ttft-scorer}]
 `
 
-// tensor is one of a model's weights: rows of numbers around a mean.
+// tensor is a weight of a model: random numbers with a mean.
 type tensor struct {
 	name           string
 	shape          []int
 	mean, deviates float64
 }
 
-// weights are such that every token of a prompt counts: attention is sharp, and what it
-// reads weighs more than the token at the end. Weights of zero, or small ones, would give
-// answers that say nothing of the prompt.
+// weights returns weights with which every token of the prompt affects the answer: attention is
+// sharp and outweighs the last token. With small weights, answers would not depend on the prompt.
 func weights() (out []tensor) {
 	out = append(out, tensor{"model.embed_tokens.weight", []int{151936, 128}, 0, .05}, tensor{"model.norm.weight", []int{128}, 1, 0})
 	for l := range 2 {
@@ -72,7 +71,7 @@ func weights() (out []tensor) {
 	return out
 }
 
-// writeWeights writes random weights into the folder of the model, as safetensors.
+// writeWeights writes random weights as safetensors into the model's folder.
 func writeWeights(t *testing.T, dir string) {
 	t.Helper()
 	type entry struct {
@@ -115,7 +114,7 @@ func writeWeights(t *testing.T, dir string) {
 	}
 }
 
-// startHalf starts one engine of a pair that hands caches over through NIXL.
+// startHalf starts one engine of a pair that transfers caches by NIXL.
 func startHalf(t *testing.T, model string) *realEngine {
 	t.Helper()
 	return startEngine(t, model, []string{"--dtype", "float32", "--kv-transfer-config", `{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_buffer_device":"cpu"}`},
@@ -124,8 +123,8 @@ func startHalf(t *testing.T, model string) *realEngine {
 		})
 }
 
-// metric is the sum of the samples of an engine's page whose lines begin with name and
-// hold label.
+// metric returns the sum of the samples on an engine's page whose name starts with name and that
+// contain label.
 func (e *realEngine) metric(t *testing.T, name, label string) (sum float64) {
 	t.Helper()
 	resp, err := http.Get(e.url + "/metrics")
@@ -145,23 +144,22 @@ func (e *realEngine) metric(t *testing.T, name, label string) (sum float64) {
 	return sum
 }
 
-// computed is how many tokens of prompts an engine has computed itself.
+// computed returns the number of prompt tokens that an engine has computed itself.
 func (e *realEngine) computed(t *testing.T) float64 {
 	t.Helper()
 	return e.metric(t, "vllm:prompt_tokens_by_source_total", `source="local_compute"`)
 }
 
-// probeTokens are those of the prompt of a probe, "1 2 3", in the model's vocabulary.
+// probeTokens is the number of tokens of a probe's prompt, "1 2 3".
 const probeTokens = 5
 
-// blockBytes is the size of a block of the pair's caches: two layers, keys and values of one
-// head of 64 floats of four bytes.
+// blockBytes is the size of a cache block of the pair: two layers, keys and values, one head of 64
+// float32.
 const blockBytes = tinyBlock * 2 * 2 * 64 * 4
 
-// openPair starts two engines, the second behind a sidecar, a replica and an Envoy. whole
-// counts the requests that the sidecar got without a prefill engine: the short ones by which
-// the replica finds out whether the engine works. A machine that is busy elsewhere makes
-// engines late, and late engines are probed.
+// openPair starts two engines, the second behind a sidecar, a replica and an Envoy. whole counts
+// requests that the sidecar got without a prefill engine. These are the replica's probes, which it
+// sends when an engine is late, as on a busy machine.
 func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *atomic.Int64) {
 	whole = new(atomic.Int64)
 	r = &realRig{t: t, model: writeTiny(t)}
@@ -197,7 +195,7 @@ func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *ato
 	return r, prefill, decode, whole
 }
 
-// pulled is what a decode engine has got of caches from elsewhere.
+// pulled counts what a decode engine has transferred.
 type pulled struct{ tokens, transfers, bytes float64 }
 
 func (e *realEngine) pulled(t *testing.T) pulled {
@@ -208,14 +206,14 @@ func (e *realEngine) pulled(t *testing.T) pulled {
 	}
 }
 
-// after adds one prompt of so many tokens, which travels in whole blocks.
+// after adds one prompt, which is transferred in whole blocks.
 func (p pulled) after(tokens int) pulled {
 	blocks := (tokens + tinyBlock - 1) / tinyBlock
 	return pulled{p.tokens + float64(tokens), p.transfers + 1, p.bytes + float64(blocks*blockBytes)}
 }
 
-// TestRealPair: prompts are computed by one vLLM, their caches pulled by another, which
-// answers what one engine alone answers.
+// TestRealPair checks that prompts that one vLLM computes and another one pulls get the answers of
+// a single engine.
 func TestRealPair(t *testing.T) {
 	began := time.Now()
 	r, prefill, decode, whole := openPair(t)
@@ -243,7 +241,7 @@ func TestRealPair(t *testing.T) {
 		if want := before.after(got.Usage.Prompt); !testkit.PollUntil(func() bool { return decode.pulled(t) == want }) {
 			t.Errorf("prompt %d: %+v were pulled, want %+v", i, decode.pulled(t), want)
 		}
-		alone := ask(prefill.url, prompt, "alone") // computed anew
+		alone := ask(prefill.url, prompt, "alone") // computed again
 		tokens += got.Usage.Prompt
 		if got.Choices[0].Text != alone.Choices[0].Text {
 			t.Errorf("prompt %d of %d tokens: the pair answers %q, one engine %q", i, got.Usage.Prompt, got.Choices[0].Text, alone.Choices[0].Text)
@@ -266,7 +264,7 @@ func TestRealPair(t *testing.T) {
 	if failed != 0 {
 		t.Errorf("%.0f hand-overs failed or expired", failed)
 	}
-	// A probe that was given up may have computed nothing.
+	// A cancelled probe may not have computed anything.
 	if local > probed || local%probeTokens != 0 {
 		t.Errorf("the decode engine has computed %d tokens of prompts itself, %d of them at most for probes", local, probed)
 	}

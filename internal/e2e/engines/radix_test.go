@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestRadixCache: what is predicted from what SGLang's radix cache records is what it
-// would reuse, in whole units: pages of fewer than 16 tokens are followed 16 at a time. With
-// pairs of tokens (EAGLE) it reuses a unit less of prompts that differ right behind it.
+// TestRadixCache compares predictions from the events of SGLang's radix cache with its reuse in
+// whole units. Pages below 16 tokens are followed 16 tokens at a time. With token pairs (EAGLE) the
+// reuse is one unit lower for prompts that differ directly after it.
 func TestRadixCache(t *testing.T) {
 	var table strings.Builder
 	defer func() { t.Logf("\n%s", table.String()) }()

@@ -37,28 +37,27 @@ import (
 
 var requests = flag.Int("requests", 500, "requests to the real engines")
 
-// tiny is a model that fits a CPU: its weights are random, its tokenizer and template
-// are real.
+// tiny is a model for a CPU with random weights and a real tokenizer and template.
 const (
 	tiny       = "tiny"
 	tinyConfig = `{"architectures":["Qwen2ForCausalLM"],"model_type":"qwen2","hidden_size":128,"intermediate_size":256,
 "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"vocab_size":151936,"tie_word_embeddings":true,
 "max_position_embeddings":32768,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"hidden_act":"silu","torch_dtype":"bfloat16",
 "bos_token_id":151643,"eos_token_id":151645}`
-	tinyBlock = 32 // what the CPU backend takes
+	tinyBlock = 32 // block size of the CPU backend
 )
 
-// realEngine is a vLLM on the CPU, and a proxy before it by which answers are known.
+// realEngine is a vLLM on the CPU behind a proxy that identifies its answers.
 type realEngine struct {
 	url            string
 	events, replay int
 	front          *httptest.Server
 
-	start func() *process // kills what was started before
+	start func() *process // kills the previous process
 	runs  *process
 }
 
-// process is a vLLM that was started.
+// process is a started vLLM.
 type process struct {
 	cmd  *exec.Cmd
 	log  string
@@ -80,7 +79,7 @@ func freePorts(t *testing.T, n int) []int {
 	return ports
 }
 
-// writeTiny writes the folder of the model.
+// writeTiny writes the model's folder.
 func writeTiny(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// tests is how many the suite has.
+// tests is the number of tests in the suite.
 const tests = 14
 
-// chance is the test of the suite that wants three answers in a row of a pool that gets
-// three in ten, within five minutes: that fails now and then.
+// chance is a test that waits up to five minutes for three consecutive answers from a pool with 30%
+// of the traffic. It fails occasionally by chance.
 const chance = "GatewayWeightedAcrossTwoInferencePools"
 
 // conformance runs the suite's program.
@@ -28,8 +28,7 @@ type conformance struct {
 	log              func(format string, args ...any)
 }
 
-// run returns nil when every test has passed. What chance decides is tried a second time
-// where everything else has.
+// run returns nil if every test has passed. If only the test of chance failed, it runs once more.
 func (p *conformance) run(ctx context.Context) error {
 	passed, out, err := p.once(ctx, p.only)
 	if p.only == "" && len(passed) == tests-1 && !slices.Contains(passed, chance) {
@@ -67,12 +66,12 @@ func (p *conformance) once(ctx context.Context, only string) (passed []string, o
 	return passed, out, err
 }
 
-// TestSecondTry has programs in the place of the suite fail: what chance decides is tried
-// once more, alone, and nothing else is.
+// TestSecondTry replaces the suite by programs that fail. Only the test of chance is repeated,
+// alone.
 func TestSecondTry(t *testing.T) {
 	for _, x := range []struct {
 		name          string
-		first, second string // tests that fail in the first run and in the second
+		first, second string // failing tests of the first and the second run
 		wantRuns      string
 		wantGood      bool
 	}{

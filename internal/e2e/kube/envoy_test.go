@@ -17,7 +17,7 @@ const (
 	ext = api + "extensions."
 )
 
-// names are those of the suite's gateways.
+// names are the suite's gateways.
 var names = []string{"conformance-primary", "conformance-secondary"}
 
 var duplex = map[string]any{
@@ -25,7 +25,7 @@ var duplex = map[string]any{
 	"response_header_mode": "SEND", "response_body_mode": "FULL_DUPLEX_STREAMED", "response_trailer_mode": "SEND",
 }
 
-// dataplane is an Envoy that follows files.
+// dataplane is an Envoy that is configured by files.
 type dataplane struct {
 	t       *testing.T
 	dir     string
@@ -54,7 +54,7 @@ func startDataplane(t *testing.T) *dataplane {
 	return e
 }
 
-// listen is a gateway's address: one of loopback, since all are on one machine.
+// listen returns a gateway's loopback address.
 func (e *dataplane) listen(_ string, n int) string { return fmt.Sprintf("127.0.1.%d", n+1) }
 
 func socket(ip string, port int) map[string]any {
@@ -65,7 +65,7 @@ func (e *dataplane) source(file string) map[string]any {
 	return map[string]any{"resource_api_version": "V3", "path_config_source": map[string]any{"path": filepath.Join(e.dir, file), "watched_directory": map[string]any{"path": e.dir}}}
 }
 
-// listener has the picker's filter, which is off but where a route names a picker.
+// listener contains the picker's filter, which only routes with a picker enable.
 func (e *dataplane) listener(name, ip string) any {
 	return map[string]any{"name": name, "address": socket(ip, 80), "filter_chains": []any{map[string]any{"filters": []any{map[string]any{
 		"name": "envoy.filters.network.http_connection_manager",
@@ -84,8 +84,7 @@ func (e *dataplane) listener(name, ip string) any {
 	}}}}}
 }
 
-// routes gives a gateway its routes, by host. Those of every host stand behind each
-// host's own.
+// routes sets a gateway's routes by host. Routes for all hosts follow each host's own routes.
 func (e *dataplane) routes(name string, hosts map[string][]any) {
 	var list []any
 	for host, rules := range hosts {
@@ -97,9 +96,8 @@ func (e *dataplane) routes(name string, hosts map[string][]any) {
 	e.write(name+".json", []any{map[string]any{"@type": api + "config.route.v3.RouteConfiguration", "name": name, "virtual_hosts": sortedByName(list)}})
 }
 
-// clusters gives Envoy the clusters, and apart from them their endpoints: a cluster that
-// is replaced ends the streams that were opened through it, one whose endpoints change
-// does not.
+// clusters sets Envoy's clusters and, in separate files, their endpoints. Replacing a cluster would
+// end its open streams; a change of its endpoints does not.
 func (e *dataplane) clusters(list []any) {
 	typed := []any{}
 	for _, one := range list {
@@ -107,7 +105,7 @@ func (e *dataplane) clusters(list []any) {
 		assignment := c["load_assignment"].(map[string]any)
 		assignment["@type"], c["@type"] = api+"config.endpoint.v3.ClusterLoadAssignment", api+"config.cluster.v3.Cluster"
 		delete(c, "load_assignment")
-		file := c["name"].(string) + ".json" // one for each: Envoy wants that of files
+		file := c["name"].(string) + ".json" // Envoy needs one file per cluster
 		e.write(file, []any{assignment})
 		c["type"], c["eds_cluster_config"] = "EDS", map[string]any{"eds_config": e.source(file)}
 		typed = append(typed, c)
@@ -115,7 +113,7 @@ func (e *dataplane) clusters(list []any) {
 	e.write("clusters.json", typed)
 }
 
-// write replaces a file when its resources have changed.
+// write replaces a file if its resources have changed.
 func (e *dataplane) write(file string, resources []any) {
 	text, err := json.Marshal(resources)
 	if err != nil {
@@ -153,8 +151,8 @@ func assigned(name string, endpoints []any) map[string]any {
 	return map[string]any{"cluster_name": name, "endpoints": []any{map[string]any{"lb_endpoints": endpoints}}}
 }
 
-// poolCluster takes the picker's word from metadata, tells who served, and chooses by
-// itself where the picker says nothing.
+// poolCluster takes the destination from the picker's metadata, returns the serving endpoint, and
+// balances by itself without metadata.
 func poolCluster(name string, endpoints []any, h2c bool) any {
 	key := map[string]any{"key": "envoy.lb", "path": []any{map[string]any{"key": "x-gateway-destination-endpoint"}}}
 	served := map[string]any{"key": "envoy.lb", "path": []any{map[string]any{"key": "x-gateway-destination-endpoint-served"}}}
@@ -172,7 +170,7 @@ func poolCluster(name string, endpoints []any, h2c bool) any {
 	}
 }
 
-// pickerCluster speaks HTTP/2 over TLS that proves nothing, as gateways do.
+// pickerCluster uses HTTP/2 over TLS without verification, as gateways do.
 func pickerCluster(name string, endpoints []any) any {
 	return map[string]any{
 		"name": name, "type": "STATIC", "connect_timeout": "10s", "load_assignment": assigned(name, endpoints), "typed_extension_protocol_options": http2(true),

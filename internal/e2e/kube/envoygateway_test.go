@@ -21,8 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 )
 
-// What runs on loopback: addresses of two engines and the picker, the port of the
-// engines, and that of the gateway's listener.
+// Loopback addresses of two engines and the picker, and the ports of engines and gateway.
 const (
 	egEngine, egOther = "127.0.4.1", "127.0.4.2"
 	egPicker          = "127.0.4.9"
@@ -31,14 +30,14 @@ const (
 	egHooks           = "127.0.4.8:19555"
 )
 
-// egPool is the pool, as the API server and as Envoy Gateway have it.
+// egPool is the pool for the API server and for Envoy Gateway.
 const egPool = `{"apiVersion":"inference.networking.k8s.io/v1","kind":"InferencePool","metadata":{"name":"llama","namespace":"prod"},"spec":{"selector":{"matchLabels":{"app":"vllm"}},"targetPorts":[{"number":8000}],"endpointPickerRef":{"name":"llama-epp","port":{"number":9002}}}}`
 
-// egPicks goes by a header that names the engine, and by load without it.
+// egPicks chooses the engine by a header, or by load without the header.
 const egPicks = `{"apiVersion":"llm-d.ai/v1alpha1","kind":"EndpointPickerConfig","plugins":[{"type":"header-label-affinity-scorer","parameters":{"headerName":"x-want","labelKey":"name"}},{"type":"queue-scorer"}],` +
 	`"schedulingProfiles":[{"name":"default","plugins":[{"pluginRef":"header-label-affinity-scorer","weight":9},{"pluginRef":"queue-scorer"}]}]}`
 
-// egObjects are what a user gives Envoy Gateway.
+// egObjects are the objects that a user creates for Envoy Gateway.
 const egObjects = `apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
 metadata: {name: eg}
@@ -65,7 +64,7 @@ spec:
 ---
 `
 
-// egConfig is Envoy Gateway's own configuration, on one host.
+// egConfig is the configuration of Envoy Gateway on one host.
 const egConfig = `apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: EnvoyGateway
 gateway: {controllerName: gateway.envoyproxy.io/gatewayclass-controller}
@@ -83,9 +82,9 @@ extensionManager:
   service: {ip: {address: 127.0.4.8, port: 19555}}
 `
 
-// TestEnvoyGateway: a request that Envoy Gateway routes to an InferencePool goes where
-// Grapevine says, which follows the pool and its pods on a real API server, and every
-// kind of request is answered as by the engine itself.
+// TestEnvoyGateway checks that Envoy Gateway routes requests for an InferencePool to the endpoint
+// that Grapevine chooses from the pods of a real API server, and that every kind of request gets
+// the engine's own answer.
 func TestEnvoyGateway(t *testing.T) {
 	harness := os.Getenv("ENVOY_GATEWAY")
 	if _, err := os.Stat(harness); err != nil {
@@ -131,7 +130,7 @@ func TestEnvoyGateway(t *testing.T) {
 		}
 	}
 	n := kinds.Compare(t, egListener, fmt.Sprintf("%s:%d", egEngine, egTarget), "HTTP/1.0", "broken JSON", "packed body",
-		"escaped path") // which Envoy Gateway answers itself, with a redirect
+		"escaped path") // Envoy Gateway itself answers with a redirect
 	t.Logf("%d kinds of requests as from the engine itself", n)
 
 	c.Ready("prod", "second", egOther, false)
@@ -140,7 +139,7 @@ func TestEnvoyGateway(t *testing.T) {
 	c.Until("nobody is ready", func() bool { _, status := ask("first"); return status == http.StatusServiceUnavailable })
 }
 
-// serveKinds is a pod's engine until the end of the test.
+// serveKinds runs a pod's engine until the test ends.
 func serveKinds(t *testing.T, name, ip string) {
 	t.Helper()
 	lis, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, egTarget))
@@ -152,8 +151,8 @@ func serveKinds(t *testing.T, name, ip string) {
 	t.Cleanup(server.Close)
 }
 
-// startEnvoyGateway runs Envoy Gateway with its certificates, our Envoy where it looks for
-// one, and the hooks for pools.
+// startEnvoyGateway runs Envoy Gateway with its certificates, the test's Envoy, and the hooks for
+// pools.
 func startEnvoyGateway(t *testing.T, harness string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -178,8 +177,7 @@ func startEnvoyGateway(t *testing.T, harness string) {
 	start(t, harness, "server", "--config-path", dir+"/gateway.yaml")
 }
 
-// start runs a program and what it starts until the end of the test, which shows the
-// program's log when it fails.
+// start runs a program until the test ends, and prints its log if the test fails.
 func start(t *testing.T, program string, args ...string) {
 	t.Helper()
 	var log parts.Output
@@ -193,7 +191,7 @@ func start(t *testing.T, program string, args ...string) {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		over := time.AfterFunc(10*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 		defer over.Stop()
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // the log has the reason
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		if t.Failed() {
 			t.Logf("%s %s:\n%s", filepath.Base(program), args[0], log.String())

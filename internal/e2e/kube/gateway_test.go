@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// The gateway's part: statuses, and what a control plane renders.
+// The gateway: statuses, and the configuration that a control plane renders.
 
 const controller = "grapevine.example/stub"
 
-// target is where a backend of a rule leads.
+// target is the resolved backend of a rule.
 type target struct {
 	pool  *pool
-	found bool // the pool is there
-	whole bool // so is its picker's Service
+	found bool // the pool exists
+	whole bool // the Service of its picker exists
 }
 
-// route accepts what is written for gateways and gives Envoy what follows from it.
+// route accepts routes of gateways and configures Envoy for them.
 func (s *stub) route() {
-	parents := map[string][]any{} // statuses of pools, by id
+	parents := map[string][]any{} // statuses of pools by id
 	for i := range s.gateways {
 		g := &s.gateways[i]
 		hosts := map[string][]any{}
@@ -76,7 +76,7 @@ func (r *route) hosts() []string {
 	return r.Spec.Hostnames
 }
 
-// target finds the pool of a backend; a port there means nothing.
+// target resolves a backend to its pool. It ignores the backend's port.
 func (s *stub) target(r *route, b *backend) (t target) {
 	for i := range s.pools {
 		p := &s.pools[i]
@@ -159,7 +159,7 @@ func (s *stub) acceptRoute(r *route) {
 	s.status(routes, r.Meta, map[string]any{"parents": list})
 }
 
-// rules renders a route's rules.
+// rules renders the rules of a route.
 func (s *stub) rules(r *route) (list []any) {
 	for i := range r.Spec.Rules {
 		rule := &r.Spec.Rules[i]
@@ -183,7 +183,7 @@ func (s *stub) rules(r *route) (list []any) {
 	return list
 }
 
-// action is where a rule leads: to pools by weight, each with its picker.
+// action renders the weighted pools of a rule, each with its picker.
 func (s *stub) action(r *route, backends []backend) map[string]any {
 	var weighted []any
 	for i := range backends {
@@ -203,7 +203,7 @@ func (s *stub) action(r *route, backends []backend) map[string]any {
 	return map[string]any{"route": map[string]any{"timeout": "0s", "weighted_clusters": map[string]any{"clusters": weighted}}}
 }
 
-// pickedBy turns the picker's filter on, for the pool's picker.
+// pickedBy enables the filter with the pool's picker.
 func pickedBy(pool string, open bool) map[string]any {
 	return map[string]any{"envoy.filters.http.ext_proc": map[string]any{
 		"@type": ext + "filters.http.ext_proc.v3.ExtProcPerRoute",
@@ -214,7 +214,7 @@ func pickedBy(pool string, open bool) map[string]any {
 	}}
 }
 
-// clusters are a pool's endpoints, taken as the picker says, and its picker.
+// clusters renders a pool's endpoints and its picker.
 func (s *stub) clusters(p *pool) []any {
 	var endpoints, pickers []any
 	for _, one := range s.selected(p.Meta.Namespace, p.Spec.Selector.Labels) {

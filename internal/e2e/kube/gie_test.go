@@ -17,8 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 )
 
-// TestSuite: every test of the conformance suite passes with Grapevine as the picker of
-// all its pools, and pools that say FailOpen are served without it.
+// TestSuite runs the conformance suite with Grapevine as the picker of all its pools, and checks
+// that pools with FailOpen are served without a picker.
 func TestSuite(t *testing.T) {
 	suite := os.Getenv("GIE_SUITE")
 	if _, err := os.Stat(suite); err != nil {
@@ -26,7 +26,7 @@ func TestSuite(t *testing.T) {
 	}
 	binary := filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
 	c := kubekit.Start(t, "gateway", "inference")
-	// The rights that the suite's Role has are bound to the account of its pods.
+	// Bind the rights of the suite's Role to the service account of its pods.
 	c.Namespace("inference-conformance-app-backend")
 	for _, object := range []string{
 		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"epp"},"subjects":[{"kind":"User","name":"epp","apiGroup":"rbac.authorization.k8s.io"}],"roleRef":{"kind":"Role","name":"inference-model-reader","apiGroup":"rbac.authorization.k8s.io"}}`,
@@ -46,8 +46,8 @@ func TestSuite(t *testing.T) {
 	t.Run("FailOpen", func(t *testing.T) { failOpen(t, s) })
 }
 
-// failOpen: with their pickers killed, the pool that says FailOpen is served and the one
-// that does not is not. The suite's own test sends to a pool whose picker lives.
+// failOpen kills the pickers. The pool with FailOpen is served and the other one is not. The
+// suite's own test keeps the picker of the pool alive.
 func failOpen(t *testing.T, s *stub) {
 	const namespace = "inference-conformance-app-backend"
 	for path, pool := range map[string]string{"/open": "secondary-inference-pool", "/closed": "primary-inference-pool"} {
@@ -79,8 +79,8 @@ func failOpen(t *testing.T, s *stub) {
 		}
 		<-p.exited
 	}
-	// Until the Service has no endpoints any more, Envoy asks one that is dead: in full
-	// duplex a body that was on its way to it cannot be had back, and the answer is 500.
+	// As long as the Service has endpoints, Envoy asks a dead picker. In full-duplex mode a body
+	// that was already sent to it is lost, and the answer is 500.
 	s.c.Until("the gateway serves without a picker", func() bool { code, _ := ask("/open"); return code == http.StatusOK })
 	for range 10 {
 		if code, body := ask("/open"); code != http.StatusOK || !strings.Contains(body, `"pod":"secondary-inference-model-server`) {
@@ -92,7 +92,7 @@ func failOpen(t *testing.T, s *stub) {
 	}
 }
 
-// tell logs what the pickers said.
+// tell logs the output of the pickers.
 func (s *stub) tell() {
 	for id, p := range s.pods {
 		if p.picker != nil {

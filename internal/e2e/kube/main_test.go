@@ -9,6 +9,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestMain: gateways listen on port 80 and pods at addresses of their own, so the tests
-// have a network of their own.
+// TestMain runs the tests in a network namespace, because gateways listen on port 80 and pods have
+// their own addresses.
 func TestMain(m *testing.M) { os.Exit(testkit.RunApart(m)) }

@@ -22,23 +22,23 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 )
 
-// pod is a pod of a Deployment, with an address of its own on loopback.
+// pod is a pod of a Deployment with its own loopback address.
 type pod struct {
 	namespace, name string
 	labels          map[string]string
 	ip              string
 	ready           bool
-	picker          *exec.Cmd // nil: it is a model server
+	picker          *exec.Cmd // nil for a model server
 	log             parts.Output
 	exited          chan struct{}
 	servers         []*http.Server
 }
 
-// config is what the suite's own picker does in any case: it goes by the header.
+// config is the configuration of the suite's own picker: it follows the suite's header.
 const config = `{"apiVersion":"llm-d.ai/v1alpha1","kind":"EndpointPickerConfig","plugins":[{"type":"header-based-testing-filter"},{"type":"queue-scorer"},{"type":"max-score-picker"}],` +
 	`"schedulingProfiles":[{"name":"default","plugins":[{"pluginRef":"header-based-testing-filter"},{"pluginRef":"queue-scorer"},{"pluginRef":"max-score-picker"}]}]}`
 
-// deploy makes the pods of a Deployment and says when they are ready.
+// deploy starts the pods of a Deployment and reports when they are ready.
 func (s *stub) deploy(d *deployment) {
 	ready := 0
 	for i := range max(d.Spec.Replicas, 1) {
@@ -93,13 +93,13 @@ func env(c *container, name, value string) string {
 	return value
 }
 
-// startPicker runs grapevine with the arguments of the suite's Deployment; what is
-// added says where it listens, for all pods are on one machine here, who it is, and
-// that it goes by the suite's header.
+// startPicker runs grapevine with the arguments of the suite's Deployment. It adds the listening
+// addresses, since all pods are on one machine, the pod's name, and the configuration for the
+// suite's header.
 func (s *stub) startPicker(p *pod, args []string) {
 	args = append(slices.Clone(args), "--listen", p.ip+":9002", "--health", p.ip+":9003", "--admin", p.ip+":9090",
 		"--kubeconfig", s.c.Kubeconfig("epp"), "--config-text", config, "--name", p.name)
-	p.picker = exec.Command(s.binary, args...) // no subcommand: as the image is run
+	p.picker = exec.Command(s.binary, args...) // without a subcommand, as the image runs it
 	p.picker.Stdout, p.picker.Stderr = &p.log, &p.log
 	p.picker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.picker.Start(); err != nil {
@@ -107,12 +107,12 @@ func (s *stub) startPicker(p *pod, args []string) {
 		return
 	}
 	go func() {
-		_ = p.picker.Wait() // how it ended is in its log
+		_ = p.picker.Wait() // the log has the reason
 		close(p.exited)
 	}()
 }
 
-// gone reports whether the pod's process has ended; the stub starts none anew.
+// gone reports whether the pod's process has ended. The stub does not restart it.
 func (p *pod) gone() bool {
 	select {
 	case <-p.exited:
@@ -122,7 +122,7 @@ func (p *pod) gone() bool {
 	}
 }
 
-// probe asks as the kubelet does.
+// probe runs the readiness probe as the kubelet does.
 func (p *pod) probe() bool {
 	if p.picker == nil {
 		return true
@@ -140,7 +140,7 @@ func (p *pod) probe() bool {
 
 func (p *pod) end() {
 	if p.picker != nil && p.picker.Process != nil {
-		_ = p.picker.Process.Kill() // it may be gone
+		_ = p.picker.Process.Kill() // may already have ended
 		<-p.exited
 	}
 	for _, server := range p.servers {
@@ -148,7 +148,7 @@ func (p *pod) end() {
 	}
 }
 
-// startEcho answers with what was asked, as echo-basic does.
+// startEcho returns the request in its answer, as echo-basic does.
 func (s *stub) startEcho(p *pod, port string, h2c, tellPort bool) {
 	lis, err := net.Listen("tcp", net.JoinHostPort(p.ip, port))
 	if err != nil {
@@ -174,5 +174,5 @@ func (s *stub) startEcho(p *pod, port string, h2c, tellPort bool) {
 		server.Protocols.SetUnencryptedHTTP2(true)
 	}
 	p.servers = append(p.servers, server)
-	go func() { _ = server.Serve(lis) }() // until the end
+	go func() { _ = server.Serve(lis) }() // until the test ends
 }

@@ -28,16 +28,16 @@ import (
 const (
 	llm      = "llm"
 	enginePt = 8000
-	// lag is how long a gateway goes on sending to a picker that was told to end.
+	// lag is how long a gateway continues to send to a picker that has got SIGTERM.
 	lag = 3 * time.Second
 )
 
-// byPrefix goes by what is known of caches and by nothing else.
+// byPrefix considers only cached prefixes.
 const byPrefix = `{"apiVersion":"llm-d.ai/v1alpha1","kind":"EndpointPickerConfig","plugins":[{"type":"precise-prefix-cache-scorer"},{"type":"max-score-picker"}],` +
 	`"schedulingProfiles":[{"name":"default","plugins":[{"pluginRef":"precise-prefix-cache-scorer"},{"pluginRef":"max-score-picker"}]}]}`
 
-// rollout is a pool of engines, a group of replicas and a gateway, all of them pods of a
-// real API server, under load.
+// rollout is a pool of engines, a group of replicas and a gateway under load. All are pods of a
+// real API server.
 type rollout struct {
 	t        *testing.T
 	c        *kubekit.Cluster
@@ -49,9 +49,8 @@ type rollout struct {
 	client   *workload.Client
 }
 
-// TestRolling: while clients send, every replica is replaced, one after the other as a
-// Deployment does it, and then every engine. No request fails, and prompts are found
-// where they are cached as before.
+// TestRolling replaces every replica and then every engine under load, one after the other as a
+// Deployment does. No request fails, and prompts are found in the caches as before.
 func TestRolling(t *testing.T) {
 	r := openRollout(t)
 	cold, before := r.pass(), r.pass()
@@ -77,7 +76,7 @@ func TestRolling(t *testing.T) {
 		r.startEngine(i + 3)
 		r.drainEngine(i)
 	}
-	// The new engines' caches are filled anew.
+	// Fills the caches of the new engines.
 	r.pass()
 	if now := r.pass(); now < before-.01 {
 		t.Errorf("hits %.4f after all engines were replaced, %.4f before", now, before)
@@ -96,7 +95,7 @@ func TestRolling(t *testing.T) {
 	}
 }
 
-// prompts are single requests with nothing in common, chats the load beside.
+// prompts consists of single, unrelated requests; chats is the background load.
 var (
 	prompts = workload.Kind{Name: "prompts", Turns: 1, UserTokens: 800, Spread: .5, Answer: 8}
 	chats   = workload.Kind{Name: "chats", Turns: 4, UserTokens: 200, Spread: .5, Answer: 40, Think: 200 * time.Millisecond}
@@ -166,8 +165,8 @@ func (r *rollout) startEngine(i int) {
 	}
 }
 
-// drainEngine deletes the pod as a Deployment does: it is terminating, finishes what it
-// has, and ends.
+// drainEngine deletes a pod as a Deployment does: it is terminating, finishes its requests, and
+// ends.
 func (r *rollout) drainEngine(i int) {
 	r.t.Helper()
 	name, addr := fmt.Sprintf("vllm-%d", i), r.engines[i].Addr()
@@ -218,7 +217,7 @@ func (r *rollout) startReplica(i int) {
 		"--cluster", "gossip", "--cluster-bind", p.ip + ":7946", "--cluster-stream-bind", p.ip + ":7947", "--cluster-advertise", p.ip,
 	}
 	for j := 1; j <= 6; j++ {
-		args = append(args, "--cluster-join", fmt.Sprintf("127.0.3.%d:7946", j)) // what the headless Service would tell
+		args = append(args, "--cluster-join", fmt.Sprintf("127.0.3.%d:7946", j)) // the addresses of the headless Service
 	}
 	p.picker = exec.Command(r.binary, args...)
 	p.picker.Stdout, p.picker.Stderr = &p.log, &p.log
@@ -227,13 +226,13 @@ func (r *rollout) startReplica(i int) {
 		r.t.Fatal(err)
 	}
 	go func() {
-		_ = p.picker.Wait() // how it ended is looked at by replace
+		_ = p.picker.Wait() // replace checks the exit status
 		close(p.exited)
 	}()
 	r.replicas[i] = p
 }
 
-// ready waits for the readiness probe, and the gateway sends to the replica.
+// ready waits for the readiness probe, and adds the replica to the gateway.
 func (r *rollout) ready(i int) {
 	r.t.Helper()
 	p := r.replicas[i]
