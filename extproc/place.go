@@ -64,13 +64,14 @@ func (st *stream) place(extent bodyExtent) error {
 		destination = strings.Join(st.sent, ",")
 	}
 	view := r.Headers.(headerView)
-	removed := foreign(strip, view)
+	removed := foreign(strip, view, forwards(d))
 	room := view.room(len(removed))
 	if !st.kit.route.Begin(d, destination, &room) {
 		st.p.metrics.crowded.Inc()
 	}
 	if retries(st.ctx) {
 		st.kit.route.Tries(d.Tries, &room)
+		st.kit.route.RetryRefusal(d.RetryRefusal, &room)
 	}
 	for _, name := range removed {
 		st.kit.route.RemoveHeader(name)

@@ -36,6 +36,7 @@ type book struct {
 	answer    []request.HeaderSet // for the answers
 	wantBody  bool
 	tries     request.Tries
+	refusals  bool // retry refusals
 	delay     time.Duration
 	refuse    map[string]request.Reason // by model
 	inFlight  int
@@ -67,7 +68,7 @@ func (b *book) Choose(ctx context.Context, r *request.Request) (*request.Decisio
 	kept.Body, kept.Headers = bytes.Clone(r.Body), nil
 	b.requests = append(b.requests, kept)
 	released := false
-	d := &request.Decision{Endpoints: b.endpoints, AnswerHeaders: b.answer, WantBody: b.wantBody, Tries: b.tries}
+	d := &request.Decision{Endpoints: b.endpoints, AnswerHeaders: b.answer, WantBody: b.wantBody, Tries: b.tries, RetryRefusal: b.refusals}
 	if r.ModelSpan[1] > 0 {
 		d.ModelTarget = b.rename
 	}

@@ -69,3 +69,36 @@ func TestEnvoyTries(t *testing.T) {
 		})
 	}
 }
+
+// TestEnvoyRetriesRefusals: Envoy retries a 429 of the first destination only where the picker asks
+// for it: the destination is in another cluster, and the next one here.
+func TestEnvoyRetriesRefusals(t *testing.T) {
+	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
+		t.Run(string(kind), func(t *testing.T) {
+			full := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				for name := range r.Header {
+					if strings.HasPrefix(strings.ToLower(name), "x-envoy-retr") {
+						t.Errorf("the engine received %s", name)
+					}
+				}
+				w.WriteHeader(http.StatusTooManyRequests)
+			}))
+			t.Cleanup(full.Close)
+			address := strings.TrimPrefix(full.URL, "http://")
+			r := newRig(t, rigOptions{params: envoyconf.Params{Kind: kind, Endpoints: []string{address}}, tls: listen.TLS{Plaintext: true}})
+			well := r.book.endpoints[0]
+			for retry, want := range map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests} {
+				r.book.set(func(b *book) { b.endpoints, b.refusals = []string{address, well}, retry })
+				resp, _, err := r.do(context.Background(), call{size: 2000, answer: 10, model: "m"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.StatusCode != want {
+					t.Errorf("retry %t: status %d, want %d", retry, resp.StatusCode, want)
+				}
+				r.book.settle(t)
+			}
+		})
+	}
+}

@@ -16,16 +16,23 @@ import (
 // before the picker gets the request, which also covers requests that bypass it.
 var routingHeaders = request.RoutingHeaders()
 
-// foreign appends the request's routing headers to dst. The destination is always overwritten, so
+// foreign appends the request's routing headers to dst, and the client's choice of clusters unless the
+// request is forwarded to another picker. The destination is always overwritten, so
 // it need not be removed.
-func foreign(dst []string, v headerView) []string {
+func foreign(dst []string, v headerView, forwarded bool) []string {
 	for i := range v.list {
 		name := v.list[i].Name
-		if len(name) > 2 && name[1] == '-' && name != wire.HeaderDestination && slices.Contains(routingHeaders, name) && !slices.Contains(dst, name) {
+		if len(name) > 2 && name[1] == '-' && name != wire.HeaderDestination && (name == request.HeaderClusters && !forwarded || slices.Contains(routingHeaders, name)) && !slices.Contains(dst, name) {
 			dst = append(dst, name)
 		}
 	}
 	return dst
+}
+
+// forwards reports whether a decision sends the request to another cluster's gateway. Only such
+// requests carry a hop token.
+func forwards(d *request.Decision) bool {
+	return slices.ContainsFunc(d.SetHeaders, func(h request.HeaderSet) bool { return h.Name == request.HeaderHop })
 }
 
 // trust removes untrusted values from the request, and returns the headers that must not reach the

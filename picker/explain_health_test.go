@@ -37,7 +37,7 @@ func TestExplainSick(t *testing.T) {
 	d.Observe(request.Event{Kind: request.EventHeaders, At: t0.Add(time.Second), Status: 200, Served: next, Attempts: 2})
 	d.Done(request.Outcome{At: t0.Add(2 * time.Second), Status: 200, Served: next, Complete: true})
 	moved, _ := s.Records().Explain("moved")
-	if o := moved.Outcome; o == nil || o.Served != next || !strings.HasPrefix(o.Failed, first+": it could not be reached, or broke off") {
+	if o := moved.Outcome; o == nil || o.Served != next || !strings.HasPrefix(o.Failed, first+": it could not be reached, refused the request, or broke off") {
 		t.Errorf("the one that went on: %+v", moved.Outcome)
 	}
 

@@ -102,6 +102,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	}
 	f.beginVitals(rank)
 	f.Tries = s.tries(c, f)
+	f.RetryRefusal = ep.IsRemote() && len(plan.Order) > 1 && !c.All(plan.Order[1]).IsRemote()
 	if s.prompts.Suspected(f.vitals.prompt, c.Now) {
 		f.Endpoints = f.Endpoints[:1]
 	}

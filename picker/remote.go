@@ -23,9 +23,10 @@ type RemoteClusters struct {
 	// WouldTake reports whether a remote cluster may be cheaper for a request that waits here for a
 	// permit and is expected to wait that many more seconds. Only then Offer is called.
 	WouldTake func(r *request.Request, wait float64, now time.Time) bool
-	// ResolveEndpoint may ask the cluster of ep, to which r is about to be sent with these headers,
-	// for a better endpoint there; nil keeps ep. If ended is not nil, it is called once at the end
-	// of the request with the response status or 0. A nil func disables this.
+	// ResolveEndpoint may ask the cluster of ep, to which r is about to be sent, for a better endpoint
+	// there; nil keeps ep. headers are for the question only. If ended is not nil, better is an
+	// engine, and ended is called once at the end of the request with the response status or 0. A nil
+	// func disables this.
 	ResolveEndpoint func(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (better *endpoint.Endpoint, ended func(status int))
 	// ServedLocally reports that r is served in this cluster.
 	ServedLocally func(r *request.Request)
@@ -61,8 +62,9 @@ func (s *Scheduler) offer(c *cycle.Cycle, err error) error {
 func (s *Scheduler) askFar(ctx context.Context, c *cycle.Cycle) (ended func(status int)) {
 	if ep := c.First().Endpoint; ep.IsRemote() && s.opts.RemoteClusters.ResolveEndpoint != nil {
 		var better *endpoint.Endpoint
-		if better, ended = s.opts.RemoteClusters.ResolveEndpoint(ctx, c.Request, ep, c.Plan().Headers, c.Now); better != nil {
+		if better, ended = s.opts.RemoteClusters.ResolveEndpoint(ctx, c.Request, ep, c.QuestionHeaders(), c.Now); better != nil {
 			c.Replace(c.Best(), better)
+			c.SetHopHeaders(ended == nil) // an engine has no picker in front that would remove them
 		}
 	}
 	return ended

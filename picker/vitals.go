@@ -259,7 +259,7 @@ func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) 
 	}
 	f.endVitals(now, cause)
 	f.s.again.Add(now, 0, 1)
-	v.failed = f.ep.Address + ": it could not be reached, or broke off before its answer"
+	v.failed = f.ep.Address + ": it could not be reached, refused the request, or broke off before its answer"
 	if cause == health.Left {
 		v.failed = f.ep.Address + ": the proxy does not know it"
 	}

@@ -154,7 +154,7 @@ func New(o Options, r *request.Request) *Cycle {
 		c.tiers, c.saves = *o.Tiers, *o.Tiers
 	}
 	c.plan.reset()
-	c.far.terms, c.far.keeper = c.far.terms[:0], 0
+	c.far.terms, c.far.question, c.far.keeper = c.far.terms[:0], c.far.question[:0], 0
 	c.gather(r)
 	c.observe()
 	c.seat()
@@ -184,6 +184,7 @@ func (c *Cycle) Free() {
 	clear(c.ranks)
 	c.ranks = c.ranks[:0]
 	clear(c.far.terms)
+	clear(c.far.question)
 	c.plan.reset()
 	cycles.Put(c)
 }

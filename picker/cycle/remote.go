@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
@@ -25,6 +26,7 @@ const (
 	FarModel                 // it does not serve the model
 	FarEmpty                 // it has no ready endpoint
 	FarFull                  // it is saturated
+	FarProbed                // it answered late, and the one request that checks it has not ended
 	FarSubset                // the proxy does not allow its gateway
 	FarKept                  // an engine in this cluster stores the conversation
 	numFarWhys
@@ -32,7 +34,7 @@ const (
 
 var farWhys = [numFarWhys]string{
 	"chosen", "dearer", "too little to gain", "not named by the route", "came from another cluster", "not allowed there",
-	"silent", "draining", "failed of late", "model not served there", "nothing ready there", "saturated", "not in the proxy's subset", "kept by an engine here",
+	"silent", "draining", "failed of late", "model not served there", "nothing ready there", "saturated", "late, being checked", "not in the proxy's subset", "kept by an engine here",
 }
 
 // String returns the reason in words.
@@ -94,6 +96,25 @@ func (c *Cycle) Prefer(i int32, stay bool, headers ...request.HeaderSet) {
 	c.plan.Headers = append(c.plan.Headers, headers...)
 }
 
+// SetQuestionHeaders sets the headers for a question to the picker of a remote cluster. They are not
+// sent with the request.
+func (c *Cycle) SetQuestionHeaders(headers ...request.HeaderSet) {
+	c.far.question = append(c.far.question[:0], headers...)
+}
+
+// QuestionHeaders returns the headers for a question to the picker of a remote cluster.
+func (c *Cycle) QuestionHeaders() []request.HeaderSet { return c.far.question }
+
+// SetHopHeaders makes the question's headers part of the request, or removes them from it.
+func (c *Cycle) SetHopHeaders(send bool) {
+	c.plan.Headers = slices.DeleteFunc(c.plan.Headers, func(h request.HeaderSet) bool {
+		return slices.ContainsFunc(c.far.question, func(q request.HeaderSet) bool { return q.Name == h.Name })
+	})
+	if send {
+		c.plan.Headers = append(c.plan.Headers, c.far.question...)
+	}
+}
+
 // AddFallback appends candidate i to the plan.
 func (c *Cycle) AddFallback(i int32) { c.plan.Order = append(c.plan.Order, i) }
 
@@ -120,8 +141,9 @@ func (c *Cycle) QueueWait() float64 { return c.queued }
 
 // farScratch is a cycle's state for remote clusters.
 type farScratch struct {
-	terms []RemoteTerms
-	order []int32
+	terms    []RemoteTerms
+	order    []int32
+	question []request.HeaderSet
 
 	keeper block.EndpointID // sessions.Cluster of the cluster that stores the conversation, 0: none
 }

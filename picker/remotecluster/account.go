@@ -17,13 +17,16 @@ type account struct {
 	sent [sentSlots]sentSlot
 	won  time.Time // when the last request was sent there
 
-	failures int // consecutive
-	failedAt time.Time
-	until    time.Time
-	full     time.Time
+	failures  int // consecutive
+	failedAt  time.Time
+	until     time.Time
+	full      time.Time
+	refusals  int // consecutive, for lack of capacity
+	refusedAt time.Time
 
-	late   float64 // smoothed delay of answers beyond the prediction, in seconds
-	lateAt time.Time
+	probing time.Time // a late cluster gets no other request before
+	late    float64   // smoothed delay of answers beyond the prediction, in seconds
+	lateAt  time.Time
 
 	doubt   float64 // smoothed fraction of announced prefix tokens that were not there
 	doubtAt time.Time
@@ -46,11 +49,14 @@ const (
 
 	firstBackoff = time.Second
 	mostBackoff  = 30 * time.Second
-	fullFor      = time.Second
 
 	lateShare = .3               // weight of a new observation in late
 	lateHalf  = 15 * time.Second // half-life of late without observations
 	lateGrace = .05              // seconds of lateness that are ignored
+	// lateProbed is the observed lateness from which a cluster gets one request at a time. It fades
+	// without observations, so that only an answer in time proves the cluster's announcements.
+	lateProbed = .25
+	probeFor   = 30 * time.Second // longest time for that request
 
 	doubtShare = .3              // weight of a new observation in doubt
 	doubtHalf  = 5 * time.Minute // half-life of doubt without observations
@@ -77,6 +83,7 @@ type state struct {
 	out     bool // requests have failed there
 	trial   bool // the same, and the next request is a trial
 	full    bool
+	probed  bool    // it was late, and a request there is being observed
 	open    bool    // requests were sent there recently
 	doubt   float64 // fraction of its announced prefixes that it lacks
 }
@@ -86,8 +93,9 @@ func (a *account) state(now, told time.Time, hold float64) state {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st := state{
-		late: a.lateNow(now), doubt: a.doubtNow(now), out: now.Before(a.until), trial: a.failures > 0 && !now.Before(a.until), full: now.Before(a.full),
-		open: !a.won.IsZero() && now.Sub(a.won).Seconds() < hold,
+		late: a.lateNow(now), doubt: a.doubtNow(now), out: now.Before(a.until), trial: (a.failures > 0 || a.refusals > 0 || a.late > lateProbed) && !now.Before(a.until), full: now.Before(a.full),
+		probed: a.late > lateProbed && now.Before(a.probing),
+		open:   !a.won.IsZero() && now.Sub(a.won).Seconds() < hold,
 	}
 	from, to := told.UnixNano()/int64(sentStretch), now.UnixNano()/int64(sentStretch)
 	from = max(from, to-sentSlots+1)
@@ -122,16 +130,22 @@ func (a *account) audit(held, cached int, now time.Time) {
 	a.doubt, a.doubtAt = (1-doubtShare)*a.doubtNow(now)+doubtShare*missing, now
 }
 
-// trial claims the single trial request for a cluster that failed. Until it has ended, or the same
-// time has passed again, no other request goes there.
+// trial claims the single trial request for a cluster that failed, refused or was late. Until it has
+// ended, or the same time has passed again, no other request goes there.
 func (a *account) trial(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now.Before(a.until) {
+	if now.Before(a.until) || now.Before(a.full) || a.late > lateProbed && now.Before(a.probing) {
 		return false
 	}
 	if a.failures > 0 {
 		a.until = now.Add(backoff(a.failures))
+	}
+	if a.refusals > 0 {
+		a.full = now.Add(backoff(a.refusals))
+	}
+	if a.late > lateProbed {
+		a.probing = now.Add(probeFor)
 	}
 	return true
 }
@@ -153,8 +167,15 @@ func (a *account) ended(e *picker.RemoteOutcome, roundTrip float64) {
 	case health.None:
 		a.failures, a.until = 0, time.Time{}
 	}
-	if e.Full {
-		a.full = e.At.Add(fullFor)
+	switch {
+	case e.Full && !e.Sent.Before(a.refusedAt): // otherwise it was sent before the last refusal
+		a.refusals++
+		a.refusedAt, a.full = e.At, e.At.Add(backoff(a.refusals))
+	case e.Complete && !e.Full && e.Cause == health.None:
+		a.refusals, a.full = 0, time.Time{}
+	}
+	if e.First > 0 || !e.Sent.Before(a.lateAt) {
+		a.probing = time.Time{}
 	}
 	a.audit(e.Held, e.Cached, e.At)
 	if e.First > 0 {

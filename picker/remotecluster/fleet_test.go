@@ -401,12 +401,78 @@ func TestFailures(t *testing.T) {
 	w.now = w.now.Add(firstBackoff) // two in a row: twice as long
 	w.expect(prompt(500, "6"), "b", "failed of late")
 	w.finish(trial, time.Millisecond)
+	for range 4 { // it took two seconds: answers in time have to follow
+		w.busy(10)
+		w.finish(w.expect(prompt(500, "probe"), "b", "chosen"), time.Millisecond)
+	}
 	w.busy(10)
 	w.expect(prompt(500, "7"), "b", "chosen")
 	full := w.expect(prompt(500, "8"), "b", "chosen")
 	full.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 429})
 	full.Done(request.Outcome{At: w.now, Status: 429, Complete: true})
 	w.expect(prompt(500, "9"), "b", "saturated")
+}
+
+// TestRefusalsBackOff: a cluster that refuses requests for lack of capacity gets one trial request
+// at a time, at doubled intervals, until it serves one. The proxy may retry a refusal here.
+func TestRefusalsBackOff(t *testing.T) {
+	w := newWorld(t, nil, other("b", func(r *federation.Remote) { r.Until = t0.Add(time.Hour) }))
+	refuse := func(d *request.Decision) {
+		d.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 429, Served: d.Endpoints[0]})
+		d.Done(request.Outcome{At: w.now, Status: 429, Complete: true, Served: d.Endpoints[0]})
+	}
+	sent := 0
+	for step := range 60 * 10 {
+		w.now = w.now.Add(100 * time.Millisecond)
+		w.busy(10)
+		d, why, err := w.place(prompt(500, fmt.Sprint("r", step)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why["b"] != "chosen" {
+			d.Done(request.Outcome{At: w.now, Status: 200, Complete: true})
+			continue
+		}
+		if sent++; !d.RetryRefusal {
+			t.Errorf("request %d has an endpoint here: RetryRefusal = false, want true", step)
+		}
+		refuse(d)
+	}
+	if sent > 7 {
+		t.Errorf("%d requests in a minute to a cluster that refuses all of them, want at most 7", sent)
+	}
+	w.now = w.now.Add(mostBackoff)
+	w.busy(10)
+	trial := w.expect(prompt(500, "trial"), "b", "chosen")
+	w.expect(prompt(500, "beside"), "b", "saturated")
+	w.finish(trial, 10*time.Millisecond)
+	w.busy(10)
+	w.expect(prompt(500, "after"), "b", "chosen")
+	w.expect(prompt(500, "after 2"), "b", "chosen")
+}
+
+// TestLateIsProbed: a cluster that answered late gets one request at a time, however long ago that
+// was, until an answer is in time.
+func TestLateIsProbed(t *testing.T) {
+	w := newWorld(t, nil, other("b", func(r *federation.Remote) { r.Until = t0.Add(time.Hour) }))
+	place := func() *request.Decision { w.busy(10); return w.expect(prompt(500, "l"), "b", "chosen") }
+	first := []*request.Decision{place(), place(), place()}
+	w.now = w.now.Add(5 * time.Second)
+	for _, d := range first {
+		w.finish(d, 5*time.Second)
+	}
+	w.now = w.now.Add(2 * time.Minute) // the lateness has faded
+	probe := place()
+	w.expect(prompt(500, "beside"), "b", "late, being checked")
+	w.finish(probe, 4*time.Second)
+	w.now = w.now.Add(2 * time.Minute)
+	for range 12 {
+		probe = place()
+		w.finish(probe, time.Millisecond)
+		w.now = w.now.Add(time.Minute)
+	}
+	place()
+	place()
 }
 
 // TestFalseFilter: a cluster that announces prefixes which responses do not confirm loses weight
@@ -519,6 +585,9 @@ func TestModes(t *testing.T) {
 	seen := map[string]int{}
 	for i := range 20 {
 		seen[w.expect(prompt(100, fmt.Sprint(i)), "b", "chosen").Endpoints[0]]++
+	}
+	if d := w.expect(prompt(100, "engine"), "b", "chosen"); len(d.SetHeaders) != 0 {
+		t.Errorf("headers for an engine of another cluster: %v, want none", d.SetHeaders)
 	}
 	if len(seen) != 2 || seen["198.51.100.1:8000"] != 10 {
 		t.Errorf("endpoints %v, want both alike", seen)

@@ -169,7 +169,7 @@ func (f *Fleet) quotes(t *table, c *cycle.Cycle, sc *scratch, a *Ask) {
 	for _, s := range t.sides {
 		q := f.quote(s, a, c.Now)
 		switch q.Reason {
-		case cycle.FarDearer, cycle.FarOut, cycle.FarFull:
+		case cycle.FarDearer, cycle.FarOut, cycle.FarFull, cycle.FarProbed:
 			if why := f.reaches(c, s, &q); why != cycle.FarDearer {
 				q.Reason = why
 			}
@@ -270,7 +270,13 @@ func (f *Fleet) prefer(c *cycle.Cycle, s *side, q *cycle.RemoteTerms, stay bool)
 	if f.o.Hops != nil {
 		token = f.o.Hops.Sign(s.Cluster, 1, c.Now)
 	}
-	c.Prefer(f.add(c, s, q), stay, request.HeaderSet{Name: request.HeaderHop, Value: token})
+	hop := request.HeaderSet{Name: request.HeaderHop, Value: token}
+	c.SetQuestionHeaders(hop)
+	if slices.ContainsFunc(s.direct, func(e *endpoint.Endpoint) bool { return e.Address == q.Gateway }) {
+		c.Prefer(f.add(c, s, q), stay) // an engine has no picker in front that would remove the token
+		return
+	}
+	c.Prefer(f.add(c, s, q), stay, hop)
 }
 
 // unsigned is the token in a federation without a secret: any token prevents forwarding.

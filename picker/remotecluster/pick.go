@@ -125,7 +125,8 @@ func (a *account) answered(err error, now time.Time) {
 	case err == nil:
 		a.askAfter = time.Time{}
 	case errors.As(err, &refused) && refused.full():
-		a.full = now.Add(fullFor)
+		a.refusals++
+		a.refusedAt, a.full = now, now.Add(backoff(a.refusals))
 	default:
 		a.unanswered++
 		a.askAfter = now.Add(min(askPause, mostBackoff))

@@ -79,6 +79,9 @@ func TestPick(t *testing.T) {
 		if len(d.Endpoints) < 2 || d.Endpoints[1][:3] != "10." {
 			t.Errorf("destinations %v, want local endpoints as fallback", d.Endpoints)
 		}
+		if len(d.SetHeaders) != 0 { // the token is in the question only, see desk.pick
+			t.Errorf("headers for an engine of another cluster: %v, want none", d.SetHeaders)
+		}
 		if len(k.asked) != i+1 || len(k.ended) != i {
 			t.Errorf("request %d: %d questions, %d outcomes reported", i, len(k.asked), len(k.ended))
 		}

@@ -113,6 +113,9 @@ func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.RemoteTerms {
 	case st.full:
 		t.Reason = cycle.FarFull
 		return t
+	case st.probed:
+		t.Reason = cycle.FarProbed
+		return t
 	}
 	n := float64(s.engines(a.Model))
 	t.Held = int(float64(s.holds(a, now)) * (1 - st.doubt))
@@ -201,7 +204,7 @@ func (f *Fleet) cheapest(here *cycle.RemoteTerms, quotes []cycle.RemoteTerms, op
 func lastResort(quotes []cycle.RemoteTerms) int {
 	best := -1
 	for i := range quotes {
-		if q := &quotes[i]; (q.Reason == cycle.FarOut || q.Reason == cycle.FarFull) && (best < 0 || q.RoundTrip < quotes[best].RoundTrip) {
+		if q := &quotes[i]; (q.Reason == cycle.FarOut || q.Reason == cycle.FarFull || q.Reason == cycle.FarProbed) && (best < 0 || q.RoundTrip < quotes[best].RoundTrip) {
 			best = i
 		}
 	}

@@ -22,7 +22,7 @@ type Status struct {
 	Late      float64 `json:"late_ms,omitempty"`
 	MissRate  float64 `json:"doubt,omitempty"`    // fraction of announced prefixes that were recently missing
 	Sending   bool    `json:"sending"`            // requests were sent there recently
-	Trial     bool    `json:"on_trial,omitempty"` // candidate on trial after a failure
+	Trial     bool    `json:"on_trial,omitempty"` // candidate on trial after a failure, a refusal or a late answer
 }
 
 // Status returns all clusters that export the pool.

@@ -24,7 +24,10 @@ type Decision struct {
 	Priority      int64       // with Prioritised: value of the body's member priority, replacing an existing one
 	Prioritised   bool
 	Tries         Tries // allowed retries if the first endpoint fails
-	WantBody      bool  // request this response's body (audit, learning)
+	// RetryRefusal allows a retry if the first endpoint refuses the request for lack of capacity (429):
+	// it is in another cluster, and the next one is here.
+	RetryRefusal bool
+	WantBody     bool // request this response's body (audit, learning)
 
 	// Observe receives the events of the response path in order; it may be nil.
 	Observe func(Event)

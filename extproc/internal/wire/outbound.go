@@ -188,6 +188,13 @@ func (w *RouteWriter) Tries(t request.Tries, room *Room) {
 	}
 }
 
+// RetryRefusal makes Envoy retry a 429 of the first endpoint.
+func (w *RouteWriter) RetryRefusal(retry bool, room *Room) {
+	if h := (request.HeaderSet{Name: headerRetryCodes, Value: "429"}); retry && room.take(h) {
+		w.SetHeader(h.Name, h.Value)
+	}
+}
+
 var tries = [...][]request.HeaderSet{
 	request.TriesOnce: {{Name: headerRetryOn, Value: "reset"}, {Name: headerMaxRetries, Value: "1"}},
 	request.TriesNone: {{Name: headerMaxRetries, Value: "0"}},

@@ -11,6 +11,7 @@ const (
 	HeaderContentType     = "content-type"
 	headerRetryOn         = "x-envoy-retry-on"
 	headerMaxRetries      = "x-envoy-max-retries"
+	headerRetryCodes      = "x-envoy-retriable-status-codes"
 	HeaderRetryAfter      = "retry-after"
 	HeaderDate            = "date"
 	HeaderContentLength   = "content-length"
