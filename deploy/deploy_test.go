@@ -30,7 +30,8 @@ var values = map[string][]string{
 		"monitoring.serviceMonitor.enabled=true,monitoring.alerts.enabled=true,monitoring.dashboard.enabled=true,events.port=5557,events.replayPort=5558,drainSeconds=60",
 		"--set-json", `models=[{"name":"m","path":"/models/m"}],volumes=[{"name":"models","image":{"reference":"registry/tokenizers:1"}}],volumeMounts=[{"name":"models","mountPath":"/models"}],networkPolicy.proxies=[{"namespaceSelector":{}}]`,
 		"--set-string", "config=apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"},
-	"slices":      {"--set", "cluster.peers=endpointslices"},
+	"slices":      {"--set", "cluster.peers=endpointslices,pool.guard=0s,podIPFamily=ipv6"},
+	"volume":      {"--set-json", `state={"persistentVolumeClaim":{"claimName":"state"}}`, "--set", "image.tag=20261128"},
 	"federation":  {"--set", "federation.enabled=true,federation.config=cluster: a,federation.existingSecret=certs,networkPolicy.enabled=true,federation.annotations.x=y"},
 	"federation2": {"--set", "federation.enabled=true,federation.config=cluster: a,federation.allNamespaces=true,federation.port=0"},
 	"nats":        {"--set", "cluster.mode=nats,cluster.nats.urls={nats://nats:4222},cluster.nats.credentialsSecret=creds,cluster.existingSecret=mine,tls.mode=secret,tls.secretName=cert"},
@@ -79,6 +80,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("PublishedCharts", func(t *testing.T) { testPublished(t, c, binary) })
 	t.Run("Peers", func(t *testing.T) { testPeers(t, c, binary) })
 	t.Run("Federation", func(t *testing.T) { testFederation(t, c, binary) })
+	t.Run("Outage", func(t *testing.T) { testOutage(t, c, binary) })
 }
 
 func helm(t *testing.T, c *kubekit.Cluster, args ...string) string {
@@ -118,6 +120,7 @@ func testSchema(t *testing.T, c *kubekit.Cluster) {
 		"replica=3", "replicas=0", "pool.failureMode=Open", "tls.mode=mtls", "cluster.mode=raft", "cluster.peers=mdns", "pool.targetPorts={0}", "pool.targetPorts={1,2,3,4,5,6,7,8,9}",
 		"standalone.enabled=true", "pool.create=true", "cluster.mode=nats", "tls.mode=secret", "tls.mode=cert-manager", "image.digest=latest", "federation.enabled=true",
 		"federation.enabled=true,federation.config=x,standalone.enabled=true,standalone.selector=app=vllm", "federation.port=70000", "modelFiles.source=on", "modelFiles.endpoint=mirror",
+		"pool.guard=5", "podIPFamily=v4", "state=null",
 	} {
 		if out, err := c.Command("helm", "", "template", "x", chart, "--set", set); err == nil {
 			t.Errorf("--set %s is taken:\n%.300s", set, out)

@@ -120,19 +120,19 @@ func usage(t *testing.T, pid int) bench.Usage {
 	return u
 }
 
-// load is what a time of changes took.
-type load struct {
+// usedLoad is the resource use during a time of changes.
+type usedLoad struct {
 	cores   float64
 	rss     int64
 	changes int
 }
 
 // over makes changes for a time and measures the process.
-func over(t *testing.T, c *kubekit.Cluster, pid int, d time.Duration, change func(int)) load {
+func over(t *testing.T, c *kubekit.Cluster, pid int, d time.Duration, change func(int)) usedLoad {
 	t.Helper()
 	before, start := usage(t, pid), time.Now()
 	n := 0
 	c.Until("the time is over", func() bool { change(n); n++; return time.Since(start) > d })
 	after := usage(t, pid)
-	return load{cores: (after.CPU - before.CPU).Seconds() / time.Since(start).Seconds(), rss: after.RSS, changes: n}
+	return usedLoad{cores: (after.CPU - before.CPU).Seconds() / time.Since(start).Seconds(), rss: after.RSS, changes: n}
 }

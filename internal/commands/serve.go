@@ -72,6 +72,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.StringVar(&f.o.Name, "name", hostname(), "name of this replica")
 	fl.StringVar(&f.o.Zone, "zone", "", "zone of this replica, compared with the label topology.kubernetes.io/zone of endpoints (default: $ZONE)")
 	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file, reloaded when it changes (required without a pool flag or a file in dataLayer.discovery of --config)")
+	fl.StringVar(&f.o.StateDir, "state-dir", "", "Kubernetes: folder in which this replica keeps the last list of endpoints, for a start while neither the API server nor a peer can be reached (default: none)")
 	f.kube.add(fl)
 	f.federation.add(fl)
 	fl.StringVar(&f.o.Config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")

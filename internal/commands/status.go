@@ -133,6 +133,8 @@ func writeDiscovery(w io.Writer, d *discovery.Status, now time.Time) {
 		return
 	case d.Read.IsZero():
 		fmt.Fprintf(w, "endpoints: %s, not read yet\n", d.From)
+	case d.Origin != "":
+		fmt.Fprintf(w, "endpoints: %d of %s from %s, read %s ago\n", d.Endpoints, d.From, d.Origin, now.Sub(d.Read).Round(time.Second))
 	default:
 		fmt.Fprintf(w, "endpoints: %d from %s, read %s ago\n", d.Endpoints, d.From, now.Sub(d.Read).Round(time.Second))
 	}

@@ -62,6 +62,7 @@ func TestDiscoveryLines(t *testing.T) {
 	f(discovery.Status{From: "InferencePool a/b", Problems: []discovery.Problem{{File: "InferencePool a/b", Message: "there is no such pool"}}},
 		"endpoints: InferencePool a/b, not read yet\n  InferencePool a/b: there is no such pool\n")
 	f(discovery.Status{From: "InferencePool a/b", Endpoints: 3, Read: now.Add(-time.Hour)}, "endpoints: 3 from InferencePool a/b, read 1h0m0s ago\n")
+	f(discovery.Status{From: "InferencePool a/b", Origin: "peer epp-2", Endpoints: 3, Read: now.Add(-time.Minute)}, "endpoints: 3 of InferencePool a/b from peer epp-2, read 1m0s ago\n")
 	f(discovery.Status{From: "a", Read: now, Invalid: []discovery.Problem{{File: "pod b", Message: "events-port must be a number"}}},
 		"endpoints: 0 from a, read 0s ago\n  invalid: pod b: events-port must be a number\n")
 	f(discovery.Status{From: "a", Read: now, Notes: []discovery.Problem{{File: "rewrites", Message: "not in use"}}}, "endpoints: 0 from a, read 0s ago\n  note: rewrites: not in use\n")

@@ -37,6 +37,7 @@ type Options struct {
 
 	Endpoints string           // endpoints file; "": the one from the configuration's discovery
 	Source    discovery.Opener // finds the endpoints instead of a file
+	StateDir  string           // folder for the last list of Source, for starts without it; "" for none
 	Config    string           // EndpointPickerConfig; "" for the default profile
 	Models    []ModelOptions
 	// ModelSource finds the files of models that engines serve and Models lacks. Without a Mode it

@@ -153,11 +153,17 @@ func (s *Server) discover(c *config.Config) (discovery.Source, error) {
 	return f, nil
 }
 
-// onFound applies the source's endpoints, and its objectives and models unless the configuration
-// defines them.
+// onFound applies what the source found.
 func (s *Server) onFound(f discovery.Found) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
+	s.lists.use(f)
+	s.applyFound(f)
+}
+
+// applyFound applies endpoints, and their objectives and models unless the configuration defines
+// them. The caller holds reloading.
+func (s *Server) applyFound(f discovery.Found) {
 	s.found, s.specs = f.Names, f.Specs
 	c := s.config.Load()
 	if err := s.scheduler.SetRules(s.rules(c)); err != nil {

@@ -77,6 +77,7 @@ type Server struct {
 	gaugePace  atomic.Int64   // nanoseconds; see gaugePace
 	reloads    *reloads
 	discovery  discovery.Source
+	lists      *lists
 	node       *cluster.Node
 	bus        cluster.Bus
 	load       *facts.Load
@@ -225,6 +226,9 @@ func (s *Server) keepOn(ctx context.Context) {
 	s.watchLocks()
 	s.wg.Go(func() { s.dog.Run(ctx) })
 	s.wg.Go(func() { s.watchReadiness(ctx) })
+	if s.o.Source != nil {
+		s.wg.Go(func() { s.lists.run(ctx) })
+	}
 	if s.o.Cluster.enabled() {
 		s.wg.Go(func() { s.publishSetup(ctx) })
 	}

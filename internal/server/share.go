@@ -134,6 +134,9 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	group := facts.Of(s.node)
 	s.setup.Join(group)
 	s.openSeeds(s.ownSeed, group)
+	if err := s.openLists(group); err != nil {
+		return err
+	}
 	if err := s.openHealth(group); err != nil {
 		return err
 	}

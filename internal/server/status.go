@@ -121,7 +121,7 @@ func (s *Server) Status() Status {
 	st.Config = s.configStatus
 	s.reloading.Unlock()
 	if s.discovery != nil {
-		st.Discovery = s.discovery.Status()
+		st.Discovery = s.discoveryStatus()
 	}
 	x := s.index.Stats()
 	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
@@ -200,7 +200,7 @@ func (s *Server) state() (state, reason string) {
 		return "degraded", s.sick()
 	case pending > 0:
 		return "degraded", s.waitsFor(pending)
-	case s.discovery != nil && !s.discovery.Status().OK():
+	case s.discovery != nil && !s.discoveryOK():
 		return "degraded", s.unfound()
 	}
 	if why := s.untrue(); why != "" {
@@ -231,14 +231,9 @@ func (s *Server) unfound() string {
 	if s.discovery == nil {
 		return "endpoints are being looked for"
 	}
-	st := s.discovery.Status()
-	switch {
-	case len(st.Problems) > 0:
-		return "the list of endpoints is older than its source: " + st.Problems[0].String()
-	case len(st.Unresolved) > 0:
-		return fmt.Sprintf("%d host names do not resolve", len(st.Unresolved))
-	case st.Read.IsZero():
-		return st.From + " has not been read yet"
+	st := s.discoveryStatus()
+	if why := st.Reason(); why != "" {
+		return why
 	}
 	return st.From + " names no endpoint"
 }
@@ -270,7 +265,7 @@ func (s *Server) checks() []admin.Check {
 	n := len(s.pool.Snapshot().Endpoints)
 	c := []admin.Check{
 		{Name: "serving", Ready: !s.draining.Load()},
-		{Name: "endpoints", Ready: n > 0, Reason: fmt.Sprintf("%d known", n)},
+		{Name: "endpoints", Ready: n > 0, Reason: s.endpointsKnown(n)},
 		{Name: "models", Ready: s.modelsReady(), Reason: s.withoutFiles()},
 		{Name: "knowledge", Ready: s.settled.Load()},
 		{Name: "cluster", Ready: s.node.Phase() != cluster.Settling, Reason: s.node.Status().Health.Line},
@@ -293,7 +288,7 @@ func (s *Server) empty() bool {
 	if s.discovery == nil || s.draining.Load() {
 		return false
 	}
-	st := s.discovery.Status()
+	st := s.discoveryStatus()
 	return st.OK() && !st.Read.IsZero() && st.Endpoints == 0
 }
 
@@ -355,6 +350,7 @@ type collector struct {
 	s                                     *Server
 	state, lag, behind, blocks, size, all *prometheus.Desc
 	rendered, missed, drift               *prometheus.Desc
+	listAge, listOrigin                   *prometheus.Desc
 }
 
 func newCollector(s *Server) *collector {
@@ -368,6 +364,9 @@ func newCollector(s *Server) *collector {
 		size:   prometheus.NewDesc("grapevine_index_bytes", "Memory of the index by part.", []string{"part"}, nil),
 		all:    prometheus.NewDesc("grapevine_index_blocks", "Blocks in the index, however many endpoints hold them.", nil, nil),
 
+		listAge:    prometheus.NewDesc("grapevine_discovery_list_age_seconds", "Time since the source of the list of endpoints in use was last read, by this replica or by the one that provided the list.", nil, nil),
+		listOrigin: prometheus.NewDesc("grapevine_discovery_list_origin", "1 for the origin of the list of endpoints in use: source, peer, or file (of --state-dir).", []string{"origin"}, nil),
+
 		drift: prometheus.NewDesc("grapevine_share_in_flight_drift", "Requests that the replicas count as in flight at an endpoint, minus those that its engine reports as running or queued.", ep, nil),
 
 		rendered: prometheus.NewDesc("grapevine_prompts_rendered_total", "Prompts rendered as the engine does it, by configured model.", []string{"model"}, nil),
@@ -377,7 +376,7 @@ func newCollector(s *Server) *collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.state, c.lag, c.behind, c.blocks, c.size, c.all, c.rendered, c.missed, c.drift} {
+	for _, d := range []*prometheus.Desc{c.state, c.lag, c.behind, c.blocks, c.size, c.all, c.rendered, c.missed, c.drift, c.listAge, c.listOrigin} {
 		ch <- d
 	}
 }
@@ -407,6 +406,19 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		count(c.rendered, m.Rendered, m.Name)
 		for reason, n := range m.Missed {
 			count(c.missed, n, m.Name, reason)
+		}
+	}
+	if c.s.discovery != nil {
+		kind, read := c.s.lists.origin()
+		if !read.IsZero() {
+			gauge(c.listAge, time.Since(read).Seconds())
+		}
+		for _, k := range []string{originSource, originPeer, originFile} {
+			v := 0.
+			if k == kind {
+				v = 1
+			}
+			gauge(c.listOrigin, v, k)
 		}
 	}
 	x := c.s.index.Stats()

@@ -1,6 +1,8 @@
 package discovery
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -38,9 +40,36 @@ type Found struct {
 	request.Names
 }
 
+// State says whether the list in use is what the source has, and if not, why.
+type State string
+
+// States, each with another remedy.
+const (
+	StateCurrent    State = ""           // the list in use is that of the source
+	StateUnread     State = "unread"     // nothing was read yet, and nothing failed
+	StateUnreadable State = "unreadable" // the source cannot be read; the known list stays
+	StateForbidden  State = "forbidden"  // a permission is missing
+	StateInvalid    State = "invalid"    // the source is invalid; the known list stays
+	StateMissing    State = "missing"    // the pool does not exist
+	StateHeld       State = "held"       // a change is held; the known list stays
+	StateEmpty      State = "empty"      // the source was read and selects no endpoint
+)
+
+// stateText introduces the problem of a state, without a trailing colon.
+var stateText = map[State]string{
+	StateUnreadable: "the list of endpoints is older than its source, which cannot be read",
+	StateForbidden:  "a permission to read the endpoints is missing",
+	StateInvalid:    "the list of endpoints is older than its source, which is invalid",
+	StateMissing:    "the source of endpoints does not exist",
+	StateHeld:       "the list of endpoints is older than its source, a change is held",
+	StateEmpty:      "no endpoint is selected",
+}
+
 // Status is the state of a Source.
 type Status struct {
 	From       string            `json:"from"`                 // what it reads: a path, or a kind and a name
+	State      State             `json:"state,omitempty"`      // of the list in use
+	Origin     string            `json:"origin,omitempty"`     // of the list in use, if that is not the source: a peer or a file
 	Endpoints  int               `json:"endpoints"`            // in the current list
 	Read       time.Time         `json:"read"`                 // when the current list was read; zero: not yet
 	Problems   []Problem         `json:"problems,omitempty"`   // of the latest data; the current list is older
@@ -49,6 +78,24 @@ type Status struct {
 	Unresolved map[string]string `json:"unresolved,omitempty"` // host name -> error
 	Refused    int               `json:"refused,omitempty"`    // pods left out because their address is refused
 	Doubled    int               `json:"doubled,omitempty"`    // entries omitted because another has their address
+}
+
+// Reason describes why the list in use is not current or is empty; "" if it is neither.
+func (s *Status) Reason() string {
+	text := stateText[s.State]
+	switch {
+	case s.State == StateUnread || s.State == StateCurrent && s.Read.IsZero():
+		return s.From + " has not been read yet"
+	case len(s.Problems) > 0:
+		return cmp.Or(text, stateText[StateUnreadable]) + ": " + s.Problems[0].String()
+	case len(s.Unresolved) > 0:
+		return fmt.Sprintf("%d host names do not resolve", len(s.Unresolved))
+	case s.State == StateEmpty && len(s.Notes) > 0:
+		return text + ": " + s.Notes[len(s.Notes)-1].String()
+	case s.Endpoints == 0:
+		return s.From + " names no endpoint"
+	}
+	return text
 }
 
 // OK reports whether the current list is up to date and every name resolves.

@@ -26,7 +26,10 @@ func (s *Source) Status() discovery.Status {
 	pool, group, pods, f, held := s.pool, s.group, s.pods, s.last, s.held
 	s.mu.Unlock()
 	st := discovery.Status{From: s.o.from(), Endpoints: len(f.specs), Doubled: f.doubled, Refused: f.refused}
-	complain := func(about, hint, format string, args ...any) {
+	complain := func(state discovery.State, about, hint, format string, args ...any) {
+		if len(st.Problems) == 0 {
+			st.State = state
+		}
 		st.Problems = append(st.Problems, discovery.Problem{File: about, Message: fmt.Sprintf(format, args...), Hint: hint})
 	}
 	if s.o.Pool != "" {
@@ -39,6 +42,9 @@ func (s *Source) Status() discovery.Status {
 	switch {
 	case pods == nil:
 		st.Read = time.Time{}
+		if st.State == discovery.StateCurrent {
+			st.State = discovery.StateUnread
+		}
 		return st
 	case !pods.State().Listed:
 		st.Read = time.Time{}
@@ -46,7 +52,7 @@ func (s *Source) Status() discovery.Status {
 		st.Read = pods.State().Read
 	}
 	if !held.since.IsZero() {
-		complain(s.o.from(), "correct the selector, or delete the pool to remove its endpoints at once", "%s", held.describe(s.o.Guard))
+		complain(discovery.StateHeld, s.o.from(), "correct the selector, or delete the pool to remove its endpoints at once", "%s", held.describe(s.o.Guard))
 	}
 	podState := pods.State()
 	trouble(complain, "pods "+pods.selector, "list and watch", podState)
@@ -55,7 +61,27 @@ func (s *Source) Status() discovery.Status {
 		st.Invalid = append(st.Invalid, discovery.Problem{File: "pods", Message: fmt.Sprintf("%d cannot be read, see the log", podState.Broken)})
 	}
 	st.Invalid = append(st.Invalid, invalid(f.problems)...)
+	switch {
+	case st.State != discovery.StateCurrent:
+	case st.Read.IsZero():
+		st.State = discovery.StateUnread
+	case len(f.specs) == 0:
+		st.State = discovery.StateEmpty
+		st.Notes = append(st.Notes, s.selectsNone(pods, &f))
+	}
 	return st
+}
+
+// selectsNone explains an empty list.
+func (s *Source) selectsNone(pods *podView, f *found) discovery.Problem {
+	p := discovery.Problem{
+		File: "pods " + pods.selector, Message: "the selector matches no pod of namespace " + s.o.Namespace,
+		Hint: "compare it with the labels of the engines' pods",
+	}
+	if f.unready > 0 {
+		p.Message, p.Hint = fmt.Sprintf("the selector matches %d pods, none of them ready", f.unready), "kubectl describe shows why their readiness probes fail"
+	}
+	return p
 }
 
 // invalid returns the first of the pods' own problems, and the number of further ones.
@@ -127,7 +153,7 @@ func (s *Source) unpermitted() (out []discovery.Problem) {
 }
 
 // complainer receives one problem.
-type complainer func(about, hint, format string, args ...any)
+type complainer func(state discovery.State, about, hint, format string, args ...any)
 
 // poolState returns the state of reading the current pool, or of the kind that would be read first.
 func (s *Source) poolState(group string) kubeapi.State {
@@ -145,14 +171,14 @@ func (s *Source) complainOfPool(complain complainer, p *pool, st kubeapi.State) 
 	trouble(complain, s.o.from(), "get, list and watch", st)
 	switch {
 	case st.Broken > 0:
-		complain(s.o.from(), "what was understood of it last stays in use", "the pool cannot be read, see the log")
+		complain(discovery.StateInvalid, s.o.from(), "what was understood of it last stays in use", "the pool cannot be read, see the log")
 	case st.Err == nil && st.Listed && p == nil:
-		complain(s.o.from(), "create it, or give its name and namespace as they are", "there is no such pool")
+		complain(discovery.StateMissing, s.o.from(), "create it, or give its name and namespace as they are", "there is no such pool")
 	case p == nil:
 	case p.problem != "":
-		complain(s.o.from(), "the endpoints of the last good selector stay", "%s", p.problem)
+		complain(discovery.StateInvalid, s.o.from(), "the endpoints of the last good selector stay", "%s", p.problem)
 	case len(p.ports) == 0:
-		complain(s.o.from(), "", "the pool has no target port")
+		complain(discovery.StateInvalid, s.o.from(), "add one to spec.targetPorts", "the pool has no target port")
 	}
 }
 
@@ -161,15 +187,15 @@ func trouble(complain complainer, about, verbs string, st kubeapi.State) {
 	since := func(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 	switch {
 	case st.Absent():
-		complain(about, "install the definitions of the Gateway API inference extension", "the kind is not installed")
+		complain(discovery.StateUnreadable, about, "install the definitions of the Gateway API inference extension", "the kind is not installed")
 	case kubeapi.IsForbidden(st.Err):
-		complain(about, "grant "+verbs+" to the service account", "%v", st.Err)
+		complain(discovery.StateForbidden, about, "grant "+verbs+" to the service account", "%v", st.Err)
 	case st.Err != nil && st.Listed:
-		complain(about, "what is known stays in use", "not readable for %v: %v", since(st.Since), st.Err)
+		complain(discovery.StateUnreadable, about, "what is known stays in use", "not readable for %v: %v", since(st.Since), st.Err)
 	case st.Err != nil:
-		complain(about, "", "%v", st.Err)
+		complain(discovery.StateUnreadable, about, "", "%v", st.Err)
 	case st.Listed && time.Since(st.Read) > silence:
-		complain(about, "what is known stays in use", "the server has said nothing for %v", since(st.Read))
+		complain(discovery.StateUnreadable, about, "what is known stays in use", "the server has said nothing for %v", since(st.Read))
 	}
 }
 

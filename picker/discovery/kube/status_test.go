@@ -1,6 +1,13 @@
 package kube
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+)
 
 // TestInvalidPodAffectsOnlyItself: a mistyped annotation leaves the list current and the other pods
 // served. The pod is served with defaults, or left out if none of its ports remain.
@@ -20,4 +27,36 @@ func TestInvalidPodAffectsOnlyItself(t *testing.T) {
 	if n := v.invalidPods(); n != 3 {
 		t.Errorf("invalidPods() = %d, want 3", n)
 	}
+}
+
+// TestStatesOfSource: a missing right, a missing pool, a selector without pods, an invalid pool and an
+// unreachable server are different states with different explanations.
+func TestStatesOfSource(t *testing.T) {
+	api, server := newFakeAPI(t)
+	api.deny("list inferencepools")
+	v := openFake(t, server, Options{})
+	is := func(state discovery.State, reason string) {
+		t.Helper()
+		testkit.Eventually(t, func() string {
+			st := v.Status()
+			if st.State != state || !strings.Contains(st.Reason(), reason) {
+				return fmt.Sprintf("state %q, reason %q; want %q, %q", st.State, st.Reason(), state, reason)
+			}
+			return ""
+		})
+	}
+	is(discovery.StateForbidden, `verbs ["list"]`)
+	api.deny()
+	is(discovery.StateMissing, "the source of endpoints does not exist: InferencePool prod/p: there is no such pool")
+	api.pool("p", "vllm", 8000)
+	is(discovery.StateEmpty, "pods app=vllm: the selector matches no pod of namespace prod")
+	api.pod("a", "10.0.0.1", "", "")
+	is(discovery.StateCurrent, "")
+	api.put("inferencepools", "p", `{"metadata":{"name":"p","namespace":"prod","uid":"uid","generation":9},"spec":{"selector":{"matchLabels":{"app":"vllm"}},"targetPorts":[]}}`)
+	is(discovery.StateInvalid, "the pool has no target port")
+	api.pool("p", "vllm", 8000)
+	is(discovery.StateCurrent, "")
+	server.Listener.Close()
+	server.CloseClientConnections()
+	is(discovery.StateUnreadable, "not readable for")
 }

@@ -1,0 +1,304 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+)
+
+const (
+	// A source that can be read answers within this time, and its own list is better than others.
+	peerListAfter = time.Second
+	// Lists of peers are better than a file, and arrive once the group was found.
+	fileListAfter = 3 * time.Second
+	listInterval  = time.Second
+	// How often the age of an unchanged list is published and stored.
+	ageInterval = 10 * time.Second
+	// A list of a peer replaces that of another one if it is newer by this much.
+	newerBy = 5 * time.Second
+	// How long a pool must be missing before endpoints that are not from the source are removed.
+	missingGrace = 10 * time.Second
+
+	listFile     = "endpoints.json"
+	maxListFile  = 64 << 20
+	originSource = "source"
+	originPeer   = "peer"
+	originFile   = "file"
+)
+
+// lists keeps the list of endpoints available while its source cannot be read. It publishes the list
+// in use to the group and stores it in a file. A replica whose source has not been read since its
+// start uses the list of a peer, or else that of the file, until the source can be read.
+type lists struct {
+	s     *Server
+	group *facts.Lists // nil without a group
+	file  string       // "": none
+	wake  chan struct{}
+
+	// Changed only with Server.reloading held too, so that they agree with the endpoints in use.
+	mu   sync.Mutex
+	own  bool              // the source has provided a list
+	used *discovery.Record // list in use; nil: none. Read is zero for lists of the source
+	kind string            // origin of used
+	from string            // peer or file
+
+	// Owned by run.
+	stored       []byte // content of the file
+	published    time.Time
+	lastRead     time.Time // latest reading of the source
+	missingSince time.Time
+	problem      string // last problem with the file
+}
+
+// openLists registers the state with the group. Only a source that is not a file of this machine
+// has such lists.
+func (s *Server) openLists(g facts.Group) error {
+	s.lists = &lists{s: s, wake: make(chan struct{}, 1)}
+	if s.o.Source == nil {
+		return nil
+	}
+	if s.o.Cluster.enabled() {
+		s.lists.group = facts.NewLists(g, time.Now, s.o.Log)
+	}
+	if s.o.StateDir != "" {
+		s.lists.file = filepath.Join(s.o.StateDir, listFile)
+		if err := os.MkdirAll(s.o.StateDir, 0o700); err != nil {
+			return fmt.Errorf("server: --state-dir: %w", err)
+		}
+	}
+	return nil
+}
+
+// use notes a new list of the source. The caller holds Server.reloading.
+func (l *lists) use(f discovery.Found) {
+	l.mu.Lock()
+	l.own, l.used, l.kind, l.from = true, &discovery.Record{Found: f}, originSource, ""
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run publishes and stores the list in use, and looks for one while the source has none.
+func (l *lists) run(ctx context.Context) {
+	start := time.Now()
+	tick := time.NewTicker(listInterval)
+	defer tick.Stop()
+	for {
+		l.update(time.Since(start))
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-l.wake: // the next tick at the latest; a burst of changes is one update
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}
+}
+
+func (l *lists) update(up time.Duration) {
+	st := l.s.discovery.Status()
+	own, used := l.inUse()
+	if !own {
+		l.look(&st, used, up)
+		if own, used = l.inUse(); used == nil {
+			return
+		}
+	}
+	r := *used
+	r.From = st.From
+	if own {
+		if st.Read.After(l.lastRead) {
+			l.lastRead = st.Read
+		}
+		r.Read = l.lastRead
+		if r.Read.IsZero() {
+			return
+		}
+	}
+	l.publish(&r, own)
+}
+
+func (l *lists) inUse() (own bool, used *discovery.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.own, l.used
+}
+
+// look adopts a list of a peer or of the file.
+func (l *lists) look(st *discovery.Status, used *discovery.Record, up time.Duration) {
+	if st.State == discovery.StateMissing { // the source was read
+		if l.missingSince.IsZero() {
+			l.missingSince = time.Now()
+		}
+		if used != nil && len(used.Found.Specs) > 0 && time.Since(l.missingSince) >= missingGrace {
+			l.adopt(&discovery.Record{From: st.From, Read: time.Now()}, originSource, "")
+		}
+		return
+	}
+	l.missingSince = time.Time{}
+	if l.group != nil && up >= peerListAfter {
+		if p, ok := l.group.Newest(st.From); ok && len(p.Found.Specs) > 0 && (used == nil || p.Read.Sub(used.Read) > newerBy && !sameList(&p.Record, used)) {
+			l.adopt(&p.Record, originPeer, p.Peer)
+			return
+		}
+	}
+	if used == nil && up >= fileListAfter && l.file != "" {
+		r, err := readListFile(l.file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			l.complain("stored endpoints not usable", err)
+		case r.From == st.From && len(r.Found.Specs) > 0:
+			l.adopt(r, originFile, l.file)
+		}
+	}
+}
+
+func sameList(a, b *discovery.Record) bool {
+	x, y := *a, *b
+	x.Read, y.Read = time.Time{}, time.Time{}
+	v, err := x.Encode()
+	w, err2 := y.Encode()
+	return err == nil && err2 == nil && bytes.Equal(v, w)
+}
+
+// adopt uses a list until the source provides one.
+func (l *lists) adopt(r *discovery.Record, kind, from string) {
+	s := l.s
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	l.mu.Lock()
+	if l.own {
+		l.mu.Unlock()
+		return
+	}
+	l.used, l.kind, l.from = r, kind, from
+	l.mu.Unlock()
+	s.o.Log.Warn("the source of endpoints cannot be read, another list is used", "from", r.From, "endpoints", len(r.Found.Specs), "origin", kind, "name", from, "age", time.Since(r.Read).Round(time.Second))
+	s.applyFound(r.Found)
+}
+
+// publish sends the list to the group and stores it, if either has changed or its age is due.
+func (l *lists) publish(r *discovery.Record, own bool) {
+	due := time.Since(l.published) >= ageInterval
+	list := *r
+	list.Read = time.Time{}
+	content, err := list.Encode()
+	if err != nil {
+		l.complain("endpoints not stored", err)
+		return
+	}
+	changed := !bytes.Equal(content, l.stored)
+	if !due && !changed {
+		return
+	}
+	l.stored, l.published = content, time.Now()
+	if l.group != nil {
+		l.group.Publish(r)
+	}
+	if l.file == "" || !own {
+		return
+	}
+	if err := writeListFile(l.file, r); err != nil {
+		l.complain("endpoints not stored", err)
+	}
+}
+
+// complain logs a problem with the file once.
+func (l *lists) complain(event string, err error) {
+	if problem := err.Error(); problem != l.problem {
+		l.problem = problem
+		l.s.o.Log.Warn(event, "file", l.file, "error", err)
+	}
+}
+
+func readListFile(path string) (*discovery.Record, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxListFile {
+		return nil, fmt.Errorf("%s has %d bytes, want at most %d", path, info.Size(), maxListFile)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return discovery.DecodeRecord(b)
+}
+
+// writeListFile replaces the file at once, so that a crash leaves the old or the new one.
+func writeListFile(path string, r *discovery.Record) error {
+	b, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), listFile+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // of no use
+	}
+	return err
+}
+
+// discoveryStatus returns the status of the list in use.
+func (s *Server) discoveryStatus() discovery.Status {
+	st, l := s.discovery.Status(), s.lists
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.own && l.used != nil && l.kind != originSource {
+		st.Origin = l.kind + " " + l.from
+		st.Endpoints, st.Read = len(l.used.Found.Specs), l.used.Read
+		if len(st.Problems) == 0 {
+			st.State = discovery.StateUnread
+			st.Problems = []discovery.Problem{{File: st.From, Message: "has not been read yet"}}
+		}
+	}
+	return st
+}
+
+// origin returns the origin of the list in use, "" for no list, and when that was read.
+func (l *lists) origin() (kind string, read time.Time) {
+	st := l.s.discoveryStatus()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kind, st.Read
+}
+
+func (s *Server) discoveryOK() bool {
+	st := s.discoveryStatus()
+	return st.OK()
+}
+
+// endpointsKnown describes the list in use for readiness checks.
+func (s *Server) endpointsKnown(n int) string {
+	known := fmt.Sprintf("%d known", n)
+	if s.discovery == nil {
+		return known
+	}
+	if st := s.discoveryStatus(); st.Origin != "" {
+		known += fmt.Sprintf(", from %s, read %s ago", st.Origin, time.Since(st.Read).Round(time.Second))
+	}
+	return known
+}

@@ -1,0 +1,152 @@
+package facts
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/varint"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+)
+
+// The list and its age are separate values, because the age is sent more often.
+const (
+	stateLists = "endpoints"
+	keyList    = "list"
+	keyAge     = "age"
+
+	// maxList bounds an uncompressed list from a peer, in bytes.
+	maxList = 64 << 20
+)
+
+// Lists gives each replica's list of endpoints to the others, so that a replica that cannot read its
+// source still serves. A replica publishes only lists that it read itself. Safe for concurrent use,
+// except that Publish must not be called concurrently.
+type Lists struct {
+	set SetFunc
+	now func() time.Time
+	log *slog.Logger
+
+	sent []byte // last published list; owned by Publish
+
+	mu   sync.Mutex
+	list Origins[*discovery.Record] // under keyList
+	read Origins[time.Time]         // under keyAge; by this replica's clock
+}
+
+// PeerList is the list of a peer.
+type PeerList struct {
+	discovery.Record
+	Peer string
+}
+
+// NewLists registers the state with a group.
+func NewLists(g Group, now func() time.Time, log *slog.Logger) *Lists {
+	x := &Lists{now: now, log: log}
+	x.set = g.Gauge(stateLists, StateVersion, x)
+	return x
+}
+
+// Publish sends a list that this replica read from its source. Only the age is sent if the list has
+// not changed.
+func (x *Lists) Publish(r *discovery.Record) {
+	list := *r
+	list.Read = time.Time{} // the age has it
+	b, err := list.Encode()
+	if err != nil {
+		x.log.Error("endpoints not shared", "error", err)
+		return
+	}
+	if !bytes.Equal(b, x.sent) {
+		x.sent = b
+		if err := x.set(keyList, deflate(b)); err != nil {
+			x.log.Warn("endpoints not shared, a replica that cannot read its source does not get them", "endpoints", len(r.Found.Specs), "error", err)
+		}
+	}
+	age := max(x.now().Sub(r.Read), 0)
+	if err := x.set(keyAge, binary.AppendVarint(nil, int64(age))); err != nil {
+		x.log.Warn("age of the endpoints not shared", "error", err)
+	}
+}
+
+// Newest returns the most recently read list of a peer with this source; false if there is none.
+func (x *Lists) Newest(from string) (newest PeerList, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, said := range x.list.Of(keyList) {
+		r, read := said.Value, x.read.Get(keyAge, said.Origin)
+		if r.From != from || read.IsZero() || ok && !read.After(newest.Read) {
+			continue
+		}
+		newest, ok = PeerList{Record: *r, Peer: said.Origin}, true
+		newest.Read = read
+	}
+	return newest, ok
+}
+
+// Merge implements cluster.GaugeSink.
+func (x *Lists) Merge(origin string, _ uint64, key string, value []byte) error {
+	switch {
+	case key != keyList && key != keyAge:
+		return nil
+	case value == nil:
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.list.Delete(key, origin)
+		x.read.Delete(key, origin)
+		return nil
+	case key == keyAge:
+		r := varint.Reader{B: value}
+		age := time.Duration(r.Natural())
+		if r.Err != nil {
+			return errWire
+		}
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.read.Set(keyAge, origin, x.now().Add(-age))
+		return nil
+	}
+	record, err := readList(value)
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list.Set(keyList, origin, record)
+	return nil
+}
+
+// Drop implements cluster.GaugeSink.
+func (x *Lists) Drop(origin string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list.Drop(origin)
+	x.read.Drop(origin)
+}
+
+func deflate(b []byte) []byte {
+	var out bytes.Buffer
+	w, _ := flate.NewWriter(&out, flate.BestSpeed) // the level is valid
+	_, _ = w.Write(b)                              // a buffer accepts everything
+	_ = w.Close()
+	return slices.Clip(out.Bytes())
+}
+
+// readList decodes a compressed record.
+func readList(b []byte) (*discovery.Record, error) {
+	text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(b)), maxList+1))
+	if err != nil || len(text) > maxList {
+		return nil, fmt.Errorf("%w: compressed list of endpoints: %w", errWire, err)
+	}
+	r, err := discovery.DecodeRecord(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errWire, err)
+	}
+	return r, nil
+}
