@@ -1,12 +1,15 @@
-// Package e2e tests the whole daemon behind a real Envoy, in front of simulated
-// engines with real KV-cache events. It holds tests only.
+// Package e2e tests the complete daemon behind a real Envoy, with simulated engines that publish
+// real KV-cache events. It contains only tests.
 //
-//  1. A rig opens engines, one or more replicas and an Envoy, all on loopback.
-//  2. A workload client sends requests through Envoy and compares every answer,
-//     and the body that the engine saw, with what they must be.
-//  3. At the end a rig asserts that nothing is left: requests in flight,
-//     goroutines, complaints in any log, protocol errors in Envoy's statistics.
-//  4. A party is a rig with replicas in processes of their own that share by
-//     gossip, and are killed, rolled and started anew. A blend, with the build tag mixed,
-//     is one with replicas of two releases.
+// 1. A rig starts engines, one or more replicas and an Envoy on loopback. 2. A workload client
+// sends requests through Envoy. It compares every answer, and the body that the
+//
+//	engine received, with the expected bytes.
+//
+// 3. At the end a rig asserts that no request is in flight, no goroutine is left, no part has
+// logged
+//
+//		a warning, and Envoy counted no protocol error.
+//	 4. A party is a rig whose replicas are processes that share by gossip and are killed, rolled and
+//	    restarted. A blend (build tag mixed) runs replicas of two releases.
 package e2e

@@ -1,14 +1,16 @@
-// Package engines holds what Grapevine says of engines to the engines' own code. It has
-// tests only; make test-engines runs them, with parts that make setup-engines installs.
+// Package engines compares Grapevine's knowledge of engines with the engines' own code. It contains
+// only tests; make test-engines runs them with the parts that make setup-engines installs.
 //
-//  1. vLLM's block managers of several versions run sessions and say what they publish
-//     and what they would reuse (managers_test.go, testdata/managers.py).
-//     What that makes of each family of models is a table of its own (coverage_test.go).
-//  2. vLLM's own code renders requests (render_test.go, testdata/render.py).
-//  3. Two whole vLLMs on the CPU answer chats behind a real Envoy, and report what they
-//     found cached (real_test.go).
-//  4. One vLLM prefills, another pulls its cache and answers behind the sidecar
-//     (pair_test.go).
+//  1. The block managers of several vLLM versions run sessions, publish events and report what they
+//     would reuse (managers_test.go, testdata/managers.py). coverage_test.go prints the result per
+//     family of models.
+//  2. vLLM's own code renders requests (render_test.go, testdata/render.py). 3. Two complete vLLMs
 //
-// Each test prints its table. What an engine's version does not have is named there.
+// on the CPU answer chats behind a real Envoy and report their cache hits
+//
+//	(real_test.go).
+//
+// 4. One vLLM prefills; another one pulls its cache and answers behind the sidecar (pair_test.go).
+//
+// Each test prints its table, including features that an engine version does not have.
 package engines

@@ -31,8 +31,8 @@ const (
 // smuggled are headers that only pickers may set.
 var smuggled = []string{"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port"}
 
-// attack is one kind of hostile input. run returns what went wrong beside what is
-// checked of every attack.
+// attack is one kind of hostile input. run returns problems beyond those that are checked for every
+// attack.
 type attack struct {
 	name    string
 	run     func(r *rig) string
@@ -53,7 +53,7 @@ var attacks = []attack{
 	{"2,500 connections that say nothing", (*rig).silent, `reason="`},
 }
 
-// together runs n requests at the same time.
+// together runs n calls concurrently.
 func together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -124,7 +124,7 @@ func dial(at string) (*grpc.ClientConn, extprocv3.ExternalProcessorClient, error
 	return conn, extprocv3.NewExternalProcessorClient(conn), nil
 }
 
-// stream opens a request of its own and sends n bytes of its body, in pieces.
+// stream opens a request and sends n bytes of its body in pieces.
 func (r *rig) stream(ctx context.Context, c extprocv3.ExternalProcessorClient, n int) {
 	s, err := c.Process(ctx)
 	if err != nil {
@@ -245,7 +245,7 @@ func (r *rig) template() string {
 		r.post(chat, body)
 		slow = max(slow, time.Since(began))
 	}
-	if slow > 20*time.Second { // of which the work may take one
+	if slow > 20*time.Second { // the work limit is one second
 		return fmt.Sprintf("a decision took %v", slow)
 	}
 	return ""

@@ -20,27 +20,27 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// limit is the memory that the program may use.
+// limit is the memory limit of the program.
 const limit = 512 << 20
 
-// comfortable is what it is to take, sockets in the kernel included.
+// comfortable is the memory that it should stay below, including socket buffers.
 const comfortable = limit / 100 * 88
 
-// cage is the program in a process that cannot take more than limit.
+// cage is a process with the program that cannot use more than limit.
 type cage struct {
 	cmd     *exec.Cmd
 	log     parts.Output
 	exited  chan struct{}
-	kind    string // what holds the limit
+	kind    string // mechanism of the limit
 	group   string // folder of the cgroup, "" without one
 	peak    atomic.Int64
-	sockets atomic.Int64 // the most that sockets held in the kernel
+	sockets atomic.Int64 // peak of socket buffers in the kernel
 	admin   string
 	extproc string
 	health  string
 }
 
-// newGroup makes a memory cgroup and returns its folder, "" where that is not possible.
+// newGroup creates a memory cgroup and returns its folder, or "" if that is not possible.
 func newGroup(t *testing.T) string {
 	name := fmt.Sprintf("grapevine-hostile-%d", os.Getpid())
 	for _, c := range []struct{ dir, limit, swap string }{
@@ -53,14 +53,14 @@ func newGroup(t *testing.T) string {
 		}
 		t.Cleanup(func() { testkit.PollUntil(func() bool { return os.Remove(dir) == nil }) })
 		if os.WriteFile(filepath.Join(dir, c.limit), []byte(strconv.Itoa(limit)), 0o600) == nil {
-			_ = os.WriteFile(filepath.Join(dir, socketsV1+".limit_in_bytes"), []byte(strconv.Itoa(limit)), 0o600) // they are counted from then on
+			_ = os.WriteFile(filepath.Join(dir, socketsV1+".limit_in_bytes"), []byte(strconv.Itoa(limit)), 0o600) // enables their accounting
 			return dir
 		}
 	}
 	return ""
 }
 
-// lockUp starts a replica with arguments and waits until it is ready.
+// lockUp starts a replica and waits until it is ready.
 func lockUp(t *testing.T, program string, args ...string) *cage {
 	t.Helper()
 	c := &cage{admin: parts.FreeAddress(t), extproc: parts.FreeAddress(t), health: parts.FreeAddress(t)}
@@ -69,8 +69,8 @@ func lockUp(t *testing.T, program string, args ...string) *cage {
 	return c
 }
 
-// start starts the program with arguments, and more where no cgroup holds it, and waits until
-// it is ready.
+// start starts the program, with additional arguments if no cgroup limits it, and waits until it is
+// ready.
 func (c *cage) start(t *testing.T, program string, args []string, more ...string) {
 	t.Helper()
 	c.exited, c.kind = make(chan struct{}), "memory cgroup"
@@ -87,7 +87,7 @@ func (c *cage) start(t *testing.T, program string, args []string, more ...string
 		t.Fatal(err)
 	}
 	go func() {
-		_ = c.cmd.Wait() // how it ended does not matter: it must not
+		_ = c.cmd.Wait() // any end is a failure, whatever its status
 		close(c.exited)
 	}()
 	t.Cleanup(func() { c.end(t) })
@@ -97,8 +97,7 @@ func (c *cage) start(t *testing.T, program string, args []string, more ...string
 	}
 }
 
-// sample follows the memory that the program resides in, and ends it when that is
-// more than it may be.
+// sample records the resident memory of the program, and kills it above the limit.
 func (c *cage) sample() {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -128,11 +127,11 @@ func (c *cage) resident() int64 {
 	return n * int64(os.Getpagesize())
 }
 
-// socketsV1 begins the names of files that tell what sockets hold, in version 1 of cgroups,
-// where that does not count among the memory of the group.
+// socketsV1 is the prefix of files with the memory of sockets in cgroups v1, which do not include
+// it in the group's memory.
 const socketsV1 = "memory.kmem.tcp"
 
-// held returns the bytes that the program's sockets hold in the kernel, 0 without a cgroup.
+// held returns the bytes of the program's socket buffers in the kernel, or 0 without a cgroup.
 func (c *cage) held() (n int64) {
 	if c.group == "" {
 		return 0
@@ -150,7 +149,7 @@ func (c *cage) held() (n int64) {
 	return n
 }
 
-// uncomfortable words what the program took since calm, "" where that was not too much.
+// uncomfortable describes excessive memory since the last call of calm, or returns "".
 func (c *cage) uncomfortable() string {
 	if peak, sockets := c.peak.Load(), c.sockets.Load(); peak+sockets > comfortable {
 		return fmt.Sprintf("the program took %d MiB, and its sockets %d", peak>>20, sockets>>20)
@@ -158,13 +157,13 @@ func (c *cage) uncomfortable() string {
 	return ""
 }
 
-// calm begins to look for peaks anew.
+// calm resets the peaks.
 func (c *cage) calm() {
 	c.peak.Store(0)
 	c.sockets.Store(0)
 }
 
-// files returns how many files the program has open.
+// files returns the number of the program's open files.
 func (c *cage) files() int {
 	list, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.cmd.Process.Pid))
 	return len(list)
@@ -195,7 +194,7 @@ func (c *cage) end(t *testing.T) {
 
 var impatient = http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// get returns the status of a page, 0 without an answer.
+// get returns the status of a page, or 0 without an answer.
 func (c *cage) get(path string) int {
 	resp, err := impatient.Get("http://" + c.admin + path)
 	if err != nil {

@@ -22,18 +22,18 @@ import (
 
 const (
 	churnRounds = 40
-	churnEach   = 500 // addresses of one round, all of them new
-	churnLooks  = 2   // so often, in equal parts, all are taken away and memory is looked at
-	// churnLeft is what 10,000 more addresses may leave behind: 100 bytes for each. Half of it
-	// is what looks at an idle program differ by: requests to its endpoints come and go.
+	churnEach   = 500 // new addresses per round
+	churnLooks  = 2   // number of measurements, with all addresses removed
+	// churnLeft is how many bytes 10,000 more addresses may leave behind: 100 bytes each. Half of
+	// that is the variation of an idle program, whose requests to endpoints come and go.
 	churnLeft = 1 << 20
-	// churnForget is after when an address that left the list is forgotten, and a moment.
+	// churnForget is slightly longer than the time after which a removed address is forgotten.
 	churnForget = 65 * time.Second
 )
 
-// TestChurn lets 20,000 addresses come and go, beside strangers and new certificates: when
-// they have been forgotten, the program holds what it held when fewer had come. Half of
-// the addresses come before the first look that counts, so that tables have their size.
+// TestChurn adds and removes 20,000 addresses, with unauthenticated connections and new
+// certificates on the side. Once they are forgotten, memory must be at the earlier level. Half of
+// the addresses precede the first measurement, so tables have grown to their size.
 func TestChurn(t *testing.T) {
 	r := &rig{t: t, dir: t.TempDir()}
 	program := filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
@@ -75,8 +75,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// strangers connects to the port of the proxies and goes away: at once, in the middle
-// of a handshake, and after it.
+// strangers connects to the proxies' port and disconnects at once, during a handshake, and after
+// it.
 func (r *rig) strangers(at string) {
 	for i := range 30 {
 		c, err := net.DialTimeout("tcp", at, time.Second)
@@ -89,7 +89,7 @@ func (r *rig) strangers(at string) {
 			_, _ = c.Write([]byte{22, 3, 1, 2, 0, 1})
 		case 2:
 			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-			_ = tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).Handshake() // whatever comes of it
+			_ = tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).Handshake() // any result is fine
 		}
 		_ = c.Close()
 	}
@@ -98,9 +98,8 @@ func (r *rig) strangers(at string) {
 // profiles is where profiles go: of the heap at each look, of the processor in each attack.
 var profiles = flag.String("hostile.profiles", "", "folder for profiles (with GODEBUG=memprofilerate=16384 those of the heap say all)")
 
-// rested waits until endpoints that left are forgotten, and returns the live heap: the least
-// of several looks, since each also finds what is being read of engines just then, up to
-// 2 MiB of it on a machine that is busy.
+// rested waits until removed endpoints are forgotten, and returns the smallest live heap of several
+// measurements. A single one also contains up to 2 MiB of pages that are being read.
 func (c *cage) rested(t *testing.T, look int) float64 {
 	t.Helper()
 	time.Sleep(churnForget)
@@ -109,7 +108,7 @@ func (c *cage) rested(t *testing.T, look int) float64 {
 		path = filepath.Join(*profiles, fmt.Sprintf("heap-%d", look))
 	}
 	least := math.Inf(1)
-	for i := range 10 { // what a first collection frees, a second one finds gone from pools
+	for i := range 10 { // sync.Pool needs two collections
 		if err := c.save("/debug/pprof/heap?gc=1", path); err != nil {
 			t.Fatalf("%v; the log ends with\n%s", err, tail(c.log.String()))
 		}

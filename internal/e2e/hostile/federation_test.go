@@ -23,26 +23,27 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// The clusters of the federation: the program is one of the first, the honest process is the
-// second, and attackers are the third, when they are no strangers.
+// Clusters of the federation: the first is the program under test, the second is the honest
+// process, and attackers with a certificate are the third.
 const (
 	here   = "here"
 	good   = "good"
 	member = "hostile"
 )
 
-// clusters are attacks on what listens for other clusters, and by a cluster that is asked.
+// clusters are attacks on the federation listener, and attacks by a cluster that the program
+// queries.
 var clusters = []attack{
 	{"federation: strangers without a certificate, and with their own", (*rig).strangersAbroad, `reason="`},
 	{"federation: a member that tells of 64 pools as fast as it can", (*rig).greedyTeller, `federation_paced_total{cluster="hostile"}`},
 	{"federation: filters of millions of blocks that nobody asked for", (*rig).greedyFilters, `federation_paced_total{cluster="hostile"}`},
 	{"federation: a member that asks as fast as it can", (*rig).greedyAsker, `federation_paced_total{cluster="hostile"}`},
-	{"federation: a member that sends what is no message", (*rig).babbler, `reason="malformed"`}, // last: what sockets still hold of it is read at the member's pace
+	{"federation: a member that sends what is no message", (*rig).babbler, `reason="malformed"`}, // last, because the kernel still holds its data at the member's pace
 }
 
 const floodsFor = 5 * time.Second
 
-// federate writes what the clusters of a federation need, and returns the program's file.
+// federate writes the files of all clusters and returns the program's configuration file.
 func (r *rig) federate() string {
 	r.abroad = filepath.Join(r.dir, "federation")
 	if err := os.Mkdir(r.abroad, 0o700); err != nil {
@@ -69,13 +70,13 @@ func (r *rig) federate() string {
 // vocabPool is the pool that the clusters export.
 const vocabPool = "pool"
 
-// neighbour is the honest cluster: it asks the program's, and notes for how long that said nothing.
+// neighbour is the honest cluster. It queries the program and records how long it got no answer.
 type neighbour struct {
 	link   *link.Link
-	silent atomic.Int64 // looks at which it was not heard
+	silent atomic.Int64 // checks without an answer
 }
 
-// lookEvery is how often the neighbour looks whether the other cluster is heard.
+// lookEvery is the interval of the neighbour's checks.
 const lookEvery = 20 * time.Millisecond
 
 func openNeighbour(file string) (*neighbour, error) {
@@ -89,7 +90,7 @@ func openNeighbour(file string) (*neighbour, error) {
 	}
 	pool := federation.PoolKey{Namespace: "default", Name: vocabPool}
 	n.link.SetExports([]federation.Export{{Pool: pool, Ready: []federation.Ready{{Model: "m", Count: 1}}}})
-	go func() { // as long as the process
+	go func() { // until the process ends
 		for range time.Tick(lookEvery) {
 			if c := n.link.View().Cluster(here); c.State != federation.Live || time.Now().After(c.Until) {
 				n.silent.Add(1)
@@ -99,7 +100,8 @@ func openNeighbour(file string) (*neighbour, error) {
 	return n, nil
 }
 
-// membership returns what the hostile cluster shows of itself; a stranger has made it himself.
+// membership returns the TLS configuration of the hostile cluster, or of a stranger with a
+// self-signed certificate.
 func (r *rig) membership(stranger bool) *tls.Config {
 	dir := r.abroad
 	if stranger {
@@ -115,8 +117,8 @@ func (r *rig) membership(stranger bool) *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{"grapevine-federation/1"}}
 }
 
-// strangersAbroad connects to the federation's listener from many connections: says nothing,
-// no TLS, shows no certificate, and one that nobody signed.
+// strangersAbroad opens many connections to the federation listener: silent, without TLS, without a
+// certificate, and with a self-signed certificate.
 func (r *rig) strangersAbroad() string {
 	end := time.Now().Add(floodsFor)
 	forged := r.membership(true)
@@ -147,7 +149,7 @@ func (r *rig) strangersAbroad() string {
 	return ""
 }
 
-// attempts calls f again and again until end, at most once each beat.
+// attempts calls f until end, at most once per beat.
 func attempts(end time.Time, beat time.Duration, f func()) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
@@ -162,8 +164,8 @@ func frame(b []byte) []byte {
 
 func text(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 
-// asMember sends what say returns on 160 connections of the hostile cluster, again and again,
-// of which half read the answers.
+// asMember sends the messages of say on 160 connections of the hostile cluster. Half of them read
+// the answers.
 func (r *rig) asMember(say func(i, n int) []byte) string {
 	end := time.Now().Add(floodsFor)
 	config := r.membership(false)
@@ -186,12 +188,12 @@ func (r *rig) asMember(say func(i, n int) []byte) string {
 	return ""
 }
 
-// greedyAsker asks for everything, and for parts of filters of 64 pools, in each message.
+// greedyAsker requests everything, including filter parts of 64 pools, in each message.
 func (r *rig) greedyAsker() string {
 	return r.asMember(func(i, n int) []byte {
 		var all []byte
 		for k := range 64 {
-			b := []byte{1, 1, 1} // version, a question, a beat
+			b := []byte{1, 1, 1} // version, question, beat
 			b = binary.LittleEndian.AppendUint64(b, uint64(i)<<20+1)
 			b = binary.AppendUvarint(b, uint64(n*64+k+1)*1e6)
 			b = binary.AppendUvarint(b, 64)
@@ -219,8 +221,8 @@ func (r *rig) babbler() string {
 	})
 }
 
-// answering listens as the hostile cluster does, and answers each question with what say
-// returns, without an end.
+// answering listens as the hostile cluster and answers each question with the messages of say,
+// without end.
 func (r *rig) answering(say func(session, at, n uint64) []byte) string {
 	lis, err := tls.Listen("tcp", r.memberAt, r.membership(false))
 	if err != nil {
@@ -267,7 +269,7 @@ func (r *rig) answering(say func(session, at, n uint64) []byte) string {
 	attempts(end.Add(-time.Second), 500*time.Millisecond, func() {
 		n = r.cage.counters()[`grapevine_federation_pools{cluster="hostile",state="live"}`]
 	})
-	if n != 64 { // at the last look, under the flood still
+	if n != 64 { // last check, still during the flood
 		return fmt.Sprintf("%g pools are believed, %d times it was asked", n, asked.Load())
 	}
 	return ""
@@ -283,10 +285,10 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// telling returns a message that tells of 64 pools with filters of so many buckets, and with
-// groups of models and addresses as many as there may be in it.
+// telling returns a report of 64 pools with filters of the given number of buckets and as many
+// groups of models and addresses as fit.
 func (r *rig) telling(session, at, n uint64, epoch uint64, buckets uint32, groups int) []byte {
-	b := []byte{1, 2, 0} // version, what is told, not leaving
+	b := []byte{1, 2, 0} // version, report, not leaving
 	b = binary.LittleEndian.AppendUint64(b, session)
 	b = binary.LittleEndian.AppendUint64(b, 77)
 	id := r.secret().ID()
@@ -308,7 +310,7 @@ func (r *rig) telling(session, at, n uint64, epoch uint64, buckets uint32, group
 	return frame(binary.LittleEndian.AppendUint64(append(b, 0), 0))
 }
 
-// secret is that of the federation.
+// secret returns the federation's secret.
 func (r *rig) secret() *filter.Secret {
 	b, err := os.ReadFile(filepath.Join(r.abroad, wan.SecretFile))
 	if err != nil {
@@ -329,7 +331,8 @@ func (r *rig) greedyTeller() string {
 	return r.answering(func(session, at, n uint64) []byte { return r.telling(session, at, n, 1, 64, 250) })
 }
 
-// greedyFilters tells of small filters and sends parts of others: of 32 MiB each, whole in a few bytes.
+// greedyFilters reports small filters and sends parts of others with 32 MiB each, compressed to a
+// few bytes.
 func (r *rig) greedyFilters() string {
 	const buckets = 32 << 20 / 64
 	return r.answering(func(session, at, n uint64) []byte {

@@ -25,9 +25,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
-// frames are attacks on the transports: by frames of HTTP/2 and messages of gRPC that no
-// library sends, at each listener that speaks them, by bodies in the smallest pieces, and by
-// who does not read what he asked for.
+// frames are attacks on the transports: HTTP/2 frames and gRPC messages that no library sends, at
+// each listener; bodies in the smallest pieces; clients that do not read their answers.
 var frames = []attack{
 	{"headers that go on without an end (CONTINUATION)", (*rig).continuation, ""},
 	{"streams opened and reset, frame by frame", (*rig).rapidReset, ""},
@@ -42,7 +41,7 @@ var frames = []attack{
 	{"pages that nobody reads", (*rig).slowReaders, ""},
 }
 
-// speakers are the listeners that speak HTTP/2, as HTTP/2 clients reach them.
+// speakers are functions that connect to each HTTP/2 listener.
 func (r *rig) speakers() map[string]func() (net.Conn, error) {
 	secure := func(at string) func() (net.Conn, error) {
 		return func() (net.Conn, error) {
@@ -53,21 +52,21 @@ func (r *rig) speakers() map[string]func() (net.Conn, error) {
 		extprocv3.ExternalProcessor_Process_FullMethodName:                                 secure(r.pickAt),
 		"/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources": secure(r.xds),
 		"/grpc.health.v1.Health/Watch":                                                     func() (net.Conn, error) { return net.DialTimeout("tcp", r.cage.health, 10*time.Second) },
-		"/":                                                                                secure(r.peers), // members alone get further than the handshake
+		"/":                                                                                secure(r.peers), // only members get beyond the handshake
 	}
 }
 
-// speaker is a connection on which anything can be sent.
+// speaker is a connection for arbitrary frames.
 type speaker struct {
 	*http2.Framer
 	net.Conn
-	block bytes.Buffer // of encoded headers
+	block bytes.Buffer // encoded headers
 }
 
-// begins returns the headers with which a call begins.
+// begins returns the encoded headers that start a call.
 func (s *speaker) begins(method string, more ...hpack.HeaderField) []byte {
 	s.block.Reset()
-	e := hpack.NewEncoder(&s.block) // without a table: each call's are complete
+	e := hpack.NewEncoder(&s.block) // without a dynamic table, so each call is complete
 	for _, f := range append([]hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: method}, {Name: ":authority", Value: "x"},
 		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
@@ -78,8 +77,8 @@ func (s *speaker) begins(method string, more ...hpack.HeaderField) []byte {
 	return bytes.Clone(s.block.Bytes())
 }
 
-// speak says something on four connections to each listener, again and again for so long
-// as d: with a new connection when the last was closed.
+// speak calls say on four connections to each listener for the given time, and reconnects when a
+// connection is closed.
 func (r *rig) speak(d time.Duration, say func(s *speaker, method string) error) string {
 	end := time.Now().Add(d)
 	var list []func()
@@ -136,7 +135,7 @@ func (r *rig) rapidReset() string {
 
 func (r *rig) pings() string {
 	return r.speak(4*time.Second, func(s *speaker, _ string) error {
-		for i := range 1000 { // whose acknowledgements nobody reads
+		for i := range 1000 { // their acknowledgements are not read
 			if err := s.WritePing(false, [8]byte{byte(i)}); err != nil {
 				return err
 			}
@@ -148,7 +147,7 @@ func (r *rig) pings() string {
 	})
 }
 
-// headerBomb names one entry of 4 KB of the table of headers 25,000 times, in a byte each.
+// headerBomb references one 4 KB entry of the header table 25,000 times with one byte each.
 func (r *rig) headerBomb() string {
 	return r.speak(4*time.Second, func(s *speaker, method string) error {
 		var b bytes.Buffer
@@ -170,7 +169,7 @@ func (r *rig) headerBomb() string {
 	})
 }
 
-// message returns a message of gRPC that says that it has n bytes.
+// message returns a gRPC message whose header declares n bytes.
 func message(compressed byte, n uint32, data []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{compressed}, n), data...)
 }
@@ -182,7 +181,7 @@ func (r *rig) absurdLengths() string {
 			if err := s.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true}); err != nil {
 				return err
 			}
-			// More than is allowed, as much as is allowed, and a kind of message that there is not.
+			// Above the limit, at the limit, and of an unknown type.
 			for _, m := range [][]byte{message(0, 1<<32-1, nil), message(0, 12<<20, []byte("abc")), message(7, 3, []byte("abc"))}[id/2%3:][:1] {
 				if err := s.WriteData(id, false, m); err != nil {
 					return err
@@ -216,7 +215,7 @@ func (r *rig) compressedMessages() string {
 	})
 }
 
-// tinyChunks sends bodies byte by byte: as chunks of HTTP to Envoy, as messages to the program.
+// tinyChunks sends bodies byte by byte: as HTTP chunks to Envoy, and as messages to the program.
 func (r *rig) tinyChunks() string {
 	const size = 8 << 20
 	end := time.Now().Add(8 * time.Second)
@@ -275,7 +274,7 @@ func (r *rig) answersAlone() string {
 		for time.Now().Before(end) {
 			ctx, cancel := context.WithDeadline(r.t.Context(), end)
 			if s, err := c.Process(ctx); err == nil {
-				for s.Send(kinds[i%len(kinds)]) == nil { // nobody reads what comes back
+				for s.Send(kinds[i%len(kinds)]) == nil { // the answers are not read
 				}
 			}
 			cancel()
@@ -284,7 +283,7 @@ func (r *rig) answersAlone() string {
 	return ""
 }
 
-// hugeStructs sends metadata and attributes of many members, deep ones, and long ones.
+// hugeStructs sends metadata and attributes with many members, deep nesting, and long strings.
 func (r *rig) hugeStructs() string {
 	deep := structpb.NewStringValue("a")
 	for range 4000 {
@@ -319,7 +318,7 @@ func (r *rig) hugeStructs() string {
 	return ""
 }
 
-// tunnels asks Envoy for connections that are none of HTTP, a thousand of each kind.
+// tunnels requests a thousand tunnels of each kind from Envoy.
 func (r *rig) tunnels() string {
 	at := strings.TrimPrefix(r.url, "http://")
 	together(16, func(i int) {

@@ -28,10 +28,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
-// honestEnv names the role of the process that asks honest requests.
+// honestEnv selects the role of the process with the honest clients.
 const honestEnv = "GRAPEVINE_HOSTILE_HONEST"
 
-// TestMain runs the tests, or what is honest, in a process of its own.
+// TestMain runs the tests, or the honest clients as a separate process.
 func TestMain(m *testing.M) {
 	var err error
 	switch os.Getenv(honestEnv) {
@@ -48,37 +48,37 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// order is what the test tells the honest process.
+// order is a command from the test to the honest process.
 type order struct {
 	Do    string `json:"do"`              // ask, beside, stop, lie, truth, federate
 	Front string `json:"front,omitempty"` // ask: Envoy's address; beside: a sidecar's
 	Pick  string `json:"pick,omitempty"`  // ask: the program's listener for proxies
-	Path  string `json:"path,omitempty"`  // lie, truth: the path that the liar answers, or no longer; federate: the file of a cluster
+	Path  string `json:"path,omitempty"`  // lie, truth: the path that the hostile engine answers; federate: a cluster's file
 	Liar  string `json:"liar,omitempty"`  // lie: the URL that answers it
 }
 
-// side is what the honest process tells at its start.
+// side is what the honest process reports at its start.
 type side struct {
 	Engines []string         // their addresses
-	List    []fleet.Endpoint // the same as an endpoints file names them
-	Liar    string           // URL of the engine that lies when it is told to
-	Plain   string           // URL of an engine that answers each request with 4 KiB
+	List    []fleet.Endpoint // the same for an endpoints file
+	Liar    string           // URL of the engine that answers as instructed
+	Plain   string           // URL of an engine whose answers have 4 KiB
 }
 
-// asked is what came of honest requests.
+// asked holds the results of honest requests.
 type asked struct {
-	Times, Own []time.Duration // behind Envoy, or at a sidecar; at the program alone
+	Times, Own []time.Duration // latencies through Envoy or at a sidecar; at the program directly
 	Failed     int
 	Failures   []string      // at a sidecar
-	Smuggled   int64         // requests with headers that only pickers may set
-	Silent     time.Duration // that the other cluster did not hear the program's
+	Smuggled   int64         // requests that carried headers reserved for pickers
+	Silent     time.Duration // time without an answer to the other cluster
 }
 
-// serveHonest opens engines and asks honest requests as it is told, until there are no more orders.
+// serveHonest starts engines and honest clients and executes orders until in ends.
 func serveHonest(in io.Reader, out io.Writer) error {
 	fleet, err := fleet.Open(fleet.Options{Engines: 3, Engine: sim.Options{
 		Speed: 1e6, Events: &sim.EventOptions{},
-		MaxBody: 1 << 20, // they share the machine with what is attacked: reading 8 MB of values would be their time, not its
+		MaxBody: 1 << 20, // they share the machine with the program; reading 8 MB bodies would take their CPU time
 	}})
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func serveHonest(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// ask begins to ask, whom an address is given for, and returns what ends it.
+// ask starts the clients of the given addresses and returns a function that stops them.
 func ask(front, pick string) (stop func() asked) {
 	over := make(chan struct{})
 	var got asked
@@ -160,8 +160,8 @@ func ask(front, pick string) (stop func() asked) {
 	}
 }
 
-// honest asks Envoy as people do, until stop is closed, and tells how long each
-// request took and how many were not served.
+// honest sends requests through Envoy until stop is closed. It returns their latencies and the
+// number of requests that were not served.
 func honest(front string, stop <-chan struct{}) (times []time.Duration, failed int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -188,8 +188,8 @@ func honest(front string, stop <-chan struct{}) (times []time.Duration, failed i
 	return times, failed
 }
 
-// proxy asks the program as an honest proxy does, until stop is closed, and tells
-// how long each answer took.
+// proxy queries the program directly as a proxy does until stop is closed, and returns the
+// latencies.
 func proxy(pick string, stop <-chan struct{}) (times []time.Duration) {
 	conn, c, err := dial(pick)
 	if err != nil {
@@ -200,7 +200,7 @@ func proxy(pick string, stop <-chan struct{}) (times []time.Duration) {
 		select {
 		case <-stop:
 			return times
-		case <-time.After(5 * time.Millisecond): // so that the slowest of a hundred is not the slowest of all
+		case <-time.After(5 * time.Millisecond): // enough requests for a p99
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		began := time.Now()
@@ -209,13 +209,13 @@ func proxy(pick string, stop <-chan struct{}) (times []time.Duration) {
 				times = append(times, time.Since(began))
 			}
 			_ = s.CloseSend()
-			_, _ = s.Recv() // its end
+			_, _ = s.Recv() // end of the stream
 		}
 		cancel()
 	}
 }
 
-// slowest returns the time within which 99 of 100 requests were served.
+// slowest returns the p99.
 func slowest(times []time.Duration) time.Duration {
 	if len(times) == 0 {
 		return 0
@@ -242,12 +242,11 @@ func post(to string, body []byte, header ...string) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// liar is an engine that serves requests as another does, and lets the test answer
-// the paths that it is told to lie about.
+// liar is an engine that serves requests normally and lets the test answer selected paths.
 type liar struct {
 	*httptest.Server
 	lies     sync.Map     // http.Handler by path
-	smuggled atomic.Int64 // requests with headers that only pickers may set
+	smuggled atomic.Int64 // requests that carried headers reserved for pickers
 }
 
 func openLiar(engine string) (*liar, error) {
@@ -281,7 +280,7 @@ func proxyTo(to *url.URL) *httputil.ReverseProxy {
 	return p
 }
 
-// people is the honest process, seen from the test.
+// people is the test's handle of the honest process.
 type people struct {
 	side
 	t   *testing.T
@@ -290,7 +289,7 @@ type people struct {
 	out *json.Decoder
 }
 
-// openPeople starts an honest process, with the words that are to come before its command.
+// openPeople starts an honest process, with an optional command prefix.
 func openPeople(t *testing.T, before ...string) *people {
 	t.Helper()
 	words := append(before, os.Args[0])
@@ -322,7 +321,7 @@ func openPeople(t *testing.T, before ...string) *people {
 	return p
 }
 
-// tell gives an order and reads what comes of it.
+// tell sends an order and reads its answer.
 func (p *people) tell(o order, answer any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -334,9 +333,8 @@ func (p *people) tell(o order, answer any) {
 	}
 }
 
-// giveWay lets every other process have a processor before this one, whose threads
-// attack: what their own work costs others is not the program's doing. Threads that
-// begin later inherit it.
+// giveWay lowers the priority of this process, whose threads attack. The cost of attacking would
+// otherwise add to the measured latencies. New threads inherit the priority.
 func giveWay(t *testing.T) {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/self/task")

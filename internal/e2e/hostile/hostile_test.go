@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// row is what came of one attack.
+// row holds the results of one attack.
 type row struct {
 	name    string
 	result  string
@@ -25,25 +25,25 @@ type row struct {
 	sockets int64 // in the kernel
 	p99     time.Duration
 	own     time.Duration      // of the program alone, without proxy and engines
-	times   [2][]time.Duration // what p99 and own were taken of
-	calm    [2]time.Duration   // p99 and own before and after it, without an attack
+	times   [2][]time.Duration // samples of p99 and own
+	calm    [2]time.Duration   // p99 and own before and after, without an attack
 	failed  int
 	asked   int
-	silent  time.Duration // that the other cluster did not hear the program's
+	silent  time.Duration // without an answer to the other cluster
 	refused string
 
 	inside ownTimes
 
-	idle, idleOwn time.Duration // p99 of the same with an idle picker; 0: not measured
+	idle, idleOwn time.Duration // the same with an idle picker; 0: not measured
 }
 
-// only chooses among the attacks.
+// only selects attacks.
 var only = flag.String("hostile.only", "", "regular expression: the attacks of TestHostile and TestSidecar that are run")
 
-// part chooses a part of the attacks, so that a short run covers all of them over several commits.
+// part selects a part of the attacks, so that short runs cover all of them over several commits.
 var part = flag.String("hostile.part", "1/1", "the part of the attacks that is run, such as 2/3: every third attack, from the second on; the first attacks, on memory and trust, always run")
 
-// always are the attacks at the head of the list that every part runs.
+// always is the number of attacks at the head of the list that every part runs.
 const always = 3
 
 // inPart reports whether the i-th attack belongs to the part.
@@ -56,12 +56,12 @@ func inPart(t *testing.T, i int) bool {
 	return i%parts == nth-1
 }
 
-// alone chooses among those that are chosen.
+// alone selects among the selected attacks.
 var alone = flag.String("hostile.idle", "^$", "regular expression: the attacks of TestHostile and TestSidecar that are run at an idle picker as well, to tell what honest requests wait for Envoy, gRPC and the machine")
 
 var first = flag.Bool("hostile.first", false, "the program, and the process that asks it alone, have the processors before attackers, Envoy and engines, as they would on a machine of their own: what is left of the waiting is the program's doing")
 
-// precedence are the words before a command that has the processors first, none without -hostile.first.
+// precedence returns the command prefix that raises the CPU priority with -hostile.first.
 func precedence() []string {
 	if *first {
 		return []string{"nice", "-n", "-15"}
@@ -69,8 +69,8 @@ func precedence() []string {
 	return nil
 }
 
-// TestHostile runs each attack beside honest requests: the program must stay alive
-// within its memory, serve those, and count what it refused.
+// TestHostile runs each attack beside honest requests. The program must stay alive within its
+// memory, serve the honest requests, and count its refusals.
 func TestHostile(t *testing.T) {
 	r := openRig(t)
 	rest := func() row { return r.beside(func() string { time.Sleep(3 * time.Second); return "" }) }
@@ -133,7 +133,7 @@ func TestHostile(t *testing.T) {
 	r.withoutPicker()
 }
 
-// beside runs an attack while honest requests are asked.
+// beside runs an attack while honest requests are sent.
 func (r *rig) beside(attack func() string) row {
 	r.cage.calm()
 	inside := r.cage.inside()
@@ -141,7 +141,7 @@ func (r *rig) beside(attack func() string) row {
 	r.prober.tell(order{Do: "ask", Pick: r.pickAt}, &struct{}{})
 	if *profiles != "" {
 		at := filepath.Join(*profiles, fmt.Sprintf("cpu-%d", time.Now().Unix()))
-		go func() { _ = r.cage.save("/debug/pprof/profile?seconds=2", at) }() // what there is of it
+		go func() { _ = r.cage.save("/debug/pprof/profile?seconds=2", at) }() // a partial profile is fine
 	}
 	began := time.Now()
 	result := attack()
@@ -160,8 +160,8 @@ func (r *rig) beside(attack func() string) row {
 	return got
 }
 
-// withoutPicker ends the program: Envoy then places requests itself, and must not
-// let clients say where.
+// withoutPicker ends the program. Envoy then routes requests itself and must ignore clients'
+// routing headers.
 func (r *rig) withoutPicker() {
 	r.cage.end(r.t)
 	for range 8 {
@@ -172,13 +172,13 @@ func (r *rig) withoutPicker() {
 	}
 }
 
-// interesting are the counters that tell what was refused.
+// interesting are the counters of refusals.
 var interesting = []string{
 	"grapevine_extproc_requests_total", "grapevine_extproc_shed_total", "grapevine_memory_budget_refused_total", "grapevine_connections_closed_total",
 	"grapevine_admin_refused_total", "grapevine_extproc_streams_total", "grapevine_prompts_missed_total", "grapevine_extproc_stripped", "grapevine_federation_refused_total", "grapevine_federation_paced_total",
 }
 
-// changes lists the counters that grew and are not about requests that were placed.
+// changes lists the counters that grew, except those of placed requests.
 func changes(before, after map[string]float64) string {
 	var out []string
 	for name, n := range after {
@@ -204,7 +204,7 @@ func table(rows []row) string {
 	return b.String()
 }
 
-// inDocs are rows as docs/security.md has them.
+// inDocs formats rows as the table of docs/security.md.
 func inDocs(rows []row) string {
 	out := "| attack | peak, MiB | sockets, MiB | honest p99, ms | calm | its own, ms | calm |\n|---|--:|--:|--:|--:|--:|--:|\n"
 	ms := func(d time.Duration) string {
@@ -219,8 +219,8 @@ func inDocs(rows []row) string {
 	return out
 }
 
-// beyondTwice names the attacks beside which the program alone took more than twice as long as
-// without one, and how many times as long it took.
+// beyondTwice lists the attacks during which the program alone took more than twice as long as
+// without, with the factor.
 func beyondTwice(rows []row) (list []string) {
 	for _, r := range rows {
 		if calm := r.calm[1]; calm > 0 && r.own > 2*calm {

@@ -18,13 +18,13 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/listen"
 )
 
-// idle is a picker that takes everything as the program does and decides nothing: what
-// honest requests wait beside an attack with it is Envoy's, gRPC's and the machine's doing.
+// idle is a picker that accepts everything and decides nothing. The latency of honest requests with
+// it is the share of Envoy, gRPC and the machine.
 type idle struct {
 	extprocv3.UnimplementedExternalProcessorServer
 }
 
-// Process answers each message with that there is nothing to change.
+// Process answers every message with an empty mutation.
 func (idle) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	for {
 		m, err := s.Recv()
@@ -52,7 +52,7 @@ func (idle) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// serveIdle serves an idle picker until there is no more to read, and tells its address.
+// serveIdle serves an idle picker until in ends, and reports its address.
 func serveIdle(in io.Reader, told func(address string) error) error {
 	conf, err := (listen.TLS{}).Config(nil)
 	if err != nil {
@@ -74,10 +74,10 @@ func serveIdle(in io.Reader, told func(address string) error) error {
 	return s.Serve(lis)
 }
 
-// before is where an attack meets a picker: the program, or an idle one.
+// before is the target of an attack: the program or an idle picker.
 type before struct{ url, front, pick string }
 
-// openIdle starts an idle picker in a process of its own, and an Envoy before it.
+// openIdle starts an idle picker in its own process, and an Envoy for it.
 func (r *rig) openIdle() before {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), honestEnv+"=idle")
@@ -107,7 +107,7 @@ func (r *rig) openIdle() before {
 	return before{"http://" + envoy.Addr("inference"), envoy.Addr("inference"), at}
 }
 
-// idly runs an attack at the idle picker and its Envoy, beside honest requests there.
+// idly runs an attack on the idle picker and its Envoy, beside honest requests.
 func (r *rig) idly(at before, attack func(*rig) string) row {
 	own := before{r.url, r.front, r.pickAt}
 	defer func() { r.url, r.front, r.pickAt = own.url, own.front, own.pick }()

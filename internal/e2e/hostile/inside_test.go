@@ -12,20 +12,19 @@ import (
 	"time"
 )
 
-// ownTimes tell what of the waiting of honest requests is the program's own: how long it took
-// from a request that was read to the decision, by its own metric; how much processor time it
-// had; and how long its threads waited for a processor that another process had. Of threads
-// that end, as those of large bodies do, the waiting is not counted.
+// ownTimes separates the program's own time from the latency of honest requests: the time from a
+// complete request to its decision (by the program's metric), its CPU time, and the time that its
+// threads waited for a CPU. Threads that have ended, as those of large bodies, are not included.
 type ownTimes struct {
 	buckets        map[float64]float64
-	threads        map[string]time.Duration // waited, by thread
-	chosen         float64                  // seconds within which 90 of 100 decisions were made, rounded up to a bucket
+	threads        map[string]time.Duration // time waited for a CPU, by thread
+	chosen         float64                  // p90 of the decision in seconds, rounded up to a bucket
 	worked, waited time.Duration
 }
 
 const chooseBucket = `grapevine_extproc_choose_duration_seconds_bucket{le="`
 
-// inside reads them as they are since the program's start.
+// inside reads the totals since the start of the program.
 func (c *cage) inside() (o ownTimes) {
 	o.buckets = map[float64]float64{}
 	for name, n := range c.counters() {
@@ -50,8 +49,8 @@ func (c *cage) inside() (o ownTimes) {
 		}
 	}
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
-	if f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:])); len(f) > 12 { // behind the name: state is the third field
-		for _, ticks := range f[11:13] { // user, system: hundredths of a second
+	if f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:])); len(f) > 12 { // fields after the name; the state is the third field
+		for _, ticks := range f[11:13] { // user and system time in hundredths of a second
 			n, _ := strconv.ParseInt(ticks, 10, 64)
 			o.worked += time.Duration(n) * 10 * time.Millisecond
 		}
@@ -59,7 +58,7 @@ func (c *cage) inside() (o ownTimes) {
 	return o
 }
 
-// since returns what they were from an earlier reading on.
+// since returns the difference to an earlier reading.
 func (o ownTimes) since(before ownTimes) ownTimes {
 	out := ownTimes{worked: o.worked - before.worked, chosen: math.Inf(1)}
 	for thread, waited := range o.threads {

@@ -25,34 +25,34 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// poison is a model whose template works without end.
+// poison is a model whose template never ends.
 const poison = "poison"
 
-// rig is what is attacked, and what honest requests go through.
+// rig holds the target of the attacks and the path of honest requests.
 type rig struct {
 	t                    *testing.T
 	program              string
 	dir                  string
 	people               *people
-	prober               *people // asks the program alone
-	stirred              int     // times that the list of endpoints was changed
+	prober               *people // queries the program directly
+	stirred              int     // changes of the list of endpoints
 	pick                 string
 	xds                  string
-	peers                string           // the listener of other replicas' streams
-	liar                 *httptest.Server // what the engine that lies says when it does
+	peers                string           // listener for streams of other replicas
+	liar                 *httptest.Server // answers of the hostile engine
 	says                 sync.Map         // func(http.ResponseWriter) by path
 	abroad               string           // folder of the federation's files
-	federation, memberAt string           // where the program listens for other clusters, and where it asks the hostile one
+	federation, memberAt string           // the program's federation listener, and that of the hostile cluster
 	canary               *canary
 	smuggled             int64 // requests that reached an engine with headers that only pickers may set
 	cage                 *cage
 	envoy                *testkit.Envoy
-	url                  string // of the Envoy that is attacked
+	url                  string // of the attacked Envoy
 	front                string // its address
-	pickAt               string // where attackers speak as proxies
+	pickAt               string // ext_proc listener for attackers
 }
 
-// canary is a host that nobody may be led to.
+// canary is a host to which no request may be routed.
 type canary struct {
 	*httptest.Server
 	asked atomic.Int64
@@ -89,24 +89,24 @@ func openRig(t *testing.T) *rig {
 	return r
 }
 
-// lie has the engine that lies answer a path by say, until truth is called of it.
+// lie replaces the hostile engine's answers for a path until truth is called.
 func (r *rig) lie(path string, say func(http.ResponseWriter)) {
 	r.says.Store(path, say)
 	r.people.tell(order{Do: "lie", Path: path, Liar: r.liar.URL}, &struct{}{})
 }
 
-// truth has that engine answer a path as others do.
+// truth restores the engine's answers for a path.
 func (r *rig) truth(path string) {
 	r.people.tell(order{Do: "truth", Path: path}, &struct{}{})
 }
 
-// stir changes the list of endpoints, without a change of addresses: engines are asked anew.
+// stir changes the list of endpoints without changing addresses, so engines are queried again.
 func (r *rig) stir() {
 	r.stirred++
 	r.writeEndpoints(r.addr(r.people.Liar))
 }
 
-// writeEndpoints writes the endpoints file: the engines, and more addresses.
+// writeEndpoints writes the endpoints file with the engines and additional addresses.
 func (r *rig) writeEndpoints(more ...string) string {
 	var list []fleet.Endpoint
 	if r.people != nil {
@@ -142,7 +142,7 @@ func (r *rig) openEnvoy() {
 	r.url = "http://" + r.front
 }
 
-// startEnvoy starts an Envoy that asks the picker at an address.
+// startEnvoy starts an Envoy for the picker at an address.
 func (r *rig) startEnvoy(picker string) *testkit.Envoy {
 	addrs := append([]string{r.addr(r.people.Liar)}, r.people.Engines...)
 	conf, err := envoyconf.Render(envoyconf.Params{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{picker}, Endpoints: addrs, MessageTimeout: 30 * time.Second})
@@ -152,7 +152,7 @@ func (r *rig) startEnvoy(picker string) *testkit.Envoy {
 	return testkit.StartEnvoy(r.t, testkit.LongTimeoutEnvoy(r.t, conf))
 }
 
-// post sends a body through Envoy and returns the status, 0 without an answer.
+// post sends a body through Envoy and returns the status, or 0 without an answer.
 func (r *rig) post(path string, body []byte, header ...string) int {
 	status, _ := post(r.url+path, body, header...)
 	return status

@@ -19,8 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// flood is one way to keep a sidecar from others. speak says what one connection says; it ends
-// with it.
+// flood is one way to keep a sidecar busy. speak handles one connection until it ends.
 type flood struct {
 	name        string
 	connections int
@@ -70,10 +69,10 @@ var floods = []flood{
 	{"requests that are left at once", 100, nil, ""},
 }
 
-// TestSidecar floods the program as a sidecar, beside honest requests of another address: it
-// must stay alive within its memory, and serve these.
+// TestSidecar floods the program running as a sidecar, beside honest requests from another address.
+// It must stay alive within its memory and serve the honest requests.
 func TestSidecar(t *testing.T) {
-	people := openPeople(t) // attackers, of which some never pause, must not keep these from running
+	people := openPeople(t) // in their own process, so attackers without pauses do not starve them
 	at, program := parts.FreeAddress(t), filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
 	host, port, err := net.SplitHostPort(at)
 	if err != nil {
@@ -130,7 +129,7 @@ func answerPlainly(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"choices":[{"text":"`+strings.Repeat("a", 4<<10)+`"}]}`)
 }
 
-// run floods an address for as long as floodLasts.
+// run floods an address for floodLasts.
 func (f *flood) run(at string) {
 	end := time.Now().Add(floodLasts)
 	together(f.connections, func(int) {
@@ -148,14 +147,15 @@ func (f *flood) run(at string) {
 				continue
 			}
 			f.speak(c)
-			_, _ = io.Copy(io.Discard, io.LimitReader(c, 1)) // until it is closed, or answered
+			_, _ = io.Copy(io.Discard, io.LimitReader(c, 1)) // until it is closed or answered
 			time.Sleep(20 * time.Millisecond)
 			c.Close()
 		}
 	})
 }
 
-// honestly asks from an address of its own, each 20 ms on a connection that it keeps, until stop.
+// honestly sends a request every 20 ms on a kept connection from another address until stop is
+// called.
 func honestly(at string) (stop func() asked) {
 	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext}
 	client := http.Client{Timeout: 20 * time.Second, Transport: transport}

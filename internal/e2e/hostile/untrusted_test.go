@@ -31,8 +31,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// strange are attacks by proxies that speak as no proxy does, and by content and engines
-// beyond the usual.
+// strange are attacks by proxies that violate the protocol, and by unusual content and engines.
 var strange = []attack{
 	{"20,000 streams that never say anything", (*rig).mute, "extproc_shed_total"},
 	{"20,000 watches of the health service", (*rig).watches, ""},
@@ -65,7 +64,7 @@ func (r *rig) watches() string {
 	})
 }
 
-// streams opens n streams on ten connections and holds them.
+// streams opens n streams on ten connections and keeps them open.
 func (r *rig) streams(n int, open func(context.Context, *grpc.ClientConn) error) string {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
@@ -84,9 +83,8 @@ func (r *rig) streams(n int, open func(context.Context, *grpc.ClientConn) error)
 	return ""
 }
 
-// quiet connects as proxies do, up to the beginning of HTTP/2, and says no more. Where
-// connections are refused before there are that many, honest ones must be open already:
-// those are not closed.
+// quiet connects up to the HTTP/2 preface and stays silent. Once the limit is reached new
+// connections are refused; open honest ones are not closed.
 func (r *rig) quiet() string {
 	held := 0
 	for range 1500 {
@@ -111,7 +109,7 @@ func (r *rig) reset() string {
 		for time.Now().Before(end) {
 			ctx, cancel := context.WithCancel(r.t.Context())
 			if s, err := c.Process(ctx); err == nil {
-				_ = s.Send(headersOf("POST", false)) // the stream may be over
+				_ = s.Send(headersOf("POST", false)) // the stream may have ended
 			}
 			cancel()
 		}
@@ -119,7 +117,7 @@ func (r *rig) reset() string {
 	return ""
 }
 
-// headersOf are the headers of a request, and more.
+// headersOf returns the headers of a request with additional ones.
 func headersOf(method string, end bool, more ...*corev3.HeaderValue) *extprocv3.ProcessingRequest {
 	header := func(k, v string) *corev3.HeaderValue { return &corev3.HeaderValue{Key: k, RawValue: []byte(v)} }
 	list := append([]*corev3.HeaderValue{header(":method", method), header(":path", chat), header("content-type", "application/json")}, more...)
@@ -151,7 +149,7 @@ func (r *rig) manyHeaders() string {
 	return ""
 }
 
-// order sends messages as no proxy does: each stream must be answered or ended.
+// order sends messages in invalid orders. Each stream must be answered or ended.
 func (r *rig) order() string {
 	conn, c := r.dial()
 	defer conn.Close()
@@ -286,7 +284,7 @@ func (r *rig) longString() string {
 	return ""
 }
 
-// tell has the engine that lies answer a path for some seconds.
+// tell replaces the hostile engine's answers for a path for some time.
 func (r *rig) tell(path string, d time.Duration, say func(w http.ResponseWriter)) {
 	r.lie(path, say)
 	r.stir()
@@ -297,7 +295,7 @@ func (r *rig) tell(path string, d time.Duration, say func(w http.ResponseWriter)
 
 func (r *rig) pages() string {
 	r.tell("/metrics", 4*time.Second, func(w http.ResponseWriter) {
-		line := bytes.Repeat([]byte{'x'}, 1<<20) // no line ends
+		line := bytes.Repeat([]byte{'x'}, 1<<20) // a line without end
 		for {
 			if _, err := w.Write(line); err != nil {
 				return
@@ -417,7 +415,8 @@ func (r *rig) longAnswer() string {
 	return ""
 }
 
-// discovery asks as no Envoy does, in streams that stay open: many types, and many names of one.
+// discovery sends xDS requests that no Envoy sends, in open streams: many types, and many names of
+// one type.
 func (r *rig) discovery() string {
 	conn, err := grpc.NewClient(r.xds, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
 	if err != nil {
@@ -444,7 +443,7 @@ func (r *rig) discovery() string {
 				return
 			}
 		}
-		_, _ = s.Recv() // until time is over, or the stream
+		_, _ = s.Recv() // until the time or the stream ends
 	})
 	return ""
 }
