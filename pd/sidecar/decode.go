@@ -250,7 +250,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 	for name := range resp.Trailer {
 		h.Add("Trailer", name)
 	}
-	if len(x.targets) > 0 && resp.StatusCode < 300 {
+	if x.named && resp.StatusCode < 300 {
 		if length < 0 { // the start of a non-streamed answer is unknown
 			x.report.Decode = time.Since(d.start)
 		}

@@ -60,7 +60,7 @@ var traces = []string{"Traceparent", "Tracestate", "Baggage"}
 // encode encodes the request's images and audio remotely, in parallel over the encoders, and adds
 // the results to the body. The next engine encodes failed items itself.
 func (x *exchange) encode() {
-	encoders, list := targets(x.r.Header, headerEncoders), items(&x.body)
+	encoders, list := x.encoders, items(&x.body)
 	if len(encoders) == 0 || len(list) == 0 {
 		return
 	}

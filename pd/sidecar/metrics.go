@@ -35,7 +35,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(.005, 2, 15),
 		}),
 		stripped:    counter("stripped_total", "Requests from which hand-over members were removed.").WithLabelValues(),
-		denied:      counter("targets_denied_total", "Requests whose prefill endpoint was neither signed nor listed.").WithLabelValues(),
+		denied:      counter("targets_denied_total", "Requests that named an endpoint which was neither signed nor listed. It was left out; without another one the decode engine computes the prompt.").WithLabelValues(),
 		unreachable: counter("engine_unreachable_total", "Requests that the decode engine could not be asked.").WithLabelValues(),
 	}
 	m.broken = counter("broken_total", "Answers broken off after their first content had been sent, since the decode engine failed.").WithLabelValues()

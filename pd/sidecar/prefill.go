@@ -158,4 +158,4 @@ func (x *exchange) blame(i int, p *prefilled) {
 }
 
 // place returns the position of target i in the request's list.
-func (x *exchange) place(i int) int { return (i + x.first) % len(x.targets) }
+func (x *exchange) place(i int) int { return x.places[i] }

@@ -140,19 +140,21 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 
 // exchange is one request that may be served in two parts.
 type exchange struct {
-	s       *Server
-	w       http.ResponseWriter
-	r       *http.Request
-	in      *bodies.Intake
-	api     *kvtransfer.Format
-	body    kvtransfer.Object // without members that only proxies may set
-	targets []string
-	first   int               // offset of targets in the request's list
-	report  kvtransfer.Report // for the picker
-	decodes int               // legs to the decode engine
-	left    int               // the last leg that has begun its answer or ended
-	apart   bool              // served in two parts
-	status  int               // status of the forwarded response, 0 before
+	s        *Server
+	w        http.ResponseWriter
+	r        *http.Request
+	in       *bodies.Intake
+	api      *kvtransfer.Format
+	body     kvtransfer.Object // without members that only proxies may set
+	targets  []string
+	places   []int             // positions of targets in the request's list
+	encoders []string          // allowed ones
+	named    bool              // the request names prefill endpoints
+	report   kvtransfer.Report // for the picker
+	decodes  int               // legs to the decode engine
+	left     int               // the last leg that has begun its answer or ended
+	apart    bool              // served in two parts
+	status   int               // status of the forwarded response, 0 before
 
 	promptKey uint64 // hash of the body
 	suspect   bool   // a decode leg failed before its first content in a way that may be the engine's death
@@ -181,18 +183,44 @@ func (x *exchange) read() bool {
 	}
 	x.promptKey = x.s.deaths.key(x.body.Text())
 	x.targets = targets(x.r.Header, headerPrefiller)
-	encoders := targets(x.r.Header, headerEncoders)
-	if len(encoders)+len(x.targets) > 0 && x.s.o.Targets != nil && !x.s.o.Targets.Allowed(x.r.Header, x.targets, encoders) {
-		x.s.m.denied.Inc()
-		x.s.complain(notAllowed, strings.Join(append(encoders, x.targets...), ","), nil)
+	x.encoders = targets(x.r.Header, headerEncoders)
+	x.named = len(x.targets) > 0
+	if !x.allow() {
 		x.fail(http.StatusForbidden, "the named prefill endpoint is not allowed")
 		return false
 	}
 	if n := uint64(len(x.targets)); x.s.o.Sample && n > 1 {
 		k := int(x.s.o.Random() % n)
-		x.targets, x.first = append(slices.Clone(x.targets[k:]), x.targets[:k]...), k
+		x.targets = append(slices.Clone(x.targets[k:]), x.targets[:k]...)
+		x.places = append(slices.Clone(x.places[k:]), x.places[:k]...)
 	}
 	return true
+}
+
+// allow removes targets that are not allowed. It returns false if no prefill target is left and the
+// decode engine must not, or cannot, compute the prompt.
+func (x *exchange) allow() bool {
+	x.places = make([]int, len(x.targets))
+	for i := range x.places {
+		x.places[i] = i
+	}
+	if len(x.encoders)+len(x.targets) == 0 || x.s.o.Targets == nil {
+		return true
+	}
+	prefill, encode := x.s.o.Targets.Allowed(x.r.Header, x.targets, x.encoders)
+	if len(prefill) == len(x.targets) && len(encode) == len(x.encoders) {
+		return true
+	}
+	x.s.m.denied.Inc()
+	x.s.complain(notAllowed, strings.Join(append(slices.Clone(x.encoders), x.targets...), ","), nil)
+	x.places = x.places[:0]
+	for i, k := 0, 0; i < len(x.targets) && k < len(prefill); i++ { // prefill is a part of targets, in order
+		if x.targets[i] == prefill[k] {
+			x.places, k = append(x.places, i), k+1
+		}
+	}
+	x.targets, x.encoders = prefill, encode
+	return !x.named || len(prefill) > 0 || !x.s.o.NoFallback && x.s.o.Connector != SGLang
 }
 
 // local serves the whole request at the decode engine.

@@ -36,9 +36,10 @@ var foreign = []string{
 
 // Targets decides whether the addresses named by a request may be used.
 type Targets interface {
-	// Allowed reports whether a request with these headers may have its prompt computed at prefill
-	// and its media encoded at encode. It is called before any leg is sent.
-	Allowed(h http.Header, prefill, encode []string) bool
+	// Allowed returns the addresses at which a request with these headers may have its prompt
+	// computed and its media encoded, in order. It is called before any leg is sent, and does not
+	// change its arguments.
+	Allowed(h http.Header, prefill, encode []string) (p, e []string)
 	// Source reports whether engines may fetch from an address.
 	Source(address string) bool
 }
@@ -51,12 +52,17 @@ type Listed map[string]endpoint.Role
 const AnyRole = endpoint.RolePrefill | endpoint.RoleDecode | endpoint.RoleEncode
 
 // Allowed implements Targets.
-func (l Listed) Allowed(_ http.Header, prefill, encode []string) bool {
-	return l.all(prefill, endpoint.RolePrefill) && l.all(encode, endpoint.RoleEncode)
+func (l Listed) Allowed(_ http.Header, prefill, encode []string) (p, e []string) {
+	return l.only(prefill, endpoint.RolePrefill), l.only(encode, endpoint.RoleEncode)
 }
 
-func (l Listed) all(list []string, role endpoint.Role) bool {
-	return !slices.ContainsFunc(list, func(t string) bool { return l[t]&role == 0 })
+// only returns the addresses of a list that are listed with a role.
+func (l Listed) only(list []string, role endpoint.Role) []string {
+	foreign := func(t string) bool { return l[t]&role == 0 }
+	if !slices.ContainsFunc(list, foreign) {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), foreign)
 }
 
 // Source implements Targets. Engines of every role keep computed blocks.
@@ -69,9 +75,14 @@ type Signed struct {
 }
 
 // Allowed implements Targets.
-func (s Signed) Allowed(h http.Header, prefill, encode []string) bool {
-	return (s.Listed == nil || s.Listed.Allowed(h, prefill, encode)) &&
-		s.Verify(h.Get(request.HeaderSignature), strings.Join(h.Values(headerPrefiller), ","), strings.Join(h.Values(headerEncoders), ",")) == nil
+func (s Signed) Allowed(h http.Header, prefill, encode []string) (p, e []string) {
+	switch {
+	case s.Verify(h.Get(request.HeaderSignature), strings.Join(h.Values(headerPrefiller), ","), strings.Join(h.Values(headerEncoders), ",")) != nil:
+		return nil, nil
+	case s.Listed == nil:
+		return prefill, encode
+	}
+	return s.Listed.Allowed(h, prefill, encode)
 }
 
 // Source implements Targets. Signatures do not cover sources.

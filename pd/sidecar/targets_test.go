@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +15,8 @@ import (
 
 // TestWhoIsCalled names addresses of the pool in every header that names some: a leg goes to
 // those of the leg's role alone, host and port, and where keys are given too, to those that a
-// picker has signed for it.
+// picker has signed for it. The others are left out one by one. Only without a prefill endpoint and
+// without a fallback is the request refused.
 func TestWhoIsCalled(t *testing.T) {
 	const prefill, decode, encoder, unknown = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.1:22"
 	list := Listed{prefill: endpoint.RolePrefill, decode: endpoint.RoleDecode, encoder: endpoint.RoleEncode}
@@ -33,41 +33,47 @@ func TestWhoIsCalled(t *testing.T) {
 		targets         Targets
 		prefill, encode string
 		signed          [2]string // what the signature is of; nothing: there is none
-		status          int
+		legs            string    // hosts that are called: p, d, e, u and the decode engine itself as .
 	}{
-		{"listed", list, prefill, "", [2]string{}, 200},
-		{"listed, both legs", list, prefill, encoder, [2]string{}, 200},
-		{"a decode engine", list, decode, "", [2]string{}, 403},
-		{"an encoder that is to compute", list, encoder, "", [2]string{}, 403},
-		{"a prefill engine that is to encode", list, prefill, prefill, [2]string{}, 403},
-		{"another port of a prefill engine's", list, unknown, "", [2]string{}, 403},
-		{"one of two", list, prefill + "," + decode, "", [2]string{}, 403},
-		{"a user in front", list, "x@" + prefill, "", [2]string{}, 403},
-		{"a path behind", list, prefill + "/admin", "", [2]string{}, 403},
-		{"a name in another case", Listed{"engine:80": AnyRole}, "ENGINE:80", "", [2]string{}, 403},
-		{"signed", Signed{v, nil}, unknown, "", [2]string{unknown, ""}, 200},
-		{"not signed", Signed{v, nil}, prefill, "", [2]string{}, 403},
-		{"signed for the other leg", Signed{v, nil}, "", prefill, [2]string{prefill, ""}, 403},
-		{"one more than was signed", Signed{v, nil}, prefill + "," + unknown, "", [2]string{prefill, ""}, 403},
-		{"an encoder beside what was signed", Signed{v, nil}, prefill, encoder, [2]string{prefill, ""}, 403},
-		{"signed and listed", Signed{v, list}, prefill, "", [2]string{prefill, ""}, 200},
-		{"signed, not listed", Signed{v, list}, unknown, "", [2]string{unknown, ""}, 403},
-		{"listed, not signed", Signed{v, list}, prefill, "", [2]string{}, 403},
+		{"listed", list, prefill, "", [2]string{}, "p."},
+		{"listed, both legs", list, prefill, encoder, [2]string{}, "ep."},
+		{"a decode engine", list, decode, "", [2]string{}, "."},
+		{"an encoder that is to compute", list, encoder, "", [2]string{}, "."},
+		{"a prefill engine that is to encode", list, prefill, prefill, [2]string{}, "p."},
+		{"another port of a prefill engine's", list, unknown, "", [2]string{}, "."},
+		{"one of two", list, decode + "," + prefill, "", [2]string{}, "p."},
+		{"a user in front", list, "x@" + prefill, "", [2]string{}, "."},
+		{"a path behind", list, prefill + "/admin", "", [2]string{}, "."},
+		{"a name in another case", Listed{"engine:80": AnyRole}, "ENGINE:80", "", [2]string{}, "."},
+		{"signed", Signed{v, nil}, unknown, "", [2]string{unknown, ""}, "u."},
+		{"not signed", Signed{v, nil}, prefill, "", [2]string{}, "."},
+		{"signed for the other leg", Signed{v, nil}, "", prefill, [2]string{prefill, ""}, "."},
+		{"one more than was signed", Signed{v, nil}, prefill + "," + unknown, "", [2]string{prefill, ""}, "."},
+		{"an encoder beside what was signed", Signed{v, nil}, prefill, encoder, [2]string{prefill, ""}, "."},
+		{"signed and listed", Signed{v, list}, prefill, "", [2]string{prefill, ""}, "p."},
+		{"signed, not listed", Signed{v, list}, unknown, "", [2]string{unknown, ""}, "."},
+		{"listed, not signed", Signed{v, list}, prefill, "", [2]string{}, "."},
 	} {
-		var legs atomic.Int64
-		s, err := New(Options{Engine: "http://127.0.0.1:8200", Encoder: EncodeNIXL, Targets: c.targets, Transport: counting{&legs}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"messages":[{"content":[{"type":"image_url"}]}]}`))
-		r.Header.Set(headerPrefiller, c.prefill)
-		r.Header.Set(headerEncoders, c.encode)
-		if c.signed != [2]string{} {
-			r.Header.Set(request.HeaderSignature, signer.Sign(c.signed[0], c.signed[1]))
-		}
-		w := httptest.NewRecorder()
-		if s.ServeHTTP(w, r); w.Code != c.status || c.status == 403 && legs.Load() != 0 {
-			t.Errorf("%s: %d after %d legs, want %d", c.name, w.Code, legs.Load(), c.status)
+		for _, strict := range []bool{false, true} {
+			called := &hosts{names: map[string]string{prefill: "p", decode: "d", encoder: "e", unknown: "u", "127.0.0.1:8200": "."}}
+			s, err := New(Options{Engine: "http://127.0.0.1:8200", Encoder: EncodeNIXL, Targets: c.targets, Transport: called, NoFallback: strict})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"messages":[{"content":[{"type":"image_url"}]}]}`))
+			r.Header.Set(headerPrefiller, c.prefill)
+			r.Header.Set(headerEncoders, c.encode)
+			if c.signed != [2]string{} {
+				r.Header.Set(request.HeaderSignature, signer.Sign(c.signed[0], c.signed[1]))
+			}
+			status, legs := http.StatusOK, c.legs
+			if strict && c.prefill != "" && !strings.ContainsAny(legs, "pu") { // nothing allowed is left
+				status, legs = http.StatusForbidden, ""
+			}
+			w := httptest.NewRecorder()
+			if s.ServeHTTP(w, r); w.Code != status || called.legs != legs {
+				t.Errorf("%s, no fallback %v: status %d, legs %q, want %d, %q", c.name, strict, w.Code, called.legs, status, legs)
+			}
 		}
 	}
 	if !list.Source(decode) || list.Source(unknown) || !(Signed{v, list}).Source(decode) || (Signed{v, nil}).Source(decode) {
@@ -75,11 +81,14 @@ func TestWhoIsCalled(t *testing.T) {
 	}
 }
 
-// counting counts legs, and answers all of them alike.
-type counting struct{ n *atomic.Int64 }
+// hosts records the engines that are called, and answers all legs alike.
+type hosts struct {
+	names map[string]string
+	legs  string
+}
 
 // RoundTrip implements http.RoundTripper.
-func (c counting) RoundTrip(*http.Request) (*http.Response, error) {
-	c.n.Add(1)
-	return said(`{"choices":[]}`, "application/json"), nil
+func (h *hosts) RoundTrip(r *http.Request) (*http.Response, error) {
+	h.legs += h.names[r.URL.Host]
+	return said(`{"choices":[],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`, "application/json"), nil
 }

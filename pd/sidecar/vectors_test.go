@@ -194,6 +194,7 @@ func (c *exchangeCase) options(e *engines) Options {
 		Engine: "http://127.0.0.1:8200", Transport: e, Prefill: 300 * time.Millisecond, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip},
 		Targets: Listed{"10.0.1.5:8000": AnyRole, "10.0.1.6:8000": AnyRole, "10.0.1.7:8000": AnyRole, "10.0.2.7:8000": AnyRole, "10.0.2.8:8000": AnyRole},
 	}
+	o.NoFallback = c.ID == "security/target-not-allowed" // otherwise the decode engine computes the prompt
 	switch {
 	case strings.HasPrefix(c.Connector, "sglang"):
 		o.Connector, o.RoomHeaders = SGLang, strings.HasSuffix(c.ID, "override-headers")

@@ -16,7 +16,7 @@ type current struct {
 }
 
 // Allowed implements sidecar.Targets.
-func (c *current) Allowed(h http.Header, prefill, encode []string) bool {
+func (c *current) Allowed(h http.Header, prefill, encode []string) (p, e []string) {
 	return (*c.p.Load()).Allowed(h, prefill, encode)
 }
 
