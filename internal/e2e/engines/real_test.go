@@ -98,8 +98,8 @@ func writeTiny(t *testing.T) string {
 	return dir
 }
 
-// startEngine starts a vLLM, which ends with the test, with further arguments and
-// variables NAME=VALUE, made anew for each try. ready waits for it.
+// startEngine starts a vLLM that ends with the test. env returns additional environment variables
+// for each attempt. It does not wait until the engine is ready.
 func startEngine(t *testing.T, model string, args []string, env func() []string) *realEngine {
 	t.Helper()
 	e := &realEngine{}
@@ -140,7 +140,8 @@ func startEngine(t *testing.T, model string, args []string, env func() []string)
 			t.Logf("log of the engine at %s:\n%s", e.url, e.runs.tail())
 		}
 	})
-	// The engine closes what is idle for five seconds, at times while a request is on its way.
+	// The engine closes connections after five idle seconds, sometimes while a request is being
+	// sent.
 	transport := &http.Transport{IdleConnTimeout: time.Second}
 	t.Cleanup(transport.CloseIdleConnections)
 	e.front = httptest.NewServer(&httputil.ReverseProxy{
@@ -162,15 +163,14 @@ func startEngine(t *testing.T, model string, args []string, env func() []string)
 	return e
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (p *process) tail() string {
 	text, _ := os.ReadFile(p.log)
 	return tail(string(text))
 }
 
-// ready waits until the engine serves. An engine that ends, or hangs, before it has served
-// is started once more: its ports were free when they were chosen, not when it took them,
-// and it takes others of which nothing is known here.
+// ready waits until the engine serves. An engine that ends or hangs before is started once more,
+// because vLLM takes further ports that the test cannot reserve.
 func (e *realEngine) ready(t *testing.T) {
 	t.Helper()
 	client := http.Client{Timeout: 10 * time.Second}
@@ -195,11 +195,11 @@ func (e *realEngine) ready(t *testing.T) {
 	}
 }
 
-// startsWithin is how long an engine may take to serve: three times what two that start
-// at once take on two busy processors.
+// startsWithin is the timeout of a start: three times the duration of two simultaneous starts on
+// two busy CPUs.
 const startsWithin = 4 * time.Minute
 
-// comes waits for a condition while the engine runs, as long as a start may take.
+// comes waits for a condition while the engine runs, up to startsWithin.
 func (e *realEngine) comes(ok func() bool) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -215,7 +215,7 @@ func (e *realEngine) comes(ok func() bool) bool {
 	return true
 }
 
-// errorsOnly counts what a replica complains of.
+// errorsOnly counts the errors that a replica logs.
 type errorsOnly struct{ n atomic.Int64 }
 
 func (e *errorsOnly) Write(p []byte) (int, error) {
@@ -223,7 +223,7 @@ func (e *errorsOnly) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// realRig is engines, a replica and an Envoy.
+// realRig is a set of engines, a replica and an Envoy.
 type realRig struct {
 	t     *testing.T
 	model string
@@ -252,7 +252,7 @@ func openReal(t *testing.T, n int) *realRig {
 	return r
 }
 
-// open starts the replica, with a configuration, and Envoy, which knows addrs.
+// open starts the replica with a configuration, and an Envoy for addrs.
 func (r *realRig) open(list []fleet.Endpoint, config string, addrs []string) {
 	t := r.t
 	b, err := yaml.Marshal(map[string]any{"endpoints": list})
@@ -301,7 +301,7 @@ func (r *realRig) post(to string, body []byte, out any) http.Header {
 	return resp.Header
 }
 
-// predicted is what each endpoint is thought to hold of a prompt.
+// predicted returns the predicted cached tokens of a prompt for each endpoint.
 func (r *realRig) predicted(path string, body []byte) (out map[string]int, states map[string]string) {
 	r.t.Helper()
 	var e server.Explained
@@ -333,7 +333,7 @@ type answer struct {
 	}
 }
 
-// TestRealEngines: two whole vLLMs, a replica and a real Envoy.
+// TestRealEngines runs two complete vLLMs, a replica and a real Envoy.
 func TestRealEngines(t *testing.T) {
 	began := time.Now()
 	r := openReal(t, 2)
@@ -343,8 +343,7 @@ func TestRealEngines(t *testing.T) {
 	t.Run("Chats", func(t *testing.T) { r.t = t; r.chats(t) })
 }
 
-// chats: what is predicted for prompts of many turns is what the engines report to have
-// found in their caches.
+// chats compares predictions for multi-turn prompts with the cache hits that the engines report.
 func (r *realRig) chats(t *testing.T) {
 	began := time.Now()
 	rng := rand.New(rand.NewPCG(15, 2))
@@ -380,7 +379,7 @@ func (r *realRig) chats(t *testing.T) {
 		want, states := r.predicted(path, text)
 		var a answer
 		to := r.url
-		if i%4 == 3 { // from a client that is not the picker's, so that both engines work whatever the picker does
+		if i%4 == 3 { // sent past the picker, so that both engines are in use
 			to = r.fleet[i/4%2].front.URL
 		}
 		engine := r.post(to+path, text, &a).Get("x-engine")
@@ -389,11 +388,10 @@ func (r *realRig) chats(t *testing.T) {
 		full := (a.Usage.Prompt - 1) / tinyBlock * tinyBlock
 		predicted := min(want[engine], full)
 		counts.compare(predicted, a.Usage.Details.Cached, a.Usage.Prompt, tinyBlock)
-		if states[engine] == "exact" { // elsewhere what was sent counts too, which is a guess
+		if states[engine] == "exact" { // in other states, sent prompts count too, which is an estimate
 			known.compare(predicted, a.Usage.Details.Cached, a.Usage.Prompt, tinyBlock)
 		}
-		// The engine tells of blocks beside its answer, and the next prediction is not to
-		// be compared with what is still on its way.
+		// Events arrive independently of the answer. Wait for them before the next comparison.
 		testkit.Eventually(t, func() string {
 			if know, _ := r.predicted(path, text); know[engine] < full {
 				return fmt.Sprintf("prompt %d: of %d tokens that %s has computed %d are known", i, full, engine, know[engine])

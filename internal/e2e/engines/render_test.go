@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 )
 
-// bodies are requests of every shape that maps to a chat, for a model whose template
-// knows tools and thinking.
+// bodies are requests of every shape that maps to a chat, for a model whose template supports tools
+// and thinking.
 var bodies = []struct {
 	kind prompt.Kind
 	name string
@@ -59,13 +59,13 @@ var renderPaths = map[prompt.Kind]string{
 	prompt.KindChat: "/v1/chat/completions/render", prompt.KindResponses: "/v1/responses/render", prompt.KindMessages: "/v1/messages/render",
 }
 
-// asSent is the body of a request for a model.
+// asSent returns the body of a request for a model.
 func asSent(body string) []byte { return fmt.Appendf(nil, `{"model":%q,%s}`, tiny, body) }
 
-// rendered counts bodies of each kind, and those that are rendered here as elsewhere.
+// rendered counts bodies by kind, and those with equal rendering.
 type rendered struct{ equal, all map[prompt.Kind]int }
 
-// compare renders a body here, and compares it with the tokens that an engine makes of it.
+// compare renders a body and compares it with the engine's tokens.
 func (r *rendered) compare(t *testing.T, m *prompt.Model, kind prompt.Kind, name, body string, ids []uint32) {
 	t.Helper()
 	if r.all == nil {
@@ -100,7 +100,7 @@ func (r *rendered) log(t *testing.T, by string) {
 	t.Logf("\n| body | rendered as %s does |\n|---|--:|%s", by, table.String())
 }
 
-// rendering: prompts are what an engine makes of the same bodies, token for token.
+// rendering compares prompts with those of an engine for the same bodies, token by token.
 func (r *realRig) rendering(t *testing.T) {
 	m, err := prompt.Load(r.model, prompt.Options{Name: tiny})
 	if err != nil {
@@ -117,12 +117,12 @@ func (r *realRig) rendering(t *testing.T) {
 	all.log(t, "vLLM 0.32")
 }
 
-// showAll is a template that shows all that templates are given.
+// showAll is a template that prints all its variables.
 const showAll = "{{ tools | default(none) | tojson }};{{ documents | default(none) | tojson }};{% for m in messages %}{{ m | tojson }}\n{% endfor %}{{ add_generation_prompt }};{{ reasoning_effort }};{{ enable_thinking }}"
 
-// TestRenderings: prompts are what the code of the newest vLLM makes of the same bodies,
-// by templates that take contents as texts and as parts, that know thinking and do not,
-// and that show everything.
+// TestRenderings compares prompts with those of the newest vLLM's code for the same bodies. The
+// templates take contents as text or as parts, with and without thinking, and one prints all its
+// variables.
 func TestRenderings(t *testing.T) {
 	var sent [][2]any
 	for _, b := range bodies {

@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 )
 
-// tokenizers runs spaces.py with the libraries that the engine runs with.
+// tokenizers runs spaces.py with the engine's libraries.
 func tokenizers(t *testing.T, in []byte, args ...string) []byte {
 	t.Helper()
 	script, err := filepath.Abs(filepath.Join("testdata", "spaces.py"))
@@ -32,14 +32,14 @@ func tokenizers(t *testing.T, in []byte, args ...string) []byte {
 	return out
 }
 
-// spaced are texts in which it matters where a tokenizer puts a space.
+// spaced are texts whose tokens depend on the handling of spaces.
 var spaced = []string{
 	"hello world", " hello", "  hello", "", " ", "\nhello", "hello</s>hello", "hello</s> hello", "hello </s>hello", "</s>hello", "</s> hello", "</s></s>hello",
 	"<s>[INST] <<SYS>>\nhello\n<</SYS>>\n\nthe cat [/INST] is a naïve </s><s>[INST] 文 [/INST]", "<s> [INST] hello", "[INST] hello [/INST]", "a  b\u2581c", "<unk>x<unk> y",
 }
 
-// TestLlamaTokenizers: the tokens of a Llama 2 folder are those of the engine's libraries,
-// whatever tokenizer_config.json says of spaces, and each text is spelled by its tokens.
+// TestLlamaTokenizers compares the tokens of a Llama 2 folder with those of the engine's libraries,
+// for all settings of tokenizer_config.json, and checks that the tokens decode to the text.
 func TestLlamaTokenizers(t *testing.T) {
 	cases := []struct{ model, conf string }{
 		{"llama", `"tokenizer_class":"LlamaTokenizer","legacy":false`}, // Llama 2
@@ -50,7 +50,7 @@ func TestLlamaTokenizers(t *testing.T) {
 		{"llama", `"tokenizer_class":"LlamaTokenizer","add_prefix_space":null`},
 		{"llama", `"tokenizer_class":"CodeLlamaTokenizer","legacy":true`},
 		{"llama", `"tokenizer_class":"PreTrainedTokenizerFast"`},
-		{"mistral", `"tokenizer_class":"LlamaTokenizer","legacy":false`}, // as the file says
+		{"mistral", `"tokenizer_class":"LlamaTokenizer","legacy":false`}, // as in the published file
 		{"mixtral", `"tokenizer_class":"LlamaTokenizerFast"`},
 		{"phi3", `"tokenizer_class":"LlamaTokenizer","legacy":false`},
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 )
 
-// The kinds that the stub reads and writes.
+// The kinds of objects that the stub reads and writes.
 var (
 	classes     = kubeapi.Resource{Group: "gateway.networking.k8s.io", Version: "v1", Plural: "gatewayclasses"}
 	gateways    = kubeapi.Resource{Group: "gateway.networking.k8s.io", Version: "v1", Plural: "gateways"}
@@ -115,19 +115,19 @@ type deployment struct {
 	} `json:"spec"`
 }
 
-// stub is what a cluster has beside its API server, as far as the suite needs it.
+// stub replaces the parts of a cluster, other than its API server, that the suite needs.
 type stub struct {
 	t       *testing.T
 	c       *kubekit.Cluster
 	binary  string // grapevine
 	envoy   *dataplane
 	began   string
-	written map[string]string // what was last written, by object and life
+	written map[string]string // last written status by object and UID
 	pods    map[string]*pod   // by namespace/name
 	stop    chan struct{}
 	done    sync.WaitGroup
 
-	// What was read in this turn.
+	// Objects read in this turn.
 	gateways []gateway
 	routes   []route
 	pools    []pool
@@ -156,8 +156,8 @@ func startStub(t *testing.T, c *kubekit.Cluster, binary string, envoy *dataplane
 	return s
 }
 
-// list reads all objects of a kind, in all namespaces. It gives up the turn where the
-// server is not ready for that kind.
+// list reads all objects of a kind in all namespaces. It aborts the turn if the server does not yet
+// serve that kind.
 func list[T any](s *stub, r kubeapi.Resource) []T {
 	code, text := s.c.Do(http.MethodGet, r.Path("", ""), nil, "")
 	var page struct {
@@ -174,7 +174,7 @@ func list[T any](s *stub, r kubeapi.Resource) []T {
 
 var errNotYet = errors.New("the API server is not ready")
 
-// turn brings everything up to what is written in the API server.
+// turn updates pods, slices, routes and statuses from the objects in the API server.
 func (s *stub) turn() {
 	defer func() {
 		if err := recover(); err != nil && err != errNotYet { //nolint:errorlint // it is panicked with as it is
@@ -191,7 +191,7 @@ func (s *stub) turn() {
 		s.deploy(&d)
 	}
 	for i := range s.gateways {
-		// What a gateway's own Deployment is: the suite waits for pods in its namespace.
+		// The gateway's own Deployment: the suite waits for pods in its namespace.
 		g := &s.gateways[i]
 		d := deployment{Meta: meta{Name: "dataplane-" + g.Meta.Name, Namespace: g.Meta.Namespace}}
 		s.deploy(&d)
@@ -202,7 +202,7 @@ func (s *stub) turn() {
 	s.route()
 }
 
-// status writes a status, unless it is there.
+// status writes a status if it has changed.
 func (s *stub) status(r kubeapi.Resource, m meta, status any) {
 	text, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
@@ -216,7 +216,7 @@ func (s *stub) status(r kubeapi.Resource, m meta, status any) {
 	switch code {
 	case http.StatusOK:
 		s.written[key] = string(text)
-	case http.StatusNotFound: // it was deleted meanwhile
+	case http.StatusNotFound: // deleted in the meantime
 	default:
 		s.t.Errorf("status of %s: %d %s\n%s", key, code, answer, text)
 	}
@@ -226,8 +226,8 @@ func (s *stub) condition(kind, status, reason string, m meta) map[string]any {
 	return map[string]any{"type": kind, "status": status, "reason": reason, "message": reason, "observedGeneration": m.Generation, "lastTransitionTime": s.began}
 }
 
-// slice keeps the EndpointSlice of a service in step with its selector. An API server
-// refuses addresses of loopback there: these stand for the pods'.
+// slice updates the EndpointSlice of a Service. An API server refuses loopback addresses there, so
+// other addresses represent those of the pods.
 func (s *stub) slice(svc *service) {
 	if len(svc.Spec.Selector) == 0 {
 		return
@@ -255,7 +255,7 @@ func (s *stub) slice(svc *service) {
 	s.written[key] = text
 }
 
-// selected returns the pods of a namespace with these labels, in the order of their names.
+// selected returns the pods of a namespace with these labels, sorted by name.
 func (s *stub) selected(namespace string, labels map[string]string) (list []*pod) {
 	for _, id := range slices.Sorted(maps.Keys(s.pods)) {
 		p := s.pods[id]

@@ -18,14 +18,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// picker is a trivial external processor that names one destination, with
-// faults on demand.
+// picker is a trivial external processor with one destination and configurable faults.
 type picker struct {
 	extproc.UnimplementedExternalProcessorServer
 
 	fault  string
 	delay  time.Duration                      // before it reads a stream
-	ask    filter.ProcessingMode_BodySendMode // response body it asks for in buffered mode
+	ask    filter.ProcessingMode_BodySendMode // response body mode that it requests in buffered mode
 	seen   atomic.Int64                       // streams
 	chunks atomic.Int64                       // request body chunks
 	mu     sync.Mutex                         // guards the rest
@@ -35,7 +34,7 @@ type picker struct {
 	resp   []byte                             // of the last response
 }
 
-// serve starts the picker on a port of its own until the test ends.
+// serve starts the picker on a free port until the test ends.
 func (p *picker) serve(t *testing.T, opts ...grpc.ServerOption) string {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,10 +2,10 @@ package bench
 
 import "time"
 
-// Growth is a straight line through samples.
+// Growth is a linear fit of samples.
 type Growth struct {
 	Mean float64
-	Over float64 // what the line gains from the first to the last sample
+	Over float64 // growth of the fitted line from the first to the last sample
 }
 
 // Fit fits a line by least squares.

@@ -12,27 +12,25 @@ import (
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 )
 
-// player plays one request after the other on one connection. It belongs to
-// one goroutine.
+// player plays one request after the other on one connection. It is not safe for concurrent use.
 type player struct {
 	client   extproc.ExternalProcessorClient
 	opts     Options
 	corpus   *corpus
 	response []byte
 
-	// Of the current request.
+	// State of the current request.
 	stream   extproc.ExternalProcessor_ProcessClient
 	cancel   context.CancelFunc
 	body     []byte
-	back     []byte    // as it came back
+	back     []byte    // request body as returned
 	answered time.Time // when the destination arrived
 	refused  bool      // an immediate response ended the request
 	asked    filter.ProcessingMode_BodySendMode
-	messages int // sent to the picker
+	messages int // messages sent to the picker
 }
 
-// play plays request number n until its stream has ended. The result is in
-// answered and refused.
+// play plays request n until its stream ends, and sets answered and refused.
 func (p *player) play(ctx context.Context, n uint64) error {
 	ctx, p.cancel = context.WithTimeout(ctx, p.opts.Timeout)
 	defer p.cancel()
@@ -60,7 +58,7 @@ func (p *player) play(ctx context.Context, n uint64) error {
 	return p.finish()
 }
 
-// finish ends the stream as Envoy does when nothing more will be sent.
+// finish ends the stream as Envoy does.
 func (p *player) finish() error {
 	if err := p.stream.CloseSend(); err != nil {
 		return fmt.Errorf("close: %w", err)
@@ -89,16 +87,15 @@ func (p *player) fullDuplex(first *message) error {
 	return nil
 }
 
-// exchange sends headers and body in full duplex and receives until the whole
-// body has come back. It sends beside receiving: a picker may return chunks
-// before it has seen the last.
+// exchange sends headers and body in full-duplex mode and receives the whole body. It sends and
+// receives concurrently, because a picker may return chunks before it has received the last one.
 func (p *player) exchange(d direction, headers *message, body []byte) error {
 	sent := make(chan error, 1)
 	go func() { sent <- p.send(d, headers, body) }()
 	err := p.receive(d, body)
 	over := err != nil || p.refused
 	if over {
-		p.cancel() // frees a sender that waits for the picker to read
+		p.cancel() // unblocks a sender
 	}
 	if sendErr := <-sent; !over {
 		err = sendErr
@@ -128,7 +125,7 @@ func (p *player) send(d direction, headers *message, body []byte) error {
 	}
 }
 
-// receive wants the answer to the headers, then body as it is, but for asked.
+// receive expects the answer to the headers, then the unchanged body except for an added report.
 func (p *player) receive(d direction, body []byte) error {
 	started := false
 	p.back = p.back[:0]
@@ -159,11 +156,11 @@ func (p *player) receive(d direction, body []byte) error {
 	}
 }
 
-// report is what a picker may add to one request of fifty: it asks the engine to announce what it
-// holds.
+// report is a field that a picker may add to one request in fifty. It requests a report of the
+// engine's cache.
 var report = []byte(`,"vllm_xargs":{"kv_cache_report_mode":"full"}`)
 
-// same compares a body that came back with the one that was sent.
+// same compares the returned body with the sent one.
 func same(back, body []byte) error {
 	if at := bytes.Index(back, report); at >= 0 && !bytes.Contains(body, report) {
 		back = append(back[:at], back[at+len(report):]...)
@@ -177,14 +174,14 @@ func same(back, body []byte) error {
 	return errors.New("the body that came back differs")
 }
 
-// note remembers when the destination arrived.
+// note records the arrival of the destination.
 func (p *player) note(c *extproc.CommonResponse) {
 	if p.answered.IsZero() && names(c) {
 		p.answered = time.Now()
 	}
 }
 
-// buffered plays the resilient configuration: one answer for each message.
+// buffered plays the resilient configuration: one answer per message.
 func (p *player) buffered(first *message) error {
 	if err := p.ask(first, toRequestHeaders); err != nil || p.refused {
 		return err
@@ -198,7 +195,7 @@ func (p *player) buffered(first *message) error {
 	return p.askedBody()
 }
 
-// askedBody sends the response body where an answer has asked for it.
+// askedBody sends the response body if an answer has requested it.
 func (p *player) askedBody() error {
 	chunk := len(p.response)
 	switch p.asked {
@@ -219,10 +216,10 @@ func (p *player) askedBody() error {
 	return nil
 }
 
-// ask sends one message and wants an answer of kind want to it.
+// ask sends a message and expects an answer of kind want.
 func (p *player) ask(m *message, want kind) error {
 	p.messages++
-	// After an io.EOF, receiving says why the stream ended.
+	// After io.EOF, Recv returns the reason for the end of the stream.
 	if err := p.stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -250,7 +247,7 @@ func (p *player) ask(m *message, want kind) error {
 	return nil
 }
 
-// noEOF is for places where the end of the stream is an error.
+// noEOF turns io.EOF into an error where the stream must not end.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

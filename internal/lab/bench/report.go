@@ -10,9 +10,8 @@ import (
 // Percentiles of a set of durations.
 type Percentiles struct{ P50, P90, P99, P999, Max time.Duration }
 
-// percentiles returns, for each part q, the smallest duration that at least
-// that part of the sorted durations does not exceed. All are zero where there
-// are no durations.
+// percentiles returns, for each q, the smallest duration that is not exceeded by at least the share
+// q of the sorted durations. All are zero without durations.
 func percentiles(sorted []time.Duration) Percentiles {
 	if len(sorted) == 0 {
 		return Percentiles{}
@@ -23,25 +22,25 @@ func percentiles(sorted []time.Duration) Percentiles {
 	return Percentiles{P50: at(.5), P90: at(.9), P99: at(.99), P999: at(.999), Max: sorted[len(sorted)-1]}
 }
 
-// Report is what one Run measured.
+// Report holds the results of a [Run].
 type Report struct {
 	Options  Options // with the defaults filled in
-	Requests int     // got a destination, and every answer was right
-	Refused  int     // the picker answered the client itself
-	Failed   int     // a wrong answer, a gRPC error or none in time
+	Requests int     // with a destination and only correct answers
+	Refused  int     // answered by the picker itself
+	Failed   int     // wrong answer, gRPC error or timeout
 	Failure  error   // one of them
-	Messages int     // sent to the picker, of all requests
+	Messages int     // sent to the picker, for all requests
 	Elapsed  time.Duration
 
-	// Answer is the time from the request (from when it was due, where a rate
-	// was given) to the answer that holds the destination.
+	// Answer is the time from the request to the answer with the destination. With a rate it starts
+	// when the request was due.
 	Answer Percentiles
 
-	CPU time.Duration // processor time of the picker in the measured part
+	CPU time.Duration // CPU time of the picker in the measured part
 	RSS int64         // its resident memory in bytes at the end
 }
 
-// Throughput is requests per second that got a destination.
+// Throughput returns the requests with a destination per second.
 func (r Report) Throughput() float64 {
 	if r.Elapsed <= 0 {
 		return 0
@@ -49,8 +48,7 @@ func (r Report) Throughput() float64 {
 	return float64(r.Requests) / r.Elapsed.Seconds()
 }
 
-// CPUPerRequest is the picker's processor time over all requests played, or
-// zero where no process was measured.
+// CPUPerRequest returns the picker's CPU time per request, or zero if no process was measured.
 func (r Report) CPUPerRequest() time.Duration {
 	if all := r.Requests + r.Refused + r.Failed; all > 0 {
 		return r.CPU / time.Duration(all)
@@ -58,8 +56,7 @@ func (r Report) CPUPerRequest() time.Duration {
 	return 0
 }
 
-// Row is one measured value. Names stay the same from release to release;
-// a name occurs once in a table.
+// Row is one measured value. Names are stable between releases and unique in a table.
 type Row struct {
 	Name       string  `json:"name"`
 	Value      float64 `json:"value"`
@@ -67,7 +64,7 @@ type Row struct {
 	Conditions string  `json:"conditions"`
 }
 
-// Rows returns the figures of the report.
+// Rows returns the values of the report.
 func (r Report) Rows() []Row {
 	o := r.Options
 	of := fmt.Sprintf("/body=%s,endpoints=%d,load=%s,mode=%s", size(o.BodySize), o.Endpoints, o.load(), o.Mode)
@@ -91,7 +88,7 @@ func (r Report) Rows() []Row {
 	return rows
 }
 
-// load names the pace of a run.
+// load returns the name of a run's pace.
 func (o Options) load() string {
 	if o.Rate > 0 {
 		return fmt.Sprintf("%g/s", o.Rate)
@@ -114,7 +111,7 @@ func (r Report) conditions() string {
 		o.Conversations, o.Shared*100, size(o.ResponseSize), runtime.NumCPU())
 }
 
-// Rows returns the figures of the measurement.
+// Rows returns the values of the measurement.
 func (i Idle) Rows() []Row {
 	of := fmt.Sprintf("/endpoints=%d", i.Endpoints)
 	conditions := fmt.Sprintf("over %s without requests", i.Period.Round(10*time.Millisecond))
@@ -124,7 +121,7 @@ func (i Idle) Rows() []Row {
 	}
 }
 
-// size formats a number of bytes as row names write it: 40KB is 40·1024.
+// size formats bytes for row names: 40KB is 40·1024.
 func size(bytes int) string {
 	switch {
 	case bytes >= 1<<20 && bytes%(1<<20) == 0:
@@ -139,7 +136,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 
 func megabytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// round keeps four significant digits: more is noise.
+// round keeps four significant digits.
 func round(v float64) float64 {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return v

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// largestMessage is the size in bytes of the largest answer that is accepted.
+// largestMessage is the limit for answers in bytes.
 const largestMessage = 128 << 20
 
 // HTTP/2 windows in bytes that Envoy offers by default.
@@ -105,7 +105,7 @@ func (c *Client) Close() {
 	}
 }
 
-// dial opens the connections and waits until they are there.
+// dial opens the connections and waits until they are ready.
 func dial(ctx context.Context, opts Options) ([]*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if opts.TLS != nil {
@@ -142,8 +142,7 @@ func newPlayers(opts Options, conns []*grpc.ClientConn) []*player {
 	return players
 }
 
-// load drives players. Request numbers go on from one run to the next, so that
-// no question is asked twice.
+// load runs players. Request numbers continue from run to run, so no question repeats.
 type load struct {
 	opts    Options
 	players []*player
@@ -184,17 +183,17 @@ func (l *load) measure(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// tally is what players count.
+// tally holds the counters of the players.
 type tally struct {
-	latencies []time.Duration // of requests that got a destination
+	latencies []time.Duration // of requests with a destination
 	refused   int
 	failed    int
 	messages  int   // sent to the picker, of all requests
 	failure   error // the first
 }
 
-// run lets all players play until count requests were begun or limit has
-// passed (zero: no such bound), and waits for them.
+// run lets all players play until count requests have started or limit has passed, and waits for
+// them. Zero means no limit.
 func (l *load) run(ctx context.Context, count int, limit time.Duration) (tally, error) {
 	s := &session{load: l, start: time.Now(), count: count, limit: limit}
 	ctx, s.stop = context.WithCancelCause(ctx)
@@ -255,8 +254,7 @@ func (s *session) work(ctx context.Context, p *player, t *tally) {
 	}
 }
 
-// take waits until the next request is due and returns that moment, or false
-// where there is none.
+// take waits until the next request is due and returns its time. ok is false at the end.
 func (s *session) take(ctx context.Context) (time.Time, bool) {
 	n := s.begun.Add(1) - 1
 	if s.count > 0 && n >= int64(s.count) || ctx.Err() != nil {
@@ -279,7 +277,7 @@ func (s *session) take(ctx context.Context) (time.Time, bool) {
 	return due, true
 }
 
-// fail counts a failed request and ends the session when there are too many.
+// fail counts a failed request and ends the session after too many.
 func (s *session) fail(t *tally, err error) {
 	t.failed++
 	if t.failure == nil {

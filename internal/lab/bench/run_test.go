@@ -65,7 +65,7 @@ func TestRunPlaysBothModes(t *testing.T) {
 	}
 }
 
-// checkTraffic looks at the last request that the picker saw.
+// checkTraffic checks the last request that the picker received.
 func checkTraffic(t *testing.T, o Options, p *picker, seesResponse bool) {
 	t.Helper()
 	p.mu.Lock()
@@ -155,8 +155,8 @@ func TestRunGivesUp(t *testing.T) {
 	}
 }
 
-// TestRunRate checks that a rate is kept, that time bounds a run, and that
-// latencies count from when a request was due.
+// TestRunRate checks that a rate is kept, that a duration ends a run, and that latencies start when
+// a request was due.
 func TestRunRate(t *testing.T) {
 	r, err := Run(t.Context(), Options{Target: (&picker{}).serve(t), Rate: 40, Duration: 2 * time.Second})
 	if err != nil {
@@ -165,8 +165,8 @@ func TestRunRate(t *testing.T) {
 	if r.Requests == 0 || r.Requests > 80 {
 		t.Errorf("%d requests at 40/s in two seconds, want 1 to 80", r.Requests)
 	}
-	// One stream that takes 20 ms each cannot do 1000/s: the tenth request is
-	// late by at least 9·20 - 9 ms.
+	// One stream with 20 ms per request cannot reach 1000/s: the tenth request is at least 9·20 - 9
+	// ms late.
 	slow := &picker{delay: 20 * time.Millisecond}
 	r, err = Run(t.Context(), Options{Target: slow.serve(t), Rate: 1000, Requests: 10, Concurrency: 1})
 	if err != nil {
@@ -217,7 +217,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestBodies checks size, validity and what requests share.
+// TestBodies checks size, validity and common text of bodies.
 func TestBodies(t *testing.T) {
 	for _, n := range []int{smallestBody, 1 << 10, 40 << 10, 400<<10 + 7} {
 		o, err := Options{Target: "x", BodySize: n, Conversations: 3}.withDefaults()
@@ -260,7 +260,8 @@ func commonPrefix(a, b []byte) int {
 	return n
 }
 
-// TestSame: a body may come back with the question that a picker adds, and with nothing else.
+// TestSame checks that a body may be returned with the picker's added field, and with no other
+// change.
 func TestSame(t *testing.T) {
 	const body = `{"model":"m","prompt":"a"}`
 	asked := `{"model":"m","vllm_xargs":{"kv_cache_report_mode":"full"},"prompt":"a"}`

@@ -14,12 +14,12 @@ import (
 // tick is the unit of processor time in /proc, the same on every Linux.
 const tick = 10 * time.Millisecond
 
-// errStat is a /proc file that does not look like one.
+// errStat is returned for a malformed /proc file.
 var errStat = errors.New("bench: cannot read processor time or memory of a process")
 
-// Usage is what a process has used.
+// Usage holds the resources of a process.
 type Usage struct {
-	CPU time.Duration // since its start, all threads, user and system
+	CPU time.Duration // since its start: all threads, user and system
 	RSS int64         // resident memory in bytes
 }
 
@@ -39,8 +39,8 @@ func ReadUsage(pid int) (Usage, error) {
 }
 
 func parseUsage(stat, status []byte) (Usage, error) {
-	// The name in parentheses may hold anything, so count from behind it.
-	// There, state is field 0, utime 11 and stime 12.
+	// The name in parentheses may contain anything, so fields are counted after it: state is field
+	// 0, utime 11 and stime 12.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 13 {
 		return Usage{}, fmt.Errorf("%w: stat has %d fields", errStat, len(fields))
@@ -72,16 +72,16 @@ func residentBytes(status string) (int64, error) {
 	return 0, fmt.Errorf("%w: status has no VmRSS (has the process ended?)", errStat)
 }
 
-// Idle is what a process used while nothing was asked of it.
+// Idle holds the resources of a process without requests.
 type Idle struct {
 	Period    time.Duration
-	Cores     float64 // processor time over the period; 1 is one core busy
+	Cores     float64 // mean CPU time per second
 	RSS       int64   // resident memory in bytes at the end
 	Endpoints int     // names the rows, as in Options
 }
 
-// MeasureIdle watches the process for the period. It returns an error where
-// the process ends or ctx does.
+// MeasureIdle observes the process for the period. It returns an error if the process ends, or ctx
+// does.
 func MeasureIdle(ctx context.Context, pid int, period time.Duration, endpoints int) (Idle, error) {
 	before, err := ReadUsage(pid)
 	if err != nil {

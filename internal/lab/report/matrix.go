@@ -20,12 +20,12 @@ type Run struct {
 	Figures                         map[string]float64 // by key
 }
 
-// SameRun reports whether o is of the same cell, policy and seed.
+// SameRun reports whether o has the same cell, policy and seed.
 func (r *Run) SameRun(o Run) bool {
 	return r.Source == o.Source && r.Fleet == o.Fleet && r.Policy == o.Policy && r.Replicas == o.Replicas && r.Load == o.Load && r.Seed == o.Seed
 }
 
-// ReadCSV reads what WriteCSV and AppendCSV wrote.
+// ReadCSV reads the output of WriteCSV and AppendCSV.
 func ReadCSV(r io.Reader) ([]Run, error) {
 	records, err := csv.NewReader(r).ReadAll()
 	if err != nil || len(records) == 0 {
@@ -71,31 +71,30 @@ func (p place) String() string {
 	return fmt.Sprintf("%s\t%s\t%.0f%%\t%s", p.source, p.fleet, 100*p.load, p.replicas)
 }
 
-// verdict is how the policy did in a place against others, by figure.
+// verdict compares the policy with others in one place, by figure.
 type verdict struct {
 	place
 	seeds       int
 	own         [3]float64
-	ratio       [3]float64 // to the better of the two baselines
+	ratio       [3]float64 // to the better one of the two baselines
 	all         [3]float64 // to the best of all others
 	against     map[string][3]float64
 	good, blast float64
 }
 
-// judged are the figures that count, and what is added on both sides of a ratio:
-// of tiny times it says nothing.
+// judged are the compared figures, with a constant that is added to both sides of a ratio, because
+// ratios of tiny times are meaningless.
 var judged = [3]struct {
 	key    string
 	little float64
 }{{"ttft_p90_s", .005}, {"ttft_p99_s", .005}, {"tpot_mean_ms", .5}}
 
-// seedFigures are those of one run: logarithms of the judged ones, goodput and blast
-// radius.
+// seedFigures are the figures of one run: logarithms of the judged ones, goodput and blast radius.
 type seedFigures [5]float64
 
-// Verdicts compares a policy with load_only and unified, and with all others, in every
-// place of a matrix and writes all of them, the worst first. Figures are geometric means
-// over seeds, ratios over the seeds that both have.
+// Verdicts compares a policy with load_only, unified, and all others in every place of a matrix,
+// and writes the comparisons, worst first. Figures are geometric means over seeds; ratios use the
+// seeds that both policies have.
 func Verdicts(w io.Writer, runs []Run, policy string) error {
 	places := map[place]map[string]map[string]seedFigures{} // by policy and seed
 	for i := range runs {
@@ -154,8 +153,8 @@ func judge(p place, by map[string]map[string]seedFigures, policy string) (v verd
 	return v, true
 }
 
-// ratios returns the geometric means of the judged figures over those of another policy,
-// over the seeds that both have.
+// ratios returns the geometric means of the judged figures relative to another policy, over common
+// seeds.
 func ratios(own, other map[string]seedFigures) (out [3]float64, ok bool) {
 	n := 0.0
 	for seed, f := range own {
@@ -174,7 +173,7 @@ func ratios(own, other map[string]seedFigures) (out [3]float64, ok bool) {
 	return out, n > 0
 }
 
-// heldTo is the ratio up to which a place counts as held.
+// heldTo is the largest ratio of a place that counts as held.
 const heldTo = 1.05
 
 func writeVerdicts(w io.Writer, list []verdict, policy string) error {
@@ -201,7 +200,7 @@ func writeVerdicts(w io.Writer, list []verdict, policy string) error {
 	return t.Flush()
 }
 
-// policies returns the others that cells were compared with.
+// policies returns the other policies of the comparison.
 func policies(list []verdict) []string {
 	all := map[string]bool{}
 	for i := range list {
@@ -212,14 +211,14 @@ func policies(list []verdict) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// part is a part of the cells that is summed up.
+// part is a subset of the cells with its own summary.
 type part struct {
 	name string
 	of   func(place) bool
 }
 
-// partsOf returns all cells, and those of each level, kind of engines, number of replicas
-// and workload.
+// partsOf returns all cells, and the cells of each load level, engine kind, number of replicas and
+// workload.
 func partsOf(list []verdict) []part {
 	out := []part{{"all", func(place) bool { return true }}, {"load up to 85%", func(p place) bool { return p.load <= .85 }}}
 	for _, by := range []func(place) string{
@@ -239,8 +238,8 @@ func partsOf(list []verdict) []part {
 	return out
 }
 
-// writeSum writes how many cells of a part are held, and geometric means against others in
-// those cells that both have.
+// writeSum writes the number of held cells of a part, and geometric means relative to others over
+// common cells.
 func writeSum(w io.Writer, p part, list []verdict, others []string) {
 	var cells int
 	var held, within [3]int

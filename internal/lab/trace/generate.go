@@ -25,29 +25,28 @@ func (s Spread) draw(rng *rand.Rand) float64 {
 
 func (s Spread) tokens(rng *rand.Rand) int { return max(int(s.draw(rng)+.5), 1) }
 
-// Workload is a synthetic load: sessions that begin with a preamble that many
-// share, perhaps a document that some share, and go on for some turns, each of
-// which holds all that came before.
+// Workload is a synthetic load. Sessions start with a preamble that many share and optionally with
+// a document that some share. Each turn contains all previous turns.
 type Workload struct {
 	Name      string
-	Preambles int     // different ones; with Tenants each belongs to a tenant
+	Preambles int     // number of different ones; with Tenants each belongs to a tenant
 	Skew      float64 // Zipf exponent of their popularity; 0: even
-	Tenants   bool    // figures are also given by preamble
+	Tenants   bool    // report figures by preamble as well
 	Preamble  Spread  // tokens
-	Documents int     // for each preamble; 0: none
+	Documents int     // per preamble; 0: none
 	Document  Spread  // tokens
 	First     Spread  // tokens of the first question
 	Turns     Spread
-	Question  Spread  // tokens that a later turn adds: tool results, user text
+	Question  Spread  // tokens added by a later turn: tool results, user text
 	Answer    Spread  // tokens
 	Gap       Spread  // seconds from an answer to the next turn
-	Pauses    float64 // share of turns before which a person thinks
-	Pause     Spread  // seconds that this adds
-	Fan       Spread  // requests that each turn sends at once on the same context; zero: one
-	Burst     float64 // coefficient of variation of the gaps between sessions' starts; 0: as by chance, 1
-	Flash     Flash   // a crowd that comes on top; zero: none
-	Limit     int     // tokens of context at which a session ends, or is compacted
-	Compact   Spread  // tokens of the summary that takes the place of all but the preamble; zero: sessions end
+	Pauses    float64 // share of turns before which a person pauses
+	Pause     Spread  // seconds of such a pause
+	Fan       Spread  // concurrent requests per turn on the same context; zero: one
+	Burst     float64 // coefficient of variation of the gaps between sessions' starts; 0 means 1, a Poisson process
+	Flash     Flash   // additional crowd; zero: none
+	Limit     int     // context tokens at which a session ends or is compacted
+	Compact   Spread  // tokens of the summary that replaces all but the preamble; zero: sessions end
 }
 
 // Names returns the names of the built-in workloads.
@@ -68,26 +67,25 @@ func Named(name string) (Workload, error) {
 	return Workload{}, fmt.Errorf("trace: workload %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// GenerateOptions say how much of a workload is wanted.
+// GenerateOptions select the rate and length of a trace.
 type GenerateOptions struct {
 	Rate   float64       // requests per second; default 1
 	Length time.Duration // default 1 h
-	// Requests, when above 0, takes the place of Length: the trace is as long as
-	// so many requests take, and five times as long as a session at least.
+	// Requests, if above 0, replaces Length: the trace is as long as that many requests take, and
+	// at least five times as long as a session.
 	Requests  int
 	BlockSize int     // default 512
-	Speed     float64 // factor by which the clocks of sessions run faster; default 1
+	Speed     float64 // factor on the clocks of sessions; default 1
 	Seed      uint64
 }
 
-// rampShare is the share of a generated trace's length in which the sessions
-// that are under way at its beginning join.
+// rampShare is the share of the length in which sessions that are already running at the start
+// join.
 const rampShare = .2
 
-// Generate makes a trace. Sessions begin evenly over its length; what would
-// come after the end comes at the beginning instead, so that the load is the
-// same throughout, but for the first fifth: sessions that are under way join
-// there one after another, since nobody's cache holds them yet.
+// Generate generates a trace. Sessions start uniformly over its length. Turns after the end wrap
+// around to the start, so the load is constant. In the first fifth these sessions join gradually,
+// because no cache holds them yet.
 func (w Workload) Generate(o GenerateOptions) *Trace {
 	setDefault(&o.Rate, 1)
 	if o.Requests > 0 {
@@ -114,12 +112,11 @@ func (w Workload) Generate(o GenerateOptions) *Trace {
 	return t
 }
 
-// session returns how long a session of median lengths takes on an idle engine.
+// session returns the seconds of a session of median lengths on an idle engine.
 func (w *Workload) session() time.Duration {
 	turn := unhurried(w.Answer.Median) + w.Gap.Median + w.Pauses*w.Pause.Median
 	return time.Duration(w.Turns.Median * turn * float64(time.Second))
 }
 
-// unhurried returns the seconds that an answer takes on an engine with little
-// to do.
+// unhurried returns the seconds of an answer on a lightly loaded engine.
 func unhurried(tokens float64) float64 { return 1 + .045*tokens }

@@ -5,15 +5,15 @@ import (
 	"math/rand/v2"
 )
 
-// Shared says what prompts share in traces that tell only lengths: each session
-// begins with one of Prompts system prompts of Tokens tokens, chosen by Zipf's law.
-// Nothing in such a trace says whether that is so.
+// Shared describes what prompts share in traces that have only lengths. Each session starts with
+// one of Prompts system prompts of Tokens tokens, chosen by Zipf's law. This is an assumption; such
+// traces have no information about it.
 type Shared struct {
 	Prompts int // 0: sessions share nothing
 	Tokens  int
 }
 
-// most of both, so that no trace asks for unbounded memory.
+// Upper limits, which bound the memory of a trace.
 const (
 	mostPrompts      = 10_000
 	mostPromptTokens = 1 << 20
@@ -33,15 +33,15 @@ func (s Shared) String() string {
 	return fmt.Sprintf("each session begins with one of %d system prompts of %d tokens, by Zipf's law", s.Prompts, s.Tokens)
 }
 
-// contexts names the blocks of prompts whose text nobody knows: a session's prompt
-// goes on from what the session had before, as far as its length allows. Its random
-// numbers depend on nothing but the number of sessions before.
+// contexts assigns blocks to prompts of unknown text. A session's prompt continues the session's
+// earlier context as far as its length permits. The random numbers depend only on the number of
+// earlier sessions.
 type contexts struct {
 	shared    Shared
 	blockSize int
 	rng       *rand.Rand
 	system    [][]Block
-	of        map[int32][]Block // by session: the longest context so far
+	of        map[int32][]Block // longest context so far, by session
 	blocks    int
 }
 
@@ -52,15 +52,15 @@ func newContexts(o *ReadOptions) contexts {
 	}
 }
 
-// next returns the blocks of a prompt that begins with had, the last of them possibly
-// partial, and the longest context of its session.
+// next returns the blocks of a prompt that starts with had, the last one possibly partial, and the
+// longest context of its session.
 func (c *contexts) next(had []Block, tokens int) (blocks, longest []Block) {
 	want := (tokens + c.blockSize - 1) / c.blockSize
 	longest = c.extend(had[:len(had):len(had)], want)
 	return longest[:want:want], longest
 }
 
-// begin returns the blocks of a system prompt that it fills.
+// begin returns the full blocks of a system prompt.
 func (c *contexts) begin() []Block {
 	if c.shared.Prompts == 0 {
 		return nil

@@ -15,18 +15,16 @@ import (
 	"github.com/valyala/fastjson"
 )
 
-// ReadOptions say how a trace is to be read.
+// ReadOptions control reading.
 type ReadOptions struct {
 	Name      string // default: the file's name
 	BlockSize int    // tokens for each hash id; default 512
-	// Spread is the tick to which arrivals were rounded down; Scale spreads
-	// them over it. 0 means: found out, if it is a second or more; negative:
-	// none.
+	// Spread is the resolution to which arrivals were rounded down; Scale spreads them over it. 0:
+	// derived from the data if it is a second or more; negative: none.
 	Spread time.Duration
-	// Of a table, only rows from Begin after its first row on are kept, and, where
-	// Length is above 0, those of so long.
+	// Begin and Length select the rows of a table by time since its first row. Length 0 means all.
 	Begin, Length time.Duration
-	Shared        Shared // of traces that tell only lengths
+	Shared        Shared // for traces that have only lengths
 }
 
 // DefaultBlockSize is the block size of the public traces, in tokens.
@@ -65,7 +63,7 @@ func Open(path string, o ReadOptions) (*Trace, error) {
 	return t, nil
 }
 
-// unzipped returns what r holds, uncompressed if it begins as gzip does.
+// unzipped decompresses r if it starts as gzip does.
 func unzipped(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReader(r)
 	if magic, err := b.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
@@ -109,8 +107,8 @@ func Read(r io.Reader, o ReadOptions) (*Trace, error) {
 	return in.trace(&o, in.unnamed)
 }
 
-// firstByte returns the first one that is no white space and no byte order mark, 0
-// where there is none among the first 512.
+// firstByte returns the first byte that is neither white space nor part of a byte order mark, or 0
+// if there is none among the first 512.
 func firstByte(b *bufio.Reader) byte {
 	head, _ := b.Peek(512)
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
@@ -171,7 +169,7 @@ func (in *reader) lines(r io.Reader) error {
 	return nil
 }
 
-// trace returns what was read. derive says that sessions are not all named.
+// trace returns the trace. derive reports whether sessions have to be derived.
 func (in *reader) trace(o *ReadOptions, derive bool) (*Trace, error) {
 	if len(in.requests) == 0 {
 		return nil, fmt.Errorf("%w: no request", ErrTrace)
@@ -239,7 +237,7 @@ func (in *reader) add(line []byte) error {
 // maxTime is the latest time that a line may have.
 const maxTime = 200 * 365 * 24 * time.Hour
 
-// number returns a number from 0 to most that a line must have.
+// number returns a required number from 0 to most.
 func number(v *fastjson.Value, field string, most float64) (float64, error) {
 	f := v.Get(field)
 	if f == nil {
@@ -252,8 +250,8 @@ func number(v *fastjson.Value, field string, most float64) (float64, error) {
 	return n, nil
 }
 
-// wrong reports whether engines refused a request for its own sake: whatever
-// the policy, it would have cost them nothing.
+// wrong reports whether engines refused the request as invalid, so it costs nothing under any
+// policy.
 func wrong(status int) bool { return status >= 400 && status < 500 && status != 408 && status != 429 }
 
 // chain returns the blocks of a prompt.
@@ -289,7 +287,7 @@ func (in *reader) session(v *fastjson.Value) int32 {
 	return in.number(s.String())
 }
 
-// number returns the number of a session, by its name.
+// number returns the number of the named session.
 func (in *reader) number(name string) int32 {
 	n, ok := in.sessions[name]
 	if !ok {
@@ -305,7 +303,7 @@ func (in *reader) begin() int32 {
 	return in.numbered - 1
 }
 
-// tenant returns the number of the tenant that a line names, 0 where it names none.
+// tenant returns the number of the line's tenant, or 0.
 func (in *reader) tenant(v *fastjson.Value) int32 {
 	f := v.Get("tenant")
 	if f == nil || f.Type() == fastjson.TypeNull {
@@ -323,7 +321,7 @@ func (in *reader) tenant(v *fastjson.Value) int32 {
 	return n
 }
 
-// priority returns a line's, 0 where it has none.
+// priority returns the line's priority, or 0.
 func priority(v *fastjson.Value) (int32, error) {
 	f := v.Get("priority")
 	if f == nil || f.Type() == fastjson.TypeNull {
@@ -347,7 +345,7 @@ func (in *reader) count(v *fastjson.Value, r *Request) {
 	}
 }
 
-// dense returns the dense number of an id, a new one when it has none.
+// dense returns the dense number of an id and assigns new ones.
 func dense(m map[uint64]Block, id uint64) Block {
 	b, ok := m[id]
 	if !ok {

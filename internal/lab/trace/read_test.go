@@ -32,8 +32,7 @@ func TestReadRefuses(t *testing.T) {
 	f(`{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[],"status":404}`, "no request")
 }
 
-// TestReadClock: a clock that began long before counts from the first arrival,
-// and lines need no order.
+// TestReadClock checks that time starts at the first arrival, and that lines may be in any order.
 func TestReadClock(t *testing.T) {
 	tr := read(t, `
 {"timestamp":1800000002500,"input_length":1,"output_length":1,"hash_ids":[18446744073709551615]}
@@ -68,8 +67,8 @@ func TestReadCompressed(t *testing.T) {
 	}
 }
 
-// TestUnseenAnswers: answers without a length get one that was seen, with room
-// for it before the session's next prompt.
+// TestUnseenAnswers checks that answers of unknown length get a length from others that fits before
+// the session's next prompt.
 func TestUnseenAnswers(t *testing.T) {
 	line := func(at, input, output int, session string) string {
 		return fmt.Sprintf(`{"timestamp":%d,"input_length":%d,"output_length":%d,"hash_ids":[%s],"session_id":%q}`+"\n",
@@ -89,8 +88,8 @@ func TestUnseenAnswers(t *testing.T) {
 	}
 }
 
-// TestReadAbsurdCounts holds that an engine's count of cached tokens stays
-// between none and the whole prompt.
+// TestReadAbsurdCounts checks that the count of cached tokens is clamped to the length of the
+// prompt.
 func TestReadAbsurdCounts(t *testing.T) {
 	const lines = `{"timestamp":1,"input_length":600,"output_length":9,"hash_ids":[1,2],"cached_tokens":-5}
 {"timestamp":2,"input_length":600,"output_length":9,"hash_ids":[1,2],"cached_tokens":9000}`
@@ -103,7 +102,7 @@ func TestReadAbsurdCounts(t *testing.T) {
 	}
 }
 
-// TestTenants: lines say whose they are and how urgent; most say neither.
+// TestTenants checks tenants and priorities of lines; most lines have neither.
 func TestTenants(t *testing.T) {
 	const rest = `, "input_length": 5, "output_length": 1, "hash_ids": []}`
 	text := `{"timestamp": 0, "tenant": "gold", "priority": 10` + rest + `

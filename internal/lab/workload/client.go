@@ -16,28 +16,26 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
-// ErrWrong is wrapped by errors of answers that are not what the engine must
-// say.
+// ErrWrong is wrapped by errors of answers that differ from the expected answer.
 var ErrWrong = errors.New("workload: wrong answer")
 
 // Client sends turns and checks answers.
 type Client struct {
-	// URL is where requests go, "http://127.0.0.1:8080"; the path of the turn is
-	// appended.
+	// URL is the base URL, such as "http://127.0.0.1:8080". The path of the turn is appended.
 	URL string
-	// HTTP is the client; default one of its own, with keep-alive connections.
+	// HTTP is the HTTP client. The default has its own keep-alive connections.
 	HTTP *http.Client
 	// Header is added to every request; SessionHeader carries the session's key
 	// when it is set.
 	Header        http.Header
 	SessionHeader string
-	// Rewritten says that something on the way to engines may change bodies.
+	// Rewritten permits changes of request bodies on the way to engines.
 	Rewritten bool
 
 	words *vocab.Vocabulary
 }
 
-// NewClient returns a client for up to conns connections at a time.
+// NewClient returns a client with up to conns connections.
 func NewClient(url string, conns int) *Client {
 	return &Client{URL: url, words: vocab.New(), HTTP: &http.Client{Transport: &http.Transport{
 		MaxIdleConns: conns, MaxIdleConnsPerHost: conns, IdleConnTimeout: 20 * time.Second, DisableCompression: true,
@@ -47,13 +45,13 @@ func NewClient(url string, conns int) *Client {
 // Close closes idle connections.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
-// Outcome is how one request ended.
+// Outcome is the result of one request.
 type Outcome struct {
-	Err     error // nil when the answer was complete and right
+	Err     error // nil for a complete and correct answer
 	Wrong   bool  // Err wraps ErrWrong
 	Aborted bool  // the context ended first
 	Status  int
-	Engine  string // who answered
+	Engine  string // serving engine
 	Text    string
 
 	TTFT    time.Duration // to the first token of a stream
@@ -117,7 +115,7 @@ func (c *Client) do(ctx context.Context, t *Turn, o *Outcome, begun time.Time) e
 	return c.check(t, o)
 }
 
-// check compares the answer with what the engine must say.
+// check compares the answer with the expected one.
 func (c *Client) check(t *Turn, o *Outcome) error {
 	if err := answer.Check(c.words, t.Seed, o.Text); err != nil {
 		return fmt.Errorf("%w: %w", ErrWrong, err)

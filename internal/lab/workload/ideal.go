@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 )
 
-// Ideal is a prefix cache without bound: the most that any routing could have
-// hit. It grows by eight bytes and some for every block that it sees.
+// Ideal is an unbounded prefix cache. Its hits are the upper bound for any routing. It needs
+// somewhat more than eight bytes per block.
 type Ideal struct {
 	tok  sim.Tokenizer
 	size int
@@ -22,8 +22,7 @@ func NewIdeal(tok sim.Tokenizer, size int) *Ideal {
 	return &Ideal{tok: tok, size: size, known: map[uint64]struct{}{}}
 }
 
-// Request returns the tokens of a prompt, and how many of them are cached; the
-// prompt is cached from then on.
+// Request returns the tokens of a prompt and how many are cached, and caches the prompt.
 func (c *Ideal) Request(prompt []byte) (tokens, hit int) {
 	names, tokens := c.names(prompt)
 	c.mu.Lock()

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Kind describes the sessions of a workload. All lengths are means in tokens
-// of the built-in vocabulary; drawn values vary around them.
+// Kind describes the sessions of a workload. Lengths are means in tokens of the built-in
+// vocabulary.
 type Kind struct {
 	Name string
 
-	// A session begins with one of Shared texts, popular by a Zipf law with
-	// exponent Zipf > 1, of SharedTokens each.
+	// A session starts with one of Shared texts of SharedTokens each. Their popularity follows
+	// Zipf's law with exponent Zipf > 1.
 	Shared       int
 	Zipf         float64
 	SharedTokens int
@@ -23,7 +23,7 @@ type Kind struct {
 	Turns       int           // mean number of turns, at least one
 	UserTokens  int           // per turn
 	Spread      float64       // of UserTokens: standard deviation of its logarithm
-	UserRange   [2]int        // instead of UserTokens: from this to that, evenly in the logarithm
+	UserRange   [2]int        // replaces UserTokens: range, uniform in the logarithm
 	Answer      int           // tokens per answer
 	Think       time.Duration // between an answer and the next turn
 	Completions bool          // /v1/completions with a text instead of chats
@@ -31,13 +31,13 @@ type Kind struct {
 
 // Workloads.
 var (
-	// Chat is multi-turn talk over a few system prompts.
+	// Chat is multi-turn chat with a few system prompts.
 	Chat = Kind{Name: "chat", Shared: 12, Zipf: 1.2, SharedTokens: 1500, Turns: 6, UserTokens: 80, Spread: 1, Answer: 160, Think: 6 * time.Second}
-	// Documents is a few questions each on long documents.
+	// Documents asks a few questions about each of many long documents.
 	Documents = Kind{Name: "documents", Shared: 60, Zipf: 1.1, SharedTokens: 8000, InUser: true, Turns: 3, UserTokens: 40, Spread: .7, Answer: 120, Think: 4 * time.Second}
-	// Agents is long sessions that append tool results and answer briefly.
+	// Agents has long sessions that append tool results and have short answers.
 	Agents = Kind{Name: "agents", Shared: 3, Zipf: 1.5, SharedTokens: 6000, Turns: 30, UserTokens: 900, Spread: 1.2, Answer: 90, Think: 1500 * time.Millisecond}
-	// Mixed is single requests of 1 KB to 1 MB, without anything in common.
+	// Mixed has single, unrelated requests of 1 KB to 1 MB.
 	Mixed = Kind{Name: "mixed", Turns: 1, UserRange: [2]int{170, 170_000}, Answer: 12, Completions: true}
 )
 
@@ -56,10 +56,10 @@ func ParseKind(name string) (Kind, error) {
 	return kinds[i], nil
 }
 
-// maxTokens bounds a drawn length: about 1 MB of text.
+// maxTokens limits generated lengths to about 1 MB of text.
 const maxTokens = 180_000
 
-// user returns the length of one turn's text.
+// user returns the length of a turn's text.
 func (k *Kind) user(rng *rand.Rand) int {
 	if lo, hi := float64(k.UserRange[0]), float64(k.UserRange[1]); hi > 0 {
 		return int(lo * math.Pow(hi/lo, rng.Float64()))
@@ -67,7 +67,7 @@ func (k *Kind) user(rng *rand.Rand) int {
 	return draw(rng, k.UserTokens, k.Spread)
 }
 
-// draw returns a length around mean: log-normal with the given spread.
+// draw returns a log-normal length with the given mean and spread.
 func draw(rng *rand.Rand, mean int, spread float64) int {
 	if mean <= 0 {
 		return 0
@@ -76,7 +76,7 @@ func draw(rng *rand.Rand, mean int, spread float64) int {
 	return int(min(max(v, 1), maxTokens))
 }
 
-// pick returns a number below n, small ones more often.
+// pick returns a number below n; small numbers are more frequent.
 func pick(rng *rand.Rand, n int, exponent float64) int {
 	if n <= 1 {
 		return 0

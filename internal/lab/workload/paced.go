@@ -17,16 +17,16 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
-// PoisonText is the prompt of Poison.
+// PoisonText is the prompt of [Paced.Poison].
 const (
 	PoisonText   = "a prompt that kills engines"
 	poisonEvery  = 4 * time.Second
-	pacedTimeout = 10 * time.Second // about twenty times what an answer takes
+	pacedTimeout = 10 * time.Second // about twenty times the duration of an answer
 	pacedTokens  = 24
 )
 
-// Paced sends small chats at a steady rate, whatever becomes of them; every
-// other one is streamed.
+// Paced sends small chats at a steady rate, independent of their answers. Every second one is
+// streamed.
 type Paced struct {
 	url    string
 	client *http.Client
@@ -39,10 +39,10 @@ type Paced struct {
 	poisoned time.Time
 }
 
-// pacedRequest is one request, by the time when it was sent.
+// pacedRequest is one request with its sending time.
 type pacedRequest struct {
 	at     time.Time
-	took   time.Duration // 0: it has not ended
+	took   time.Duration // 0 while it runs
 	engine string
 	err    error
 }
@@ -73,7 +73,7 @@ func (l *Paced) Stop() {
 	l.client.CloseIdleConnections()
 }
 
-// send sends request n and notes how it ended.
+// send sends request n and records its end.
 func (l *Paced) send(n int) {
 	text := fmt.Sprintf("request %d of a load: %s", n, strings.Repeat("some words to compute ", 40))
 	l.mu.Lock()
@@ -125,10 +125,10 @@ func (l *Paced) ask(text string, stream bool) (engine string, err error) {
 	return engine, nil
 }
 
-// hasContent finds generated text in a chat's answer, streamed or not.
+// hasContent matches generated text in a chat's answer, streamed or not.
 var hasContent = regexp.MustCompile(`"content":"[^"]`)
 
-// Poison sends the prompt that kills engines, now and then. Nobody counts it.
+// Poison occasionally sends the prompt that kills engines. These requests are not counted.
 func (l *Paced) Poison(now time.Time) {
 	if now.Sub(l.poisoned) < poisonEvery {
 		return
@@ -137,14 +137,14 @@ func (l *Paced) Poison(now time.Time) {
 	l.wg.Go(func() { _, _ = l.ask(PoisonText, false) })
 }
 
-// Span is what became of the requests of some time.
+// Span summarizes the requests of a period.
 type Span struct {
 	Requests, Failed int
-	P50, P90         time.Duration // of the whole times of those that were answered
-	Error            error         // of one that failed
+	P50, P90         time.Duration // total times of answered requests
+	Error            error         // of one failed request
 }
 
-// FailedShare is the share of requests that failed.
+// FailedShare returns the share of failed requests.
 func (s *Span) FailedShare() float64 {
 	if s.Requests == 0 {
 		return 0
@@ -152,8 +152,7 @@ func (s *Span) FailedShare() float64 {
 	return float64(s.Failed) / float64(s.Requests)
 }
 
-// Between waits until the requests sent between two times have ended, and sums
-// up.
+// Between waits until the requests sent in a period have ended, and summarizes them.
 func (l *Paced) Between(from, to time.Time) (s Span) {
 	var took []time.Duration
 	for i := range l.count() {
@@ -195,8 +194,8 @@ func (l *Paced) ended(i int) pacedRequest {
 	}
 }
 
-// FirstFrom returns how long after a time the first request was sent that the
-// engine answered; 0: none was.
+// FirstFrom returns the time from after until the sending time of the first request that the engine
+// answered, or 0.
 func (l *Paced) FirstFrom(engine string, after time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

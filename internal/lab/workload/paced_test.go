@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestPacedSpans: requests are counted by when they were sent, however they
-// ended and whenever.
+// TestPacedSpans checks that requests count at their sending time, whatever their result and end.
 func TestPacedSpans(t *testing.T) {
 	at := time.Unix(1000, 0)
 	l := &Paced{sent: []pacedRequest{

@@ -15,7 +15,7 @@ import (
 
 var parsers fastjson.ParserPool
 
-// readWhole reads an answer that comes at once.
+// readWhole reads an answer without streaming.
 func readWhole(body io.Reader, sum string, o *Outcome) error {
 	raw, err := io.ReadAll(body)
 	if err != nil {
@@ -28,7 +28,7 @@ func readWhole(body io.Reader, sum string, o *Outcome) error {
 	return err
 }
 
-// add reads one body or chunk, and reports whether it held text.
+// add parses a body or chunk. text reports whether it contained text.
 func (o *Outcome) add(raw []byte) (text bool, err error) {
 	p := parsers.Get()
 	defer parsers.Put(p)
@@ -59,7 +59,7 @@ func readStream(body io.Reader, o *Outcome, begun time.Time) error {
 	ended, summed := false, false
 	for {
 		line, err := r.ReadBytes('\n')
-		if err == io.EOF { // what is left is no whole line
+		if err == io.EOF { // the rest is an incomplete line
 			break
 		}
 		if err != nil {

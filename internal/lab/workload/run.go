@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrOptions says that options make no sense.
+// ErrOptions is returned for invalid options.
 var ErrOptions = errors.New("workload: bad options")
 
 // Options describe a run.
@@ -19,29 +19,28 @@ type Options struct {
 	Client *Client
 	Ideal  *Ideal // nil: no ideal ratio
 
-	// Users play one session after the other, each waiting for its answers
-	// (closed loop). With Rate instead, sessions begin at that many per second,
-	// whether or not answers come (open loop).
+	// Users play one session after the other and wait for answers (closed loop). With Rate,
+	// sessions start at that many per second independent of answers (open loop).
 	Users int
 	Rate  float64
 
-	Requests int           // end after so many requests; 0: no limit
-	Sessions int           // end after so many sessions; 0: no limit
+	Requests int           // limit of requests; 0: none
+	Sessions int           // limit of sessions; 0: none
 	First    int           // number of the first session
 	Timeout  time.Duration // of one request; 0: none
 
-	ThinkScale float64 // think times are multiplied by this; default 1
-	// AbortShare of the requests are given up by the client, after a time drawn
-	// from an exponential distribution with mean AbortAfter (default 100 ms).
+	ThinkScale float64 // factor on think times; default 1
+	// AbortShare is the share of requests that the client cancels, after an exponential time with
+	// mean AbortAfter (default 100 ms).
 	AbortShare float64
 	AbortAfter time.Duration
 	Seed       uint64 // of arrivals and aborts
 
-	Backoff time.Duration                  // of a user whose request failed; 0: none
-	Ended   func(at time.Time, o *Outcome) // told of every request's end, by several goroutines; nil: nobody
+	Backoff time.Duration                  // pause of a user after a failed request; 0: none
+	Ended   func(at time.Time, o *Outcome) // called concurrently at the end of every request; may be nil
 }
 
-// Runner is a run under way. Its Recorder may be read at any time.
+// Runner is a running workload. Its Recorder may be read at any time.
 type Runner struct {
 	Recorder
 	opt  Options
@@ -52,7 +51,7 @@ type Runner struct {
 	drop context.CancelFunc
 }
 
-// Start begins a run. It ends when its limit is reached, or by Stop.
+// Start starts a run. It ends at its limit, or with Stop.
 func Start(o Options) (*Runner, error) {
 	if o.Source == nil || o.Client == nil || (o.Users <= 0) == (o.Rate <= 0) {
 		return nil, fmt.Errorf("%w: a source, a client, and users or a rate are needed", ErrOptions)
@@ -85,11 +84,11 @@ func Start(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// Wait returns when the run has ended.
+// Wait waits until the run has ended.
 func (r *Runner) Wait() { r.wg.Wait() }
 
-// Stop ends the run: no further request is sent, and those under way may take
-// until ctx ends; then they count as aborted. It returns when all have ended.
+// Stop ends the run. It sends no more requests, waits for open ones until ctx ends, and then
+// cancels them. It returns when all have ended.
 func (r *Runner) Stop(ctx context.Context) {
 	r.stop()
 	ended := make(chan struct{})
@@ -106,13 +105,13 @@ func (r *Runner) Stop(ctx context.Context) {
 	r.drop()
 }
 
-// claim returns the number of the next session to play.
+// claim returns the number of the next session.
 func (r *Runner) claim() (int, bool) {
 	i := int(r.next.Add(1) - 1)
 	return i, r.opt.Sessions == 0 || i < r.opt.First+r.opt.Sessions
 }
 
-// arrivals begins sessions at the rate, as a Poisson process.
+// arrivals starts sessions as a Poisson process.
 func (r *Runner) arrivals(playing, asking context.Context) {
 	rng := rand.New(rand.NewPCG(r.opt.Seed, 0xa221))
 	at := time.Now()
@@ -126,12 +125,12 @@ func (r *Runner) arrivals(playing, asking context.Context) {
 	}
 }
 
-// spent reports whether the limit of requests is reached.
+// spent reports whether the request limit is reached.
 func (r *Runner) spent() bool {
 	return r.opt.Requests > 0 && r.sent.Load() >= int64(r.opt.Requests)
 }
 
-// play runs session i to its end; a failed or aborted turn ends it, and is reported.
+// play plays session i to its end. A failed or aborted turn ends it; ok is false then.
 func (r *Runner) play(playing, asking context.Context, i int, rng *rand.Rand) (ok bool) {
 	s := r.opt.Source.Session(i)
 	for t, more := s.Next(""); more; {
@@ -151,7 +150,7 @@ func (r *Runner) play(playing, asking context.Context, i int, rng *rand.Rand) (o
 	return true
 }
 
-// ask sends one turn and records what came of it.
+// ask sends one turn and records its result.
 func (r *Runner) ask(ctx context.Context, t *Turn, rng *rand.Rand) *Outcome {
 	cancel := func() {}
 	switch {
@@ -182,7 +181,7 @@ func (r *Runner) ask(ctx context.Context, t *Turn, rng *rand.Rand) *Outcome {
 	return o
 }
 
-// sleep returns false when ctx ends first.
+// sleep returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

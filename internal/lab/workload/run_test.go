@@ -39,7 +39,7 @@ func newClient(t *testing.T, addr string) *Client {
 	return c
 }
 
-// small is kind with lengths and pauses divided, for quick tests.
+// small divides the lengths and pauses of a kind for quick tests.
 func small(k Kind, by int) Kind {
 	k.SharedTokens /= by
 	k.UserTokens = max(1, k.UserTokens/by)
@@ -48,8 +48,8 @@ func small(k Kind, by int) Kind {
 	return k
 }
 
-// TestRun plays every kind against one engine: all answers are right, and the
-// engine's hit ratio is the ideal one, since it forgets nothing.
+// TestRun plays every kind against one engine with an unlimited cache. All answers are correct, and
+// the hit ratio equals the ideal one.
 func TestRun(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.Name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestOpenLoopWithAborts: clients that give up leave nothing behind.
+// TestOpenLoopWithAborts checks that cancelled requests leave no state behind.
 func TestOpenLoopWithAborts(t *testing.T) {
 	f, err := fleet.Open(fleet.Options{Engine: sim.Options{Speed: 20}})
 	if err != nil {
@@ -129,7 +129,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// spoiler is a proxy that changes what passes.
+// spoiler is a proxy that changes answers.
 type spoiler struct {
 	url      string
 	request  func([]byte) []byte
@@ -162,7 +162,7 @@ func (s *spoiler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// TestWrongAnswersAreSeen: a client is not fooled by any of these.
+// TestWrongAnswersAreSeen checks that the client detects each kind of wrong answer.
 func TestWrongAnswersAreSeen(t *testing.T) {
 	f := engines(t, 1)
 	replace := func(was, now string) func([]byte) []byte {

@@ -17,7 +17,7 @@ type Turn struct {
 	Path    string
 	Body    []byte
 	Stream  bool
-	Answer  int         // tokens that the answer will have
+	Answer  int         // expected tokens of the answer
 	Seed    answer.Seed // of the answer
 	Think   time.Duration
 
@@ -25,30 +25,29 @@ type Turn struct {
 	text     string          // completions
 }
 
-// Prompt appends the text that the engine tokenizes, by the built-in chat
-// template.
+// Prompt appends the text that the engine tokenizes, rendered with the built-in chat template.
 func (t *Turn) Prompt(dst []byte) []byte {
 	if t.messages == nil {
 		return append(dst, t.text...)
 	}
 	dst, err := vocab.AppendChat(dst, &vocab.Chat{Messages: t.messages})
 	if err != nil {
-		return dst // a turn has messages
+		return dst // a turn always has messages
 	}
 	return dst
 }
 
-// Source makes the sessions of a workload.
+// Source generates the sessions of a workload.
 type Source struct {
 	kind  Kind
 	seed  uint64
 	model string
 	words []string
-	whole float64 // share of requests that do not stream
+	whole float64 // share of requests without streaming
 }
 
-// NewSource returns the sessions of kind under a seed. Requests name model;
-// share of them, from 0 to 1, ask for the answer at once instead of a stream.
+// NewSource returns the sessions of kind for a seed. whole is the share of requests, from 0 to 1,
+// that do not stream.
 func NewSource(kind Kind, seed uint64, model string, wholeShare float64) *Source {
 	return &Source{kind: kind, seed: seed, model: model, words: vocab.New().Words(), whole: wholeShare}
 }
@@ -74,8 +73,7 @@ type Session struct {
 	text     string
 }
 
-// Next returns the next turn, given the answer to the one before, and false
-// when the session is over.
+// Next returns the next turn for the previous answer. ok is false when the session is over.
 func (s *Session) Next(said string) (*Turn, bool) {
 	if s.left == 0 {
 		return nil, false
@@ -105,7 +103,7 @@ func (s *Session) Next(said string) (*Turn, bool) {
 	return t, true
 }
 
-// open begins the session with a shared text, and returns the first question.
+// open starts the session with a shared text and returns the first question.
 func (s *Session) open(question string) string {
 	k := &s.src.kind
 	if k.Shared == 0 {
@@ -121,7 +119,7 @@ func (s *Session) open(question string) string {
 	return question
 }
 
-// prose returns words in sentences, about one token each.
+// prose returns words in sentences, about one token per word.
 func (s *Source) prose(rng *rand.Rand, tokens int) string {
 	buf := make([]byte, 0, 6*tokens)
 	for i := range tokens {
