@@ -101,6 +101,8 @@ func health(s *Status) Health {
 		return bad("partitioned", "%d of %d other members cannot be reached: %s", len(away.names), membership(s), strings.Join(away.names, ", "))
 	case s.trouble != "":
 		return bad("misconfigured", "%s", s.trouble)
+	case s.release != "":
+		return bad("degraded", "%s", s.release)
 	case len(s.Peers) == 0 && s.Phase == Settling.String():
 		return Health{State: "joining", Line: "joining: looking for other members for " + s.Uptime.Round(100*time.Millisecond).String()}
 	case len(s.Peers) == 0 && s.Bus.Joining:

@@ -62,6 +62,7 @@ func TestTroubleOfTheGroup(t *testing.T) {
 	}
 	peers := []Peer{{Member: Member{Name: "b"}, State: "up", Met: true}}
 	f(Status{Peers: peers, trouble: "b has another secret"}, "misconfigured", "misconfigured: b has another secret")
+	f(Status{Peers: peers, release: "b runs release 1 and this replica 2"}, "degraded", "degraded: b runs release 1 and this replica 2")
 	f(Status{Peers: peers, aside: "1 event stream is not shared: e1/0 because it has no replay port"}, "joined",
 		"joined: 1 other member, all reachable, digests equal; 1 event stream is not shared: e1/0 because it has no replay port")
 	twins := []Peer{peers[0], {Member: Member{Name: "a"}, State: "down", Met: true, For: 3 * time.Second, Replaced: true}, peers[0], {Member: Member{Name: "a"}, State: "up", Met: true}}
@@ -75,4 +76,20 @@ func TestTroubleOfTheGroup(t *testing.T) {
 		"alone: no other member found; last try: b: EOF (its label or key may differ)")
 	f(Status{Bus: BusStatus{Refused: map[string]uint64{"label": 3}}}, "alone",
 		"alone: no other member is configured or has joined; 3 rejected because of their label: check that it is the same everywhere")
+}
+
+// A difference between members of different releases is reported as such, and not as an operator's
+// mistake.
+func TestMismatchOfReleases(t *testing.T) {
+	self := Member{Name: "a", Version: "v2"}
+	for version, want := range map[string][2]string{
+		"v2": {"b has another secret", ""},
+		"":   {"b has another secret", ""},
+		"v1": {"", "b runs release v1 and this replica v2: they share no index until both run the same"},
+	} {
+		trouble, release := mismatch(Member{Name: "b", Version: version}, self, "has another secret")
+		if trouble != want[0] || release != want[1] {
+			t.Errorf("release %q: %q and %q, want %q", version, trouble, release, want)
+		}
+	}
 }

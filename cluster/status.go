@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,6 +25,7 @@ type Status struct {
 	Uptime  time.Duration
 	Leaving bool   `json:"leaving"`
 	trouble string // configuration mismatch between members
+	release string // a member of another release with which no index is shared
 	aside   string // state that is not shared, and why
 }
 
@@ -94,7 +96,8 @@ func (n *Node) Status() Status {
 		s.Peers = append(s.Peers, out)
 	}
 	noteNamesakes(s.Peers)
-	s.trouble, s.aside = n.memberTrouble(id, what), aside
+	s.trouble, s.release = n.memberTrouble(id, what)
+	s.aside = aside
 	s.Health = health(&s)
 	return s
 }
@@ -112,15 +115,24 @@ func (n *Node) Peers() (peers []Peer, leaving bool) {
 	return peers, n.core.Leaving()
 }
 
-// memberTrouble describes the configuration mismatch of member id, or returns "" if id is not in
-// the group. The caller holds n.mu.
-func (n *Node) memberTrouble(id, what string) string {
+// memberTrouble is mismatch for the member with that ID, or "" if it is not in the group. The caller
+// holds n.mu.
+func (n *Node) memberTrouble(id, what string) (trouble, release string) {
 	for _, p := range n.core.Peers() {
 		if p.Member.ID == id {
-			return p.Member.Name + " " + what
+			return mismatch(p.Member, n.opt.Self, what)
 		}
 	}
-	return ""
+	return "", ""
+}
+
+// mismatch returns how a member's configuration differs. release is set instead if the member runs
+// another release: releases may differ in the compared values, which an operator cannot change.
+func mismatch(m, self Member, what string) (trouble, release string) {
+	if m.Version != "" && m.Version != self.Version {
+		return "", fmt.Sprintf("%s runs release %s and this replica %s: they share no index until both run the same", m.Name, m.Version, self.Version)
+	}
+	return m.Name + " " + what, ""
 }
 
 func (n *Node) peer(p core.PeerView, queues []Queue) Peer {

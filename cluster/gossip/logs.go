@@ -59,7 +59,7 @@ var refusals = []struct{ part, reason string }{
 	{"remote state is encrypted and encryption is not configured", refusedKey},
 	{"no installed keys", refusedKey},
 	{"decrypt", refusedKey},
-	{"label", refusedLabel},
+	{"unacceptable label", refusedLabel}, // only another label: timeouts mention the label's header too
 }
 
 func newMemberlistLog(log *slog.Logger) *memberlistLog {
@@ -139,7 +139,8 @@ func (l *memberlistLog) classify(s string) bool {
 			return true
 		}
 	}
-	return false
+	// A connection that ends or times out before its first bytes proves nothing about labels.
+	return strings.Contains(s, "receive and remove the stream label header")
 }
 
 // lostUDP records a probe that succeeded over TCP only. It reports whether this was already

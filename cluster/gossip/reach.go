@@ -86,7 +86,7 @@ func (b *Bus) Status() cluster.BusStatus {
 	s.Refused = refused
 	why, reached := b.streams.Unreachable()
 	switch {
-	case len(why) > 0 && reached == 0:
+	case len(why) > 0 && reached == 0 && !b.streams.WasReached():
 		s.Problem = fmt.Sprintf("advertised address %s cannot be reached: %s", s.Advertised, firstOf(why))
 	case b.loopbackAdvertised():
 		s.Problem = fmt.Sprintf("advertised address %s is this machine's own; others are elsewhere", s.Advertised)

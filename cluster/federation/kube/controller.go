@@ -25,7 +25,8 @@ type Controller struct {
 	paces  map[object]*pace
 	failed map[Name]string // problems reported to other clusters
 	told   *Local
-	over   int // exports beyond the limit, as last logged
+	over   int       // exports beyond the limit, as last logged
+	check  time.Time // when a missing permission counts; zero: none is missing
 
 	mu    sync.Mutex
 	state state // shown by Status
@@ -117,7 +118,7 @@ func (c *Controller) run(ctx context.Context) {
 func (c *Controller) round(ctx context.Context) time.Time {
 	f := c.facts(time.Now())
 	if f == nil {
-		return time.Time{}
+		return c.check
 	}
 	p := desired(f)
 	if c.told == nil || !c.told.Equal(p.local) {
@@ -125,6 +126,9 @@ func (c *Controller) round(ctx context.Context) time.Time {
 		c.o.Publish(p.local)
 	}
 	due := rounds{c: c, ctx: ctx, f: f, later: p.later, turn: c.o.Rank()}
+	if !c.check.IsZero() {
+		due.soon(c.check)
+	}
 	for n, want := range p.parents {
 		due.parent(f.pools[n], want)
 	}
@@ -154,10 +158,16 @@ func (c *Controller) facts(now time.Time) *facts {
 	for _, p := range c.pools.Items() {
 		f.pools[p.Name] = p
 	}
+	c.check = time.Time{}
+	if kubeapi.IsForbidden(importState.Err) {
+		if at := importState.Since.Add(c.o.Grace); at.After(now) {
+			c.check = at
+		}
+	}
 	switch {
 	case importState.Absent():
 		f.blind = problemAbsent
-	case kubeapi.IsForbidden(importState.Err):
+	case kubeapi.IsForbidden(importState.Err) && c.check.IsZero():
 		f.blind = problemForbidden
 	case !importState.Listed:
 		return nil
@@ -231,7 +241,7 @@ func (r *rounds) try(o object, what string, write func() (bool, error)) {
 		c.o.Log.Warn("entry was overwritten by another writer, writing it again", "object", o.String(), "times", p.again)
 	}
 	if o.imported {
-		if c.failed[o.Name] = toldProblem(err); c.failed[o.Name] == "" {
+		if c.failed[o.Name] = p.problem(err, now, &c.o); c.failed[o.Name] == "" {
 			delete(c.failed, o.Name)
 		}
 	}

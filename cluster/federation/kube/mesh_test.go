@@ -65,6 +65,7 @@ func (s *site) start(o Options) *Controller {
 	if o.Namespace = cmp.Or(o.Namespace, s.m.ns); o.Namespace == all {
 		o.Namespace = ""
 	}
+	o.Grace = s.m.pace
 	o.Drain, o.Pace, o.Settle = cmp.Or(o.Drain, s.m.drain), cmp.Or(o.Pace, s.m.pace), 5*time.Millisecond
 	o.Log = slog.New(slog.NewTextHandler(s.m.t.Output(), nil)).With("cluster", s.name)
 	o.Serves = func() map[Name]string {

@@ -17,6 +17,7 @@ const (
 	defaultLease   = 5 * time.Second
 	defaultExports = 128
 	defaultForget  = time.Hour
+	defaultGrace   = 10 * time.Second
 	defaultPace    = 10 * time.Second
 	defaultStagger = 3 * time.Second
 	defaultSettle  = 50 * time.Millisecond
@@ -46,6 +47,7 @@ type Options struct {
 	DropAfter  time.Duration // how long imports keep a silent cluster; 0: an hour
 	Pace       time.Duration // initial delay before rewriting an overwritten entry; 0: 10 s
 	Stagger    time.Duration // delay between the turns of replicas; 0: 3 s
+	Grace      time.Duration // how long a permission must be missing before that is reported; 0: 10 s
 	Settle     time.Duration // delay between a change and its effects; 0: 50 ms
 
 	Agent      string // user agent in the API server's logs
@@ -66,6 +68,7 @@ func (o *Options) complete() error {
 	o.MaxExports, o.Lease = cmp.Or(o.MaxExports, defaultExports), cmp.Or(o.Lease, defaultLease)
 	o.Drain = cmp.Or(o.Drain, defaultDrain)
 	o.DropAfter = cmp.Or(o.DropAfter, defaultForget)
+	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	o.Pace = cmp.Or(o.Pace, defaultPace)
 	o.Stagger = cmp.Or(o.Stagger, defaultStagger)
 	o.Settle = cmp.Or(o.Settle, defaultSettle)

@@ -1,6 +1,10 @@
 package kube
 
-import "time"
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+)
 
 // Limits of pace.
 const (
@@ -17,6 +21,23 @@ type pace struct {
 	failed  int       // consecutive failures
 	retry   time.Time // earliest next attempt
 	err     error     // of the last attempt
+	denied  time.Time // since when attempts have lacked a permission; zero: they do not
+}
+
+// problem returns the reason of a failed write for other clusters. An API server that starts denies
+// requests before it has read its rules, so a missing permission counts only after a while.
+func (p *pace) problem(err error, now time.Time, o *Options) string {
+	if !kubeapi.IsForbidden(err) {
+		p.denied = time.Time{}
+		return toldProblem(err)
+	}
+	if p.denied.IsZero() {
+		p.denied = now
+	}
+	if now.Sub(p.denied) < o.Grace {
+		return ""
+	}
+	return toldProblem(err)
 }
 
 // settled records that the object matches the plan.

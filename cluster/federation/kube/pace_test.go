@@ -2,8 +2,11 @@ package kube
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
 
 // TestPace tracks one object through all events.
@@ -54,5 +57,24 @@ func TestPace(t *testing.T) {
 	done("y", nil, false, 230*s, false) // it already matched
 	if !p.retry.IsZero() || p.err != nil {
 		t.Error("failure count was not reset by a success")
+	}
+}
+
+// TestMissingRight: a missing permission is reported to other clusters once writes have been denied
+// for a while. An API server that has just started denies requests that it will allow.
+func TestMissingRight(t *testing.T) {
+	o, denied := &Options{Grace: 10 * time.Second}, &kubeapi.Error{Code: http.StatusForbidden}
+	var p pace
+	for _, step := range []struct {
+		at   time.Duration
+		err  error
+		want string
+	}{
+		{0, denied, ""}, {9 * time.Second, denied, ""}, {9500 * time.Millisecond, nil, ""},
+		{10 * time.Second, denied, ""}, {19 * time.Second, denied, ""}, {20 * time.Second, denied, problemForbidden},
+	} {
+		if got := p.problem(step.err, epoch.Add(step.at), o); got != step.want {
+			t.Errorf("at %v with %v: problem %q, want %q", step.at, step.err, got, step.want)
+		}
 	}
 }

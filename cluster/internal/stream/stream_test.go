@@ -278,11 +278,18 @@ func TestWrongAddress(t *testing.T) {
 		why, n := b.Unreachable()
 		return n == 0 && why["a"] != ""
 	})
+	if b.WasReached() {
+		t.Error("WasReached() = true before any peer has reached the address")
+	}
 	a.SetPeers([]Peer{b.peer()})
 	testkit.Await(t, "told that it works", func() bool {
 		why, n := b.Unreachable()
 		return n == 1 && len(why) == 0
 	})
+	b.hear("a", sayUnreachable, "timeout")
+	if why, n := b.Unreachable(); n != 0 || len(why) != 1 || !b.WasReached() {
+		t.Errorf("after a later failure: %d reports, WasReached() = %t, want 1 and true", len(why), b.WasReached())
+	}
 }
 
 // signed makes a certificate signed by root. Without a root, it makes a root certificate.

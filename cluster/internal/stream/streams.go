@@ -37,6 +37,7 @@ type Streams struct {
 	peers   map[string]*peer
 	refused map[string]uint64
 	said    map[string]string // peers' reports about this member's address; "" when it works
+	reached bool              // a peer has reached this member's address at some time
 	closed  bool
 }
 
@@ -197,6 +198,14 @@ func (s *Streams) Refused() map[string]uint64 {
 	return maps.Clone(s.refused)
 }
 
+// WasReached reports whether any peer has ever reached this member at its advertised address. From
+// then on the address is right, and failures are those of the network.
+func (s *Streams) WasReached() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reached
+}
+
 // Unreachable returns the errors of peers that cannot reach this member, by peer ID, and the number
 // of peers that can.
 func (s *Streams) Unreachable() (why map[string]string, reached int) {
@@ -246,7 +255,7 @@ func (s *Streams) hear(id string, kind byte, text string) {
 	}
 	switch kind {
 	case sayReached:
-		s.said[id] = ""
+		s.said[id], s.reached = "", true
 	case sayUnreachable:
 		s.said[id] = text
 	}

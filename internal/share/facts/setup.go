@@ -175,7 +175,7 @@ func (x *Setup) Mismatch() (member, what string) {
 		if t.secret != x.own.secret {
 			why := "has another --secret-file"
 			if x.own.secret == GroupSecret || t.secret == GroupSecret {
-				why = "has a --secret-file and this replica none, or the other way round, or is of the release before"
+				why = "has a --secret-file and this replica none, or the other way round"
 			}
 			return id, why + ": no index is shared with it"
 		}
