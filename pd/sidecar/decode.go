@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
@@ -34,6 +35,8 @@ type leg struct {
 	// when decode's usage has arrived.
 	gate <-chan struct{}
 	late func() int
+	// transfer, if set, verifies the KV transfer before the first content is forwarded.
+	transfer *transferWatch
 	// asks means that the engine may decline because it holds too little of the prompt.
 	asks bool
 }
@@ -118,6 +121,9 @@ func (x *exchange) sendDecode(d leg) *fault {
 		if cause := context.Cause(ctx); cause != nil {
 			f.err = cause
 		} else {
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				x.s.salt.Store(nil) // the engine is gone, and its cache with it
+			}
 			f.stale, f.lethal = wire.stale(d.start), !f.unsent
 		}
 		return f
@@ -222,6 +228,8 @@ func (x *exchange) passJSON(resp *http.Response, d *leg, head *headWatch) *fault
 		return &fault{err: errBroken, before: true}
 	case d.asks && kvtransfer.Declines(text):
 		return &fault{err: errDeclined, before: true}
+	case d.transfer != nil && d.transfer.stale(x.r.Context()):
+		return &fault{err: errStale, before: true}
 	}
 	if n := d.cachedTokens(); n >= 0 {
 		text = x.api.SetCached(text, n, false)

@@ -77,7 +77,12 @@ func (x *exchange) byNIXL() {
 		x.noHandOver(p)
 		return
 	}
+	x.salted()
 	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyHandOver, Value: object}), cached: x.api.Cached(p.text)}
+	if string(kvtransfer.Find(object, "transfer_mode")) != `"push"` { // decode reads memory of the prefill engine
+		d.transfer = x.watchTransfer(p)
+		defer d.transfer.stop()
+	}
 	if !kvtransfer.IsNull(kvtransfer.Find(object, "remote_prefill_cached_tokens")) {
 		d.cached = -1 // decode reports it itself
 	}
@@ -142,6 +147,13 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 	}
 	if fault != nil && fault.before && x.decodes < maxAttempts && x.r.Context().Err() == nil {
 		reason := "transfer"
+		if errors.Is(fault.err, errStale) {
+			reason = "stale_transfer"
+			x.s.taint()
+			x.s.complain(readFreed, p.target, nil)
+			x.salted()
+			whole.body = x.text()
+		}
 		if errors.Is(fault.err, errHead) {
 			reason = "hang"
 		}

@@ -48,6 +48,9 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *headWatch) *fau
 				continue
 			}
 			head.stop()
+			if d.transfer != nil && d.transfer.stale(x.r.Context()) {
+				return &fault{err: errStale, before: true}
+			}
 			open = true
 			x.begin(resp, d, -1)
 			held += len(event)

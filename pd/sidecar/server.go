@@ -35,7 +35,8 @@ type Server struct {
 	kept       sync.Once // for noteKept
 	complaints complaints
 	deaths     *deaths
-	answers    atomic.Int64 // that began or ended at the decode engine
+	salt       atomic.Pointer[string] // cache salt of requests to the decode engine while its cache is tainted
+	answers    atomic.Int64           // that began or ended at the decode engine
 }
 
 // New returns a server. It starts no goroutine.
@@ -161,6 +162,7 @@ type exchange struct {
 	crowd     int    // prompts in flight at the decode engine then
 	revived   bool   // repeated after the death of the decode engine
 	condemned bool   // must reach no other engine
+	hasSalt   string // cache salt in the body
 	hasTurn   bool   // holds the turn of suspects
 }
 
@@ -226,6 +228,7 @@ func (x *exchange) allow() bool {
 // local serves the whole request at the decode engine.
 func (x *exchange) local() {
 	x.report.Target = -1
+	x.salted()
 	whole := leg{body: x.text(), cached: -1}
 	f := x.decode(whole)
 	if f != nil && f.stale && x.decodes < maxAttempts && x.r.Context().Err() == nil {

@@ -1,0 +1,151 @@
+package sidecar
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// pausing is a pair whose decode engine is stopped, or keeps a request in its queue, and reads the
+// transfer afterwards.
+type pausing struct {
+	content time.Duration                    // of the first content, since the leg
+	mute    bool                             // the decode engine is stopped until then
+	page    func(since time.Duration) string // the prefill engine's metrics; "": none
+	begun   time.Time
+	legs    []string // bodies at the decode engine
+	gone    bool     // the decode engine refuses connections
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *pausing) RoundTrip(r *http.Request) (*http.Response, error) {
+	prefill := strings.HasPrefix(r.URL.Host, "10.")
+	if p.gone && !prefill {
+		return nil, syscall.ECONNREFUSED
+	}
+	switch r.URL.Path {
+	case "/health":
+		if p.mute && time.Since(p.begun) < p.content {
+			if err := sleep(r.Context(), p.content-time.Since(p.begun)); err != nil {
+				return nil, err
+			}
+		}
+		return said("", ""), nil
+	case "/metrics":
+		if text := p.page(time.Since(p.begun)); prefill && text != "" {
+			return said(text, "text/plain"), nil
+		}
+		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
+	}
+	body, _ := io.ReadAll(r.Body)
+	if prefill {
+		return said(soundPrefill, "application/json"), nil
+	}
+	p.legs = append(p.legs, string(body))
+	text := "right"
+	if strings.Contains(string(body), keyHandOver) {
+		text = "pulled"
+		if err := sleep(r.Context(), p.content); err != nil {
+			return nil, err
+		}
+	}
+	if strings.Contains(string(body), `"stream":true`) {
+		resp := said(`data: {"choices":[{"delta":{"content":"`+text+`"}}]}`+"\n\n"+doneEvent, "text/event-stream")
+		resp.ContentLength = -1
+		return resp, nil
+	}
+	return said(`{"choices":[{"message":{"content":"`+text+`"}}]}`, "application/json"), nil
+}
+
+func expiredPage(n int) string {
+	return fmt.Sprintf("# TYPE %[1]s counter\n%[1]s{engine=\"0\",model_name=\"m\"} %[2]d.0\n", expiredCounter, n)
+}
+
+// TestStaleTransfers: no text that may have been computed from freed blocks reaches the client, and a
+// transfer that only waited is used.
+func TestStaleTransfers(t *testing.T) {
+	never := func(time.Duration) string { return expiredPage(3) }
+	once := func(since time.Duration) string {
+		if since > 35*time.Second {
+			return expiredPage(4)
+		}
+		return expiredPage(3)
+	}
+	restarts := func(since time.Duration) string {
+		if since > 35*time.Second {
+			return expiredPage(0)
+		}
+		return expiredPage(3)
+	}
+	none := func(time.Duration) string { return "" }
+	for _, c := range []struct {
+		name    string
+		content time.Duration
+		mute    bool
+		page    func(time.Duration) string
+		stale   bool
+	}{
+		{"at once, without a counter", time.Second, false, none, false},
+		{"stopped for less than the lease", 11 * time.Second, true, never, false},
+		{"stopped for two leases, nothing expired", 69 * time.Second, true, never, false},
+		{"stopped for two leases, one expired", 69 * time.Second, true, once, true},
+		{"stopped for five leases, one expired", 150 * time.Second, true, once, true},
+		{"stopped for two leases, prefill restarted", 69 * time.Second, true, restarts, true},
+		{"stopped for two leases, without a counter", 69 * time.Second, true, none, true},
+		{"only decode's core stopped, one expired", 69 * time.Second, false, once, true},
+		{"queued, nothing expired", 280 * time.Second, false, never, false},
+		{"queued, without a counter", 280 * time.Second, false, none, false},
+	} {
+		for _, stream := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				p := &pausing{content: c.content, mute: c.mute, page: c.page, begun: time.Now()}
+				s, err := New(Options{Engine: "http://127.0.0.1:8200", Transport: p, Head: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ask := func(split bool) string {
+					r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(fmt.Sprintf(`{"messages":[],"cache_salt":"a","stream":%v}`, stream)))
+					if split {
+						r.Header.Set(headerPrefiller, "10.0.0.1:8000")
+					}
+					w := httptest.NewRecorder()
+					s.ServeHTTP(w, r)
+					return w.Body.String()
+				}
+				want, legs := "pulled", 1
+				if c.stale {
+					want, legs = "right", 2
+				}
+				got := ask(true)
+				if !strings.Contains(got, want) || strings.Contains(got, "pulled") == c.stale || len(p.legs) != legs {
+					t.Errorf("%s, stream %v: %q after %d legs, want %q after %d", c.name, stream, got, len(p.legs), want, legs)
+				}
+				if got := testutil.ToFloat64(s.m.retries.WithLabelValues("stale_transfer")); (got == 1) != c.stale {
+					t.Errorf("%s, stream %v: %v stale transfers are counted", c.name, stream, got)
+				}
+				// The wrong blocks are in decode's cache: no later request may read them.
+				last := p.legs[len(p.legs)-1]
+				ask(false)
+				next := p.legs[len(p.legs)-1]
+				if salted := !strings.Contains(next, `"cache_salt":"a"`) && strings.Contains(next, `"cache_salt":"a/`); salted != c.stale || c.stale && last != next {
+					t.Errorf("%s, stream %v: the next leg is %s, the last %s", c.name, stream, next, last)
+				}
+				p.gone = true
+				ask(false)
+				p.gone = false
+				ask(false)
+				if next = p.legs[len(p.legs)-1]; !strings.Contains(next, `"cache_salt":"a"`) {
+					t.Errorf("%s, stream %v: after a restart of decode, the leg is %s", c.name, stream, next)
+				}
+			})
+		}
+	}
+}
