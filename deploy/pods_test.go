@@ -34,7 +34,7 @@ func buildImage(t *testing.T) (binary string) {
 	return binary
 }
 
-// imagesOf returns the images that charts and examples name. Only their content is of this test.
+// imagesOf returns the images that charts and examples name, with this build as their content.
 func imagesOf(t *testing.T, binary string) map[string]podkit.Image {
 	t.Helper()
 	own := podkit.Image{Files: map[string]string{"/grapevine": binary}, Entrypoint: []string{"/grapevine"}, User: 65532}
@@ -101,7 +101,7 @@ func testPods(t *testing.T, c *kubekit.Cluster, binary string) {
 			}
 			waitForGroup(t, c, pods)
 			if way.name == "Chart" {
-				runHelmTest(t, c, k, namespace)
+				runNotes(t, c, k, namespace, pods)
 				rotateKey(t, c, namespace, pods)
 			}
 		})
@@ -119,7 +119,7 @@ func poolNamed(name string) string {
 spec: {selector: {matchLabels: {app: vllm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: %[1]s-epp, port: {number: 9002}}}}`, name)
 }
 
-// lookFromOutside reads what Prometheus, an operator and a browser read at the address of a pod.
+// lookFromOutside reads metrics, page, status and probes at the address of a pod.
 func lookFromOutside(t *testing.T, c *kubekit.Cluster, p *podkit.Pod, engine string) {
 	t.Helper()
 	page := get(t, "http://"+p.IP+":9090/metrics")
@@ -176,6 +176,36 @@ func waitForGroup(t *testing.T, c *kubekit.Cluster, pods []*podkit.Pod) {
 			var members []json.RawMessage
 			return err == nil && json.Unmarshal([]byte(out), &members) == nil && len(members) == len(pods)
 		})
+	}
+}
+
+// runNotes runs the commands at the end of the chart's notes.
+func runNotes(t *testing.T, c *kubekit.Cluster, k *podkit.Kit, namespace string, pods []*podkit.Pod) {
+	t.Helper()
+	const exec = " exec deployment/llama-epp -- "
+	n := 0
+	for line := range strings.Lines(helm(t, c, "get", "notes", "llama", "-n", namespace)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "helm test llama -n "+namespace:
+			runHelmTest(t, c, k, namespace)
+		case strings.HasPrefix(line, "kubectl -n "+namespace+exec):
+			_, command, _ := strings.Cut(line, exec)
+			for _, p := range pods {
+				if out, err := p.Exec("epp", strings.Fields(command)...); err != nil || !strings.Contains(out, p.Name) {
+					t.Errorf("%s: %v\n%s", line, err, out)
+				}
+			}
+		case strings.HasPrefix(line, "kubectl"), strings.HasPrefix(line, "helm"):
+			t.Errorf("a command of the notes that the test does not run: %s", line)
+			continue
+		default:
+			continue
+		}
+		n++
+	}
+	if n != 3 {
+		t.Errorf("the notes have %d commands, want 3", n)
 	}
 }
 

@@ -132,7 +132,7 @@ func (s *Server) Reload(context.Context) error {
 // discover opens the endpoint source: the one or the file of the options, or else the file named by
 // the configuration.
 func (s *Server) discover(c *config.Config) (discovery.Source, error) {
-	sink := discovery.Sink{Update: s.onFound, Registerer: s.registry, Log: s.o.Log}
+	sink := discovery.Sink{Update: s.onFound, Registerer: s.registry, Log: s.o.Log, Writes: func() bool { return s.Rank() == 0 }}
 	if s.o.Source != nil {
 		return s.o.Source(sink)
 	}

@@ -31,6 +31,9 @@ type Sink struct {
 	Update     func(Found)
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
+	// Writes reports whether this replica writes to the source's objects for its group; nil: yes. It may
+	// change at any time. The others write only what stays unwritten.
+	Writes func() bool
 }
 
 // Found is the complete result of a source at one time.

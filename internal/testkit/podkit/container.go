@@ -31,9 +31,9 @@ type process struct {
 	DropAll  bool // all capabilities
 }
 
-// mount is a bind mount, or one of proc and tmpfs.
+// mount is a bind mount, or a proc or tmpfs file system.
 type mount struct {
-	From     string // file or folder of the machine; "proc" or "tmpfs" for these file systems
+	From     string // file or folder of the machine; or "proc", "tmpfs"
 	To       string // path in the container
 	ReadOnly bool
 }
@@ -45,7 +45,7 @@ func runContainer(config string) error {
 	if err := json.Unmarshal([]byte(config), &p); err != nil {
 		return err
 	}
-	runtime.LockOSThread() // a network namespace is a property of a thread, and exec keeps that of this one
+	runtime.LockOSThread() // exec keeps the network namespace of the calling thread
 	network, err := os.Open(p.Network)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (p *process) mountAll() error {
 	return nil
 }
 
-// mountPoint creates an empty file or folder, whichever from is.
+// mountPoint creates an empty file or folder, of the same kind as from.
 func mountPoint(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {

@@ -34,8 +34,8 @@ var network struct {
 
 // openNetwork builds the bridge and starts the servers that pods expect.
 func openNetwork() error {
-	// Without an address of its own, the bridge takes that of one of its pods and changes it when
-	// pods come and go, which breaks connections.
+	// Without a fixed address, the bridge uses the lowest address of its interfaces. Each new pod could
+	// change that address and interrupt connections.
 	network.last, network.kits, network.taken = 1, map[string]*Kit{}, map[string]bool{}
 	for _, args := range []string{
 		"link set lo up", "link add pods address 02:00:00:00:00:01 type bridge", "addr add " + nodeIP + "/16 dev pods",

@@ -60,7 +60,7 @@ func (k *Kit) listen(address string, port int) {
 	taken := network.taken[at]
 	network.taken[at] = true
 	network.mu.Unlock()
-	if taken { // by another cluster's Service: connections go to that of the client's cluster
+	if taken { // another cluster's Service has the same address; the client's cluster decides
 		return
 	}
 	_ = ip("addr add " + address + "/32 dev pods") // another port of the Service may have added it
@@ -88,7 +88,7 @@ func (k *Kit) Balance(namespace, name, address string) {
 	go forward(l, func(*Kit) string { return k.backend(s.Spec.ClusterIP, port) })
 }
 
-// backend returns the next ready pod for a port of a cluster address, "" if there is none.
+// backend returns the address of the next ready pod for a cluster address and port, or "".
 func (k *Kit) backend(address string, port int) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

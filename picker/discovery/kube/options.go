@@ -81,6 +81,9 @@ func (o *Options) complete() error {
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	o.LookAgain = cmp.Or(o.LookAgain, time.Minute)
 	o.Agent = cmp.Or(o.Agent, "grapevine")
+	if o.Sink.Writes == nil {
+		o.Sink.Writes = func() bool { return true }
+	}
 	if o.Sink.Log == nil {
 		o.Sink.Log = slog.New(slog.DiscardHandler)
 	}

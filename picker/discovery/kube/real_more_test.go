@@ -3,8 +3,11 @@
 package kube
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,6 +55,57 @@ func testWriters(t *testing.T, c *kubekit.Cluster) {
 	settled(1 + 3)
 	c.PatchStatus(objectives, "writers", "o", `{"status":{"conditions":[{"type":"Accepted","status":"False","reason":"SomebodyElse","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
 	settled(2 + 2*3)
+}
+
+// testOneWriter has three replicas of which one writes: each objective is written once. Objectives
+// are accepted later if that replica does not write.
+func testOneWriter(t *testing.T, c *kubekit.Cluster) {
+	const namespace = "one-writer"
+	c.Namespace(namespace)
+	c.Create(poolsV1, namespace, poolJSON("p", vllm, 8000))
+	var writes atomic.Bool
+	writes.Store(true)
+	for i := range 3 {
+		o := Options{Pool: "p", Namespace: namespace, LookAgain: 5 * time.Second}
+		o.Sink.Writes = func() bool { return i == 1 && writes.Load() }
+		open(t, c, o).wantGood()
+	}
+	create := func(from, to int) {
+		for i := from; i < to; i++ {
+			c.Create(objectives, namespace, fmt.Sprintf(`{"apiVersion":"llm-d.ai/v1alpha2","kind":"InferenceObjective","metadata":{"name":"o%d"},"spec":{"poolRef":{"name":"p"}}}`, i))
+		}
+	}
+	accepted := func(n int) func() bool {
+		return func() bool {
+			out := c.Kubectl("get", "inferenceobjectives.llm-d.ai", "-n", namespace, "-o", `jsonpath={range .items[*].status.conditions[?(@.type=="Accepted")]}{.status}{end}`)
+			return out == strings.Repeat("True", n)
+		}
+	}
+	version := func() string {
+		return c.Kubectl("get", "inferenceobjectives.llm-d.ai", "-n", namespace, "-o", "jsonpath={range .items[*]}{.metadata.resourceVersion} {end}")
+	}
+	revision := func() int {
+		var list struct {
+			Metadata struct {
+				Version int `json:"resourceVersion,string"`
+			} `json:"metadata"`
+		}
+		if err := json.Unmarshal([]byte(c.Kubectl("get", "--raw", "/api/v1/namespaces/"+namespace+"/pods")), &list); err != nil {
+			t.Fatal(err)
+		}
+		return list.Metadata.Version
+	}
+	first := revision()
+	create(0, 20)
+	c.Until("all objectives are accepted", accepted(20))
+	if n := revision() - first; n > 20+20+10 { // the server itself writes too
+		t.Errorf("%d writes for 20 new objectives", n)
+	}
+	before := version()
+	during(t, c, "no objective is written again", func() bool { return version() == before })
+	writes.Store(false)
+	create(20, 21)
+	c.Until("the objective is accepted without the writer", accepted(21))
 }
 
 // testElsewhere follows a pool in another namespace, with permissions only there.

@@ -36,7 +36,7 @@ func TestRealServer(t *testing.T) {
 		{"Pool", testPool}, {"Ports", testPorts}, {"Selector", testSelector}, {"Lives", testLives}, {"Standalone", testStandalone},
 		{"Rights", testRights}, {"Events", testEvents}, {"RandomChanges", testRandom}, {"DeletedPool", testDeletedPool},
 		{"Names", func(t *testing.T, c *kubekit.Cluster) { testNames(t, c, string(defs)) }},
-		{"Writers", testWriters}, {"Elsewhere", testElsewhere}, {"Recreated", testRecreated}, {"OlderPool", testOlderPool}, {"Outage", testOutage}, {"UninstalledKind", testUninstalled},
+		{"Writers", testWriters}, {"OneWriter", testOneWriter}, {"Elsewhere", testElsewhere}, {"Recreated", testRecreated}, {"OlderPool", testOlderPool}, {"Outage", testOutage}, {"UninstalledKind", testUninstalled},
 	} {
 		t.Run(x.name, func(t *testing.T) { x.run(t, c) })
 	}
@@ -60,7 +60,7 @@ func open(t *testing.T, c *kubekit.Cluster, o Options) *view {
 		o.Config = c.Config()
 	}
 	o.Settle = cmp.Or(o.Settle, time.Millisecond)
-	o.Sink = discovery.Sink{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Update: func(f discovery.Found) {
+	o.Sink = discovery.Sink{Writes: o.Sink.Writes, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Update: func(f discovery.Found) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.last, v.times = f, v.times+1

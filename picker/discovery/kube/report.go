@@ -48,6 +48,9 @@ type reports struct {
 
 	pools map[string]lookup // referenced pools, by group and name
 	again bool              // a check must be repeated later without a trigger
+
+	// unwritten is since when another replica should have written a report, by report.
+	unwritten map[string]time.Time
 }
 
 // run writes reports after changes until ctx ends.
@@ -158,6 +161,25 @@ func (r *reports) soonAgain(what string) bool {
 	}
 	r.said[what] = time.Now()
 	return false
+}
+
+// mine reports whether this replica writes a report now: it writes for the group, or no other replica
+// has written the report for half of LookAgain.
+func (r *reports) mine(what string) bool {
+	if r.s.o.Sink.Writes() {
+		delete(r.unwritten, what)
+		return true
+	}
+	r.again = true
+	since, ok := r.unwritten[what]
+	if !ok {
+		if len(r.unwritten) >= maxSaid {
+			clear(r.unwritten)
+		}
+		r.unwritten[what] = time.Now()
+		return false
+	}
+	return time.Since(since) >= r.s.o.LookAgain/2
 }
 
 // event writes a remark: the same one once per ten minutes, others with its reason once per
@@ -314,8 +336,13 @@ func (r *reports) accept(ctx context.Context, on verdictOn, group string) {
 		r.again = true
 		return
 	}
+	what := fmt.Sprintf("accepted/%s/%s/%d/%s", kind, m.uid, m.generation, reason)
+	if !r.mine(what) {
+		return
+	}
+	delete(r.unwritten, what)
 	// Do not answer another writer of this condition write for write.
-	if r.soonAgain(fmt.Sprintf("accepted/%s/%s/%d/%s", kind, m.uid, m.generation, reason)) {
+	if r.soonAgain(what) {
 		return
 	}
 	r.failed(k, r.s.client.Apply(ctx, kubeapi.Patch{Resource: k, Namespace: r.s.o.Namespace, Name: m.name, Sub: "status", Manager: reporter}, map[string]any{

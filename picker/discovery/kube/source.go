@@ -138,7 +138,9 @@ func (s *Source) run(ctx context.Context) {
 	defer close(s.done)
 	var reporting sync.WaitGroup
 	defer reporting.Wait()
-	reporting.Go(func() { (&reports{s: s, said: map[string]time.Time{}, pools: map[string]lookup{}}).run(ctx, s.report) })
+	reporting.Go(func() {
+		(&reports{s: s, said: map[string]time.Time{}, pools: map[string]lookup{}, unwritten: map[string]time.Time{}}).run(ctx, s.report)
+	})
 	for {
 		select {
 		case <-ctx.Done():
