@@ -96,7 +96,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	models, err := f.tokenizers(found)
+	models, err := f.configured()
 	if err != nil {
 		return err
 	}
@@ -156,9 +156,9 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	}
 }
 
-// tokenizers are the models whose tokenizer files are given or found.
-func (f *upFlags) tokenizers(found []engines.Engine) (list []server.ModelOptions, err error) {
-	all, err := engines.Tokenizers(f.models, found)
+// configured returns the models whose folders are given. The replica finds those of others.
+func (f *upFlags) configured() (list []server.ModelOptions, err error) {
+	all, err := engines.Tokenizers(f.models, nil)
 	for _, t := range all {
 		list = append(list, server.ModelOptions{Name: t.Model, Path: t.Folder})
 	}

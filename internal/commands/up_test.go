@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit/hub"
 )
 
 // lines is a writer whose content can be read concurrently.
@@ -38,12 +39,18 @@ func (l *lines) String() string {
 
 // TestUp goes from two bare engines to an answered request.
 func TestUp(t *testing.T) {
-	engines, err := fleet.Open(fleet.Options{Engines: 2, Engine: sim.Options{Speed: 100, Events: &sim.EventOptions{}, Sources: "ranks"}})
+	h := hub.Start(t)
+	h.Add(t, "org/model", modelFolder(t))
+	t.Setenv("HF_ENDPOINT", h.URL)
+	t.Setenv("HF_HUB_OFFLINE", "")
+	t.Setenv("HF_HOME", t.TempDir())
+	cache := t.TempDir()
+	engines, err := fleet.Open(fleet.Options{Engines: 2, Engine: sim.Options{Root: "org/model", Speed: 100, Events: &sim.EventOptions{}, Sources: "ranks"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = engines.Close() })
-	silent, err := fleet.Open(fleet.Options{Engines: 1, Engine: sim.Options{Speed: 100}})
+	silent, err := fleet.Open(fleet.Options{Engines: 1, Engine: sim.Options{Root: "org/model", Speed: 100}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +60,7 @@ func TestUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(release)
-	args := []string{"--listen", "127.0.0.1:" + fmt.Sprint(ports[0]), "--admin", "127.0.0.1:0", "--envoy", parts.Envoy(t)}
+	args := []string{"--listen", "127.0.0.1:" + fmt.Sprint(ports[0]), "--admin", "127.0.0.1:0", "--envoy", parts.Envoy(t), "--model-cache", cache}
 	for _, e := range append(engines.Endpoints(), silent.Endpoints()...) {
 		args = append(args, "--engine", fmt.Sprintf("http://%s:%v", e.Address, e.Port))
 	}
@@ -84,6 +91,9 @@ func TestUp(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), ": no KV-cache events"); n != 1 {
 		t.Errorf("%d engines are listed without events, want 1:\n%s", n, &out)
+	}
+	if n := strings.Count(out.String(), ", tokenizer "+cache); n != 3 {
+		t.Errorf("%d engines are listed with the downloaded tokenizer, want 3:\n%s", n, &out)
 	}
 	model := regexp.MustCompile(`model (\S+),`).FindStringSubmatch(out.String())
 	if model == nil {

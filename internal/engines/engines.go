@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 )
 
 // Engine is an engine and the models it reports.
@@ -177,7 +177,7 @@ func EndpointsFile(found []Engine) []byte {
 // Tokenizers returns the models whose tokenizer files are given as NAME=FOLDER or found on this
 // machine.
 func Tokenizers(flags []string, found []Engine) (list []Tokenizer, err error) {
-	given := map[string]bool{}
+	given, caches := map[string]bool{}, localCaches()
 	for _, m := range flags {
 		name, path, ok := strings.Cut(m, "=")
 		if !ok || name == "" || path == "" {
@@ -192,7 +192,7 @@ func Tokenizers(flags []string, found []Engine) (list []Tokenizer, err error) {
 				continue
 			}
 			given[m.Name] = true
-			if path := tokenizerOf(m.Root, m.Name); path != "" {
+			if path := modelfiles.FindLocal(caches, m.Root, m.Name); path != "" {
 				list = append(list, Tokenizer{m.Name, path})
 			}
 		}
@@ -200,44 +200,8 @@ func Tokenizers(flags []string, found []Engine) (list []Tokenizer, err error) {
 	return list, nil
 }
 
-// tokenizerOf looks for a folder with tokenizer files: the one that the engine
-// names, or the newest of that name in the cache of the hub's client.
-func tokenizerOf(names ...string) string {
-	home, _ := os.UserHomeDir()
-	cache := os.Getenv("HF_HUB_CACHE")
-	if cache == "" {
-		base := os.Getenv("HF_HOME")
-		if base == "" {
-			base = filepath.Join(home, ".cache", "huggingface")
-		}
-		cache = filepath.Join(base, "hub")
-	}
-	for _, name := range names {
-		if name == "" {
-			continue
-		}
-		folders := []string{}
-		if filepath.IsAbs(name) {
-			folders = append(folders, name)
-		} else {
-			snapshots, _ := filepath.Glob(filepath.Join(cache, "models--"+strings.ReplaceAll(name, "/", "--"), "snapshots", "*"))
-			slices.SortFunc(snapshots, func(a, b string) int { return modified(b).Compare(modified(a)) })
-			folders = append(folders, snapshots...)
-		}
-		for _, dir := range folders {
-			if _, err := os.Stat(filepath.Join(dir, "tokenizer.json")); err == nil {
-				return dir
-			}
-		}
-	}
-	return ""
-}
-
-// modified returns when a file was changed, the zero time where it is not there.
-func modified(path string) time.Time {
-	info, err := os.Stat(path)
-	if err != nil {
-		return time.Time{}
-	}
-	return info.ModTime()
+// localCaches returns the caches of this machine that may hold tokenizers.
+func localCaches() []string {
+	o := modelfiles.FromEnv(os.Getenv)
+	return o.LocalCaches()
 }

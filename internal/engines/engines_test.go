@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTokenizerOf(t *testing.T) {
+func TestTokenizersAreFoundLocally(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("HF_HUB_CACHE", cache)
 	own := t.TempDir()
@@ -19,9 +19,17 @@ func TestTokenizerOf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]string{own: own, "org/name": snapshot, "org/other": "", "": ""} {
-		if got := tokenizerOf(name, ""); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
+	for root, want := range map[string]string{own: own, "org/name": snapshot, "org/other": "", "": "", "../name": ""} {
+		list, err := Tokenizers(nil, []Engine{{Models: []Model{{Name: "served", Root: root}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if len(list) == 1 {
+			got = list[0].Folder
+		}
+		if got != want {
+			t.Errorf("Tokenizers() of a model with root %q = %q, want %q", root, got, want)
 		}
 	}
 }

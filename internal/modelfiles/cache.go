@@ -48,6 +48,25 @@ func FindSnapshot(cache, repo, revision string) (dir, commit string) {
 	return "", ""
 }
 
+// LocalCaches returns all caches that are searched, in order.
+func (o *Options) LocalCaches() []string { return append(slices.Clone(o.Caches), o.Cache) }
+
+// FindLocal returns the folder of the first of names that is a local folder or a repository in a
+// cache, "" if there is none. It does not download.
+func FindLocal(caches []string, names ...string) string {
+	for _, name := range names {
+		if isFolder(name) && HasVocabulary(name) {
+			return name
+		}
+		for _, cache := range caches {
+			if dir, _ := FindSnapshot(cache, name, DefaultRevision); dir != "" {
+				return dir
+			}
+		}
+	}
+	return ""
+}
+
 // newestFirst lists the subfolders of dir by their time of change.
 func newestFirst(dir string) (names []string) {
 	entries, _ := os.ReadDir(dir)

@@ -344,7 +344,7 @@ func (s *Source) revision(repo string) string {
 // findRepo searches the caches for a repository and downloads it if none has it.
 func (s *Source) findRepo(ctx context.Context, repo string) (Status, error) {
 	rev := s.revision(repo)
-	for _, cache := range append(slices.Clone(s.o.Caches), s.o.Cache) {
+	for _, cache := range s.o.LocalCaches() {
 		if dir, commit := FindSnapshot(cache, repo, rev); dir != "" {
 			return s.found(dir, OriginCache, commit)
 		}
