@@ -20,6 +20,14 @@ func (n *Node) Gauge(name string, version uint64, sink GaugeSink) *Gauge {
 	return &Gauge{n, n.core.NewGauge(name, version, sink)}
 }
 
+// GaugeAbsent reports whether all reachable members state that they do not have this member's gauge
+// of that name, because they run releases without it. It is false without reachable members.
+func (n *Node) GaugeAbsent(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.core.GaugeAbsent(name)
+}
+
 // Set changes this member's value of key; nil removes the key. Changes are batched for up to 10 ms.
 // value belongs to the gauge afterwards. The only error is core.ErrGaugeFull.
 func (g *Gauge) Set(key string, value []byte) (err error) {

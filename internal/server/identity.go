@@ -36,6 +36,7 @@ func (s *Server) openSeeds(own block.Seed, group facts.Group) {
 	s.seeds = facts.NewSeeds(facts.SeedOptions{
 		Own: own, Now: time.Now, Log: s.o.Log, Registry: s.registry,
 		Settled: func() bool { return s.node.Phase() != cluster.Settling },
+		Older:   func() bool { return s.node.GaugeAbsent(facts.StateSeed) },
 		Use: func(seed block.Seed) {
 			s.share.Rekey(func() uint64 {
 				s.hasher.Reseed(seed)

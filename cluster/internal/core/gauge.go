@@ -87,6 +87,26 @@ func (g *Gauge) Renew(key string, value []byte) error {
 	return nil
 }
 
+// GaugeAbsent reports whether no reachable member has this member's gauge of that name, by their own
+// heartbeats: all run releases without it. It is false while a reachable member has not listed its
+// states, and without reachable members.
+func (c *Core) GaugeAbsent(name string) bool {
+	g, up := c.gauge([]byte(name)), false
+	if g == nil {
+		return false
+	}
+	for _, p := range c.peers {
+		switch {
+		case !p.Up:
+		case p.lists == nil || p.lists[g.id]:
+			return false
+		default:
+			up = true
+		}
+	}
+	return up
+}
+
 // mark queues key for the next update.
 func (g *Gauge) mark(key string) {
 	if !g.isDirty[key] {

@@ -22,6 +22,7 @@ type peer struct {
 	majorAt time.Duration // when that frame arrived; 0 if none did
 
 	gauges []gaugeTable
+	lists  []bool   // by gauge: it is in the peer's last heartbeat; nil: no heartbeat yet
 	feeds  []uint64 // next sequence number expected
 }
 
@@ -192,14 +193,14 @@ func (c *Core) measure(p *peer, echo, hold time.Duration) {
 
 // compareStates requests gauges that are incomplete here.
 func (c *Core) compareStates(p *peer, states []group.StateInfo) {
-	p.strangers = 0
+	p.strangers, p.lists = 0, make([]bool, len(c.gauges))
 	stated := make([]uint64, len(c.logs.List))
 	for _, s := range states {
 		known := false
 		switch s.Kind {
 		case group.StateGauge:
 			if g := c.gauge(s.Name); g != nil {
-				known = true
+				known, p.lists[g.id] = true, true
 				g.compare(p, s.Ver)
 			}
 		case group.StateFeed:

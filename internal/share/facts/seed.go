@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	stateSeed = "seed"
+	// StateSeed is the state of each replica's seed for block keys.
+	StateSeed = "seed"
 	keySeed   = "seed"
 	// GroupSecret represents a seed made by the group where secrets are compared.
 	GroupSecret = 1
@@ -64,9 +65,13 @@ func readSeed(b []byte) (s seed, err error) {
 type SeedOptions struct {
 	Own     block.Seed // made by this process
 	Now     func() time.Time
-	Settled func() bool        // reports whether the replica has found its group or stopped looking
-	Use     func(s block.Seed) // switches all block keys to s
-	Log     *slog.Logger
+	Settled func() bool // reports whether the replica has found its group or stopped looking
+	// Older reports whether all reachable members state that they run a release without seeds. No
+	// seed will arrive then, and the replica settles only after it has listed its sources, which
+	// needs the seed.
+	Older func() bool
+	Use   func(s block.Seed) // switches all block keys to s
+	Log   *slog.Logger
 	// Registry receives the metrics.
 	Registry prometheus.Registerer
 }
@@ -99,10 +104,10 @@ func NewSeeds(o SeedOptions) *Seeds {
 }
 
 // Join registers the seed with a group.
-func (s *Seeds) Join(g Group) { s.set = g.Gauge(stateSeed, StateVersion, s) }
+func (s *Seeds) Join(g Group) { s.set = g.Gauge(StateSeed, StateVersion, s) }
 
 // Has reports whether this replica has its group's seed: a peer's was adopted or found no better,
-// or no peer answered in time.
+// all peers run releases without seeds, or no peer answered in time.
 func (s *Seeds) Has() bool { return s.has.Load() }
 
 // seedLook is how often Run checks whether the replica has settled.
@@ -159,7 +164,7 @@ func (s *Seeds) settle() {
 	if best != was {
 		s.tell()
 	}
-	if heard || settled {
+	if heard || settled || s.o.Older() {
 		s.has.Store(true)
 	}
 }

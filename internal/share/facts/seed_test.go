@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -53,6 +54,7 @@ type seeder struct {
 	id      string
 	used    block.Seed
 	settled atomic.Bool
+	older   atomic.Bool
 	sink    cluster.GaugeSink
 	said    atomic.Value // []byte
 }
@@ -72,7 +74,7 @@ func converge(t *testing.T, n int) {
 		m.used[0] = byte(i*7+n) % 5
 		skew := time.Duration((i*13+n*5)%21-10) * time.Minute
 		m.Seeds = NewSeeds(SeedOptions{
-			Own: m.used, Now: func() time.Time { return time.Now().Add(skew) }, Settled: func() bool { return m.settled.Load() },
+			Own: m.used, Now: func() time.Time { return time.Now().Add(skew) }, Settled: func() bool { return m.settled.Load() }, Older: func() bool { return m.older.Load() },
 			Use: func(s block.Seed) { m.used = s }, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 		})
 		m.Join(Group{Gauge: func(_ string, _ uint64, sink cluster.GaugeSink) SetFunc {
@@ -140,6 +142,34 @@ func FuzzSeed(f *testing.F) {
 		s, err := readSeed(b)
 		if err == nil && !bytes.Equal(s.append(nil), b[:seedBytes]) {
 			t.Errorf("%x decodes as %v", b, s)
+		}
+	})
+}
+
+// TestSeedAmongOlderReleases: a replica whose reachable members all run releases without seeds has
+// its seed at once. Waiting to settle would never end before its time limit: a replica settles only
+// after it has listed its sources, which needs the seed.
+func TestSeedAmongOlderReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		older := false
+		var mu sync.Mutex
+		s := NewSeeds(SeedOptions{
+			Own: block.Seed{1}, Now: time.Now, Settled: func() bool { return false }, Use: func(block.Seed) { t.Error("the seed changed") },
+			Older: func() bool { mu.Lock(); defer mu.Unlock(); return older },
+			Log:   slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		})
+		s.Join(Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc { return func(string, []byte) error { return nil } }})
+		go s.Run(t.Context())
+		time.Sleep(time.Second)
+		if s.Has() {
+			t.Error("Has() = true before any member has listed its states")
+		}
+		mu.Lock()
+		older = true
+		mu.Unlock()
+		time.Sleep(2 * seedLook)
+		if !s.Has() {
+			t.Error("Has() = false among members without seeds")
 		}
 	})
 }
