@@ -23,6 +23,7 @@ type metrics struct {
 	took       prometheus.Histogram
 	candidates prometheus.Histogram
 	moved      prometheus.Counter
+	crossed    prometheus.Counter
 	modelless  prometheus.Counter
 	goesOn     [cycle.NumConversationUses]prometheus.Counter
 	ended      [3]prometheus.Counter // failed, complete, unknown
@@ -41,6 +42,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			prometheus.ExponentialBuckets(5e-6, 2, 16)),
 		candidates: histogram("candidates", "Endpoints that a request could go to.", prometheus.ExponentialBuckets(1, 2, 12)),
 		moved:      counter("moved_total", "Requests that the proxy sent to another endpoint than the first choice."),
+		crossed:    counter("zone_crossings_total", "Placed requests that left this replica's zone, where both zones are known."),
 		modelless:  counter("modelless_total", "Requests that name no model where the picker looks, in a pool of several: any engine may get them."),
 		ttft:       histogram("ttft_seconds", "Time from decision to first token, where it was seen.", prometheus.ExponentialBuckets(0.01, 1.6, 20)),
 		ttftError: histogram("ttft_error_ratio", "First-token time seen over predicted.",
@@ -49,7 +51,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		cachedT:    counter("reported_cached_tokens_total", "Prompt tokens that engines reported from cache."),
 		promptT:    counter("reported_prompt_tokens_total", "Prompt tokens that engines reported."),
 	}
-	all := []prometheus.Collector{m.decisions, m.took, m.candidates, m.moved, m.modelless, m.ttft, m.ttftError, m.predictedT, m.cachedT, m.promptT}
+	all := []prometheus.Collector{m.decisions, m.took, m.candidates, m.moved, m.crossed, m.modelless, m.ttft, m.ttftError, m.predictedT, m.cachedT, m.promptT}
 	refusals := counterVec("refusals_total", "Requests that could not be placed, by reason.", "reason")
 	for _, reason := range request.Reasons() {
 		m.refusals = append(m.refusals, refusals.WithLabelValues(reason.String()))
@@ -146,6 +148,9 @@ func (m *metrics) placed(took time.Duration, c *cycle.Cycle) {
 	m.decisions.Inc()
 	m.took.Observe(took.Seconds())
 	m.candidates.Observe(float64(c.Candidates()))
+	if c.First().InRemoteZone {
+		m.crossed.Inc()
+	}
 	if c.Request.Previous != "" {
 		m.goesOn[c.Conversation()].Inc()
 	}
