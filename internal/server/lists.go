@@ -52,7 +52,7 @@ type lists struct {
 	from string            // peer or file
 
 	// Owned by run.
-	stored       []byte // content of the file
+	sent         *discovery.Record // list that was published last
 	published    time.Time
 	lastRead     time.Time // latest reading of the source
 	missingSince time.Time
@@ -130,7 +130,10 @@ func (l *lists) update(up time.Duration) {
 			return
 		}
 	}
-	l.publish(&r, own)
+	if used != l.sent || time.Since(l.published) >= ageInterval {
+		l.sent, l.published = used, time.Now()
+		l.publish(&r, own)
+	}
 }
 
 func (l *lists) inUse() (own bool, used *discovery.Record) {
@@ -162,7 +165,7 @@ func (l *lists) look(st *discovery.Status, used *discovery.Record, up time.Durat
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			l.complain("stored endpoints not usable", err)
+			l.complain(err)
 		case r.From == st.From && len(r.Found.Specs) > 0:
 			l.adopt(r, originFile, l.file)
 		}
@@ -193,21 +196,8 @@ func (l *lists) adopt(r *discovery.Record, kind, from string) {
 	s.applyFound(r.Found)
 }
 
-// publish sends the list to the group and stores it, if either has changed or its age is due.
+// publish sends the list to the group, and stores it if it is from the source.
 func (l *lists) publish(r *discovery.Record, own bool) {
-	due := time.Since(l.published) >= ageInterval
-	list := *r
-	list.Read = time.Time{}
-	content, err := list.Encode()
-	if err != nil {
-		l.complain("endpoints not stored", err)
-		return
-	}
-	changed := !bytes.Equal(content, l.stored)
-	if !due && !changed {
-		return
-	}
-	l.stored, l.published = content, time.Now()
 	if l.group != nil {
 		l.group.Publish(r)
 	}
@@ -215,15 +205,15 @@ func (l *lists) publish(r *discovery.Record, own bool) {
 		return
 	}
 	if err := writeListFile(l.file, r); err != nil {
-		l.complain("endpoints not stored", err)
+		l.complain(err)
 	}
 }
 
 // complain logs a problem with the file once.
-func (l *lists) complain(event string, err error) {
+func (l *lists) complain(err error) {
 	if problem := err.Error(); problem != l.problem {
 		l.problem = problem
-		l.s.o.Log.Warn(event, "file", l.file, "error", err)
+		l.s.o.Log.Warn("the stored list of endpoints cannot be read or written", "file", l.file, "error", err)
 	}
 }
 

@@ -132,11 +132,8 @@ func TestReloadMovesPorts(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 1})
 	at := netip.MustParseAddrPort("127.0.0.1:1")
 	o.Endpoints = ""
-	src := &lateSource{status: discovery.Status{From: "test", Read: time.Now()}}
-	o.Source = func(sink discovery.Sink) (discovery.Source, error) {
-		src.sink = sink
-		return src, nil
-	}
+	src := newOutage()
+	o.Source = src.open
 	o.Config = filepath.Join(t.TempDir(), "epp.yaml")
 	say := func(events, metrics int) {
 		write(t, o.Config, fmt.Sprintf("%splugins:\n- {type: precise-prefix-cache-producer, parameters: {kvEventsConfig: {podDiscoveryConfig: {socketPort: %d}}}}\n"+
@@ -144,7 +141,7 @@ func TestReloadMovesPorts(t *testing.T) {
 	}
 	say(5556, 9400)
 	s := open(t, o)
-	src.sink.Update(discovery.Found{Specs: []endpoint.Spec{{Addr: at}}})
+	src.provide(discovery.Found{Specs: []endpoint.Spec{{Addr: at}}})
 	f := func(events int, metrics string) {
 		t.Helper()
 		if ep := s.pool.Snapshot().Endpoints[0]; ep.Events.Port != events || ep.Metrics != metrics {

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -13,16 +12,6 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
-
-// lateSource is a source whose origin answers when the test says so.
-type lateSource struct {
-	sink   discovery.Sink
-	status discovery.Status
-	closed bool
-}
-
-func (l *lateSource) Close()                   { l.closed = true }
-func (l *lateSource) Status() discovery.Status { return l.status }
 
 // TestSourceOfEndpoints: a source that is not the file brings endpoints when it
 // has them, and objectives and rewrites that hold where the configuration says
@@ -40,17 +29,14 @@ func TestSourceOfEndpoints(t *testing.T) {
 	}
 	o.Endpoints = ""
 	o.ConfigText = fileHead + "plugins: [{type: queue-scorer}]\nobjectives: [{name: gold, priority: 5}]\n"
-	src := &lateSource{status: discovery.Status{From: "pool default/llama"}}
-	o.Source = func(sink discovery.Sink) (discovery.Source, error) {
-		src.sink = sink
-		return src, nil
-	}
+	src := newOutage()
+	src.set(discovery.Status{})
+	o.Source = src.open
 	s := open(t, o)
 	if st := s.Status(); st.State != "starting" || st.Reason != "pool default/llama has not been read yet" {
 		t.Errorf("before the source knows: %s, %s", st.State, st.Reason)
 	}
-	src.status.Read = time.Now()
-	src.sink.Update(discovery.Found{Specs: specs, Names: request.Names{
+	src.provide(discovery.Found{Specs: specs, Names: request.Names{
 		Objectives: map[string]int{"gold": 1, "batch": -1},
 		Rewrites:   map[string]request.Rewrite{"chat": {{Model: "a", Weight: 1}}},
 	}})
