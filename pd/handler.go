@@ -3,6 +3,7 @@ package pd
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
@@ -101,6 +102,17 @@ func (h *Handler) atPort(c *cycle.Cycle, plan *cycle.Plan, best int32) {
 func (h *Handler) prefill(c *cycle.Cycle, plan *cycle.Plan, best int32) error {
 	t := stage{cycle.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
 	s, order := t.decide(c, best)
+	if s.Outcome == cycle.StageSplit && !h.o.NeedPrefill {
+		order = slices.DeleteFunc(order, func(i int32) bool { return i != best && !usable(c, i, best) })
+		switch {
+		case len(order) == 0:
+			s.Outcome, s.Chosen = cycle.StageSkipped, -1
+		case order[0] == best:
+			s.Outcome, s.Chosen = cycle.StageLocal, best
+		default:
+			s.Chosen = order[0]
+		}
+	}
 	plan.Stages = append(plan.Stages, s)
 	if s.Outcome == cycle.StageSplit {
 		h.feed(c, plan, best, order)

@@ -116,6 +116,9 @@ func (j *prices) pair(c *cycle.Cycle, among plugin.Among) plugin.Way {
 			if list[k].price+d.price >= way.Split {
 				break
 			}
+			if !usable(c, list[k].at, i) {
+				continue
+			}
 			seconds, others := j.handOver(c, &list[k], &d)
 			if price := list[k].price + d.price + seconds + others; price < way.Split && list[k].at != i {
 				way.Serve, way.Split = i, price
@@ -143,7 +146,7 @@ func (j *prices) order(c *cycle.Cycle, list []offer, way *plugin.Way) {
 	d := j.demand(c, way.Serve)
 	for k := range list {
 		o := &list[k]
-		if o.at == way.Serve {
+		if o.at == way.Serve || !usable(c, o.at, way.Serve) {
 			continue
 		}
 		if way.Helps == len(price) && o.price >= price[way.Helps-1] {
@@ -265,6 +268,12 @@ func waiting(v *cycle.View) float64 {
 }
 
 func decoding(v *cycle.View) float64 { return float64(max(v.Load.Requests-v.Load.Waiting, 0)) }
+
+// usable reports whether a prefill candidate may compute prompts for a decode candidate. An engine
+// that cannot compute them itself uses any.
+func usable(c *cycle.Cycle, from, to int32) bool {
+	return c.Works(c.All(from).Endpoint, c.All(to).Endpoint) || consumes(c.All(to))
+}
 
 // consumes reports whether an engine serves only requests with a remote prefill. SGLang in the
 // decode role rejects others.

@@ -36,6 +36,7 @@ type flight struct {
 	tokens  int
 	learns  lessons
 	report  kvtransfer.Report
+	whole   float64 // predicted seconds to the first token if the request had not been split
 	vitals  vitals
 	warms   chan bool        // starts the request's warm-up; nil: none
 	fetched int32            // tokens of blocks fetched from another endpoint
@@ -73,6 +74,9 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 		f.ModelTarget = r.Target
 	}
 	work := c.WorkAt(best)
+	if plan.Leader() != nil {
+		f.whole = view.Rank().Wait(c.Now, float64(work.New), c.Answer()) + view.Rank().Cost.Prefill(work)
+	}
 	if plan.New >= 0 {
 		work.New, f.learns.prefill = plan.New, false
 	}

@@ -71,3 +71,32 @@ func TestWarmUpWaits(t *testing.T) {
 		}
 	}
 }
+
+// TestPairsLearnFromReports: a prompt that decode computed although the prefill endpoint answered counts
+// against the pair; a fault of the prefill endpoint does not.
+func TestPairsLearnFromReports(t *testing.T) {
+	for _, c := range []struct {
+		report kvtransfer.Report
+		status int
+		off    bool
+	}{
+		{kvtransfer.Report{Known: true, Target: -1}, 200, true},
+		{kvtransfer.Report{Known: true, Target: 0}, 200, false},
+		{kvtransfer.Report{Known: true, Target: -1, Failed: 1, Faults: kvtransfer.Faults{{Target: 0, Fault: kvtransfer.Refused}}}, 200, false},
+		{kvtransfer.Report{Known: true, Target: -1}, 503, false},
+		{kvtransfer.Report{}, 200, false},
+	} {
+		pool := newPool(2)
+		s := newScheduler(t, Options{Pool: pool})
+		eps := pool.Snapshot().Endpoints
+		for range 5 {
+			f := &flight{s: s, request: chatRequest("x", 100), ep: eps[0], helpers: make([]helper, 1)}
+			f.helpers[0].Leads = true
+			f.SetHeaders = []request.HeaderSet{{Name: request.HeaderPrefiller, Value: eps[1].Address}}
+			f.reported(&request.Event{Status: c.status, At: t0, KVTransfer: c.report})
+		}
+		if got := !pool.Splits().Works(eps[1], eps[0]); got != c.off {
+			t.Errorf("report %+v, status %d: pair off %v, want %v", c.report, c.status, got, c.off)
+		}
+	}
+}

@@ -25,6 +25,7 @@ type metrics struct {
 	moved      prometheus.Counter
 	crossed    prometheus.Counter
 	modelless  prometheus.Counter
+	splits     [2]prometheus.Counter // seconds gained and lost by split requests
 	goesOn     [cycle.NumConversationUses]prometheus.Counter
 	ended      [3]prometheus.Counter // failed, complete, unknown
 	tally      *outcomes.Counter
@@ -33,6 +34,15 @@ type metrics struct {
 	predictedT prometheus.Counter
 	cachedT    prometheus.Counter
 	promptT    prometheus.Counter
+}
+
+// splitTime counts the seconds that a split request gained, or lost if negative.
+func (m *metrics) splitTime(gained float64) {
+	if gained >= 0 {
+		m.splits[0].Add(gained)
+	} else {
+		m.splits[1].Add(-gained)
+	}
 }
 
 func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error) {
@@ -67,13 +77,17 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 	for by, name := range kvtransfer.Computers {
 		m.computed[by] = computed.WithLabelValues(name)
 	}
+	splits := counterVec("split_seconds_total", "Time to the first token of streamed split requests against the predicted time of the whole request, by result: gained or lost.", "result")
+	m.splits = [2]prometheus.Counter{splits.WithLabelValues("gained"), splits.WithLabelValues("lost")}
+	off := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "grapevine_picker_split_pairs_off", Help: "Pairs of prefill and decode endpoints that are not used, because decode computed the prompts of the last split requests itself."},
+		func() float64 { return float64(pool.Splits().Off()) })
 	goesOn := counterVec("conversations_total", "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.", "result")
 	for u := range m.goesOn {
 		m.goesOn[u] = goesOn.WithLabelValues(cycle.ConversationUse(u).String())
 	}
 	ended := counterVec("ended_total", "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.", "complete")
 	m.ended = [3]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true"), ended.WithLabelValues("unknown")}
-	all = append(all, refusals, stages, computed, ended, goesOn, poolGauge(pool, "endpoints", "Endpoints in the pool.",
+	all = append(all, refusals, stages, computed, ended, goesOn, splits, off, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*endpoint.Endpoint) float64 { return 1 }),
 		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *endpoint.Endpoint) float64 {
 			if ep.Down() {

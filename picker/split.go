@@ -54,9 +54,38 @@ func (f *flight) reported(e *request.Event) {
 			ep.Tracker().CountRemote(e.At, health.None)
 		}
 	}
+	if e.Status < 400 {
+		f.learnPair(e)
+	}
 	if f.report.Faults[0].Fault != kvtransfer.NoFault && e.Status < 400 { // the failed leg delayed the answer
 		f.learns = lessons{}
 		f.vitals.watch.Moved(e.At, e.At.Add(f.patient()))
+	}
+}
+
+// learnPair records whether the pair of prefill and decode endpoint worked. It did not if the prefill
+// endpoint answered and the decode endpoint computed the prompt all the same. Faults of the prefill
+// endpoint itself are evidence about its health.
+func (f *flight) learnPair(e *request.Event) {
+	r := &f.report
+	if !r.Known || r.Target < 0 && r.Failed > 0 {
+		return
+	}
+	from := f.named(max(r.Target, 0))
+	if from == nil {
+		return
+	}
+	gained := 0.
+	if f.request.Stream {
+		gained = f.whole - e.At.Sub(f.queued.At).Seconds()
+	}
+	f.s.metrics.splitTime(gained)
+	if splits := f.s.opts.Pool.Splits(); splits.Learn(from, f.ep, r.Target >= 0, gained) {
+		if splits.Works(from, f.ep) {
+			f.s.opts.Log.Info("prefill pair works again", "prefill", from.Address, "decode", f.ep.Address)
+		} else {
+			f.s.opts.Log.Warn("prefill pair is off: its prompts were computed by the decode engine; the sidecar's log has the reason", "prefill", from.Address, "decode", f.ep.Address)
+		}
 	}
 }
 

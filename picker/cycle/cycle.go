@@ -86,6 +86,8 @@ type Cycle struct {
 
 	answers *fit.Answers
 	moves   *endpoint.Transfers
+	splits  *endpoint.Splits
+	trial   bool // pairs that are off may be used
 	fetched *endpoint.Transfers
 
 	live     []int32 // candidates visible through Len and At
@@ -144,6 +146,7 @@ func New(o Options, r *request.Request) *Cycle {
 	c.Health = o.Pool.Health()
 	c.asks, c.sessions, c.random, c.answers = o.Match, o.Sessions, o.Seed, o.Pool.Answers()
 	c.moves, c.fetched = o.Pool.Transfers(), o.Pool.Fetches()
+	c.splits, c.trial = o.Pool.Splits(), o.Pool.Splits().Trial()
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
 	}
@@ -322,6 +325,10 @@ func (c *Cycle) Index(k int) int32 { return c.live[k] }
 
 // Answer returns the expected answer length in tokens.
 func (c *Cycle) Answer() float64 { return c.answers.Expect(c.Request.Target, c.Request.MaxTokens) }
+
+// Works reports whether a decision may use a pair of prefill and decode endpoints: split requests
+// succeeded there of late, or it is a trial.
+func (c *Cycle) Works(from, to *endpoint.Endpoint) bool { return c.trial || c.splits.Works(from, to) }
 
 // Transfers returns the learned costs of moving KV blocks between endpoints.
 func (c *Cycle) Transfers() *endpoint.Transfers { return c.moves }

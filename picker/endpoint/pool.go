@@ -38,6 +38,7 @@ type Pool struct {
 	loads   fit.Saved // of loads from host memory
 	moves   Transfers // from prefill to decode endpoints
 	fetches Transfers // fetches from another holder of blocks
+	splits  Splits    // outcomes of split requests
 	health  atomic.Pointer[health.Snapshot]
 
 	mu        sync.Mutex
@@ -94,6 +95,9 @@ func (p *Pool) Loads() *fit.Saved { return &p.loads }
 
 // Transfers returns the learned costs of KV transfers from prefill to decode endpoints.
 func (p *Pool) Transfers() *Transfers { return &p.moves }
+
+// Splits returns the outcomes of split requests by pair.
+func (p *Pool) Splits() *Splits { return &p.splits }
 
 // Fetches returns the learned costs of fetching KV blocks from another holder.
 func (p *Pool) Fetches() *Transfers { return &p.fetches }
@@ -156,6 +160,9 @@ func (p *Pool) Set(specs []Spec) Change {
 		c.Snapshot.Absent = p.stillKept()
 		p.publish(c)
 		p.prune()
+		if len(c.Removed) > 0 {
+			p.splits.Keep(func(id block.EndpointID) bool { return c.Snapshot.ByID(int(id)) != nil })
+		}
 	}
 	return c
 }
