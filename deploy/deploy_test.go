@@ -31,7 +31,7 @@ var values = map[string][]string{
 		"--set-json", `models=[{"name":"m","path":"/models/m"}],volumes=[{"name":"models","image":{"reference":"registry/tokenizers:1"}}],volumeMounts=[{"name":"models","mountPath":"/models"}],networkPolicy.proxies=[{"namespaceSelector":{}}]`,
 		"--set-string", "config=apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"},
 	"slices":      {"--set", "cluster.peers=endpointslices,pool.guard=0s,podIPFamily=ipv6"},
-	"volume":      {"--set-json", `state={"persistentVolumeClaim":{"claimName":"state"}}`, "--set", "image.tag=20261128"},
+	"volume":      {"--set-json", `state={"persistentVolumeClaim":{"claimName":"state"}},modelFiles.cache={"persistentVolumeClaim":{"claimName":"models"}}`, "--set", "image.tag=20261128"},
 	"federation":  {"--set", "federation.enabled=true,federation.config=cluster: a,federation.existingSecret=certs,networkPolicy.enabled=true,federation.annotations.x=y"},
 	"federation2": {"--set", "federation.enabled=true,federation.config=cluster: a,federation.allNamespaces=true,federation.port=0"},
 	"nats":        {"--set", "cluster.mode=nats,cluster.nats.urls={nats://nats:4222},cluster.nats.credentialsSecret=creds,cluster.existingSecret=mine,tls.mode=secret,tls.secretName=cert"},

@@ -56,8 +56,11 @@ func testPublished(t *testing.T, c *kubekit.Cluster, binary string) {
 			k.Expose(namespace)
 			p := k.Deployment(namespace, "llama-epp")
 			servesOneEndpoint(t, c, p)
-			if text := p.Log("epp"); strings.Contains(text, `"level":"ERROR"`) || strings.Contains(text, `"level":"WARN"`) {
-				t.Errorf("faults in the log:\n%s", text)
+			for line := range strings.Lines(p.Log("epp")) {
+				// The simulated engine's model has no repository.
+				if (strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, `"level":"WARN"`)) && !strings.Contains(line, "model files not found") {
+					t.Errorf("fault in the log: %s", line)
+				}
 			}
 		})
 	}

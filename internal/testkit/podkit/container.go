@@ -16,6 +16,7 @@ import (
 
 // process is a process to start in a container.
 type process struct {
+	Host     string   // host name
 	Network  string   // file of the pod's network namespace
 	Root     string   // folder that becomes the root of its file system
 	Mounts   []mount  // in the order of mounting
@@ -38,8 +39,8 @@ type mount struct {
 	ReadOnly bool
 }
 
-// runContainer turns this process into p: it returns only after an error. The process is in a mount
-// namespace of its own already.
+// runContainer turns this process into p: it returns only after an error. The process is in mount and
+// host name namespaces of its own already.
 func runContainer(config string) error {
 	var p process
 	if err := json.Unmarshal([]byte(config), &p); err != nil {
@@ -52,6 +53,9 @@ func runContainer(config string) error {
 	}
 	if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("network namespace: %w", err)
+	}
+	if err := unix.Sethostname([]byte(p.Host)); err != nil {
+		return fmt.Errorf("host name: %w", err)
 	}
 	if err := p.mountAll(); err != nil {
 		return err

@@ -243,7 +243,7 @@ func (p *Pod) command(c *container, x process) *exec.Cmd {
 	p.k.must(err)
 	cmd := exec.Command(self)
 	cmd.Env = []string{envContainer + "=" + string(config)}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
@@ -267,7 +267,7 @@ func (p *Pod) process(c *container) process {
 	}
 	pod, own := &p.spec.Security, &c.Security
 	x := process{
-		Network: p.sandbox.file, Root: root, Mounts: p.mounts(c, image), ReadOnly: own.ReadOnly, Dir: "/", Path: args[0], Args: args, Env: env.list(),
+		Host: p.Name, Network: p.sandbox.file, Root: root, Mounts: p.mounts(c, image), ReadOnly: own.ReadOnly, Dir: "/", Path: args[0], Args: args, Env: env.list(),
 		User: first(image.User, pod.User, own.User), Group: first(0, pod.Group, own.Group), NoNew: own.Escalation != nil && !*own.Escalation,
 	}
 	if c.Dir != "" {

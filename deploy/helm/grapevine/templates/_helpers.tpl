@@ -56,3 +56,8 @@ runAsGroup: 65532
 fsGroup: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
+
+{{- /* Helm merges a value with its default, so that another kind of volume comes with emptyDir. */ -}}
+{{- define "gv.volume" -}}
+{{- if gt (len .) 1 }}{{ toYaml (omit . "emptyDir") }}{{ else }}{{ toYaml . }}{{ end }}
+{{- end }}
