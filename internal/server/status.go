@@ -194,6 +194,8 @@ func (s *Server) state() (state, reason string) {
 		return "draining", ""
 	case len(s.pool.Snapshot().Endpoints) == 0:
 		return "starting", s.unfound()
+	case s.undecodable() != "":
+		return "starting", s.undecodable()
 	case !s.settled.Load():
 		return "starting", s.waitsFor(pending)
 	case s.sick() != "":
@@ -204,6 +206,9 @@ func (s *Server) state() (state, reason string) {
 		return "degraded", s.unfound()
 	}
 	if why := s.untrue(); why != "" {
+		return "degraded", why
+	}
+	if why := unknownRole(s.pool.Snapshot().Endpoints); why != "" {
 		return "degraded", why
 	}
 	return "ready", ""
@@ -270,6 +275,9 @@ func (s *Server) checks() []admin.Check {
 		{Name: "knowledge", Ready: s.settled.Load()},
 		{Name: "cluster", Ready: s.node.Phase() != cluster.Settling, Reason: s.node.Status().Health.Line},
 	}
+	if why := s.undecodable(); why != "" {
+		c[1].Ready, c[1].Reason = false, why
+	}
 	if p := s.pending(); p > 0 {
 		c[3].Reason = fmt.Sprintf("%d of %d endpoints are not known exactly", p, n)
 	} else if why := s.untrue(); why != "" {
@@ -280,7 +288,7 @@ func (s *Server) checks() []admin.Check {
 
 // ready reports whether requests are accepted.
 func (s *Server) ready() bool {
-	return s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0
+	return s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0 && s.undecodable() == ""
 }
 
 // empty reports whether the list of endpoints was read successfully and is empty.
