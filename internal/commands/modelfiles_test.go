@@ -24,6 +24,7 @@ import (
 type bare struct {
 	t     *testing.T
 	admin string
+	list  string // endpoints file
 }
 
 // serveBare starts engines with the options and a replica with the flags.
@@ -48,7 +49,13 @@ func serveBare(t *testing.T, o sim.Options, env map[string]string, flags ...stri
 	if err := os.WriteFile(file, []byte(list.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := &bare{t: t, admin: parts.FreeAddress(t)}
+	return replicaOf(t, file, flags...)
+}
+
+// replicaOf starts a replica with a list of engines.
+func replicaOf(t *testing.T, file string, flags ...string) *bare {
+	t.Helper()
+	b := &bare{t: t, admin: parts.FreeAddress(t), list: file}
 	ctx, stop := context.WithCancel(t.Context())
 	cmd := newServe(standard)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -75,15 +82,22 @@ func (b *bare) get(path string) string {
 	return string(text)
 }
 
-// becomes waits until the replica is ready and all endpoints have a state of knowledge whose reason
-// contains a text.
-func (b *bare) becomes(state, reason string) (st server.Status) {
+// becomes waits until the replica is ready, its only model's files have a state, and all endpoints
+// have a state of knowledge whose reason contains a text. The process is old, so that the replica
+// does not wait for models before it is ready.
+func (b *bare) becomes(files, state, reason string) (st server.Status) {
 	b.t.Helper()
 	testkit.Eventually(b.t, func() string {
 		page := b.get("/status")
 		st = server.Status{}
 		if err := json.Unmarshal([]byte(page), &st); err != nil || st.State != "ready" || len(st.Endpoints) != 2 {
 			return "not ready: " + page
+		}
+		if len(st.ModelFiles) != 1 || string(st.ModelFiles[0].State) != files {
+			return fmt.Sprintf("model files %+v, want %s", st.ModelFiles, files)
+		}
+		if files == "ready" && (len(st.Models) != 1 || st.Models[0].State != "ready") {
+			return fmt.Sprintf("models %+v, want one ready", st.Models)
 		}
 		for _, ep := range st.Endpoints {
 			if ep.Knowledge != state || !strings.Contains(ep.Reason, reason) {
@@ -134,11 +148,11 @@ func TestExactByDefault(t *testing.T) {
 	h := hub.Start(t)
 	h.Add(t, "org/model", modelFolder(t))
 	b := serveBare(t, sim.Options{Model: "served", Root: "org/model", Aliases: []string{"alias"}, Adapters: []string{"sql"}}, map[string]string{"HF_ENDPOINT": h.URL})
-	st := b.becomes("exact", "")
-	if len(st.ModelFiles) != 1 || st.ModelFiles[0].Model != "org/model" || st.ModelFiles[0].Origin != "download" || st.ModelFiles[0].Revision != hub.Commit || len(st.ModelFiles[0].Files) < 2 {
+	st := b.becomes("ready", "exact", "")
+	if st.ModelFiles[0].Model != "org/model" || st.ModelFiles[0].Origin != "download" || st.ModelFiles[0].Revision != hub.Commit || len(st.ModelFiles[0].Files) < 2 {
 		t.Errorf("model files %+v, want those of org/model from the hub", st.ModelFiles)
 	}
-	if len(st.Models) != 1 || st.Models[0].State != "ready" || st.Models[0].Name != "org/model" {
+	if st.Models[0].Name != "org/model" {
 		t.Errorf("models %+v, want org/model ready", st.Models)
 	}
 	for _, name := range []string{"served", "alias", "sql"} { // the adapter's prompts are those of its base
@@ -146,6 +160,30 @@ func TestExactByDefault(t *testing.T) {
 	}
 	if page := b.get("/metrics"); !strings.Contains(page, `grapevine_model_files{model="org/model",state="ready"} 1`) {
 		t.Error("metrics do not report the model files as ready")
+	}
+}
+
+// TestGroupWithFoundModels: replicas that find a model's files by themselves share the index: none is
+// misconfigured, and each reads a part of the engines.
+func TestGroupWithFoundModels(t *testing.T) {
+	h := hub.Start(t)
+	h.Add(t, "org/model", modelFolder(t))
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gossip := parts.FreeAddress(t)
+	group := []string{"--cluster=gossip", "--share=partitioned", "--cluster-key-file=" + key, "--cluster-stream-bind=127.0.0.1:0"}
+	one := serveBare(t, sim.Options{Model: "served", Root: "org/model"}, map[string]string{"HF_ENDPOINT": h.URL}, append(group, "--name=one", "--cluster-bind="+gossip)...)
+	two := replicaOf(t, one.list, append(group, "--name=two", "--cluster-bind=127.0.0.1:0", "--cluster-join="+gossip)...)
+	for _, b := range []*bare{one, two} {
+		testkit.Eventually(t, func() string {
+			if st := b.becomes("ready", "exact", ""); st.Cluster.State != "joined" || len(st.Members) != 2 {
+				return st.Name + ": " + st.Cluster.State + ": " + st.Cluster.Line
+			}
+			return ""
+		})
+		b.matches("served")
 	}
 }
 
@@ -173,10 +211,7 @@ func TestModelsWithoutFiles(t *testing.T) {
 				env[name] = v
 			}
 			b := serveBare(t, sim.Options{Model: "served", Root: c.root}, env, c.flags...)
-			st := b.becomes("approximate", c.remedy)
-			if len(st.ModelFiles) != 1 || string(st.ModelFiles[0].State) != c.state {
-				t.Errorf("model files %+v, want %s", st.ModelFiles, c.state)
-			}
+			b.becomes(c.state, "approximate", c.remedy)
 			if page := b.get("/readyz?verbose"); !strings.Contains(page, "[+] models") || !strings.Contains(page, c.remedy) {
 				t.Errorf("readyz:\n%s\nwant models with the remedy %q", page, c.remedy)
 			}
@@ -192,7 +227,7 @@ func TestModelsWithoutFiles(t *testing.T) {
 func TestGatedModelWithToken(t *testing.T) {
 	h := hub.Start(t)
 	h.Add(t, "org/gated", modelFolder(t)).Gated = true
-	serveBare(t, sim.Options{Model: "org/gated"}, map[string]string{"HF_ENDPOINT": h.URL, "HF_TOKEN": h.Token}).becomes("exact", "")
+	serveBare(t, sim.Options{Model: "org/gated"}, map[string]string{"HF_ENDPOINT": h.URL, "HF_TOKEN": h.Token}).becomes("ready", "exact", "")
 	if leaked := h.Leaked(); len(leaked) > 0 {
 		t.Errorf("content host received %q, want no token", leaked)
 	}
@@ -214,7 +249,7 @@ func TestAirGapped(t *testing.T) {
 	}
 	for _, root := range []string{"org/model", modelFolder(t)} {
 		env := map[string]string{"HF_HUB_CACHE": cache, "HF_HUB_OFFLINE": "1"}
-		serveBare(t, sim.Options{Model: "served", Root: root}, env).becomes("exact", "")
+		serveBare(t, sim.Options{Model: "served", Root: root}, env).becomes("ready", "exact", "")
 	}
 }
 

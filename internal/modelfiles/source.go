@@ -197,6 +197,18 @@ func (s *Source) Missing(root string) (state State, remedy string, ok bool) {
 	return m.status.State, m.status.Remedy, true
 }
 
+// Found returns the number of models whose files have been found.
+func (s *Source) Found() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.models {
+		if m.status.State == StateReady {
+			n++
+		}
+	}
+	return n
+}
+
 // Pending reports whether the first search for a model is still under way.
 func (s *Source) Pending() bool {
 	s.mu.Lock()

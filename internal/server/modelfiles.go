@@ -32,6 +32,7 @@ type foundModels struct {
 	groups atomic.Pointer[[]roots.Group]     // models in use by the pool
 	roots  atomic.Pointer[map[string]string] // root by served name
 	listed atomic.Bool                       // the lists of all engines have been read once, or listsWait has passed
+	used   atomic.Int64                      // number of found models that are loaded or being loaded
 	wake   chan struct{}                     // files have been found
 	seen   map[string]seenModel              // by root; owned by followModels
 }
@@ -69,11 +70,15 @@ func (s *Server) followModels(ctx context.Context) {
 	var used time.Time
 	for files := false; ; {
 		watch.Working()
-		if now := s.pool.Snapshot(); now != last || files || time.Since(used) > modelKeep/10 {
+		now, first := s.pool.Snapshot(), false
+		if !s.modelFiles.listed.Load() { // checked before the lists are used, which may arrive meanwhile
+			first = allListed(now) || time.Since(s.started) > listsWait
+		}
+		if now != last || files || first || time.Since(used) > modelKeep/10 {
 			last, used = now, time.Now()
 			s.useModels(now)
 		}
-		if !s.modelFiles.listed.Load() && (allListed(last) || time.Since(s.started) > listsWait) {
+		if first {
 			s.modelFiles.listed.Store(true)
 		}
 		watch.Waiting()
@@ -127,6 +132,7 @@ func (s *Server) useModels(snapshot *endpoint.Snapshot) {
 		}
 	}
 	s.models.SetFound(found)
+	s.modelFiles.used.Store(int64(len(found)))
 }
 
 // keep returns the groups and, after them, those that engines reported until recently. Names of
@@ -173,7 +179,8 @@ func (s *Server) searching() bool {
 	if s.withoutSource() || time.Since(s.started) > s.o.ReadyTimeout {
 		return false
 	}
-	return !s.modelFiles.listed.Load() || s.modelFiles.source.Pending()
+	f := &s.modelFiles
+	return !f.listed.Load() || f.source.Pending() || f.source.Found() > int(f.used.Load())
 }
 
 // knowledgeOf returns how completely an endpoint's cache is known for prompts, and why it is not

@@ -200,6 +200,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.discovery, err = s.discover(c); err != nil {
 		return err
 	}
+	if err := s.openProcessor(); err != nil { // before the status pages, which read it
+		return err
+	}
 	if err := s.openAdmin(); err != nil {
 		return err
 	}
@@ -313,8 +316,9 @@ func (s *Server) openAdmin() error {
 	return err
 }
 
-func (s *Server) openExtProc() error {
-	p, err := extproc.New(extproc.Options{
+// openProcessor creates the processor of requests. It serves nothing yet.
+func (s *Server) openProcessor() (err error) {
+	s.processor, err = extproc.New(extproc.Options{
 		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
 		Forms:        func() bool { _, several := s.pool.Snapshot().OnlyBase(); return several },
 		Answer:       s.answer,
@@ -325,11 +329,12 @@ func (s *Server) openExtProc() error {
 		AnswerModel: s.o.AnswerModel, Rewrites: s.scheduler.Rewrites,
 		Registerer: s.registry, Log: s.o.Log,
 	})
-	if err != nil {
-		return err
-	}
-	s.processor = p
-	s.extproc, err = extproc.Open(p, extproc.Listen{Address: s.o.Listen, TLS: s.o.TLS, HealthAddress: s.o.Health, Linger: max(s.o.Linger, 0), Readiness: s.readiness, Listeners: s.listeners})
+	return err
+}
+
+// openExtProc opens the ext_proc listener.
+func (s *Server) openExtProc() (err error) {
+	s.extproc, err = extproc.Open(s.processor, extproc.Listen{Address: s.o.Listen, TLS: s.o.TLS, HealthAddress: s.o.Health, Linger: max(s.o.Linger, 0), Readiness: s.readiness, Listeners: s.listeners})
 	return err
 }
 
