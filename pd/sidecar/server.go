@@ -112,6 +112,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x.apart = true
+	if r.Header.Get("X-Request-Id") == "" { // the logs of both engines can be joined
+		r.Header.Set("X-Request-Id", s.o.UUID())
+	}
 	s.m.requests.WithLabelValues("split").Inc()
 	s.budget.Asked()
 	s.o.Connector.serve(x)

@@ -210,3 +210,21 @@ func TestFalseSuspicion(t *testing.T) {
 		})
 	})
 }
+
+// TestLegsShareAnID: where nobody has named a request, both engines get the same name for it.
+func TestLegsShareAnID(t *testing.T) {
+	ids := make(chan string, 2)
+	engine := func(w http.ResponseWriter, r *http.Request) {
+		ids <- r.Header.Get("X-Request-Id")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, soundPrefill)
+	}
+	s, err := New(Options{Engine: "http://" + prefiller(t, engine)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sendTo(s, "hello", &mortal{at: prefiller(t, engine)})
+	if a, b := <-ids, <-ids; a == "" || a != b {
+		t.Errorf("the legs are named %q and %q, want one name", a, b)
+	}
+}

@@ -170,8 +170,33 @@ func (f *flags) complete() (err error) {
 	if err := f.more.complete(f); err != nil {
 		return err
 	}
+	if err := f.ports(); err != nil {
+		return err
+	}
 	f.o.Targets, err = f.targets()
 	return err
+}
+
+// ports checks the numbers of ports and retries.
+func (f *flags) ports() error {
+	last := 65536 - f.ranks // ranks have consecutive ports
+	for _, p := range []struct {
+		flag         string
+		value, least int
+	}{
+		{"port", f.port, 0}, {"model-server-port", f.enginePort, 1}, {"bootstrap-port", f.o.BootstrapPort, 1}, {"mooncake-bootstrap-port", f.more.mooncakePort, 1},
+		{"p2p-connector-port", f.o.P2PPort, 1}, {"metrics-port", f.more.metricsPort, 0},
+		{"moriio-decode-notify-port", f.more.write.Notify[0], 1}, {"moriio-prefill-notify-port", f.more.write.Notify[1], 1},
+		{"moriio-decode-handshake-port", f.more.write.Handshake[0], 1}, {"moriio-prefill-handshake-port", f.more.write.Handshake[1], 1},
+	} {
+		if p.value < p.least || p.value > last {
+			return cli.UsageError{Err: fmt.Errorf("--%s %d: want %d to %d", p.flag, p.value, p.least, last)}
+		}
+	}
+	if f.more.retries < 0 {
+		return cli.UsageError{Err: fmt.Errorf("--prefill-max-retries %d: must not be negative", f.more.retries)}
+	}
+	return nil
 }
 
 // targets returns the allowed targets.

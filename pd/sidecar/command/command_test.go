@@ -43,6 +43,26 @@ func TestListedRoles(t *testing.T) {
 	}
 }
 
+// TestPortsAreChecked: ports that cannot exist, and negative retries, are refused with the flag's name.
+func TestPortsAreChecked(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--model-server-port 0", "--model-server-port 0: want 1 to 65535"},
+		{"--model-server-port 70000", "--model-server-port 70000: want 1 to 65535"},
+		{"--model-server-port 65535 --data-parallel-size 2", "--model-server-port 65535: want 1 to 65534"},
+		{"--p2p-connector-port 0", "--p2p-connector-port 0: want 1 to 65535"},
+		{"--port -1", "--port -1: want 0 to 65535"},
+		{"--moriio-decode-notify-port 99999", "--moriio-decode-notify-port 99999: want 1 to 65535"},
+		{"--prefill-max-retries -1", "--prefill-max-retries -1: must not be negative"},
+	} {
+		cmd := New()
+		cmd.SetArgs(strings.Fields(c.args))
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		if err := cmd.ExecuteContext(t.Context()); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %s", c.args, err, c.want)
+		}
+	}
+}
+
 // lines sends what is written.
 type lines chan string
 
