@@ -20,14 +20,15 @@ type player struct {
 	response []byte
 
 	// State of the current request.
-	stream   extproc.ExternalProcessor_ProcessClient
-	cancel   context.CancelFunc
-	body     []byte
-	back     []byte    // request body as returned
-	answered time.Time // when the destination arrived
-	refused  bool      // an immediate response ended the request
-	asked    filter.ProcessingMode_BodySendMode
-	messages int // messages sent to the picker
+	stream      extproc.ExternalProcessor_ProcessClient
+	cancel      context.CancelFunc
+	body        []byte
+	back        []byte    // request body as returned
+	answered    time.Time // when the destination arrived
+	destination string    // of the request
+	refused     bool      // an immediate response ended the request
+	asked       filter.ProcessingMode_BodySendMode
+	messages    int // messages sent to the picker
 }
 
 // play plays request n until its stream ends, and sets answered and refused.
@@ -39,7 +40,7 @@ func (p *player) play(ctx context.Context, n uint64) error {
 		return fmt.Errorf("open: %w", err)
 	}
 	p.stream = stream
-	p.answered, p.refused, p.asked, p.messages = time.Time{}, false, filter.ProcessingMode_NONE, 0
+	p.answered, p.destination, p.refused, p.asked, p.messages = time.Time{}, "", false, filter.ProcessingMode_NONE, 0
 	p.body = p.corpus.appendRequest(p.body[:0], n)
 	first := requestHeaders(p.opts.Mode, n, len(p.body))
 	if p.opts.Mode == Buffered {
@@ -176,8 +177,11 @@ func same(back, body []byte) error {
 
 // note records the arrival of the destination.
 func (p *player) note(c *extproc.CommonResponse) {
-	if p.answered.IsZero() && names(c) {
-		p.answered = time.Now()
+	if !p.answered.IsZero() {
+		return
+	}
+	if to := destination(c); to != "" {
+		p.answered, p.destination = time.Now(), to
 	}
 }
 

@@ -81,6 +81,14 @@ func (c *Client) Play(ctx context.Context, length time.Duration) (Report, error)
 // Body returns the body of request n.
 func (c *Client) Body(n uint64) []byte { return c.load.players[0].corpus.appendRequest(nil, n) }
 
+// Destination plays request n and returns its destination, which is "" if the picker refused it.
+// Not safe for concurrent use.
+func (c *Client) Destination(ctx context.Context, n uint64) (string, error) {
+	p := c.load.players[0]
+	err := p.play(ctx, n)
+	return p.destination, err
+}
+
 // Hold opens one request per stream of the load and leaves it before its answer, as with
 // engines that are still busy. The streams end with ctx or Close.
 func (c *Client) Hold(ctx context.Context) error {

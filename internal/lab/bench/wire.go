@@ -71,14 +71,14 @@ func unpack(a *answer) (kind, *extproc.CommonResponse) {
 	return other, nil
 }
 
-// names reports whether the answer names a destination.
-func names(c *extproc.CommonResponse) bool {
+// destination returns the destination in the answer, or "".
+func destination(c *extproc.CommonResponse) string {
 	for _, h := range c.GetHeaderMutation().GetSetHeaders() {
 		if h.GetHeader().GetKey() == headerDestination {
-			return len(h.GetHeader().GetRawValue())+len(h.GetHeader().GetValue()) > 0
+			return string(h.GetHeader().GetRawValue()) + h.GetHeader().GetValue()
 		}
 	}
-	return false
+	return ""
 }
 
 // requestHeaders is the first message of a stream, with the headers that Envoy

@@ -92,7 +92,7 @@ var groups = []group{
 		{"1KB/100s", false, paced(1), atPace},
 		{"40KB/100s", false, paced(40), atPace},
 		{"400KB/16", false, kb(400, 16), atFullLoad},
-	}, short: []func(*session, *running) error{(*session).answerMessages, (*session).idleness, (*session).profile},
+	}, short: []func(*session, *running) error{(*session).firstDecision, (*session).answerMessages, (*session).idleness, (*session).profile},
 		extra: []func(*session, *running) error{(*session).reloadMemory, (*session).envoy}},
 	{name: "40x40", stand: Stand{Endpoints: 40, Holders: 40}, loads: []load{
 		{"40KB/16", true, kb(40, 16), atFullLoad},

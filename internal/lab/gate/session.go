@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -316,6 +317,97 @@ func (s *session) reference(r *running) (*running, error) {
 		s.old, err = r.Stand.start(s.ctx, conf, s.model)
 	}
 	return s.old, err
+}
+
+// firstDecision measures the start of a replica: CPU time and wall time from the start of the
+// process to its first correct decision, which sends a prompt to the only engine that has it
+// cached. Wall time is part of the full form only.
+func (s *session) firstDecision(r *running) error {
+	cpu, wall, err := s.starts(r)
+	if err != nil {
+		return err
+	}
+	row := result("start/cpu", Level, "s", cpu)
+	if s.Stored.worse(row) != "" {
+		old, err := s.reference(r)
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			was, _, err := s.starts(old)
+			if err != nil {
+				return err
+			}
+			e := Estimate{Median: row.Estimate.Median / estimate(was).Median, N: len(was)}
+			row.Direct = &e
+		}
+	}
+	s.add(row)
+	if !s.Short {
+		s.add(result("start/wall", Level, "s", wall))
+	}
+	return nil
+}
+
+// starts starts a replica five times. It returns the CPU seconds and the seconds of each start.
+func (s *session) starts(r *running) (cpu, wall []float64, err error) {
+	const holder, number = 3, 60 // engine without waiting requests; conversation that no load plays
+	o := kb(40, 1)
+	o.Conversations, o.Connections = number+4, 1
+	bodies, err := s.open(s.noop.extProc, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, _, err := r.model.Render(s.ctx, nil, bodies.Body(number), prompt.KindChat)
+	bodies.Close()
+	if err != nil {
+		return nil, nil, err
+	}
+	r.engines.publishers[holder].Publish(encode(stored(r.engines.names, r.model.EncodeRendered(nil, text))))
+	want := fmt.Sprintf("%s:%d", address(holder), r.engines.port)
+	for i := range 5 {
+		begun := time.Now()
+		m, err := r.startMember(fmt.Sprint("start-", i))
+		if err != nil {
+			return nil, nil, err
+		}
+		err = s.correct(m, o, number, want)
+		took := time.Since(begun)
+		used, cpuErr := processCPU(m.pid())
+		m.Kill()
+		if err = errors.Join(err, cpuErr); err != nil {
+			return nil, nil, err
+		}
+		cpu, wall = append(cpu, used.Seconds()), append(wall, took.Seconds())
+	}
+	return cpu, wall, nil
+}
+
+// correct waits until the member sends the prompt to the wanted engine.
+func (s *session) correct(m *member, o bench.Options, number uint64, want string) error {
+	ctx, cancel := context.WithTimeout(s.ctx, 2*time.Minute)
+	defer cancel()
+	var c *bench.Client
+	for c == nil {
+		var err error
+		if c, err = s.open(m.extProc, o); err != nil && ctx.Err() != nil {
+			return fmt.Errorf("gate: %s does not listen: %w", m.Name, err)
+		}
+	}
+	defer c.Close()
+	for {
+		to, err := c.Destination(ctx, number)
+		if to == want {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("gate: %s sends the prompt to %q, want %s: %w", m.Name, to, want, errors.Join(ctx.Err(), err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 // answerMessages counts the messages per streamed answer of 50 chunks, in the body modes of
