@@ -58,9 +58,9 @@ type Case struct {
 	Gauges     time.Duration // sampling period of the engines' metrics; default 50 ms, negative: none
 	Bodies     float64       // share of responses whose tokens a replica sees; default 1
 
-	// Urgency is the number of seconds by which a request is ordered later per second of its
-	// expected prefill, in engines that schedule by priority (engine-priority-producer). 0 keeps
-	// the order of arrival.
+	// Urgency is the number of seconds by which an engine delays a request per second of its
+	// expected prefill. It applies to engines that schedule by priority (engine-priority-producer).
+	// 0 keeps the order of arrival.
 	Urgency float64
 
 	Warmup time.Duration // requests that arrive before are not measured

@@ -40,7 +40,7 @@ var changeNames = [...]string{Slow: "slow", Hang: "hang", Fail: "fail", Leave: "
 // String returns the name used on command lines.
 func (k ChangeKind) String() string { return changeNames[k] }
 
-// ParseChange parses TIME:ENGINE:WHAT, where WHAT is slow=FACTOR, hang=DURATION, fail, leave or
+// ParseChange parses TIME:ENGINE:CHANGE, where CHANGE is slow=FACTOR, hang=DURATION, fail, leave or
 // join.
 func ParseChange(s string) (Change, error) {
 	var c Change

@@ -30,7 +30,7 @@ func changing(t *testing.T, replicas int, changes ...string) (*Case, *Result) {
 	return &c, run(t, c)
 }
 
-// TestFailing: an engine that fails ends what it had and gets nothing until it is back,
+// TestFailing: a failing engine aborts its running requests and gets no new ones until it recovers,
 // with an empty cache.
 func TestFailing(t *testing.T) {
 	for _, replicas := range []int{1, 3} {
@@ -66,8 +66,8 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// TestHanging: an engine that hangs keeps what it has and goes on with it; hardly
-// anybody is sent there meanwhile, and its knowledge of caches stays.
+// TestHanging: a hanging engine keeps its running requests and resumes them later. It gets few new
+// requests until then, and its cache index stays.
 func TestHanging(t *testing.T) {
 	c, r := changing(t, 1, "1m:2:hang=40s")
 	if r.Errors > 0 {
@@ -91,7 +91,8 @@ func TestHanging(t *testing.T) {
 	}
 }
 
-// TestComing: engines get requests while they are listed, and end what they have.
+// TestComing: engines get requests while they are listed, and finish their running requests after
+// they leave the list.
 func TestComing(t *testing.T) {
 	c, r := changing(t, 3, "1m:3:join", "2m:0:leave", "30s:1:slow=8")
 	if r.Errors > 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
-// TestDetails: a run says how late prompts of each size were, and what each engine had
-// while it lasted.
+// TestDetails: a result reports the time to first token by prompt size, and the load of each engine
+// over the run.
 func TestDetails(t *testing.T) {
 	var lines strings.Builder
 	for i := range 400 {
@@ -50,7 +50,7 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// TestGeneratedTenants: workloads of tenants say how each of them fared.
+// TestGeneratedTenants: workloads with tenants report results for each tenant.
 func TestGeneratedTenants(t *testing.T) {
 	got := run(t, Case{Trace: small(t, "tenants", 4, 1), Policy: policy(t, "load_only"), Endpoints: 4})
 	if len(got.Tenants) < 5 || !strings.HasPrefix(got.Tenants[0].Name, "tenant-") || got.Tenants[0].Requests <= got.Tenants[4].Requests {

@@ -35,5 +35,5 @@ func Forms() []Form {
 	return []Form{form("dense", "", machine("70b"), 1, 0), form("moe", "", machine("235b"), 1, 0), noisy}
 }
 
-// matrixBlock is the block size of the matrix. It equals that of public traces.
+// matrixBlock is the block size of the matrix. It equals the block size of public traces.
 const matrixBlock = 512

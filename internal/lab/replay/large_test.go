@@ -18,12 +18,12 @@ type phase struct {
 	length  time.Duration
 }
 
-// perEngine is how many requests per second large fleets get for each engine. They could
-// serve several times as many: nobody would wait but for how texts come to engines.
+// perEngine is the number of requests per second and engine in large fleets. Engines could serve
+// several times as many, so requests wait only where prefixes are badly spread.
 const perEngine = .8
 
-// hotTexts is a load that grows with the fleet: each prompt begins with one of so many
-// texts of 32 blocks, and has some hundred tokens of its own.
+// hotTexts generates a load that grows with the fleet. Each prompt begins with one of the given
+// number of texts of 32 blocks, followed by some hundred unique tokens.
 func hotTexts(texts int, phases []phase) *trace.Trace {
 	const blocks, size = 32, 512
 	rng := rand.New(rand.NewPCG(7, 200))
@@ -98,13 +98,13 @@ func playPhases(t *testing.T, name string, texts int, phases []phase) *Result {
 	return s.result()
 }
 
-// TestLargeFleets holds, from the first request on, what fleets of up to 200 engines with
-// empty caches and one that grows from 8 to 64 may lose against the better of load_only
-// and unified. Many requests come to a large fleet while a text is computed for the first time:
-// where it comes to few engines then, those decode for all for as long as copies take.
+// TestLargeFleets limits the loss against the better of load_only and unified, from the first
+// request on. Fleets have up to 200 engines with empty caches; one grows from 8 to 64 engines. Many
+// requests arrive while a text is prefilled for the first time. If the policy copies the text to
+// few engines, these decode for the whole fleet until more copies are complete.
 //
-// p90 is not held: of one text a fleet of 200 makes one copy for every thirteen requests,
-// and whether a tenth of the requests waits for one turns on which of them count as first.
+// p90 has no limit here. A fleet of 200 makes one copy of a text for every thirteen requests, so
+// p90 depends on which requests count as the first ones.
 func TestLargeFleets(t *testing.T) {
 	for what, phases := range map[string][]phase{
 		"32 cold engines":     {{32, 16 * time.Second}},

@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// known is what is to be learned of an engine, times a factor.
+// known returns the cost of the engine model, multiplied by a factor.
 func known(m engine.Model, by float64) endpoint.Cost {
 	return endpoint.Cost{
 		Base: by * m.A / 1e3, PerToken: by * m.B / 1e6, PerPair: by * m.E / 1e9,
@@ -24,15 +24,15 @@ func known(m engine.Model, by float64) endpoint.Cost {
 // full.
 var rates = map[string]float64{"chat": 1.68, "mixed": .88}
 
-// windows is how many windows of a hundred requests are looked at.
+// windows is the number of windows, of a hundred requests each, that the test evaluates.
 const windows = 8
 
 // learning is the mean time to first token of the fleet's requests in windows
 // of a hundred, from a share of the trace on, over seeds.
 type learning [windows]float64
 
-// play runs c for a workload and seeds, calls change when the share of the
-// requests has arrived, and adds up what came after.
+// play runs c for a workload and seeds. It calls change when the share of the requests has arrived,
+// and adds up the results of later requests.
 func (l *learning) play(t *testing.T, name string, c Case, share float64, change func(*simulation)) {
 	t.Helper()
 	const seeds = 12
@@ -132,10 +132,9 @@ func rotating(blocks, requests int) *trace.Trace {
 	return t
 }
 
-// An engine of an eighth of the speed answers so late that it looks sick. Its
-// times once taught nothing for that reason: it counted as quick as the others for
-// ever, and new prefixes were built there while quick engines were idle (311 of the
-// last 1,500 requests waited for one).
+// An engine with an eighth of the speed answers so late that it looks unhealthy. The picker must
+// still learn from its times. If it ignores them, it assumes a normal speed and builds new prefixes
+// there while fast engines are idle (311 of the last 1,500 requests waited for one).
 func TestMuchSlowerEngines(t *testing.T) {
 	c := Case{Trace: rotating(24, 3000), Policy: policy(t, Default), Endpoints: 8, Slow: []float64{1, 1, 1, 1, 8, 8, 8, 8}}
 	r := run(t, c)

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
-// What it saves that engines load blocks from their host's memory comes to be known
-// within .1, on machines where it saves from 84% to 98% of their prefill.
+// The learned saving of loading blocks from host memory is accurate within .1, on machines where
+// loading saves 84% to 98% of the prefill time.
 func TestLoadsAreLearned(t *testing.T) {
 	w, err := trace.Named("chat")
 	if err != nil {

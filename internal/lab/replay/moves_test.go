@@ -69,8 +69,8 @@ func TestDearTransfers(t *testing.T) {
 	}
 }
 
-// TestFetching: what other engines hold comes over their links where that is sooner; every
-// request is answered, no blocks stay in use, and over a slow network nothing is fetched.
+// TestFetching: engines fetch blocks from other engines where the link is faster than prefill.
+// Every request is answered, no block stays in use, and over a slow network nothing is fetched.
 func TestFetching(t *testing.T) {
 	w, err := trace.Named("documents")
 	if err != nil {

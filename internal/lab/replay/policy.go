@@ -73,7 +73,7 @@ func (p part) addTo(profile *cycle.Profile) error {
 	return nil
 }
 
-// urgency returns what engine-priority-producer does at every engine.
+// urgency returns the priority function that engine-priority-producer applies at every engine.
 func urgency(weight float64) (func(*cycle.Cycle, []string, float64) (int64, bool), error) {
 	row, _ := plugins.Builtin().Find("engine-priority-producer")
 	built, err := row.New(&plugin.Params{Decode: func(into any) error {

@@ -42,7 +42,7 @@ flowControl:
 	return p
 }
 
-// demand is what one tenant asks for, evenly spread over the time.
+// demand is the load of one tenant, evenly spread over time.
 type demand struct {
 	tenant   string
 	priority int
@@ -50,7 +50,7 @@ type demand struct {
 	output   int     // tokens, of some 20 ms each
 }
 
-// asked returns a trace of what tenants ask for in so many seconds.
+// asked returns a trace of the given duration with the tenants' requests.
 func asked(t testing.TB, seconds float64, demands ...demand) *trace.Trace {
 	t.Helper()
 	type line struct {
@@ -73,10 +73,10 @@ func asked(t testing.TB, seconds float64, demands ...demand) *trace.Trace {
 	return read(t, text.String(), trace.ReadOptions{Spread: -1, BlockSize: 64})
 }
 
-// machine takes 20 ms for each step, whatever is in it.
+// machine takes 20 ms for each step, independent of the batch.
 var machine = engine.Config{Blocks: 4000, Model: engine.Model{A: 20}}
 
-// most returns how many requests were at engines at once, of those that the picker sent.
+// most returns the largest number of dispatched requests that were at engines at the same time.
 func most(r *Result, tr *trace.Trace) int {
 	type change struct {
 		at time.Duration
@@ -108,8 +108,8 @@ func tenant(t testing.TB, r *Result, name string) Tenant {
 	return Tenant{}
 }
 
-// TestQueueShares: tenants that ask for 1 to 2 to 5 times what a third of the engines can do
-// get thirds, or what their weights say, at one replica and over three of them.
+// TestQueueShares: tenants that ask for 1, 2 and 5 times a third of the capacity get a third each,
+// or the share of their weight. This holds for one replica and for three.
 func TestQueueShares(t *testing.T) {
 	tr := asked(t, 60, demand{"small", 0, 8, 100}, demand{"middle", 0, 16, 100}, demand{"large", 0, 40, 100})
 	for _, tc := range []struct {
@@ -144,9 +144,8 @@ func TestQueueShares(t *testing.T) {
 	}
 }
 
-// TestQueuePriorities: interactive requests beside batch ones wait for the next place that
-// comes free, not behind batch; where batch makes way they do not even wait for that, and
-// who made way is counted.
+// TestQueuePriorities: interactive requests wait for the next free permit, not behind batch
+// requests. With eviction they do not wait at all, and evicted requests are counted.
 func TestQueuePriorities(t *testing.T) {
 	tr := asked(t, 60, demand{"chat", 0, 2, 50}, demand{"batch", -1, 5, 400})
 	more := "  defaultRequestTTL: 0s\n  defaultNegativePriorityBand: {maxRequests: 40}\n"
@@ -165,16 +164,16 @@ func TestQueuePriorities(t *testing.T) {
 	if ending.Queue.P99 > .1 || ending.Queue.P99 >= chat.Queue.P99 || r.Reasons[evictedText] == 0 || ended.Shed < r.Reasons[evictedText] {
 		t.Errorf("p99 of chat waited %.2f s, %.2f s without eviction; %v", ending.Queue.P99, chat.Queue.P99, r.Reasons)
 	}
-	// A policy without a queue tells tenants apart as well.
+	// Results of a policy without a queue are split by tenant too.
 	alone, _, _ := play(policy(t, "load_only"))
 	if alone.Queue != (Summary{}) || alone.Requests != chat.Requests {
 		t.Errorf("without a queue: %+v", alone)
 	}
 }
 
-// TestQueueLosesNobody: of replicas that are told late or nothing, with eviction and without,
-// every request is answered or refused once, no place is held in the end, and the same case
-// comes to the same.
+// TestQueueLosesNobody: every request is answered or refused exactly once, even if replicas
+// exchange load late or never, with and without eviction. No permit is left at the end, and equal
+// cases give equal results.
 func TestQueueLosesNobody(t *testing.T) {
 	tr := asked(t, 20, demand{"a", 0, 20, 60}, demand{"b", 5, 3, 30}, demand{"c", -2, 9, 120}, demand{"", -1, 9, 80})
 	for i, more := range []string{"  enableEviction: true\n", "  defaultPriorityBand: {fairnessPolicyRef: weighted, orderingPolicyRef: shortest-first-ordering-policy}\n"} {

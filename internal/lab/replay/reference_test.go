@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// The published policies, written down from their pseudocode once more and as
-// plainly as can be: what the built-in ones are held against.
+// This file implements the published policies a second time, directly from their pseudocode. The
+// tests compare the built-in policies with them.
 
 type plain struct {
 	choose func(p *plain, c *cycle.Cycle) int

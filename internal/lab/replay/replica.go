@@ -119,7 +119,7 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	}
 	r.pool.Set(specs)
 	r.specs = specs
-	r.endpoints = r.pool.Snapshot().Endpoints // in order of address: that of stations
+	r.endpoints = r.pool.Snapshot().Endpoints // in order of address, like stations
 	r.stationOf = make([]int, s.Endpoints)
 	for i, ep := range r.endpoints {
 		r.stationOf[ep.ID] = i

@@ -13,7 +13,7 @@ type Outcome struct {
 	Cached     int           // prompt tokens found in the cache
 	Preempted  int
 	Remote     bool   // another engine computed the prompt
-	Fetched    int    // prompt tokens whose blocks came from another engine's cache
+	Fetched    int    // prompt tokens whose blocks were fetched from another engine's cache
 	Error      string // not answered; the rest is zero
 }
 
@@ -48,8 +48,8 @@ type Result struct {
 	// Goodput is the share of requests with a first token within 3 s and 100 ms
 	// per token after it.
 	Goodput float64 `json:"goodput"`
-	// Blast is the share of the requests in flight that are at the fullest engine:
-	// what its death would cost. Mean over the run, by requests in flight.
+	// Blast is the share of the requests in flight at the fullest engine, which its failure would
+	// abort. Mean over the run, weighted by requests in flight.
 	Blast float64 `json:"blast_radius"`
 
 	// Tenants are who shared the engines, by priority, highest first, then by requests:
@@ -58,8 +58,8 @@ type Result struct {
 
 	Sizes []Size `json:"sizes"` // by size of prompt, the smallest first
 
-	// Flight is what each engine had over the run, the warm-up included; none of more than
-	// 64 engines.
+	// Flight is the number of requests at each engine over the run, including the warm-up. It is
+	// empty for fleets of more than 64 engines.
 	Flight []Moment `json:"flight,omitempty"`
 
 	Outcomes []Outcome `json:"-"` // of all requests, in the trace's order

@@ -38,7 +38,7 @@ type journey struct {
 	place    picker.Permit
 
 	remote  int           // station that computes the prompt, or sends its blocks
-	fetched int           // leading blocks that come from there; 0: all that it computed
+	fetched int           // leading blocks fetched from that engine; 0: it computed all of its blocks
 	sent    time.Duration // when the leg under way began
 	report  kvtransfer.Report
 }
@@ -60,7 +60,7 @@ type simulation struct {
 	told     time.Duration
 	outcomes []Outcome
 
-	tick      time.Duration // when queues are looked at next
+	tick      time.Duration // time of the next queue check
 	ticks     int
 	forgotten int // ticks for which nothing was in flight
 	waiting   int // requests

@@ -163,7 +163,7 @@ func TestByHand(t *testing.T) {
 		// Alone: 10 + 25 ms. Then a step with the second prompt, 10 + 10 ms, and one without.
 		{First: ms(35), End: ms(65)},
 		{First: ms(55), End: ms(55)},
-		// Blocks 1 and 2 are held, 20 tokens are left: 10 + 20 ms.
+		// Blocks 1 and 2 are cached, 20 tokens are left: 10 + 20 ms.
 		{First: ms(530), End: ms(530), Cached: 20},
 	}
 	if !slices.Equal(r.Outcomes, want) {
@@ -177,9 +177,9 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestOneReplicaIsSharingAtOnce holds that replicas that tell each other
-// everything at once decide as one does. What they learned of engines they tell each
-// other once a second, so decisions count for so long that a wait does not matter.
+// TestOneReplicaIsSharingAtOnce: replicas that exchange everything without delay decide like a
+// single replica. They exchange learned engine costs only once a second, so the load lasts long
+// enough for that delay not to matter.
 func TestOneReplicaIsSharingAtOnce(t *testing.T) {
 	for _, name := range []string{"lmetric", "load_only", "sticky", "unified"} {
 		c := Case{Trace: small(t, "chat", 6, 2), Policy: policy(t, name), Endpoints: 4, Speculate: time.Hour}

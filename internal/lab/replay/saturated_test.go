@@ -6,9 +6,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
-// Engines of two speeds, short of memory, at the rate at which they saturate: the
-// default policy once moved sessions there for waits that a fleet without caches
-// would have had as well, and was four times as late as a policy that stays.
+// Engines of two speeds, short of memory, at saturation. The default policy must not move sessions
+// because of waits that a fleet without caches would have as well. Moving them made it four times
+// as late as a policy that keeps sessions in place.
 func TestSaturatedChat(t *testing.T) {
 	for _, f := range Forms() {
 		if f.Fleet.Name != "noisy" {
@@ -24,9 +24,9 @@ func TestSaturatedChat(t *testing.T) {
 	t.Error("no such fleet")
 }
 
-// Chats on mixtures of experts below saturation: long contexts gather at engines where few
-// decode, and while what requests add to others' steps had a price as well, p90 was 1.15
-// times that of a policy that stays.
+// Chats on mixture-of-experts models below saturation: long contexts gather at engines with few
+// decoding requests. A policy that also charges for the delay of other requests' steps had 1.15
+// times the p90 of one that keeps sessions in place.
 func TestContextsGatherLess(t *testing.T) {
 	f, ours, theirs := Forms()[1], 0.0, 0.0
 	for _, seed := range []uint64{951, 952} {

@@ -49,7 +49,7 @@ func newStage(n int) *stage {
 	return s
 }
 
-// engine sets what an endpoint has in flight and holds.
+// engine sets the in-flight requests and the cache of an endpoint.
 func (s *stage) engine(t *testing.T, line string) {
 	t.Helper()
 	var i, waiting, prefill, decoding, held int

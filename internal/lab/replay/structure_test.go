@@ -48,7 +48,7 @@ type knobs struct {
 	Seed     uint64  `json:"seed"`
 }
 
-// found is a structure with what was found for it.
+// found is a structure with its measured ratios.
 type found struct {
 	knobs
 	Rate  float64    `json:"rate"`  // requests per second over all engines
@@ -194,8 +194,8 @@ func (f *found) compare(tb testing.TB) {
 	f.Ratio = ratios(f.play(tb, Default, f.Rate, f.Seed), f.Best)
 }
 
-// confirmed returns the ratios of the default policy as medians of seven seeds: where a
-// tenth of the requests builds its prefix, p90 of one is that of a build or of a hit.
+// confirmed returns the ratios of the default policy as medians of seven seeds. If a tenth of the
+// requests builds its prefix, the p90 of one seed may be the time of a build or of a hit.
 func (f *found) confirmed(tb testing.TB) [2]float64 {
 	tb.Helper()
 	var p90, p99 []float64
@@ -249,15 +249,13 @@ func writeStructures(tb testing.TB, name string, list []found) {
 	}
 }
 
-// structureFiles are the 200 random structures, and those that searches found to
-// be bad.
+// structureFiles holds the 200 random structures, and the bad ones that searches found.
 var structureFiles = []string{"structures.jsonl", "worst.jsonl"}
 
-// TestStructures holds that on 200 random structures, and on the worst that
-// searches found, the default policy takes no more than 1.5 times the p90 and
-// three times the p99 of the better of load_only and unified; where one seed takes
-// more, as medians of seven. The baselines are those of the file; every 25th is
-// played again.
+// TestStructures limits the default policy to 1.5 times the p90 and three times the p99 of the
+// better of load_only and unified. It covers 200 random structures and the worst ones that searches
+// found. If one seed exceeds a limit, the medians of seven seeds decide. The baselines are read
+// from the file; every 25th is replayed.
 func TestStructures(t *testing.T) {
 	parts.Full(t)
 	for _, name := range structureFiles {
@@ -279,7 +277,7 @@ func TestStructures(t *testing.T) {
 				mean[k] += math.Log(r[k]) / float64(len(list))
 			}
 			if !f.within(r) {
-				r = f.confirmed(t) // a p99 is six requests: what one seed shows, most must
+				r = f.confirmed(t) // a p99 is six requests, so one seed is not enough
 			}
 			if !f.within(r) {
 				t.Errorf("%s:%d: p90 %.2f times, p99 %.2f times that of the better baseline: %+v", name, i+1, r[0], r[1], f.knobs)
@@ -292,10 +290,9 @@ func TestStructures(t *testing.T) {
 	}
 }
 
-// TestSearch looks for structures on which the default policy breaks its limits:
-// -search random ones, then the worst twentieth of them with one knob changed at
-// a time. It fails on what seven seeds confirm, and prints it as a line for
-// testdata/worst.jsonl.
+// TestSearch searches for structures on which the default policy exceeds its limits. It plays
+// -search random structures, then changes one knob at a time of the worst twentieth. It fails on
+// structures that seven seeds confirm, and prints them as lines for testdata/worst.jsonl.
 func TestSearch(t *testing.T) {
 	var all []found // none with -search=0
 	for i := range uint64(*search) {
@@ -330,7 +327,7 @@ func cmpBad(a, b *found) int {
 	return 0
 }
 
-// climb changes one knob at a time for as long as that makes it worse.
+// climb changes one knob at a time until no change makes the structure worse.
 func climb(tb testing.TB, f found, rng *rand.Rand) found {
 	tb.Helper()
 	for range 12 {
@@ -367,7 +364,7 @@ func climb(tb testing.TB, f found, rng *rand.Rand) found {
 	return f
 }
 
-// TestStructuresAreThere holds that the files have what TestStructures claims.
+// TestStructuresAreThere checks that the files have the contents that TestStructures describes.
 func TestStructuresAreThere(t *testing.T) {
 	if n := len(readStructures(t, structureFiles[0])); n != 200 && !*rewriteKnown {
 		t.Error(fmt.Sprint(n, " random structures"))

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// warmLeg marks the ids of warm-ups, and mostWarmUps is how many of them a replica may have
-// under way, as in the daemon.
+// warmLeg marks the ids of warm-ups. mostWarmUps is the limit of concurrent warm-ups per replica,
+// as in the daemon.
 const (
 	warmLeg     = 1 << 41
 	mostWarmUps = 16

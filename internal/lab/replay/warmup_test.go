@@ -11,8 +11,8 @@ import (
 
 var warmSeeds = flag.Int("warm-seeds", 1, "seeds of each structure in TestWarmUpStructures")
 
-// TestWarmUps holds that copies which nobody waits for have large fleets with empty caches
-// answer sooner, and that they are no requests of users.
+// TestWarmUps: warm-ups make copies in advance, so that large fleets with empty caches answer
+// sooner. They do not count as user requests.
 func TestWarmUps(t *testing.T) {
 	for _, c := range []struct {
 		engines, texts   int
@@ -34,8 +34,8 @@ func TestWarmUps(t *testing.T) {
 	}
 }
 
-// TestWarmUpStructures holds, over the 200 structures on seeds of their own, that warm-ups
-// cost users nothing in the mean, and that as many runs get much better as get much worse.
+// TestWarmUpStructures: over the 200 structures, each with its own seed, warm-ups cost users
+// nothing on average. As many runs get much better as get much worse.
 func TestWarmUpStructures(t *testing.T) {
 	parts.Full(t)
 	seeds := *warmSeeds

@@ -152,7 +152,7 @@ func (p *Plot) bound(f Figure, all []float64) {
 	}
 	slices.Sort(all)
 	low, high := all[0], all[len(all)-1]
-	if f.Key == "hit_ratio" { // shares differ little, and nobody reads them from 0
+	if f.Key == "hit_ratio" { // hit ratios differ little, so the axis need not start at 0
 		p.plot.Y.Min, p.plot.Y.Max = math.Floor(low*20-.5)/20, min(math.Ceil(high*20+.5)/20, 1)
 		p.plot.Y.Min = max(p.plot.Y.Min, 0)
 		return

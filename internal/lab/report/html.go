@@ -27,7 +27,7 @@ type pageRow struct {
 
 type pageValue struct {
 	Text string
-	Best bool // of the rows that differ by the policy alone
+	Best bool // of the rows that differ only by the policy
 }
 
 type pageSection struct {
@@ -35,7 +35,7 @@ type pageSection struct {
 	Plots []template.HTML
 }
 
-// WriteHTML writes one page that needs nothing else: plots and all figures.
+// WriteHTML writes one self-contained page with plots and all figures.
 func (r *Report) WriteHTML(w io.Writer) error {
 	rows, seeds := r.Rows, r.Seeds
 	data := struct {
@@ -109,7 +109,7 @@ func drawSection(rows []sweep.Row, key string) (pageSection, error) {
 	return section(caption(f), plots)
 }
 
-// flightSection shows what single engines had.
+// flightSection shows the load of single engines.
 func flightSection(rows []sweep.Row) (pageSection, error) {
 	plots, err := Flights(rows)
 	if err != nil {

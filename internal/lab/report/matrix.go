@@ -173,7 +173,7 @@ func ratios(own, other map[string]seedFigures) (out [3]float64, ok bool) {
 	return out, n > 0
 }
 
-// heldTo is the largest ratio of a place that counts as held.
+// heldTo is the largest ratio at which a cell passes.
 const heldTo = 1.05
 
 func writeVerdicts(w io.Writer, list []verdict, policy string) error {

@@ -18,12 +18,12 @@ import (
 type Plot struct {
 	Name   string // for a file, without suffix
 	head   string // the figure and its scale
-	title  string // what it is drawn for
+	title  string // the cells that it covers
 	plot   *plot.Plot
 	legend plot.Legend
 }
 
-// Size of a plot in its file, and of what the legend takes of it.
+// Size of a plot in its file, including the height of the legend.
 const (
 	plotWidth   = 7 * vg.Inch
 	plotHeight  = 3.6 * vg.Inch
@@ -88,7 +88,7 @@ var axes = []axis{
 	{"picker replicas, sharing delay", groupText, groupTitle, inOrder},
 }
 
-// groupText is how the replicas and what they share are written.
+// groupText formats the number of replicas and the state that they share.
 func groupText(c *sweep.Cell) string {
 	if c.Replicas == 1 {
 		return "1 replica"
@@ -138,8 +138,7 @@ func Plots(rows []sweep.Row, f Figure) ([]Plot, error) {
 	return out, nil
 }
 
-// grouped returns rows by what key says of them, in the order in which keys
-// come.
+// grouped groups rows by key, in order of each key's first row.
 func grouped(rows []sweep.Row, key func(*sweep.Row) string) [][]sweep.Row {
 	var out [][]sweep.Row
 	place := map[string]int{}
@@ -156,8 +155,8 @@ func grouped(rows []sweep.Row, key func(*sweep.Row) string) [][]sweep.Row {
 	return out
 }
 
-// title names a drawing: everything but the policy and the axis. With among it
-// leaves out what is usual and equal in all of those rows.
+// title names a drawing by all dimensions except the policy and the axis. If among is set, it omits
+// usual values that are equal in all of these rows.
 func title(c *sweep.Cell, along int, among []sweep.Row) string {
 	usual := sweep.Cell{Blocks: 4000, Replicas: 1}
 	parts := []string{c.Source}
@@ -180,7 +179,7 @@ func fileName(s string) string {
 	}, strings.NewReplacer(", ", "-", " ", "").Replace(s))
 }
 
-// caption says a figure in full.
+// caption returns the full name of a figure, with its unit.
 func caption(f Figure) string {
 	name, unit := f.Key, ""
 	for _, u := range []string{"ms", "s"} {
@@ -191,7 +190,7 @@ func caption(f Figure) string {
 	return strings.NewReplacer("_", " ", "ttft", "TTFT", "tpot", "TPOT", "e2e", "E2E").Replace(name) + unit
 }
 
-// marks are ticks at round numbers, about five of them.
+// marks places about five ticks at round numbers.
 type marks struct{}
 
 // Ticks implements plot.Ticker.
@@ -213,7 +212,7 @@ func (marks) Ticks(low, high float64) []plot.Tick {
 	return out
 }
 
-// decades are ticks at 1, 2 and 5 of each power of ten.
+// decades places ticks at 1, 2 and 5 of each power of ten.
 type decades struct{}
 
 // Ticks implements plot.Ticker.

@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
-// TestPlotsAlongEachAxis: one drawing along each dimension that varies, for
-// each combination of the others; replicas and what they share are one.
+// TestPlotsAlongEachAxis: there is one drawing along each varying dimension for each combination of
+// the others. The number of replicas and the state that they share are one dimension.
 func TestPlotsAlongEachAxis(t *testing.T) {
 	var g sweep.Grid
 	g.Sources = []sweep.Source{{Name: "a"}}

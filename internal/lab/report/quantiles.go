@@ -8,14 +8,14 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// Curve is what was measured in one way.
+// Curve is a named sample of measured values.
 type Curve struct {
 	Name   string
 	Values []float64
 }
 
-// Quantiles draws for each curve how large the least of its values are, up to which
-// share of them. key names the quantity as in CSV, with its unit ("ttft_s").
+// Quantiles draws the quantile function of each curve. key names the quantity as in CSV, with its
+// unit ("ttft_s").
 func Quantiles(key, title string, curves []Curve) (Plot, error) {
 	out := frame(Figure{Key: key}, title)
 	p := out.plot

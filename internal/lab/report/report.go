@@ -49,7 +49,7 @@ var Figures = []Figure{
 	{"errors", "errors", func(r *replay.Result) float64 { return float64(r.Errors) }, 0},
 }
 
-// better reports whether a is better than b: more of some things, less of others.
+// better reports whether a is better than b. The figure decides whether more or less is better.
 func (f Figure) better(a, b float64) bool {
 	switch f.Key {
 	case "hit_ratio", "requests_per_s", "tokens_per_s", "completed", "goodput":
@@ -95,7 +95,7 @@ func span(r *sweep.Row, f Figure) (lo, hi float64, runs int) {
 	return lo, hi, runs
 }
 
-// shareText is how a sharing delay is written.
+// shareText formats a sharing delay.
 func shareText(replicas int, d time.Duration) string {
 	switch {
 	case replicas == 1:
@@ -106,7 +106,7 @@ func shareText(replicas int, d time.Duration) string {
 	return d.String()
 }
 
-// loadText is how a load is written.
+// loadText formats a load.
 func loadText(c *sweep.Cell) string {
 	if c.Load == 0 {
 		return "own"
@@ -123,22 +123,22 @@ func columns(c *sweep.Cell) []string {
 
 var cellColumns = []string{"workload", "load", "rate", "engines", "blocks", "replicas", "share", "policy"}
 
-// tableFigures are those that a table on a terminal has room for.
+// tableFigures are the figures that fit into a table on a terminal.
 var tableFigures = []string{
 	"ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "tpot_mean_ms", "tpot_p90_ms", "e2e_mean_s", "e2e_p90_s",
 	"goodput", "hit_ratio", "blast_radius", "imbalance", "requests_per_s", "tokens_per_s", "errors",
 }
 
-// Report is what a sweep came to.
+// Report is the result of a sweep.
 type Report struct {
 	Rows  []sweep.Row
 	Seeds []uint64
-	About []string // what was played, a line each
+	About []string // description of the replayed cases, a line each
 }
 
-// WriteTable writes rows for people: what was played, then means over seeds, of some
-// with the least and the greatest in brackets, times in seconds, one paragraph for each load; first
-// tokens by size of prompt; and who shared the engines.
+// WriteTable writes rows as text: the description, then one paragraph for each load with means over
+// seeds, in seconds. Some figures show the smallest and largest value in brackets. Times to first
+// token by prompt size and results by tenant follow.
 func (r *Report) WriteTable(w io.Writer) error {
 	for _, line := range r.About {
 		fmt.Fprintln(w, line)
@@ -204,7 +204,7 @@ func (r *Report) AppendCSV(w io.Writer) error {
 				continue
 			}
 			line := append(columns(&rows[i].Cell), strconv.FormatUint(seeds[k], 10), strconv.Itoa(run.Requests))
-			line[2] = strconv.FormatFloat(rows[i].Rate, 'g', -1, 64) // a matrix goes on at the same rates
+			line[2] = strconv.FormatFloat(rows[i].Rate, 'g', -1, 64) // a matrix repeats the same rates
 			for _, f := range Figures {
 				line = append(line, strconv.FormatFloat(f.Of(run), 'g', 6, 64))
 			}
@@ -217,7 +217,7 @@ func (r *Report) AppendCSV(w io.Writer) error {
 	return c.Error()
 }
 
-// WriteJSON writes seeds, rows and what was played.
+// WriteJSON writes seeds, rows and the description.
 func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

@@ -108,8 +108,7 @@ func TestPlotFormats(t *testing.T) {
 	}
 }
 
-// TestSpans: what single seeds had stands beside the mean of several, in tables and
-// drawings.
+// TestSpans: tables and drawings show the range of single seeds next to the mean.
 func TestSpans(t *testing.T) {
 	f, _ := FigureByKey("ttft_p90_s")
 	row := func(p90 ...float64) sweep.Row {

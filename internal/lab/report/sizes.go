@@ -10,11 +10,11 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
-// fewRequests is up to how many requests a size of prompts is not worth a column.
+// fewRequests is the number of requests up to which a prompt size gets no column.
 const fewRequests = 20
 
-// writeSizes writes times to first token by size of prompt, p90 and p99 in the mean over
-// runs: nothing where all prompts are of one size.
+// writeSizes writes p90 and p99 of the time to first token by prompt size, averaged over runs. It
+// writes nothing if all prompts have the same size.
 func writeSizes(w io.Writer, rows []sweep.Row) error {
 	limits := commonSizes(rows)
 	if len(limits) < 2 {
@@ -43,7 +43,7 @@ func writeSizes(w io.Writer, rows []sweep.Row) error {
 	return t.Flush()
 }
 
-// commonSizes returns the limits of sizes that enough requests of some row have.
+// commonSizes returns the size limits that have enough requests in at least one row.
 func commonSizes(rows []sweep.Row) []int {
 	var out []int
 	for _, most := range []int{1 << 10, 1 << 12, 1 << 14, 1 << 16, 0} {
@@ -64,7 +64,7 @@ func sizeText(most int) string {
 	return "up to " + strconv.Itoa(most>>10) + "K"
 }
 
-// sizeOf returns the means over runs, and how many requests all runs have.
+// sizeOf returns the means over runs, and the number of requests of all runs.
 func sizeOf(runs []*replay.Result, most int) (p90, p99 float64, requests int) {
 	seen := 0.0
 	for _, run := range runs {

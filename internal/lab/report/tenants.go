@@ -10,8 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 )
 
-// writeTenants writes who shared the engines: of each row that tells, by tenant and
-// priority, means over its runs.
+// writeTenants writes the means over runs by tenant and priority, for each row that has tenants.
 func writeTenants(w io.Writer, rows []sweep.Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	written := false
@@ -39,7 +38,7 @@ func writeTenants(w io.Writer, rows []sweep.Row) error {
 	return t.Flush()
 }
 
-// mostTenants is how many of a row the table has room for.
+// mostTenants is the number of tenants per row that fit into the table.
 const mostTenants = 12
 
 // meanTenants returns the means over runs, in the order of the first.

@@ -9,9 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
-// FindSaturation returns the greater of the rates per engine that c's fleet
-// sustains under unified and under load_only: what policies are measured at must
-// not depend on the one that is measured.
+// FindSaturation returns the greater of the rates per engine that c's fleet sustains under unified
+// and under load_only. The load of a measurement must not depend on the measured policy.
 func FindSaturation(ctx context.Context, c replay.Case, s Source) (float64, error) {
 	var err error
 	if c.Policy, err = replay.PolicyByName("unified"); err != nil {
@@ -38,10 +37,10 @@ func FindSaturation(ctx context.Context, c replay.Case, s Source) (float64, erro
 // saturationStep is how close a saturation is found.
 const saturationStep = 1.04
 
-// Saturation returns the highest rate per engine, within 4%, at which c's
-// fleet completes requests that it takes at 95% of the rate of their arrival and the median
-// time to first token stays below a second or five times that of
-// an idle fleet, whichever is more. c.Trace is not used.
+// Saturation returns the highest rate per engine, within 4%, that c's fleet sustains. A fleet
+// sustains a rate if it completes its accepted requests at 95% of their arrival rate. The median
+// time to first token must also stay below one second or five times the idle time, the larger of
+// the two. c.Trace is not used.
 func Saturation(ctx context.Context, c replay.Case, s Source) (float64, error) {
 	t, err := newTrial(ctx, c, s)
 	if err != nil {

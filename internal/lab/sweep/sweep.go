@@ -17,11 +17,11 @@ type Source struct {
 	// Saturation is the rate per engine that counts as load 1, in requests
 	// per second. 0: not known, and loads are rates per engine.
 	Saturation float64
-	// KeepShare is the share of requests that a transform keeps: what Make returns
-	// has so much of the rate. 0 means all.
+	// KeepShare is the share of requests that a transform keeps: the result of Make has this share
+	// of the rate. 0 means all.
 	KeepShare float64
-	// Own is the rate of a trace that plays as it is, whatever the load. 0:
-	// loads decide.
+	// Own is the rate of a trace that is replayed unchanged at every load. 0: loads determine the
+	// rate.
 	Own  float64
 	Make func(rate float64, seed uint64) *trace.Trace
 	// Sample makes a shorter load of the same kind, long enough to find the
@@ -113,7 +113,7 @@ type Cell struct {
 	Load      float64       `json:"load"` // 0: the trace's own
 	Rate      float64       `json:"rate"` // requests per second, over all engines
 	Endpoints int           `json:"engines"`
-	Fleet     string        `json:"fleet"` // of what kinds they are
+	Fleet     string        `json:"fleet"` // kinds of engines
 	Blocks    int           `json:"blocks"`
 	Replicas  int           `json:"replicas"`
 	Share     time.Duration `json:"share_ns"`
@@ -124,7 +124,7 @@ type Cell struct {
 	full   float64 // rate before a transform
 }
 
-// Row is a cell and what its runs came to, in the order of Grid.Seeds.
+// Row is a cell and the results of its runs, in the order of Grid.Seeds.
 type Row struct {
 	Cell
 	Runs []*replay.Result `json:"runs"`
@@ -188,8 +188,7 @@ func (c *Cell) offer(s *Source, capacity float64) {
 	c.Rate = c.full * cmp.Or(s.KeepShare, 1)
 }
 
-// fleets lists the combinations of fleet sizes. One replica has nobody to
-// share with.
+// fleets lists the combinations of fleet sizes. A single replica has no sharing dimension.
 func (g *Grid) fleets() []Cell {
 	var out []Cell
 	for k, fleet := range g.Fleets {
@@ -209,9 +208,9 @@ func (g *Grid) fleets() []Cell {
 	return out
 }
 
-// Sweep plays the grid on so many workers and returns its rows in order.
-// progress, which may be nil, is told how many runs are done, parts of runs
-// included, by one goroutine at a time. The first failure stops the sweep.
+// Sweep replays the grid with the given number of workers and returns its rows in order. It calls
+// progress, if not nil, with the number of completed runs, including fractions of runs, from one
+// goroutine at a time. The first failure stops the sweep.
 func Sweep(ctx context.Context, g Grid, workers int, progress func(done float64, all int)) ([]Row, error) {
 	for i := range g.Sources {
 		if g.Sources[i].Own == 0 && len(g.Loads) == 0 {
@@ -255,7 +254,7 @@ func Sweep(ctx context.Context, g Grid, workers int, progress func(done float64,
 	return rows, context.Cause(ctx)
 }
 
-// tally adds up what all workers have done.
+// tally adds up the progress of all workers.
 type tally struct {
 	mu   sync.Mutex
 	done float64
@@ -263,7 +262,7 @@ type tally struct {
 	tell func(done float64, all int) // may be nil
 }
 
-// run returns what takes the share of one run that is done.
+// run returns the progress function of one run. It takes the completed share of the run.
 func (t *tally) run() func(share float64) {
 	last := 0.0
 	return func(share float64) {

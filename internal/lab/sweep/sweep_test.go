@@ -96,8 +96,8 @@ func TestSaturation(t *testing.T) {
 	}
 }
 
-// TestSaturationOfSmallEngines: prompts that are longer than an engine's memory are refused,
-// whatever the load, and do not count as one that the fleet cannot carry.
+// TestSaturationOfSmallEngines: prompts longer than an engine's memory are refused at every load.
+// They do not count as requests that exceed the fleet's capacity.
 func TestSaturationOfSmallEngines(t *testing.T) {
 	w, err := trace.Named("longtail")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 // Flash is a crowd that asks about one new long text for a while.
 type Flash struct {
-	Factor float64       // of the mean rate, on top of it
+	Factor float64       // of the mean rate, added to it
 	Tokens int           // of the text that all begin with
 	Length time.Duration // of the crowd
 }
@@ -36,9 +36,8 @@ func (g *generator) crowd(rate float64) {
 	}
 }
 
-// burst moves the starts of sessions, and with them all their turns, so that
-// the gaps between starts are gamma distributed with the coefficient of
-// variation that the workload names.
+// burst moves the starts of sessions and shifts all of their turns. The gaps between starts are
+// then gamma distributed with the workload's coefficient of variation.
 func (g *generator) burst() {
 	t := g.trace
 	if g.Burst <= 0 || t.Sessions < 2 {

@@ -41,7 +41,7 @@ type Workload struct {
 	Answer    Spread  // tokens
 	Gap       Spread  // seconds from an answer to the next turn
 	Pauses    float64 // share of turns before which a person pauses
-	Pause     Spread  // seconds of such a pause
+	Pause     Spread  // seconds
 	Fan       Spread  // concurrent requests per turn on the same context; zero: one
 	Burst     float64 // coefficient of variation of the gaps between sessions' starts; 0 means 1, a Poisson process
 	Flash     Flash   // additional crowd; zero: none
@@ -71,8 +71,8 @@ func Named(name string) (Workload, error) {
 type GenerateOptions struct {
 	Rate   float64       // requests per second; default 1
 	Length time.Duration // default 1 h
-	// Requests, if above 0, replaces Length: the trace is as long as that many requests take, and
-	// at least five times as long as a session.
+	// Requests, if above 0, replaces Length. The trace then lasts for this many requests, and at
+	// least five times the length of a session.
 	Requests  int
 	BlockSize int     // default 512
 	Speed     float64 // factor on the clocks of sessions; default 1

@@ -12,7 +12,7 @@ type generator struct {
 	trace     *Trace
 	speed     float64
 	made      int                // requests, those left out included
-	preambles map[[2]int][]Block // full blocks of a preamble (document 0) and of it with a document (from 1)
+	preambles map[[2]int][]Block // full blocks of a preamble (document 0) or of a preamble with a document (from 1)
 }
 
 func (g *generator) block() Block {
@@ -43,8 +43,7 @@ func (g *generator) begin() (which, tokens int, chain []Block) {
 	return which, tokens, chain
 }
 
-// common returns the full blocks of a text that many share, which begins with
-// those of before.
+// common returns the full blocks of a shared text, which begins with the blocks before.
 func (g *generator) common(key [2]int, before []Block, tokens int) []Block {
 	chain, ok := g.preambles[key]
 	if !ok {
@@ -88,8 +87,8 @@ func (g *generator) session(most int) {
 	t.Sessions++
 }
 
-// gap returns the time from one turn of a session to the next: an unhurried
-// answer, and what comes before the next question.
+// gap returns the time between two turns of a session: the answer at an unhurried speed, and the
+// user's pause.
 func (g *generator) gap(answer int) time.Duration {
 	seconds := unhurried(float64(answer)) + g.Gap.draw(g.rng)
 	if g.rng.Float64() < g.Pauses {

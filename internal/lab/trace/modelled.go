@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Shared describes what prompts share in traces that have only lengths. Each session starts with
-// one of Prompts system prompts of Tokens tokens, chosen by Zipf's law. This is an assumption; such
-// traces have no information about it.
+// Shared models the shared prefixes of traces that have only lengths. Each session starts with one
+// of Prompts system prompts of Tokens tokens, chosen by Zipf's law. This is an assumption; such
+// traces do not record prefixes.
 type Shared struct {
 	Prompts int // 0: sessions share nothing
 	Tokens  int

@@ -72,16 +72,16 @@ func unzipped(r io.Reader) (io.Reader, error) {
 	return gzip.NewReader(b)
 }
 
-// Read reads a trace in one of three formats, which it tells apart by how they begin:
+// Read reads a trace in one of three formats, which it detects from the first bytes:
 //
 //   - The public block-hash format: one JSON object in each line, with timestamp
-//     (milliseconds), input_length, output_length (0: not seen), hash_ids (one for each
+//     (milliseconds), input_length, output_length (0: not recorded), hash_ids (one for each
 //     block; an id stands for the whole prefix up to its block) and, optionally,
-//     session_id, tenant and priority. Lines need no order. Of what recordings add, status
-//     and cached_tokens count; other fields are ignored.
+//     session_id, tenant and priority. Lines need no order. Read also uses the fields status
+//     and cached_tokens of recordings, and ignores other fields.
 //   - A CSV table of times and lengths with a header: Azure's, BurstGPT's or Vidur's.
-//     What prompts share is a model then (Trace.Model).
-//   - A JSON array of conversations, as in ShareGPT. Times are a model then.
+//     Shared prefixes are modelled (Trace.Model).
+//   - A JSON array of conversations, as in ShareGPT. Times are modelled (Trace.Model).
 //
 // Errors wrap ErrTrace and name the line, row or conversation.
 func Read(r io.Reader, o ReadOptions) (*Trace, error) {

@@ -14,10 +14,9 @@ type ScaleOptions struct {
 	Seed     uint64
 }
 
-// Scale returns the trace with as many users as make the rate. More users are
-// copies of its sessions: their own blocks are renamed, what sessions share
-// stays shared, and the clock of each copy is turned by a random angle. Fewer
-// users are a random choice of sessions.
+// Scale returns the trace with the number of users that gives the rate. Additional users are copies
+// of its sessions: private blocks get new names, shared blocks stay shared, and the clock of each
+// copy is shifted by a random offset. To reduce the rate, it keeps a random choice of sessions.
 func (t *Trace) Scale(o ScaleOptions) *Trace {
 	rng := rand.New(rand.NewPCG(o.Seed, 0x5ca1e))
 	out := &Trace{Name: t.Name, BlockSize: t.BlockSize, Blocks: t.Blocks, Length: t.Length, Tenants: t.Tenants}
@@ -56,7 +55,7 @@ type scaler struct {
 	name     []Block   // new name + 1 of private blocks in this copy
 }
 
-// copy adds the trace once more, or as many of its sessions as are wanted.
+// copy adds a copy of the trace, or as many of its sessions as are wanted.
 func (s *scaler) copy(number, want int) {
 	turn := time.Duration(s.rng.Int64N(int64(s.from.Length)))
 	s.name = make([]Block, s.from.Blocks)

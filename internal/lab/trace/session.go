@@ -10,9 +10,9 @@ import (
 // counts as a shared preamble rather than as a part of one session.
 const sharedFrom = 16
 
-// tick returns the median distance between different arrivals if it is a
-// second or more and most requests share their moment with others: then
-// arrivals were rounded. Else it returns 0.
+// tick returns the median distance between different arrivals if it is a second or more and most
+// requests share their arrival time with others, which shows that arrivals were rounded. Otherwise
+// it returns 0.
 func tick(rs []Request) time.Duration {
 	var gaps []time.Duration
 	for i := 1; i < len(rs); i++ {
@@ -46,9 +46,9 @@ func (t *Trace) spreadOver(tick time.Duration) {
 
 func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 
-// deriveSessions gives sessions to requests that have none: a request goes on
-// with the session whose last prompt, as far as it fills blocks, its own prompt
-// begins with. Preambles that many share are no session.
+// deriveSessions assigns sessions to requests that have none. A request continues a session if its
+// prompt begins with the full blocks of the session's last prompt. Shared preambles do not make a
+// session.
 func (t *Trace) deriveSessions() {
 	shared := t.preambles()
 	last := make([]int32, t.Blocks) // session + 1 whose last prompt ends here
@@ -68,7 +68,7 @@ func (t *Trace) deriveSessions() {
 	}
 }
 
-// longest returns what last says of the deepest private block that it knows.
+// longest returns the entry of last for the deepest private block that has one.
 func longest(chain []Block, last []int32, shared []bool) int32 {
 	for k := len(chain) - 1; k >= 0 && !shared[chain[k]]; k-- {
 		if s := last[chain[k]]; s > 0 {
@@ -131,7 +131,7 @@ func (t *Trace) Capped(turns int) *Trace {
 	out := *t
 	out.Requests = nil
 	seen := make([]int, t.Sessions)
-	for i := range t.Requests { // in order of arrival, which is that of turns
+	for i := range t.Requests { // in order of arrival, which is the order of turns
 		s := t.Requests[i].Session
 		if seen[s]++; seen[s] <= turns {
 			out.Requests = append(out.Requests, t.Requests[i])
@@ -144,9 +144,8 @@ func (t *Trace) Capped(turns int) *Trace {
 // none.
 const assumedAnswer = 256
 
-// drawAnswers gives answers that nobody saw the length of one that was seen, at
-// random, but no more than the session's next prompt has room for. Its random
-// numbers depend on the trace alone.
+// drawAnswers gives each answer without a recorded length a random recorded one, limited by the
+// space in the session's next prompt. Its random numbers depend only on the trace.
 func (t *Trace) drawAnswers() {
 	var seen []int
 	for i := range t.Requests {
@@ -174,8 +173,8 @@ func (t *Trace) drawAnswers() {
 	}
 }
 
-// room returns the tokens between the prompt of r and the end of follow's, if
-// that goes on from it.
+// room returns the tokens between the end of r's prompt and the end of follow's prompt, if follow
+// continues r.
 func room(r, follow *Request, blockSize int) int {
 	if full := r.Full(blockSize); follow.Input > r.Input && full <= len(follow.Blocks) && slices.Equal(r.Blocks[:full], follow.Blocks[:full]) {
 		return follow.Input - r.Input

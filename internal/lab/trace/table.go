@@ -117,7 +117,7 @@ func (t *table) row(row []string, first bool) error {
 	return nil
 }
 
-// mostRows bounds what is kept of a table: some have tens of millions of rows.
+// mostRows limits the rows kept of a table: some tables have tens of millions of rows.
 const mostRows = 1 << 22
 
 // context returns the number of a row's session, and the blocks of its prompt.

@@ -27,8 +27,8 @@ func TestAzure(t *testing.T) {
 	}
 }
 
-// TestBurst: sessions go on from what they had, failed requests are left out, and
-// arrivals within a second are spread over it.
+// TestBurst: later turns include the earlier ones, failed requests are omitted, and arrivals within
+// a second are spread over it.
 func TestBurst(t *testing.T) {
 	const rows = `Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type
 5,a,1.5,ChatGPT,40,18,58,Conversation log
@@ -61,7 +61,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestSystemPrompts: what sessions begin with is what the reader was told.
+// TestSystemPrompts: sessions begin with the configured system prompts.
 func TestSystemPrompts(t *testing.T) {
 	var rows strings.Builder
 	rows.WriteString("arrived_at,num_prefill_tokens,num_decode_tokens\n")

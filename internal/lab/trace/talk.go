@@ -11,11 +11,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// talks reads conversations as ShareGPT has them: a JSON array of objects with
-// conversations, a list of {from, value}. Each answer is a request, whose prompt is
-// all before it. Texts have no times and no tokens: conversations begin at random
-// over an hour, the next question comes when the answer has been given and half a minute
-// has passed, in the mean, and a token is four bytes.
+// talks reads conversations in ShareGPT's format: a JSON array of objects with conversations, a
+// list of {from, value}. Each answer is a request, whose prompt is the text before it. The format
+// has no times and no tokens, so these are modelled. Conversations begin at random times within an
+// hour. The next question follows the answer after a pause of half a minute on average. A token is
+// four bytes.
 type talks struct {
 	reader
 	rng *rand.Rand
@@ -116,7 +116,7 @@ func (p *prompt) add(text string) {
 	}
 }
 
-// keys returns those of its blocks, the last of them possibly partial.
+// keys returns the keys of the prompt's blocks. The last block may be partial.
 func (p *prompt) keys() []uint64 {
 	if p.size%p.blockSize == 0 {
 		return p.full

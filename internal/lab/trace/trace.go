@@ -20,10 +20,10 @@ type Request struct {
 	Input   int           // prompt tokens
 	Output  int           // generated tokens
 	Session int32         // dense from 0
-	Tenant  int32         // whose request it is: of Trace.Tenants; 0 where nobody says
+	Tenant  int32         // index into Trace.Tenants; 0 if the trace names none
 
 	Priority int32
-	// Blocks names the prompt's blocks, the last of them possibly partial.
+	// Blocks names the prompt's blocks. The last one may be partial.
 	Blocks []Block
 	// Answer names the blocks behind the full ones of the prompt, as far as a
 	// later turn of the session shows them: its prompt holds this answer.
@@ -46,9 +46,9 @@ type Trace struct {
 	Model     string        // what the file does not say and was made up, in words; "": nothing
 }
 
-// Recorded is what the lines of a recording say beyond requests.
+// Recorded holds the additional data in the lines of a recording.
 type Recorded struct {
-	Unseen  int // answers whose length nobody saw: it is drawn from those of others
+	Unseen  int // answers without a recorded length, which is drawn from recorded ones
 	LeftOut int // requests that engines refused as wrong, or that failed: they were no load
 	Counted int // answers with the engine's count of cached tokens
 	Cached  int // tokens of those
@@ -74,7 +74,7 @@ func (t *Trace) Rate() float64 {
 	return float64(len(t.Requests)) / t.Length.Seconds()
 }
 
-// finish puts a trace in order and derives what its lines do not say.
+// finish sorts a trace and derives missing data.
 func (t *Trace) finish(spread time.Duration, derive bool) {
 	slices.SortStableFunc(t.Requests, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 	t.fromFirst()

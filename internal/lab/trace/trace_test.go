@@ -37,8 +37,8 @@ func TestReadErrors(t *testing.T) {
 }
 
 func TestDerivedSessions(t *testing.T) {
-	// Blocks 1 and 2 are a preamble with many continuations; a goes on twice, c
-	// repeats b's prompt with another ending.
+	// Blocks 1 and 2 are a preamble with many continuations. Session a continues twice; c repeats
+	// b's prompt with another ending.
 	var lines strings.Builder
 	add := func(at int, tokens int, ids string) {
 		fmt.Fprintf(&lines, `{"timestamp": %d, "input_length": %d, "output_length": 12, "hash_ids": [%s]}`+"\n", at, tokens, ids)
@@ -46,7 +46,7 @@ func TestDerivedSessions(t *testing.T) {
 	add(0, 35, "1,2,3,4")              // a
 	add(1, 45, "1,2,20,21,22")         // b
 	add(2, 52, "1,2,3,40,41,42")       // a
-	add(3, 20, "1,2")                  // the preamble alone: nobody's
+	add(3, 20, "1,2")                  // only the preamble: belongs to no session
 	add(4, 25, "1,2,60")               // new
 	add(5, 75, "1,2,3,40,41,50,51,52") // a
 	add(6, 45, "1,2,20,21,70")         // b
@@ -140,7 +140,7 @@ func TestScale(t *testing.T) {
 	}
 	f(1)
 	double := f(4)
-	// Copies share what sessions of the original share, and nothing else.
+	// Copies share exactly the blocks that sessions of the original share.
 	shared, owner := 0, map[Block]int32{}
 	private := tr.private()
 	for _, r := range double.Requests {

@@ -2,9 +2,9 @@ package trace
 
 import "time"
 
-// Workloads are the built-in ones. The first stands for coding agents; the
-// others differ from it on purpose. Those from oneapp on are made to break
-// policies; their saturation is found by search.
+// Workloads are the built-in workloads. The first models coding agents; the others differ on
+// purpose. The workloads from oneapp on are worst cases for policies; their saturation is found by
+// search.
 var Workloads = []Workload{
 	{
 		Name: "agentic", Preambles: 6, Skew: 1.4, Preamble: Spread{10_000, .4, 24_000},
@@ -60,7 +60,7 @@ var Workloads = []Workload{
 		Name: "appchat", Preambles: 1, Preamble: Spread{12_000, 0, 0}, First: Spread{200, .9, 4_000}, Turns: Spread{4, .4, 12},
 		Question: Spread{150, .9, 4_000}, Answer: Spread{250, .7, 2_000}, Gap: Spread{20, .8, 200}, Limit: 128_000,
 	},
-	{ // for a minute everybody asks about the same new document
+	{ // for a minute all users ask about the same new document
 		Name: "flash", Preambles: 30, Skew: 1, Preamble: Spread{3_000, .8, 16_000}, First: Spread{500, 1, 8_000}, Turns: Spread{2, .6, 10},
 		Question: Spread{200, 1, 4_000}, Answer: Spread{150, .8, 1_500}, Gap: Spread{20, .9, 300}, Limit: 128_000,
 		Flash: Flash{Factor: 3, Tokens: 16_000, Length: time.Minute},

@@ -10,7 +10,7 @@ import (
 // ErrChat says that a chat request cannot be rendered.
 var ErrChat = errors.New("vocab: bad chat")
 
-// chatTemplate is what AppendChat does, in the language of chat templates.
+// chatTemplate is the Jinja chat template that corresponds to AppendChat.
 const chatTemplate = `{%- for message in messages %}` +
 	`{{- '<|im_start|>' + message['role'] + '\n' }}` +
 	`{%- if message['content'] %}{{- message['content'] }}{%- endif %}` +

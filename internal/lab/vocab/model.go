@@ -90,9 +90,8 @@ func (v *Vocabulary) tokenizerConfig() map[string]any {
 	}
 }
 
-// printable writes bytes in the alphabet of byte-level BPE files: printable
-// Latin-1 bytes stand for themselves, the others, in order, for U+0100 and
-// what follows.
+// printable writes bytes in the alphabet of byte-level BPE files. Printable Latin-1 bytes stand for
+// themselves; the others map, in order, to U+0100 and up.
 func printable(text string) string {
 	var out []byte
 	for i := range len(text) {

@@ -99,9 +99,8 @@ func (v *Vocabulary) Size() int { return len(v.text) }
 // End returns the id of the token that ends an answer.
 func (v *Vocabulary) End() uint32 { return v.end }
 
-// AppendTokens appends the token ids of text to dst. Special tokens in the
-// text are recognised. The vocabulary adds none of its own, whatever special
-// says.
+// AppendTokens appends the token ids of text to dst. It recognises special tokens in the text. The
+// vocabulary adds no special tokens itself, for any value of special.
 func (v *Vocabulary) AppendTokens(dst []uint32, text []byte, special bool) []uint32 {
 	for i := 0; i < len(text); {
 		switch c := text[i]; {

@@ -47,7 +47,7 @@ func askReference(t *testing.T, v *Vocabulary, texts []string, chats []json.RawM
 	return r
 }
 
-// hardTexts mixes words of the vocabulary with what surrounds words.
+// hardTexts mixes words of the vocabulary with punctuation and other separators.
 func hardTexts(v *Vocabulary, n int) []string {
 	rng := rand.New(rand.NewPCG(7, 7))
 	pieces := []string{
@@ -109,7 +109,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestWordsAreTokens: what the engines answer costs one token per word.
+// TestWordsAreTokens: each word of an engine's answer is one token.
 func TestWordsAreTokens(t *testing.T) {
 	v := New()
 	for _, w := range v.Words() {
