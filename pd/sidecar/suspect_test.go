@@ -99,6 +99,9 @@ func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func pairing(t *testing.T, o Options, d *mortal) *Server {
 	t.Helper()
 	o.Engine = "http://" + d.at
+	if o.DeathWait == 0 && d.form != healthGone { // it ends with the first refused connection
+		o.DeathWait = testkit.HangTimeout
+	}
 	if o.ReturnWait == 0 {
 		o.ReturnWait = 200 * time.Millisecond
 	}
