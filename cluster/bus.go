@@ -23,8 +23,8 @@ type Bus interface {
 	Status() BusStatus
 }
 
-// Handler receives events from a Bus. Calls may come from any goroutine, but not after Close. They
-// must return quickly.
+// Handler receives events from a Bus. A Bus may call it on any goroutine, but not after Close.
+// Calls must return quickly.
 type Handler interface {
 	// Members replaces the list of members. It may include this one.
 	Members(members []Member)
@@ -45,7 +45,7 @@ type BusStatus struct {
 	Joining bool
 	// JoinError is why the last attempt to join failed.
 	JoinError string
-	// Problem is a line for the operator if something needs fixing, else "".
+	// Problem is a line for the operator if something needs fixing; otherwise "".
 	Problem string
 	// Disconnected means that the transport is unreachable.
 	Disconnected bool

@@ -146,7 +146,7 @@ func health(s *Status) Health {
 }
 
 // namesakes returns the names shared by several reachable members, including this one. Such members
-// work normally but cannot be told apart in output.
+// work normally, but output does not distinguish them.
 func namesakes(s *Status) string {
 	count, twice := map[string]int{s.Self.Name: 1}, []string{}
 	for _, p := range s.Peers {

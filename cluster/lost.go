@@ -29,7 +29,7 @@ const (
 type Lost struct {
 	Member
 	For time.Duration `json:"for"`
-	// Responsive means that a frame arrived from it recently, so it is alive.
+	// Responsive means that a frame of the member arrived recently, so it is alive.
 	Responsive bool `json:"heard"`
 }
 

@@ -20,7 +20,8 @@ type Options struct {
 	// consequence; "" if all match. It is called without the Node's lock. Nil
 	// disables the check.
 	ConfigMismatch func() (id, what string)
-	// NotShared returns what is not shared and why, or "". It is called like ConfigMismatch.
+	// NotShared returns the states that are not shared and the reason, or "". It is called like
+	// ConfigMismatch.
 	NotShared func() string
 	// Tuning holds the state machine's periods and limits. Its Self, Share and Standalone are
 	// ignored.

@@ -45,8 +45,8 @@ type Peer struct {
 	Dropped  uint64 `json:"dropped_frames"`
 	// Protocol is the protocol version of a foreign member; 0 for others.
 	Protocol byte `json:"protocol,omitempty"`
-	// Replaced means that it is down and was replaced by another member or by a new process of its
-	// own.
+	// Replaced means that it is down and was replaced by another member or by a new process of the
+	// same member.
 	Replaced bool `json:"replaced,omitempty"`
 }
 

@@ -46,9 +46,9 @@ func (h nextHandler) Receive(from string, frame []byte) {
 	h.Handler.Receive(from, as(frame, nextMajor, major))
 }
 
-// TestMixedVersions upgrades a group to an incompatible release, member by member. Meanwhile there
-// are two groups. Each reads every source, serves, and reports the members of the other. At the end
-// there is one group.
+// TestMixedVersions upgrades a group to an incompatible release, member by member. During the
+// upgrade there are two groups. Each reads every source, serves, and reports the members of the
+// other. At the end there is one group.
 func TestMixedVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := clustertest.NewHub()

@@ -23,9 +23,9 @@ const (
 	probeExtProc = "envoy.service.ext_proc.v3.ExternalProcessor"
 )
 
-// foreignChart is a container as a published chart or manifest of another picker renders
-// it, with only the image exchanged: no command, these arguments, the
-// variables NAMESPACE and POD_NAME, probed under these names.
+// foreignChart is a container as rendered by a published chart or manifest of another picker, with
+// only the image replaced. It has no command, these arguments, the variables NAMESPACE and
+// POD_NAME, and probes under these names.
 type foreignChart struct {
 	name         string
 	args         []string

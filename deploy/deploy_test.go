@@ -128,7 +128,7 @@ func testSchema(t *testing.T, c *kubekit.Cluster) {
 	}
 }
 
-// testBase holds the base of kustomize to what the chart renders.
+// testBase compares the kustomize base with the rendered chart.
 func testBase(t *testing.T, c *kubekit.Cluster) {
 	const path = "kustomize/base/grapevine.yaml"
 	out := helm(t, c, "template", "llama", chart, "--set", "cluster.existingSecret=llama-epp-group", "--skip-tests")
@@ -190,7 +190,7 @@ func testInstall(t *testing.T, c *kubekit.Cluster) {
 	}
 }
 
-// testNamesOfMetrics holds alerts and dashboard to the metrics that there are.
+// testNamesOfMetrics checks that alerts and the dashboard use existing metrics only.
 func testNamesOfMetrics(t *testing.T, page string) {
 	t.Helper()
 	reference := readFile(t, "../docs/metrics.md") // generated from the registry

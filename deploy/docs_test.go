@@ -18,7 +18,7 @@ import (
 
 var block = regexp.MustCompile("(?m)^ *```(sh|yaml)\n((?:.*\n)*?) *```\n")
 
-// blocks returns what a page shows in a language, without its indent.
+// blocks returns a page's code blocks in a language, without their indent.
 func blocks(page, language string) (out []string) {
 	for _, m := range block.FindAllStringSubmatch(page, -1) {
 		if m[1] == language {
@@ -29,9 +29,9 @@ func blocks(page, language string) (out []string) {
 	return out
 }
 
-// testPage goes through docs/kubernetes.md as a reader would: every command of it is done
-// on the real API server, or held to what there is where that takes nodes or a registry,
-// and every manifest is applied.
+// testPage follows docs/kubernetes.md like a reader. It runs every command on the real API server
+// and applies every manifest. Commands that need nodes or a registry are compared with the files
+// instead.
 func testPage(t *testing.T, c *kubekit.Cluster, binary string) {
 	page := readFile(t, "../docs/kubernetes.md")
 	_, walk, _ := strings.Cut(page, "## Ten minutes\n")
@@ -100,7 +100,7 @@ func overlayOf(t *testing.T, text string) string {
 	return dir
 }
 
-// manifest is what is looked at of the examples.
+// manifest holds the checked fields of the example manifests.
 type manifest struct {
 	Kind     string `json:"kind"`
 	Metadata struct {

@@ -28,7 +28,7 @@ func testFederation(t *testing.T, a *kubekit.Cluster, binary string) {
 	dir := t.TempDir()
 	authority := certificates(t, dir, "a", "b")
 	kits := map[string]*podkit.Kit{"a": podkit.Open(t, a, imagesOf(t, binary)), "b": podkit.Open(t, b, imagesOf(t, binary))}
-	// What a load balancer of each cluster would be.
+	// Addresses of each cluster's load balancer.
 	balancer := map[string]string{"a": podkit.NodeAddress(t), "b": podkit.NodeAddress(t)}
 	pods := map[string]*podkit.Pod{}
 	for name, c := range map[string]*kubekit.Cluster{"a": a, "b": b} {

@@ -50,7 +50,7 @@ func imagesOf(t *testing.T, binary string) map[string]podkit.Image {
 	}
 }
 
-// startEngine starts a simulated engine at an address of its own, and its pod.
+// startEngine starts a simulated engine at a separate address, and its pod.
 func startEngine(t *testing.T, c *kubekit.Cluster, namespace, name string) (address string) {
 	t.Helper()
 	ip := podkit.NodeAddress(t)
@@ -278,7 +278,7 @@ func testStandalone(t *testing.T, c *kubekit.Cluster, binary string) {
 	t.Error("no replica counts a decision")
 }
 
-// complete sends a request and returns what is wrong with the answer.
+// complete sends a request and returns the problem with the answer, or "".
 func complete(base string) (problem string) {
 	resp, err := http.Post(base+"/v1/completions", "application/json", strings.NewReader(fmt.Sprintf(`{"model":%q,"prompt":"Hello, who are you?","max_tokens":4}`, vocab.Name)))
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 
 const many = 1000
 
-// TestThousandPods runs the real binary on a pool of a thousand pods, each with
-// an address at which something answers as an engine, and prints what it takes.
+// TestThousandPods runs the real binary on a pool of a thousand pods, each with an address that
+// answers like an engine, and prints the resource use.
 func TestThousandPods(t *testing.T) {
 	c := kubekit.Start(t, "inference")
 	c.Namespace("big")
@@ -83,8 +83,8 @@ func TestThousandPods(t *testing.T) {
 		many, first.Seconds(), started.CPU.Seconds(), started.RSS>>20, idle.cores, idle.rss>>20, churn.changes/20, churn.cores, churn.rss>>20, float64(info.Size())/1e6)
 }
 
-// engines answers at every address of loopback what an engine says, and returns
-// the port.
+// engines starts a listener that answers like an engine at every loopback address, and returns its
+// port.
 func engines(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "0.0.0.0:0")

@@ -194,7 +194,7 @@ func Joined(rs ...*Replica) string {
 }
 
 // ReadAll makes the readers of sources append numbers up to seq. It returns why some replica does
-// not have all of them, or "".
+// not have all numbers, or "".
 func ReadAll(sources []string, seq uint64, rs ...*Replica) string {
 	for _, r := range rs {
 		for _, s := range sources {

@@ -90,7 +90,7 @@ func (b *Bus) post(fn func()) {
 
 func (b *Bus) link(id string, up bool) { b.post(func() { b.handler.Link(id, up) }) }
 
-// announce sends the list of members to all of them.
+// announce sends the list of members to every member.
 func (h *Hub) announce() {
 	var members []cluster.Member
 	for _, b := range h.buses {

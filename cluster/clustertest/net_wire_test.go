@@ -73,8 +73,7 @@ func (w *wire) plug(addr netip.Addr, dev *os.File) {
 	w.wg.Go(p.write)
 }
 
-// unplug disconnects a device. Nothing more is sent from it, not even the closing of its
-// connections.
+// unplug disconnects a device. It sends nothing more, not even the closing of its connections.
 func (w *wire) unplug(addr netip.Addr) {
 	w.mu.Lock()
 	p := w.ports[addr]

@@ -38,7 +38,7 @@ type Options struct {
 	Rotate time.Duration // lifetime of a filter's key; default 24 h
 }
 
-// Limits on what a peer can use here.
+// Limits on a peer's use of this cluster.
 const (
 	maxSessions = 64              // asking replicas per cluster
 	maxLease    = 5 * time.Minute // longest lease that is accepted
@@ -88,7 +88,7 @@ func (o *Options) complete() error {
 // Send is a message to send.
 type Send struct {
 	Cluster string
-	To      string // a target of the peer, or the link that its ask came from
+	To      string // a target of the peer, or the link on which its ask arrived
 	Frame   []byte
 }
 
@@ -118,7 +118,7 @@ type Core struct {
 	refused map[string]uint64 // rejected messages, by reason
 }
 
-// hotKey identifies a set of hot prefixes: those of a pool, keyed by one secret.
+// hotKey identifies the set of hot prefixes of a pool, keyed by one secret.
 type hotKey struct {
 	pool   PoolKey
 	secret *filter.Secret

@@ -238,7 +238,7 @@ func TestOtherSecret(t *testing.T) {
 	}
 }
 
-// TestBandwidth: filters never exceed the pair's rate, whichever side enforces it, and are complete
+// TestBandwidth: filters never exceed the pair's rate, enforced by either side, and are complete
 // eventually.
 func TestBandwidth(t *testing.T) {
 	const rate = 32 << 10
@@ -465,7 +465,7 @@ func messages() map[string]interface{ append([]byte) []byte } {
 	}
 }
 
-// TestMessages: every message decodes to what was encoded.
+// TestMessages: every message decodes to the encoded one.
 func TestMessages(t *testing.T) {
 	for name, m := range messages() {
 		got, err := decodeMessage(m.append(nil))

@@ -64,7 +64,7 @@ func large(before, after *runtime.MemStats) int64 {
 }
 
 // TestGreedyExporter: a cluster's filters stay within the accepted memory, both in total and per
-// second, regardless of what it announces and how often its filters restart.
+// second. Large announcements and frequent restarts of filters do not exceed it.
 func TestGreedyExporter(t *testing.T) {
 	few := make([]uint32, greedyPools)
 	for i := range few {

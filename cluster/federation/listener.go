@@ -53,8 +53,8 @@ type imported struct {
 	most         int       // bytes requested
 }
 
-// silences is the number of beats without an answer after which another replica is asked. It must
-// be less than the number of beats in a lease.
+// silences is the number of beats without an answer after which the core asks another replica. It
+// must be less than the number of beats in a lease.
 const silences = 2
 
 // beginPause is the minimum time between two restarts of a pool's filter.
@@ -264,7 +264,7 @@ func (c *Core) heard(p *peer, link string, m *say, now time.Time, out []Send) []
 	return out
 }
 
-// take replaces the peer's pools by those of a say. Filter state is kept.
+// take replaces the peer's pools with the pools of a say. Filter state is kept.
 func (c *Core) take(p *peer, m *say, now time.Time) {
 	l := &p.listener
 	before := l.pools
@@ -311,8 +311,8 @@ func (i *imported) needs() int {
 	return max(n, 2*i.head.Bytes())
 }
 
-// follow ensures that there is a filter for secret s. A filter for another secret is used until the
-// new one is complete.
+// follow creates a filter for secret s if it is missing. A filter for another secret is used until
+// the new one is complete.
 func (i *imported) follow(c *Core, p *peer, s *filter.Secret, now time.Time) {
 	if i.sink != nil && i.secret == s {
 		if _, whole := i.sink.Complete(); whole {

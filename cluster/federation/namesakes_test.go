@@ -82,8 +82,9 @@ func TestNamesakesAnswer(t *testing.T) {
 	}
 }
 
-// TestServed: a pool that a cluster serves and does not export is stated as such, only to clusters
-// that may see it. A cluster that never stated what it serves states nothing by a missing export.
+// TestServed: a cluster reports a pool that it serves and does not export as such, only to clusters
+// that may see it. A missing export of a cluster that never reported its served pools has no
+// meaning.
 func TestServed(t *testing.T) {
 	r := newSkewedPair(t, 0, nil, func(name string, o *Options) {
 		if name != "b-0" {

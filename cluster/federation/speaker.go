@@ -187,7 +187,7 @@ func (c *Core) source(p *peer, pool PoolKey, now time.Time) *filter.Source {
 	return s
 }
 
-// newSource returns a filter for a secret, or nil if there is no hot set for it.
+// newSource returns a filter for a secret, or nil if the secret has no hot set.
 func (c *Core) newSource(p *peer, pool PoolKey, s *filter.Secret, now time.Time) *filter.Source {
 	hot := c.hot[hotKey{pool, s}]
 	if s == nil || hot == nil {

@@ -175,7 +175,7 @@ const (
 	numShown
 )
 
-// Import is what this cluster shows of other clusters' exports for one pool.
+// Import is the state of other clusters' exports in this cluster, for one pool.
 type Import struct {
 	Pool     PoolKey
 	Clusters []string // named in its object

@@ -166,14 +166,14 @@ func (p *peer) toldOf(pool PoolKey, now time.Time) ExportAck {
 	return t
 }
 
-// Traffic is what one pair of clusters has cost this process.
+// Traffic is the cost of one pair of clusters for this process.
 type Traffic struct {
 	Cluster                     string
 	Asked, Answered             uint64 // bytes received and sent for the peer's asks
 	Received, Sent              uint64 // bytes received and sent for our asks
 	Sessions                    int    // replicas of the peer that ask here
 	Faults                      uint64 // rejected messages of the peer
-	SourceBlocks, SourceOmitted int    // of the filters made for it
+	SourceBlocks, SourceOmitted int    // of the peer's filters
 	SourceBytes                 int
 }
 

@@ -103,8 +103,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestZones: over real streams, deltas are relayed within remote zones, and every replica has all
-// of them, even after the relays are gone.
+// TestZones: over real streams, deltas are relayed within remote zones, and every replica gets
+// every delta, even after the relays are gone.
 func TestZones(t *testing.T) {
 	var nodes []*node
 	var join []string

@@ -45,7 +45,7 @@ const (
 	udpMembers = 1024
 )
 
-// Reasons for refusals, in addition to those of package stream.
+// Reasons for refusals, in addition to the reasons of package stream.
 const (
 	refusedKey       = "key"
 	refusedLabel     = "label"

@@ -14,7 +14,7 @@ import (
 const proofWait = 5 * time.Second
 
 // proofs records which processes are proven alive, by ID. A process proves it by a stream, in
-// either direction, with the certificate key that gossip lists for it. Gossip messages alone may be
+// either direction, with the certificate key that gossip lists. Gossip messages alone may be
 // replayed. Safe for concurrent use.
 type proofs struct {
 	mu    sync.Mutex

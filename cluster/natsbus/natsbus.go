@@ -88,8 +88,8 @@ func (b *Bus) proofSubject(id string) string {
 	return b.subject(subjectAsk, base64.RawURLEncoding.EncodeToString([]byte(id)))
 }
 
-// Open connects and joins. It retries an unreachable server for as long as the Bus is open, which
-// Status shows. It fails if a server is reachable but rejects this member or cannot be verified.
+// Open connects and joins. While the Bus is open, it retries an unreachable server, which Status
+// shows. It fails if a server is reachable but rejects this member or cannot be verified.
 func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	b.handler = h
 	conn, err := b.connect()

@@ -36,9 +36,9 @@ var (
 	errEarly   = errors.New("natsbus: message was sealed before its sender showed that it lives")
 )
 
-// Every sender is asked once to prove that it is alive, because its sealed messages may be
-// recordings. The proof is a sealed answer to the receiver's nonce. Earlier messages of the sender
-// are rejected from then on, and so are duplicate numbers on a subject.
+// A receiver requires every sender to prove once that it is alive, because its sealed messages may
+// be recordings. The proof is a sealed answer to the receiver's nonce. From then on the receiver
+// rejects earlier messages of the sender, and duplicate numbers on a subject.
 
 // message is an opened message.
 type message struct {
@@ -50,7 +50,7 @@ type message struct {
 	Unproven bool
 }
 
-// sealer seals this member's messages and opens those of others.
+// sealer seals this member's messages and opens messages of other members.
 type sealer struct {
 	id   string
 	boot uint64
@@ -63,9 +63,9 @@ type sealer struct {
 	others map[process]*sender // processes proven alive
 }
 
-// sender is a process that is alive, or was when it was asked. Its messages on a subject arrive in
-// order on an unchanged route. When a route between NATS servers breaks, its delayed messages may
-// arrive after later ones, and a message may arrive twice (TestRouteDies).
+// sender is a process that has proven that it is alive. Its messages on a subject arrive in order
+// on an unchanged route. When a route between NATS servers breaks, its delayed messages may arrive
+// after later ones, and a message may arrive twice (TestRouteDies).
 type sender struct {
 	aeads map[[4]byte]cipher.AEAD   // by key
 	floor uint64                    // number of the message with the proof
@@ -77,7 +77,8 @@ type groupKey struct {
 	key []byte
 }
 
-// maxOthers is how many senders are remembered. Above it, all are asked again.
+// maxOthers is the largest number of stored senders. Above it, all senders must prove themselves
+// again.
 const maxOthers = 1024
 
 func newSealer(id string, boot uint64, keys [][]byte) (*sealer, error) {
@@ -154,12 +155,12 @@ func additional(subject string, head []byte) []byte {
 	return append([]byte(subject), head...)
 }
 
-// open decodes a message received on subject. The content is a new slice if it was sealed, else a
-// part of b. If the sender is not proven alive, a message with more than unheard bytes of content
-// is rejected unopened.
+// open decodes a message received on subject. The content is a new slice if it was sealed, and
+// otherwise a part of b. If the sender is not proven alive, a message with more than unheard bytes
+// of content is rejected unopened.
 //
-// Messages are rejected without opening them where possible, and opened outside of the lock,
-// because any client that may publish can send any number of messages that cannot be opened.
+// Any client that may publish can send any number of messages that cannot be opened. So messages
+// are rejected without opening them where possible, and opened outside of the lock.
 func (s *sealer) open(subject string, b []byte, unheard int) (m message, err error) {
 	if len(b) < fixedLen || b[0] != sealVersion {
 		return m, errMessage

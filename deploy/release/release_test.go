@@ -1,5 +1,5 @@
-// Package release_test builds a release of this machine's architecture from the
-// working tree and tries what users would do with it.
+// Package release_test builds a release for this machine's architecture from the working tree, and
+// uses it as a user would.
 package release_test
 
 import (
@@ -43,8 +43,8 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 	return string(b)
 }
 
-// TestRelease: archive, wheel and image hold programs that run, and the sums and
-// the bill of materials are those of the files.
+// TestRelease: archive, wheel and image contain working programs, and the checksums and the bill of
+// materials match the files.
 func TestRelease(t *testing.T) {
 	parts.Full(t)
 	out := build(t)
@@ -71,7 +71,7 @@ func TestRelease(t *testing.T) {
 	checkMaterials(t, filepath.Join(out, name+".cdx.json"))
 }
 
-// checkSums compares SHA256SUMS with the files beside it.
+// checkSums compares SHA256SUMS with the files in its directory.
 func checkSums(t *testing.T, dir string) {
 	t.Helper()
 	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
@@ -94,8 +94,8 @@ func checkSums(t *testing.T, dir string) {
 
 type descriptor struct{ Digest string }
 
-// checkImage unpacks the image as a runtime does and, where that is allowed, runs
-// it as its user with nothing else in its root.
+// checkImage unpacks the image as a runtime does. Where chroot is allowed, it runs the image as its
+// user with no other files in its root.
 func checkImage(t *testing.T, path string) {
 	t.Helper()
 	layout := t.TempDir()
@@ -142,7 +142,7 @@ func checkImage(t *testing.T, path string) {
 	}
 	untar(t, layer, root)
 	for dir := root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
-		_ = os.Chmod(dir, 0o755) // so that nobody may enter
+		_ = os.Chmod(dir, 0o755) // otherwise other users cannot enter the directory
 	}
 	c := container{root: root, entrypoint: config.Config.Entrypoint[0]}
 	if got := run(t, c.command("version")); !strings.Contains(got, version) {
@@ -166,8 +166,8 @@ func (c *container) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve starts the image as a chart of another picker would, without a subcommand, and
-// wants it to become ready and to end when it is told to.
+// serve starts the image as a chart of another picker would, without a subcommand. It must become
+// ready, and stop on SIGTERM.
 func (c *container) serve(t *testing.T) {
 	t.Helper()
 	addresses := make([]string, 3)

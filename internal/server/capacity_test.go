@@ -9,8 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/config"
 )
 
-// TestSessionSources: where the file says that session keys are, the scheduler
-// looks for them.
+// TestSessionSources: the scheduler reads session keys from the sources in the configuration file.
 func TestSessionSources(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "epp.yaml")
 	file := "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: sticky-policy\n" +

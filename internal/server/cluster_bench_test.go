@@ -31,7 +31,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// What BenchmarkCluster plays.
+// Load of BenchmarkCluster.
 const (
 	benchEngines = 40
 	benchRate    = 100_000 // block changes per second, over all engines
@@ -40,14 +40,14 @@ const (
 	benchIdle    = 4 * time.Second
 )
 
-// BenchmarkCluster plays 100,000 block changes a second on the event streams of
-// 40 engines to three whole replicas that share them, every one of a third, and
-// reports how long after an event the last replica has it, the bytes for each
-// change and peer, and the processor time: of the replica that reads a stream,
-// from a run with one replica (less one with none), and of one that is told, from
-// the difference to the run with three. "prompts" are stores of 25
-// blocks; "steps" is what decoding engines publish: one block of each of eight
-// sequences.
+// BenchmarkCluster replays 100,000 block changes a second on the event streams of 40 engines. Three
+// complete replicas share the streams: each reads a third. It reports the delay from an event until
+// the last replica has applied it, the bytes for each change and peer, and the CPU time.
+//
+// The CPU time of reading a stream comes from a run with one replica, minus a run with none. The
+// CPU time of receiving from a peer is the difference between that run and the run with three
+// replicas. "prompts" are stores of 25 blocks. "steps" are the events of decoding engines: one
+// block of each of eight sequences.
 func BenchmarkCluster(b *testing.B) {
 	for _, c := range []struct {
 		name           string
@@ -270,8 +270,7 @@ func (r *clusterRig) play(stores, blocks int) (changes int) {
 	return changes
 }
 
-// report prints what the run with three replicas showed, and then what a quiet
-// group sends.
+// report prints the results of the run with three replicas, and then the traffic of an idle group.
 func (r *clusterRig) report(changes int) {
 	slices.Sort(r.late)
 	at := func(q float64) float64 {

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestCompleted: where events and metrics are is what the endpoint says, else what
-// the configuration says.
+// TestCompleted: an endpoint's own addresses for events and metrics take precedence over the
+// configuration.
 func TestCompleted(t *testing.T) {
 	c, problems := config.Parse("f", []byte(`apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig

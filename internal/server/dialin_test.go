@@ -15,9 +15,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestEnginesThatDialIn: what an engine stores that connects to the replica is found at
-// that engine, whatever was missed before it was heard: where flags and the endpoints file
-// say that engines dial in, and where the configuration alone does.
+// TestEnginesThatDialIn: an engine connects to the replica, and its stored blocks are indexed for
+// that engine, including the ones that the replica missed before the connection. Dial-in is enabled
+// by flags and the endpoints file, or by the configuration alone.
 func TestEnginesThatDialIn(t *testing.T) {
 	t.Run("flags", func(t *testing.T) {
 		dialledIn(t, func(o *Options, at string, endpoint map[string]any) {
@@ -69,8 +69,8 @@ func dialledIn(t *testing.T, set func(o *Options, at string, endpoint map[string
 	})
 }
 
-// dialIn carries what an engine publishes to a listening replica, as a publisher that
-// connects and names its endpoint in the topic.
+// dialIn forwards an engine's events to a listening replica. It acts as a publisher that connects
+// and names its endpoint in the topic.
 func dialIn(t *testing.T, e *sim.Engine, to string) {
 	t.Helper()
 	bound, _ := e.EventAddrs()

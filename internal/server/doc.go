@@ -6,7 +6,11 @@
 // Drain announces to proxies and peers that this replica accepts no more requests. Stop ends
 // everything and waits.
 //
-// The package contains wiring only: status (status.go), shared state (share.go), group seeds
-// (identity.go), the configuration and its reload (rules.go), engine health (health.go), rendering
-// probes (rendering.go), and the discovery service for Envoy (xds.go).
+// The package contains wiring only:
+//
+//   - status (status.go) and shared state (share.go)
+//   - group seeds (identity.go)
+//   - the configuration and its reload (rules.go)
+//   - engine health (health.go) and rendering probes (rendering.go)
+//   - the discovery service for Envoy (xds.go)
 package server

@@ -14,8 +14,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/monitor"
 )
 
-// TestEngineKey: an engine that wants a key is asked with it, and after a reload with the
-// one that its file holds then.
+// TestEngineKey: requests to an engine with an API key carry the key. After a reload they carry the
+// new key in its file.
 func TestEngineKey(t *testing.T) {
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v1/") && r.Header.Get("Authorization") != "Bearer second" {

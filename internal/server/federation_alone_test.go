@@ -16,8 +16,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestResidencyAlone: a cluster that has a name and no others refuses what may not be served
-// in it; one that has no name serves it, and says once that it cannot know.
+// TestResidencyAlone: a named cluster without remote clusters refuses requests that may not be
+// served in it. An unnamed cluster serves them, and logs once that it cannot check the restriction.
 func TestResidencyAlone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "alone.yaml")
 	if err := os.WriteFile(file, []byte("cluster: paris\nregion: eu\n"), 0o600); err != nil {

@@ -40,9 +40,9 @@ func federated(t *testing.T, o *Options, url, cluster, peer string) {
 	o.Federation.Use = remotecluster.Options{Self: cluster, Pool: fedPool}
 }
 
-// TestFederation: what one replica of a cluster serves is known to be hot there by the
-// others of its group and by another cluster, whichever of them that asks; and a replica
-// that drains sends those who ask it elsewhere.
+// TestFederation: a prefix that one replica of a cluster serves becomes hot at the other replicas
+// of its group and at another cluster. Either cluster may dial. A draining replica redirects its
+// importers to other replicas.
 func TestFederation(t *testing.T) {
 	server, err := embedded.Start(embedded.Options{Name: "n"})
 	if err != nil {

@@ -27,9 +27,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestRemotePickerIsAsked: in endpoint mode the picker of cluster b books a request that a
-// sends there, until that has ended; a request that came from elsewhere is not sent on, and
-// once b's picker does not answer, b's gateway has the request.
+// TestRemotePickerIsAsked: in endpoint mode the picker of cluster b tracks each request that a
+// sends there until it ends. A request from another cluster is not sent on. If b's picker does not
+// answer, a sends the request to b's gateway.
 func TestRemotePickerIsAsked(t *testing.T) {
 	server, err := embedded.Start(embedded.Options{Name: "n"})
 	if err != nil {
@@ -105,9 +105,9 @@ func TestRemotePickerIsAsked(t *testing.T) {
 	}
 }
 
-// TestRemotePickerOverTLS: an export that names a server asks to be asked over TLS. The name
-// is what is asked for, the authority is the file's, and who shows another certificate is
-// not asked: the gateway has the request.
+// TestRemotePickerOverTLS: an export with a server name requires TLS. The client verifies that name
+// against the file's authority. If the certificate does not match, the picker gets no call and the
+// request goes through the gateway.
 func TestRemotePickerOverTLS(t *testing.T) {
 	server, err := embedded.Start(embedded.Options{Name: "n"})
 	if err != nil {
@@ -177,7 +177,7 @@ func TestRemotePickerOverTLS(t *testing.T) {
 // terminator ends TLS before an address.
 type terminator struct {
 	lis    net.Listener
-	name   atomic.Pointer[string] // that was asked for last
+	name   atomic.Pointer[string] // server name of the last handshake
 	passed atomic.Bool            // a request came through
 }
 

@@ -23,9 +23,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestFederationSecret exchanges the secret of two clusters over mutual TLS, step by step
-// and one cluster after the other, while requests go on: at every moment a prompt that is
-// held only in b goes from a to b, and b takes it for one that has come from a member.
+// TestFederationSecret rotates the secret of two clusters over mutual TLS, step by step and one
+// cluster after the other, while requests continue. At every step a sends prompts cached only in b
+// to b, and b accepts them as requests from a member.
 func TestFederationSecret(t *testing.T) {
 	dir := t.TempDir()
 	if err := wan.Authorize(dir, "a", "b"); err != nil {
@@ -59,7 +59,7 @@ func TestFederationSecret(t *testing.T) {
 	m.learn("")
 	first := a.Status().Federation.Secrets[0]
 
-	// exchange gives a cluster other secrets while requests go on.
+	// exchange gives a cluster new secrets while requests continue.
 	exchange := func(s *Server, lines ...string) {
 		t.Helper()
 		m.traffic(10)
@@ -75,7 +75,7 @@ func TestFederationSecret(t *testing.T) {
 	}
 	exchange(a, before, next)
 	exchange(b, before, next)
-	m.learn("") // what is asked for from here on is remembered by both
+	m.learn("") // both filters record the prompts from here on
 	exchange(b, next, before)
 	m.learn(first)
 	exchange(a, next, before)
@@ -107,7 +107,7 @@ var gatewayOf = map[string]string{"a": "127.0.0.1:1", "b": "127.0.0.1:2"}
 
 func secretLine(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// moved asks in a for prompts that only b holds, each of them once.
+// moved sends prompts that are cached only in b to a, each prompt once.
 type moved struct {
 	t    *testing.T
 	a, b *Server
@@ -126,7 +126,7 @@ func (m *moved) request(i int) *request.Request {
 	return r
 }
 
-// warm asks b for all prompts.
+// warm sends all prompts to b.
 func (m *moved) warm() {
 	m.t.Helper()
 	for i := range movedPrompts {
@@ -138,8 +138,8 @@ func (m *moved) warm() {
 	}
 }
 
-// learn waits until a knows what b holds. Of many prompts at once b does not remember all,
-// so that it is asked for them again.
+// learn waits until a has the complete filter of b. b drops some of many simultaneous prompts from
+// its hot set, so learn sends the prompts to b again if blocks are missing.
 func (m *moved) learn(not string) {
 	m.t.Helper()
 	m.warm()
@@ -152,14 +152,14 @@ func (m *moved) learn(not string) {
 	})
 }
 
-// unknown says what a does not know of what b holds; not is a secret that its filter is not
-// to be made with.
+// unknown returns which part of b's filter is missing in a, or "". The filter must not be made with
+// the secret not.
 func (m *moved) unknown(not string) string {
 	st := m.a.Status().Federation
 	if len(st.Clusters[0].Pools) != 1 || len(m.a.Status().RemoteClusters) != 1 {
 		return "no pool of b: " + st.Clusters[0].Reason
 	}
-	if rtt := st.Clusters[0].RTTMS; rtt <= 0 || rtt > 20 { // what is not measured is taken for long, and the price keeps prompts here
+	if rtt := st.Clusters[0].RTTMS; rtt <= 0 || rtt > 20 { // an unmeasured RTT counts as long, and its cost keeps prompts here
 		return fmt.Sprintf("b is %v ms away", rtt)
 	}
 	p := &st.Clusters[0].Pools[0]
@@ -167,13 +167,13 @@ func (m *moved) unknown(not string) string {
 	for i := range movedPrompts {
 		blocks += len(m.request(i).Chunks.Bytes) / filter.ChunkBytes
 	}
-	if p.Requests > 0 { // as told while b was asked, up to a beat ago: the price keeps prompts here
+	if p.Requests > 0 { // load that b reported up to a beat ago keeps prompts here
 		return fmt.Sprintf("b is said to have %d requests", p.Requests)
 	}
 	if p.Filter != "" || p.Blocks < blocks || p.Secret == not {
 		return fmt.Sprintf("%d of %d blocks, by secret %s: %s", p.Blocks, blocks, p.Secret, p.Filter)
 	}
-	for i := m.next; i < movedPrompts; i++ { // decisions take in what is told a moment later
+	for i := m.next; i < movedPrompts; i++ { // decisions use a received filter slightly later
 		e, err := m.a.scheduler.Explain(m.t.Context(), m.request(i))
 		if err != nil || !slices.ContainsFunc(e.Clusters, func(c explanation.Cluster) bool { return c.Cluster == "b" && c.Held > 0 }) {
 			return fmt.Sprintf("decisions about prompt %d do not know that b holds it: %v, %+v", i, err, e.Clusters)
@@ -182,7 +182,7 @@ func (m *moved) unknown(not string) string {
 	return ""
 }
 
-// traffic asks a for the next prompts, one after the other, and then b, where they are sent.
+// traffic sends the next prompts to a, one after the other, and then to b, their destination.
 func (m *moved) traffic(n int) {
 	for range n {
 		i := m.next

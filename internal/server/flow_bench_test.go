@@ -34,8 +34,9 @@ plugins:
 flowControl: {saturationDetector: {pluginRef: gate}, defaultRequestTTL: 10m}
 `
 
-// BenchmarkWaitsOverGRPC places requests over ext_proc, with and without a queue before eight
-// places. Clients and the picker are one process: what waiting costs is the difference of rows.
+// BenchmarkWaitsOverGRPC schedules requests over ext_proc, with and without a queue in front of
+// eight permits. Clients and the picker share one process, so the cost of waiting is the difference
+// between rows.
 func BenchmarkWaitsOverGRPC(b *testing.B) {
 	for _, c := range []struct {
 		name, config string

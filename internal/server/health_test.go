@@ -17,8 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// failing opens a replica before engines of which the first few answer 500, and
-// returns what places a request and plays its answer: the engine that took it.
+// failing opens a replica with engines of which the first few answer 500. The returned function
+// schedules a request, completes it with the engine's answer, and returns the engine.
 func failing(t *testing.T, engines, sick int) (*Server, *fleet.Fleet, func() string) {
 	t.Helper()
 	fleet, o := options(t, fleet.Options{Engines: engines})
@@ -55,8 +55,8 @@ type none struct{}
 
 func (none) Get(string) string { return "" }
 
-// TestSickEngine: an engine that answers 500 is out within a few requests, status,
-// metrics and explain say why, and it comes back when it is well.
+// TestSickEngine: an engine that answers 500 is ejected within a few requests, and reinstated when
+// it recovers. Status, metrics and explain show the reason.
 func TestSickEngine(t *testing.T) {
 	parts.Full(t)
 	s, fleet, place := failing(t, 4, 1)

@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// TestSeedOfSecret: who has a secret has its seed; else each process begins with its own.
+// TestSeedOfSecret: the seed is derived from the secret. Without a secret each process starts with
+// a random seed.
 func TestSeedOfSecret(t *testing.T) {
 	seed := func(secret string) string {
 		s := &Server{o: Options{Secret: secret}}

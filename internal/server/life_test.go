@@ -11,9 +11,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// An engine that starts again at its address is another one, by its start time or by what its
-// stream shows: what was in flight there and what spoke against it is over on every
-// replica, at once, and requests that end late change nothing.
+// An engine that restarts at its address is a new incarnation, detected by its start time or its
+// event stream. Every replica immediately drops the previous incarnation's in-flight load and
+// failures. Requests that end later change nothing.
 func TestAnotherLife(t *testing.T) {
 	parts.Full(t)
 	for _, unnamed := range []bool{false, true} {

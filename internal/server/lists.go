@@ -23,7 +23,7 @@ const (
 	listInterval  = time.Second
 	// How often the age of an unchanged list is published and stored.
 	ageInterval = 10 * time.Second
-	// A list of a peer replaces that of another one if it is newer by this much.
+	// A peer's list replaces the list of another peer if it is newer by this much.
 	newerBy = 5 * time.Second
 	// How long a pool must be missing before endpoints that are not from the source are removed.
 	missingGrace = 10 * time.Second
@@ -35,9 +35,9 @@ const (
 	originFile   = "file"
 )
 
-// lists keeps the list of endpoints available while its source cannot be read. It publishes the list
-// in use to the group and stores it in a file. A replica whose source has not been read since its
-// start uses the list of a peer, or else that of the file, until the source can be read.
+// lists keeps the list of endpoints available while its source cannot be read. It publishes the
+// list in use to the group and stores it in a file. Until a replica has read its source for the
+// first time, it uses the list of a peer or, without one, the stored file.
 type lists struct {
 	s     *Server
 	group *facts.Lists // nil without a group

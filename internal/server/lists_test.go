@@ -55,7 +55,7 @@ func (o *outage) provide(f discovery.Found) {
 	o.sink.Update(f)
 }
 
-// listTest starts replicas of one group, each with a source of its own.
+// listTest starts replicas of one group, each with its own source.
 type listTest struct {
 	t     *testing.T
 	o     Options
@@ -105,8 +105,9 @@ func (x *listTest) uses(s *Server, origin string) {
 	})
 }
 
-// TestListOfPeers: while the source is unreadable, replicas replace each other without a gap: each
-// new one uses the list of a peer, objectives and rewrites included, even if that has it from a peer.
+// TestListOfPeers: while the source is unreadable, replicas can be replaced one after the other.
+// Each new one uses the list of a peer, including objectives and rewrites, even if that peer
+// received the list from another peer.
 func TestListOfPeers(t *testing.T) {
 	x := newListTest(t)
 	a, src := x.start("a", "", true)

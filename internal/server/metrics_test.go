@@ -32,8 +32,8 @@ type family struct {
 	labels           []string
 }
 
-// TestMetricsPage holds the manual's page of metrics to what a replica that is in
-// a group registers, and every family to having an explanation.
+// TestMetricsPage compares the metrics reference with the metrics that a replica in a group
+// registers. Every family needs a description.
 func TestMetricsPage(t *testing.T) {
 	list := families(t)
 	var b strings.Builder
@@ -74,7 +74,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 }
 
-// families lists what a replica in a group and a federation registers, by name.
+// families lists by name the metric families of a replica in a group and a federation.
 func families(t *testing.T) (list []family) {
 	_, o := options(t, fleet.Options{Engines: 1})
 	o.Cluster = ClusterOptions{Mode: "gossip", Label: "test", Bind: "127.0.0.1:0", StreamBind: "127.0.0.1:0", Keys: [][]byte{make([]byte, 32)}, Share: "mesh"}
@@ -108,7 +108,7 @@ func families(t *testing.T) (list []family) {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(m[1], "grapevine_") {
-			continue // those of the process and its runtime
+			continue // metrics of the process and its runtime
 		}
 		f := family{name: m[1], kind: kinds[m[1]], help: help}
 		if m[3] != "" {

@@ -71,7 +71,7 @@ func (s *Server) followModels(ctx context.Context) {
 	for files := false; ; {
 		watch.Working()
 		now, first := s.pool.Snapshot(), false
-		if !s.modelFiles.listed.Load() { // checked before the lists are used, which may arrive meanwhile
+		if !s.modelFiles.listed.Load() { // read before the lists are used, because lists may arrive during the call
 			first = allListed(now) || time.Since(s.started) > listsWait
 		}
 		if now != last || files || first || time.Since(used) > modelKeep/10 {
@@ -135,8 +135,8 @@ func (s *Server) useModels(snapshot *endpoint.Snapshot) {
 	s.modelFiles.used.Store(int64(len(found)))
 }
 
-// keep returns the groups and, after them, those that engines reported until recently. Names of
-// current groups take precedence.
+// keep returns the groups, followed by recently reported groups that no engine reports now. Names
+// of current groups take precedence.
 func (f *foundModels) keep(groups []roots.Group, now time.Time) []roots.Group {
 	taken := map[string]bool{}
 	for _, g := range groups {

@@ -52,7 +52,7 @@ type Options struct {
 
 	Memory      int64         // memory limit in bytes; 0: limit of cgroup or machine, negative: none
 	MaxBody     int           // bytes; default 64 MiB, at most a tenth of Memory
-	BodyTimeout time.Duration // for the rest of a body that is held; default 1 min
+	BodyTimeout time.Duration // for the rest of a buffered body; default 1 min
 	Handover    kvtransfer.Policy
 	PassControl bool         // allow engine control calls
 	Trust       events.Trust // of engines

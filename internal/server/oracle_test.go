@@ -25,10 +25,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share"
 )
 
-// The oracle compares what replicas say of engines' caches with what engines say themselves:
-// engines made of libzmq log every change of what they hold, replicas are asked at any time
-// what they would match, and each answer is the truth at the moment of asking, or was true so long
-// ago, or never. A switch between replicas and engines lets nothing through in silence.
+// The oracle compares the replicas' view of engine caches with the true contents. Engines use
+// libzmq and log every change of their caches. The test queries the replicas' matches continuously.
+// Each answer is current, was correct some time ago, or was never correct. A switchable link
+// between replicas and engines drops traffic without an error.
 const (
 	oracleReplicas, oracleEngines = 3, 6
 	oracleProbes, oracleBlocks    = 4, 24
@@ -36,7 +36,7 @@ const (
 
 var restarts = flag.Int("oracle.restarts", 1, "how often two engines start again")
 
-// oracle is engines, their truth and the replicas.
+// oracle holds the engines, their true contents and the replicas.
 type oracle struct {
 	t        *testing.T
 	dir      string
@@ -51,15 +51,15 @@ type oracle struct {
 	truth map[[2]int]history // by engine and probe
 }
 
-// reach is one replica's way to the event ports of all engines.
+// reach is the network path from one replica to the event ports of all engines.
 type reach struct {
 	silent    atomic.Bool
 	listeners []net.Listener
 	path      string // of the replica's list of endpoints
 }
 
-// through returns a port that leads to another one, until the link is silent: then nothing
-// passes, and nobody is told.
+// through returns a port that forwards to another port. When the link is silent, it drops all data
+// without closing connections.
 func (l *reach) through(t *testing.T, port int) int {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *reach) carry(c net.Conn, port int) {
 				n, err := way[0].Read(b)
 				if lost = lost || l.silent.Load(); lost {
 					if err != nil || !l.silent.Load() {
-						break // what was lost cannot be made up for
+						break // the stream has lost bytes, so it must be closed
 					}
 					continue
 				}
@@ -143,7 +143,7 @@ func openOracle(t *testing.T) *oracle {
 	return o
 }
 
-// listen takes in the truth.
+// listen records the true contents from the engines' logs.
 func (o *oracle) listen() {
 	for {
 		var e, p int
@@ -208,15 +208,15 @@ func (o *oracle) stop(s *Server) {
 	_ = s.Stop(ctx)
 }
 
-// answers is what came of asking during one scenario.
+// answers counts the answers of one scenario.
 type answers struct {
-	all, now, never, behind int             // behind: said exact, and older by more than a second than was said with it
+	all, now, never, behind int             // behind: reported as exact, but over a second older than reported
 	half                    int             // in the middle of a batch
 	ages                    []time.Duration // of answers that were true before
-	worst                   time.Duration   // of those said exact
+	worst                   time.Duration   // age of the oldest answer reported as exact
 }
 
-// ask asks every replica of every probe, again and again, until the time is over.
+// ask queries every replica for every probe, repeatedly, for the duration d.
 func (o *oracle) ask(d time.Duration) *answers {
 	a := &answers{}
 	var asked []told
@@ -236,15 +236,15 @@ func (o *oracle) ask(d time.Duration) *answers {
 	return a
 }
 
-// told is what a replica said of one engine.
+// told is a replica's answer about one engine.
 type told struct {
 	engine, probe int
 	known         string
-	shown         time.Duration // how far behind it says that this may be
+	shown         time.Duration // staleness that the replica reports
 	claim
 }
 
-// places returns how far a replica knows each engine.
+// places returns the replica's position in each engine's log.
 func (o *oracle) places(s *Server) (at [oracleEngines]place) {
 	for i, e := range o.engines {
 		p := s.share.Position(share.SourceName(fmt.Sprint("127.0.0.1:", e.HTTP), 0))
@@ -284,8 +284,8 @@ func (o *oracle) once(s *Server, probe int) (out []told) {
 	return out
 }
 
-// judge finds out when a told was true. What is said to be exact must be what the replica
-// knew; anything else may be what ever was true.
+// judge determines when an answer was correct. An answer reported as exact must match a state that
+// the replica has reached. Other answers may match any past state.
 func (o *oracle) judge(a *answers, r told) {
 	h, exact := o.truth[[2]int{r.engine, r.probe}], r.known == "exact"
 	c := r.claim
@@ -328,7 +328,7 @@ func (a *answers) String() string {
 		a.all, 100*float64(a.now)/float64(max(a.all, 1)), at(.99), at(.999), a.worst.Round(time.Millisecond), a.behind, a.half, a.never)
 }
 
-// known waits until all replicas say that they know every engine.
+// known waits until all replicas report every engine as known.
 func (o *oracle) known() {
 	o.t.Helper()
 	last := ""
@@ -352,7 +352,7 @@ func (o *oracle) known() {
 	o.t.Fatal(last)
 }
 
-// TestOracle prints how old what replicas say is, during each fault and after it.
+// TestOracle prints the staleness of the replicas' answers during and after each fault.
 func TestOracle(t *testing.T) {
 	o := openOracle(t)
 	o.known()

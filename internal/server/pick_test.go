@@ -12,9 +12,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestPickAndMetricsOfOthers: a proxy without external processing asks, sends and
-// ends; what it asked for is in flight meanwhile, and the series of other pickers
-// count it.
+// TestPickAndMetricsOfOthers: a proxy without external processing requests a pick, sends the
+// request and reports its end. In between the request counts as in flight, and the metrics under
+// other pickers' names count it too.
 func TestPickAndMetricsOfOthers(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 2})
 	o.PickListen, o.PickEnds = "127.0.0.1:0", "127.0.0.1:0"

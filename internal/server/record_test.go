@@ -21,7 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// openQuiet opens a replica over endpoints that nobody is at.
+// openQuiet opens a replica whose endpoints are not reachable.
 func openQuiet(t *testing.T) *Server {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")

@@ -31,9 +31,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// configured opens a replica with a configuration in a folder like those that
-// Kubernetes mounts: the file is a link to ..data/epp.yaml, and ..data one to
-// a folder with the contents.
+// configured opens a replica with a configuration in a folder laid out like a Kubernetes mount: the
+// file links to ..data/epp.yaml, and ..data links to a folder with the contents.
 func configured(t *testing.T, text string) (s *Server, mount string) {
 	t.Helper()
 	_, o := options(t, fleet.Options{Engines: 2})
@@ -61,8 +60,8 @@ func swap(t *testing.T, mount, folder, text string) {
 	}
 }
 
-// TestConfigIsWatched: what the file says is in use soon after it is swapped or
-// written; what is wrong is not, and what holds stays.
+// TestConfigIsWatched: a replica applies a changed file soon after it is swapped or written. It
+// rejects an invalid file and keeps the current configuration.
 func TestConfigIsWatched(t *testing.T) {
 	s, mount := configured(t, fileHead+"plugins: [{type: queue-scorer}]\n")
 	hash := func() string { return s.Status().Config.Hash }
@@ -103,9 +102,9 @@ func TestConfigIsWatched(t *testing.T) {
 	testkit.Await(t, "the same file again", func() bool { return s.Status().Config.Problem == "" })
 }
 
-// TestReloadSetsThePace: gauges become as young as the saturation detector
-// wants them when a reload brings priorities that may be refused, or else an
-// idle pool of stale gauges would count as saturated.
+// TestReloadSetsThePace: a reload that adds sheddable priorities also increases the scrape rate to
+// the freshness that the saturation detector requires. Without this, an idle pool with stale gauges
+// would count as saturated.
 func TestReloadSetsThePace(t *testing.T) {
 	s, mount := configured(t, fileHead+"plugins: [{type: queue-scorer}]\n")
 	if pace := s.gaugePace.Load(); pace != 0 {
@@ -183,8 +182,8 @@ func TestEndpointsOfConfig(t *testing.T) {
 	}
 }
 
-// TestWarnsOfRestart: what only a restart changes is told while the file differs
-// from that of the start, and not when it is that one again.
+// TestWarnsOfRestart: the warning about settings that require a restart is shown while the file
+// differs from the one at startup, and disappears when the file is restored.
 func TestWarnsOfRestart(t *testing.T) {
 	parse := func(metricsPath, list string) *config.Config {
 		c, problems := config.Parse("f", []byte(fileHead+"plugins:\n- {type: metrics-data-source, parameters: {path: "+metricsPath+"}}\n"+
@@ -210,8 +209,8 @@ func TestWarnsOfRestart(t *testing.T) {
 	f("/metrics", "a.yaml", 0)
 }
 
-// What may wait is less than what bodies may take: while the queue is full, requests arrive
-// and are told so.
+// The queue may use only a part of the memory for bodies. While the queue is full, arriving
+// requests are still read and get a proper refusal.
 func TestQueueLeavesMemoryForArrivals(t *testing.T) {
 	for _, asked := range []string{"0", "1Gi", "4Mi"} {
 		_, o := options(t, fleet.Options{Engines: 1})

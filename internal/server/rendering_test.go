@@ -64,8 +64,8 @@ func TestOtherTemplateIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-// An engine that names another version than before is another program: it begins a new life,
-// and is asked for its rendering again.
+// An engine that reports another version is another program: it starts a new incarnation, and its
+// rendering is probed again.
 func TestUpgradeInPlace(t *testing.T) {
 	fleet, o := options(t, fleet.Options{Engines: 1})
 	o.ProbeRendering = true
@@ -79,7 +79,7 @@ func TestUpgradeInPlace(t *testing.T) {
 	testkit.Await(t, "the engine's version", is("0.28.0"))
 	before := s.pool.Snapshot().Endpoints[0]
 	fleet.Engines()[0].SetVersion("0.33.0")
-	s.served.Recheck(before.ID) // else in half a minute
+	s.served.Recheck(before.ID) // without this, only after half a minute
 	testkit.Await(t, "another life", func() bool { return s.pool.Snapshot().Endpoints[0] != before })
 	testkit.Await(t, "the version after the upgrade, and its rendering", is("0.33.0"))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Where an engine had more than was known, the next request asks it to say what, once.
+// If an engine has unreported cache contents, the next request asks it for a full report, once.
 func TestFullReportIsAskedForOnce(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 1, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	o.FullReport = true

@@ -129,8 +129,8 @@ func (s *Server) Reload(context.Context) error {
 	return s.abroad.Reload()
 }
 
-// discover opens the endpoint source: the one or the file of the options, or else the file named by
-// the configuration.
+// discover opens the endpoint source. The source or file of the options takes precedence over the
+// file named in the configuration.
 func (s *Server) discover(c *config.Config) (discovery.Source, error) {
 	sink := discovery.Sink{Update: s.onFound, Registerer: s.registry, Log: s.o.Log, Writes: func() bool { return s.Rank() == 0 }}
 	if s.o.Source != nil {
@@ -153,7 +153,7 @@ func (s *Server) discover(c *config.Config) (discovery.Source, error) {
 	return f, nil
 }
 
-// onFound applies what the source found.
+// onFound applies an update of the endpoint source.
 func (s *Server) onFound(f discovery.Found) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -285,7 +285,7 @@ func (s *Server) sayWait(g *gate.Config) {
 }
 
 // waitRules returns the queue settings. Bodies of waiting requests may use at most three quarters
-// of the memory for bodies, since arriving requests need room too; otherwise a full queue would
+// of the memory for bodies, because arriving requests need space too. Otherwise a full queue would
 // look like a process out of memory.
 func (s *Server) waitRules(c *config.Config) *gate.Config {
 	g := c.Flow.Gate()

@@ -90,7 +90,7 @@ type Server struct {
 	share      *share.Index
 	setup      *facts.Setup
 	ownSeed    block.Seed
-	seeds      *facts.Seeds // nil: the seed comes from a secret, or is not shared
+	seeds      *facts.Seeds // nil if the seed is derived from a secret or not shared
 	health     *monitor.Monitor
 	xds        *xdsShare
 	abroad     *multicluster.Part // nil: no federation
@@ -224,7 +224,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// keepOn starts the goroutines that run until the server stops. None of them can fail at startup.
+// keepOn starts the goroutines that run until the server stops. No goroutine can fail at startup.
 func (s *Server) keepOn(ctx context.Context) {
 	s.watchLocks()
 	s.wg.Go(func() { s.dog.Run(ctx) })

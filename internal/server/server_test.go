@@ -19,7 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// options returns those of a replica on free ports in front of a fleet.
+// options returns the options of a replica on free ports in front of a fleet.
 func options(t *testing.T, f fleet.Options) (*fleet.Fleet, Options) {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,8 +45,8 @@ func open(t *testing.T, o Options) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended by now: with it, whatever is still open
-		// would be cut, and Stop would say so.
+		// The test's own context has ended by now. Stop would use it to cut open connections and
+		// report them.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 		defer cancel()
 		if err := s.Stop(ctx); err != nil {
@@ -110,7 +110,7 @@ func changeEvents(t *testing.T, from, to string, change func(endpoint map[string
 	}
 }
 
-// A time to wait that the proxy's timer cuts short is told when flow control begins.
+// A warning at startup of flow control reports wait times that exceed the proxy's timeout.
 func TestShortWaitsAreSaid(t *testing.T) {
 	const config = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig

@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// What a replica told the others of endpoints goes with the endpoints: pools whose
-// endpoints change their addresses all the time fill no table.
+// A replica drops shared state about endpoints together with the endpoints. Pools whose endpoints
+// change their addresses all the time must not fill a table.
 func TestGoneEndpointsAreForgotten(t *testing.T) {
 	g := newGroupWith(t, 2, 10000, group{share: "mesh", change: func(o *Options) { o.Keep = -1 }})
 	teller, told := g.replicas[0], g.replicas[1]
@@ -43,8 +43,8 @@ func TestGoneEndpointsAreForgotten(t *testing.T) {
 	testkit.Eventually(g.t, constants(0))
 }
 
-// TestDrainingReplicaIsCounted checks that a replica that was told to stop stays in the group until its
-// last request ends: the others count that request, and it counts theirs.
+// TestDrainingReplicaIsCounted checks that a stopping replica stays in the group until its last
+// request ends: the others count that request, and the stopping replica counts their requests.
 func TestDrainingReplicaIsCounted(t *testing.T) {
 	g := newGroupWith(t, 2, 10000, group{share: "mesh"})
 	leaver, other := g.replicas[0], g.replicas[1]

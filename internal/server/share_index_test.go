@@ -141,8 +141,8 @@ func (g *group) ready(all ...*Server) {
 	})
 }
 
-// churn sends n prompts to the engines: half of them known ones, so that blocks
-// are shared, the rest new ones, so that others are evicted.
+// churn sends n prompts to the engines. Half are known prompts, so blocks are shared; the others
+// are new, so blocks are evicted.
 func (g *group) churn(n int) {
 	g.t.Helper()
 	for range n {
@@ -172,7 +172,7 @@ func (g *group) ask(i int, prompt string) {
 
 type content struct{ count, xor uint64 }
 
-// contents returns the digests of what a replica knows, by endpoint.
+// contents returns the digests of a replica's index by endpoint.
 func contents(s *Server) map[string]content {
 	out := map[string]content{}
 	for _, ep := range s.pool.Snapshot().Endpoints {
@@ -222,7 +222,7 @@ func (g *group) agree(all ...*Server) {
 	})
 }
 
-// describe tells what a replica's log says, for failures.
+// describe returns a summary of a replica's log for failure messages.
 func describe(s *Server) string {
 	out := s.node.Status().Health.Line
 	for _, src := range s.share.Sources() {
@@ -309,7 +309,7 @@ func TestOwnerDies(t *testing.T) {
 	})
 	g.churn(60)
 	g.agree(g.replicas...)
-	g.stop(victim) // which tells nobody
+	g.stop(victim) // without any announcement
 	var rest []*Server
 	for _, s := range g.replicas {
 		if s != victim {
@@ -352,8 +352,8 @@ func TestEngineRestarts(t *testing.T) {
 	}
 }
 
-// Content that was found wrong is read again from the beginning, by whoever found it,
-// and all members follow.
+// The replica that detects incorrect content reads the stream again from the beginning, and all
+// members apply the result.
 func TestDistrusted(t *testing.T) {
 	for _, share := range []string{"mesh", "partitioned"} {
 		t.Run(share, func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// unchanged fails when replicas know less than they did. An engine that seems sick on a busy
-// machine is probed with a request, which takes blocks: then the truth is another as well, and
-// agree compares with it.
+// unchanged fails if replicas have fewer blocks than before. On a busy machine an engine may look
+// unhealthy and get a probe request, which stores blocks and changes the truth. In that case the
+// test compares with the new truth by agree.
 func (g *group) unchanged(what string, before map[string]content) {
 	g.t.Helper()
 	for _, s := range g.replicas {
@@ -61,8 +61,8 @@ func TestReloadKeepsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// Endpoints that leave the list of all replicas for a moment and come back are known as
-// before: what happened meanwhile was read, and what is in flight is still booked.
+// Endpoints that leave the list of all replicas for a moment and return keep their state. Events
+// published in between are read, and in-flight requests still count.
 func TestFlapKeepsWhatIsKnown(t *testing.T) {
 	g := newGroup(t, 2, 8, "partitioned")
 	g.churn(120)

@@ -11,10 +11,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// Engines that do not say when they started, and engines whose pages are smaller than a
-// block of the index, as SGLang's are, are shared like any other: a newcomer learns what no
-// engine can replay any more, a reader that dies is followed by another one, and an engine
-// that starts again is known to be empty.
+// State is shared in the same way for engines without a start time, and for engines like SGLang
+// with pages smaller than an index block. A new replica gets blocks that no engine can replay any
+// more. If a reader dies, another takes over. If an engine restarts, its index becomes empty.
 func TestEveryKindOfEngineIsShared(t *testing.T) {
 	parts.Full(t)
 	for _, kind := range []group{{unnamed: true}, {page: 4}, {page: 1, unnamed: true}} {
@@ -98,7 +97,7 @@ func (g *group) same() {
 	})
 }
 
-// What a group does not share is named where it says that all is equal.
+// The line that reports an equal group names the states that are not shared.
 func TestWhatIsNotSharedIsNamed(t *testing.T) {
 	g := newGroupWith(t, 0, 10000, group{share: "mesh", replay: sim.ReplayOff})
 	g.add()

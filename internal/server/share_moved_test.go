@@ -52,9 +52,9 @@ func (g *group) listed(f *fleet.Fleet) {
 	})
 }
 
-// TestAllReplaced replaces 200 endpoints by 200 others at once, as the roll of a pool to
-// another node group does: each stream has one reader, all replicas know of the new engines
-// what these hold, and nothing of the old ones is left.
+// TestAllReplaced replaces 200 endpoints by 200 others at once, as when a pool moves to another
+// node group. Each stream then has one reader, all replicas index the new engines, and no state of
+// the old engines remains.
 func TestAllReplaced(t *testing.T) {
 	parts.Full(t)
 	many, replicas := 200, 3
@@ -100,10 +100,9 @@ func TestAllReplaced(t *testing.T) {
 	}
 }
 
-// TestEngineMoves gives an engine another address, under its name and ports: it is another
-// endpoint. Nothing is believed of it that was known of the one before, requests that
-// are on their way there count for the new one neither now nor when they end, and what it
-// stores is shared.
+// TestEngineMoves gives an engine another address and keeps its name and ports. The new address is
+// another endpoint. It starts without state of the old endpoint. Requests already sent to the old
+// endpoint never count for the new one. Blocks that it stores are shared.
 func TestEngineMoves(t *testing.T) {
 	g := newGroupWith(t, 2, 10000, group{share: "partitioned", change: func(o *Options) { o.Keep = -1 }})
 	g.churn(60)

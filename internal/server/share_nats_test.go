@@ -30,8 +30,8 @@ func routedNATS(t *testing.T) (servers []*embedded.Server, urls []string) {
 	return servers, urls
 }
 
-// TestNATSAgrees shares real engines' events over a NATS cluster. A newcomer gets
-// what no engine can replay any more, and a server that dies costs nothing.
+// TestNATSAgrees shares real engines' events over a NATS cluster. A new replica gets blocks that no
+// engine can replay any more, and the loss of a server loses nothing.
 func TestNATSAgrees(t *testing.T) {
 	for _, share := range []string{"mesh", "partitioned"} {
 		t.Run(share, func(t *testing.T) {

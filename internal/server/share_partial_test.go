@@ -9,9 +9,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// Replicas that start when the engines' replay rings have wrapped know a part of
-// what is cached. The group and each endpoint say so in the same word, and
-// requests are welcome all the same.
+// Replicas that start after the engines' replay rings have wrapped have only a part of the cache
+// contents. The group and each endpoint report this with the same word, and the replicas accept
+// requests.
 func TestGroupAndEndpointsAgreeOnWhatIsKnown(t *testing.T) {
 	g := newGroup(t, 0, 8, "mesh")
 	g.churn(120)

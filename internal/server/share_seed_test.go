@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// seeded waits until replicas have one seed, and know what the engines hold: the truth
-// has another seed, so its counts are compared, and the replicas' digests with each other's.
+// seeded waits until the replicas have one seed and have indexed the engines' caches. The reference
+// index has another seed, so its counts are compared. Digests are compared between replicas.
 func (g *group) seeded(all ...*Server) {
 	g.t.Helper()
 	testkit.Eventually(g.t, func() string {
@@ -39,9 +39,9 @@ func (s *Server) secretRoot() block.Key { return s.hasher.Root(block.Scope{}) }
 
 func unsecret(o *Options) { o.Secret = "" }
 
-// TestGroupSeed: replicas without a secret have one seed, which nobody can compute. A
-// newcomer takes it over, with what the group knows, and it outlives who made it and the
-// group's keys.
+// TestGroupSeed: replicas without a secret have one random seed. A new replica takes it over
+// together with the group's index. The seed survives the replica that made it, and the group's
+// keys.
 func TestGroupSeed(t *testing.T) {
 	g := newGroupWith(t, 0, 20, group{share: "partitioned"})
 	g.change = unsecret
@@ -80,9 +80,9 @@ func TestGroupSeed(t *testing.T) {
 	}
 }
 
-// TestSeedsMeet: halves that made a seed each, because neither could reach the other, have
-// one when they meet: the older one. What is known in the other half is learned anew, and
-// nothing of it is taken for something else meanwhile.
+// TestSeedsMeet: while partitioned, each half of a group makes a seed. When the partition ends,
+// both use the older one. The half with the newer seed indexes all engines again, and entries under
+// different seeds are never mixed.
 func TestSeedsMeet(t *testing.T) {
 	parts.Full(t)
 	g := newGroupWith(t, 0, 10000, group{share: "mesh"})

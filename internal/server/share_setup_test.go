@@ -84,7 +84,7 @@ func TestOtherSecret(t *testing.T) {
 	g.says(g.replicas[0], "partitioned", "replica-1") // one of two vanished
 }
 
-// A newcomer of the release before says nothing of its setup, and is believed.
+// A new member of the previous release reports no setup. It is accepted.
 func TestSetupUnknown(t *testing.T) {
 	g := newGroup(t, 2, 10000, "mesh")
 	s := g.replicas[0]

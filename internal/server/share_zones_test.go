@@ -25,8 +25,8 @@ func (g *group) readers() (by map[string]string, reads int) {
 	return by, reads
 }
 
-// Engines whose labels come to name the zone of the replica that does not read them are
-// read by it from then on, and both know what they hold.
+// When an engine's labels change to the zone of the replica that does not read it, that replica
+// takes over its stream, and both replicas have its cache contents.
 func TestZonesDivideReading(t *testing.T) {
 	g := newGroupWith(t, 2, 10000, group{share: "partitioned", change: func(o *Options) { o.Zone = "of-" + o.Name }})
 	var before map[string]string

@@ -13,9 +13,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestSourceOfEndpoints: a source that is not the file brings endpoints when it
-// has them, and objectives and rewrites that hold where the configuration says
-// nothing; the replica opens before, and says what it waits for.
+// TestSourceOfEndpoints: a source other than the file may deliver endpoints late. It also delivers
+// objectives and rewrites, which apply where the configuration has none. The replica opens without
+// endpoints and reports that it waits for them.
 func TestSourceOfEndpoints(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 2})
 	list, problems := discovery.Load(o.Endpoints)

@@ -343,7 +343,7 @@ func (s *Server) decisions(id string, n int) any {
 	if id == "" {
 		return s.scheduler.Records().Last(n)
 	}
-	e, ok := s.gate.Explain(id) // a reused id may be queued now, whatever was decided before
+	e, ok := s.gate.Explain(id) // a reused id may be queued now and have an earlier decision
 	if placed, found := s.scheduler.Records().Explain(id); found && (!ok || placed.At.After(e.At)) {
 		e, ok = placed, true
 	}

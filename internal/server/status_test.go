@@ -14,8 +14,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestMetricsAgreeWithStatus compares the metrics of endpoints and index, which
-// are not made from Status, with it.
+// TestMetricsAgreeWithStatus compares Status with the metrics of endpoints and index, which are
+// computed independently.
 func TestMetricsAgreeWithStatus(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 3, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	s := open(t, o)

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// place is how far an engine's log has come in one of its lives.
+// place is a position in an engine's log during one incarnation.
 type place struct{ life, next uint64 }
 
-// change is what an engine holds of a prompt from a time on.
+// change is the number of cached blocks of a prompt from a time on.
 type change struct {
 	place
 	blocks int
 	at     time.Time
 }
 
-// history is what an engine has held of a prompt, in order.
+// history is the number of cached blocks of a prompt over time.
 type history []change
 
-// claim is what a replica said that an engine holds, at some instant of a period, and
-// how far what it knows of the engine had come before and after that.
+// claim is a replica's answer about an engine, given at some instant of a period, with the
+// replica's position in the engine's log before and after it.
 type claim struct {
 	blocks        int
 	before, after place
 	from, to      time.Time
 }
 
-// oneLife is how many names one life of an engine may use up: see package plan.
+// oneLife is the largest number of names that one incarnation may use: see package plan.
 const oneLife = 1000
 
-// reached returns which change was the last one at a place, -1 for none.
+// reached returns the index of the last change up to a place, -1 if there is none.
 func (h history) reached(p place) int {
 	for i := len(h) - 1; i >= 0; i-- {
 		if h[i].life <= p.life && p.life < h[i].life+oneLife && h[i].next <= p.next {
@@ -39,8 +39,8 @@ func (h history) reached(p place) int {
 	return -1
 }
 
-// known returns the first and the last change that the replica can have known. A log that
-// has given a source up to begin anew has no place: until then it was in its former one.
+// known returns the first and the last change that the replica may have applied. A log that has
+// dropped a source in order to start again has no place. Until then it was at its earlier place.
 func (h history) known(c claim) (first, last int) {
 	if c.before.life == 0 {
 		c.before = place{c.after.life, 0}
@@ -51,10 +51,10 @@ func (h history) known(c claim) (first, last int) {
 	return h.reached(c.before), h.reached(c.after)
 }
 
-// age returns how long before the claim what it says was last true. Only what the replica
-// can have known counts: a number that was held at another time, or in another life, is
-// no excuse. Those who look while a batch is put into the index find a part of it, half:
-// they have what was true until then.
+// age returns how long before the claim its answer was last correct. Only the changes that the
+// replica may have applied count; a number that was correct at another time or in another
+// incarnation does not. If a batch is being applied, a reader may see a part of it, and half is
+// true. Such an answer counts as correct until the batch is complete.
 func (h history) age(c claim) (age time.Duration, half, ever bool) {
 	first, last := h.known(c)
 	if first < 0 {
@@ -73,7 +73,7 @@ func (h history) age(c claim) (age time.Duration, half, ever bool) {
 	return age, half, ever
 }
 
-// whole makes a claim one of a replica that may have known anything that ever was.
+// whole returns the claim of a replica that may have applied any change.
 func (c claim) whole(h history) claim {
 	if len(h) > 0 {
 		c.before, c.after = h[0].place, h[len(h)-1].place
@@ -101,7 +101,7 @@ func TestHistory(t *testing.T) {
 	f("true at that instant", claim{5, a(3), a(3), at(150), at(151)}, 0, false, true)
 	f("true when it began to be asked", claim{5, a(3), a(7), at(199), at(201)}, 0, false, true)
 	f("what came is not there yet", claim{3, a(7), a(7), at(8050), at(8051)}, 50*time.Millisecond, false, true)
-	// By its number this one would be the 5 of 7.8 s ago.
+	// By its number alone this answer would match the 5 blocks of 7.8 s ago.
 	f("in the middle of a batch", claim{5, a(7), a(8), at(8002), at(8003)}, 2*time.Millisecond, true, true)
 	f("old content with a number that is right by accident", claim{5, a(3), a(3), at(9200), at(9201)}, 9*time.Second, false, true)
 	f("a number that this content never had", claim{5, a(7), a(7), at(9200), at(9201)}, 0, false, false)

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestUnreachedEndpoints: an endpoint is not up and not healthy before a replica has had a
-// sign of life of it; one that answers is.
+// TestUnreachedEndpoints: an endpoint is neither up nor healthy until the replica has received a
+// response or event from it.
 func TestUnreachedEndpoints(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 1})
 	b, err := os.ReadFile(o.Endpoints)

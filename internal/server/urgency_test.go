@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// A configuration with engine-priority-producer has decisions carry the time at which
-// the request came and what its prefill is expected to take; by default they carry none.
+// With engine-priority-producer, decisions carry the request's arrival time and its expected
+// prefill time; by default they carry neither.
 func TestEnginePriority(t *testing.T) {
 	for _, plugin := range []string{"", "plugins:\n- {type: engine-priority-producer, parameters: {everyEndpoint: true}}\n"} {
 		_, o := options(t, fleet.Options{Engines: 1})

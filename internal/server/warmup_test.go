@@ -19,7 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// hot is a replica in front of two engines, and a prefix that everybody asks for.
+// hot is a replica in front of two engines, and a popular prefix.
 type hot struct {
 	t     *testing.T
 	s     *Server
@@ -28,7 +28,7 @@ type hot struct {
 	first string // the endpoint to which the first request went
 }
 
-// body is a request for the prefix, with an end of its own.
+// body returns a request with the prefix and a unique ending.
 func (h *hot) body() string {
 	h.asked++
 	return fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":20,"stream":true}`, vocab.Name, strings.Repeat("all of this is hot, and asked for ", 800)+fmt.Sprint(h.asked))
@@ -55,7 +55,7 @@ func (h *hot) choose() (*request.Decision, explanation.Explanation) {
 	return d, e
 }
 
-// cached sends a request for the prefix to an engine, and returns how much of it was cached.
+// cached sends a request for the prefix to an engine and returns its number of cached tokens.
 func (h *hot) cached(address string) int {
 	h.t.Helper()
 	resp, err := http.Post("http://"+address+"/v1/completions", "application/json", strings.NewReader(strings.Replace(h.body(), `"stream":true`, `"n":1`, 1)))
@@ -76,8 +76,9 @@ func (h *hot) cached(address string) int {
 	return answer.Usage.Details.Cached
 }
 
-// heat asks for the prefix until a warm-up is sent, and returns to whom; "" when none was for
-// a hundred requests, or one left the engine that holds the prefix.
+// heat requests the prefix until a warm-up is sent, and returns the warm-up's endpoint. It returns
+// "" if none is sent for a hundred requests, or if a request is scheduled away from the engine with
+// the prefix.
 func (h *hot) heat() string {
 	h.t.Helper()
 	for range 100 {
@@ -109,9 +110,9 @@ func (h *hot) ended(result string) (n float64) {
 	return n
 }
 
-// TestWarmUp: with warm-ups, a hot prefix comes to the idle engine by a request of one token,
-// and the next request there finds it. Without, none is sent. An engine that fails one is
-// asked once, counted, and as good as before.
+// TestWarmUp: with warm-ups enabled, a request of one token copies a hot prefix to the idle engine,
+// and the next request there hits it. Without, none is sent. An engine that fails a warm-up gets no
+// second one, the failure is counted, and the engine's health is unaffected.
 func TestWarmUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		params string

@@ -14,8 +14,8 @@ func (s *Server) onStall(stalled []string) {
 	}
 }
 
-// longWork is the time limit for changes of thousands of endpoints. Requests do not wait for them:
-// they read a snapshot of the pool.
+// longWork is the time limit for changes of thousands of endpoints. Requests never wait for such a
+// change: they read a snapshot of the pool.
 const longWork = 10 * time.Second
 
 // watchLocks registers the mutexes of requests and loops with the watchdog.

@@ -41,9 +41,9 @@ func (h stuckLog) Handle(ctx context.Context, r slog.Record) error {
 // WithAttrs implements slog.Handler.
 func (h stuckLog) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-// TestStalledLoopTakesTheReplicaOut: the loop that judges engines stops for ever. Within 3 s
-// gRPC health, /healthz and /readyz say so, and peers count the replica as gone; when the loop
-// goes on, all of them come back.
+// TestStalledLoopTakesTheReplicaOut stalls the loop that evaluates engine health. Within 3 s gRPC
+// health, /healthz and /readyz report the stall, and peers count the replica as gone. When the loop
+// continues, all of these recover.
 func TestStalledLoopTakesTheReplicaOut(t *testing.T) {
 	log := stuckLog{slog.DiscardHandler, "endpoint health changed", make(chan struct{})}
 	release := sync.OnceFunc(func() { close(log.open) })

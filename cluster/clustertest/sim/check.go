@@ -133,8 +133,8 @@ func (w *World) checkMemory(limit int) {
 	}
 }
 
-// stale is how outdated a state reported as exact may be during faults: a lease, until a dead
-// reader is not relied on any more, plus the delay of a slow network.
+// stale is the maximum staleness during faults of a state reported as exact. It is the lease of a
+// dead reader plus the delay of a slow network.
 const stale = 2500 * time.Millisecond
 
 // runWatched is Run, and continuously checks the age of states reported as exact, except at paused

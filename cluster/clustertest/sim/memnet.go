@@ -9,7 +9,7 @@ import (
 type Conditions struct {
 	Delay   time.Duration // one way; jitter adds up to the same again
 	Drop    float64       // fraction of frames lost
-	Dup     float64       // fraction of frames duplicated, some of them seconds later
+	Dup     float64       // fraction of frames duplicated, some by seconds later
 	Reorder float64       // fraction of frames delayed by up to 50 ms, behind later ones
 	// Rate is the limit in bytes per second; 0 means none. Frames that would wait longer than Queue
 	// are lost.

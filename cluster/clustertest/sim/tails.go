@@ -88,7 +88,7 @@ func (t *tails) append(p []byte) []byte {
 	return p
 }
 
-// readTails decodes what append wrote, if anything.
+// readTails decodes the output of append, if any.
 func readTails(p []byte) *tails {
 	t := &tails{}
 	if len(p) < 8 {

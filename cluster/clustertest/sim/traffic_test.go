@@ -21,8 +21,8 @@ var (
 	oneCell    = flag.String("cluster.cell", "", "simulate one cell of it: replicas, engines, time between an engine's batches (0: idle), such as 100,512,10s")
 )
 
-// Overhead of a frame on the network (TCP/IP, TLS, HTTP/2, gRPC), and the size of an engine's batch
-// there, as measured on vLLM's streams with one or two blocks per batch.
+// Overhead of a frame on the network (TCP/IP, TLS, HTTP/2, gRPC), and the size of an engine's
+// batch, as measured on vLLM's streams with one or two blocks per batch.
 const (
 	framing   = 100
 	batchWire = 268

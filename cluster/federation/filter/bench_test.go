@@ -10,9 +10,10 @@ import (
 
 var benchBlocks = flag.Int("federation.blocks", 1_000_000, "blocks in the filter of BenchmarkFilter")
 
-// BenchmarkFilter reports figures of a filter of that many blocks after use (as many blocks again
-// were added and evicted): bytes per block in memory and as a snapshot, false positives, the cost
-// of a lookup, of a prefix of 200 blocks and of a change, and the bytes of a change on the wire.
+// BenchmarkFilter measures a filter of the given number of blocks after use: as many blocks again
+// were added and evicted. It reports bytes per block in memory and as a snapshot, false positives,
+// bytes of a change on the wire, and the cost of a lookup, of a prefix of 200 blocks and of a
+// change.
 func BenchmarkFilter(b *testing.B) {
 	n := *benchBlocks
 	r := newRig(b, n)
@@ -117,8 +118,8 @@ func TestFilterFigures(t *testing.T) {
 	}
 }
 
-// TestWrongFilter: a filter that contains everything yields a run as long as the prompt, and has no
-// other effect.
+// TestWrongFilter: a filter that contains everything yields a run of the prompt's length, and has
+// no other effect.
 func TestWrongFilter(t *testing.T) {
 	f := newFilter(secretOf(t, string(testSecret)).pair(testWay, 1), minBuckets)
 	p := f.place(block.Key(7))

@@ -29,9 +29,8 @@ const (
 	highs = 0x8000_8000_8000_8000
 )
 
-// Filter answers whether a block is believed to be in another cluster's caches. All methods are
-// safe for concurrent use with changes. A torn read is as harmless as a false positive: it costs a
-// detour.
+// Filter reports whether a block is probably in another cluster's caches. All methods are safe for
+// concurrent use with changes. A torn read is as harmless as a false positive: it costs a detour.
 type Filter struct {
 	key   pairKey
 	words []uint64 // of buckets; read and written atomically, word by word

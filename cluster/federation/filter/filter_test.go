@@ -392,8 +392,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestFollows: a source that is asked rarely, while thousands of blocks come and go and the set
-// grows and shrinks, equals the set and equals a source that is asked all the time.
+// TestFollows: a source with rare asks equals the set, and equals a source with continuous asks,
+// while thousands of blocks are added and removed and the set grows and shrinks.
 func TestFollows(t *testing.T) {
 	r := newRig(t, 3_000)
 	s := secretOf(t, string(testSecret))

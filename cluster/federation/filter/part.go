@@ -8,10 +8,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
-// A part answers "what has changed in these rows since that version" with the current rows. All
-// parts since version 0 form a snapshot. The requesting side goes through the rows in order. At the
-// end it has everything up to the lowest version of a part in the round. Answers are independent,
-// so lost, late, duplicate and reordered ones only delay the next request.
+// A part holds the current rows that changed since a version. All parts since version 0 form a
+// snapshot. The requesting side goes through the rows in order. At the end it has everything up to
+// the lowest version of a part in the round. Answers are independent, so lost, late, duplicate and
+// reordered ones only delay the next request.
 
 // MaxPart limits the rows of one part, in bytes.
 const MaxPart = 128 << 10
@@ -126,7 +126,7 @@ type Sink struct {
 	at     Position // of the next part
 	upTo   uint32   // lowest version of this round's parts
 	whole  bool     // a round has ended: the filter is complete as of at.Since
-	used   *Filter  // what lookups use: filter, or the previous one while filter is loading
+	used   *Filter  // read by lookups: filter, or the previous one while filter is loading
 	digest uint64
 	healed uint64 // rounds that ended with a different digest
 }

@@ -133,7 +133,7 @@ func bucketsFor(blocks int) int {
 	return min(max((blocks*loadDen+slotsPerBucket*loadNum-1)/(slotsPerBucket*loadNum), minBuckets), MaxBuckets)
 }
 
-// follow applies the set's changes. All methods except Close start with it. Rebuilds start or
+// follow applies the set's changes. All methods except Close call it first. Rebuilds start or
 // continue only afterwards, because they read the current set.
 func (s *Source) follow(h *Hot) {
 	for _, c := range h.changes[s.seen-h.before:] {

@@ -32,7 +32,7 @@ type Controller struct {
 	state state // shown by Status
 }
 
-// object identifies what a pace is for.
+// object identifies the target of a pace.
 type object struct {
 	Name
 	imported bool

@@ -103,9 +103,9 @@ func (m *Member) exports(n Name) (Export, bool) {
 	return m.Exports[i], true
 }
 
-// concerned reports whether this replica has anything to state about a pool's import: it serves the
-// pool, it created the import, or a member states something about the pool to it. The imports of all
-// other pools belong to other groups of this cluster.
+// concerned reports whether this replica has a statement about a pool's import: it serves the pool,
+// it created the import, or a member sent a statement about the pool. The imports of all other
+// pools belong to other groups of this cluster.
 func (f *facts) concerned(n Name) bool {
 	if f.owned(n) {
 		return true

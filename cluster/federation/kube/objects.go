@@ -22,8 +22,8 @@ const (
 	// DefaultController is the default controller name of our entries.
 	DefaultController = "grapevine-epp.github.io/federation"
 
-	// HubController is the controller name of a hub's entries. It differs from that of replicas: the two
-	// may know different clusters.
+	// HubController is the controller name of a hub's entries. It differs from the name of
+	// replicas, because the two may have different lists of clusters.
 	HubController = "grapevine-epp.github.io/federation-hub"
 
 	noteMade  = "grapevine-epp.github.io/made-by"  // annotation of imports that we created; the value is the controller
@@ -82,8 +82,8 @@ func conditionOf(list []condition, kind string) (condition, bool) {
 	return list[i], true
 }
 
-// begun sets the transition times of conditions: the time in have if the status is unchanged, else
-// now.
+// begun sets the transition times of conditions: the time in have if the status is unchanged,
+// otherwise now.
 func begun(want, have []condition, now time.Time) []condition {
 	for i := range want {
 		want[i].Since = now

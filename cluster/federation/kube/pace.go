@@ -53,8 +53,8 @@ func (p *pace) distance(o *Options) time.Duration {
 	return min(o.Pace<<min(p.again, 6), maxPaces*o.Pace)
 }
 
-// due returns when a replica with that turn may write content what to the object, which differs
-// from it now.
+// due returns when a replica with that turn may write the content what to the object, whose content
+// differs now.
 func (p *pace) due(what string, turn int, now time.Time, o *Options) time.Time {
 	if p.differs.IsZero() {
 		p.differs = now

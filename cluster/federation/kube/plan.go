@@ -257,9 +257,9 @@ func (f *facts) tells(n Name) bool {
 	return served
 }
 
-// exporters returns the clusters that a pool's import should name, by name. A cluster enters by a
-// statement of its own and leaves by one, or when it has been silent for too long. Everything else
-// stays as our entry has it.
+// exporters returns the clusters that a pool's import should name, by name. A cluster is added or
+// removed only by its own statement, and removed after too long a silence. Otherwise our entry
+// stays as it is.
 func (f *facts) exporters(n Name, p *plan) (out exporters) {
 	var have *control
 	if i := f.imports[n]; i != nil {

@@ -162,7 +162,7 @@ func testWithdrawal(m *mesh) {
 	a.wantControls("=b False/Draining")
 	b.annotate("p", `"ClusterSet"`)
 	a.wantControls("=b True/Accepted")
-	// A deleted pool is withdrawn too. A restart meanwhile neither skips nor prolongs draining.
+	// A deleted pool is withdrawn too. A restart during draining neither skips nor prolongs it.
 	begin = time.Now()
 	b.Delete(pools, m.ns, "p")
 	a.wantControls("=b False/Draining")

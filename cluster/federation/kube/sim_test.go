@@ -397,11 +397,11 @@ func (s *simServer) have(n Name) string {
 	return fmt.Sprint(out)
 }
 
-// TestManyWriters: the replica groups of several pools and hubs with different and overlapping lists
-// of pools share the imports of two or three clusters, while pools, annotations and imports change,
-// controllers restart, and links and API servers fail. At no time does a controller remove a cluster
-// that exports. When the faults end, every import names every exporter, every pool is Exported, and
-// nothing is written for ten minutes.
+// TestManyWriters: the replica groups of several pools, and hubs with different and overlapping
+// lists of pools, share the imports of two or three clusters. Pools, annotations and imports
+// change, controllers restart, and links and API servers fail. At no time does a controller remove
+// a cluster that exports. When the faults end, every import names every exporter, every pool is
+// Exported, and there is no write for ten minutes.
 func TestManyWriters(t *testing.T) {
 	for seed := *simFirst; seed < *simFirst+uint64(*simSeeds); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -87,7 +87,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// TestRules: entries that match a cluster are accepted, and regions come from the file.
+// TestRules: entries that match a cluster are accepted, and regions are read from the file.
 func TestRules(t *testing.T) {
 	text := strings.Replace(goodConfig, "region: eu", "use: {allow: [paris, tokyo, \"region:eu\"], objectives: {batch: [\"*\"]}}", 1) + "  region: jp\n"
 	c, err := ParseConfig("f.yaml", []byte(text))
@@ -182,7 +182,7 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// FuzzFrame: a frame never exceeds the largest message, whatever its length field.
+// FuzzFrame: a frame never exceeds the largest message, for any length field.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 7})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 7})

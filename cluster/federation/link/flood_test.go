@@ -39,7 +39,8 @@ func TestOneFloods(t *testing.T) {
 	}
 }
 
-// few opens an exporter with a limit of eight connections, four of them for unauthenticated peers.
+// few opens an exporter with a limit of eight connections, including four for unauthenticated
+// peers.
 func few(t *testing.T, c *link.Config, log *slog.Logger) *link.Link {
 	t.Helper()
 	l, err := link.Open(link.Options{Config: c, Replica: "a-0", Connections: 8, Log: log})
@@ -97,7 +98,7 @@ func TestHostileCluster(t *testing.T) {
 	for _, f := range []struct {
 		name  string
 		bytes []byte
-		cut   bool // the connection is closed for it
+		cut   bool // the connection is closed because of it
 	}{
 		{"a frame larger than any message", frame(1<<32-1, nil), true},
 		{"a frame one byte too large", frame(federation.MaxMessage+1, nil), true},

@@ -18,7 +18,7 @@ type greetings struct {
 	list list.List // of net.Conn, oldest first
 }
 
-// begin adds a connection and reports whether another one was closed for it.
+// begin adds a connection and reports whether it closed another one to make room.
 func (g *greetings) begin(c net.Conn) (at *list.Element, closed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -26,8 +26,8 @@ type Options struct {
 	Replica    string // name of this process, unique in its cluster
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
-	// Connections limits accepted connections. Half of them are for unauthenticated peers, the rest
-	// is divided among the clusters. 0: 4,096.
+	// Connections limits accepted connections. Half are for unauthenticated peers, the rest is
+	// divided among the clusters. 0: 4,096.
 	Connections int
 	// Resolve resolves a name; default: the net package's resolver.
 	Resolve func(ctx context.Context, host string) ([]string, error)
@@ -361,7 +361,7 @@ func (l *Link) add(c *conn) {
 	l.conns[c.cluster][c.name] = c
 }
 
-// acceptedPrefix marks the names of accepted connections. No address starts with it.
+// acceptedPrefix marks the names of accepted connections. No address starts with this character.
 const acceptedPrefix = "#"
 
 // accepted returns a new connection for a cluster, or nil if the cluster has too many.

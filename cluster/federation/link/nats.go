@@ -183,9 +183,9 @@ func (n *natsLink) send(m federation.Send) {
 // stickyPatience is how long a silent replica is asked before any other.
 const stickyPatience = 1500 * time.Millisecond
 
-// A sealed message: version, kind of target (1: an ask to any replica, which is answered by name),
-// the sender's cluster and replica, its boot, the message's number, then the sealed content. All
-// preceding bytes and the subject are authenticated too.
+// A sealed message has these parts: version, kind of target (1: an ask to any replica, answered by
+// name), the sender's cluster and replica, its boot, the message's number, then the sealed content.
+// All preceding bytes and the subject are authenticated too.
 const sealVersion = 1
 
 func sealer(key []byte, from, to, replica string, boot uint64) (cipher.AEAD, error) {

@@ -16,7 +16,7 @@ type secrets struct {
 	err       error  // of the last check; the previous content stays in use
 }
 
-// hotKey identifies a set of hot prefixes: those of a pool, keyed by one secret.
+// hotKey identifies the set of hot prefixes of a pool, keyed by one secret.
 type hotKey struct {
 	pool   federation.PoolKey
 	secret *filter.Secret

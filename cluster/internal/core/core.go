@@ -59,7 +59,7 @@ func (c *Core) NewLog(name string, version uint64, store logs.LogStore, opt logs
 	return c.logs.New(name, version, store, opt)
 }
 
-// Advance moves the clock, which never goes back. Call it before any other input.
+// Advance moves the clock forward. Call it before any other input.
 func (c *Core) Advance(now time.Duration) {
 	if !c.started {
 		c.started, c.startAt, c.g.Now = true, now, now
@@ -117,9 +117,9 @@ func (c *Core) Leave() {
 	c.membersChanged()
 }
 
-// SourcesTransferred reports, after Leave, whether this member may stop: a reachable peer reads each of its
-// sources, and every reachable peer has acknowledged the announcement, so that no peer takes the
-// stop for a crash. Peers that do not acknowledge within four leases are not waited for. It returns
+// SourcesTransferred reports, after Leave, whether this member may stop. A reachable peer must read
+// each of its sources, and every reachable peer must have acknowledged the announcement, so that no
+// peer takes the stop for a crash. The wait for acknowledgements ends after four leases. It returns
 // true if no peer is reachable.
 func (c *Core) SourcesTransferred() bool {
 	if up, _ := c.g.Reachable(); up == 0 {

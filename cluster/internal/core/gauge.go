@@ -150,8 +150,8 @@ func (g *Gauge) tell(entries []group.GaugeEntry) {
 	g.c.g.Broadcast(group.Live, g.idx, m.Append(g.c.g.Frame(group.KindGauge)))
 }
 
-// sendAll answers a GaugeAsk. Unsent changes stay queued for the next update. So the content is
-// that of g.ver, or newer for keys that the next update will contain.
+// sendAll answers a GaugeAsk. Unsent changes stay queued for the next update. So the content has
+// version g.ver, or is newer for keys that the next update will contain.
 func (g *Gauge) sendAll(p *peer) {
 	m := group.Gauge{Name: []byte(g.name), Version: g.version, Full: true, Ver: g.ver}
 	keys := make([]string, 0, len(g.own))

@@ -35,7 +35,7 @@ func TestPush(t *testing.T) {
 }
 
 // TestLostPushIsFetched loses live deltas only. The range is requested as soon as they are late,
-// and later deltas are kept meanwhile.
+// and later deltas are kept until it arrives.
 func TestLostPushIsFetched(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("a", 1, 0)
@@ -107,7 +107,7 @@ func TestNewIncarnation(t *testing.T) {
 }
 
 // TestRangeGone: a member that is behind by more than the rings hold fetches a snapshot in pages
-// and applies live deltas on top of it.
+// and then applies live deltas.
 func TestRangeGone(t *testing.T) {
 	opt := partitioned
 	opt.RingDeltas, opt.PageBytes = 2, 10
@@ -274,8 +274,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestClaimsBeforeTheLink: a claim that arrives before the link is up is remembered until the peer
-// can be asked, since peers send it only once.
+// TestClaimsBeforeTheLink: a claim that arrives before the link is up is kept until the link to the
+// peer is up, since peers send it only once.
 func TestClaimsBeforeTheLink(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		tb := newTable(t, partitioned, "a", "b")
@@ -327,9 +327,9 @@ func TestCorruptSnapshot(t *testing.T) {
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 3}, content(1, 3))
 }
 
-// TestSnapshotTooLarge: if no snapshot of a source can be made, attempts become rarer, whichever
-// member asks. A new member reports the gap as long as it lasts and is complete once a snapshot can
-// be made.
+// TestSnapshotTooLarge: if no snapshot of a source can be made, attempts become rarer, even with
+// several asking members. A new member reports the gap until a snapshot can be made, and is
+// complete then.
 func TestSnapshotTooLarge(t *testing.T) {
 	opt := group.Options{Share: group.SharePartitioned, RingDeltas: 1}
 	tb := newTable(t, opt, "a", "b")

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// TestCaughtUp: for any order of the peers, a member has caught up once it has the state of one
-// settled peer or, if no peer has settled, of all of them.
+// TestCaughtUp: a member has caught up once it has the state of one settled peer. If no peer has
+// settled, it needs the state of all peers. The order of the peers does not matter.
 func TestCaughtUp(t *testing.T) {
 	caught := 0
 	for seed := range uint64(20) {

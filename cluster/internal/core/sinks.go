@@ -1,7 +1,7 @@
 package core
 
 // GaugeSink receives other members' gauges. Calls come one at a time and must not call back. The
-// caller retains value, so copy what you keep.
+// caller retains value, so copy it to keep it.
 type GaugeSink interface {
 	// Merge sets key of origin; a nil value removes it. version is the state version that origin
 	// writes. An error is counted and has no other effect.

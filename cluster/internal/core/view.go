@@ -18,7 +18,7 @@ type PeerView struct {
 	Leaving bool
 	Phase   group.Phase
 	RTT     time.Duration // 0 until measured
-	// Foreign is the peer's major protocol version if it differs from this member's; else 0.
+	// Foreign is the peer's major protocol version if it differs from this member's; otherwise 0.
 	Foreign byte
 	// Strangers counts the states that only the peer has.
 	Strangers int

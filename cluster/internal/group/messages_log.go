@@ -61,7 +61,7 @@ type Number struct {
 	One bool
 }
 
-// Append appends the encoded number to b. It goes at the end of a message.
+// Append appends the encoded number to b, at the end of a message.
 func (n Number) Append(b []byte) []byte { return putUint(b, n.N<<1|flag(n.One)) }
 
 func (r *Reader) number() Number {
@@ -274,8 +274,8 @@ func (m *Tips) Decode(r Reader) error {
 }
 
 // Ask is a RangeAsk or a PageAsk. At is the requester's position. The answer to a RangeAsk may be
-// the first page of a snapshot if the deltas are no longer held and the snapshot has lost no more
-// than At, or if Force is set. A PageAsk for page 0 with a zero Snap starts a snapshot.
+// the first page of a snapshot if Force is set, or if the deltas are gone and the snapshot has lost
+// no more than At. A PageAsk for page 0 with a zero Snap starts a snapshot.
 type Ask struct {
 	Name, Source []byte
 	Version      uint64

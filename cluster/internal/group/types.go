@@ -60,7 +60,7 @@ type Phase uint8
 // Phases.
 const (
 	Settling Phase = iota // still catching up with other members
-	Settled               // has what at least one live peer had, or is alone by configuration
+	Settled               // has the state of at least one live peer, or is alone by configuration
 	Degraded              // continues without: no peer answered, or catching up took too long
 )
 

@@ -43,7 +43,7 @@ const (
 // Kinds of frame.
 const (
 	KindBeat       = 1  // heartbeat
-	KindGauge      = 2  // gauge entries that changed, or all of them
+	KindGauge      = 2  // changed gauge entries, or all entries
 	KindGaugeAsk   = 3  // request for all entries of a gauge
 	KindFeed       = 4  // feed payloads
 	KindDelta      = 5  // live deltas of a log

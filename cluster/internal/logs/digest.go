@@ -295,7 +295,7 @@ func (l *Log) knowsBetter(s *source, than Position) bool {
 	return s.pos.Lost < than.Lost || (s.pos.Next > than.Next && l.g.Now-s.moved > l.g.Opt.Digest)
 }
 
-// lack is what a peer's claim shows to be missing or wrong here.
+// lack is a deficit of this member that a peer's claim reveals.
 type lack uint8
 
 const (

@@ -45,8 +45,7 @@ func TestLoadEndsWhilePagesAreAdded(t *testing.T) {
 	}
 }
 
-// No memory is allocated for an announced snapshot before its pages arrive, whatever size is
-// announced.
+// An announced snapshot allocates no memory before its pages arrive, for any announced size.
 func TestAnnouncedSnapshot(t *testing.T) {
 	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
 	l := NewSet(g).New("index", 1, &counted{}, LogOptions{})

@@ -89,8 +89,8 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// A kept delta is a copy of its own length. Payloads from peers share frames with those of many
-// sources, and a quiet source keeps its deltas for long.
+// A kept delta is an exact copy. Payloads of many sources share a frame, and a quiet source keeps
+// its deltas for long, which would keep the frame in memory.
 func TestKeptDeltasLeaveTheirFrame(t *testing.T) {
 	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
 	l.SetSources([]string{"quiet"})

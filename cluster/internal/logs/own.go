@@ -179,8 +179,8 @@ func (l *Log) before(p *group.Peer, s *source) bool {
 }
 
 // roleOf applies the rules of ownership; see the package documentation of cluster. waits is true if
-// time alone may change the role. place is this member's rank among reachable members, read whether
-// a reachable member reads s, and above whether a higher-ranked one does.
+// time alone may change the role. place is this member's rank among reachable members. read reports
+// whether a reachable member reads s, and above whether a higher-ranked one does.
 func (l *Log) roleOf(s *source) (r Role, waits bool) {
 	read := l.readAnywhere(s)
 	// Ranks beyond the second only matter for how long to wait, and for which member.

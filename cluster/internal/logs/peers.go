@@ -46,7 +46,7 @@ type heldClaim struct {
 	reading   bool
 }
 
-// refusal records what a peer could not provide of a source.
+// refusal records a peer's failure to provide a part of a source.
 type refusal struct {
 	until     time.Duration // do not ask before this: it could not help
 	inc, gone uint64        // it has no deltas of incarnation inc before sequence number gone
@@ -119,7 +119,7 @@ func (l *Log) reconsider(p *group.Peer) {
 	}
 }
 
-// PeerDown handles p becoming unreachable. Its claims are dropped, and loads from it move to
+// PeerDown handles p becoming unreachable. Its claims are dropped, and its pending loads move to
 // another peer.
 func (l *Log) PeerDown(p *group.Peer) {
 	pl := l.of(p)

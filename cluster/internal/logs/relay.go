@@ -88,8 +88,8 @@ func (l *Log) passOn(p *group.Peer, version uint64, body []byte) {
 	l.g.SendTo(to, group.Live, l.idx, frame)
 }
 
-// doubt records that p did not get a frame that a relay should have forwarded, for whatever reason.
-// Frames are sent to p directly for a while, and the relay is avoided.
+// doubt records that p did not get a frame that a relay should have forwarded. For a while p gets
+// frames directly, and the relay is avoided.
 func (l *Log) doubt(p *group.Peer) {
 	pl := l.of(p)
 	if pl.direct.On(l.g.Now) {

@@ -54,7 +54,7 @@ func (l *Log) runChecks() {
 	}
 }
 
-// check decides what to fetch for s and reports whether to check again.
+// check selects the next data to fetch for s and reports whether to check again.
 func (l *Log) check(s *source) bool {
 	if s.load != nil {
 		l.watchLoad(s)
@@ -101,8 +101,8 @@ func (l *Log) check(s *source) bool {
 	return true
 }
 
-// choose returns the worst lack of s and the peer that can best fix it. waiting is true if a peer
-// could fix it but cannot be asked yet.
+// choose returns the worst lack of s and the best peer to fix it. waiting is true if a peer could
+// fix it but cannot take an ask yet.
 func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 	var bestScore [4]uint64
 	for i, p := range l.g.Peers {

@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// answerRange sends the requested deltas. If they are not held, it sends a snapshot that is better
-// than the requester's position, or else a refusal.
+// answerRange sends the requested deltas. If they are gone, it sends a snapshot that is better than
+// the requester's position, or a refusal if there is none.
 func (l *Log) answerRange(p *group.Peer, s *source, m *group.Ask) {
 	reply := group.RangeReply{Name: m.Name, Version: l.version, ID: m.ID, Status: group.StatusGone}
 	reply.Deltas.Source = m.Source
@@ -82,7 +82,7 @@ func (l *Log) answerPage(p *group.Peer, s *source, m *group.Ask) {
 	}
 }
 
-// overSize is the size of the last snapshot if that was too large, else 0.
+// overSize is the size of the last snapshot if it was too large; otherwise 0.
 func (s *source) overSize() uint64 {
 	if s == nil {
 		return 0

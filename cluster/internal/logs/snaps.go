@@ -8,8 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// snap is a snapshot whose pages peers can request. Its content is that of the moment at which its
-// making began.
+// snap is a snapshot whose pages peers can request. Its content is the state when its making began.
 type snap struct {
 	s      *source
 	pos    Position

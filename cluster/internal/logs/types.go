@@ -17,7 +17,7 @@ type Delta struct {
 	Local       bool // added by this replica's own reader
 }
 
-// Role is what a member does with a source's stream.
+// Role is a member's relation to a source's stream.
 type Role uint8
 
 // Roles.

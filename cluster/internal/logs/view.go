@@ -144,8 +144,8 @@ func (w *word) claimed(p *group.Peer, was, now Position) {
 	}
 }
 
-// late reports whether a peer is ahead by more than what is in transit. That holds if the beginning
-// is not known yet, or if for too long nothing has arrived or too little.
+// late reports whether a peer is ahead by more than the data in transit. That holds if the
+// beginning is not known yet, or if for too long nothing has arrived or too little.
 func (l *Log) late(s *source) bool {
 	return s.pos.Next == 0 || s.ahead > 0 && l.g.Now-s.ahead > l.g.Opt.Digest || s.behind > 0 && l.g.Now-s.behind > l.g.Opt.GapDelay
 }

@@ -1,3 +1,3 @@
-// Package embedded runs a nats-server in this process: for a laptop, where
-// replicas want a bus and nobody wants to install one, and for tests.
+// Package embedded runs a nats-server in this process, for tests and for replicas on a laptop that
+// need a bus without an installation.
 package embedded

@@ -105,7 +105,7 @@ func (s *Server) URL() string { return s.s.ClientURL() }
 // Routes returns the number of connections to other servers of its cluster.
 func (s *Server) Routes() int { return s.s.NumRoutes() }
 
-// Stop ends the server and waits for it.
+// Stop ends the server and waits until it has ended.
 func (s *Server) Stop() {
 	s.s.Shutdown()
 	s.s.WaitForShutdown()

@@ -1,3 +1,3 @@
-// Package recording tells whoever asks, request by request, what ended: where it went,
-// how long it took, and the shape of its prompt as hashes, never its text.
+// Package recording streams one line per ended request to readers: its endpoint, its duration, and
+// the shape of its prompt as hashes, never its text.
 package recording

@@ -37,14 +37,14 @@ type Line struct {
 	Priority  int    `json:"priority,omitempty"`
 	Input     int    `json:"input_length"`
 	Output    int    `json:"output_length"` // 0: not seen
-	// ChunkIDs name the prompt's chunks of ChunkBytes raw bytes, each together
-	// with all before it, the last one possibly partial: keyed hashes of 53
-	// bits, equal on replicas with equal secrets.
+	// ChunkIDs are keyed hashes of 53 bits, one for each chunk of ChunkBytes raw bytes of the
+	// prompt. Each hash covers its chunk and all earlier ones. The last chunk may be partial.
+	// Replicas with equal secrets compute equal hashes.
 	ChunkIDs    []uint64 `json:"chunk_ids"`
 	ChunkBytes  int      `json:"chunk_bytes"`
 	PromptBytes int      `json:"prompt_bytes"`
 	Counted     bool     `json:"counted,omitempty"` // Input is the engine's count, not an estimate
-	Seq         uint64   `json:"seq,omitempty"`     // of the recording, from 1; a gap is what was dropped
+	Seq         uint64   `json:"seq,omitempty"`     // number in the recording, from 1; a gap shows dropped lines
 	Model       string   `json:"model,omitempty"`
 	Endpoint    string   `json:"endpoint"` // that served
 	Status      int      `json:"status"`
@@ -53,8 +53,8 @@ type Line struct {
 	Cached      *int     `json:"cached_tokens,omitempty"` // where the engine reported it
 }
 
-// Recorder hands ended requests to those who record them. While nobody does it
-// costs a request one atomic load. It is safe for concurrent use.
+// Recorder passes ended requests to open recordings. Without an open recording it costs a request
+// one atomic load. Safe for concurrent use.
 type Recorder struct {
 	hasher  block.Hasher
 	now     func() time.Time
@@ -99,7 +99,7 @@ func (rc *Recorder) Attach(d *request.Decision, r *request.Request) {
 	}
 }
 
-// watch wraps d for one recording. What is kept of r is copied.
+// watch wraps d for one recording. It copies the data of r that it keeps.
 func (rc *Recorder) watch(rec *recording, d *request.Decision, r *request.Request) {
 	rec.pending.Add(1)
 	d.WantBody = d.WantBody || rec.bodies
@@ -145,7 +145,7 @@ func (rc *Recorder) since(start, at time.Time) time.Duration {
 	return at.Sub(start)
 }
 
-// end fills in what the end of a request tells.
+// end adds the outcome of a request to the line.
 func (l *Line) end(o request.Outcome, tokens int) {
 	l.Status, l.Output = o.Status, tokens
 	if o.Served != "" {
@@ -177,7 +177,7 @@ func (rec *recording) put(l Line, dropped prometheus.Counter) {
 	}
 }
 
-// ids names the full chunks of the prompt and what is left of it.
+// ids returns the hashes of the prompt's full chunks and of its remainder.
 func (rc *Recorder) ids(r *request.Request) []uint64 {
 	out := make([]uint64, 0, len(r.ChunkKeys)+1)
 	last := r.Chunks.Root
@@ -231,7 +231,7 @@ func (rc *Recorder) close(rec *recording) {
 	rc.active.Store(&list)
 }
 
-// recordQuery is what the query of /debug/record says.
+// recordQuery holds the parsed query of /debug/record.
 type recordQuery struct {
 	duration time.Duration // 0: until the reader goes
 	bodies   bool
@@ -251,9 +251,9 @@ func parseRecordQuery(q url.Values) (o recordQuery, err error) {
 	return o, nil
 }
 
-// ServeHTTP answers GET /debug/record: one Line for each request that
-// began after it and has ended, until the duration is over and open requests
-// have ended, the reader goes, or the replica stops.
+// ServeHTTP answers GET /debug/record with one Line for each request that begins after the call,
+// when that request ends. It returns when the duration is over and open requests have ended, when
+// the reader disconnects, or when the replica stops.
 func (rc *Recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, err := parseRecordQuery(r.URL.Query())
 	if err != nil {

@@ -13,7 +13,7 @@ func testRecorder() *Recorder {
 	return New(block.NewHasher(block.Seed{}), nil, prometheus.NewRegistry())
 }
 
-// TestRingIsFull: what a slow reader has no room for is dropped, numbered all the same.
+// TestRingIsFull: lines that exceed a slow reader's buffer are dropped but still numbered.
 func TestRingIsFull(t *testing.T) {
 	r := testRecorder()
 	rec := &recording{ring: make(chan Line, 1)}

@@ -1,4 +1,4 @@
-// Package roots groups the names in engines' model lists by the model that they stand for: its
-// source, served names and LoRA adapters. It is pure. Lists come from engines and are untrusted:
-// conflicting claims are decided by majority, the same way at each replica.
+// Package roots groups the names in engines' model lists by their model: its source, served names
+// and LoRA adapters. It is pure. Engines are untrusted: conflicting claims in their lists are
+// decided by majority, in the same way at each replica.
 package roots

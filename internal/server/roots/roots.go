@@ -16,8 +16,8 @@ type Group struct {
 }
 
 // Of groups the models of engines' lists by their source, sorted. A model without a source is its
-// own. Each name is in at most one group. configured reports whether a name is configured: groups
-// with such a name are left out.
+// own source. Each name is in at most one group. Of omits groups with a configured name; configured
+// reports whether a name is configured.
 func Of(lists []*endpoint.ModelList, configured func(name string) bool) []Group {
 	rootOf := votes{}   // of base models, by name
 	parentOf := votes{} // of adapters, by name
