@@ -124,13 +124,21 @@ func (s *Source) Set(wants []Want) {
 	if s.o.Mode == ModeOff {
 		return
 	}
+	if ignored := s.replace(wants); ignored > 0 {
+		s.o.Log.Warn("engines name more models than files are fetched for", "limit", s.o.MaxModels, "ignored", ignored)
+	}
+}
+
+// replace replaces the wanted models. It returns the number of models beyond the limit if that has
+// grown, or 0.
+func (s *Source) replace(wants []Want) (ignored int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
-		return
+		return 0
 	}
-	ignored := max(len(wants)-s.o.MaxModels, 0)
-	wants = wants[:len(wants)-ignored]
+	beyond := max(len(wants)-s.o.MaxModels, 0)
+	wants = wants[:len(wants)-beyond]
 	named := map[string]bool{}
 	for _, w := range wants {
 		named[w.Root] = true
@@ -148,10 +156,11 @@ func (s *Source) Set(wants []Want) {
 			s.start(w)
 		}
 	}
-	if ignored > s.ignored {
-		s.o.Log.Warn("engines name more models than files are fetched for", "limit", s.o.MaxModels, "ignored", ignored)
+	if beyond > s.ignored {
+		ignored = beyond
 	}
-	s.ignored = ignored
+	s.ignored = beyond
+	return ignored
 }
 
 // start begins the search for a model. The caller holds mu.

@@ -183,17 +183,25 @@ func sameList(a, b *discovery.Record) bool {
 // adopt uses a list until the source provides one.
 func (l *lists) adopt(r *discovery.Record, kind, from string) {
 	s := l.s
-	s.reloading.Lock()
-	defer s.reloading.Unlock()
+	if !l.apply(r, kind, from) {
+		return
+	}
+	s.o.Log.Warn("the source of endpoints cannot be read, another list is used", "from", r.From, "endpoints", len(r.Found.Specs), "origin", kind, "name", from, "age", time.Since(r.Read).Round(time.Second))
+}
+
+// apply puts a list into use. It returns false if the source has provided one.
+func (l *lists) apply(r *discovery.Record, kind, from string) bool {
+	l.s.reloading.Lock()
+	defer l.s.reloading.Unlock()
 	l.mu.Lock()
 	if l.own {
 		l.mu.Unlock()
-		return
+		return false
 	}
 	l.used, l.kind, l.from = r, kind, from
 	l.mu.Unlock()
-	s.o.Log.Warn("the source of endpoints cannot be read, another list is used", "from", r.From, "endpoints", len(r.Found.Specs), "origin", kind, "name", from, "age", time.Since(r.Read).Round(time.Second))
-	s.applyFound(r.Found)
+	l.s.applyFound(r.Found)
+	return true
 }
 
 // publish sends the list to the group, and stores it if it is from the source.

@@ -36,8 +36,16 @@ type Lists struct {
 	sent []byte // last published list; owned by Publish
 
 	mu   sync.Mutex
-	list Origins[*discovery.Record] // under keyList
-	read Origins[time.Time]         // under keyAge; by this replica's clock
+	list Origins[*receivedList] // under keyList
+	read Origins[time.Time]     // under keyAge; by this replica's clock
+}
+
+// receivedList is the compressed list of a peer. It is decoded when it is first needed, because
+// values arrive on the event loop of the group.
+type receivedList struct {
+	raw    []byte
+	decode sync.Once
+	record *discovery.Record // nil: malformed
 }
 
 // PeerList is the list of a peer.
@@ -76,18 +84,44 @@ func (x *Lists) Publish(r *discovery.Record) {
 }
 
 // Newest returns the most recently read list of a peer with this source; false if there is none.
+// Malformed lists are logged once and ignored.
 func (x *Lists) Newest(from string) (newest PeerList, ok bool) {
+	type candidate struct {
+		peer string
+		list *receivedList
+		read time.Time
+	}
+	var candidates []candidate
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	for _, said := range x.list.Of(keyList) {
-		r, read := said.Value, x.read.Get(keyAge, said.Origin)
-		if r.From != from || read.IsZero() || ok && !read.After(newest.Read) {
+		if read := x.read.Get(keyAge, said.Origin); !read.IsZero() {
+			candidates = append(candidates, candidate{said.Origin, said.Value, read})
+		}
+	}
+	x.mu.Unlock()
+	for _, c := range candidates {
+		r := x.decoded(c.peer, c.list)
+		if r == nil || r.From != from || ok && !c.read.After(newest.Read) {
 			continue
 		}
-		newest, ok = PeerList{Record: *r, Peer: said.Origin}, true
-		newest.Read = read
+		newest, ok = PeerList{Record: *r, Peer: c.peer}, true
+		newest.Read = c.read
 	}
 	return newest, ok
+}
+
+// decoded returns the decoded list, or nil if it is malformed.
+func (x *Lists) decoded(peer string, l *receivedList) *discovery.Record {
+	l.decode.Do(func() {
+		r, err := readList(l.raw)
+		l.raw = nil
+		if err != nil {
+			x.log.Warn("malformed list of endpoints from a peer", "peer", peer, "error", err)
+			return
+		}
+		l.record = r
+	})
+	return l.record
 }
 
 // Merge implements cluster.GaugeSink.
@@ -112,13 +146,9 @@ func (x *Lists) Merge(origin string, _ uint64, key string, value []byte) error {
 		x.read.Set(keyAge, origin, x.now().Add(-age))
 		return nil
 	}
-	record, err := readList(value)
-	if err != nil {
-		return err
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.list.Set(keyList, origin, record)
+	x.list.Set(keyList, origin, &receivedList{raw: bytes.Clone(value)})
 	return nil
 }
 

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -77,9 +78,14 @@ func TestListsOfPeers(t *testing.T) {
 		t.Errorf("Newest() after the newest peer is gone = %q, %t, want old", got.Peer, ok)
 	}
 	for _, value := range [][]byte{nil, {1, 2, 3}, deflate([]byte("{}")), deflate(bytes.Repeat([]byte(" "), maxList+1))} {
-		err := x.Merge("bad", StateVersion, keyList, value)
-		if (err == nil) != (value == nil) {
-			t.Errorf("Merge(%.10x) = %v", value, err)
+		if err := x.Merge("bad", StateVersion, keyList, value); err != nil {
+			t.Errorf("Merge(%.10x) = %v, want nil", value, err)
+		}
+		if err := x.Merge("bad", StateVersion, keyAge, binary.AppendVarint(nil, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := x.Newest("a"); !ok || got.Peer != "old" {
+			t.Errorf("Newest() beside the malformed list %.10x = %q, %t, want old", value, got.Peer, ok)
 		}
 	}
 }
