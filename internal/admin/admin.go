@@ -179,7 +179,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// handler returns all pages. g protects those that act, or that show requests or memory.
+// handler returns all pages. g protects pages that act, or that show requests or memory.
 func handler(o Options, g guard, m *metrics) http.Handler {
 	mux := http.NewServeMux()
 	open := func(pattern string, h http.Handler) { mux.Handle(pattern, http.MaxBytesHandler(h, maxSmallBody)) }

@@ -81,7 +81,7 @@ func crossSite(r *http.Request) bool {
 	return err != nil || u.Host == "" || u.Host != r.Host
 }
 
-// fromLoopback reports whether r came from this machine to a loopback address.
+// fromLoopback reports whether r was sent from this machine to a loopback address.
 func fromLoopback(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	ip := net.ParseIP(host)

@@ -50,7 +50,7 @@ func unlessStalled(stalled func() []string, page http.HandlerFunc) http.HandlerF
 	}
 }
 
-// readyz answers 200 if every check is ready, else 503. With ?verbose it lists all checks,
+// readyz answers 200 if every check is ready, and 503 otherwise. With ?verbose it lists all checks,
 // otherwise only those not ready.
 func readyz(ready func() []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

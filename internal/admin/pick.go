@@ -42,7 +42,7 @@ type PickOptions struct {
 	Ends       string // host:port or unix:PATH for datagrams with access log lines that end picks; "" for none
 	Chooser    request.Chooser
 	Token      string                // required bearer token; "" for none
-	Trust      func() *request.Trust // decides whose intent headers count; nil: everybody's
+	Trust      func() *request.Trust // decides whose intent headers count; nil: all clients'
 	Handover   kvtransfer.Policy     // body fields that only proxies may set; they cannot be removed here
 	Control    bool                  // place calls that control engines too
 	MaxBody    int                   // bytes of a body that are read; 0: 1 MiB
@@ -258,7 +258,7 @@ func (p *Pick) choose(r *http.Request) (*request.Decision, error) {
 	}
 	q := &request.Request{ID: r.Header.Get("X-Request-Id"), Path: path, Headers: pickHeaders{r.Header}, Body: body}
 	// A body may be truncated, and rejecting an invalid one is the engine's job. An unparsable
-	// request is placed with what is known.
+	// request is scheduled by its other properties.
 	whole := len(body) > 0 && request.Parse(q) == nil
 	if !whole {
 		*q = request.Request{ID: q.ID, Path: path, Headers: q.Headers, Body: body}

@@ -124,7 +124,7 @@ func logStatus(text string) int {
 	return n
 }
 
-// address returns text if it is ip:port. Proxies that tried no endpoint write something else.
+// address returns text if it is ip:port. Proxies that tried no endpoint write other text.
 func address(text string) string {
 	if _, err := netip.ParseAddrPort(text); err != nil {
 		return ""

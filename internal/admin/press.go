@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// press renders pages one at a time and pauses after each for as long as it took. So page requests
-// use at most half of a CPU. A page is sent only when it is complete, and the next may then be
+// press renders pages one at a time and pauses after each for the same time, so page requests use
+// at most half of a CPU. A page is sent only when it is complete, and the next may then be
 // rendered, so slow readers do not delay others. The memory of pages being sent is limited: the
 // oldest is aborted for a new one.
 type press struct {

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// ownSizes are functions that make room for as much as the machine itself says there is.
+// ownSizes are functions that allocate a size that this machine reports.
 var ownSizes = map[string]bool{
-	"internal/prompt/vocab.readBounded": true, // the size of a file, which is bounded
+	"internal/prompt/vocab.readBounded": true, // the bounded size of a file
 }
 
-// TestNothingIsMadeForAnnouncedLengths looks for functions of the product that make room
-// for a number of bytes and then wait for all of them: the number is the peer's word, and
-// budget.ReadAnnounced makes room for what has come.
+// TestNothingIsMadeForAnnouncedLengths searches the product for functions that allocate a number of
+// bytes and then wait for all bytes. The peer chooses that number; budget.ReadAnnounced allocates
+// only for received bytes.
 func TestNothingIsMadeForAnnouncedLengths(t *testing.T) {
 	tree, err := Load(os.DirFS("../.."), module)
 	if err != nil {
@@ -46,8 +46,8 @@ func TestNothingIsMadeForAnnouncedLengths(t *testing.T) {
 	}
 }
 
-// TestHeadsOfAnswersAreBounded: every transport of the product says how large the head of an
-// answer may be; the library's own bound is 10 MB for each of all engines.
+// TestHeadsOfAnswersAreBounded: every transport of the product sets a limit for the response
+// header. The library's default is 10 MB for each engine.
 func TestHeadsOfAnswersAreBounded(t *testing.T) {
 	tree, err := Load(os.DirFS("../.."), module)
 	if err != nil {
@@ -84,8 +84,8 @@ func TestHeadsOfAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// waitsForAll tells whether a body has io.ReadFull fill what it made with a size that is
-// not a constant written there.
+// waitsForAll reports whether a body fills with io.ReadFull a buffer whose size is not a literal
+// constant.
 func waitsForAll(body *ast.BlockStmt) (waits bool) {
 	made := map[string]bool{}
 	ast.Inspect(body, func(n ast.Node) bool {
@@ -112,7 +112,7 @@ func waitsForAll(body *ast.BlockStmt) (waits bool) {
 	return waits
 }
 
-// madeBytes tells whether x is make([]byte, n) with n no literal.
+// madeBytes reports whether x is make([]byte, n) with n no literal.
 func madeBytes(x ast.Expr) bool {
 	call, ok := x.(*ast.CallExpr)
 	if !ok || !isName(call.Fun, "make") || len(call.Args) < 2 {
@@ -126,7 +126,7 @@ func madeBytes(x ast.Expr) bool {
 	return !literal
 }
 
-// TestWaitsForAll: what the search finds, and what it lets pass.
+// TestWaitsForAll: functions that the search finds, and functions that it ignores.
 func TestWaitsForAll(t *testing.T) {
 	for body, want := range map[string]bool{
 		"b := make([]byte, n); io.ReadFull(r, b)":                true,

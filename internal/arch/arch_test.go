@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/grapevine-epp/grapevine"
 
-// TestRepository holds the repository to the rules, and prints its shape.
+// TestRepository checks the repository's rules and prints its shape.
 func TestRepository(t *testing.T) {
 	tree, err := Load(os.DirFS("../.."), module)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestTable: a package that is gone, and one with two rows, are found.
+// TestTable: a row of a missing package, and two rows of one package, are found.
 func TestTable(t *testing.T) {
 	fsys := fstest.MapFS{"base/doc.go": {Data: []byte("// Package base is one.\npackage base\n")}}
 	tree, err := Load(fsys, module)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// wallClocks are the places whose clock is one that the machine's users set, and why.
+// wallClocks are the places that need the wall clock, with the reason.
 var wallClocks = map[string]string{
 	"internal/commands/explain_offline.go": "shows a decision of another time",
 	"cluster/types.go":                     "a number that no other process has",
@@ -22,8 +22,8 @@ var wallClocks = map[string]string{
 	"pd/sidecar/options.go":                "compares times, which have a reading of the other clock",
 }
 
-// TestClocks: clocks that are handed to others are steady, unless the time of day is meant. What is
-// kept of them as a number would be an hour off when the machine's clock is set.
+// TestClocks: clocks passed to other packages are monotonic, unless they need the time of day. A
+// wall-clock time stored as a number would be an hour off when the machine's clock is set.
 func TestClocks(t *testing.T) {
 	clock := regexp.MustCompile(`(?m)(\.Now = |\bNow: +)time\.Now\b|\btime\.Now\(\)\.Unix`)
 	seen := map[string]bool{}

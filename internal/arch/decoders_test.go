@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// decoderName matches functions that read what others wrote.
+// decoderName matches functions that read data of other parties.
 var decoderName = regexp.MustCompile(`^([dD]ecode|[pP]arse|[rR]ead|[uU]nmarshal|[mM]erge)($|[A-Z])`)
 
 // elsewhere are decoders that fuzz targets of other packages reach.
@@ -20,9 +20,9 @@ var elsewhere = map[string]string{
 	"picker/monitor.Merge":        "picker/monitor FuzzEvidence, of the value",
 }
 
-// TestDecodersAreFuzzed looks for functions of the product that read bytes and say
-// whether they could: a fuzz target of their package must reach each of them, by
-// the names of what calls what.
+// TestDecodersAreFuzzed searches the product for functions that read bytes and report success or
+// failure. A fuzz target of their package must reach each of these functions, by the names in
+// function bodies.
 func TestDecodersAreFuzzed(t *testing.T) {
 	tree, err := Load(os.DirFS("../.."), module)
 	if err != nil {
@@ -105,8 +105,7 @@ func fuzzed(calls map[string]map[string]bool) map[string]bool {
 	return seen
 }
 
-// takesBytes tells whether a function takes a []byte to read and returns an error
-// or a bool.
+// takesBytes reports whether a function takes a []byte to read and returns an error or a bool.
 func takesBytes(fn *ast.FuncDecl) bool {
 	if fn.Type.Results == nil || fn.Name.Name == "Read" {
 		return false

@@ -7,6 +7,6 @@
 //  3. The tests run both over the repository, and over small trees in testdata that
 //     break each rule.
 //
-// A new package needs a row in table.go. Sizes are printed and never enforced. Init
-// functions and skipped tests are left to the linter (.golangci.yml).
+// A new package needs a row in table.go. Sizes are printed and never enforced. The linter checks
+// init functions and skipped tests (.golangci.yml).
 package arch

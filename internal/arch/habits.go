@@ -17,7 +17,7 @@ func syntax(t checked, report report) {
 	}
 }
 
-// anyMaps looks for maps to any in hot rows.
+// anyMaps searches hot rows for maps to any.
 func anyMaps(t checked, report report) {
 	t.code(func(f *file) {
 		if r, ok := t.table.row(f.pkg); !ok || r.Marks&Hot == 0 {
@@ -39,8 +39,7 @@ func isAny(x ast.Expr) bool {
 	return isName(x, "any")
 }
 
-// docs wants a package comment in doc.go of each package, and anywhere in a
-// command.
+// docs requires a package comment: in doc.go for a package, and in any file for a command.
 func docs(t checked, report report) {
 	documented, seen := map[string]bool{}, []string{}
 	name := map[string]string{}
@@ -64,8 +63,8 @@ func docs(t checked, report report) {
 	}
 }
 
-// registryHosts are package registries. Where packages come from is the
-// machine's configuration, so no file names one.
+// registryHosts are package registries. The machine's configuration selects the registry, so no
+// file names one.
 var registryHosts = hostPattern([][]string{
 	{"pypi", "org"},
 	{"files", "pythonhosted", "org"},

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// imports compares what code imports with the table. Tests are free: an
-// external test may use what plays the surroundings.
+// imports compares the imports of code with the table. Tests are exempt: an external test may use
+// fixtures of its surroundings.
 func imports(c checked, report report) {
 	c.code(func(f *file) {
 		from, ok := c.table.row(f.pkg)
@@ -28,7 +28,7 @@ func imports(c checked, report report) {
 	})
 }
 
-// noPackage is what is wrong with a row whose package is gone.
+// noPackage is the finding for a row whose package is gone.
 const noPackage = "a row in the import table and no package"
 
 // tables compares the table with the tree: each package has one row, and each row
@@ -64,7 +64,7 @@ func importPath(spec *ast.ImportSpec) string {
 	return path
 }
 
-// impure are the standard packages that a pure row does without.
+// impure are the standard packages that a pure row may not import.
 var impure = []string{
 	"context", "crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "syscall",
 }
@@ -72,7 +72,7 @@ var impure = []string{
 // clocks are the functions of package time that read or wait for a clock.
 var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
-// pureRows looks for I/O, logs, goroutines and clocks in rows that have none.
+// pureRows searches pure rows for I/O, logs, goroutines and clocks.
 func pureRows(t checked, report report) {
 	t.code(func(f *file) {
 		r, ok := t.table.row(f.pkg)

@@ -6,8 +6,8 @@ import (
 	"go/token"
 )
 
-// registries looks for functions that write to a package-level variable: that
-// is how registries fill, and how tests come to depend on each other.
+// registries searches for functions that write to a package-level variable. Registries are filled
+// this way, and tests become dependent on each other.
 func registries(t checked, report report) {
 	globals := map[string]map[string]bool{} // package -> names
 	t.code(func(f *file) {

@@ -38,7 +38,7 @@ func Summary(t *Tree, table Table) string {
 	return b.String()
 }
 
-// graph returns what each package imports within the module.
+// graph returns the imports of each package within the module.
 func (t *Tree) graph() map[string]map[string]bool {
 	g := map[string]map[string]bool{}
 	t.code(func(f *file) {
@@ -69,7 +69,7 @@ func (t *Tree) chain(table Table) []string {
 		if c, ok := longest[pkg]; ok {
 			return c
 		}
-		longest[pkg] = nil // a circle does not compile
+		longest[pkg] = nil // a cycle does not compile
 		best := []string{}
 		for _, to := range slices.Sorted(maps.Keys(g[pkg])) {
 			if c := from(to); len(c) > len(best) {

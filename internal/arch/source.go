@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// file is one file of the tree: parsed where it is Go source.
+// file is one file of the tree, parsed if it is Go source.
 type file struct {
 	path      string // slash-separated, from the root of the tree
 	pkg       string // path of its folder within the module; "" at the root
 	lines     int
 	text      []byte
-	ast       *ast.File // nil where the file is not Go, or does not parse
+	ast       *ast.File // nil if the file is not Go or does not parse
 	err       error     // why a Go file does not parse
 	test      bool
 	generated bool
@@ -29,13 +29,11 @@ type Tree struct {
 	files  []*file
 }
 
-// largest is the size in bytes above which a file that is not Go is data and
-// not looked at.
+// largest is the size in bytes above which a file that is not Go is data and is skipped.
 const largest = 1 << 20
 
-// Load reads all files below fsys, which is the root of the module named
-// module, except what version control and builds leave there. Go files in
-// testdata folders are text to it.
+// Load reads all files below fsys, the root of the named module, except the files of version
+// control and builds. It does not parse Go files in testdata folders.
 func Load(fsys fs.FS, module string) (*Tree, error) {
 	t := &Tree{module: module, fset: token.NewFileSet()}
 	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
@@ -47,7 +45,7 @@ func Load(fsys fs.FS, module string) (*Tree, error) {
 				return fs.SkipDir
 			}
 			if _, err := fs.Stat(fsys, path.Join(p, "go.mod")); err == nil && p != "." {
-				return fs.SkipDir // a module of its own
+				return fs.SkipDir // another module
 			}
 			return nil
 		}
@@ -93,7 +91,7 @@ func (t *Tree) parse(f *file) {
 	f.generated = ast.IsGenerated(f.ast)
 }
 
-// source calls visit with every Go file that parses and that people wrote.
+// source calls visit with every Go file that parses and is not generated.
 func (t *Tree) source(visit func(*file)) {
 	for _, f := range t.files {
 		if f.ast != nil && !f.generated {

@@ -2,24 +2,24 @@ package arch
 
 import "fmt"
 
-// Part says what a package belongs to.
+// Part is the part of the project that a package belongs to.
 type Part uint8
 
-// Parts, in the order in which they may use each other: the laboratory uses the
-// product, test kits both, and the product neither of them.
+// Parts, in the order in which they may use each other: the laboratory uses the product, and test
+// kits use both. The product uses neither.
 const (
 	Product Part = iota + 1
 	Lab
 	Kit
 )
 
-// Mark says what a package promises beyond its place.
+// Mark is a promise of a package in addition to its level.
 type Mark uint8
 
 // Marks of rows.
 const (
 	Pure  Mark = 1 << iota // no I/O, no goroutine, no log, no clock, no randomness, no lock
-	Locks                  // with Pure: is used concurrently and has locks of its own
+	Locks                  // with Pure: is used concurrently and has locks
 	Hot                    // on the path of a request or an event: values have types, no map holds any
 )
 

@@ -36,8 +36,8 @@ func (u Use) String() string {
 // vocabularies, connections, goroutines, and garbage that was not collected yet.
 var shares = [NumUses]int64{Bodies: 20, Work: 13, Records: 2, Index: 28, Peers: 6, Admin: 2, Streams: 20}
 
-// collectPercent is the percentage of the limit given to the garbage collector as its memory limit.
-// beyondHeap is the minimum left for memory that it does not count (mapped files, kernel socket
+// collectPercent is the percentage of the limit that becomes the garbage collector's memory limit.
+// beyondHeap is the minimum left for memory outside of the heap (mapped files, kernel socket
 // buffers, allocations during a collection). leastPercent is the minimum for the garbage collector
 // if memory is scarce.
 const (

@@ -13,7 +13,6 @@
 //
 // Listeners limit connections: their number per listener, and the time until the first byte
 // (listen.go).
-//
 // The package does not measure requests or decide what happens to them.
 //
 // A nil *Budget grants everything. Everything is safe for concurrent use.

@@ -17,7 +17,7 @@ type Holders struct {
 	shards [8]holderShard
 
 	mu     sync.Mutex
-	ending map[*Holder]int64 // ended holders that have not released their memory yet, and how much of it is not lent yet
+	ending map[*Holder]int64 // ended holders with unreleased memory, and the part that is not lent yet
 }
 
 type holderShard struct {

@@ -101,8 +101,8 @@ func (ls *Listeners) LimitRequests(name string, parts int, l net.Listener) net.L
 }
 
 // LimitShort is LimitRequests for listeners with short connections, such as health checks. A new
-// connection is always accepted; the oldest connection of the address with the most is closed for
-// it.
+// connection is always accepted; at the limit, the oldest connection of the address with the most
+// connections is closed.
 func (ls *Listeners) LimitShort(name string, parts int, l net.Listener) net.Listener {
 	if ls == nil {
 		return l
@@ -203,8 +203,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// enter counts a connection. It returns the connection to close for it, possibly itself, or nil if
-// there is room.
+// enter counts a connection. If there is no room, it returns the connection to close, possibly c
+// itself; otherwise nil.
 func (l *listener) enter(c *conn) (over *conn) {
 	at := originOf(c.Conn)
 	l.mu.Lock()

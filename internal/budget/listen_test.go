@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// scripted is a listener whose connections come from a list of addresses. It ends with the list.
+// scripted is a listener with connections from a list of addresses. It ends with the list.
 type scripted struct {
 	net.Listener
 	from []string

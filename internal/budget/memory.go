@@ -11,7 +11,8 @@ import (
 )
 
 // Memory returns the process's memory limit in bytes and its source: the tightest limit among its
-// cgroup and the parents, else the machine's memory. It returns 0 if neither is known.
+// cgroup and the parents, or the machine's memory if there is none. It returns 0 if neither is
+// known.
 func Memory() (limit int64, source string) { return memory("/") }
 
 func memory(root string) (limit int64, source string) {

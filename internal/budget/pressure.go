@@ -25,8 +25,8 @@ type pressure struct {
 	pressed   atomic.Bool
 }
 
-// UnderPressure reports whether live memory is so high that the process must drop what it can. It
-// is cheap enough to call for every message.
+// UnderPressure reports whether live memory is so high that the process must drop all optional
+// data. It is cheap enough to call for every message.
 func (b *Budget) UnderPressure() bool {
 	if b == nil {
 		return false

@@ -9,8 +9,8 @@ import (
 const firstRead = 1 << 10
 
 // ReadAnnounced reads n bytes, a length announced by the peer, into a new slice. The slice's
-// capacity is at most twice the received data, or firstRead, whatever the peer announces. It
-// returns the received bytes, with io.ErrUnexpectedEOF if r ends early.
+// capacity is at most twice the received data, or firstRead, for any announced length. It returns
+// the received bytes, with io.ErrUnexpectedEOF if r ends early.
 func ReadAnnounced(r io.Reader, n int) ([]byte, error) {
 	b := make([]byte, 0, min(n, firstRead))
 	for len(b) < n {

@@ -151,7 +151,7 @@ func versionLine(name, version string) string {
 	return fmt.Sprintf("%s %s (%s)\n", name, version, runtime.Version())
 }
 
-// WithVersion gives root the flag --version, which prints what the subcommand version prints.
+// WithVersion gives root the flag --version, which prints the same as the subcommand version.
 func WithVersion(root *cobra.Command, version string) *cobra.Command {
 	root.Version = version
 	root.SetVersionTemplate(strings.ReplaceAll(versionLine(root.Name(), version), "{{", ""))

@@ -16,8 +16,8 @@ func exit(code int) {
 	os.Exit(code)
 }
 
-// ExitAfter ends the process with code 1 if it still runs when d has passed since ctx was
-// done, whatever its goroutines wait for. stop withdraws that.
+// ExitAfter ends the process with code 1 if it still runs when d has passed since ctx was done,
+// even if goroutines are blocked. stop withdraws that.
 func ExitAfter(ctx context.Context, d time.Duration, log *slog.Logger) (stop func()) {
 	return exitAfter(ctx, d, func() {
 		log.Error("the process has not stopped in time and exits now", "limit", d)

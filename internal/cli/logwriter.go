@@ -35,8 +35,8 @@ type LogWriter struct {
 // NewLogWriter returns a LogWriter in front of w.
 func NewLogWriter(w io.Writer) *LogWriter { return &LogWriter{w: w} }
 
-// stderr is the process's standard error. All messages of a process go through it, since any
-// of them could be the one that a full pipe blocks.
+// stderr is the process's standard error. All messages of a process use it, since any message could
+// block on a full pipe.
 var stderr = NewLogWriter(os.Stderr)
 
 // Stderr returns the process's standard error as a writer that never blocks. Main flushes it
@@ -89,8 +89,8 @@ func (l *LogWriter) Flush(timeout time.Duration) bool {
 	}
 }
 
-// Logger returns a logger like that of NewLogger whose lines, made printable, go to l. The
-// line about lost lines has the same format.
+// Logger returns a logger like NewLogger's, whose lines, made printable, are written to l. The line
+// about lost lines has the same format.
 func (l *LogWriter) Logger(format, level string) (*slog.Logger, error) {
 	log, err := NewLogger(Printable(l), format, level)
 	if err != nil {
@@ -108,7 +108,7 @@ func (l *LogWriter) Logger(format, level string) (*slog.Logger, error) {
 	return log, nil
 }
 
-// drop counts lost lines. l.mu is held.
+// drop counts lost lines. The caller holds l.mu.
 func (l *LogWriter) drop(lines uint64) {
 	l.lost += lines
 	l.dropped.Add(lines)

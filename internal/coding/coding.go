@@ -37,7 +37,7 @@ const (
 	// maxRatio is how many times its compressed size a body may have. Text compresses
 	// 3 to 10 times; prompts with long repetitions reach 50.
 	maxRatio = 100
-	// freeSize is the size that a body may have whatever its ratio is.
+	// freeSize is the size that a body may have at any ratio.
 	freeSize = 1 << 20
 	// maxWindow bounds the memory of a zstd decoder; RFC 8878 recommends that decoders
 	// support at least 8 MiB.
@@ -92,8 +92,8 @@ func Known(codings []string) bool {
 	})
 }
 
-// Decode returns the body without its codings. The error is one of this package's
-// errors. With ErrCut, the result is what could be decoded of the body's beginning.
+// Decode returns the body without its codings. The error is one of this package's errors. With
+// ErrCut, the result is the decodable part of the body's beginning.
 func Decode(body []byte, codings []string, l Limits) ([]byte, error) {
 	if !Known(codings) {
 		return nil, ErrUnknown
@@ -177,7 +177,7 @@ var (
 	}}
 )
 
-// open returns a decoder of the body, and what gives it back.
+// open returns a decoder of the body, and a function that releases it.
 func open(body []byte, name string) (r io.Reader, done func(), err error) {
 	in := bytes.NewReader(body)
 	switch name {

@@ -108,7 +108,7 @@ func TestDecodeReportsDamageAndUnknownCodings(t *testing.T) {
 		if !errors.Is(err, ErrCut) || len(got) == 0 || !bytes.HasPrefix(body, got) {
 			t.Errorf("nine tenths of a body in %s: Decode() = %d bytes, %v, want its beginning and ErrCut", e.made, len(got), err)
 		}
-		if e.coding == "deflate" { // raw deflate has no mark: many bytes are a beginning of it
+		if e.coding == "deflate" { // raw deflate has no magic number, so many bytes are a valid beginning
 			continue
 		}
 		if _, err := Decode([]byte(`{"model":"m","prompt":"plain text"}`), []string{e.coding}, Limits{Size: 1 << 20}); !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrCut) {

@@ -196,7 +196,7 @@ func orderAsSaid(t *testing.T, name string, o rules.Options) {
 		if got := goes(t, name, o, b.Priority, time.Millisecond, inOneFlow); !slices.Equal(got, want[b.Ordering]) {
 			t.Errorf("%s, band %d, ordering %d: order within a flow %v", name, b.Priority, b.Ordering, got)
 		}
-		work := 4. // of a, for policies that distinguish flows by it
+		work := 4. // of a, for policies that distinguish flows by work
 		if b.Fairness == rules.Strict {
 			work = 1
 		}
@@ -225,11 +225,11 @@ func orderAsSaid(t *testing.T, name string, o rules.Options) {
 	}
 }
 
-// goes returns the order in which requests that arrive apart get the one place. Requests without a
-// priority belong to one band.
+// goes returns the order in which requests with different arrival times get the single permit.
+// Requests without a priority belong to one band.
 func goes(t *testing.T, name string, o rules.Options, priority int, apart time.Duration, asks []rules.Request) (order []int) {
 	t.Helper()
-	o.Limit, o.Evict = nil, false // the place is held by a request of no band
+	o.Limit, o.Evict = nil, false // a request of no band has the permit
 	c := flow.New(o)
 	now := int64(time.Second)
 	c.SetCapacity(now, rules.Capacity{Permits: 1, Endpoints: 1})

@@ -56,7 +56,7 @@ the pools that this cluster exports. The exit code is 1 if there is no federatio
 	return cmd
 }
 
-// writeFederation prints the clusters, their pools, and what they know of this cluster's exports.
+// writeFederation prints the clusters, their pools, and their view of this cluster's exports.
 func writeFederation(w io.Writer, st *link.Status) {
 	fmt.Fprintf(w, "%s: %s\n", st.Cluster, st.Line)
 	if len(st.Secrets) > 1 {

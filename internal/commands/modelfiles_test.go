@@ -142,8 +142,8 @@ func modelFolder(t *testing.T) string {
 	return dir
 }
 
-// TestExactByDefault: a replica that is given only a list of engines gets what it needs to match
-// prompts exactly from the hub, and reports origin and checksums.
+// TestExactByDefault: a replica with only a list of engines downloads from the hub the files that
+// exact matching requires, and reports origin and checksums.
 func TestExactByDefault(t *testing.T) {
 	h := hub.Start(t)
 	h.Add(t, "org/model", modelFolder(t))
@@ -155,7 +155,7 @@ func TestExactByDefault(t *testing.T) {
 	if st.Models[0].Name != "org/model" {
 		t.Errorf("models %+v, want org/model ready", st.Models)
 	}
-	for _, name := range []string{"served", "alias", "sql"} { // the adapter's prompts are those of its base
+	for _, name := range []string{"served", "alias", "sql"} { // the adapter has the same prompts as its base model
 		b.matches(name)
 	}
 	if page := b.get("/metrics"); !strings.Contains(page, `grapevine_model_files{model="org/model",state="ready"} 1`) {

@@ -35,8 +35,8 @@ func newScreen(p Program, out, errOut io.Writer) *cobra.Command {
 	return root
 }
 
-// implied inserts the command epp into a command line that begins with a flag, as those of other
-// endpoint pickers do, and the dashes that command lines of other sidecars leave out.
+// implied inserts the command epp into a command line that begins with a flag, as other endpoint
+// pickers have. It also inserts the dashes that command lines of other sidecars omit.
 func implied(args []string) []string {
 	if len(args) > 1 && args[1] == "sidecar" {
 		return append(slices.Clone(args[:2]), command.NormalizeDashes(args[2:])...)

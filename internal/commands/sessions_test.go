@@ -30,14 +30,18 @@ import (
 // TestSessions runs the scripts of testdata/sessions against a group of replicas and two engines.
 // The second engine does not report its start time. Each step prints the output of status --cluster
 // at the first replica, or at replica=N, once the group is quiet. A step with "quiet" prints
-// nothing, and a step with "loose" omits the state of knowledge. Numbers that vary between runs are
+// nothing, and a step with "loose" omits the knowledge state. Numbers that vary between runs are
 // printed as #.
 //
-// replicas N               start N more replicas ask ENGINE N             send N new prompts reload
-// SIGHUP to all replicas list all | none          set the content of the endpoints file work ENGINE
-// start a long answer silence ENGINE | speak ENGINE  its events stop, on new connections too heal
-// ENGINE              resume events and end the long answer restart ENGINE stop N
-// stop a replica
+//	replicas N                      start N more replicas
+//	ask ENGINE N                    send N new prompts
+//	reload                          SIGHUP to all replicas
+//	list all | none                 set the content of the endpoints file
+//	work ENGINE                     start a long answer
+//	silence ENGINE | speak ENGINE   stop and resume its events, on new connections too
+//	heal ENGINE                     resume events and end the long answer
+//	restart ENGINE
+//	stop N                          stop a replica
 func TestSessions(t *testing.T) {
 	datadriven.Walk(t, "testdata/sessions", func(t *testing.T, path string) {
 		t.Parallel()

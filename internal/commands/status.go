@@ -149,7 +149,7 @@ func writeDiscovery(w io.Writer, d *discovery.Status, now time.Time) {
 	}
 }
 
-// modelFilesLine reports where a model's files come from, or why there are none and what to do.
+// modelFilesLine reports the origin of a model's files, or why there are none and the remedy.
 func modelFilesLine(m *modelfiles.Status) string {
 	line := fmt.Sprintf("model files %s: %s", m.Model, m.State)
 	if m.State == modelfiles.StateReady {

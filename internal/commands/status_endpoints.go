@@ -48,8 +48,8 @@ func known(e *server.EndpointStatus) string {
 	return fmt.Sprintf("%s, up to %.1f s behind", e.Knowledge, e.AgeMS/1000)
 }
 
-// follows returns the lag of an endpoint's events and the number of blocks learned from them; "-"
-// without events.
+// follows returns the lag of an endpoint's events and the number of blocks from these; "-" without
+// events.
 func follows(e *server.EndpointStatus) string {
 	if len(e.Streams) == 0 && e.Blocks == 0 {
 		return "-\t-"
@@ -109,7 +109,7 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 	}
 }
 
-// untrusted says why and since when an endpoint is not trusted, and what would change that.
+// untrusted returns why and since when an endpoint is not trusted, and the remedy.
 func untrusted(h *server.HealthStatus) string {
 	line := h.Evidence + ", for " + time.Duration(h.SinceS*float64(time.Second)).Round(time.Second).String()
 	if h.Overruled {

@@ -156,7 +156,8 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	}
 }
 
-// configured returns the models whose folders are given. The replica finds those of others.
+// configured returns the models whose folders are given. The replica finds the folders of other
+// models.
 func (f *upFlags) configured() (list []server.ModelOptions, err error) {
 	all, err := engines.Tokenizers(f.models, nil)
 	for _, t := range all {

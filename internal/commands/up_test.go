@@ -37,7 +37,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestUp goes from two bare engines to an answered request.
+// TestUp starts with two bare engines and ends with an answered request.
 func TestUp(t *testing.T) {
 	h := hub.Start(t)
 	h.Add(t, "org/model", modelFolder(t))

@@ -13,16 +13,15 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/arch"
 )
 
-// walk is a numbered list of ARCHITECTURE.md: what a reader opens one after the
-// other to follow something through the program.
+// walk is a numbered list of ARCHITECTURE.md: the functions that a reader opens one after the other
+// to follow a path through the program.
 type walk struct {
 	name string
 	hops []hop
 }
 
-// hop is one function of a walk. far says that the one before does not name it: it
-// runs on another goroutine, or is called through a field or an interface under
-// another name.
+// hop is one function of a walk. far means that the previous function does not name it: it runs on
+// another goroutine, or is called through a field or an interface under another name.
 type hop struct {
 	file, fn string
 	far      bool

@@ -1,10 +1,10 @@
-// Package docs holds the manual to the program: its tests fail when a page of
-// docs/plugins lacks a plugin type, a parameter, a default or an example that
-// loads, and when an example of the other pages does not load.
+// Package docs compares the manual with the program. Its tests fail if a page of docs/plugins lacks
+// a plugin type, a parameter, a default or an example that loads, and if an example of the other
+// pages does not load.
 //
 //	go test ./internal/docs -rewrite
 //
-// writes the index of docs/plugins and the defaults in its pages anew.
+// rewrites the index of docs/plugins and the defaults in its pages.
 //
-// The package has no code of its own beside the reading of pages.
+// The package contains only tests and the parser of pages.
 package docs

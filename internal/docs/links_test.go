@@ -16,8 +16,8 @@ var (
 	fence   = regexp.MustCompile("(?ms)^```.*?^```")
 )
 
-// TestLinks checks that every relative link of a page leads to a file that exists, and to a heading
-// of it where the link names one.
+// TestLinks checks that every relative link of a page leads to a file that exists, and to an
+// existing heading if the link names one.
 func TestLinks(t *testing.T) {
 	out, err := exec.Command("git", "-C", "../..", "ls-files", "--cached", "--others", "--exclude-standard", "*.md").Output()
 	if err != nil {

@@ -44,7 +44,7 @@ const noDefault = "–"
 // takes none, and whether it takes any name.
 func parameters(typ plugin.Type) (list []parameter, anything bool) {
 	p := &plugin.Params{}
-	_, _ = typ.New(p) // what it needs may be missing
+	_, _ = typ.New(p) // its dependencies may be missing
 	v := reflect.Indirect(reflect.ValueOf(p.Used))
 	if v.Kind() == reflect.Map {
 		return nil, true

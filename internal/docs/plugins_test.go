@@ -133,8 +133,7 @@ func checkExamples(t *testing.T, typ plugin.Type, page string) {
 	}
 }
 
-// metricNames are the names that the sources register, and those that the
-// picker puts together.
+// metricNames are the names that the sources register, and the names that the picker composes.
 func metricNames(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}

@@ -93,8 +93,8 @@ func TestClusters(t *testing.T) {
 	b.settle()
 }
 
-// visits waits until A sends B a prompt that B's own users have sent, after A has learned that it
-// is hot there. Each attempt uses another prompt, because A caches what it serves itself.
+// visits waits until A sends B a prompt that B's own users have sent, after A has B's hot prefixes.
+// Each attempt uses another prompt, because A caches the prompts that it serves itself.
 func visits(a, b *site, seed string) {
 	a.t.Helper()
 	try := 0

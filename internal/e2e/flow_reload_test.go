@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestReloadWhileWaiting checks that a changed file applies to waiting requests: free capacity goes
-// by the new weights and bands, and no request is lost.
+// TestReloadWhileWaiting checks that a changed file applies to waiting requests: free capacity is
+// divided by the new weights and bands, and no request is lost.
 func TestReloadWhileWaiting(t *testing.T) {
 	file := configFile(t, queueing)
 	r := open(t, rigOptions{engines: 1, server: func(o *server.Options) {
@@ -76,7 +76,7 @@ func TestReloadWhileWaiting(t *testing.T) {
 	await("gold has three quarters", "gold", 0, 6, 8)
 	await("silver has what is left", "silver", 0, 2, 8)
 
-	// A new band precedes those that already wait.
+	// A new band precedes the bands of waiting requests.
 	urgent := "- {name: urgent, priority: 5}\n- {name: batch"
 	reload("plugins:", plugins, "flowControl:", turns, "maxConcurrency: 2", "maxConcurrency: 8", "- {name: batch", urgent)
 	ask("gold", "batch", 1)

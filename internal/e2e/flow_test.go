@@ -79,7 +79,8 @@ func TestRequestsWait(t *testing.T) {
 }
 
 // TestDrainGoesOn checks requests that wait at a draining replica. They continue in order and
-// within the limit; near the end of the drain time the rest goes at once. No request is lost.
+// within the limit; near the end of the drain time the rest is dispatched at once. No request is
+// lost.
 func TestDrainGoesOn(t *testing.T) {
 	r := open(t, rigOptions{engines: 1, server: func(o *server.Options) {
 		config(t, queueing)(o)

@@ -33,7 +33,8 @@ func (p *party) once(n int) map[int]int {
 	return got
 }
 
-// answered asserts that n requests are answered, and that Envoy routed passed of them by itself.
+// answered asserts that n requests are answered, and that Envoy routed passed requests without a
+// replica.
 func (p *party) answered(when string, n, passed int) {
 	p.t.Helper()
 	before := p.passedBy()
@@ -45,8 +46,8 @@ func (p *party) answered(when string, n, passed int) {
 	}
 }
 
-// TestEnvoyAsksWhoLives checks that an Envoy configured by xDS asks a replica for every request as
-// long as one lives, including a replica that has just started.
+// TestEnvoyAsksWhoLives checks that an Envoy configured by xDS asks a replica for every request
+// while one lives, including a replica that has just started.
 func TestEnvoyAsksWhoLives(t *testing.T) {
 	p := openParty(t, partyOptions{})
 	p.answered("all live", 6, 0)
@@ -228,7 +229,7 @@ func (p *party) newcomer(i int) {
 	p.everyReplica()
 }
 
-// early returns what a replica did too early, or "".
+// early returns which step a replica took too early, or "".
 func early(st *server.Status) string {
 	switch n := inexact(st); {
 	case st.State == "ready" && n > 0:

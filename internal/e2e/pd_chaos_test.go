@@ -47,8 +47,8 @@ type pdRig struct {
 	serving         sync.WaitGroup
 }
 
-// pdLease is the lease of transferred blocks. A third of it remains for the time between the
-// sidecar's check and the decode engine's read, which takes seconds on a busy machine.
+// pdLease is the lease of transferred blocks. The last third is for the time between the sidecar's
+// check and the decode engine's read, which takes seconds on a busy machine.
 const pdLease = 12 * time.Second
 
 // splitsAll sends every prompt of some length to a prefill engine.
@@ -356,7 +356,7 @@ type chaosAnswer struct {
 
 var errTruncated = errors.New("the answer has no end")
 
-// ask reads an answer to its end. begun reports whether part of it arrived.
+// ask reads an answer to its end. begun reports whether any part arrived.
 func (c *chaosClient) ask(ctx context.Context, body []byte, stream bool) (got chaosAnswer, status int, begun bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.r.client.URL+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {

@@ -61,8 +61,8 @@ func (r *pdRig) read() (n int64) {
 	return n
 }
 
-// TestIfAvailable checks conditional requests: 412 without any engine's work as long as no engine
-// holds the prompt, and afterwards the endpoint that holds it.
+// TestIfAvailable checks conditional requests: 412 without any engine's work while no engine has
+// the prompt, and afterwards the endpoint that has it.
 func TestIfAvailable(t *testing.T) {
 	r := openPD(t, 2, 2, patience)
 	prompt := strings.Repeat("only where it is held ", 100)

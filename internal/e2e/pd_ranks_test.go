@@ -23,8 +23,8 @@ import (
 // numRanks is the number of data-parallel ranks per engine.
 const numRanks = 2
 
-// ranked distributes cold prompts over the ranks of both roles in turn. A cached prompt goes to the
-// rank that holds it.
+// ranked distributes cold prompts over the ranks of both roles in turn. A cached prompt is sent to
+// the rank that has it.
 const ranked = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:

@@ -131,8 +131,8 @@ func (r *rig) load(engine string) saved.LoadFacts {
 	return saved.LoadFacts{}
 }
 
-// TestPrefillApart checks that a long prompt goes to a decode endpoint with the header that names
-// prefill endpoints, and that both count in the load. A cached prompt is not split.
+// TestPrefillApart checks that a long prompt is sent to a decode endpoint with the header that
+// names prefill endpoints, and that both count in the load. A cached prompt is not split.
 func TestPrefillApart(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestRolesWithoutConfiguration(t *testing.T) {
 }
 
 // swapped reads the gauge of waiting requests as running ones, and vice versa, from engines with a
-// label of its own.
+// separate label.
 const swapped = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:

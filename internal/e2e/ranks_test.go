@@ -130,8 +130,8 @@ func (e *onePort) fresh(blocks int) []engine.Hash {
 }
 
 // load sends a burst of prompts and one more after it. It returns the ratios of predicted to
-// measured time to first token: of the burst, and of the last prompt, which includes what was
-// learned.
+// measured time to first token: of the burst, and of the last prompt, whose prediction uses the
+// costs learned from the burst.
 func (e *onePort) load(t *testing.T, merged bool) (burst, after float64) {
 	t.Helper()
 	var mu sync.Mutex
@@ -160,8 +160,8 @@ func (e *onePort) load(t *testing.T, merged bool) (burst, after float64) {
 	return burst, predicted / took
 }
 
-// TestFirstTokenOfRanks checks four ranks behind one port. The predicted wait is that of one rank
-// with a quarter of the queue, and learning applies to one rank.
+// TestFirstTokenOfRanks checks four ranks behind one port. The predicted wait is the wait of one
+// rank with a quarter of the queue, and learning applies to one rank.
 func TestFirstTokenOfRanks(t *testing.T) {
 	for name, c := range map[string]struct {
 		ranks        int

@@ -238,9 +238,9 @@ func (b *blend) agree() {
 	})
 }
 
-// apart waits until every replica reports that it shares no index with the others: this release names
-// the other release, earlier ones report misconfigured. It asserts that each holds the blocks of the
-// engines.
+// apart waits until every replica reports that it shares no index with the others. This release
+// names the other release; earlier ones report misconfigured. It asserts that each replica has the
+// blocks of the engines.
 func (b *blend) apart() {
 	b.t.Helper()
 	b.until(func(_ int, st *server.Status) string {
@@ -252,7 +252,7 @@ func (b *blend) apart() {
 	})
 }
 
-// unlike returns where a replica's blocks differ from those of an idle engine.
+// unlike returns where a replica's blocks differ from the blocks of an idle engine.
 func (b *blend) unlike(st *server.Status) string {
 	for _, e := range b.fleet.Engines() {
 		i := slices.IndexFunc(st.Endpoints, func(ep server.EndpointStatus) bool { return ep.Address == e.Addr() })

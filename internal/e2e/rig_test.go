@@ -138,7 +138,7 @@ func (r *rig) openEnvoy(o rigOptions) {
 	r.client = workload.NewClient("http://"+r.envoy.Addr("inference"), 64)
 }
 
-// addrs returns the addresses of the engines, or of what is in front of them.
+// addrs returns the addresses of the engines, or of the parts in front of the engines.
 func (r *rig) addrs() (list []string) {
 	if r.front != nil {
 		return r.front

@@ -77,7 +77,7 @@ func AskStreams(ctx context.Context, found []Engine, key string) {
 	wg.Wait()
 }
 
-// Reachable queries all engines concurrently, as Ask does, and returns those that respond.
+// Reachable queries all engines concurrently, as Ask does, and returns the ones that respond.
 func Reachable(ctx context.Context, urls []string, key string) (out []Engine) {
 	found := make([]Engine, len(urls))
 	var wg sync.WaitGroup

@@ -66,8 +66,8 @@ const (
 	promptWords = 100 // more than a block of any usual size
 )
 
-// Examine identifies an engine, compares its rendering of fixed chats with that of models, and
-// sends it two completions to check its event streams and responses.
+// Examine identifies an engine, compares its rendering of fixed chats with the rendering of models,
+// and sends it two completions to check its event streams and responses.
 func Examine(ctx context.Context, t Target, models *prompt.Models) *Live {
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()

@@ -26,7 +26,7 @@ var ErrNoEndpoint = errors.New("no such endpoint in the fleet")
 // Offline configures a decision without a replica.
 type Offline struct {
 	Config string // EndpointPickerConfig file; "": the built-in profile
-	// Plugins are the types that the configuration may name; nil: those of Grapevine.
+	// Plugins are the types that the configuration may name; nil: Grapevine's types.
 	Plugins plugin.Table
 	Fleet   string         // file with the output of grapevine status -o json
 	Tokens  int            // prompt tokens, instead of an estimate from the body

@@ -30,8 +30,8 @@ type Config struct {
 // ErrNowhere means that no API server is configured.
 var ErrNowhere = errors.New("kubeapi: not in a pod, and no kubeconfig: set --kubeconfig or KUBECONFIG")
 
-// Find returns the configuration from the kubeconfig file at path, else of the pod that this
-// process runs in, else from $KUBECONFIG.
+// Find returns the configuration from the kubeconfig file at path. If path is empty, it uses the
+// service account of this process's pod, or $KUBECONFIG outside of a pod.
 func Find(path string) (Config, error) {
 	if path != "" {
 		return Kubeconfig(path)
@@ -169,7 +169,7 @@ func (c *Config) readUser(p userPart, dir string) (err error) {
 	return err
 }
 
-// dataOrFile returns the base64 content of data, or else of the file.
+// dataOrFile returns the base64 content of data, or the content of the file if data is empty.
 func dataOrFile(data, file, dir string) ([]byte, error) {
 	switch {
 	case data != "":

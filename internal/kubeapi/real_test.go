@@ -28,9 +28,9 @@ func endpointJSON(pod, ip, conditions string) string {
 	return fmt.Sprintf(`{"addresses":[%q],"conditions":%s,"targetRef":{"kind":"Pod","name":%q,"namespace":"group"}}`, ip, conditions, pod)
 }
 
-// TestMembersOnRealServer follows a Service's EndpointSlices on a real API server: pods that are
-// not ready, other Services, both families, renamed slices, permissions that are missing, revoked
-// and restored, and an unreachable server.
+// TestMembersOnRealServer follows a Service's EndpointSlices on a real API server. It covers pods
+// that are not ready, other Services, both families, renamed slices, an unreachable server, and
+// permissions that are missing, revoked and restored.
 func TestMembersOnRealServer(t *testing.T) {
 	c := kubekit.Start(t)
 	c.Namespace("group")

@@ -32,8 +32,8 @@ func Advertised(given string, listener net.Addr) (string, error) {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port()).String(), nil
 }
 
-// reachable returns the address at which other hosts reach this one: the first IPv4 address, else
-// the first IPv6 address.
+// reachable returns the address at which other hosts reach this one: the first IPv4 address, or the
+// first IPv6 address if there is none.
 func reachable(addrs []net.Addr) (at netip.Addr, ok bool) {
 	for _, a := range addrs {
 		p, err := netip.ParsePrefix(a.String())

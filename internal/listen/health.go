@@ -20,10 +20,9 @@ const (
 )
 
 // Readiness is the state behind the health service. Check, List and Watch of the empty name,
-// ServiceReadiness and ServiceExtProc follow Set. ServiceLiveness is serving as long as the process
-// answers and SetStalled does not
-// report otherwise. Any other name follows Set as well; see status. Readiness starts not ready. Safe for
-// concurrent use; one Readiness may serve several listeners.
+// ServiceReadiness and ServiceExtProc follow Set. ServiceLiveness is serving while the process
+// answers, unless SetStalled reports a stall. Any other name follows Set as well; see status.
+// Readiness starts not ready. Safe for concurrent use; one Readiness may serve several listeners.
 type Readiness struct {
 	health *health.Server
 	now    func() time.Time
@@ -61,7 +60,7 @@ func (r *Readiness) Set(ready bool) {
 }
 
 // SetStalled reports that the process cannot work, or that it can again. While it cannot, no
-// service is serving, ServiceLiveness included, whatever Set says.
+// service is serving, not even ServiceLiveness or after Set.
 func (r *Readiness) SetStalled(stalled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +73,7 @@ func (r *Readiness) SetStalled(stalled bool) {
 	r.publish()
 }
 
-// publish sends the state to checkers and watchers. r.mu is held.
+// publish sends the state to checkers and watchers. The caller holds r.mu.
 func (r *Readiness) publish() {
 	ready := r.wanted && !r.stalled
 	r.ready.Store(ready)

@@ -15,7 +15,7 @@ import (
 const (
 	// emptyEvery is the interval at which a connection may end a stream without data, and
 	// emptyBurst the size of a burst. Proxies send the request's headers, which are gRPC data,
-	// together with the stream's own, so they hardly ever end such a stream.
+	// together with the stream's own, so they hardly ever end a stream without data.
 	emptyEvery = 10 * time.Millisecond
 	emptyBurst = 200
 	// pacedRead is how much is read between two waits: a few dozen streams.
@@ -149,8 +149,8 @@ const (
 	openStreams = 512
 )
 
-// frames classifies HTTP/2 streams by whether they carried data. Its input comes in pieces of any
-// size. It stores only frame headers.
+// frames classifies HTTP/2 streams by whether they carried data. Its input may be split at any
+// byte. It stores only frame headers.
 type frames struct {
 	left   int // bytes to skip
 	head   [headerLen]byte
@@ -159,8 +159,8 @@ type frames struct {
 	silent [openStreams]uint32 // numbers of streams without data; 0 for none
 }
 
-// see processes b and returns how many streams ended without data, minus those that carried data
-// for the first time.
+// see processes b and returns how many streams ended without data, minus the streams that carried
+// data for the first time.
 func (f *frames) see(b []byte) (empty int) {
 	for len(b) > 0 {
 		if f.left > 0 {

@@ -31,8 +31,8 @@ type TLS struct {
 	CertFile  string // PEM; reloaded on change
 	KeyFile   string // PEM; reloaded on change
 
-	// ClientCA is a PEM file with the CAs of proxies' certificates; reloaded on change. With it,
-	// proxies without such a certificate are rejected.
+	// ClientCA is a PEM file with the CAs of proxies' certificates; reloaded on change. If set,
+	// proxies without a certificate of these CAs are rejected.
 	ClientCA string
 	// ClientNames are the accepted URI (SPIFFE) or DNS names in a proxy's certificate; empty
 	// accepts any that ClientCA signed.

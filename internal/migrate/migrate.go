@@ -25,8 +25,8 @@ func Knows(name string) bool {
 }
 
 // Translate translates another picker's arguments, which may include flags of serve. fl has the
-// flags of serve and receives the others. discovery names the flags that locate engines if no file
-// does. An error is a [cli.UsageError].
+// flags of serve and receives the others. discovery names the flags that locate engines, used if no
+// file does. An error is a [cli.UsageError].
 func Translate(fl *pflag.FlagSet, discovery, args []string) (t Translation, err error) {
 	fl.Init("epp", pflag.ContinueOnError)
 	fl.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName { return pflag.NormalizedName(kebab(name)) })

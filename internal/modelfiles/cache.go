@@ -96,7 +96,7 @@ func HasVocabulary(dir string) bool {
 func cacheSize(cache string) (n int64) {
 	_ = filepath.WalkDir(cache, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !wantedFile(d.Name()) && !strings.HasSuffix(d.Name(), suffixTemplate) {
-			return nil //nolint:nilerr // what cannot be read is not counted
+			return nil //nolint:nilerr // unreadable files are not counted
 		}
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
 			n += info.Size()

@@ -2,7 +2,7 @@ package modelfiles
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // Git names files by it
+	"crypto/sha1" //nolint:gosec // Git's names of files
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -74,7 +74,7 @@ func newHubClient(o *Options) (*hubClient, error) {
 // listing is the relevant part of a repository's description.
 type listing struct {
 	Commit string
-	Files  []string // those that are read
+	Files  []string // files to read
 }
 
 var errListing = errors.New("the listing of the repository is malformed")
@@ -171,8 +171,8 @@ func (h *hubClient) file(ctx context.Context, repo, commit, name, path string, l
 	return n, verify(path, name, m.etag, hex.EncodeToString(sum.Sum(nil)), n)
 }
 
-// verify compares a file with the digest that the Hub reports: SHA-256 of large files, else the
-// name that Git gives the content. Mirrors may report its plain SHA-1.
+// verify compares a file with the digest that the Hub reports: SHA-256 for large files, and Git's
+// name of the content for others. Mirrors may report its plain SHA-1.
 func verify(path, name, etag, sum string, size int64) error {
 	wrong := &hubError{state: StateFailed, err: fmt.Errorf("%s does not have the reported digest %s", name, etag)}
 	switch {
@@ -199,7 +199,7 @@ func verify(path, name, etag, sum string, size int64) error {
 	return nil
 }
 
-// meta is what the Hub itself reports about a file, not the host that it redirects to.
+// meta is the Hub's own metadata of a file, not the metadata of the host that it redirects to.
 type meta struct {
 	etag, commit string
 	size         int64 // -1: unknown
@@ -235,7 +235,7 @@ func (h *hubClient) get(ctx context.Context, path string) (*http.Response, meta,
 			return nil, m, &hubError{state: StateFailed, err: err}
 		}
 		req.Header.Set("User-Agent", h.agent)
-		req.Header.Set("Accept-Encoding", "identity") // digests are those of the file
+		req.Header.Set("Accept-Encoding", "identity") // digests are computed over the plain file
 		if token := h.token(); own && token != "" {
 			req.Header.Set("Authorization", "Bearer "+token)
 		}

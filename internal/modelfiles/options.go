@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Mode selects where files may come from.
+// Mode selects the permitted origins of files.
 type Mode string
 
 // Modes.

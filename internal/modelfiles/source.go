@@ -194,8 +194,8 @@ func (s *Source) Folder(root string) string {
 	return ""
 }
 
-// Missing returns the state of a model without files, and the remedy. ok is false if its files have
-// been found, or are searched for the first time, or if it is not wanted.
+// Missing returns the state of a model without files, and the remedy. ok is false if the model is
+// not wanted, if its files were found, or if the first search is still running.
 func (s *Source) Missing(root string) (state State, remedy string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -429,7 +429,7 @@ func (s *Source) fetch(ctx context.Context, repo, rev string) (st Status, err er
 
 const stagedPrefix = ".download-"
 
-// removeStale removes incomplete downloads of processes that ended in the middle of them.
+// removeStale removes incomplete downloads of processes that ended during a download.
 func removeStale(base string, age time.Duration) {
 	old, _ := filepath.Glob(filepath.Join(base, stagedPrefix+"*"))
 	for _, dir := range old {

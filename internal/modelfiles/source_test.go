@@ -271,7 +271,8 @@ func TestCaches(t *testing.T) {
 	}
 }
 
-// TestFolders: a folder that the engine names is used if it is here, else the served name.
+// TestFolders: a folder that the engine names is used if it exists here, and otherwise the served
+// name.
 func TestFolders(t *testing.T) {
 	h := hub.Start(t)
 	h.Repos["org/m"] = repoFiles()

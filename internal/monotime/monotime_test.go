@@ -14,7 +14,8 @@ func set(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestClockIsSet: numbers made before and after the machine's clock was set differ by what passed.
+// TestClockIsSet: numbers taken before and after a change of the machine's clock differ by the
+// elapsed time.
 func TestClockIsSet(t *testing.T) {
 	began := time.Now()
 	for _, by := range []time.Duration{0, time.Hour, -time.Hour, 10 * time.Minute, -10 * time.Minute} {

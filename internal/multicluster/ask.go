@@ -144,7 +144,7 @@ type picked struct {
 	Destination string `json:"destination"`
 }
 
-// knows reports whether a cluster's pickers can be asked.
+// knows reports whether a cluster's pickers have addresses.
 func (a *asker) knows(cluster string) bool { return a.clusters[cluster] != nil }
 
 // pick is a remotecluster.Pick. It is limited by its timeout and by ctx.

@@ -118,7 +118,7 @@ func (p *Part) TrackHotPrompts(ctx context.Context) {
 		case m := <-p.hot:
 			known := touch(m)
 			p.share.tell(m, known)
-			p.keys.Put(m.keys[:0]) //nolint:staticcheck // a slice header is what is kept
+			p.keys.Put(m.keys[:0]) //nolint:staticcheck // the pool keeps a slice header
 		case m := <-p.heard:
 			touch(m)
 		case <-ctx.Done():

@@ -20,12 +20,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Options configure what other clusters see of this one's pool, and how theirs are used. The zero
-// value means no federation.
+// Options configure the exports of this cluster's pool, and the use of other clusters' pools. The
+// zero value means no federation.
 type Options struct {
 	Use remotecluster.Options // Self and Pool are required; Hops, Resolve, Crowd and Stays are set by Open
-	// Link makes the replica join a federation; everything below is then set from it. If nil, the
-	// caller provides Read.
+	// Link makes the replica join a federation and sets all fields below. If nil, the caller
+	// provides Read.
 	Link *link.Config
 	// Objects represents the federation in Kubernetes, and requires Link: the pool is exported only
 	// while its annotation requests it. Only location and ownership need to be set. If nil, no

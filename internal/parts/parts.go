@@ -46,7 +46,8 @@ func Cache() string {
 	return filepath.Join(home(), ".cache", "grapevine")
 }
 
-// home returns the home directory as setup.sh does: $HOME, else the entry of the user database.
+// home returns the home directory as setup.sh does: $HOME, or the entry of the user database if
+// unset.
 func home() string {
 	if dir := os.Getenv("HOME"); dir != "" {
 		return dir

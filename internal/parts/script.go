@@ -49,7 +49,7 @@ func Start(tb TB, args ...string) *Script {
 	return s
 }
 
-// Stop kills the program and waits for it to exit. A second call has no effect.
+// Stop kills the program and waits until it has exited. A second call has no effect.
 func (s *Script) Stop() { s.stop() }
 
 // Line waits for the program's next line, without its end, and ends the test

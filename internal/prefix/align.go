@@ -19,9 +19,9 @@ const (
 // checkedEnd is the number of blocks to remove from runs of that many blocks ending at that byte.
 type checkedEnd struct{ at, blocks, drop int32 }
 
-// trimUnsafe removes the last blocks of runs that an engine, which tokenizes the whole prompt, will
-// not find: blocks that end inside a token of the request, or hold generated tokens other than the
-// encoding of their text.
+// trimUnsafe removes the last blocks of runs that an engine will not find, because it tokenizes the
+// whole prompt. These are blocks that end inside a token of the request, and blocks with generated
+// tokens that differ from the encoding of their text.
 func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 	if m.o.Models == nil {
 		return

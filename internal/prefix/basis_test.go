@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestBasis: what is not known by events alone says what it rests on: how much of what was
-// sent there is remembered, and what it is held against.
+// TestBasis: if events are not the only data source, the status shows the source of predictions,
+// how much sent data is kept, and which measurements correct it.
 func TestBasis(t *testing.T) {
 	h, blocks := block.NewHasher(block.Seed{1}), 0
 	now := time.Unix(1_800_000_000, 0)

@@ -27,8 +27,8 @@ func TestCapacityBytes(t *testing.T) {
 	f(math.MaxInt, math.MaxInt, maxApproxBytes)
 }
 
-// An engine that offloads finds more than its GPU cache holds: what is remembered of it grows
-// with its answers, up to a bound, and shrinks when they report less.
+// An offloading engine has more cached blocks than fit on its GPU. The number of remembered blocks
+// grows with the hits that its answers report, up to a limit, and shrinks when they report fewer.
 func TestOffloadingEnginesAreRememberedLonger(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	sent := approx.New(approx.Options{Hasher: h})

@@ -57,8 +57,8 @@ func (c *classRig) flagsOf(client string, at int) flags {
 	return c.classFlags(c.trialsOf(r), r, c.eps[at].ID)
 }
 
-// A kind of request that never matches is named with an example within 20 of its own, and it
-// alone is expected by what was sent. The endpoints stay exact.
+// A kind of request that never matches is named with an example within its first 20 requests.
+// Predictions for this kind alone then use sent prompts; the endpoints stay exact.
 func TestWrongClassesAreNamed(t *testing.T) {
 	for _, share := range []int{2, 5, 50} { // one request of so many
 		c := newClassRig(4)

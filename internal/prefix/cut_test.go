@@ -85,7 +85,7 @@ func (c *cutRig) read(events ...decode.Event) {
 	c.index.Apply(block.Source{}, &d)
 }
 
-// predicts is what the replica says of a prompt: of token ids, or a text.
+// predicts returns the replica's prediction for a prompt of token ids or text.
 func (c *cutRig) predicts(prompt any) (*request.Request, cycle.PrefixMatch) {
 	c.t.Helper()
 	return c.predictsOf("m", prompt)
@@ -110,8 +110,8 @@ func (c *cutRig) predictsOf(model string, prompt any) (*request.Request, cycle.P
 	return r, held[0]
 }
 
-// cutAt is a text as the vocabulary cuts it up to about a place, and letter by letter
-// from there on.
+// cutAt tokenizes a text as the vocabulary does up to about a position, and letter by letter after
+// it.
 func (c *cutRig) cutAt(text string, at int) []uint32 {
 	at = min(at, len(text))
 	at = strings.LastIndexByte(text[:at]+" ", ' ') // a word's end
@@ -122,8 +122,8 @@ func (c *cutRig) cutAt(text string, at int) []uint32 {
 	return ids
 }
 
-// TestCuts: of prompts that bring token ids as much is predicted as their engine has of
-// these ids, whichever way their text is cut, and however much it has of the text.
+// TestCuts: for prompts with token ids, the prediction equals the engine's cached prefix of these
+// ids, for any tokenization of the same text, and for any cached length of the text.
 func TestCuts(t *testing.T) {
 	c, engine := newCutRig(t), pool.New(3000)
 	rng := rand.New(rand.NewPCG(9, 9))
@@ -141,7 +141,7 @@ func TestCuts(t *testing.T) {
 		if len(texts[k]) > 3000 {
 			texts[k] = ""
 		}
-		for range 20 + rng.IntN(20) { // more than two blocks: such a store is a prompt's
+		for range 20 + rng.IntN(20) { // more than two blocks, as only a prompt stores
 			texts[k] += " " + word()
 		}
 		at := []int{0, len(texts[k]) / 2, len(texts[k])}[rng.IntN(3)]
@@ -155,7 +155,7 @@ func TestCuts(t *testing.T) {
 			hits++
 		}
 		if canonical := c.cutAt(texts[k], len(texts[k])); engine.Hit(canonical)*pool.Block > want {
-			other++ // it has more of the text as it is cut usually
+			other++ // the usual tokenization of the text has a longer cached prefix
 		}
 		engine.Run(ids, false, false)
 		c.read(engine.Take()...)
@@ -165,8 +165,8 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// TestCutAhead: where an engine hashes tokens behind its blocks too, the first block is
-// longer by these, and short runs are found all the same, of texts and of token ids.
+// TestCutAhead: if an engine also hashes tokens after each block, the first block is longer by
+// these tokens. Short runs of texts and of token ids are still found.
 func TestCutAhead(t *testing.T) {
 	for _, ahead := range []int{0, 1, 3} {
 		c := newCutRig(t)
@@ -190,8 +190,9 @@ func TestCutAhead(t *testing.T) {
 	}
 }
 
-// TestCutsAreNamed: where token ids alone are told of less than their engine has of them,
-// they are named, and the state of the endpoint stays: alone or beside texts that match.
+// TestCutsAreNamed: if only prompts with token ids have fewer predicted blocks than the engine has,
+// the verdict names these prompts and the endpoint's state stays, with or without matching text
+// prompts.
 func TestCutsAreNamed(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		c := newCutRig(t)
@@ -220,8 +221,8 @@ func TestCutsAreNamed(t *testing.T) {
 	}
 }
 
-// TestOtherModelIsNamed: an endpoint whose events are read as one model's, while requests
-// ask for another one, is told nothing of by its events; both models are named.
+// TestOtherModelIsNamed: if an endpoint's events are read for one model and requests use another
+// model, the events match nothing. The verdict names both models.
 func TestOtherModelIsNamed(t *testing.T) {
 	c, engine := newCutRig(t), pool.New(3000)
 	text := strings.Repeat("abcdx qab cdxq ", 40)
@@ -247,9 +248,9 @@ func TestOtherModelIsNamed(t *testing.T) {
 	}
 }
 
-// TestOneCountIsNoBlock: where an engine does not say how large its blocks are, one count
-// of cached tokens that comes again and again, as of one system prompt, is not taken for
-// their size: predictions that fall short of it by all are wrong.
+// TestOneCountIsNoBlock: if an engine does not report its block size, a single repeated count of
+// cached tokens, as from one system prompt, must not be taken for it. Predictions that miss all of
+// these tokens count as wrong.
 func TestOneCountIsNoBlock(t *testing.T) {
 	for _, counts := range [][]int{{2048}, {2048, 4096}} {
 		var r record

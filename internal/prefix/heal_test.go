@@ -20,8 +20,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// lateFleet is a fleet of engines with vLLM's pools that a replica joins in the middle of
-// their lives, with nothing of what they have announced before.
+// lateFleet is a fleet of engines with vLLM's block pools. A replica joins it late and has none of
+// the earlier events.
 type lateFleet struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -81,7 +81,7 @@ func (l *lateFleet) words(n int) (out []uint32) {
 	return out
 }
 
-// next is the prompt of a chat that goes on, or begins.
+// next returns the next prompt of a chat, or the first of a new one.
 func (l *lateFleet) next() (chat int, prompt []uint32) {
 	if len(l.chats) < 120 || l.rng.IntN(10) == 0 {
 		prompt = append(prompt, l.systems[l.rng.IntN(len(l.systems))]...)
@@ -104,7 +104,7 @@ func bytesOf(ids []uint32) (out []byte) {
 	return out
 }
 
-// run has an engine serve a prompt; joined says that its events are read.
+// run has an engine serve a prompt. joined means that the replica reads its events.
 func (l *lateFleet) run(e int, prompt []uint32, report, joined bool) {
 	l.pools[e].Run(prompt, report && !l.deaf, false)
 	b := decode.Batch{Events: l.pools[e].Take()}
@@ -115,10 +115,10 @@ func (l *lateFleet) run(e int, prompt []uint32, report, joined bool) {
 	}
 }
 
-// compared counts comparisons of predictions with what engines hold.
+// compared counts comparisons of predictions with the engines' caches.
 type compared struct {
 	total, exact, over int
-	untold             int // fell short by blocks that no request since the replica joined went there with
+	untold             int // short only by blocks that no request sent there since the replica joined
 }
 
 func (c *compared) add(predicted, there int) {
@@ -133,8 +133,8 @@ func (c *compared) add(predicted, there int) {
 
 func (c *compared) share() float64 { return float64(c.exact) / float64(max(c.total, 1)) }
 
-// serve sends n requests, 10 ms apart, and compares the predictions for the engine that
-// each goes to, and for all of them.
+// serve sends n requests, 10 ms apart. It compares the prediction for the chosen engine, and the
+// predictions for all engines.
 func (l *lateFleet) serve(n int) (chosen, all compared) {
 	for range n {
 		l.clock = l.clock.Add(10 * time.Millisecond)
@@ -143,7 +143,7 @@ func (l *lateFleet) serve(n int) (chosen, all compared) {
 		r := &request.Request{Kind: request.KindChat, InputTokens: len(prompt), Target: "m", ModelSpan: [2]int{1, 2}, Exact: []block.Query{q}}
 		held := make([]cycle.PrefixMatch, len(l.eps))
 		l.matcher.Match(l.t.Context(), r, l.eps, held)
-		e := l.rng.IntN(len(l.eps)) // by load, where little is held
+		e := l.rng.IntN(len(l.eps)) // by load if little is cached
 		for k := range held {
 			if 2*int(held[k].Run.Total()) > len(prompt) && held[k].Run.Total() > held[e].Run.Total() {
 				e = k
@@ -192,8 +192,7 @@ func (l *lateFleet) goesOn(chat int, prompt []uint32) {
 	}
 }
 
-// warm has the engines serve n requests before the replica is there, each chat at one of
-// them.
+// warm has the engines serve n requests before the replica joins. Each chat stays at one engine.
 func (l *lateFleet) warm(n int) {
 	for range n {
 		chat, prompt := l.next()
@@ -202,8 +201,8 @@ func (l *lateFleet) warm(n int) {
 	}
 }
 
-// TestLatecomerHeals: a replica that joins engines whose replay rings have wrapped knows
-// what they hold within ten seconds, by reports that few requests ask for.
+// TestLatecomerHeals: a replica that joins engines whose replay rings have wrapped has their cache
+// contents within ten seconds, from reports requested by few requests.
 func TestLatecomerHeals(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		l := newLate(t, n, false, true)
@@ -233,9 +232,9 @@ func TestLatecomerHeals(t *testing.T) {
 	}
 }
 
-// TestLatecomerStaysPartial: where engines make no reports, or none may be asked for, the
-// state says what is missing and what to do, and nothing more is asked than that takes to
-// find out.
+// TestLatecomerStaysPartial: if engines cannot make reports, or requesting reports is disabled, the
+// state names the missing data and the remedy. The replica requests no more reports than it needs
+// to detect this.
 func TestLatecomerStaysPartial(t *testing.T) {
 	for _, c := range []struct {
 		deaf, ask bool
@@ -255,7 +254,7 @@ func TestLatecomerStaysPartial(t *testing.T) {
 	}
 }
 
-// TestReportBudget: what reports may cost is bounded by requests and by bytes.
+// TestReportBudget: the cost of reports is bounded by requests and by bytes.
 func TestReportBudget(t *testing.T) {
 	var b reports
 	now := time.Unix(1_800_000_000, 0)

@@ -21,9 +21,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// BenchmarkRenderAndMatch is what a chat costs from its body to the runs of
-// eight endpoints that all hold it: parsing, rendering by the Qwen 3 template,
-// chunk keys, the walk, and the check of the last blocks.
+// BenchmarkRenderAndMatch measures a chat from its body to the runs of eight endpoints that have
+// the whole prompt. It includes parsing, rendering with the Qwen 3 template, chunk keys, the walk,
+// and the check of the last blocks.
 func BenchmarkRenderAndMatch(b *testing.B) {
 	for _, size := range []int{1 << 10, 40 << 10, 400 << 10} {
 		b.Run(fmt.Sprintf("body=%dKB", size>>10), func(b *testing.B) { benchRenderAndMatch(b, size) })

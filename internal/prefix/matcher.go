@@ -100,7 +100,7 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	m.matchChunks(r, s, eps, held)
 }
 
-// matchPrecise sets held to the precise index's runs. If a prompt is held completely, an engine
+// matchPrecise sets held to the precise index's runs. If a complete prompt is cached, an engine
 // reuses one block less, because it recomputes the last token.
 func (m *Matcher) matchPrecise(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for variant := -1; variant < len(r.Variants); variant++ {
@@ -164,9 +164,9 @@ func inTokens(run *block.Run, bytes int, tokens float64, size int32) int32 {
 	return n - n%size
 }
 
-// lengthOf returns the prompt's length in tokens. If the precise index holds most of it, its match
-// gives the exact bytes per token of this prompt; the estimate would be off by several blocks for a
-// long prompt.
+// lengthOf returns the prompt's length in tokens. If the precise index has most of the prompt, its
+// match gives the exact bytes per token; the estimate would be off by several blocks for a long
+// prompt.
 func lengthOf(r *request.Request, h *cycle.PrefixMatch) float64 {
 	if seen := int(h.Run.Bytes); seen > 0 && 2*seen >= r.PromptBytes && r.PromptBytes > 0 {
 		return math.Round(float64(h.Precise) * float64(r.PromptBytes) / float64(seen))
@@ -244,8 +244,8 @@ func (m *Matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 // Finished implements picker.Matcher.
 func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h cycle.PrefixMatch, o request.Outcome) {
 	if o.Status >= 400 || (o.Status == 0 && !o.Complete) {
-		// The engine failed or rejected the request, so it computed nothing and holds what it held
-		// before.
+		// The engine failed or rejected the request, so it computed nothing and its cache is
+		// unchanged.
 		before := float64(h.Run.Total()) / float64(max(r.InputTokens, 1))
 		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(before*float64(r.ChunkBytes())))
 		return

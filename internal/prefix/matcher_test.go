@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// A request that fails takes back its own record, not what others left there.
+// A failed request removes its own record only; records of other requests stay.
 func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	approx := approx.New(approx.Options{Hasher: h})
@@ -48,8 +48,8 @@ func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
 	}
 }
 
-// A guess from what was sent there counts whole blocks without the last token, and
-// where the events tell of a prompt's last whole block it adds nothing to them.
+// A guess from sent prompts counts whole blocks without the last token. If the events include the
+// prompt's last whole block, the guess adds nothing.
 func TestGuessKnowsBlocks(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	sent, index := approx.New(approx.Options{Hasher: h}), indexer.New(indexer.Options{Hasher: h})
@@ -93,7 +93,7 @@ func TestGuessKnowsBlocks(t *testing.T) {
 			t.Errorf("the events tell of 240 tokens: %d of an estimated %d", got, estimate)
 		}
 	}
-	text = text[:15*65] // its last token ends its last block, which is computed anew
+	text = text[:15*65] // its last token ends its last block, which is recomputed
 	for _, estimate := range []int{230, 240, 300} {
 		if got := total(estimate); got != 224 {
 			t.Errorf("all 240 tokens of a prompt are held: %d of an estimated %d, want 224", got, estimate)
@@ -101,8 +101,8 @@ func TestGuessKnowsBlocks(t *testing.T) {
 	}
 }
 
-// Match says what the precise index sees of every endpoint, whether it is
-// believed or not, and counts what it sees where it is believed.
+// Match returns the precise index's run of every endpoint, and counts it only if the endpoint's
+// state allows it.
 func TestMatchTellsBelievedFromSeen(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	index := indexer.New(indexer.Options{Hasher: h})

@@ -28,8 +28,8 @@ const picturesTemplate = `{% for m in messages %}<|im_start|>{{ m.role }}
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}`
 
-// firstPicture is the first of the ids by which the pool tells media apart: its hashes
-// cover the names of media, as engines' do.
+// firstPicture is the first of the ids with which the pool distinguishes media. Its hashes cover
+// the names of media, like the engines' hashes.
 const firstPicture = 1 << 24
 
 // album is an engine that looks at pictures.
@@ -92,9 +92,9 @@ func (a *album) published(e decode.Event) decode.Event {
 	return e
 }
 
-// TestMediaChats: chats that look at images, by uuid and by content, are followed from
-// turn to turn past these: what is predicted is what the engine's pool would reuse. The images
-// of data URLs are recognised by the names that vLLM gives them.
+// TestMediaChats: chats with images, by uuid and by content, are matched from turn to turn beyond
+// the images. The prediction equals the reuse of the engine's pool. Images in data URLs are
+// recognised by the names that vLLM gives them.
 func TestMediaChats(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	template := filepath.Join(t.TempDir(), "pictures.jinja")

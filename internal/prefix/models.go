@@ -71,8 +71,7 @@ func (m *Models) SetFound(found []ModelOptions) {
 	m.all.Set(configs)
 }
 
-// Configures reports whether a name is that of a configured model, or one of its aliases or
-// adapters.
+// Configures reports whether a name is a configured model, alias or adapter.
 func (m *Models) Configures(name string) bool {
 	return slices.ContainsFunc(m.configured, func(o ModelOptions) bool {
 		return o.Name == name || slices.Contains(o.Aliases, name) || slices.Contains(o.Adapters, name)
@@ -202,7 +201,7 @@ func (m *Models) Fill(ctx context.Context, r *request.Request) {
 }
 
 // variants adds renderings of r for engine profiles that differ from the first one, depending on
-// facts. For engines for which such a fact is unknown, the prompt is not matched exactly.
+// facts. For engines with an unknown fact, the prompt is not matched exactly.
 func (m *Models) variants(ctx context.Context, r *request.Request, profiles []prompt.Profile, facts prompt.Fact) {
 	for i, as := range profiles {
 		switch v := (request.Variant{Profile: uint32(as)}); {

@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Index is the precise index: *indexer.Index, or a model of it in a simulation.
+// Index is the precise index: *indexer.Index, or its model in a simulation.
 type Index interface {
 	// Match fills dst with the leading run of q that each endpoint holds.
 	Match(q block.Query, endpoints []block.EndpointID, dst []block.Run)

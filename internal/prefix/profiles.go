@@ -49,8 +49,8 @@ func (p *Profiles) Forget(id block.EndpointID) {
 	}
 }
 
-// salt records that a salted prompt goes to an endpoint. If its engine's events contain no salts,
-// they no longer show which blocks a prompt can use.
+// salt records that a salted prompt was sent to an endpoint. If its engine's events contain no
+// salts, they no longer show which blocks a prompt can use.
 func (p *Profiles) salt(id block.EndpointID) {
 	if p == nil || !p.Of(id).Unknown(prompt.FactSalts) || p.salted(id) {
 		return

@@ -107,8 +107,8 @@ func letterChats(t *testing.T, h block.Hasher, guess *approx.Index, profiles *Pr
 	return models
 }
 
-// vLLM before 0.18 announces blocks of salted prompts as those of others: a salted prompt is
-// not matched exactly there, and once one was sent, the endpoint is not exact any more.
+// Events of vLLM before 0.18 do not mark blocks of salted prompts. A salted prompt is not matched
+// exactly at such an engine, and after the first one the endpoint is not exact any more.
 func TestSaltsThatEventsDoNotName(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	guess, index := approx.New(approx.Options{Hasher: h}), indexer.New(indexer.Options{Hasher: h})

@@ -14,9 +14,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestRanksAreExpected: an engine that balances its ranks itself is expected to hold of a
-// prompt what they hold on average, and is not called wrong when one of them answers that
-// holds less than the best. When none holds so much it is.
+// TestRanksAreExpected: for an engine that balances its ranks itself, the expected hit is the
+// average over the ranks. An answer from a rank with less than the best one is no error. If no rank
+// has the expected blocks, the prediction counts as wrong.
 func TestRanksAreExpected(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	e := &engines{h: h, index: indexer.New(indexer.Options{Hasher: h}), blocks: 1 << 20}

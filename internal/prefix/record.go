@@ -81,9 +81,9 @@ type record struct {
 	blind    int        // consecutive requested answers without usage
 }
 
-// tells records whether an answer reported cached tokens, and reports whether its silence means
-// none: engines omit the field if it is 0 (vLLM before 0.33), or always. expected means that there
-// should have been some.
+// tells records whether an answer reported cached tokens. none is true if the missing field means
+// 0: engines omit the field if it is 0 (vLLM before 0.33), or always. expected means that a cached
+// prefix was predicted.
 func (r *record) tells(said, expected bool) (none bool) {
 	switch {
 	case said:

@@ -14,8 +14,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestUnlike: what an engine makes of fixed chats counts until enough answers were
-// compared, for the prompts that it is about, and no longer than it is so.
+// TestUnlike: an engine's rendering of fixed chats counts for the matching prompts until enough
+// answers were compared, or until the rendering changes.
 func TestUnlike(t *testing.T) {
 	hasher := block.NewHasher(block.Seed{})
 	m := New(Options{Index: indexer.New(indexer.Options{Hasher: hasher}), Approx: approx.New(approx.Options{Hasher: hasher})})

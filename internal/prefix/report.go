@@ -172,9 +172,9 @@ func (m *Matcher) lacks(r *request.Request, ep *endpoint.Endpoint) (lacks bool) 
 	return lacks
 }
 
-// expect announces a report to the reader of an endpoint's events, if want, which may be nil,
-// accepts the number of known tokens. ok reports whether the reader was informed; known is -1 if
-// there is nothing to announce.
+// expect announces a report to the reader of an endpoint's events. want, which may be nil, receives
+// the number of known tokens and can prevent this. ok reports whether the reader was informed;
+// known is -1 if there is nothing to announce.
 func (m *Matcher) expect(r *request.Request, ep *endpoint.Endpoint, want func(known int) bool) (known int, ok bool) {
 	if r.SkipsCache() {
 		return -1, false // it reuses nothing

@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// silent is a matcher and an engine that tells nothing of its cache but by its page.
+// silent is a matcher, and an engine that reports its cache hits only on its metrics page.
 type silent struct {
 	*Matcher
 	eps  []*endpoint.Endpoint
@@ -43,8 +43,8 @@ func newSilent() *silent {
 	return s
 }
 
-// serve has requests answered, of each of which the engine reuses so many tokens, one in
-// a second, and its page read after each. It returns what is predicted for the next.
+// serve completes n requests, one per second. The engine reuses the given number of tokens of each,
+// and its page is read after each. It returns the prediction for the next request.
 func (s *silent) serve(n int, reused float64) int32 {
 	held := make([]cycle.PrefixMatch, 1)
 	for range n {
@@ -59,10 +59,10 @@ func (s *silent) serve(n int, reused float64) int32 {
 	return held[0].Run.Total()
 }
 
-const wholePrompt = 4080 // tokens of it that an engine can reuse
+const wholePrompt = 4080 // tokens that an engine can reuse
 
-// TestReuseIsCounted: of an engine whose answers do not say what was cached, and whose page
-// shows that nothing is, nothing is expected; and again what was, once it is found.
+// TestReuseIsCounted: an engine's answers do not report cached tokens. While its page shows no
+// reuse, no cached tokens are predicted; when the page shows reuse again, they are.
 func TestReuseIsCounted(t *testing.T) {
 	s := newSilent()
 	s.Counted(s.eps[0], s.page)
@@ -86,8 +86,8 @@ func TestReuseIsCounted(t *testing.T) {
 	}
 }
 
-// TestOthersMayReuse: what others' requests find speaks for the cache and never against it;
-// a counter that begins anew, or is missing, says nothing.
+// TestOthersMayReuse: cache hits of other pickers' requests are evidence for the cache and never
+// against it. A restarted or missing counter is no evidence.
 func TestOthersMayReuse(t *testing.T) {
 	s := newSilent()
 	for i, reused := range []float64{10 * wholePrompt, 0.8 * wholePrompt} {
@@ -95,7 +95,7 @@ func TestOthersMayReuse(t *testing.T) {
 			t.Errorf("%d: %d tokens are expected", i, got)
 		}
 	}
-	for range 30 { // it starts again after each request
+	for range 30 { // the counter restarts after each request
 		s.page.Tokens = 0
 		if got := s.serve(1, 0); got != wholePrompt {
 			t.Fatalf("%d tokens are expected of an engine whose counts begin anew", got)
@@ -109,8 +109,8 @@ func TestOthersMayReuse(t *testing.T) {
 	}
 }
 
-// TestCachingIsOff: an engine that says that it caches nothing is believed at once, and so
-// is its successor at the address that does.
+// TestCachingIsOff: if an engine reports that its prefix cache is disabled, predictions become zero
+// immediately. If the next engine at the address reports an enabled cache, they return.
 func TestCachingIsOff(t *testing.T) {
 	s := newSilent()
 	s.serve(1, 0)
@@ -143,7 +143,7 @@ func TestAnswersOutrankThePage(t *testing.T) {
 			s.Chosen(s.ask, s.eps[0])
 			s.now = s.now.Add(time.Second)
 			s.Finished(s.ask, s.eps[0], held[0], request.Outcome{Status: 200, Complete: true, Usage: usage})
-			s.Counted(s.eps[0], s.page) // its count stands still
+			s.Counted(s.eps[0], s.page) // its counter does not change
 		}
 		s.Match(context.Background(), s.ask, s.eps, held)
 		return held[0].Run.Total()

@@ -44,8 +44,8 @@ func (s shape) String() string {
 	return kinds[s/variants] + [...]string{"", " with tools", " with images", " of token ids"}[s%variants]
 }
 
-// trials are the records used for a request: of all prompts of its model, and of those with its
-// shape.
+// trials are the records used for a request: one for all prompts of its model, and one for prompts
+// of its shape.
 type trials struct {
 	all, apart *audits
 	shape      shape

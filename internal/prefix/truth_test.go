@@ -248,8 +248,8 @@ func (f *follower) connected() {
 	}
 }
 
-// Predictions from events equal what an independent fleet holds, request by
-// request and engine by engine.
+// Predictions from events equal the caches of an independent fleet, request by request and engine
+// by engine.
 func TestTruth(t *testing.T) {
 	for _, model := range []string{"qwen3", "qwen2_5", "llama3_1"} {
 		t.Run(model, func(t *testing.T) {
@@ -267,8 +267,8 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// Blocks of fewer tokens are followed sixteen tokens at a time, and judged so by the
-// tokenizer: what is predicted is what the fleet holds, in whole units of these.
+// Blocks of fewer than sixteen tokens are indexed in units of sixteen tokens, as the tokenizer
+// counts them. The prediction equals the fleet's cache in whole units.
 func TestTruthOfSmallBlocks(t *testing.T) {
 	for _, size := range []int{8, 1} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -382,8 +382,8 @@ func late(t *testing.T, h *harness, f *follower, rng *rand.Rand) {
 	}
 }
 
-// Without a replay socket a gap is healed by the audit: answers tell which
-// blocks are not there, and when what is known is right again.
+// Without a replay socket, the audit repairs a gap: answers show which blocks are missing, and when
+// the index is correct again.
 func TestHealingByAudit(t *testing.T) {
 	h := startHarness(t, harnessOptions{Seed: 3, Model: parts.Model(t, "qwen3"), Engines: 4, Blocks: 2000, Ring: 10000})
 	f := follow(t, h, false)

@@ -201,7 +201,7 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 	return out
 }
 
-// State returns how reliable an endpoint's data is, given the state of its stream: a followed
+// State returns how reliable an endpoint's data is, given the state of its stream. A followed
 // stream with wrong predictions is not exact. reason is "" if the stream's state applies unchanged.
 func (m *Matcher) State(ep *endpoint.Endpoint, read knowledge.State) (state knowledge.State, reason string) {
 	state = read

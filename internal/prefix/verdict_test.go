@@ -20,33 +20,33 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// fault is what is wrong between engines and picker.
+// fault is a mismatch between engines and picker.
 type fault struct {
 	name    string
-	render  func(text string) string // by the engine; nil: as here
+	render  func(text string) string // by the engine; nil: same as the picker
 	model   string                   // of the events; "": that of the requests
-	silent  bool                     // no events come
-	astray  bool                     // they do under another topic
-	sparse  bool                     // events tell of groups that are not followed
-	window  int                      // blocks that the engine keeps and wants of a prompt's end; 0: all
-	plain   bool                     // prompts are not rendered here
-	less    int                      // blocks that engines leave out of what they hold
-	skips   bool                     // every other request reads no cache
-	state   knowledge.State          // wanted in the end
-	says    string                   // wanted in the reason
-	partial bool                     // streams are known from the middle on
-	tools   bool                     // a third of the chats have tools, and render is of those alone
+	silent  bool                     // no events arrive
+	astray  bool                     // events arrive under another topic
+	sparse  bool                     // events include groups that are not indexed
+	window  int                      // blocks at a prompt's end that the engine keeps and needs; 0: all
+	plain   bool                     // the picker does not render prompts
+	less    int                      // cached blocks at the end that engines do not reuse
+	skips   bool                     // every other request does not read the cache
+	state   knowledge.State          // expected at the end
+	says    string                   // expected in the reason
+	partial bool                     // streams are read from the middle on
+	tools   bool                     // a third of the chats have tools, and render applies only to these
 	images  bool                     // the same with images
-	idle    bool                     // after 100 requests engines reuse nothing of what they hold
-	unsaid  bool                     // answers leave out cached tokens where there are none
-	late    int                      // requests before there is anything to name
-	mute    bool                     // answers never say how many there were
-	blind   bool                     // nor how many tokens prompts had
+	idle    bool                     // after 100 requests engines reuse no cached blocks
+	unsaid  bool                     // answers omit cached tokens if there are none
+	late    int                      // requests before the fault has an effect
+	mute    bool                     // answers never report cached tokens
+	blind   bool                     // answers do not report prompt tokens either
 	pace    time.Duration            // between requests; 0: two seconds
-	unread  [][2]int                 // requests during which no event is taken in
+	unread  [][2]int                 // ranges of requests during which no event is applied
 }
 
-// engines are simulated engines of which each remembers the latest blocks.
+// engines are simulated engines, each with an LRU cache of blocks.
 type engines struct {
 	f       fault
 	h       block.Hasher
@@ -54,9 +54,9 @@ type engines struct {
 	held    []map[block.Key]int // by engine, block to the time of use
 	now     int
 	blocks  int
-	told    []int64         // when events of each were last taken in
-	glanced []int           // of each, batches since somebody looked at its publisher, plus one; 0: nobody does
-	pending [][]block.Delta // of each, not taken in yet
+	told    []int64         // when the events of each engine were last applied
+	glanced []int           // per engine, batches since its publisher was last checked, plus one; 0: no check
+	pending [][]block.Delta // per engine, not applied yet
 }
 
 const bytesOfBlock = 64 // 16 tokens of four bytes
@@ -74,7 +74,7 @@ func (e *engines) chain(text string) (keys []block.Key) {
 	return keys
 }
 
-// serve returns the tokens that the engine had of a prompt, and has it from then on.
+// serve returns the cached tokens of a prompt at the engine, and caches the prompt.
 func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached int) {
 	if e.f.render != nil && (special || !e.f.tools && !e.f.images) {
 		text = e.f.render(text)
@@ -104,7 +104,7 @@ func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached 
 			d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(key), Key: key, Bytes: bytesOfBlock, Tokens: 16})
 		}
 		if held[key] = e.now; e.f.window > 0 && k < len(keys)-e.f.window {
-			held[key] = 1 // it has left the window, and goes first
+			held[key] = 1 // outside of the window, so it is evicted first
 		}
 	}
 	for len(held) > e.blocks {
@@ -130,7 +130,7 @@ func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached 
 	return len(text) / 4, hit * 16
 }
 
-// read has everything taken in that was told.
+// read applies all published events.
 func (e *engines) read(now time.Time) {
 	for i := range e.pending {
 		for k := range e.pending[i] {
@@ -143,25 +143,25 @@ func (e *engines) read(now time.Time) {
 	}
 }
 
-// unreadAt reports whether events wait during a request.
+// unreadAt reports whether events wait during request n.
 func (f *fault) unreadAt(n int) bool {
 	return slices.ContainsFunc(f.unread, func(r [2]int) bool { return r[0] <= n && n < r[1] })
 }
 
-// played is how a fleet with a fault fared.
+// played is the result of a run with a fault.
 type played struct {
 	asked         int // answers that were watched
 	hits, prompts int
 	named         int // the request after which a reason was shown; 0: never
 	distrusts     int
-	doubts        int // times that a verdict changed
+	doubts        int // changes of verdicts
 	state         knowledge.State
 	reason        string
 	verdicts      []Verdict
 }
 
-// play has two engines answer n requests of multi-turn chats, each placed where most of
-// it is held.
+// play runs n requests of multi-turn chats on two engines. Each goes to the engine with the longest
+// cached prefix.
 func play(t *testing.T, f fault, n int) (out played) {
 	t.Helper()
 	h := block.NewHasher(block.Seed{1})
@@ -198,7 +198,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 	e.glanced = make([]int, len(eps))
 	e.told, e.pending = make([]int64, len(eps)), make([][]block.Delta, len(eps))
 	if f.window > 0 {
-		e.blocks = 300 // the beginnings of chats go
+		e.blocks = 300 // the beginnings of chats are evicted
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	chats := make([]string, 12)
@@ -272,8 +272,8 @@ func play(t *testing.T, f fault, n int) (out played) {
 	return out
 }
 
-// Answers are watched for a bounded number of requests, whatever the engine reports of
-// cached tokens: each watched answer passes through the picker chunk by chunk.
+// The picker watches answers for a bounded number of requests, because each watched answer passes
+// through it chunk by chunk. The bound does not depend on the reported cached tokens.
 func TestWatchedAnswersAreBounded(t *testing.T) {
 	for _, f := range []fault{{name: "names no cached tokens", mute: true}, {name: "sends no usage", blind: true}, {name: "names cached tokens"}, {name: "leaves 0 out", unsaid: true}} {
 		if got, most := play(t, f, 2000).asked, 2*(watched+enough); got > most {
@@ -282,8 +282,8 @@ func TestWatchedAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// What makes predictions wrong is named within 50 requests, and costs no more than
-// not to have read any events.
+// The reason for wrong predictions is named within 50 requests. Until then the hit ratio is no
+// worse than without events.
 func TestVerdicts(t *testing.T) {
 	sent := play(t, fault{plain: true}, 600)
 	ratio := func(p played) float64 { return float64(p.hits) / float64(p.prompts) }
@@ -315,7 +315,7 @@ func TestVerdicts(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			p, sent := play(t, f, 600), sent
-			if f.window > 0 { // other engines than those of the rest
+			if f.window > 0 { // these engines differ from the others
 				sent = play(t, fault{plain: true, window: f.window}, 600)
 			}
 			t.Logf("hit ratio %.3f, by what was sent alone %.3f; named after %d requests: %v %q; %+v", ratio(p), ratio(sent), p.named, p.state, p.reason, p.verdicts)
@@ -350,8 +350,8 @@ func fleetOf(n int) (out []endpoint.Spec) {
 	return out
 }
 
-// TestDropsLastBlock: an engine that leaves out the last block of what it holds is never
-// distrusted for it, of whatever size its blocks are, and is recognised.
+// TestDropsLastBlock: an engine that does not reuse the last block of its cached prefix is
+// detected, for any block size, and this never makes its data unreliable.
 func TestDropsLastBlock(t *testing.T) {
 	for _, size := range []int{16, 32, 48, 64, 528} {
 		var r record

@@ -110,8 +110,8 @@ func TestTemplatesPay(t *testing.T) {
 	}
 }
 
-// TestLargePromptsReuseBuffers checks that rendering a prompt of 400 KB a second time allocates one
-// copy of it, for the decoded messages.
+// TestLargePromptsReuseBuffers checks that the second rendering of a prompt of 400 KB allocates
+// only one copy, for the decoded messages.
 func TestLargePromptsReuseBuffers(t *testing.T) {
 	m, _ := realModel(t, "qwen3")
 	body := bytes.Replace(benchChat(390_000, 21, false), []byte("Gossip"), []byte("Gossip\u0301"), 1) // to be normalised

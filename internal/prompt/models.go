@@ -37,7 +37,7 @@ type EngineRenderer func(ctx context.Context, m *Model, name string, dst, body [
 type Models struct {
 	opts ModelsOptions
 	miss [NumReasons]atomic.Uint64 // requests for models that are not configured
-	said atomic.Bool               // whether such a request was logged
+	said atomic.Bool               // whether a request for an unconfigured model was logged
 
 	mu      sync.Mutex
 	entries map[string]*entry // by canonical name

@@ -84,7 +84,7 @@ type Info struct {
 	// Ends are the ends of each prompt, relative to the start of the output, if the body has
 	// several; nil if it has one.
 	Ends []int
-	// Tokens is the number of tokens if the body contained token ids, else 0.
+	// Tokens is the number of tokens if the body contained token ids; otherwise 0.
 	Tokens int
 	// Cuts are the ends of these tokens, relative to the start of the output.
 	Cuts []int32

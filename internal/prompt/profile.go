@@ -47,8 +47,8 @@ const (
 	numRules
 )
 
-// engineFacts are the facts of one engine type, newest version first. They were taken from the
-// published packages.
+// engineFacts are the facts of one engine type, newest version first, as found in the published
+// packages.
 type engineFacts struct {
 	since   [3]int // first version; the last row applies to all older ones
 	rule    contentRule

@@ -64,7 +64,8 @@ func (r *responses) add(role string, content value.Value) *value.Dict {
 	return d
 }
 
-// assistant returns the last message if it is an assistant message without key, else a new one.
+// assistant returns the last message if it is an assistant message without key, and otherwise a new
+// one.
 func (r *responses) assistant(key string) *value.Dict {
 	if n := len(r.messages); n > 0 {
 		if d := r.messages[n-1].Dict(); d.Text("role") == "assistant" {

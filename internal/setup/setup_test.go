@@ -8,9 +8,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs copies of the scripts of this folder, with commands of the
-// test in place of what they call: python3 and npm that fetch nothing and note
-// that they were called, a go that fuzzes nothing.
+// TestScripts runs copies of the scripts of this folder with fake commands: python3 and npm that
+// fetch nothing and record their calls, and a go that fuzzes nothing.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",

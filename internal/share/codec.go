@@ -109,7 +109,8 @@ func split(d *block.Delta) (parts []block.Delta) {
 	return parts
 }
 
-// readPayload decodes a self-contained payload. It validates all of it before any of it is used.
+// readPayload decodes a self-contained payload. It validates the complete payload before it uses
+// any part.
 func readPayload(b []byte) (sum uint64, parts []block.Delta, err error) {
 	if len(b) < payloadHead || b[0]&^payloadMissed != payloadVersion {
 		return 0, nil, errWire

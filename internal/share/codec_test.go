@@ -82,8 +82,8 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// FuzzStage: pages from a peer are accepted or rejected. The memory they take is proportional to
-// their length, whatever size the peer announced.
+// FuzzStage: pages from a peer are accepted or rejected. Their memory is proportional to their
+// length, not to the size that the peer announced.
 func FuzzStage(f *testing.F) {
 	a, _ := testStore(plan.Shared)
 	if err := a.Apply(cluster.Delta{Source: "a/0", Payload: appendPayload(nil, 1, chainDelta(20))}); err != nil {

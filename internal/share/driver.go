@@ -67,8 +67,8 @@ func inOrder(all map[string]*source) []*source {
 	return slices.SortedFunc(maps.Values(all), func(a, b *source) int { return strings.Compare(a.name, b.name) })
 }
 
-// followed returns the endpoints whose streams are followed: the listed ones and those that may
-// return.
+// followed returns the endpoints whose streams are followed: listed endpoints, and removed ones
+// that may return.
 func followed(p *endpoint.Snapshot) []*endpoint.Endpoint {
 	return append(slices.Clip(p.Endpoints), p.Absent...)
 }

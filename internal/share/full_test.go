@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
-// An endpoint whose blocks exceeded the limit is not exact, whatever its stream reports, until its
-// cache was cleared. The reason names the limit.
+// An endpoint whose blocks exceeded the limit is not exact until its cache is cleared, even if its
+// stream is. The reason names the limit.
 func TestFullIndexIsNotExact(t *testing.T) {
 	h, at := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 0}
 	x := lookAt(1).index

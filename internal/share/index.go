@@ -45,7 +45,7 @@ func Tuning() cluster.Tuning { return cluster.Tuning{Loads: 4, AskTimeout: time.
 type IndexOptions struct {
 	Node    *cluster.Node // not open yet
 	Grouped bool          // false: nothing is shared, and this replica reads every stream
-	// Secret means that the seed of block keys comes from a file and never changes. Otherwise the
+	// Secret means that the seed of block keys is read from a file and never changes. Otherwise the
 	// group makes a seed, and Seeded reports whether this replica has it; see Seeds.
 	Secret   bool
 	Seeded   func() bool
@@ -213,7 +213,7 @@ func (x *Index) onDelta(u events.Update) {
 	}
 }
 
-// another records that the stream's engine is not the one that the content came from.
+// another records that the stream's engine differs from the engine of the current content.
 func (x *Index) another(s *source) {
 	s.held.Store(true)
 	s.in.note(func(r *reports) { r.restarted, r.wiped, r.another = true, true, true })

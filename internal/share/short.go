@@ -27,9 +27,9 @@ func (s *source) encode(u *events.Update, version uint64) (payload []byte, inc u
 // follows reports whether batch first directly follows the content. The caller holds mu.
 func (s *source) follows(first uint64) bool { return s.head.have && s.head.last+1 == first }
 
-// decode decodes a payload. It validates all of it before any of it is used. The caller holds mu.
-// The result is valid until the next decode with the same scratch. unsure means that the payload
-// depends on entries that the content lacks.
+// decode decodes a payload. It validates the complete payload before it uses any part. The caller
+// holds mu. The result is valid until the next decode with the same scratch. unsure means that the
+// payload depends on entries that the content lacks.
 func (s *source) decode(b []byte, scratch *block.Delta) (parts []block.Delta, unsure bool, err error) {
 	if len(b) < payloadHead || b[0]&^payloadMissed != payloadShort {
 		_, parts, err = readPayload(b)

@@ -65,7 +65,7 @@ func read(t testing.TB, st store, s *source, u *events.Update, version uint64) [
 }
 
 // A receiver of deltas has the same content as the reader, whether it started with the first delta
-// or with a snapshot, from the reader or from a follower. Any of them can take over as the reader.
+// or with a snapshot, from the reader or from a follower. Any receiver can take over as the reader.
 func TestShortPayloads(t *testing.T) {
 	engine := newDecoding(1)
 	type replica struct {

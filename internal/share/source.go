@@ -16,8 +16,8 @@ import (
 )
 
 // source is one event stream. mu guards the mode together with the index's content of the source: a
-// writer of the content holds mu and has checked the mode. It is taken after the group's lock for
-// the source.
+// writer of the content holds mu and has checked the mode. Lock mu after the group's lock for the
+// source.
 type source struct {
 	name string // in the group's log: the visible name and the seed's suffix
 	src  block.Source

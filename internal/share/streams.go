@@ -41,7 +41,8 @@ func NewFinder(pool *endpoint.Pool, trust events.Trust, log *slog.Logger) *Finde
 	return &Finder{pool: pool, trust: trust, log: log, at: map[block.EndpointID][]events.Stream{}, wake: make(chan struct{}, 1)}
 }
 
-// Streams returns an endpoint's streams: the configured ones, or else those reported by the engine.
+// Streams returns an endpoint's configured streams, or the ones that its engine reports if none are
+// configured.
 func (f *Finder) Streams(ep *endpoint.Endpoint) []events.Stream {
 	e := ep.Events
 	if e.Inbound {

@@ -124,10 +124,10 @@ func (x *Index) read(id block.EndpointID) events.Knowledge {
 	return k
 }
 
-// joint combines the state of an endpoint's streams read here with that of the log. A stream that
-// continues from the log's position does not cover earlier events; the log does, unless some stream
-// of the endpoint is read directly. A stream that is being opened does not degrade what other
-// readers provide (backed).
+// joint combines the state of an endpoint's streams read here with the state of the log. A stream
+// that continues from the log's position does not cover earlier events; the log does, unless some
+// stream of the endpoint is read directly. A stream that is being opened does not degrade data from
+// other readers (backed).
 func joint(read, log knowledge.State, direct, backed bool) knowledge.State {
 	if read == knowledge.Unreadable {
 		return read

@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
-// A stream that is being opened does not degrade what other readers provide. The state of a stream
-// without another reader is no better than what was read here.
+// A stream that is being opened does not degrade data from other readers. The state of a stream
+// without another reader is no better than the state of the data read here.
 func TestJoint(t *testing.T) {
 	for _, c := range []struct {
 		what           string

@@ -36,7 +36,7 @@ func (n Node) Object() *Object {
 	return o
 }
 
-// take adds the fields of v, then those of merged objects, unless they are already present.
+// take adds the fields of v, then the fields of merged objects, unless they are already present.
 func (o *Object) take(v *yaml.Node) {
 	var merged []*yaml.Node
 	for i := 0; i+1 < len(v.Content); i += 2 {

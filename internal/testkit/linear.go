@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// Linear fails tb if eight times the input takes more than 24 times the processor time. Quadratic
-// work would take 64 times; linear work takes eight, or somewhat more if the small input fits into
-// a cache. of returns a function that reads an input of about n bytes. Only this process's
-// processor time counts, and one good try is enough, so that other load does not matter. Under the
-// race detector, inputs are read but times are not compared.
+// Linear fails tb if eight times the input takes more than 24 times the CPU time. Quadratic work
+// would take 64 times; linear work takes eight, or somewhat more if the small input fits into a
+// cache. of returns a function that reads an input of about n bytes.
+//
+// Only this process's CPU time counts, and one good try is enough, so that other load does not
+// matter. Under the race detector, inputs are read but times are not compared.
 func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 	tb.Helper()
 	if Steps(tb, name, of) {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InNamespace starts a command in a new network namespace: as root of a new user namespace if the
-// kernel permits that, else as root. It calls cmd once or twice.
+// InNamespace starts a command in a new network namespace, as root of a new user namespace. If the
+// kernel forbids that, it starts it as root. It calls cmd once or twice.
 func InNamespace(cmd func() *exec.Cmd) (*exec.Cmd, error) {
 	c := cmd()
 	c.SysProcAttr = cmp.Or(c.SysProcAttr, &syscall.SysProcAttr{})

@@ -3,6 +3,6 @@
 // encoding/binary.
 //
 // A [Reader] consumes values from the front of a buffer. Its first error is sticky: every later
-// read returns zero, so a decoder checks for errors once, at the end. Nothing is copied or
-// allocated, whatever the input. A Reader is a value and not safe for concurrent use.
+// read returns zero, so a decoder checks for errors once, at the end. It copies and allocates
+// nothing for any input. A Reader is a value and not safe for concurrent use.
 package varint

@@ -74,9 +74,9 @@ func (d *Watchdog) Loop(name string) *Loop {
 	return l
 }
 
-// Probe has Run call fn every half second, on a goroutine of its own: fn takes the mutex of a
-// part and releases it. A call that does not return within limit is reported like a stalled
-// loop; 0 is the limit of loops.
+// Probe has Run call fn every half second, on a separate goroutine. fn locks and unlocks the mutex
+// of a part. A call that does not return within limit is reported like a stalled loop; 0 is the
+// limit of loops.
 func (d *Watchdog) Probe(name string, within time.Duration, fn func()) {
 	l := d.Loop(name).Within(within)
 	d.mu.Lock()
@@ -93,7 +93,7 @@ func (l *Loop) Within(limit time.Duration) *Loop {
 	return l
 }
 
-// Working reports that the loop begins a piece of work, or makes progress with it.
+// Working reports that the loop begins a piece of work, or makes progress.
 func (l *Loop) Working() {
 	if l != nil {
 		l.since.Store(l.dog.tick.Load() + 1)

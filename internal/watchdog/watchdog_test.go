@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestStalledLoops: a loop that does not finish its work is reported within 3 s and no longer
-// once it goes on; one that waits for hours is not reported; a probe that waits for a mutex is.
+// TestStalledLoops: a loop that does not finish its work is reported within 3 s, until it
+// continues. A loop that waits for hours is not reported. A probe that waits for a mutex is
+// reported.
 func TestStalledLoops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes atomic.Int32
@@ -58,8 +59,8 @@ func TestStalledLoops(t *testing.T) {
 	})
 }
 
-// TestStoppedProcess: a process that gets no processor time for a minute has no stalled loop
-// when it goes on, since the watchdog's own ticks stop with it.
+// TestStoppedProcess: a process without CPU time for a minute has no stalled loop afterwards, since
+// the watchdog's own ticks stop as well.
 func TestStoppedProcess(t *testing.T) {
 	d := New(Options{})
 	l := d.Loop("loop")

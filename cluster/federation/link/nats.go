@@ -21,12 +21,12 @@ import (
 
 // Each cluster has two kinds of NATS subjects, below the configured prefix:
 //
-// CLUSTER.any          asks that any replica may answer (queue group "replicas") CLUSTER.at.PROCESS
-// asks to one replica, and answers to it
+//   CLUSTER.any         asks that any replica may answer (queue group "replicas")
+//   CLUSTER.at.PROCESS  asks to one replica, and answers to it
 //
-// A replica that has answered is asked again until it falls silent. Each message is sealed with the
-// pair's key, bound to the direction, the sending process and the subject. NATS credentials give
-// access to the subjects, but not to the federation.
+// A replica that has answered receives all further asks until it falls silent. Each message is
+// sealed with the pair's key, bound to the direction, the sending process and the subject. NATS
+// credentials give access to the subjects, but not to the federation.
 //
 // Each process has its own subject, so a message sent to an earlier process cannot be opened. Only
 // a process's first asks go to any replica. Such an ask may be a replay, so its session is doubted.

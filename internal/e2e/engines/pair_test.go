@@ -195,7 +195,7 @@ func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *ato
 	return r, prefill, decode, whole
 }
 
-// pulled counts what a decode engine has transferred.
+// pulled counts a decode engine's transfers.
 type pulled struct{ tokens, transfers, bytes float64 }
 
 func (e *realEngine) pulled(t *testing.T) pulled {

@@ -169,8 +169,8 @@ func (p *process) tail() string {
 	return tail(string(text))
 }
 
-// ready waits until the engine serves. An engine that ends or hangs before is started once more,
-// because vLLM takes further ports that the test cannot reserve.
+// ready waits until the engine serves. An engine that ends or hangs earlier is started a second
+// time, because vLLM takes further ports that the test cannot reserve.
 func (e *realEngine) ready(t *testing.T) {
 	t.Helper()
 	client := http.Client{Timeout: 10 * time.Second}
@@ -391,7 +391,8 @@ func (r *realRig) chats(t *testing.T) {
 		if states[engine] == "exact" { // in other states, sent prompts count too, which is an estimate
 			known.compare(predicted, a.Usage.Details.Cached, a.Usage.Prompt, tinyBlock)
 		}
-		// Events arrive independently of the answer. Wait for them before the next comparison.
+		// Events arrive independently of the answer. Wait until they have arrived before the next
+		// comparison.
 		testkit.Eventually(t, func() string {
 			if know, _ := r.predicted(path, text); know[engine] < full {
 				return fmt.Sprintf("prompt %d: of %d tokens that %s has computed %d are known", i, full, engine, know[engine])

@@ -62,7 +62,7 @@ var renderPaths = map[prompt.Kind]string{
 // asSent returns the body of a request for a model.
 func asSent(body string) []byte { return fmt.Appendf(nil, `{"model":%q,%s}`, tiny, body) }
 
-// rendered counts bodies by kind, and those with equal rendering.
+// rendered counts bodies by kind, and bodies with equal rendering.
 type rendered struct{ equal, all map[prompt.Kind]int }
 
 // compare renders a body and compares it with the engine's tokens.
@@ -100,7 +100,7 @@ func (r *rendered) log(t *testing.T, by string) {
 	t.Logf("\n| body | rendered as %s does |\n|---|--:|%s", by, table.String())
 }
 
-// rendering compares prompts with those of an engine for the same bodies, token by token.
+// rendering compares prompts with an engine's prompts for the same bodies, token by token.
 func (r *realRig) rendering(t *testing.T) {
 	m, err := prompt.Load(r.model, prompt.Options{Name: tiny})
 	if err != nil {
@@ -120,9 +120,9 @@ func (r *realRig) rendering(t *testing.T) {
 // showAll is a template that prints all its variables.
 const showAll = "{{ tools | default(none) | tojson }};{{ documents | default(none) | tojson }};{% for m in messages %}{{ m | tojson }}\n{% endfor %}{{ add_generation_prompt }};{{ reasoning_effort }};{{ enable_thinking }}"
 
-// TestRenderings compares prompts with those of the newest vLLM's code for the same bodies. The
-// templates take contents as text or as parts, with and without thinking, and one prints all its
-// variables.
+// TestRenderings compares prompts with the prompts of the newest vLLM's code for the same bodies.
+// The templates take contents as text or as parts, with and without thinking, and one prints all
+// its variables.
 func TestRenderings(t *testing.T) {
 	var sent [][2]any
 	for _, b := range bodies {

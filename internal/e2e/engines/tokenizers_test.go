@@ -38,8 +38,9 @@ var spaced = []string{
 	"<s>[INST] <<SYS>>\nhello\n<</SYS>>\n\nthe cat [/INST] is a naïve </s><s>[INST] 文 [/INST]", "<s> [INST] hello", "[INST] hello [/INST]", "a  b\u2581c", "<unk>x<unk> y",
 }
 
-// TestLlamaTokenizers compares the tokens of a Llama 2 folder with those of the engine's libraries,
-// for all settings of tokenizer_config.json, and checks that the tokens decode to the text.
+// TestLlamaTokenizers compares the tokens of a Llama 2 folder with the tokens of the engine's
+// libraries, for all settings of tokenizer_config.json, and checks that the tokens decode to the
+// text.
 func TestLlamaTokenizers(t *testing.T) {
 	cases := []struct{ model, conf string }{
 		{"llama", `"tokenizer_class":"LlamaTokenizer","legacy":false`}, // Llama 2

@@ -31,8 +31,7 @@ const (
 // smuggled are headers that only pickers may set.
 var smuggled = []string{"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port"}
 
-// attack is one kind of hostile input. run returns problems beyond those that are checked for every
-// attack.
+// attack is one kind of hostile input. run returns problems beyond the checks for every attack.
 type attack struct {
 	name    string
 	run     func(r *rig) string

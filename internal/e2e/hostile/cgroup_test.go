@@ -87,7 +87,7 @@ func (c *cage) start(t *testing.T, program string, args []string, more ...string
 		t.Fatal(err)
 	}
 	go func() {
-		_ = c.cmd.Wait() // any end is a failure, whatever its status
+		_ = c.cmd.Wait() // any exit is a failure, with any status
 		close(c.exited)
 	}()
 	t.Cleanup(func() { c.end(t) })

@@ -164,8 +164,8 @@ func frame(b []byte) []byte {
 
 func text(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 
-// asMember sends the messages of say on 160 connections of the hostile cluster. Half of them read
-// the answers.
+// asMember sends the messages of say on 160 connections of the hostile cluster. Every other
+// connection reads the answers.
 func (r *rig) asMember(say func(i, n int) []byte) string {
 	end := time.Now().Add(floodsFor)
 	config := r.membership(false)

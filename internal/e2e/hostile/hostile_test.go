@@ -40,7 +40,7 @@ type row struct {
 // only selects attacks.
 var only = flag.String("hostile.only", "", "regular expression: the attacks of TestHostile and TestSidecar that are run")
 
-// part selects a part of the attacks, so that short runs cover all of them over several commits.
+// part selects a part of the attacks, so that short runs cover every attack over several commits.
 var part = flag.String("hostile.part", "1/1", "the part of the attacks that is run, such as 2/3: every third attack, from the second on; the first attacks, on memory and trust, always run")
 
 // always is the number of attacks at the head of the list that every part runs.
@@ -69,8 +69,8 @@ func precedence() []string {
 	return nil
 }
 
-// TestHostile runs each attack beside honest requests. The program must stay alive within its
-// memory, serve the honest requests, and count its refusals.
+// TestHostile runs each attack together with honest requests. The program must stay alive within
+// its memory, serve the honest requests, and count its refusals.
 func TestHostile(t *testing.T) {
 	r := openRig(t)
 	rest := func() row { return r.beside(func() string { time.Sleep(3 * time.Second); return "" }) }
@@ -178,7 +178,7 @@ var interesting = []string{
 	"grapevine_admin_refused_total", "grapevine_extproc_streams_total", "grapevine_prompts_missed_total", "grapevine_extproc_stripped", "grapevine_federation_refused_total", "grapevine_federation_paced_total",
 }
 
-// changes lists the counters that grew, except those of placed requests.
+// changes lists the counters that grew, except counters of placed requests.
 func changes(before, after map[string]float64) string {
 	var out []string
 	for name, n := range after {
@@ -219,8 +219,8 @@ func inDocs(rows []row) string {
 	return out
 }
 
-// beyondTwice lists the attacks during which the program alone took more than twice as long as
-// without, with the factor.
+// beyondTwice lists the attacks during which the program's own time was more than twice the time
+// without an attack, with the factor.
 func beyondTwice(rows []row) (list []string) {
 	for _, r := range rows {
 		if calm := r.calm[1]; calm > 0 && r.own > 2*calm {

@@ -18,8 +18,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/listen"
 )
 
-// idle is a picker that accepts everything and decides nothing. The latency of honest requests with
-// it is the share of Envoy, gRPC and the machine.
+// idle is a picker that accepts everything and decides nothing. It measures the share of Envoy,
+// gRPC and the machine in the latency of honest requests.
 type idle struct {
 	extprocv3.UnimplementedExternalProcessorServer
 }
@@ -77,7 +77,7 @@ func serveIdle(in io.Reader, told func(address string) error) error {
 // before is the target of an attack: the program or an idle picker.
 type before struct{ url, front, pick string }
 
-// openIdle starts an idle picker in its own process, and an Envoy for it.
+// openIdle starts an idle picker in its own process, with an Envoy in front.
 func (r *rig) openIdle() before {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), honestEnv+"=idle")
@@ -107,7 +107,7 @@ func (r *rig) openIdle() before {
 	return before{"http://" + envoy.Addr("inference"), envoy.Addr("inference"), at}
 }
 
-// idly runs an attack on the idle picker and its Envoy, beside honest requests.
+// idly runs an attack on the idle picker and its Envoy, together with honest requests.
 func (r *rig) idly(at before, attack func(*rig) string) row {
 	own := before{r.url, r.front, r.pickAt}
 	defer func() { r.url, r.front, r.pickAt = own.url, own.front, own.pick }()

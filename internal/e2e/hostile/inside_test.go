@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// ownTimes separates the program's own time from the latency of honest requests: the time from a
-// complete request to its decision (by the program's metric), its CPU time, and the time that its
-// threads waited for a CPU. Threads that have ended, as those of large bodies, are not included.
+// ownTimes separates the program's own time from the latency of honest requests. It has the time
+// from a complete request to its decision (by the program's metric), the program's CPU time, and
+// the time that its threads waited for a CPU. Ended threads, such as the ones for large bodies, are
+// not included.
 type ownTimes struct {
 	buckets        map[float64]float64
 	threads        map[string]time.Duration // time waited for a CPU, by thread

@@ -42,7 +42,7 @@ type rig struct {
 	liar                 *httptest.Server // answers of the hostile engine
 	says                 sync.Map         // func(http.ResponseWriter) by path
 	abroad               string           // folder of the federation's files
-	federation, memberAt string           // the program's federation listener, and that of the hostile cluster
+	federation, memberAt string           // federation listeners of the program and of the hostile cluster
 	canary               *canary
 	smuggled             int64 // requests that reached an engine with headers that only pickers may set
 	cage                 *cage

@@ -69,7 +69,7 @@ var floods = []flood{
 	{"requests that are left at once", 100, nil, ""},
 }
 
-// TestSidecar floods the program running as a sidecar, beside honest requests from another address.
+// TestSidecar floods the program running as a sidecar, while another address sends honest requests.
 // It must stay alive within its memory and serve the honest requests.
 func TestSidecar(t *testing.T) {
 	people := openPeople(t) // in their own process, so attackers without pauses do not starve them

@@ -28,7 +28,8 @@ type conformance struct {
 	log              func(format string, args ...any)
 }
 
-// run returns nil if every test has passed. If only the test of chance failed, it runs once more.
+// run returns nil if every test has passed. If only the test of chance failed, it runs a second
+// time.
 func (p *conformance) run(ctx context.Context) error {
 	passed, out, err := p.once(ctx, p.only)
 	if p.only == "" && len(passed) == tests-1 && !slices.Contains(passed, chance) {
@@ -44,7 +45,7 @@ func (p *conformance) run(ctx context.Context) error {
 
 var verdict = regexp.MustCompile(`(?m)^    --- (PASS|FAIL|SKIP): TestConformance/(\w+) \(([\d.]+)s\)$`)
 
-// once runs all tests, or one, and returns the names of those that passed.
+// once runs all tests, or one, and returns the names of passed tests.
 func (p *conformance) once(ctx context.Context, only string) (passed []string, out []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 12*time.Minute)
 	defer cancel()

@@ -83,8 +83,8 @@ extensionManager:
 `
 
 // TestEnvoyGateway checks that Envoy Gateway routes requests for an InferencePool to the endpoint
-// that Grapevine chooses from the pods of a real API server, and that every kind of request gets
-// the engine's own answer.
+// that Grapevine chooses from the pods of a real API server. Every kind of request must get the
+// engine's own answer.
 func TestEnvoyGateway(t *testing.T) {
 	harness := os.Getenv("ENVOY_GATEWAY")
 	if _, err := os.Stat(harness); err != nil {

@@ -18,7 +18,7 @@ type target struct {
 	whole bool // the Service of its picker exists
 }
 
-// route accepts routes of gateways and configures Envoy for them.
+// route accepts routes of gateways and configures Envoy accordingly.
 func (s *stub) route() {
 	parents := map[string][]any{} // statuses of pools by id
 	for i := range s.gateways {

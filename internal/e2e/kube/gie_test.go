@@ -79,8 +79,8 @@ func failOpen(t *testing.T, s *stub) {
 		}
 		<-p.exited
 	}
-	// As long as the Service has endpoints, Envoy asks a dead picker. In full-duplex mode a body
-	// that was already sent to it is lost, and the answer is 500.
+	// While the Service has endpoints, Envoy asks a dead picker. In full-duplex mode a body that
+	// was already sent to it is lost, and the answer is 500.
 	s.c.Until("the gateway serves without a picker", func() bool { code, _ := ask("/open"); return code == http.StatusOK })
 	for range 10 {
 		if code, body := ask("/open"); code != http.StatusOK || !strings.Contains(body, `"pod":"secondary-inference-model-server`) {

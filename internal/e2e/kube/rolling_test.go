@@ -256,7 +256,7 @@ func (r *rollout) replace(old, by int) {
 	if err := p.picker.Process.Signal(syscall.SIGTERM); err != nil {
 		r.t.Fatal(err)
 	}
-	<-time.After(lag) // the gateway has not heard of it
+	<-time.After(lag) // until then the gateway uses the old endpoints
 	if p.gone() {
 		r.t.Errorf("%s ended before the gateway could hear of it", p.name)
 	}
@@ -283,7 +283,7 @@ func (r *rollout) program() {
 	r.envoy.clusters([]any{poolCluster("pool llama", endpoints, false), pickerCluster("epp llama", pickers)})
 }
 
-// known is what a replica says of itself, as far as it is looked at.
+// known is the part of a replica's status that the test uses.
 type known struct {
 	State     string `json:"state"`
 	Endpoints []struct {
@@ -341,8 +341,8 @@ func (r *rollout) pass() float64 {
 	return tally.HitRatio()
 }
 
-// audit asks the prompts once more: what replicas expect in caches is what engines
-// report, to one part in two hundred: what was sent and is not told of yet is a guess in blocks.
+// audit sends the prompts again. The replicas' predicted cached tokens must equal the engines'
+// reports, to one part in two hundred, because prompts without events yet are estimated in blocks.
 func (r *rollout) audit() {
 	r.t.Helper()
 	r.c.Until("nothing is in flight", func() bool { return r.counts().inFlight == 0 })

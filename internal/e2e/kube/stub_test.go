@@ -227,7 +227,7 @@ func (s *stub) condition(kind, status, reason string, m meta) map[string]any {
 }
 
 // slice updates the EndpointSlice of a Service. An API server refuses loopback addresses there, so
-// other addresses represent those of the pods.
+// other addresses represent the pods.
 func (s *stub) slice(svc *service) {
 	if len(svc.Spec.Selector) == 0 {
 		return

@@ -21,8 +21,8 @@ func each(t *testing.T, f func(t *testing.T, r *rig)) {
 	}
 }
 
-// TestKinds: every kind of request is answered as by the engine itself, goes where
-// the picker says, and is ended by the proxy.
+// TestKinds: every kind of request gets the engine's own answer, is sent to the picked endpoint,
+// and is reported as ended by the proxy.
 func TestKinds(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		n := kinds.Compare(t, r.addr, r.addrs[0])
@@ -52,7 +52,7 @@ func TestKinds(t *testing.T) {
 	})
 }
 
-// TestStream: what an engine has said reaches the client before it says more.
+// TestStream: each part of a stream reaches the client before the engine sends the next one.
 func TestStream(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		resp := r.ask(t.Context(), "/v1/paced")
@@ -90,8 +90,8 @@ func TestClientLeaves(t *testing.T) {
 	})
 }
 
-// TestSpoofed: what clients say of where requests go does not count, and what the
-// picker says for engines reaches them.
+// TestSpoofed: destination headers from clients are ignored, and the picker's headers for engines
+// reach the engine.
 func TestSpoofed(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		heard := make(chan http.Header, 1)
@@ -110,8 +110,8 @@ func TestSpoofed(t *testing.T) {
 	})
 }
 
-// TestEngineDead: a request whose engine is gone is served by the picker's second
-// choice, or by another engine, where the proxy can do that.
+// TestEngineDead: a request whose engine is gone is served by the picker's second choice or by
+// another engine, if the proxy supports this.
 func TestEngineDead(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.engines[0].Close()
@@ -133,7 +133,7 @@ func TestEngineDead(t *testing.T) {
 	})
 }
 
-// TestRefused: a refusal is the client's answer, and no engine sees the request.
+// TestRefused: the client receives the refusal, and no engine sees the request.
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.mu.Lock()
@@ -148,8 +148,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestPickerDead: without a picker engines are placed by the proxy, but not by what
-// clients say; Caddy refuses.
+// TestPickerDead: without a picker the proxy chooses engines itself and ignores destination headers
+// from clients; Caddy refuses.
 func TestPickerDead(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		if err := r.pick.Close(); err != nil {

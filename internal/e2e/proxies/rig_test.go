@@ -23,16 +23,16 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// proxy is one that is configured by an example.
+// proxy is a proxy with an example configuration.
 type proxy struct {
 	name    string
 	files   []string // of deploy/proxies/NAME
 	args    func(dir string) []string
-	replace func(r *rig) []string // further pairs: what stands in the files, and what in the test
+	replace func(r *rig) []string // further pairs: text in the files and its replacement in the test
 	body    bool                  // the picker sees the body
-	second  bool                  // a request goes to a second engine where the first fails
-	alone   bool                  // engines are placed without a picker
-	tells   bool                  // the log tells that a client left in the middle of an answer
+	second  bool                  // if the first engine fails, a request is sent to a second one
+	alone   bool                  // the proxy chooses engines without a picker
+	tells   bool                  // the log shows that a client left in the middle of an answer
 }
 
 var proxies = []proxy{
@@ -76,7 +76,7 @@ var proxies = []proxy{
 	},
 }
 
-// rig is two engines, what says where requests go, and a proxy.
+// rig is two engines, a scripted picker, and a proxy.
 type rig struct {
 	t       *testing.T
 	p       *proxy
@@ -86,12 +86,12 @@ type rig struct {
 	addrs   []string // of the engines
 	pick    *admin.Pick
 	log     parts.Output
-	next    chan struct{} // lets a paced answer go on
+	next    chan struct{} // lets a paced answer continue
 	left    chan struct{} // a client left during a paced answer
 	client  http.Client
 
 	mu       sync.Mutex
-	order    []string // what the chooser says
+	order    []string // the chooser's answer
 	refuse   bool
 	requests []request.Request
 	inFlight int
@@ -156,7 +156,7 @@ func (r *rig) start() {
 	}
 	exited := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // its log shows the exit
 		close(exited)
 	}()
 	r.t.Cleanup(func() {
@@ -201,7 +201,7 @@ func (r *rig) Choose(_ context.Context, q *request.Request) (*request.Decision, 
 	return d, nil
 }
 
-// settled waits until every pick has ended, by the proxy's word, and returns the ends.
+// settled waits until the proxy has reported the end of every pick, and returns the ends.
 func (r *rig) settled() []request.Outcome {
 	r.t.Helper()
 	testkit.Await(r.t, "every pick has ended", func() bool {

@@ -33,7 +33,7 @@ func (a args) named(name string) (value.Value, bool) {
 	return value.Value{}, false
 }
 
-// get returns an argument by position or by name, else def.
+// get returns an argument by position or by name, or def if it is missing.
 func (a args) get(i int, name string, def value.Value) value.Value {
 	if i < len(a.pos) {
 		return a.pos[i]

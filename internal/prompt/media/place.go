@@ -26,7 +26,7 @@ type Pad struct {
 	Text []byte
 }
 
-// Place appends a rendered prompt in which the media placeholders are replaced by encoded names
+// Place appends a rendered prompt and replaces its media placeholders by encoded names
 // (block.AppendMedium). If a medium's name is unknown, the output ends before it and truncated is
 // true. ok is false if placeholders and media do not match one to one. dst and text must not
 // overlap.

@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// sniff reports, from the first bytes of an image file, whether engines convert the picture to RGB,
-// which is part of the hash input. known is false for unsupported file kinds and if the bytes do
-// not suffice.
+// sniff reports whether engines convert the picture to RGB, which is part of the hash input. It
+// uses the first bytes of an image file. known is false for unsupported file kinds and if the bytes
+// do not suffice.
 func sniff(b []byte) (converted, known bool) {
 	switch {
 	case bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")):

@@ -85,7 +85,7 @@ func Binary(op string, a, b Value) Value {
 	return arithmetic(op, a, b)
 }
 
-// Sign returns -v if minus is true, else +v.
+// Sign returns -v if minus is true, and +v otherwise.
 func Sign(v Value, minus bool) Value {
 	if v.kind == KindFloat {
 		if minus {

@@ -47,8 +47,8 @@ type Value struct {
 	// n is the number of a Bool or Int, the bits of a Float, and otherwise the length of the data
 	// at p.
 	n int64
-	// p points at the bytes of a String, a Big or the name of an Undefined, at the
-	// members of a List, a Tuple or IDs, at a *Dict, or at the any of an Opaque.
+	// p points at the bytes of a String or a Big, at the name of an Undefined, at the members of a
+	// List, a Tuple or IDs, at a *Dict, or at the any of an Opaque.
 	p unsafe.Pointer
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
 )
 
-// addedSet finds added tokens in text. raw tokens are matched before normalisation, normal ones
-// after it, and all of them in text space.
+// addedSet finds added tokens in text. raw matches tokens before normalisation, normal after it,
+// and all matches every token in the original text.
 type addedSet struct {
 	raw, normal, all *matcher
 	strips           bool // some token swallows white space
@@ -39,7 +39,7 @@ func newAddedSet(added []Added, n *normalizer) *addedSet {
 type matcher struct {
 	toks    []Added
 	first   [256]bool
-	only    int // the first byte if all tokens start with the same one, else -1
+	only    int // the first byte if it is the same for all tokens; otherwise -1
 	buckets map[uint16][]int32
 	single  [256]int32 // token of one byte +1
 	// hardSpace: spaces are U+2581 by the time of matching, and not swallowed.

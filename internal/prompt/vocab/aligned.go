@@ -51,8 +51,8 @@ func (v *Vocab) Aligned(text []byte, ends []int32, size int) int {
 	return block
 }
 
-// wordStart returns the last start of a word or added token at or before pos, within a kilobyte,
-// else pos itself.
+// wordStart returns the last start of a word or added token at or before pos. If there is none
+// within a kilobyte, it returns pos.
 func (v *Vocab) wordStart(text []byte, pos int) int {
 	lo := max(0, pos-boundaryReach)
 	start := lo

@@ -59,8 +59,8 @@ func (v *Vocab) BoundarySafe(text []byte, pos int) bool {
 	return v.boundaryIn(text[start:hi], pos-start, hi == cut)
 }
 
-// boundaryIn reports whether the tokens of s, which starts a piece, have a boundary at pos. cut is
-// true if the text continues after s; a piece that reaches the end of s is then not evaluated.
+// boundaryIn reports whether the tokens of s, which starts a piece, have a boundary at pos. cut
+// means that the text continues after s; a piece that reaches the end of s is then not evaluated.
 func (v *Vocab) boundaryIn(s []byte, pos int, cut bool) bool {
 	for sp := v.pat.Split(s); ; {
 		a := sp.Pos()

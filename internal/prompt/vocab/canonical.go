@@ -48,9 +48,9 @@ func (v *Vocab) NewChecker() *Checker {
 	return &Checker{v: v}
 }
 
-// Check checks the block. n is the number of its leading tokens that are proven canonical: all of
-// them for Canonical, the index of the first deviating token for Deviates, and the index of the
-// first undecided token for Unknown.
+// Check checks the block. n is the number of its leading tokens that are proven canonical. For
+// Deviates it is the index of the first deviating token, and for Unknown the index of the first
+// undecided one.
 func (c *Checker) Check(w Window) (verdict Verdict, n int) {
 	if !c.load(w) {
 		return Deviates, 0
@@ -220,8 +220,8 @@ func (c *Checker) piece(a, b int) int {
 	return c.compare(c.want, i, b)
 }
 
-// compare compares the tokens from i on with want, the tokens of a piece that ends at b. Its
-// results are those of piece.
+// compare compares the tokens from i on with want, the tokens of a piece that ends at b. It returns
+// the results of piece.
 func (c *Checker) compare(want []uint32, i, b int) int {
 	for _, id := range want {
 		if i >= len(c.ids) || c.ids[i] != id {

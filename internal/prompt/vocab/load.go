@@ -30,8 +30,8 @@ const (
 	fileTiktokenAlt = "tiktoken.model"
 )
 
-// Find returns the vocabulary file in a model directory: tokenizer.json, else
-// tekken.json, else a tiktoken file.
+// Find returns the vocabulary file in a model directory: the first that exists of tokenizer.json,
+// tekken.json and a tiktoken file.
 func Find(dir string) (string, error) {
 	for _, name := range []string{fileTokenizer, fileTekken, fileTiktokenAlt} {
 		if p := filepath.Join(dir, name); isFile(p) {

@@ -17,8 +17,8 @@ import (
 // envLoad makes TestMemoryOfLoads the process that is measured.
 const envLoad = "GRAPEVINE_TEST_LOAD"
 
-// maxLoad is the maximum memory of a process, in MiB, after it loads the vocabulary of Qwen 3, and
-// after it loads it again while the first one is in use.
+// maxLoad is the maximum memory of a process in MiB. It applies after the first load of the
+// vocabulary of Qwen 3, and after a second load while the first one is in use.
 const maxLoad = 100
 
 // TestMemoryOfLoads measures the memory of a process that reads a large vocabulary,

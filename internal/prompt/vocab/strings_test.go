@@ -19,7 +19,7 @@ var snippets = []string{
 	"aaaaaaaaaaaaaaaaaaaa", "ſ", "'ſ", "'S", "'Ll", "K", "ß", "İ", "\ufeff", "\ufffd", "\u2581", "▁▁x", "<0x41>", "x\u0338", ">\u0338",
 }
 
-// hardStrings generates n texts of up to most snippets, some of them truncated at a random
+// hardStrings generates n texts of up to most snippets. Some texts are truncated at a random
 // character.
 func hardStrings(seed uint64, n, most int) []string {
 	rng := rand.New(rand.NewPCG(seed, 1))

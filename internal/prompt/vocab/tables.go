@@ -55,8 +55,8 @@ func (t *pieceTable) find(piece []byte) (uint32, bool) {
 	}
 }
 
-// hashBytes is a quick non-cryptographic hash for short pieces; the table's
-// contents come from a trusted file and look-ups cannot add to it.
+// hashBytes is a quick non-cryptographic hash for short pieces; the table's contents are read from
+// a trusted file and look-ups cannot add to it.
 func hashBytes(p []byte) uint64 {
 	const k0, k1 = 0x9e3779b97f4a7c15, 0xd6e8feb86659fd93
 	h := uint64(len(p)) * k0

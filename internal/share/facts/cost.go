@@ -54,7 +54,7 @@ func (c *Costs) Run(ctx context.Context) {
 	}
 }
 
-// Publish sends constants that differ from those sent last. It withdraws those of removed
+// Publish sends constants that differ from the last sent ones. It withdraws constants of removed
 // endpoints, because a gauge has a limited size.
 func (c *Costs) Publish() {
 	pool := c.o.Pool.Snapshot()

@@ -1,6 +1,9 @@
-// Package facts shares the state of each replica with its group: load in flight (Load), learned
-// engine speeds (Costs), queued requests (Queues), placements of prompts and sessions (Hints),
-// models in use (Setup) and the seed of the index's keys (Seeds).
+// Package facts shares the state of each replica with its group:
+//
+//   - load in flight (Load) and queued requests (Queues)
+//   - learned engine speeds (Costs)
+//   - placements of prompts and sessions (Hints)
+//   - models in use (Setup) and the seed of the index's keys (Seeds)
 //
 // Each state is small and absolute. The newest value of a replica replaces its last one, and its
 // values are dropped when it is gone (Origins). A malformed value is an error and changes nothing.

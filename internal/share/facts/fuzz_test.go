@@ -43,5 +43,5 @@ func FuzzSoftState(f *testing.F) {
 	})
 }
 
-// bad reports whether a number would corrupt results computed with it.
+// bad reports whether a number would corrupt later calculations.
 func bad(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) || v < 0 }

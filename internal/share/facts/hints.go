@@ -28,7 +28,7 @@ type HintOptions struct {
 }
 
 // Hints shares decisions: the chunks of placed prompts (for speculative entries and the approximate
-// index), bindings of sessions, and failed prompts. Hints may be lost, and nothing waits for them.
+// index), bindings of sessions, and failed prompts. Hints may be lost, and no code waits for one.
 // Safe for concurrent use.
 type Hints struct {
 	o                HintOptions

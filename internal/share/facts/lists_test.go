@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// sentLists collects what Lists sends.
+// sentLists collects the lists that Lists sends.
 type sentLists struct {
 	last  map[string][]byte
 	count map[string]int
@@ -47,7 +47,7 @@ func listOf(from string, read time.Time, n int) *discovery.Record {
 }
 
 // TestListsOfPeers: the newest list of the same source is returned, by the ages that peers sent and
-// whatever their clocks are.
+// independent of their clocks.
 func TestListsOfPeers(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	x, _ := listsWithGroup(&now)

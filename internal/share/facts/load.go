@@ -193,7 +193,7 @@ func (l *Load) Merge(origin string, _ uint64, address string, value []byte) erro
 	}
 	t.Load = t.Add(negative(was)).Add(load)
 	t.Rate, t.Busy = max(t.Rate, 0), max(t.Busy, 0)
-	if all := t.Rate + t.Busy + t.Pairs; math.IsNaN(all) || all > math.MaxFloat32 { // such a value is impossible, and subtracting it later would leave a wrong rest
+	if all := t.Rate + t.Busy + t.Pairs; math.IsNaN(all) || all > math.MaxFloat32 { // impossible; a later subtraction would leave a wrong rest
 		l.apply(address)
 		return nil
 	}

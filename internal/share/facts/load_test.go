@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestLoadOnTheWire: a load decodes to what was encoded, with times by the reader's clock. Older
+// TestLoadOnTheWire: a load decodes to the encoded one, with times by the reader's clock. Older
 // peers send fewer fields.
 func TestLoadOnTheWire(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)

@@ -16,7 +16,7 @@ const (
 )
 
 // remains are the requests that a replica had in flight at an endpoint when it departed. The proxy
-// goes on with them, so they count until the engine's gauges show that they have ended.
+// completes them without it, so they count until the engine's gauges show that they have ended.
 type remains struct {
 	endpoint.Load
 	origin  string

@@ -11,9 +11,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestDepartedLoad: the requests of a replica that died count until the engine's gauges show that
-// they have ended, until the engine restarts, until the replica reports again, or until a time limit.
-// A restarted replica is another process: its predecessor's requests still count.
+// TestDepartedLoad: the requests of a dead replica count until the engine's gauges show that they
+// have ended, the engine restarts, the replica reports again, or a time limit is reached. A
+// restarted replica is another process: its predecessor's requests still count.
 func TestDepartedLoad(t *testing.T) {
 	const address = "10.0.0.1:8000"
 	type rig struct {

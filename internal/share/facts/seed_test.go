@@ -19,7 +19,7 @@ import (
 )
 
 // TestSeedOrder: all members agree on the first seed. A seed in use precedes a new member's,
-// whatever its clock.
+// independent of clocks.
 func TestSeedOrder(t *testing.T) {
 	one := rapid.Custom(func(t *rapid.T) seed {
 		s := seed{firm: rapid.Bool().Draw(t, "firm"), born: rapid.Uint64Max(3).Draw(t, "born")}
@@ -41,8 +41,8 @@ func TestSeedOrder(t *testing.T) {
 }
 
 // TestSeedsConverge: members that receive each other's seeds late, in parts and in any order end up
-// with one seed, the first that any of them had. No member considers a seed its group's before it
-// received one or settled.
+// with one seed, the first in the group. No member considers a seed its group's before it received
+// one or settled.
 func TestSeedsConverge(t *testing.T) {
 	for n := range 60 {
 		synctest.Test(t, func(t *testing.T) { converge(t, n) })

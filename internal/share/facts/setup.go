@@ -50,9 +50,9 @@ type ModelInUse struct {
 }
 
 // Setup publishes this replica's setup to the group and detects members with a different one.
-// Blocks with another secret or vocabulary are unusable here, and nothing else would reveal it,
-// since positions and digests are equal. It is safe for concurrent use, except that Publish must
-// not be called concurrently.
+// Blocks with another secret or vocabulary are unusable here. No other check would reveal it, since
+// positions and digests are equal. It is safe for concurrent use, except that Publish must not be
+// called concurrently.
 type Setup struct {
 	o   SetupOptions
 	set SetFunc
@@ -135,8 +135,8 @@ func (x *Setup) Conflict(ep *endpoint.Endpoint) string {
 	return ""
 }
 
-// ofEndpoint returns the fingerprint of an endpoint's model: by its configured names, else by its
-// engine's own list.
+// ofEndpoint returns the fingerprint of an endpoint's model, by its configured names or, without
+// these, by its engine's own list.
 func (u *setup) ofEndpoint(ep *endpoint.Endpoint) uint64 {
 	if len(ep.Models) == 0 {
 		if names := ep.BaseModels(); len(names) > 0 {

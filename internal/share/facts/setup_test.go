@@ -42,8 +42,8 @@ func TestSetupDiffers(t *testing.T) {
 	f(m{"a": printLoading, "b": 1}, m{"a": 6, "b": 2}, "b")
 }
 
-// An endpoint without names is read with the only model. If there are several, it is read with
-// none, whatever their order.
+// An endpoint without names uses the only model. If there are several, it uses none, independent of
+// their order.
 func TestSetupWithoutNames(t *testing.T) {
 	for _, c := range []struct {
 		models map[string]uint64

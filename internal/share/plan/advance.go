@@ -84,8 +84,8 @@ func (p *Plan) learn(now time.Duration, started uint64, f Facts) {
 	}
 }
 
-// list keeps the source in the log while it is shared, and a moment longer, so that peers see that
-// this replica does not read it for them.
+// list keeps the source in the log while it is shared, and slightly longer, so that peers see that
+// this replica does not read it any more.
 func (p *Plan) list(now time.Duration) (begins bool) {
 	switch {
 	case p.mode == Shared && !p.listed:

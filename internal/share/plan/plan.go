@@ -10,12 +10,12 @@ const (
 	askPause    = 200 * time.Millisecond
 	askLater    = 5 * time.Second        // while the stream is being read
 	joinPause   = 400 * time.Millisecond // for peers to claim a new source; ends early once all have
-	partPause   = 30 * time.Millisecond  // for peers to see that this replica does not read a source for them
+	partPause   = 30 * time.Millisecond  // for peers to see that this replica does not read a source
 	stallLimit  = 2 * time.Second        // a working engine writes to its log within this time
 	coverPause  = 800 * time.Millisecond // time for a stalled log's reader to recover before a standby reads too
 	coverFor    = 10 * time.Second       // minimum time that the standby then reads
 	stallMost   = time.Minute            // longest time until the next suspicion
-	ownPause    = 5 * time.Second        // how long content found wrong is read here, whatever the assigned reader
+	ownPause    = 5 * time.Second        // how long this replica reads content found wrong, even if another is assigned
 	sameLife    = 1000                   // incarnations that one engine process may use
 	unnamed     = 1                      // incarnation of an engine whose start was not observed
 	smallBlocks = 16                     // tokens: a reader merges smaller pages using its memory of earlier ones
@@ -120,7 +120,7 @@ type Plan struct {
 	parts  time.Duration // listed until then; 0: it is not leaving
 	shared time.Duration // since when
 
-	own     time.Duration // read here until then, whatever the assigned role
+	own     time.Duration // read here until then, even if another replica is assigned
 	suspect time.Duration // shorter stalls raise no suspicion
 	doubted time.Duration // since when the log is suspected; 0: it is not
 }

@@ -1,7 +1,7 @@
 package hub
 
 import (
-	"crypto/sha1" //nolint:gosec // Git names files by it
+	"crypto/sha1" //nolint:gosec // Git's names of files
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -23,7 +23,7 @@ type Repo struct {
 	Commit string // of each revision
 	Files  map[string]string
 	Gated  bool // requires Hub.Token
-	// Large lists the files that the content host serves. The others come from the hub itself.
+	// Large lists the files that the content host serves. The hub itself serves the others.
 	Large []string
 }
 
@@ -208,7 +208,7 @@ func (h *Hub) serveContent(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusForbidden)
 }
 
-// send sends a file, or what a fault leaves of it.
+// send sends a file, or the part that a fault leaves.
 func (h *Hub) send(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	switch {

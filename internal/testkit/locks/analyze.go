@@ -95,8 +95,8 @@ type reached struct {
 	via *ssa.Function // callee of the function; nil where it calls the sink itself
 }
 
-// callees returns the module's functions that a call may run before it returns: those of the call
-// graph, and functions passed to other modules.
+// callees returns the module's functions that a call may run before it returns: the callees in the
+// call graph, and functions passed to other modules.
 func (a *analysis) callees(fn *ssa.Function, call ssa.CallInstruction) []*ssa.Function {
 	if _, async := call.(*ssa.Go); async {
 		return nil

@@ -82,8 +82,8 @@ func f(b, c *a) bool {
 	}
 }
 
-// TestSampleCoversTrustAndCopies checks that the seed determines the sample, that a quarter of it
-// is in trust, budget and admission code, and that a quarter drops copied fields.
+// TestSampleCoversTrustAndCopies checks that the seed determines the sample, that a quarter of the
+// sample is in trust, budget and admission code, and that a quarter drops copied fields.
 func TestSampleCoversTrustAndCopies(t *testing.T) {
 	t.Chdir("../../..")
 	one, err := sample(40, "one")

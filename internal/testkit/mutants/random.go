@@ -23,7 +23,7 @@ import (
 )
 
 // critical are path prefixes of the code for trust checks, memory budgets and admission. A quarter
-// of every sample comes from it.
+// of every sample is from this code.
 var critical = []string{
 	"internal/budget/", "internal/listen/", "pd/signed/", "pd/kvtransfer/", "picker/flow/", "picker/priority", "picker/scheduler.go",
 	"extproc/internal/wire/", "extproc/headers.go", "extproc/request.go", "cluster/federation/link/", "internal/admin/guard.go", "pd/sidecar/targets.go",

@@ -39,8 +39,8 @@ type mount struct {
 	ReadOnly bool
 }
 
-// runContainer turns this process into p: it returns only after an error. The process is in mount and
-// host name namespaces of its own already.
+// runContainer turns this process into p: it returns only after an error. The process already has
+// separate mount and host name namespaces.
 func runContainer(config string) error {
 	var p process
 	if err := json.Unmarshal([]byte(config), &p); err != nil {

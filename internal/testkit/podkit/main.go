@@ -41,8 +41,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// runInside runs this program again in namespaces of its own. They end with it, and with them all
-// interfaces and mounts.
+// runInside runs this program again in new namespaces. When it ends, the kernel removes these, with
+// all interfaces and mounts.
 func runInside() (code int, err error) {
 	runtime.LockOSThread() // the child gets a signal when the thread that started it ends
 	self, err := os.Executable()

@@ -136,7 +136,7 @@ func openSandbox(address string) (*sandbox, error) {
 }
 
 func (s *sandbox) close() {
-	_ = s.cmd.Process.Kill() // it waits for nothing else
+	_ = s.cmd.Process.Kill() // it waits only for this
 	_ = s.cmd.Wait()
 }
 

@@ -114,8 +114,8 @@ type objectMeta struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Deployment starts one pod from the template of a Deployment of the API server, with a name of its
-// own.
+// Deployment starts one pod, with a generated name, from the template of a Deployment of the API
+// server.
 func (k *Kit) Deployment(namespace, name string) *Pod {
 	k.tb.Helper()
 	var d struct {
@@ -247,7 +247,7 @@ func (p *Pod) command(c *container, x process) *exec.Cmd {
 	return cmd
 }
 
-// process returns what the container's specification and image describe.
+// process returns the process that the container's specification and image describe.
 func (p *Pod) process(c *container) process {
 	p.k.tb.Helper()
 	image, ok := p.k.images[c.Image]
@@ -288,7 +288,7 @@ func (p *Pod) process(c *container) process {
 	return x
 }
 
-// first returns the last value that is set: those of the container override those of the pod.
+// first returns the last value that is set: a container's value overrides the pod's.
 func first(value int, more ...*int) int {
 	for _, m := range more {
 		if m != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// service is what the kit reads of a Service.
+// service holds the fields of a Service that the kit reads.
 type service struct {
 	Metadata struct {
 		Name      string `json:"name"`
@@ -112,7 +112,7 @@ func (k *Kit) backend(address string, port int) string {
 	return ""
 }
 
-// podsOf returns the pods that a Service sends to. k.mu is held.
+// podsOf returns the pods that a Service sends to. The caller holds k.mu.
 func (k *Kit) podsOf(s *service) (list []*Pod) {
 	for _, p := range k.pods {
 		matches := p.Namespace == s.Metadata.Namespace && (p.ready || s.Spec.NotReady)

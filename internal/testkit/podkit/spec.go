@@ -2,7 +2,7 @@ package podkit
 
 import "encoding/json"
 
-// podSpec is what the kit reads of a pod's specification.
+// podSpec holds the fields of a pod's specification that the kit reads.
 type podSpec struct {
 	Account        string        `json:"serviceAccountName"`
 	Automount      *bool         `json:"automountServiceAccountToken"`

@@ -19,7 +19,7 @@ const tokenFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
 // devices are the devices of every container.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// mounts returns the mounts of a container: those of the runtime, the image, and the volumes.
+// mounts returns the mounts of a container: the runtime's, the image's, and the volumes.
 func (p *Pod) mounts(c *container, image Image) (list []mount) {
 	p.k.tb.Helper()
 	list = append(list, mount{From: "proc", To: "/proc"}, mount{From: "/sys", To: "/sys", ReadOnly: true}, mount{From: "tmpfs", To: "/dev/shm"})
@@ -230,7 +230,7 @@ func expand(text string, env *environ) string {
 	})
 }
 
-// environment returns the variables of a container: those of Services, then its own.
+// environment returns the variables of a container: the variables of Services, then its own.
 func (p *Pod) environment(c *container) *environ {
 	p.k.tb.Helper()
 	env := &environ{values: map[string]string{}}

@@ -7,7 +7,7 @@ import (
 )
 
 // TestList checks that the list contains exactly the tests that pass inputs to testkit.Linear, and
-// that the documentation on tests agrees with it.
+// that the documentation on tests has the same list.
 func TestList(t *testing.T) {
 	text, err := os.ReadFile("list.txt")
 	if err != nil {

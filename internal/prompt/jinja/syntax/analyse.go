@@ -26,7 +26,7 @@ const (
 	// over a variable content.
 	RuleLoops Rule = iota
 	// RuleMacros is the rule of vLLM 0.30: in a macro, a loop over a parameter counts if some call
-	// passes a message's content for it.
+	// passes a message's content as that parameter.
 	RuleMacros
 	// RuleNamespaces is the rule of vLLM 0.33: RuleMacros, and messages may be an attribute of a
 	// namespace.
@@ -212,7 +212,7 @@ func isName(e Expr, name string) bool {
 }
 
 // accessed unwraps filters, tests and slices around a name or one attribute of a name. of is "" for
-// anything else.
+// any other expression.
 func accessed(e Expr) (of, key string) {
 	switch x := e.(type) {
 	case *Filter:

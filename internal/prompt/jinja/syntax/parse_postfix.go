@@ -146,7 +146,7 @@ func (p *parser) applied(filter string, a Args) {
 	}
 }
 
-// test parses what follows "is".
+// test parses the test after "is".
 func (p *parser) test(of Expr) Expr {
 	t := &Test{Of: of, Negate: p.acceptName("not")}
 	t.ID = p.use(&p.t.Tests, p.expect(tokName, "a test").text)

@@ -60,8 +60,8 @@ func buildClasses() *[flatRunes]class {
 	return t
 }
 
-// classOrder lists the Unicode tables behind the classes. White space comes
-// last: some of it has another general category.
+// classOrder lists the Unicode tables behind the classes. White space is last, because some of its
+// characters have another general category.
 var classOrder = []struct {
 	table *unicode.RangeTable
 	class class
