@@ -6,9 +6,8 @@ import (
 	"strconv"
 )
 
-// corpus makes chat bodies of one size: the requests of a conversation begin
-// with the same text and end with a question of their own. It is read-only
-// once made.
+// corpus generates chat bodies of one size. The requests of a conversation begin with the same text
+// and end with different questions. It is read-only after creation.
 type corpus struct {
 	size     int
 	prefixes [][]byte // per conversation, up to the text of the last message
@@ -64,8 +63,8 @@ func (c *corpus) appendRequest(dst []byte, n uint64) []byte {
 	return append(dst, tail...)
 }
 
-// Syllables that words are made of, and what stands in a JSON text now and
-// then: escapes, code, other scripts.
+// Syllables of words, and special text that JSON contains now and then: escapes, code, other
+// scripts.
 var (
 	syllables = [...]string{"ka", "lo", "mi", "ter", "an", "so", "vel", "ri", "dun", "pe", "gra", "sti", "no", "hal", "we", "cor"}
 	asides    = [...]string{`\n`, `\n\n`, ` \"quoted\" `, `\n    return f(x) + 1;\n`, " größer als ", " 图书馆在哪里。 ", " 1,024.5 ", " C:\\\\temp\\\\log "}

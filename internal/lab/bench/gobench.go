@@ -10,11 +10,10 @@ import (
 	"strings"
 )
 
-// ParseGoBench reads the output of `go test -bench` and returns one row for
-// each benchmark and unit: go_ns_per_op/indexer.Match/blocks=640. Packages are
-// named within module. A benchmark that ran several times gives the median.
-// Lines that are no results are passed over; a benchmark that failed, or a
-// package that did, is an error.
+// ParseGoBench reads the output of `go test -bench` and returns one row for each benchmark and
+// unit: go_ns_per_op/indexer.Match/blocks=640. Package names are relative to module. A benchmark
+// that ran several times gives the median. Other lines are ignored. A failed benchmark or package
+// is an error.
 func ParseGoBench(r io.Reader, module string) ([]Row, error) {
 	p := goBench{module: module, values: map[string][]float64{}}
 	lines := bufio.NewScanner(r)

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Mode is how the played proxy sends bodies.
+// Mode is the way in which the played proxy sends bodies.
 type Mode string
 
 // The modes of the two configurations that the project ships.
 const (
-	// FullDuplex sends both bodies in chunks and takes them back in chunks, as
-	// conformant gateways configure.
+	// FullDuplex sends both bodies in chunks and receives them in chunks, as conformant gateways
+	// configure.
 	FullDuplex Mode = "full_duplex"
-	// Buffered sends the request body in one message and no response body,
-	// unless the picker asks for it.
+	// Buffered sends the request body in one message. It sends the response body only if the picker
+	// requests it.
 	Buffered Mode = "buffered"
 )
 
 // Modes lists every mode.
 var Modes = []Mode{FullDuplex, Buffered}
 
-// Sizes that Options default to, and the smallest body that holds a chat.
+// Defaults of Options, and the smallest body that holds a chat.
 const (
 	defaultChunk   = 16 << 10
 	largestChunk   = 64 << 10
@@ -33,8 +33,7 @@ const (
 	defaultFailure = 100
 )
 
-// Options say what to play. Target is required; zero values of the rest mean
-// the defaults given here.
+// Options configure a load. Target is required; the fields name the defaults of zero values.
 type Options struct {
 	// Target is the host:port of the picker's external-processing port.
 	Target string
@@ -72,9 +71,8 @@ type Options struct {
 	// with earlier requests; 64.
 	Conversations int
 
-	// Shared is the part of a body, 0 to 1, that all requests of a
-	// conversation begin with; 0.9. A quarter of it is common to all
-	// conversations.
+	// Shared is the share of a body, 0 to 1, with which all requests of a conversation begin; 0.9.
+	// A quarter of it is common to all conversations.
 	Shared float64
 
 	// Model is the model named in the bodies; "model".

@@ -24,11 +24,10 @@ const (
 	connectionWindow = 24 << 20
 )
 
-// Run plays requests against a picker until the bounds of opts are reached and
-// returns what it measured. An error means that nothing could be measured: the
-// options are wrong, the target cannot be reached, too many requests failed,
-// the picker's process is gone, or ctx ended. Requests that failed one by one,
-// and those that the picker refused, are counted in the report.
+// Run plays requests against a picker until the limits of opts are reached and returns the
+// measurements. It returns an error if no measurement is possible: the options are wrong, the
+// target cannot be reached, too many requests failed, the picker's process is gone, or ctx ended.
+// The report counts single failures and requests that the picker refused.
 func Run(ctx context.Context, opts Options) (Report, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -71,7 +70,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// Play plays requests for the given time and returns what the slice measured. Request
+// Play plays requests for the given time and returns the measurements of this slice. Request
 // numbers continue from slice to slice, so no question repeats. Not safe for concurrent use.
 func (c *Client) Play(ctx context.Context, length time.Duration) (Report, error) {
 	c.load.opts.Duration, c.load.opts.Requests = length, 0
@@ -200,8 +199,8 @@ type tally struct {
 	failure   error // the first
 }
 
-// run lets all players play until count requests have started or limit has passed, and waits for
-// them. Zero means no limit.
+// run lets all players play until count requests have started or limit has passed, and waits until
+// all have ended. Zero means no limit.
 func (l *load) run(ctx context.Context, count int, limit time.Duration) (tally, error) {
 	s := &session{load: l, start: time.Now(), count: count, limit: limit}
 	ctx, s.stop = context.WithCancelCause(ctx)

@@ -59,8 +59,8 @@ func sorted(rows []Row) []Row {
 	return slices.SortedFunc(slices.Values(rows), func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// WriteJSON writes the rows to the file as a JSON list, one row per line, in
-// place of what was there. A reader sees the old file or the new one.
+// WriteJSON replaces the file with the rows as a JSON list, one row per line. A reader sees the old
+// file or the new one.
 func WriteJSON(path string, rows []Row) error {
 	var b bytes.Buffer
 	b.WriteString("[\n")
@@ -87,7 +87,7 @@ func WriteJSON(path string, rows []Row) error {
 	return nil
 }
 
-// ReadJSON reads what WriteJSON wrote.
+// ReadJSON reads the output of WriteJSON.
 func ReadJSON(path string) ([]Row, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 // headerDestination is the header in which a picker names its choice.
 const headerDestination = "x-gateway-destination-endpoint"
 
-// Short names of what Envoy's protocol calls at length.
+// Short names of long names in Envoy's protocol.
 type (
 	message = extproc.ProcessingRequest
 	answer  = extproc.ProcessingResponse
 )
 
-// kind says what an answer answers.
+// kind is the kind of message that an answer belongs to.
 type kind int
 
 const (
@@ -53,8 +53,7 @@ func responseChunk(b []byte, end bool) *message {
 	return &message{Request: &extproc.ProcessingRequest_ResponseBody{ResponseBody: &extproc.HttpBody{Body: b, EndOfStream: end}}}
 }
 
-// unpack returns what the answer answers, and its common part where it has
-// one.
+// unpack returns the kind of the answer, and its common part if it has one.
 func unpack(a *answer) (kind, *extproc.CommonResponse) {
 	switch r := a.GetResponse().(type) {
 	case *extproc.ProcessingResponse_RequestHeaders:

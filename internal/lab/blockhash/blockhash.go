@@ -11,7 +11,7 @@ import (
 // PYTHONHASHSEED is not set.
 const DefaultSeed = "vllm-none-hash"
 
-// Extra is what separates the blocks of equal tokens.
+// Extra holds the data other than tokens that separates blocks.
 type Extra struct {
 	LoRA string // adapter name, on every block; empty for none
 	Salt string // cache salt, on the first block; empty for none

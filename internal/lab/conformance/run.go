@@ -60,7 +60,7 @@ type Result struct {
 	Level   Level         `json:"level"`
 	Rule    string        `json:"rule"`
 	Outcome Outcome       `json:"outcome"`
-	Detail  string        `json:"detail,omitempty"` // what the picker answered, or what a skipped case needs
+	Detail  string        `json:"detail,omitempty"` // the picker's answer, or the missing condition of a skipped case
 	Took    time.Duration `json:"took_ns"`
 }
 

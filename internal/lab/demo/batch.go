@@ -30,8 +30,8 @@ var (
 	job      = workload.Kind{Name: "job", Turns: 1, UserTokens: 200, Spread: .5, Answer: 150}
 )
 
-// batchConfig limits the requests in engines to their concurrent sequences, and leaves a few of
-// them free of batch requests.
+// batchConfig limits the requests in engines to their concurrent sequences, and keeps a few
+// sequences free of batch requests.
 const batchConfig = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 featureGates: [flowControl]

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestBatchVerdict checks that each exceeded limit is reported, and nothing else.
+// TestBatchVerdict checks that exactly the exceeded limits are reported.
 func TestBatchVerdict(t *testing.T) {
 	rows := func() []BatchRow {
 		first := func(d time.Duration) []time.Duration { return []time.Duration{d / 2, d} }

@@ -62,7 +62,7 @@ type FaultsSummary struct {
 	Sharing           rig.Sharing
 	Rate              float64
 	All, Fewer        workload.Span   // without faults: with all engines, and with one engine removed from the list
-	Windows           []time.Duration // p90 of Fewer in windows as long as a row, ascending
+	Windows           []time.Duration // p90 of Fewer in windows of a row's length, ascending
 	Rows              []FaultRow
 }
 

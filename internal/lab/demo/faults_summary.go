@@ -44,7 +44,7 @@ func since(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// slower returns the p90 during a fault relative to that of the pool without the engine.
+// slower returns the p90 during a fault relative to the p90 of the pool without the engine.
 func (s *FaultsSummary) slower(r *FaultRow) float64 {
 	if s.Fewer.P90 == 0 {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
-// TestFaultsVerdict checks that each exceeded limit is reported, and nothing else.
+// TestFaultsVerdict checks that exactly the exceeded limits are reported.
 func TestFaultsVerdict(t *testing.T) {
 	good := FaultRow{Case: FaultCase{Name: "hangs"}, Found: time.Second, Rest: workload.Span{Requests: 200, Failed: 2, P90: 600 * time.Millisecond}, Answered: 2 * time.Second, Healthy: 4 * time.Second}
 	s := &FaultsSummary{Fewer: workload.Span{P90: 550 * time.Millisecond}, Rows: []FaultRow{good}}

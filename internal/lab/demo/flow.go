@@ -157,7 +157,7 @@ func (f *tenantsRun) ended(tenant int, at time.Time, o *workload.Outcome) {
 	}
 }
 
-// stop cancels all requests at once; most of them are waiting.
+// stop cancels all requests at once, including many waiting ones.
 func (f *tenantsRun) stop() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -43,7 +43,7 @@ func TestTenantsShare(t *testing.T) {
 	}
 }
 
-// TestFlowVerdict checks that each exceeded limit is reported, and nothing else.
+// TestFlowVerdict checks that exactly the exceeded limits are reported.
 func TestFlowVerdict(t *testing.T) {
 	good := FlowStep{Name: "all live", Answered: []uint64{50, 50, 50}, Worst: []float64{.09, -.1, .01}, Windows: 10, Most: 52, Idle: .02}
 	s := &FlowSummary{Places: 48, tenants: tenants, Steps: []FlowStep{good, good}}

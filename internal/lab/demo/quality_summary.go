@@ -35,7 +35,8 @@ const (
 //
 //   - a request failed
 //   - replicas that share lost more than 15% of one replica's hit ratio
-//   - replicas that do not share lost more than half of it, or do not report their fallback
+//   - replicas that do not share lost more than half of one replica's hit ratio, or do not report
+//     their fallback
 //   - requests of one application did not use all engines, or waited longer than with load-only
 func (s *QualitySummary) Problems() (list []string) {
 	one := s.Rows[0].Result.HitRatio

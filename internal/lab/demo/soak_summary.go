@@ -38,9 +38,9 @@ func goroutines(x *SoakSample) float64 { return float64(x.Goroutines) }
 // maxMissed is the share of samples that may be missing.
 const maxMissed = .1
 
-// Problems returns a sentence for each figure that was not flat over the second half: resident
-// memory, live heap or goroutines of a replica that grew by more than 5% and by more than 4 MiB, 2
-// MiB, or ten goroutines. Too many missing samples are a problem too.
+// Problems returns a sentence for each figure that was not flat over the second half. Resident
+// memory, live heap or goroutines of a replica may not grow by more than 5% and by more than 4 MiB,
+// 2 MiB, or ten goroutines. Too many missing samples are a problem too.
 func (s *SoakSummary) Problems() (list []string) {
 	if rounds := s.Missed + len(s.Samples)/max(s.Replicas, 1); float64(s.Missed) > maxMissed*float64(rounds) {
 		list = append(list, fmt.Sprintf("%d of %d times a replica did not answer when samples were taken", s.Missed, rounds))

@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// samples returns ten minutes of samples of two replicas. Those of the second follow grow.
+// samples returns ten minutes of samples of two replicas. The second replica's samples follow grow.
 func samples(grow func(at time.Duration) SoakSample) *SoakSummary {
 	s := &SoakSummary{Replicas: 2, Length: 10 * time.Minute}
 	for i := range 120 {

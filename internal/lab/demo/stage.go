@@ -26,7 +26,7 @@ func (o Options) stage(ctx context.Context, c QualityCase, play func(*group) err
 	if err == nil {
 		err = play(&group{Stage: s, o: o})
 	}
-	s.Close(ctx) // also stops what was started before an error
+	s.Close(ctx) // also stops the parts that were started before an error
 	return err
 }
 

@@ -27,7 +27,7 @@ func (w *wakes) Pop() any {
 }
 
 // benchRequest returns a turn typical of a public conversation trace: 12,000 tokens in, 343 out,
-// blocks of 512, half of them cached.
+// blocks of 512, every other block cached.
 func benchRequest(rng *rand.Rand, id uint64) Request {
 	in := 512 + int(rng.ExpFloat64()*11_500)
 	in = min(in, 120_000)

@@ -46,7 +46,7 @@ type Host struct {
 type Noise struct {
 	Sigma      float64       // of the factor's logarithm
 	PauseEvery time.Duration // mean time between pauses; 0: none
-	PauseMax   time.Duration // pauses last from a tenth of it to all of it
+	PauseMax   time.Duration // a pause lasts between a tenth of this and all of this
 	Seed       uint64
 }
 

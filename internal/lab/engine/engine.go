@@ -32,9 +32,9 @@ type Engine struct {
 	adapters []uint32
 	res      Result
 
-	// A run of steps that differ only in context length: every running request decodes inside its
-	// block. quiet is the number of remaining steps, lag the number not yet applied to the
-	// sequences.
+	// State of a run of steps that differ only in context length: every running request decodes
+	// inside its block. quiet is the number of remaining steps, lag the number not yet applied to
+	// the sequences.
 	quiet, lag int
 
 	stats Stats

@@ -26,8 +26,7 @@ func (t *hostTier) use(h Hash) bool {
 	return ok
 }
 
-// put adds a block. It returns the block evicted for it, if any, and whether the block is new to
-// the tier.
+// put adds a block. It returns the evicted block, if any, and whether the block is new to the tier.
 func (t *hostTier) put(h Hash) (gone Hash, evicted, added bool) {
 	if t.use(h) {
 		return 0, false, false

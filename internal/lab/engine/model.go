@@ -9,19 +9,18 @@ import (
 //
 //	A + B·prefill + E·Σ(prefill·context) + C·sequences + D·decode context
 //
-// where prefill counts prompt tokens computed in the step, context is the
-// mean number of tokens before them, sequences counts scheduled requests and
-// decode context is the sum of the contexts of those that decode.
+// where prefill is the number of prompt tokens computed in the step, context the mean number of
+// tokens before these, sequences the number of scheduled requests, and decode context the sum of
+// the contexts of decoding requests.
 //
-// With A0 set, weights are read once for both kinds of work, as engines do:
+// With A0 set, weights are read once for both kinds of work, as in engines:
 //
 //	max(A + W·(1 − (1 − Share)^tokens) + C·sequences,  A0 + B·tokens when any are prefilled)
 //	  + E·Σ(prefill·context) + D·decode context
 //
-// where tokens are those prefilled and decoded. W is for mixtures of experts:
-// the more tokens, the more experts are read, up to all. With Draft set, steps
-// that only decode verify Draft more tokens for each sequence and yield Yield
-// tokens; their time is divided by it.
+// where tokens is the number of prefilled and decoded tokens. W is for mixtures of experts: the
+// more tokens, the more experts are read, up to all. With Draft set, decode-only steps verify Draft
+// more tokens for each sequence and yield Yield tokens; their time is divided by Yield.
 type Model struct {
 	A float64 // ms per step
 	B float64 // µs per prefill token
@@ -49,8 +48,9 @@ const (
 	KVTokens8B  = 400_000
 )
 
-// Machine is a model on a kind of GPU: step times from published kernel tables (vLLM 0.24 on H100),
-// the cache capacity left by the weights, and the loading of blocks from host memory over PCIe.
+// Machine is a model on a kind of GPU. It has step times from published kernel tables (vLLM 0.24 on
+// H100), the cache capacity left by the weights, and the speed of loading blocks from host memory
+// over PCIe.
 type Machine struct {
 	Name     string
 	About    string

@@ -1,7 +1,7 @@
 package engine
 
 // This file implements prompts that one engine computes for another: blocks that outlive their
-// request, and prompts whose blocks come from another engine.
+// request, and prompts with blocks of another engine.
 
 // hold keeps the blocks of an ended sequence.
 func (e *Engine) hold(s *seq) {

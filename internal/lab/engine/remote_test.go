@@ -51,7 +51,7 @@ func TestRemote(t *testing.T) {
 }
 
 // TestFetched checks that fetched leading blocks are not computed, later ones are, and that a
-// preempted request computes all of them.
+// preempted request computes every block.
 func TestFetched(t *testing.T) {
 	e, err := New(Config{Blocks: 20})
 	if err != nil {

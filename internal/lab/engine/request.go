@@ -27,8 +27,9 @@ type Request struct {
 	Adapter  uint32 // adapter number, 0 for the base model
 	Priority int64  // with Config.ByPriority: lower is sooner, equal ones as they came
 	// Hold keeps the blocks of the finished request until Release. Remote marks a prompt whose
-	// blocks come from another engine at admission: only the part after the last full block is
-	// computed. Fetched is the number of leading blocks for which the same holds.
+	// blocks are transferred from another engine at admission: only the part after the last full
+	// block is computed. Fetched is the number of leading blocks that are transferred in the same
+	// way.
 	Hold, Remote bool
 	Fetched      int
 

@@ -63,8 +63,8 @@ func parseBaseline(raw []byte) (*Baseline, error) {
 	return b, nil
 }
 
-// Raised returns an error if a row of b is above that of the earlier baseline by more than
-// its error and b gives no reason for it.
+// Raised returns an error if b raises a row of the earlier baseline by more than the row's error
+// without a reason.
 func (b *Baseline) Raised(earlier *Baseline) error {
 	for _, r := range b.Rows {
 		was, ok := earlier.row(r.Name)

@@ -29,8 +29,8 @@ type Kernel struct {
 	Name string
 	step func() // runs it once
 	stop func()
-	// fresh returns the kernel with memory of its own, since places in memory change the cost
-	// by some percent; nil: there is one.
+	// fresh returns the kernel with newly allocated memory, since memory addresses change the cost
+	// by some percent; nil: there is only one kernel.
 	fresh func() (*Kernel, error)
 }
 

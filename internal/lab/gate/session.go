@@ -27,8 +27,8 @@ type Options struct {
 	Out    io.Writer      // progress: one line per row
 	Stored *Baseline      // rows that look worse than stored are measured again; may be nil
 
-	// Reference returns the program grapevine as of the stored commit. Rows of CPU per request
-	// are compared with it directly, since ratios against the no-op rise on a loaded machine.
+	// Reference returns the program grapevine as of the stored commit. Rows of CPU per request are
+	// compared directly with this program, since ratios against the no-op rise on a loaded machine.
 	Reference func(context.Context) (string, error)
 }
 
@@ -231,8 +231,8 @@ func closeAll(plays []*play) {
 // batches limits how often load repeats its rounds while a row is uncertain.
 const batches = 4
 
-// load measures one row of CPU per request. With a reference it also compares the replica with
-// one of the stored commit, slice by slice, and goes on until the verdict is certain.
+// load measures one row of CPU per request. With a reference it also compares the replica with one
+// of the stored commit, slice by slice, until the verdict is certain.
 func (s *session) load(r *running, name string, l load) error {
 	plays, err := s.pair(r, l.opts)
 	if err != nil {
@@ -517,7 +517,7 @@ func (s *session) reloadMemory(r *running) error {
 	return err
 }
 
-// streamMemory measures the memory of an open stream against that of the no-op.
+// streamMemory measures the memory of an open stream and compares it with the no-op's.
 func (s *session) streamMemory(r *running) error {
 	const streams = 1000
 	var per [2]float64

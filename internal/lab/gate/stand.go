@@ -169,7 +169,7 @@ func (r *running) store(ctx context.Context, o bench.Options, c *bench.Client) e
 	return nil
 }
 
-// startNoop starts the no-op server as a process of its own.
+// startNoop starts the no-op server as a separate process.
 func startNoop(ctx context.Context, conf Config) (*member, error) {
 	ports, err := rig.FreePorts(1)
 	if err != nil {

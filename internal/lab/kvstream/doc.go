@@ -2,12 +2,11 @@
 // msgpack messages of three frames (topic, sequence number, payload) on a ZeroMQ PUB socket. A
 // ROUTER socket replays recent batches from a ring.
 //
-// 1. [AppendBatch] encodes the events of one step in the format of a vLLM version. 2.
-// [Publisher.Publish] assigns the next sequence number, keeps the batch in the ring and sends it
-//
-//		to every subscriber.
-//	 3. A replay request returns all batches from its start number that the ring still holds, then an
-//	    end marker.
+//  1. [AppendBatch] encodes the events of one step in the format of a vLLM version.
+//  2. [Publisher.Publish] assigns the next sequence number, keeps the batch in the ring and sends it
+//     to every subscriber.
+//  3. A replay request returns all batches from its start number that the ring still holds, then an
+//     end marker.
 //
 // Faults drop, repeat or delay messages, and drop replayed batches or whole replies. The ring
 // itself is always complete.

@@ -7,7 +7,7 @@ import (
 )
 
 // replay answers one request on the ROUTER: an empty frame and the first sequence number. It
-// ignores anything else, as vLLM does.
+// ignores other input, as vLLM does.
 func (p *Publisher) replay(conn *zmtp.RouterConn, frames [][]byte) {
 	if len(frames) != 2 || len(frames[0]) != 0 || len(frames[1]) != 8 {
 		return
@@ -32,7 +32,7 @@ func (p *Publisher) reply(conn *zmtp.RouterConn, topic []byte, seq uint64, paylo
 	return conn.Send(nil, topic, number[:], payload)
 }
 
-// since returns the ring's batches from start on, minus those that faults drop. ok is false if
+// since returns the ring's batches from start on, minus batches that faults drop. ok is false if
 // replay is off.
 func (p *Publisher) since(start uint64) (batches []delayed, ok bool) {
 	p.mu.Lock()

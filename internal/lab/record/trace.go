@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// A model's bytes per token are fixed after this many counted tokens. Up to maxWaitingLines
-	// lines are held until then.
+	// A model's bytes per token are fixed after this many counted tokens. Until then, up to
+	// maxWaitingLines lines are buffered.
 	enoughTokens    = 1 << 14
 	maxWaitingLines = 2048
 	usualRatio      = 4

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// This file implements the published policies a second time, directly from their pseudocode. The
-// tests compare the built-in policies with them.
+// This file implements the published policies a second time, directly from their pseudocode, for
+// comparison with the built-in policies.
 
 type plain struct {
 	choose func(p *plain, c *cycle.Cycle) int

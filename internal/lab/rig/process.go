@@ -45,8 +45,8 @@ func Start(dir, name, bin string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// run starts the child and waits for it on one locked thread, because the kernel's death signal is
-// tied to the thread that started the child.
+// run starts the child and waits until it ends, on one locked thread, because the kernel's death
+// signal is tied to the thread that started the child.
 func (p *Process) run(started chan<- error) {
 	defer close(p.Done)
 	runtime.LockOSThread()
@@ -58,7 +58,7 @@ func (p *Process) run(started chan<- error) {
 	}
 }
 
-// Kill kills the child and waits for it.
+// Kill kills the child and waits until it has ended.
 func (p *Process) Kill() {
 	if p == nil {
 		return

@@ -42,7 +42,7 @@ type Status struct {
 	} `json:"endpoints"`
 }
 
-// String describes what the replica is still waiting for.
+// String describes the conditions that the replica is still waiting for.
 func (s *Status) String() string {
 	return fmt.Sprintf("%s, %s with %d members (%s), %d engines known exactly", s.State, s.Cluster.State, len(s.Members), s.Cluster.Line, s.Exact())
 }

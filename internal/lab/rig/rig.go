@@ -139,7 +139,7 @@ func (r *Rig) StartReplica(p *Replica) error {
 }
 
 // StartReplicas starts the replicas with additional flags and waits until they are ready. With an
-// error it returns those that were started.
+// error it returns the replicas that it started.
 func (r *Rig) StartReplicas(ctx context.Context, flags func(i int) []string) ([]*Replica, error) {
 	var all []*Replica
 	more := r.Flags

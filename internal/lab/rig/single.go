@@ -38,5 +38,5 @@ func StartSingle(ctx context.Context, dir, self string, args ...string) (*Single
 // PID returns the process id of the replica.
 func (r *Single) PID() int { return r.p.Cmd.Process.Pid }
 
-// Stop stops the replica and waits for it.
+// Stop stops the replica and waits until it has ended.
 func (r *Single) Stop() { r.p.Stop(10 * time.Second) }

@@ -18,8 +18,8 @@ type Stage struct {
 }
 
 // Open starts a stage in dir, which must exist. flags returns additional flags of replica i;
-// gateways are the gateways of other clusters for Envoy. After an error the stage holds what was
-// started; the caller must close it.
+// gateways are the gateways of other clusters for Envoy. After an error the stage holds the started
+// parts; the caller must close it.
 func Open(ctx context.Context, o Options, dir string, flags func(r *Rig) (func(i int) []string, error), gateways []string) (*Stage, error) {
 	s := &Stage{}
 	var err error

@@ -65,7 +65,7 @@ func (e *Engine) dieAgain(f faults.Faults, end chan struct{}) {
 	}
 }
 
-// background runs f in a goroutine unless the engine is closed. Close waits for it.
+// background runs f in a goroutine unless the engine is closed. Close waits until f returns.
 func (e *Engine) background(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

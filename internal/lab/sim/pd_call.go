@@ -57,7 +57,7 @@ func first0(names []uint64) any {
 	return names[0]
 }
 
-// spoil replaces the responses by those of another prompt.
+// spoil replaces the responses by the responses to another prompt.
 func (c *call) spoil() {
 	for i := range c.prompts {
 		c.prompts[i].seed ^= answer.Seed(0xbadbadbadbad)

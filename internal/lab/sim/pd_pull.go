@@ -32,7 +32,7 @@ type sideMessage struct {
 }
 
 // readBlocks returns the content stamp of a transfer's blocks. Like a remote memory read, it
-// succeeds for any block of the engine, whichever request holds it.
+// succeeds for any block of the engine, independent of the request that holds it.
 func (e *Engine) readBlocks(w *responder, r *http.Request) {
 	var m sideMessage
 	if !w.decode(r, &m) {

@@ -57,7 +57,7 @@ func (d *Dist) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// minus returns d without the durations of an earlier state of it.
+// minus returns d without the durations of its earlier state old.
 func (d Dist) minus(old *Dist) Dist {
 	for i := range d.buckets {
 		d.buckets[i] -= old.buckets[i]

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestPacedSpans checks that requests count at their sending time, whatever their result and end.
+// TestPacedSpans checks that requests count at their sending time, independent of their result and
+// end.
 func TestPacedSpans(t *testing.T) {
 	at := time.Unix(1000, 0)
 	l := &Paced{sent: []pacedRequest{

@@ -8,13 +8,13 @@ import (
 
 // Totals adds up outcomes.
 type Totals struct {
-	At time.Time // when the Totals was taken
+	At time.Time // of this Totals
 
-	Requests uint64 // ended, whatever the outcome but aborts
+	Requests uint64 // ended requests of any outcome except aborts
 	Errors   uint64 // refused, broken or timed out
-	Wrong    uint64 // answered, but not what the engine must say
+	Wrong    uint64 // complete but incorrect answers
 	Aborted  uint64 // by the client, on purpose
-	Active   int    // under way
+	Active   int    // in progress
 
 	PromptTokens, CachedTokens uint64 // as engines report them
 	IdealAsked, IdealHits      uint64 // tokens, by the infinite cache
@@ -45,8 +45,8 @@ func ratio(a, b uint64) float64 {
 	return float64(a) / float64(b)
 }
 
-// Minus returns what happened between old, an earlier Totals of the same
-// Recorder, and t. At and Active are t's.
+// Minus returns the change from old, an earlier Totals of the same Recorder, to t. At and Active
+// are t's.
 func (t Totals) Minus(old *Totals) Totals {
 	t.Requests -= old.Requests
 	t.Errors -= old.Errors
@@ -72,11 +72,11 @@ type Recorder struct {
 	mu      sync.Mutex
 	tally   Totals
 	last    error         // of the latest error or wrong answer
-	cohorts []EngineTally // by when requests were sent; none until NextCohort
+	cohorts []EngineTally // by sending time; none until NextCohort
 }
 
-// NextCohort puts the requests that are sent from now on together. It returns the
-// number under which Cohort has them.
+// NextCohort starts a new cohort for the requests sent from now on, and returns its number for
+// Cohort.
 func (r *Recorder) NextCohort() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *Recorder) NextCohort() int {
 	return len(r.cohorts) - 1
 }
 
-// Cohort adds up the answers to the requests of a cohort, so far, over all engines.
+// Cohort adds up the answers to the requests of a cohort over all engines, so far.
 func (r *Recorder) Cohort(n int) EngineTally {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *Recorder) LastError() error {
 	return r.last
 }
 
-// begin notes that a request is sent, and returns its cohort; -1 for none.
+// begin records that a request is sent, and returns its cohort; -1 if there is none.
 func (r *Recorder) begin() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

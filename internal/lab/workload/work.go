@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Work is how much engines have done for each of several tenants, over time. It is
-// safe for concurrent use.
+// Work records the work that engines have done for each tenant over time. Safe for concurrent use.
 type Work struct {
 	begin time.Time
 	step  time.Duration
@@ -16,13 +15,12 @@ type Work struct {
 	done [][]float64 // by tenant, then by step since begin
 }
 
-// NewWork returns an empty account of so many tenants.
+// NewWork returns an empty record for the given number of tenants.
 func NewWork(tenants int, begin time.Time, step time.Duration) *Work {
 	return &Work{begin: begin, step: step, done: make([][]float64, tenants)}
 }
 
-// Add notes an amount of work that was done evenly over the time that it took, up to
-// its end.
+// Add records an amount of work, spread evenly over its duration, which ends at the given time.
 func (w *Work) Add(tenant int, end time.Time, took time.Duration, amount float64) {
 	took = max(took, time.Nanosecond)
 	from, to := float64(end.Add(-took).Sub(w.begin))/float64(w.step), float64(end.Sub(w.begin))/float64(w.step)
@@ -39,7 +37,7 @@ func (w *Work) Add(tenant int, end time.Time, took time.Duration, amount float64
 	w.done[tenant] = done
 }
 
-// Window is the work of some time.
+// Window is the work during one window of time.
 type Window struct {
 	From time.Time
 	Done []float64 // by tenant
@@ -53,8 +51,7 @@ func (w *Window) Sum() (sum float64) {
 	return sum
 }
 
-// Windows returns every window of a length that begins at or after from and ends at or
-// before to, one for each step.
+// Windows returns every window of a length between from and to, one for each step.
 func (w *Work) Windows(from, to time.Time, length time.Duration) (list []Window) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
-// play returns the bodies of a session whose answers are all alike.
+// play returns the bodies of a session that gets the same answer to each turn.
 func play(s *Session) (bodies [][]byte) {
 	for t, ok := s.Next(""); ok; t, ok = s.Next("an answer") {
 		bodies = append(bodies, t.Body)
@@ -59,7 +59,8 @@ func TestTurnsGrow(t *testing.T) {
 	}
 }
 
-// TestShapes: means are about what the kinds say, and shared texts follow Zipf.
+// TestShapes: mean lengths are close to the kind's parameters, and the choice of shared texts
+// follows Zipf's law.
 func TestShapes(t *testing.T) {
 	k := Chat
 	k.Shared = 5
@@ -161,7 +162,7 @@ func TestTallyMinus(t *testing.T) {
 	}
 }
 
-// A request belongs to the cohort in which it was sent, whenever it ends.
+// A request belongs to the cohort of its sending time, independent of its end.
 func TestCohorts(t *testing.T) {
 	var r Recorder
 	answer := func(cached int) *Outcome { return &Outcome{Engine: "a", PromptTokens: 100, CachedTokens: cached} }

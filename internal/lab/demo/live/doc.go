@@ -1,7 +1,7 @@
-// Package live shows the whole of Grapevine on one machine for a minute: simulated engines,
-// several replicas, a real Envoy and chats, as a live table.
+// Package live shows all parts of Grapevine on one machine for a minute, as a live table: simulated
+// engines, several replicas, a real Envoy and chats.
 //
-// The main path: Run has a rig start the engines, the replicas and Envoy; it drives the same
-// workload first round robin, then through the picker; it kills a replica on the way; it ends
-// with a Summary.
+// The main path: Run starts the engines, the replicas and Envoy. It sends the same workload first
+// round robin, then through the picker. During the second phase it kills a replica. It ends with a
+// Summary.
 package live

@@ -10,12 +10,12 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 )
 
-// startTime is what starting everything may take; where it takes longer, the
-// second phase is shorter, so that the end comes when it was promised.
+// startTime is the planned time for starting all parts. If starting takes longer, the second phase
+// becomes shorter, so that the demo ends at the announced time.
 const startTime = 16 * time.Second
 
-// grapevine measures the same load behind an Envoy that asks the replicas, one
-// of which is killed half-way and started anew.
+// grapevine measures the same load behind an Envoy that asks the replicas. One replica is killed
+// half-way and restarted.
 func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	fleet, addrs, err := r.OpenEngines()
 	if err != nil {

@@ -11,26 +11,26 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 )
 
-// Summary is what a run measured.
+// Summary is the result of a run.
 type Summary struct {
 	RoundRobin, Grapevine demo.Result
-	Killed                string // the replica that was killed on the way
+	Killed                string // the killed replica
 	Shared                bool   // replicas shared state
 }
 
 // Failed returns the number of failed requests of both phases.
 func (s *Summary) Failed() uint64 { return s.RoundRobin.Failed + s.Grapevine.Failed }
 
-// run is the demo under way.
+// run is a running demo.
 type run struct {
 	*rig.Rig
 	o      demo.Options
 	screen screen
-	before *demo.Result // of round robin, once it is known
+	before *demo.Result // of round robin, once measured
 }
 
-// Run runs the demo and returns what it measured. Everything that it starts has
-// ended when it returns, also when ctx ends early.
+// Run runs the demo and returns its measurements. All started parts have ended when it returns,
+// even if ctx ends early.
 func Run(ctx context.Context, o demo.Options) (*Summary, error) {
 	if o.Engines == 0 {
 		o.Engines = 6
@@ -67,14 +67,14 @@ func Run(ctx context.Context, o demo.Options) (*Summary, error) {
 	return s, nil
 }
 
-// intro says what is about to be seen.
+// intro prints a description of the demo.
 func (r *run) intro() {
 	fmt.Fprintf(r.o.Out, "%d engines (simulated: 70B on four GPUs, %dk tokens of KV cache), a real Envoy,\n", r.o.Engines, rig.KVTokens/1000)
 	fmt.Fprintf(r.o.Out, "%d users chat in %d tenants with system prompts of about %d tokens.\n", demo.Users, demo.Chat.Shared, demo.Chat.SharedTokens)
 	fmt.Fprintf(r.o.Out, "First Envoy places requests round robin, then it asks %d Grapevine replicas.\n\n", r.o.Replicas)
 }
 
-// roundRobin measures the engines behind an Envoy that asks nobody.
+// roundRobin measures the engines behind an Envoy without a picker.
 func (r *run) roundRobin(ctx context.Context) (demo.Result, error) {
 	fleet, addrs, err := r.OpenEngines()
 	if err != nil {

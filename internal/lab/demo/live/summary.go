@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 )
 
-// Write prints the summary as a person reads it.
+// Write prints the summary as text.
 func (s *Summary) Write(w io.Writer) {
 	a, b := &s.RoundRobin, &s.Grapevine
 	fmt.Fprintf(w, "\n%-33s %14s %14s\n", "", "round robin", "Grapevine")
@@ -34,7 +34,7 @@ func (s *Summary) Write(w io.Writer) {
 	}
 }
 
-// times says how much shorter b is than a.
+// times formats how much shorter b is than a.
 func times(a, b time.Duration) string {
 	if a <= 0 || b <= 0 {
 		return ""

@@ -12,14 +12,14 @@ import (
 // View is one state of the live table.
 type View struct {
 	Phase     string // "round robin", "grapevine"
-	Note      string // what is happening, one line
+	Note      string // current activity, one line
 	Elapsed   time.Duration
 	Total     time.Duration
 	PerSecond float64
 	HitRatio  float64          // engine-reported cached tokens / prompt tokens
 	Ideal     float64          // the same with one infinite cache
 	TTFT      [2]time.Duration // p50, p90
-	Before    *demo.Result     // of round robin, to compare with; may be nil
+	Before    *demo.Result     // of round robin, for comparison; may be nil
 	Requests  int
 	Failed    int
 	Engines   []EngineRow
@@ -101,7 +101,7 @@ func bar(done, total time.Duration, width int) string {
 	return "[" + strings.Repeat("#", n) + strings.Repeat(".", width-n) + "]"
 }
 
-// screen shows Views: in place on a terminal; elsewhere a line for every other
+// screen shows Views. On a terminal it redraws in place; otherwise it prints a line for every other
 // view, and one for each new note.
 type screen struct {
 	w     io.Writer

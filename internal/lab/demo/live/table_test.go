@@ -48,7 +48,7 @@ Envoy asks any of the replicas
 	}
 }
 
-// TestRenderFits: the table stays within a small terminal, whatever is in it.
+// TestRenderFits: the table stays within a small terminal for any content.
 func TestRenderFits(t *testing.T) {
 	for engines := range 40 {
 		v := sampleView()
@@ -71,8 +71,8 @@ func TestRenderFits(t *testing.T) {
 	}
 }
 
-// TestScreen: on a terminal each view replaces the one before; elsewhere there
-// are lines and no control characters.
+// TestScreen: on a terminal each view replaces the previous one; otherwise the output is lines
+// without control characters.
 func TestScreen(t *testing.T) {
 	var b bytes.Buffer
 	s := screen{w: &b, tty: true}

@@ -28,8 +28,7 @@ type watch struct {
 	recent []workload.Totals
 }
 
-// until shows the phase for d and returns what was measured since its
-// caches were warm.
+// until shows the phase for d and returns the measurements since its caches were warm.
 func (w *watch) until(ctx context.Context, d time.Duration) (demo.Result, error) {
 	if w.begun.IsZero() {
 		w.begun, w.last = time.Now(), w.runner.Totals()
@@ -105,10 +104,10 @@ func (w *watch) view(now *workload.Totals) View {
 	return v
 }
 
-// total is the planned length of the demo: both phases, and starting things.
+// total is the planned length of the demo: both phases, and the start.
 func (r *run) total() time.Duration { return 2*r.o.Phase + 6*time.Second }
 
-// row asks a replica for its status.
+// row requests a replica's status.
 func row(p *rig.Replica) ReplicaRow {
 	row := ReplicaRow{Name: p.Name, State: "killed"}
 	if p.Killed {

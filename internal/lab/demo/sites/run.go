@@ -60,7 +60,7 @@ type Scene struct {
 	Name                  string
 	Requests, Failed, AtB int
 	TTFT50, TTFT90        time.Duration
-	Broken                int           // in flight from B when the scene began and broken by it; not part of Failed
+	Broken                int           // in flight from B when the scene began and broken by the scene; not part of Failed
 	Known                 time.Duration // until every replica of A saw the new state of B; 0: no change
 	Limit                 time.Duration // of Known
 	Helped                bool          // B must serve a share
@@ -168,7 +168,7 @@ func (c *run) play(ctx context.Context) error {
 	return nil
 }
 
-// action is a scene: what to do, the state of B that A must then see, and the drain time of A's
+// action is a scene: its steps, the state of B that A must then see, and the drain time of A's
 // queues before the measurement.
 type action struct {
 	name   string

@@ -198,8 +198,8 @@ func (s *site) settings(i int, other *site) ([]string, error) {
 }
 
 // openStage starts a stage in an existing folder. flags returns additional flags of replica i;
-// gateways are the gateways of other clusters. After an error the stage holds what was started; the
-// caller must close it.
+// gateways are the gateways of other clusters. After an error the stage holds the started parts;
+// the caller must close it.
 func openStage(ctx context.Context, o demo.Options, dir string, flags func(i int) []string, gateways []string) (*rig.Stage, error) {
 	return rig.Open(ctx, o.Options, dir, func(r *rig.Rig) (func(i int) []string, error) {
 		share, err := r.Sharing()

@@ -34,8 +34,8 @@ func (s *Scene) line() string {
 func (s *Scene) share() float64 { return float64(s.AtB) / float64(max(s.Requests-s.Failed, 1)) }
 
 // count counts the requests that began in the scene. changes are the times of cuts and kills,
-// starting with that of the scene. Requests that were in flight at B at such a time may break and
-// do not count as failed.
+// including the start of the scene. Requests that were in flight at B at one of these times may
+// break and do not count as failed.
 func (s *Scene) count(ended []answered, b map[string]bool, changes []time.Time) {
 	s.Requests, s.Failed, s.AtB, s.Broken = 0, 0, 0, 0
 	var firsts []time.Duration

@@ -33,7 +33,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestVerdict checks that each exceeded limit is reported, and nothing else.
+// TestVerdict checks that exactly the exceeded limits are reported.
 func TestVerdict(t *testing.T) {
 	good := func() *Summary {
 		return &Summary{

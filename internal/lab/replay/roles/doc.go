@@ -1,3 +1,3 @@
-// Package roles suggests how many engines of a fleet should prefill: it plays a trace with
-// each number of them and compares.
+// Package roles suggests how many engines of a fleet should prefill: it replays a trace with each
+// number of prefill engines and compares the results.
 package roles

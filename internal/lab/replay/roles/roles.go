@@ -15,9 +15,10 @@ type Ratio struct {
 	score           float64
 }
 
-// Suggest plays c on its number of engines: together, and with one to half of
-// them for prefill, the pair by its price. It returns all, and which is best: the
-// least sum of p90 first token and p90 time per token, each as a multiple of the best.
+// Suggest replays c on its number of engines: without separate roles, and with one engine up to
+// half of the engines for prefill, the pair chosen by its price. It returns all results and the
+// index of the best one. The best has the least sum of p90 first token and p90 time per token, each
+// as a multiple of the lowest.
 func Suggest(ctx context.Context, c replay.Case) (all []Ratio, best int, err error) {
 	if c.Endpoints == 0 {
 		c.Endpoints = 8

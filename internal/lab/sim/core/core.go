@@ -90,7 +90,7 @@ func (c *Core) Cached(names []uint64) int {
 	return n
 }
 
-// Close stops the goroutine and waits for it. Unfinished jobs fail.
+// Close stops the goroutine and waits until it has ended. Unfinished jobs fail.
 func (c *Core) Close() {
 	c.mu.Lock()
 	c.closed = true

@@ -49,7 +49,7 @@ func (a Answer) Known() bool {
 	return false
 }
 
-// Faults are an engine's faults other than those of its event stream. The zero value has none.
+// Faults are an engine's faults, except faults of its event stream. The zero value has none.
 type Faults struct {
 	ErrorNext   int     `json:"error_next"`   // inference requests that are refused, from the next on
 	ErrorShare  float64 `json:"error_share"`  // share of inference requests that are refused

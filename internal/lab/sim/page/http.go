@@ -116,7 +116,7 @@ func (p *Page) httpFamilies() {
 	}
 }
 
-// python writes what a Python process exports about itself.
+// python writes the process metrics that a Python process exports.
 func (p *Page) python() {
 	for _, g := range []struct{ name, help string }{
 		{"python_gc_objects_collected_total", "Objects collected during gc"},

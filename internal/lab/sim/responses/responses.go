@@ -204,7 +204,8 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 	event("response.completed", map[string]any{"response": h.text(p)})
 }
 
-// talk returns the messages of a request, preceded by those of the response that it continues.
+// talk returns the messages of a request, preceded by the messages of the response that it
+// continues.
 func (h *Handler) talk(q *ask) (talk []message, ok bool) {
 	if q.Previous != "" {
 		h.mu.Lock()
