@@ -316,6 +316,15 @@ cover: setup ## measure the coverage of all tests together
 	@go tool cover -html=$(BUILD)/cover.out -o $(BUILD)/cover.html
 	@go tool cover -func=$(BUILD)/cover.out | tail -n 1
 
+.PHONY: docs
+docs: ## build the documentation site into build/site; broken links fail it
+	@site=$$($(dir $(SETUP))site.sh) && NO_MKDOCS_2_WARNING=1 "$$site/venv/bin/mkdocs" build --strict
+	@echo "docs: $(BUILD)/site/index.html"
+
+.PHONY: docs-serve
+docs-serve: ## serve the documentation site on http://127.0.0.1:8000 and rebuild it on changes
+	@site=$$($(dir $(SETUP))site.sh) && NO_MKDOCS_2_WARNING=1 "$$site/venv/bin/mkdocs" serve --strict
+
 .PHONY: clean
 clean: ## remove what was built (the cache folder stays)
 	rm -rf $(BUILD)
