@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestExplainAvoided: every endpoint of the pool is among the candidates of an explanation, or
-// stands with the reason why it is not.
+// TestExplainAvoided: an explanation contains every endpoint of the pool, either as a candidate or
+// with the reason for its exclusion.
 func TestExplainAvoided(t *testing.T) {
 	list := specs(8)
 	list[7].Labels = map[string]string{endpoint.LabelRole: "prefill"}
@@ -31,7 +31,7 @@ func TestExplainAvoided(t *testing.T) {
 		pool.SetModels(ep.ID, endpoint.ModelList{Rejects: true, Models: []endpoint.Model{{Name: name}}}, t0)
 	}
 	eps[0].Tracker().SetFull(t0, 3*time.Second)
-	for range 4 { // it fails this model, and answers others
+	for range 4 { // it fails only this model
 		for _, c := range []health.Cause{health.Failed, health.None} {
 			w := health.Watch{Model: endpoint.ModelKey("m")}
 			if c == health.None {
@@ -107,7 +107,8 @@ func TestExplainAvoided(t *testing.T) {
 	f(killer, "47", usual)
 }
 
-// TestExplainPinned: what goes on with a response that one engine keeps is for that one alone.
+// TestExplainPinned: a follow-up to a stored response has only the engine that stores it as
+// candidate.
 func TestExplainPinned(t *testing.T) {
 	pool := newPool(3)
 	s := newScheduler(t, Options{Pool: pool})
@@ -131,8 +132,8 @@ func TestExplainPinned(t *testing.T) {
 	}
 }
 
-// TestLongModels: models whose names begin alike and are longer than what is kept of names are
-// told apart where one fails, and each is one model before and after its request was dropped.
+// TestLongModels: models whose names share a beginning longer than the stored part are
+// distinguished when one fails. Each stays one model when its request is dropped.
 func TestLongModels(t *testing.T) {
 	for _, n := range []int{255, 256, 257, 300, 400, 512} {
 		begin := strings.Repeat("m", n-1)

@@ -13,8 +13,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestConversations: what goes on with a stored response goes to the engine that
-// keeps it, busy and sick or not, and to no other; what nobody knows is counted.
+// TestConversations: a follow-up to a stored response is sent only to the engine that stores it,
+// even if that engine is busy or unhealthy. Unknown responses are counted.
 func TestConversations(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s := newScheduler(t, Options{Pool: newPool(4), Registerer: reg})
@@ -29,7 +29,7 @@ func TestConversations(t *testing.T) {
 	}
 	keeper := d.Endpoints[0]
 	d.Observe(request.Event{Kind: request.EventHeaders, At: t0, Status: 200})
-	d.Observe(request.Event{Kind: request.EventStored, At: t0, ResponseID: "resp_1"}) // under way: a client may cancel it already
+	d.Observe(request.Event{Kind: request.EventStored, At: t0, ResponseID: "resp_1"}) // in progress: a client may cancel it already
 
 	goOn := func(path, body string) []string {
 		t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestExplainSick: the explanation of a request that was refused, and of one that went on to
-// another endpoint, tells which endpoints were sick, on what evidence, and what failed.
+// TestExplainSick: the explanations of a refused request and of a retried request name the
+// unhealthy endpoints, the evidence against each, and the failure.
 func TestExplainSick(t *testing.T) {
 	pool := newPool(3)
 	eps := pool.Snapshot().Endpoints

@@ -8,9 +8,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// learnFetch learns how long a block fetch took: the time to first token minus everything else that
-// was predicted. If an engine recomputes blocks instead of fetching them, the learned time
-// approaches the prefill time, and fetching no longer looks worthwhile.
+// learnFetch learns how long a block fetch took: the time to first token minus all other predicted
+// parts. If an engine recomputes blocks instead of fetching them, the learned time approaches the
+// prefill time, and fetching no longer looks worthwhile.
 func (f *flight) learnFetch(at time.Time) {
 	if f.fetched == 0 || len(f.helpers) == 0 || !f.request.Stream || f.serving != &f.own {
 		return

@@ -51,7 +51,7 @@ type helper struct {
 	cycle.Part
 }
 
-// lessons selects what is learned from a request's times.
+// lessons selects the values learned from a request's times.
 type lessons struct {
 	prefill bool // prefill time of the serving endpoint
 	step    bool // time between tokens of the serving endpoint

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestKillersAreRefused: a prompt whose engine answers 500 and then closes its port is suspected, and
-// refused once a second engine has died of it.
+// TestKillersAreRefused: a prompt whose engine answers 500 and then closes its port is suspected.
+// It is refused once a second engine has died with it in flight.
 func TestKillersAreRefused(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(6), RefuseKillers: true})
 	die := func() *endpoint.Endpoint {
@@ -41,8 +41,8 @@ func TestKillersAreRefused(t *testing.T) {
 	}
 }
 
-// TestSidecarsReportDeaths: the death of a prefill engine makes the prompt a suspect, another failure
-// of it does not.
+// TestSidecarsReportDeaths: the death of a prefill engine makes the prompt a suspect; its other
+// failures do not.
 func TestSidecarsReportDeaths(t *testing.T) {
 	for fault, want := range map[kvtransfer.Fault]bool{kvtransfer.Died: true, kvtransfer.Failed: false, kvtransfer.Broken: false} {
 		pool := newPool(2)

@@ -20,9 +20,10 @@ const never = 1e6
 // errStays means that no remote cluster justifies leaving the queue.
 var errStays = errors.New("picker: the request stays in the queue")
 
-// mayLeave lets a request that would wait at the Gate go to a remote cluster if that serves it
-// sooner: before the wait, during it, or, through the returned function, after a refusal. The
-// function returns the request's flight, or nil if it stayed. A request that left holds no permit.
+// mayLeave lets a request that would wait at the Gate move to a remote cluster that serves it
+// sooner. This may happen before the wait, during it, or after a refusal through the returned
+// function. The function returns the request's flight, or nil if it stayed. A request that left
+// holds no permit.
 func (s *Scheduler) mayLeave(ctx context.Context, rules *Rules, r *request.Request, seed uint64) (gone func(refused error) *flight) {
 	if s.opts.RemoteClusters == nil {
 		return nobodyLeaves

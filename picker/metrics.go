@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// metrics holds the scheduler's counters. No label value comes from a request.
+// metrics holds the scheduler's counters. No label value is taken from a request.
 type metrics struct {
 	decisions  prometheus.Counter
 	refusals   []prometheus.Counter // by reason

@@ -30,5 +30,5 @@ func TestFullestShare(t *testing.T) {
 	f(0, 0, 0, 0)
 	f(.5, 2, 1, 1)
 	f(1, 0, 7, 0)
-	f(.5, 1, -3, 1) // what a peer said wrong is none
+	f(.5, 1, -3, 1) // an invalid value from a peer counts as none
 }

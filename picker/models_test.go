@@ -14,8 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// listing makes n endpoints, of which endpoint i serves lists[i]; nil: nobody
-// knows what.
+// listing makes n endpoints. Endpoint i serves lists[i]; nil means that its models are unknown.
 func listing(n int, rejects bool, lists ...[]string) *endpoint.Pool {
 	pool := newPool(n)
 	for i, names := range lists {
@@ -31,7 +30,7 @@ func listing(n int, rejects bool, lists ...[]string) *endpoint.Pool {
 	return pool
 }
 
-// fakeLists notes who was asked, and may change the pool.
+// fakeLists records the endpoints asked, and may change the pool.
 type fakeLists struct {
 	confirmed, doubted int
 	change             func()
@@ -104,7 +103,7 @@ func containsDigit(digits string, n int) bool {
 	return false
 }
 
-// Engines take requests without a model, as for the only one that they serve.
+// Engines accept requests without a model as requests for the only model that they serve.
 func TestNoModel(t *testing.T) {
 	f := func(name string, pool *endpoint.Pool, r *request.Request, model, refused string) {
 		t.Helper()
@@ -131,7 +130,7 @@ func TestNoModel(t *testing.T) {
 	f("two models", two, of(request.KindChat, ""), "", "the pool serves several")
 	f("two models, SGLang's own", two, of(request.KindGenerate, ""), "", "")
 	f("two models, something else", two, of(request.KindOther, ""), "", "")
-	for _, target := range []string{"", "llama"} { // a proxy that keeps bodies to itself: there may be a model
+	for _, target := range []string{"", "llama"} { // the proxy withholds bodies, so there may be a model
 		unread := of(request.KindChat, target)
 		unread.NoModel = false
 		f("not read", two, unread, "", "")
@@ -139,8 +138,8 @@ func TestNoModel(t *testing.T) {
 	f("to be rewritten", one, of(request.KindChat, "poet"), "", "no model that could be rewritten")
 }
 
-// The lists are read again before a name is refused, and when an engine refuses a
-// name that it was known to serve.
+// The lists are read again before a name is refused, and when an engine refuses a name that it has
+// listed.
 func TestListsConfirmed(t *testing.T) {
 	pool := listing(2, true, []string{"llama"}, []string{"qwen"})
 	lists := &fakeLists{change: func() {
@@ -170,7 +169,7 @@ func TestListsConfirmed(t *testing.T) {
 	}
 }
 
-// A Gate is asked before the prompt is rendered and before the pool is looked at.
+// The Gate is called before the prompt is rendered and before the pool is read.
 func TestGate(t *testing.T) {
 	pool := newPool(0)
 	rendered := false
@@ -198,8 +197,8 @@ func TestGate(t *testing.T) {
 	d.Done(request.Outcome{})
 }
 
-// What no engine serves does not wait, unless it is placed all the same, or an engine takes
-// names that it does not list.
+// A request for an unserved model does not wait, unless unlisted models are allowed or an engine
+// accepts names that it does not list.
 func TestGateForUnservedModels(t *testing.T) {
 	for _, c := range []struct{ rejects, place, waits bool }{{true, false, false}, {true, true, true}, {false, false, true}} {
 		waits := false
@@ -220,7 +219,7 @@ func TestGateForUnservedModels(t *testing.T) {
 	}
 }
 
-// prompts notes that a prompt was rendered.
+// prompts records that a prompt was rendered.
 type prompts struct{ rendered *bool }
 
 func (p prompts) Fill(context.Context, *request.Request) { *p.rendered = true }
@@ -234,9 +233,9 @@ func (f gateFunc) Wait(ctx context.Context, r *request.Request) (Permit, error) 
 
 func (gateFunc) Leave(Permit, float64) {}
 
-// BenchmarkModels places requests, for one model after the other, in a pool of 400 endpoints
-// that serve one model all, or several models that have as many endpoints each; and as a
-// measure, in pools that have the endpoints of one of these models and nothing else.
+// BenchmarkModels schedules requests for one model after the other in a pool of 400 endpoints. All
+// serve one model, or several models have equal numbers of endpoints. For comparison it uses pools
+// with only the endpoints of one model.
 func BenchmarkModels(b *testing.B) {
 	for _, c := range []struct{ models, each int }{{1, 400}, {2, 200}, {20, 20}, {100, 4}, {1, 200}, {1, 20}, {1, 4}} {
 		b.Run(fmt.Sprintf("models=%d/endpoints=%d", c.models, c.models*c.each), func(b *testing.B) {
@@ -263,8 +262,8 @@ func BenchmarkModels(b *testing.B) {
 	}
 }
 
-// TestManyModels: with two, twenty and a hundred models in one pool, of which some endpoints
-// are sick, whole models even, no request and no second try goes to an engine of another model.
+// TestManyModels: no request and no retry is sent to an engine of another model. The pool has two,
+// twenty or a hundred models; some endpoints are unhealthy, including all endpoints of some models.
 func TestManyModels(t *testing.T) {
 	for _, models := range []int{2, 20, 100} {
 		lists := make([][]string, 400)
@@ -276,7 +275,7 @@ func TestManyModels(t *testing.T) {
 		for i, ep := range pool.Snapshot().Endpoints {
 			set.Join(int(ep.ID), lists[i][0], t0)
 			seen := health.Evidence{Good: 200, Answered: health.Never, Moved: health.Never}
-			if i%7 == 0 || i%models == 1 { // all of the second model
+			if i%7 == 0 || i%models == 1 { // including all endpoints of the second model
 				seen.Good, seen.Bad[health.Failed] = 0, 8
 			}
 			set.Receive("", int(ep.ID), seen, t0)

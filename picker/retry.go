@@ -7,7 +7,7 @@ import (
 
 // tries returns which retries the proxy may do if the first endpoint fails before its response.
 // Background and stored requests, and prompts that may crash engines, are sent once. Other requests
-// lose nothing by a retry. A limited retry goes to the next endpoint only, so both must be healthy.
+// lose nothing by a retry. A limited retry uses the next endpoint only, so both must be healthy.
 // Without instructions, a proxy tries the whole list.
 func (s *Scheduler) tries(c *cycle.Cycle, f *flight) request.Tries {
 	r, prompt := f.request, f.vitals.prompt

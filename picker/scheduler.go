@@ -40,8 +40,8 @@ type Rules struct {
 	// Answer returns response headers for a request dispatched to the candidate chosen (see
 	// Cycle.All); nil: none.
 	Answer func(c *cycle.Cycle, chosen int32) []request.HeaderSet
-	// Urgency returns the engine priority of a request that may be sent to the given endpoints and
-	// whose prefill is expected to take own seconds. ok is false if no priority is sent. nil:
+	// Urgency returns the engine priority of a request. endpoints are its possible destinations,
+	// and own is its expected prefill time in seconds. ok is false if no priority is sent. nil:
 	// never.
 	Urgency func(c *cycle.Cycle, endpoints []string, own float64) (priority int64, ok bool)
 }
@@ -68,9 +68,9 @@ type Options struct {
 	// request.ReasonModelNotFound.
 	PlaceUnknown bool
 	// RefuseKillers rejects prompts that were in flight at two engines when they died, without a
-	// success since, for two minutes. Regardless of it, prompts that failed at several endpoints or
-	// were in flight at a death are not retried, and are sent to the endpoint with the fewest running
-	// answers.
+	// success since, for two minutes. With or without it, prompts that failed at several endpoints
+	// or were in flight at a death are not retried, and are sent to the endpoint with the fewest
+	// running answers.
 	RefuseKillers bool
 	// WarmUps sends prompts to additional endpoints to warm their caches; the zero value disables
 	// it.
@@ -80,8 +80,8 @@ type Options struct {
 	// Sessions maps sessions to endpoints; nil creates a new table.
 	Sessions *sessions.Table
 
-	// SampleBodies is the share of responses whose body the scheduler requests, to learn
-	// first-token times and cached tokens, once an endpoint has enough samples. 0 means 1 in 20;
+	// SampleBodies is the share of responses whose body the scheduler requests once an endpoint has
+	// enough samples. From bodies it learns first-token times and cached tokens. 0 means 1 in 20;
 	// negative means none.
 	SampleBodies float64
 	// Records is the number of decisions kept for explain; 0 means 256, negative none.
@@ -228,9 +228,9 @@ func (s *Scheduler) Records() *Records { return s.records }
 // Sessions returns the table of session bindings.
 func (s *Scheduler) Sessions() *sessions.Table { return s.opts.Sessions }
 
-// Choose implements Chooser. r must come from request.Parse; Choose fills in the fields that depend
-// on the configuration and the prompt. Before any other work it waits for the Gate, and for fresh
-// model lists if no known endpoint serves r's model.
+// Choose implements Chooser. r must be a result of request.Parse; Choose fills in the fields that
+// depend on the configuration and the prompt. Before any other work it waits for the Gate, and for
+// fresh model lists if no known endpoint serves r's model.
 func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
 	d, err := s.choose(ctx, r)
 	if err != nil {
@@ -293,8 +293,8 @@ func (s *Scheduler) countModelless(r *request.Request) {
 	}
 }
 
-// inVain reports whether every endpoint is known to reject the request. Such a request must not
-// queue, since its body would be held only to be rejected.
+// inVain reports whether every endpoint is known to reject the request. It must not queue then,
+// since its body would use memory only to be rejected.
 func (s *Scheduler) inVain(r *request.Request) bool {
 	snap, now := s.opts.Pool.Snapshot(), s.opts.Now()
 	takes := func(ep *endpoint.Endpoint) bool { return !ep.Refuses(r.Target, now) }
@@ -364,7 +364,7 @@ func (s *Scheduler) assume(r *request.Request) error {
 	return nil
 }
 
-// prepare renders r's prompt and opens a cycle for it.
+// prepare renders r's prompt and opens its cycle.
 func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Request, now time.Time, seed uint64) *cycle.Cycle {
 	if s.opts.Prompts != nil {
 		s.opts.Prompts.Fill(ctx, r)
@@ -375,7 +375,8 @@ func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Reques
 	}, r)
 }
 
-// suspects reports whether several engines failed on r's prompt, or one died of it.
+// suspects reports whether several engines failed on r's prompt, or one died while it was in
+// flight.
 func (s *Scheduler) suspects(r *request.Request, now time.Time) bool {
 	return !s.prompts.Empty() && s.prompts.Suspected(r.PromptKey(), now)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// stuckPrompts render for as long as they may.
+// stuckPrompts render until their context ends.
 type stuckPrompts struct{ asked time.Time }
 
 func (p *stuckPrompts) Fill(ctx context.Context, _ *request.Request) {
@@ -31,7 +31,7 @@ func (p *stuckPrompts) Fill(ctx context.Context, _ *request.Request) {
 
 func (*stuckPrompts) Release(*request.Request) {}
 
-// slowGate lets requests in a minute later.
+// slowGate admits requests a minute later.
 type slowGate struct{}
 
 func (slowGate) Wait(context.Context, *request.Request) (Permit, error) {
@@ -41,8 +41,8 @@ func (slowGate) Wait(context.Context, *request.Request) (Permit, error) {
 
 func (slowGate) Leave(Permit, float64) {}
 
-// TestWorkTimeout: the work of a decision ends in time, and then load decides; waiting for
-// capacity is no work.
+// TestWorkTimeout: after the time limit for a decision, load alone decides. Waiting for capacity
+// does not count.
 func TestWorkTimeout(t *testing.T) {
 	f := func(name string, gate Gate, waits time.Duration) {
 		const works = 300 * time.Millisecond
@@ -171,7 +171,7 @@ func TestChooseRefuses(t *testing.T) {
 	}
 }
 
-// TestChooseDown passes over endpoints that do not answer, unless none does.
+// TestChooseDown skips endpoints that do not answer, unless there are no others.
 func TestChooseDown(t *testing.T) {
 	pool := newPool(2)
 	s := newScheduler(t, Options{Pool: pool})
@@ -221,8 +221,8 @@ func TestRewriteAndObjectives(t *testing.T) {
 	}
 }
 
-// TestMoved follows a request that the proxy sent to the second choice: its
-// answer has no headers that name the first.
+// TestMoved follows a request that the proxy sent to the second choice. The response headers do not
+// name the first one.
 func TestMoved(t *testing.T) {
 	pool, m := newPool(2), &fakeMatcher{tokens: []int32{100, 0}}
 	token := func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
@@ -289,8 +289,8 @@ func TestPlanParts(t *testing.T) {
 	d.Done(request.Outcome{})
 }
 
-// TestBlind holds that requests whose first token nobody sees leave the queue
-// when it was expected.
+// TestBlind checks that requests with an unobserved first token leave the queue at its expected
+// time.
 func TestBlind(t *testing.T) {
 	now := t0
 	pool := newPool(1)
@@ -329,7 +329,7 @@ func TestBlind(t *testing.T) {
 // unseenFrom is the score from which first tokens of streams count as unseen.
 const unseenFrom = 8
 
-// TestBlindMoved holds the same of a request that the proxy sent elsewhere.
+// TestBlindMoved checks the same for a request that the proxy sent to another endpoint.
 func TestBlindMoved(t *testing.T) {
 	pool := newPool(2)
 	s := newScheduler(t, Options{Pool: pool})
@@ -395,8 +395,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestRecordsWrap holds that old decisions go, that late outcomes do not land
-// in another's record, and that big pools are cut.
+// TestRecordsWrap checks that old decisions are dropped, that late outcomes do not change another
+// decision's record, and that records of large pools are truncated.
 func TestRecordsWrap(t *testing.T) {
 	pool := newPool(300)
 	s := newScheduler(t, Options{Pool: pool, Records: 2})
@@ -475,9 +475,9 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// TestPriorityOfUntrustedClients checks that an objective lifts the priority of a trusted client, and
-// that of an untrusted client only up to the limit that the operator set for untrusted clients.
-// The priority is the one under which the request waits for capacity.
+// TestPriorityOfUntrustedClients checks that an objective raises the priority of a trusted client.
+// For an untrusted client it raises the priority only up to the operator's limit for untrusted
+// clients. The request waits for capacity with this priority.
 func TestPriorityOfUntrustedClients(t *testing.T) {
 	for name, c := range map[string]struct {
 		capped bool

@@ -100,8 +100,8 @@ func (f *flight) helperFailed(leg kvtransfer.Leg, now time.Time) {
 		ep.Tracker().SetFull(now, fullFor)
 		return
 	}
-	// The sidecar observes engines that fail, and reports those that died. Other error responses do
-	// not make the prompt suspect, because decode still answers it.
+	// The sidecar observes failing engines, and reports the ones that died. Other error responses
+	// do not make the prompt suspect, because decode still answers it.
 	prompts, prompt := f.s.prompts, f.vitals.prompt
 	switch leg.Fault {
 	case kvtransfer.Died:

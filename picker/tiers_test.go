@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// tierMatcher holds its tokens of every prompt at every endpoint.
+// tierMatcher reports its tokens as cached for every prompt at every endpoint.
 type tierMatcher struct {
 	fakeMatcher
 	held [][block.NumTiers]int32
@@ -25,12 +25,13 @@ func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoi
 	}
 }
 
-// Weights decide, are shown, and leave alone what is compared with the engine's own count.
+// Tier weights determine the choice and are shown. They do not change the value that is compared
+// with the engine's own count.
 func TestTierWeightsDecide(t *testing.T) {
 	for _, c := range []struct {
 		tiers   *cycle.TierWeights
-		learned bool     // that loading from the host's memory saves half
-		want    []string // choice, then what each candidate's tokens count for
+		learned bool     // loading from host memory saves half
+		want    []string // choice, then the weighted tokens of each candidate
 	}{
 		{nil, false, []string{"10.0.0.1:8000", "700", "800", "500", "500"}},
 		{nil, true, []string{"10.0.0.0:8000", "700", "500", "500", "500"}},

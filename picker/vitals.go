@@ -27,7 +27,8 @@ type vitals struct {
 	usage  request.Usage // reported at the end
 }
 
-// answerTokens is the assumed answer length if nothing else is known. patience learns its error.
+// answerTokens is the assumed answer length if there is no better estimate. patience learns its
+// error.
 const answerTokens = 200
 
 // tokenGap is the maximum pause between two tokens of a stream, plus the time of other requests'

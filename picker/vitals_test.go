@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// course plays a request with a prompt to its end, and lets go of its body on the
-// way, as proxies' streams do. It returns who served it.
+// course plays a request with a prompt to its end, and releases its body on the way, as proxies'
+// streams do. It returns the serving endpoint.
 func course(t *testing.T, s *Scheduler, prompt string, events []request.Event, o request.Outcome) *endpoint.Endpoint {
 	t.Helper()
 	r := chatRequest(prompt, 100)
@@ -36,14 +36,14 @@ func course(t *testing.T, s *Scheduler, prompt string, events []request.Event, o
 	return ep
 }
 
-// TestVitals: what the course of a request says of its endpoint.
+// TestVitals: the result of a request as evidence about its endpoint.
 func TestVitals(t *testing.T) {
 	headers := func(status int) []request.Event { return []request.Event{{Kind: request.EventHeaders, Status: status}} }
 	for _, c := range []struct {
 		name   string
 		events []request.Event
 		end    request.Outcome
-		want   health.Cause // None: it is good; Void: it says nothing; Left: nor that the engine lives
+		want   health.Cause // None: good; Void: no evidence; Left: no sign of life either
 	}{
 		{"complete", headers(200), request.Outcome{Status: 200, Complete: true}, health.None},
 		{"an engine's error", headers(500), request.Outcome{Status: 500, Complete: true}, health.Failed},
@@ -84,8 +84,8 @@ func TestVitals(t *testing.T) {
 	}
 }
 
-// TestPoisonIsBlamed: a prompt that failed at one endpoint and then at another is
-// to blame, and the second one is not; one that was answered since is not.
+// TestPoisonIsBlamed: if a prompt failed at one endpoint and then at another, the prompt is blamed
+// and the second endpoint is not. A prompt that was answered since is not blamed.
 func TestPoisonIsBlamed(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(6)})
 	fail := func(prompt string) (ep *endpoint.Endpoint, bad uint64) {
@@ -111,13 +111,13 @@ func TestPoisonIsBlamed(t *testing.T) {
 	for _, ep := range s.opts.Pool.Snapshot().Endpoints {
 		var tickets [2]endpoint.Ticket
 		s.opts.Pool.LoadTracker().Open(&tickets[0], ep, endpoint.Work{Input: 10, New: 10}, t0)
-		if ep != idle { // which has more in flight, and no answer that has begun
+		if ep != idle { // it has more in flight, and no answer that has begun
 			tickets[0].FirstToken(t0)
 			continue
 		}
 		s.opts.Pool.LoadTracker().Open(&tickets[1], ep, endpoint.Work{Input: 10, New: 10}, t0)
 	}
-	for range 3 { // which is given back each time
+	for range 3 { // released each time
 		d, err := s.Choose(context.Background(), r)
 		if err != nil || d.Endpoints[0] != idle.Address {
 			t.Errorf("a suspected prompt goes where others are in flight: %+v, %v", d, err)
@@ -146,8 +146,8 @@ func TestPoisonIsBlamed(t *testing.T) {
 	}
 }
 
-// TestCutsOfOneClient: a client that goes away again and again says nothing of an
-// endpoint, and neither do many that go away at once; many one after the other do.
+// TestCutsOfOneClient: repeated disconnects of one client are no evidence about an endpoint, and
+// neither are many at once. Many clients that disconnect one after the other are.
 func TestCutsOfOneClient(t *testing.T) {
 	cuts := func(gap time.Duration, name func(int) string) uint64 {
 		s := newScheduler(t, Options{Pool: newPool(1)})
@@ -168,8 +168,8 @@ func TestCutsOfOneClient(t *testing.T) {
 	}
 }
 
-// TestNoRoomAndNothingToDo: an engine that refuses requests for want of room, and by its
-// gauges and ours has nothing to do, is not full.
+// TestNoRoomAndNothingToDo: an engine that refuses requests as full, but has no work by its gauges
+// and our load tracker, is not full.
 func TestNoRoomAndNothingToDo(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -196,8 +196,8 @@ func TestNoRoomAndNothingToDo(t *testing.T) {
 	}
 }
 
-// TestUnclosed: a stream without its closing event has broken off, of an endpoint whose
-// streams have one; how often one client meets that is no matter.
+// TestUnclosed: a stream without its closing event was broken off, if the endpoint's streams have
+// such an event. Repetitions for one client do not matter.
 func TestUnclosed(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(1)})
 	end := func(o request.Outcome) health.Evidence {
@@ -214,7 +214,7 @@ func TestUnclosed(t *testing.T) {
 	}
 }
 
-// TestPromptKey: long prompts are named by their ends and their length.
+// TestPromptKey: the key of a long prompt depends on its ends and its length.
 func TestPromptKey(t *testing.T) {
 	name := func(b []byte) uint64 { return (&request.Request{Body: b}).PromptKey() }
 	long := make([]byte, 100_000)
@@ -232,8 +232,8 @@ func TestPromptKey(t *testing.T) {
 	}
 }
 
-// TestUnseenEnds: an answer whose end the proxy kept from us may have broken off:
-// it counts as neither complete nor failed, and its time as no whole answer's.
+// TestUnseenEnds: if the proxy did not report the end of an answer, the answer may have broken off.
+// It counts as neither complete nor failed, and its duration is ignored.
 func TestUnseenEnds(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(1)})
 	for range 20 {
@@ -249,8 +249,8 @@ func TestUnseenEnds(t *testing.T) {
 	}
 }
 
-// TestPatienceByModel: how long answers of a model take says nothing of those of another one,
-// which may reason for minutes.
+// TestPatienceByModel: the duration of one model's answers does not affect the limit of another
+// model, which may reason for minutes.
 func TestPatienceByModel(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(1)})
 	for range 100 {

@@ -22,8 +22,8 @@ func (warms) Score(c *cycle.Cycle, scores []float64) {
 	}
 }
 
-// TestWarmUps holds that a warm-up is in the book from the decision to its end, counts as
-// cached while it runs and no longer when it fails, and is shown with the request.
+// TestWarmUps checks that a warm-up is in the load tracker from the decision to its end, and is
+// shown with the request. It counts as cached while it runs; after a failure it does not.
 func TestWarmUps(t *testing.T) {
 	pool, match := newPool(2), &fakeMatcher{tokens: []int32{900, 100}}
 	profile := testProfile()

@@ -39,7 +39,7 @@ func TestReserve(t *testing.T) {
 	f("a filter", func(eps []*endpoint.Endpoint, p *cycle.Profile) { full(eps[:3]...); p.Filters = testProfile().Filters }, "10.0.0.3:8000")
 }
 
-// TestRetryAfter: an endpoint without room is left alone for as long as it says, within limits.
+// TestRetryAfter: a full endpoint gets no requests for the time in its Retry-After, within limits.
 func TestRetryAfter(t *testing.T) {
 	for _, c := range []struct{ says, want time.Duration }{{0, time.Second}, {4 * time.Second, 4 * time.Second}, {time.Hour, 10 * time.Second}} {
 		s := newScheduler(t, Options{Pool: newPool(1)})

@@ -51,7 +51,7 @@ func newBuilder(file string, report *strict.Report, o Options) *builder {
 	return b
 }
 
-// document reads the top level. Plugins come first, because everything else refers to them.
+// document reads the top level. Plugins are first, because all other parts refer to them.
 func (b *builder) document(root strict.Node) {
 	doc := root.Object()
 	if !doc.Found() {
@@ -212,7 +212,7 @@ func (b *builder) mergeProducers() {
 	}
 }
 
-// mergeProducer adds a plugin's settings to those of earlier ones.
+// mergeProducer adds a plugin's settings to the settings of earlier ones.
 func (b *builder) mergeProducer(p *plugin.Producer) {
 	if p == nil {
 		return

@@ -31,7 +31,7 @@ const (
 // Problem is one error in a file.
 type Problem = strict.Problem
 
-// Options determine what a file may refer to.
+// Options limit the files and types that a configuration may refer to.
 type Options struct {
 	// Table has the plugin types; nil means plugins.Builtin(), which lacks prefill/decode
 	// handlers (pd.Table has them).
@@ -58,7 +58,7 @@ type Config struct {
 	// endpoint.
 	ReportServed bool
 
-	// Trust determines whose intent headers count; nil means everybody's.
+	// Trust determines whose intent headers count; nil means all clients'.
 	Trust *request.Trust
 
 	Producer  plugin.Producer       // merged settings for the index and sessions

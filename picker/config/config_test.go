@@ -134,7 +134,7 @@ func parse(t *testing.T, text string) *Config {
 	return c
 }
 
-// TestTierWeights: tier weights reach the picker, those of later plugins first.
+// TestTierWeights: tier weights reach the picker; later plugins take precedence.
 func TestTierWeights(t *testing.T) {
 	c := parse(t, `
 plugins:

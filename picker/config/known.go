@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// knownGates are other pickers' feature gates and why they have no effect here; "" for those that
-// have.
+// knownGates are other pickers' feature gates and why they have no effect here; "" for gates with
+// an effect.
 var knownGates = map[string]string{
 	gateFlowControl:              "",
 	"dataLayer":                  "engine metrics are always read by the built-in poller",

@@ -96,7 +96,7 @@ func hasPort(s string) bool {
 	return found && err == nil && badName(host) == ""
 }
 
-// badName returns what is wrong with a host name, or "".
+// badName returns why a host name is invalid, or "".
 func badName(s string) string {
 	s = strings.TrimSuffix(s, ".")
 	if s == "" {

@@ -25,7 +25,7 @@ const maxRecordEndpoints = 50_000
 
 var errRecord = errors.New("discovery: invalid record of endpoints")
 
-// encodedRecord is the JSON form of a Record. Its field names are those of the Go types.
+// encodedRecord is the JSON form of a Record. Its field names equal the Go types' names.
 type encodedRecord struct {
 	Format int
 	Record

@@ -31,8 +31,9 @@ type Sink struct {
 	Update     func(Found)
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	// Writes reports whether this replica writes to the source's objects for its group; nil: yes. It may
-	// change at any time. The others write only what stays unwritten.
+	// Writes reports whether this replica writes to the source's objects for its group; nil: yes.
+	// It may change at any time. The other replicas write only changes that are not written after a
+	// delay.
 	Writes func() bool
 }
 
@@ -43,18 +44,18 @@ type Found struct {
 	request.Names
 }
 
-// State says whether the list in use is what the source has, and if not, why.
+// State reports whether the list in use is the source's list, and if not, why.
 type State string
 
 // States, each with another remedy.
 const (
-	StateCurrent    State = ""           // the list in use is that of the source
+	StateCurrent    State = ""           // the list in use is the source's list
 	StateUnread     State = "unread"     // nothing was read yet, and nothing failed
 	StateUnreadable State = "unreadable" // the source cannot be read; the known list stays
 	StateForbidden  State = "forbidden"  // a permission is missing
 	StateInvalid    State = "invalid"    // the source is invalid; the known list stays
 	StateMissing    State = "missing"    // the pool does not exist
-	StateHeld       State = "held"       // a change is held; the known list stays
+	StateHeld       State = "held"       // a change is on hold; the known list stays
 	StateEmpty      State = "empty"      // the source was read and selects no endpoint
 )
 
@@ -70,7 +71,7 @@ var stateText = map[State]string{
 
 // Status is the state of a Source.
 type Status struct {
-	From       string            `json:"from"`                 // what it reads: a path, or a kind and a name
+	From       string            `json:"from"`                 // its input: a path, or a kind and a name
 	State      State             `json:"state,omitempty"`      // of the list in use
 	Origin     string            `json:"origin,omitempty"`     // of the list in use, if that is not the source: a peer or a file
 	Endpoints  int               `json:"endpoints"`            // in the current list

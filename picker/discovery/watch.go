@@ -11,8 +11,8 @@ import (
 )
 
 // watch reports changes at the file's location. It watches folders instead of the file, to detect a
-// rename over the file and a swap of the symbolic link that Kubernetes mounts: the file's own
-// folder and, if the file is a link, the target's folder.
+// rename over the file and a swap of the symbolic link that Kubernetes mounts. These are the file's
+// own folder and, if the file is a link, the target's folder.
 type watch struct {
 	w       *fsnotify.Watcher
 	path    string
@@ -79,7 +79,7 @@ const maxSettle = 10
 
 // Watch calls look, on the caller's goroutine, whenever the file at path may have changed: it was
 // written, another file was renamed over it, or a symbolic link on its path was swapped. It also
-// calls look at the start and every Poll. It returns when ctx ends.
+// calls look at the start and at every Poll. It returns when ctx ends.
 func Watch(ctx context.Context, path string, o WatchOptions, look func()) {
 	o.Poll, o.Settle = cmp.Or(o.Poll, defaultPoll), cmp.Or(o.Settle, defaultSettle)
 	if o.Log == nil {

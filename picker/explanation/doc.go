@@ -1,3 +1,3 @@
 // Package explanation is the JSON representation of one decision. Programs that display
-// explanations need nothing else of the picker.
+// explanations need no other package of the picker.
 package explanation

@@ -7,12 +7,13 @@ import (
 )
 
 // allowance limits how much a replica may grow between updates from its peers. Gauges take time to
-// travel, so the same free permits look free to every replica. Each replica therefore takes only
-// its part of them. The rest is reserved for the peers until they have reported that they took it,
-// or until they are known to have newer information. A replica that runs short requests an
-// acknowledgment (Mark). The peers' acknowledgments (Echo) contain the latest of its gauges that
-// they had received when they sent theirs. For peers that do not acknowledge, a travel time is
-// assumed.
+// travel, so every replica sees the same free permits. Each replica therefore takes only its part.
+// The rest is reserved for the peers until they have reported that they took it, or until they are
+// known to have newer information.
+//
+// A replica that runs short requests an acknowledgment (Mark). The peers' acknowledgments (Echo)
+// contain the latest of its gauges that they had received when they sent theirs. For peers that do
+// not acknowledge, a travel time is assumed.
 type allowance struct {
 	most  float64 // permits that this replica may hold
 	extra bool    // plus one request
@@ -152,8 +153,9 @@ func (c *Core) part(free float64, known bool) (ours float64) {
 }
 
 // Mark returns a number that identifies the gauges that Gauges just returned, for peers to
-// acknowledge. 0 means that no acknowledgment is needed: this replica is not short, peers know what
-// it took if the pool is more than half full, and it has determined which peers acknowledge.
+// acknowledge. 0 means that no acknowledgment is needed. That is so if this replica is not short,
+// its peers have its permit count if the pool is more than half full, and it has determined which
+// peers acknowledge.
 func (c *Core) Mark(now int64) int64 {
 	c.now = now
 	t := &c.fleet

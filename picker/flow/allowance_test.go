@@ -69,8 +69,8 @@ func TestFreePlacesAreNotKept(t *testing.T) {
 	}
 }
 
-// Gauges in transit when engines are read for the first time later account for what the engines
-// run.
+// If engines are read for the first time later, gauges in transit explain the requests that run
+// there.
 func TestFirstReadingIsExplained(t *testing.T) {
 	c := New(tenants)
 	c.SetCapacity(1, rules.Capacity{Permits: 60, Endpoints: 1})

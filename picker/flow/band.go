@@ -128,7 +128,7 @@ func (b *band) scoreOf(f *flow, w *waiter) float64 {
 }
 
 // normalize scales each waiting flow's service and its head's wait to the range from the lowest to
-// the highest of them.
+// the highest value.
 func (b *band) normalize(s []waiter, now int64) {
 	if b.Fairness != rules.LeastService {
 		return
@@ -171,7 +171,7 @@ func (b *band) part(s []waiter, i int32) {
 	b.bytes -= s[i].bytes
 }
 
-// busy adds a flow to those with waiting requests. Until the next share computation it gets the
+// busy adds a flow to the flows with waiting requests. Until the next share computation it gets the
 // share of a flow with its weight.
 func (c *Core) busy(f *flow) {
 	c.awake(f)

@@ -12,9 +12,9 @@ import (
 
 var burstSeeds = flag.Int("flow.bursts", 20, "seeds of TestFleetBursts")
 
-// TestFleetBursts sends a burst of requests to an idle pool, at all replicas or some, before any
-// replica has heard of another's. The result must not depend on the known mean service time: none,
-// the true one, or a tenth of it.
+// TestFleetBursts sends a burst of requests to an idle pool, at all replicas or some, before the
+// replicas have exchanged gauges. The result must not depend on the known mean service time: none,
+// the true one, or a tenth of the true one.
 func TestFleetBursts(t *testing.T) {
 	worst := map[string]float64{}
 	for seed := range uint64(*burstSeeds) {
@@ -33,7 +33,7 @@ func TestFleetBursts(t *testing.T) {
 }
 
 // burst simulates a burst on an idle pool. known is the mean time of earlier requests, relative to
-// those of the burst. Gauges are delayed by at most a twentieth of it.
+// the mean time in the burst. Gauges are delayed by at most a twentieth of this mean time.
 func burst(seed uint64, known float64) *world {
 	const s = int64(time.Second)
 	rng := rand.New(rand.NewPCG(seed, 11))

@@ -210,7 +210,7 @@ func (c *Core) Events(dst []rules.Event) []rules.Event {
 	return dst
 }
 
-// whenEmpty returns full if there are endpoints, else empty.
+// whenEmpty returns full if there are endpoints, and empty otherwise.
 func (c *Core) whenEmpty(full, empty rules.Outcome) rules.Outcome {
 	if c.capacity.Endpoints == 0 {
 		return empty
@@ -406,7 +406,7 @@ func (c *Core) dispatch(i int32) {
 	w.state, w.dispatched = rules.Dispatched, c.now
 	c.fly(i)
 	c.entry.Take(c.now, w.places)
-	w.work = c.foretold(f, w.sizes) // with what was learned while it waited
+	w.work = c.foretold(f, w.sizes) // includes ratios learned while it waited
 	f.band.virtual = max(f.band.virtual, f.tag)
 	f.serve(c.now, w.work, f.band.Service.HalfLife)
 	c.served++
@@ -453,11 +453,12 @@ func (c *Core) pump() {
 }
 
 // heldBack is how long smaller requests of other flows may overtake a flow's head before permits
-// are reserved for it.
+// are reserved for the head.
 const heldBack = int64(time.Second)
 
-// halved is how long a request waits before it may go with only half of the pool free for it. More
-// permits than that are free at one moment only if all replicas pause for it, so it would starve.
+// halved is how long a request waits before it may be dispatched with only half of the pool
+// reserved. More permits than that are free at one moment only if all replicas pause, so it would
+// starve.
 const halved = int64(5 * time.Second)
 
 // wanted returns the number of permits that must be free for a request.

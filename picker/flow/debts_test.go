@@ -25,8 +25,8 @@ func (w *world) users(id string, n int) {
 	}
 }
 
-// windows returns the mean permits held by each flow in each ten-second window from now to t, a
-// quarter second apart.
+// windows returns the mean permits held by each flow in each ten-second window from now to t.
+// Windows start every quarter second.
 func (w *world) windows(t int64) (list []map[string]float64) {
 	const step, length = int64(time.Second / 4), 40
 	var sums []map[string]float64
@@ -94,8 +94,8 @@ func TestFleetPaysNoOldDebts(t *testing.T) {
 }
 
 // TestFleetIsFairAtAnyTime: tenants whose clients request 20, 200 and 2,000 of 48 permits hold a
-// third each in any ten seconds after the first requests end, even while a replica is killed and
-// restarted.
+// third each in any ten seconds after the first requests end. This holds even while a replica is
+// killed and restarted.
 func TestFleetIsFairAtAnyTime(t *testing.T) {
 	s := int64(time.Second)
 	for seed := range uint64(6) {

@@ -66,13 +66,13 @@ func (c *Core) lower(priority int) (places int64) {
 	return places
 }
 
-// holding is the key by which replicas agree which of them evicts: permits of lower priority, all
+// holding is the key by which replicas agree which one evicts: permits of lower priority, all
 // permits, and waiting requests and bytes.
 type holding [4]int64
 
 // helpless returns the permits that requests of a priority wait for at replicas without requests of
-// lower priority, counted once they have waited for the gauges' travel time. most reports whether
-// no replica has more than own.
+// lower priority. Requests count once they have waited for the gauges' travel time. most reports
+// whether no replica has more than own.
 func (t *fleet) helpless(now int64, priority, below int, own holding) (wanted int64, most bool) {
 	most = true
 	for _, p := range t.peers {

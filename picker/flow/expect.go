@@ -3,10 +3,10 @@ package flow
 import "github.com/grapevine-epp/grapevine/picker/flow/rules"
 
 // Expected returns how long a request that has just been queued will probably wait, in seconds. It
-// assumes that all permits that are waited for ahead of it are released at the recent pace. Those
-// are all of higher bands, and in its own band its flow's, times the number of sharing flows, up to
-// all of them. known is false if no request has ended yet, or if h is not waiting. Later arrivals
-// of higher priority are not predicted.
+// assumes that all permits requested ahead of it are released at the recent pace. These are all
+// permits of higher bands and, in its own band, its flow's permits times the number of sharing
+// flows, up to the whole band. known is false if no request has ended yet, or if h is not waiting.
+// Later arrivals of higher priority are not predicted.
 func (c *Core) Expected(h rules.Handle) (seconds float64, known bool) {
 	i := c.slot(h)
 	if i == none || c.slab[i].state != rules.Queued {

@@ -164,8 +164,8 @@ func (c *Core) ObserveRunning(now, running int64) {
 	seen := max(float64(running-c.own-t.inFlight), 0)
 	unexplained := seen
 	if t.silent() == 0 && t.ghost == 0 && t.readings > 0 {
-		// Gauges in transit explain a few permits. Beyond those, only what was already unexplained
-		// before counts.
+		// Gauges in transit explain a few permits. Beyond these, only permits that were already
+		// unexplained count.
 		unexplained = min(seen, t.seen)
 		few := float64(t.size()) + strayShare*float64(c.capacity.Permits)
 		unexplained = max(unexplained-few, min(unexplained, t.stray))

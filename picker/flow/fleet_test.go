@@ -34,7 +34,7 @@ type world struct {
 	sick     bool // engines cannot be read
 
 	replicas []*replica
-	running  int64 // permits that engines run, including those of dead replicas
+	running  int64 // permits that engines run, including requests of dead replicas
 	most     int64
 	byFlow   map[string]*tally
 
@@ -384,8 +384,8 @@ func (w *world) check(t *testing.T) {
 var tenants = rules.Options{Default: rules.Band{Fairness: rules.Places}, TTL: time.Minute, MaxRequests: 4000}
 
 // TestFleetIsFair: three tenants with demands of 1 to 10 to 100, spread unevenly over three
-// replicas, get their demand or equal parts in each ten seconds, even while a replica is silent and
-// returns.
+// replicas, get their demand or equal parts in each ten seconds. This holds even while a replica is
+// silent and returns.
 func TestFleetIsFair(t *testing.T) {
 	s := int64(time.Second)
 	w := newWorld(1, 3, 256, 2, tenants)
@@ -427,7 +427,7 @@ func TestFleetIsFair(t *testing.T) {
 	w.check(t)
 }
 
-// Weights hold across replicas, whichever replica a tenant's requests arrive at.
+// Weights hold across replicas, independent of the replica at which a tenant's requests arrive.
 func TestFleetIsFairByWeight(t *testing.T) {
 	s := int64(time.Second)
 	o := tenants
@@ -509,7 +509,7 @@ func TestFleetSeeds(t *testing.T) {
 			}
 			w.until(w.now + 5*s)
 			limit := max(int64(math.Ceil(1.1*float64(capacity))), capacity+int64(replicas))
-			if w.sick && unheard { // no replica can see what the others hold
+			if w.sick && unheard { // no replica sees the permits of the others
 				limit = 2*capacity + int64(replicas)
 			}
 			if w.most > limit {

@@ -8,7 +8,7 @@ import (
 )
 
 // 50,000 requests of 100 KB arrive at a full pool. The waiting requests stay within the byte limits
-// of the band and in total, all others are refused immediately, and when the pool continues no
+// of the band and in total, and all others are refused immediately. When the pool continues, no
 // request is lost and a new one does not wait.
 func TestFlood(t *testing.T) {
 	const size, offered, limit = 100 << 10, 50_000, 64 << 20

@@ -18,8 +18,8 @@ func crowded(flows int) *Core {
 	return c
 }
 
-// TestLargestOfMany: with thousands of flows, new requests displace those of the largest flow, and
-// shortly after a change those of the new largest.
+// TestLargestOfMany: with thousands of flows, new requests displace requests of the largest flow
+// and, shortly after a change, requests of the new largest flow.
 func TestLargestOfMany(t *testing.T) {
 	const flows = 5000
 	c := crowded(flows)

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// The heap of flows yields the same flow as a scan, and a band's cached sums equal those of its
-// flows, after any events.
+// After any events, the heap of flows yields the same flow as a scan, and a band's cached sums
+// equal the sums over its flows.
 func TestHeapOfFlowsIsAScan(t *testing.T) {
 	for _, fairness := range []rules.Fairness{rules.Places, rules.Work} {
 		for seed := range uint64(6) {

@@ -159,9 +159,9 @@ func TestReconfigureLimits(t *testing.T) {
 	}
 }
 
-// TestReconfigureSeeds: under any changes of the rules while requests arrive, wait, run and end,
-// each request ends once, permits and bytes match the present requests, permits in flight stay
-// within the capacity, and no request is left at the end.
+// TestReconfigureSeeds changes the rules at random while requests arrive, wait, run and end. Each
+// request ends once, permits and bytes match the present requests, permits in flight stay within
+// the capacity, and no request is left at the end.
 func TestReconfigureSeeds(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 11))

@@ -60,8 +60,8 @@ func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
 }
 
 // grown returns the fraction of all permits that a new replica may use: an even part while it
-// learns, then gradually all of them. If all replicas start at once, each would otherwise take what
-// looks free to all.
+// learns, then gradually the whole. If all replicas start at once, each would otherwise take the
+// permits that look free to all.
 func (c *Core) grown(all float64) float64 {
 	even := all / float64(c.fleet.size())
 	return even + (all-even)*min(max(float64(c.now-c.fleet.started-learning)/float64(learning), 0), 1)
@@ -142,10 +142,10 @@ func (c *Core) share(b *band, flows []*flow, places, dt float64) {
 	waterfill(flows, places, raised, func(f *flow, v float64) { f.target = v })
 }
 
-// owe updates the deficits: which of the waiting flows held more than their part of what they hold
-// together, and which less. Deficits are repaid for seconds after their cause is over, at other
-// flows' cost, so they stay small compared with a flow's permits over ten seconds. Permits returned
-// late by a flow that held all of them are not compensated.
+// owe updates the deficits: which waiting flows held more than their part of their joint permits,
+// and which less. Deficits are repaid for seconds after their cause is over, at other flows' cost,
+// so they stay small compared with a flow's permits over ten seconds. If a flow held all permits
+// and returns them late, this is not compensated.
 func owe(flows []*flow, dt float64) {
 	fair, held := 0.0, 0.0
 	for _, f := range flows {
@@ -163,7 +163,7 @@ func owe(flows []*flow, dt float64) {
 	}
 }
 
-// waterfill divides permits max-min fairly by weight: no flow gets more than its demand, and none
+// waterfill divides permits max-min fairly by weight. No flow gets more than its demand, and none
 // could get more without reducing a flow with a smaller share per weight. flows are sorted by
 // demand per weight.
 func waterfill(flows []*flow, places float64, weight func(*flow) float64, set func(*flow, float64)) {

@@ -25,8 +25,8 @@ func (w *world) meanWaiting(id string, d int64) float64 {
 	return float64(sum) / float64(looks)
 }
 
-// TestFleetIsStrict: requests of a higher band at one replica precede those of lower bands at other
-// replicas. With eviction they hardly wait, and few more requests are evicted than arrived.
+// TestFleetIsStrict: requests of a higher band at one replica precede requests of lower bands at
+// other replicas. With eviction they hardly wait, and few more requests are evicted than arrived.
 func TestFleetIsStrict(t *testing.T) {
 	s := int64(time.Second)
 	chat, batch := rules.Request{Flow: "chat", Priority: 10}, rules.Request{Flow: "batch", Priority: -1, Endable: true}

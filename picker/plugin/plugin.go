@@ -37,7 +37,7 @@ type Type struct {
 	Aliases []string // other accepted names
 	Kind    Kind
 	Summary string // one line for lists and the manual
-	// Note says what does the work of a type without a function of its own here; "" for all others.
+	// Note names the replacement for a type without its own function here; "" for all others.
 	Note string
 	// New builds a plugin. p may be nil: all parameters have defaults, except where the type
 	// requires one.
@@ -62,7 +62,7 @@ type Plugin struct {
 	// choice.
 	Differs []string
 
-	// Holdings is what a separate producer knows about endpoints. Bind rebuilds this plugin for the
+	// Holdings is a separate producer's view of cached prefixes. Bind rebuilds this plugin for the
 	// producer that its parameter names.
 	Holdings *Holdings
 	Bind     func(*Holdings) Plugin
@@ -73,7 +73,7 @@ type Plugin struct {
 type Holdings struct {
 	// Fill sets held[k] to the number of prompt tokens cached at c.At(k).
 	Fill func(c *cycle.Cycle, held []float64)
-	// Chosen records that the request goes to ep.
+	// Chosen records that the request is sent to ep.
 	Chosen func(c *cycle.Cycle, ep *endpoint.Endpoint)
 }
 
@@ -89,7 +89,7 @@ type Use struct {
 type Decider struct {
 	// Split decides about a request that the candidate at index serving would serve.
 	Split func(c *cycle.Cycle, serving int32) bool
-	// Pair, if not nil, chooses both endpoints together: it returns the cheapest way among the
+	// Pair, if not nil, chooses both endpoints together. It returns the cheapest way among the
 	// candidates that can serve and help. whole is the candidate that would serve the request
 	// alone. It does not allocate.
 	Pair func(c *cycle.Cycle, among Among) Way
@@ -102,9 +102,9 @@ type Among struct {
 	Whole int32
 }
 
-// Way is how a request is served: by Serve alone if Helps is 0, else with the prompt computed at
-// the first of Help and the others as fallback. Prices are in seconds, for serving alone and for
-// the cheapest pair; +Inf if impossible.
+// Way is the way to serve a request. If Helps is 0, Serve serves it alone. Otherwise the first of
+// Help computes the prompt, and the others are fallbacks. Prices are in seconds, for serving alone
+// and for the cheapest pair; +Inf if impossible.
 type Way struct {
 	Serve        int32
 	Help         [3]int32
@@ -191,8 +191,8 @@ func Fixed(p Plugin) func(*Params) (Plugin, error) {
 	}
 }
 
-// WithParams is the factory of a type with parameters T. build returns everything that is wrong
-// with them.
+// WithParams is the factory of a type with parameters T. build returns every problem of the
+// parameters.
 func WithParams[T any](defaults T, build func(T) (Plugin, error)) func(*Params) (Plugin, error) {
 	return func(params *Params) (Plugin, error) {
 		v := defaults

@@ -6,7 +6,7 @@ import (
 )
 
 // Controls reports whether a path is an engine control call. vLLM and SGLang serve these calls on
-// the inference port without authentication; one call can empty a cache, abort other clients'
+// the inference port without authentication. One call can empty a cache, abort other clients'
 // requests or load other weights. A path prefix is accepted, because gateways route by prefix.
 // Ambiguous names (/pause, /resume, /sleep) count only without a prefix or after a version.
 func Controls(path string) bool {

@@ -69,7 +69,7 @@ func ReasonOf(err error) Reason {
 	return ReasonInternal
 }
 
-// Reasons returns all reasons, for tables indexed by them.
+// Reasons returns all reasons, for tables indexed by reason.
 func Reasons() []Reason {
 	all := make([]Reason, numReasons)
 	for i := range all {

@@ -80,7 +80,7 @@ func RoutingHeaders() []string {
 	}
 }
 
-// readHeaders fills the fields that come from headers.
+// readHeaders fills the fields that are read from headers.
 func readHeaders(r *Request) {
 	if r.Headers == nil {
 		return

@@ -9,9 +9,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestMemoryOfBodies parses bodies that consist of one thing over and over. Nothing is made
-// of them but names whose escapes are resolved one after the other: 20 bytes for each byte
-// that become garbage at once, where all names have escapes, and none otherwise.
+// TestMemoryOfBodies parses bodies that repeat one construct. Parsing allocates only for names with
+// escapes, which it resolves one after the other: 20 bytes of immediate garbage for each byte if
+// all names have escapes, and otherwise nothing.
 func TestMemoryOfBodies(t *testing.T) {
 	const size = 1 << 20
 	for unit, k := range map[string]int{

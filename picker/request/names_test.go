@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNamesOver: what stands above holds, what is only below counts too, and
-// neither is changed.
+// TestNamesOver: entries of the upper table take precedence, entries only in the lower one count
+// too, and neither table is changed.
 func TestNamesOver(t *testing.T) {
 	upper := Names{Objectives: map[string]int{"gold": 5}, Rewrites: map[string]Rewrite{"m": {{"a", 1}}}}
 	lower := Names{Objectives: map[string]int{"gold": 1, "batch": -1}, Rewrites: map[string]Rewrite{"m": {{"b", 1}}, AnyModel: {{"c", 1}}}}

@@ -29,8 +29,8 @@ var kinds = [...]struct {
 
 // KindOf returns the kind of a request path, which may have a query. A prefix before the known path
 // is accepted, because gateways route by prefix. The prefix may stand for the version, which the
-// gateway inserts on the way to the engine. Such a match is not sure, because other calls end in
-// the same word.
+// gateway inserts on the way to the engine. A match without a version is not sure, because other
+// calls end in the same word.
 //
 // Engines decode percent-encoding before routing, so an encoded letter does not change the call.
 func KindOf(path string) (kind Kind, sure bool) {

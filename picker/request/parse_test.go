@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	f(chat, `{"mod\u0065l":"a\/b"}`, model, `a/b|"a\/b"`)
 	f(chat, "\t{\"x\":{\"model\":\"no\"},\"model\":\"a\\\\\"}", model, `a\|"a\\"`)
 	f("/openai/v1/completions?x=1", `{"model":"m"}`, func(r *Request) any { return r.Kind }, KindCompletions)
-	// Without the version it is one where the body is that of one, else another call.
+	// Without the version, the body decides whether it is this kind or another call.
 	kind := func(r *Request) any { return r.Kind }
 	f("/openai/deployments/m/chat/completions?api-version=1", `{"model":"m","messages":[{}]}`, kind, KindChat)
 	f("/llm/completions", `{"model":"m","prompt":"x"}`, kind, KindCompletions)
@@ -82,7 +82,8 @@ func TestParse(t *testing.T) {
 	f(chat, `{"model":"a","stream":"no","max_tokens":"x"}`, stream, "false false 0")
 	f("/v1/completions", `{"model":"a","n":"2"}`, func(r *Request) any { return r.Whole }, true)
 
-	// What an engine may read and we do not is looked at by nobody: it is suspect.
+	// A field that an engine may read and the parser does not is suspect, because it is not
+	// checked.
 	suspect := func(r *Request) any { return r.Handover }
 	for body, want := range map[string]bool{
 		"": false, "--part\r\n\r\n\x00\x00": false, "{\"a\":1}\n{\"a\":2}": false, "\x00\x00\x00\x18ftypmp42": false, "not json": false,
@@ -197,8 +198,8 @@ func TestChunkRoot(t *testing.T) {
 	}
 }
 
-// FuzzParse holds the scanner against encoding/json: what that takes, the
-// scanner takes and reads equally.
+// FuzzParse compares the scanner with encoding/json: the scanner accepts every body that
+// encoding/json accepts, and reads the same values.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		`{"model":"a","messages":[{"role":"user","content":"x\"y\\"}],"stream":true}`,

@@ -19,7 +19,7 @@ func TestUrgency(t *testing.T) {
 	f(`{"model":"m","priority":3,"prompt":"x","priorit\u0079": -4 }`, "-4")
 }
 
-// Engines read no prefix cache for these, and read it for those that look alike.
+// Engines do not read the prefix cache for these requests, and do for similar-looking ones.
 func TestSkipsCache(t *testing.T) {
 	f := func(path, body string, want bool) {
 		t.Helper()

@@ -79,8 +79,7 @@ func (s *scanner) str(i int) int {
 }
 
 // quoteFrom returns the index of the first quote at or after i, or -1. It tests a few words inline
-// first, because in text with many escaped quotes, such as nested JSON, the next one is near.
-// quotes, such as JSON within JSON, the next one is near.
+// first, because in text with many escaped quotes, such as JSON within JSON, the next one is near.
 func quoteFrom(b []byte, i int) int {
 	const ones, quotes = 0x0101010101010101, 0x0101010101010101 * '"'
 	for range 3 {

@@ -91,7 +91,7 @@ func New(size int) *Table {
 // call it.
 func (s *Table) OnBind(f func(Binding)) { s.hook.Store(&f) }
 
-// Bind records that a session's request goes to an endpoint.
+// Bind records that a session's request is sent to an endpoint.
 func (s *Table) Bind(b Binding) {
 	s.Merge(b)
 	if f := s.hook.Load(); f != nil && *f != nil && b.Session != 0 {

@@ -60,7 +60,7 @@ func TestSessionsBounded(t *testing.T) {
 	}
 }
 
-// A full table takes the documented memory, whatever the workload.
+// A full table uses the documented memory for any workload.
 func TestSessionsMemory(t *testing.T) {
 	s := New(0)
 	for i := range 5 * DefaultSize {

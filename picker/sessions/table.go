@@ -38,7 +38,7 @@ func (t *slots) home(k Key) int {
 	return int(hi)
 }
 
-// find returns the slot of k, or the free slot for it; nil in an empty table.
+// find returns the slot of k, or a free slot; nil in an empty table.
 func (t *slots) find(k Key) *slot {
 	if len(t.slots) == 0 {
 		return nil

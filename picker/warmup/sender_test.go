@@ -56,7 +56,7 @@ func chat(t *testing.T, body string) *request.Request {
 
 const hello = `{"model":"m","messages":[{"role":"user","content":"hello"}],"stream":true}`
 
-// TestSend checks what an engine receives, and what of the client it does not.
+// TestSend checks which parts of the client's request an engine receives.
 func TestSend(t *testing.T) {
 	got := make(chan []string, 1)
 	reg := prometheus.NewRegistry()
@@ -124,7 +124,7 @@ func TestTakes(t *testing.T) {
 	f(false, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"`+strings.Repeat("x y ", maxBody/4)+`"}]}`, nil)
 }
 
-// TestFailures: an engine that fails, redirects or hangs is asked once and counted, and delays
+// TestFailures: an engine that fails, redirects or hangs gets one request, is counted, and delays
 // nothing.
 func TestFailures(t *testing.T) {
 	asked := make(chan string, most+2)

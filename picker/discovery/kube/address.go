@@ -29,8 +29,8 @@ func rulesFor(family, server string) addressRules {
 	return addressRules{family: family, loopback: u.Hostname() == "localhost" || a.Unmap().IsLoopback()}
 }
 
-// choose returns the pod's address: the first of the preferred family, else status.podIP. It is
-// invalid if the pod has none, or if refused is the reason that it cannot be used.
+// choose returns the pod's address: the first of the preferred family, or status.podIP if there is
+// none. It is invalid if the pod has none, or if refused is the reason that it cannot be used.
 func (r addressRules) choose(podIP string, podIPs []string) (addr netip.Addr, refused string) {
 	for _, s := range slices.Concat(podIPs, []string{podIP}) {
 		a, err := netip.ParseAddr(s)

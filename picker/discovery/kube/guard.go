@@ -7,16 +7,16 @@ import (
 
 // heldChange is a change of the selector that is not applied yet.
 type heldChange struct {
-	since    time.Time // zero: none is held
+	since    time.Time // zero: no change is on hold
 	selector string    // the new one
 	now      int       // endpoints of the selector in use
 	then     int       // endpoints of the new one
 }
 
-// guarded reports whether the change to the next selector is held: it would leave less than half of
-// the present endpoints, as a mistyped selector does. The pods of the selector in use are followed
-// on, so that endpoints that end or fail are removed. A change that enough endpoints of the new
-// selector can replace is not held.
+// guarded reports whether the change to the next selector is on hold. It is if the change would
+// leave less than half of the present endpoints, as with a mistyped selector. The pods of the
+// selector in use are still followed, so that endpoints that end or fail are removed. If the new
+// selector has enough endpoints, the change is applied.
 func (s *Source) guarded() bool {
 	if s.o.Guard == 0 || !s.pods.State().Listed {
 		return false
@@ -45,13 +45,13 @@ func (s *Source) holdChange(h heldChange) {
 	s.held = h
 }
 
-// describe describes the change and the time that it is held on.
+// describe describes the change and the rest of its hold time.
 func (h *heldChange) describe(guard time.Duration) string {
 	left := max(guard-time.Since(h.since), 0).Round(time.Second)
 	return fmt.Sprintf("the selector %s has %d endpoints, not %d: the change is held for another %v", h.selector, h.then, h.now, left)
 }
 
-// heldEndpoints returns the number of endpoints in use while a change is held.
+// heldEndpoints returns the number of endpoints in use while a change is on hold.
 func (s *Source) heldEndpoints() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

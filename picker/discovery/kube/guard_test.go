@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestGuard: a selector that would leave less than half of the endpoints is held and reported.
-// Meanwhile pods that end are removed and new ones added. A corrected selector ends the hold.
+// TestGuard: a selector that would leave less than half of the endpoints is put on hold and
+// reported. During the hold, ended pods are removed and new ones added. A corrected selector ends
+// the hold.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	api, server := newFakeAPI(t)

@@ -44,7 +44,7 @@ type Options struct {
 
 	Settle time.Duration // minimum interval between updates; 0 means 100 ms
 	Grace  time.Duration // before a deleted pool's endpoints are removed; 0 means 10 s
-	// Guard is how long a change of the pool's selector is held that would leave less than half of the
+	// Guard is the hold time of a selector change that would leave less than half of the pool's
 	// endpoints; 0 applies every change at once.
 	Guard time.Duration
 	// LookAgain is the interval between checks of a missing pool that objectives refer to; 0 means
@@ -90,7 +90,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// from describes what is followed.
+// from describes the followed objects.
 func (o *Options) from() string {
 	if o.Pool != "" {
 		return kindPool + " " + o.Namespace + "/" + o.Pool

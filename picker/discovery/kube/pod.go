@@ -124,7 +124,7 @@ func (p *pod) declares(port uint16) bool {
 	return slices.ContainsFunc(p.starts[1:], func(s start) bool { return s.port == port })
 }
 
-// note returns one of our annotations, or else the label with that name.
+// note returns one of our annotations, or the label with that name if it is missing.
 func (p *pod) note(name string) (string, bool) {
 	v, ok := p.notes[name]
 	if !ok {

@@ -21,7 +21,7 @@ var (
 	seed    = flag.Uint64("kube.seed", 1, "of these changes")
 )
 
-// world is the test's record of what it wrote.
+// world is the test's record of its writes.
 type world struct {
 	c        *kubekit.Cluster
 	rand     *rand.Rand

@@ -21,8 +21,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestRealServer runs all tests on one real API server. Tests that stop or remove parts of it run
-// last.
+// TestRealServer runs all tests on one real API server. Tests that stop or remove parts of the
+// server run last.
 func TestRealServer(t *testing.T) {
 	c := kubekit.Start(t, "inference")
 	defs, err := os.ReadFile("../../../deploy/crds/llm-d.ai.yaml")

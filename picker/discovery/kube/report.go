@@ -259,7 +259,7 @@ type lookup struct {
 }
 
 // verdictElsewhere reports for an object of another pool if that pool does not exist, and withdraws
-// it once it does. Everything else is for that pool's picker.
+// the report once it does. All other reports are the task of that pool's picker.
 func (r *reports) verdictElsewhere(ctx context.Context, on verdictOn) (status, reason, message string) {
 	group := GroupPool
 	if on.pool.Group != nil {

@@ -191,7 +191,7 @@ func (s *Source) update(ctx context.Context) {
 	s.tell(f, namesOf(s.group, s.o.Pool, itemsOf(s.objectives), itemsOf(s.rewrites)))
 }
 
-// itemsOf returns the objects of the newer kind if it is installed, else those of the older one.
+// itemsOf returns the objects of the newer kind if it is installed, and otherwise of the older one.
 func itemsOf[T any](list [2]*kubeapi.Follower[T]) []*T {
 	for _, f := range list {
 		if f != nil && f.State().Listed && !f.State().Absent() {
@@ -289,7 +289,7 @@ func (s *Source) permission(use string, err error) {
 // they were read.
 func (s *Source) lookAtPods() {
 	want := s.pool.selector
-	if want == "" { // an invalid selector: keep what is known
+	if want == "" { // an invalid selector: keep the list
 		s.drop()
 		return
 	}

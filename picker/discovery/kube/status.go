@@ -19,8 +19,8 @@ const (
 	maxPodProblems = 10
 )
 
-// Status implements discovery.Source. Read is when the server last sent something about the pool or
-// the pods, whichever is earlier.
+// Status implements discovery.Source. Read is when the server last sent data about the pool or the
+// pods, the earlier of the two.
 func (s *Source) Status() discovery.Status {
 	s.mu.Lock()
 	pool, group, pods, f, held := s.pool, s.group, s.pods, s.last, s.held

@@ -15,7 +15,7 @@ const (
 	firstGuess  = 256             // requests that an engine runs, until it shows a limit
 	probeEvery  = time.Second     // interval at which a full engine without a queue is tested with one more request
 	leastPlaces = 1
-	mostPlaces  = 1 << 14 // upper limit for any engine, whatever it reports
+	mostPlaces  = 1 << 14 // upper limit for any engine, independent of its reports
 )
 
 // limit is the number of requests that one engine was observed to run at once.

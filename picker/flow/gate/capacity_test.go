@@ -57,8 +57,8 @@ func TestNonsenseGauges(t *testing.T) {
 	}
 }
 
-// Requests held at endpoints that accept no new ones do not take permits of healthy endpoints: at
-// one that hangs, one that left the list while answering, or one that is ramping up.
+// Requests at endpoints that accept no new ones do not take permits of healthy endpoints. The
+// endpoint hangs, has left the list while answering, or is ramping up.
 func TestStrandedRequestsTakeNoRoom(t *testing.T) {
 	const each = 4
 	for _, c := range []struct {

@@ -74,7 +74,7 @@ type group struct {
 	events  []rules.Event
 	changed bool                      // gauges differ from those sent last
 	heard   map[string]rules.PeerMark // last marks of other replicas, by origin
-	asked   bool                      // one of them arrived since Changes
+	asked   bool                      // a mark arrived since Changes
 	answer  *rules.Answer             // next result of Answers
 	active  bool                      // requests wait or are in flight
 }
@@ -167,8 +167,8 @@ func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Permit, err
 	return place, refusal(out, r)
 }
 
-// Offer is Wait for a caller without a goroutine. If r has to wait, it returns waits true and later
-// calls tell once: with nil when r is dispatched, or with the reason for a refusal. tell runs under
+// Offer is Wait for a caller without a goroutine. If r has to wait, it returns waits true and calls
+// tell once later: with nil when r is dispatched, or with the reason for a refusal. tell runs under
 // the queue's lock; it must return immediately and must not call the gate.
 func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (place picker.Permit, waits bool, err error) {
 	begun := g.now()
@@ -308,7 +308,7 @@ func (g *Gate) group(target string) *group {
 	if list := snap.Serving(target); len(list) > 0 {
 		model = snap.Endpoints[list[0]].Base()
 	} else if len(snap.Endpoints) > 0 && !snap.MayServe(target) {
-		model = snap.Endpoints[0].Base() // any endpoint will do, because no endpoint for it can appear
+		model = snap.Endpoints[0].Base() // any endpoint will do, because no endpoint can appear for the model
 	}
 	return g.groupOf(model)
 }

@@ -199,7 +199,7 @@ func TestEndsOfWaits(t *testing.T) {
 }
 
 // TestEmptyPool: requests wait for the first endpoint, including one whose model is known from the
-// start, and continue according to what they find.
+// start. They then continue according to the endpoints found.
 func TestEmptyPool(t *testing.T) {
 	for _, models := range [][]string{nil, {"m"}, {"another"}} {
 		p := pool(0)

@@ -70,8 +70,8 @@ func value(r *request.Request, header string) string {
 	return v
 }
 
-// certificate returns the identity in the client's certificate: its URI, else its subject, else its
-// hash.
+// certificate returns the identity in the client's certificate: the first that exists of its URI,
+// its subject and its hash.
 func certificate(r *request.Request) string {
 	const longest = 16 << 10
 	if r.Headers == nil {

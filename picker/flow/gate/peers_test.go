@@ -64,8 +64,8 @@ func TestFirstBurst(t *testing.T) {
 	}
 }
 
-// TestAnswers: a replica that runs short gets its peer's acknowledgment and then takes what the
-// peer leaves.
+// TestAnswers: a replica that runs short gets its peer's acknowledgment and then takes the permits
+// that the peer leaves.
 func TestAnswers(t *testing.T) {
 	const places = 48
 	now := time.Unix(1000, 0)

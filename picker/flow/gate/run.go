@@ -53,8 +53,8 @@ func (g *Gate) Poll() time.Duration {
 	return pace
 }
 
-// open creates the queues of new pools, so that peers hear from this replica before it gets
-// requests for them.
+// open creates the queues of new pools, so that peers receive gauges from this replica before its
+// first request for these pools.
 func (g *Gate) open() {
 	if g.config.Load() == nil {
 		return

@@ -7,14 +7,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Flow names come from clients and are sent to the other replicas with every change.
+// Clients choose flow names, and replicas exchange them with every change.
 const (
 	longestName = 128
 	keptOfName  = 96
 )
 
-// Name returns the name of a flow ID. A long ID is replaced by its beginning and a hash of all of
-// it.
+// Name returns the name of a flow ID. A long ID is replaced by its beginning and a hash of the
+// whole ID.
 func Name(id string) string {
 	if len(id) <= longestName {
 		return id

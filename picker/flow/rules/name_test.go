@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Names of flows stay short, and different IDs have different names, whatever clients send.
+// For any IDs from clients, names of flows stay short, and different IDs have different names.
 func TestName(t *testing.T) {
 	long := strings.Repeat("é", 1<<19)
 	names := map[string]bool{}

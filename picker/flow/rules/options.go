@@ -28,8 +28,8 @@ const (
 	ShortestFirst                 // arrival + Ageing × predicted work, so that no request is overtaken for longer than that
 )
 
-// Ageing is the multiple of its own predicted work for which a request can be overtaken by shorter,
-// later ones.
+// Ageing is the multiple of a request's predicted work for which shorter, later requests can
+// overtake it.
 const Ageing = 3
 
 // Band is the queue of one priority.
@@ -123,8 +123,8 @@ type Gauge struct {
 	InFlight int64 // permits held
 }
 
-// Answer is sent with gauges, so that replicas know what others have received: the Mark of the
-// gauges just sent, and the marks of other replicas received by then.
+// Answer is sent with gauges and acknowledges received ones. It has the Mark of the gauges just
+// sent, and the marks of other replicas received by then.
 type Answer struct {
 	PeerMark // its own; 0 if no acknowledgment is needed
 	Marks    []PeerMark

@@ -1,6 +1,6 @@
 package rules
 
-// Unit is what a permit counts.
+// Unit is the unit that permits count.
 type Unit uint8
 
 // Units of capacity.

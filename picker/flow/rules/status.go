@@ -25,7 +25,7 @@ type BandStatus struct {
 	Others   int64    `json:"waiting_elsewhere"` // requests at other replicas
 	InFlight int64    `json:"own_in_flight"`     // permits
 	OldestS  float64  `json:"oldest_s"`
-	Flows    []Tenant `json:"flows"` // those with the most waiting requests
+	Flows    []Tenant `json:"flows"` // flows with the most waiting requests
 }
 
 // Tenant is the state of one flow.

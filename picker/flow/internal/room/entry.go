@@ -3,8 +3,8 @@ package room
 import "time"
 
 // Entry is the room of a pool's first stage: the prefill stage, if it has separate endpoints. A
-// request holds permits of the pool until its response ends, and those of the first stage for a
-// part of that time that this package cannot see. So every SetCapacity sets the room anew, and
+// request holds permits of the pool until its response ends, and permits of the first stage for a
+// part of that time that this package cannot see. So every SetCapacity resets the room, and
 // dispatched requests reduce it in between.
 //
 // A request that was just dispatched is not in the first stage's count yet, so requests dispatched
