@@ -33,9 +33,9 @@ func (c *Cycle) allow(r *request.Request) {
 	}
 }
 
-// gatherModel lists the allowed endpoints that serve the model. If there are none, it lists those
-// whose models are unknown; if there are none either, those that are not known to reject it. A
-// request without a model may use any endpoint.
+// gatherModel lists the allowed endpoints that serve the model. If there are none, it lists
+// endpoints with unknown models, and if there are none either, endpoints that are not known to
+// reject the model. A request without a model may use any endpoint.
 func (c *Cycle) gatherModel(model string) {
 	c.endpoints, c.unserved = c.endpoints[:0], false
 	if model == "" {

@@ -27,8 +27,8 @@ type View struct {
 }
 
 // Rank returns the view of the data-parallel rank to which the engine would send the request. Its
-// load determines the wait. It returns v itself for an engine with a single rank. It is valid as
-// long as the cycle.
+// load determines the wait. It returns v itself for an engine with a single rank. The result is
+// valid until the cycle ends.
 func (v *View) Rank() *View {
 	if v.rank != nil {
 		return v.rank
@@ -268,9 +268,9 @@ func one(yes bool) int {
 	return 0
 }
 
-// shareSlots sets the unknown slot count of an endpoint to the largest one known for its role, so
-// that it does not look free next to an endpoint known to be full. It also records which role has a
-// free slot.
+// shareSlots sets an endpoint's unknown slot count to the largest known count of its role.
+// Otherwise it would look free next to an endpoint known to be full. shareSlots also records which
+// roles have a free slot.
 func (c *Cycle) shareSlots() {
 	var most [endpoint.Roles]int64
 	var free [endpoint.Roles]bool

@@ -55,7 +55,7 @@ func TestPredictedByNobody(t *testing.T) {
 	}
 }
 
-// Work leaves out what is held, by its weight, and at least one token is computed.
+// Work excludes cached tokens, by their weight, and includes at least one token.
 func TestWorkWeighsTiers(t *testing.T) {
 	m := &tierMatcher{held: [][block.NumTiers]int32{{100, 200, 300, 0}, {1000, 0, 0, 0}, {}}}
 	c := New(Options{Pool: newPool(3), Match: m.Match, Now: t0, Tiers: &TierWeights{1, .5, .25, .1}}, chatRequest("r", 1000))

@@ -22,10 +22,10 @@ type PrefixMatch struct {
 	Looked bool
 	// WantUsage requests the engine's usage report for this request.
 	WantUsage bool
-	// LastEvent is for the Matcher: when the endpoint's last event arrived, if recent; else 0.
+	// LastEvent is for the Matcher: when the endpoint's last event arrived, if recent; otherwise 0.
 	LastEvent int64
 }
 
-// Match sets held[i] to the part of r's prompt that eps[i] holds. held is zeroed and as long as
-// eps. It must not change requests, and must be safe for concurrent use.
+// Match sets held[i] to the part of r's prompt that eps[i] holds. held is zeroed and has the length
+// of eps. Match must not change requests, and must be safe for concurrent use.
 type Match func(ctx context.Context, r *request.Request, eps []*endpoint.Endpoint, held []PrefixMatch)

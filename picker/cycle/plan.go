@@ -31,7 +31,7 @@ type StageOutcome uint8
 const (
 	StageSplit   StageOutcome = iota // another endpoint does it
 	StageSkipped                     // not worth it, according to the decider
-	StageLocal                       // the serving endpoint is the best one for it
+	StageLocal                       // the serving endpoint is the best one for this stage
 	StageNobody                      // worth it, but no endpoint is available: fail open
 	NumStageOutcomes
 )

@@ -31,8 +31,8 @@ type Scorer interface {
 }
 
 // Picker appends the positions k of the candidates to use to order, best first: the first one
-// serves, the others are fallbacks. totals[k] is the weighted sum of the scores of c.At(k), never
-// NaN. There is at least one candidate.
+// serves, the others are fallbacks. totals[k] is the weighted sum of the scores of c.At(k) and
+// never NaN. Pick is called with at least one candidate.
 type Picker interface {
 	Pick(c *Cycle, totals []float64, order []int32) []int32
 }

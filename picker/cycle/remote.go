@@ -18,7 +18,7 @@ const (
 	FarDearer                // a candidate with a higher cost
 	FarNearly                // cheaper, but not by enough
 	FarNotNamed              // the route does not name the import
-	FarHopped                // the request already came from another cluster
+	FarHopped                // another cluster has already forwarded the request
 	FarForbid                // residency rules forbid it
 	FarSilent                // its lease has expired
 	FarDraining              // it is withdrawing its export
@@ -83,7 +83,7 @@ func (c *Cycle) Add(v View, held int, p Prediction) int32 {
 	return int32(len(c.endpoints) - 1)
 }
 
-// Prefer puts candidate i first in the plan and clears the rest of it. If stay is true, the
+// Prefer puts candidate i first in the plan and clears the other entries. If stay is true, the
 // endpoints of this cluster remain as fallbacks.
 func (c *Cycle) Prefer(i int32, stay bool, headers ...request.HeaderSet) {
 	order := append(c.far.order[:0], i)
@@ -105,7 +105,7 @@ func (c *Cycle) SetQuestionHeaders(headers ...request.HeaderSet) {
 // QuestionHeaders returns the headers for a question to the picker of a remote cluster.
 func (c *Cycle) QuestionHeaders() []request.HeaderSet { return c.far.question }
 
-// SetHopHeaders makes the question's headers part of the request, or removes them from it.
+// SetHopHeaders adds the question's headers to the request, or removes them.
 func (c *Cycle) SetHopHeaders(send bool) {
 	c.plan.Headers = slices.DeleteFunc(c.plan.Headers, func(h request.HeaderSet) bool {
 		return slices.ContainsFunc(c.far.question, func(q request.HeaderSet) bool { return q.Name == h.Name })

@@ -2,10 +2,10 @@ package cycle
 
 import "time"
 
-// Wait returns the seconds until v, an engine or one of its ranks (View.Rank), can start a request
-// that needs KV memory for tokens new tokens and whose answer is expected to be answer tokens long.
-// It is the largest of the known bounds: the tracked queue, requests placed by others, the sequence
-// limit, and memory.
+// Wait returns the seconds until v, an engine or one of its ranks (View.Rank), can start a request.
+// The request needs KV memory for tokens new tokens and has an expected answer of answer tokens.
+// The result is the largest of the known bounds: the tracked queue, requests of other clients, the
+// sequence limit, and memory.
 func (v *View) Wait(now time.Time, tokens, answer float64) float64 {
 	wait, _ := v.Waits(now, tokens, answer)
 	return wait
@@ -33,9 +33,10 @@ func (v *View) step() float64 {
 }
 
 // waitOfQueue bounds the wait by the engine's own queue. If more requests wait there than the load
-// tracker has, the excess belongs to other clients and counts the same. If more requests wait than
-// can have arrived since the last steps, with less work than one step does, the engine is at its
-// sequence limit: one request ends every answer/running steps.
+// tracker has, the excess belongs to other clients and counts the same.
+//
+// If more requests wait than can have arrived since the last steps, with less work than one step
+// does, the engine is at its sequence limit. Then one request ends every answer/running steps.
 func (v *View) waitOfQueue(answer, wait float64) float64 {
 	if v.Waiting == 0 {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestViewWait holds that gauges bound the wait from below: what the book does
-// not know of, memory, and the limit of sequences.
+// TestViewWait checks that gauges bound the wait from below: by load missing in the load tracker,
+// by memory, and by the sequence limit.
 func TestViewWait(t *testing.T) {
 	cost := endpoint.Cost{PerToken: 1e-3, Step: .02}
 	queue := endpoint.Load{Requests: 12, Waiting: 2, Prefill: 1000, LastFirst: t0.UnixNano()}
@@ -28,9 +28,9 @@ func TestViewWait(t *testing.T) {
 	f("gauges too old", View{Load: queue, Reading: endpoint.Reading{Sampled: true, Age: time.Minute, Waiting: 8, Running: 10}}, 1)
 	f("two more that others sent", View{Load: queue, Reading: endpoint.Reading{Sampled: true, Waiting: 4, Running: 10}}, 2)
 	f("only others' requests", View{Reading: endpoint.Reading{Sampled: true, Waiting: 3, Running: 10}}, .02)
-	// 500 of its own and 200 free: 300 of 9,800 used become free in 100 steps.
+	// 500 new tokens and 200 free: 300 of 9,800 used become free in 100 steps.
 	f("memory", View{Reading: endpoint.Reading{Sampled: true, Running: 10, KVUse: .98, Capacity: 10_000}}, 300./9800*100*.02)
-	// Forty small requests wait though a step would take them all.
+	// Forty small requests wait although they would fit into one step.
 	small := endpoint.Load{Requests: 50, Waiting: 40, Prefill: 400, LastFirst: t0.UnixNano()}
 	f("limit of sequences", View{Load: small, Reading: endpoint.Reading{Sampled: true, Waiting: 40, Running: 10}}, 41./10*100*.02)
 
@@ -43,8 +43,8 @@ func TestViewWait(t *testing.T) {
 	f("nobody has a free slot", slots, 0)
 }
 
-// TestShareSlots: what one engine has shown counts for those of its role that have not
-// run more, and a slot is free as long as one of them has one.
+// TestShareSlots: an engine's known slot count applies to engines of its role that have not run
+// more. A slot is free while one of these engines has one.
 func TestShareSlots(t *testing.T) {
 	view := func(role endpoint.Role, requests int64, running int, slots int64) View {
 		return View{
@@ -83,8 +83,8 @@ func TestShareSlots(t *testing.T) {
 	}
 }
 
-// TestViewWaitOfRoom: what was placed and has not come takes memory before a request
-// does; what running ones share is no part of it.
+// TestViewWaitOfRoom: requests dispatched but not yet arrived take memory before a new request.
+// Memory shared by running requests is not counted twice.
 func TestViewWaitOfRoom(t *testing.T) {
 	cost := endpoint.Cost{Step: .02}
 	f := func(what string, tokens, context int64, use, want float64) {
@@ -101,8 +101,8 @@ func TestViewWaitOfRoom(t *testing.T) {
 	f("all that runs, and as much again", 20_000, 10_000, 1, 10_500./10_000*100*.02)
 }
 
-// TestRankView: an engine with several ranks waits as one of them does, and is whole for all
-// else; slots are compared by rank.
+// TestRankView: the wait of an engine with several ranks is the wait of one rank. All other values
+// are for the whole engine; slots are compared by rank.
 func TestRankView(t *testing.T) {
 	pool := endpoint.NewPool(endpoint.PoolOptions{Prior: endpoint.Cost{PerToken: 1e-3, Step: .02}})
 	pool.Set([]endpoint.Spec{{Name: "four", Addr: netip.MustParseAddrPort("10.0.0.1:8000")}, {Name: "one", Addr: netip.MustParseAddrPort("10.0.0.2:8000")}})

@@ -7,10 +7,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// MayWarmUp reports whether a scorer may request a warm-up of candidate k: a one-token request with
-// the same prompt that fills k's cache while the original goes to the best endpoint. It returns
-// false for a pinned conversation, in pools with split roles, where one endpoint computes blocks
-// that another one uses, and if the engine would have to load an adapter.
+// MayWarmUp reports whether a scorer may request a warm-up of candidate k. A warm-up is a one-token
+// request with the same prompt that fills k's cache while the original request is sent to the best
+// endpoint. It returns false for a pinned conversation, in pools with split roles (one endpoint
+// computes blocks that another one uses), and if the engine would have to load an adapter.
 func (c *Cycle) MayWarmUp(k int) bool {
 	if !c.warmUps || c.pinned {
 		return false

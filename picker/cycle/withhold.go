@@ -41,8 +41,8 @@ func (c *Cycle) withhold() {
 	c.shun(ModelKey(c.Request))
 }
 
-// shun excludes candidates that fail the model, unless most of them do. In that case the endpoints
-// are not at fault, and the rest would get all requests of the model.
+// shun excludes candidates that fail the model, unless most candidates do. In that case the
+// endpoints are not at fault, and the rest would get all requests of the model.
 func (c *Cycle) shun(model uint64) {
 	fail := 0
 	for _, ep := range c.endpoints {

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestSeats: an endpoint that has as many requests as it is to have is passed over while
-// another of its role has room; when none has, all are candidates.
+// TestSeats: an endpoint with its maximum number of requests is skipped while another one of its
+// role has capacity. If none has, all are candidates.
 func TestSeats(t *testing.T) {
 	p := endpoint.NewPool(endpoint.PoolOptions{})
 	list := specs(5)
@@ -59,8 +59,8 @@ func TestSeats(t *testing.T) {
 	f("the limit of one is raised", "e1", "e4")
 }
 
-// TestFullOfARole: engines whose queues are full are used when nobody else of their role is
-// left, whoever else has room.
+// TestFullOfARole: engines with full queues are used if no other engine of their role is left, even
+// if engines of other roles have capacity.
 func TestFullOfARole(t *testing.T) {
 	p := endpoint.NewPool(endpoint.PoolOptions{})
 	list := specs(3)
@@ -87,7 +87,7 @@ func TestFullOfARole(t *testing.T) {
 	f("e0", "e1", "e2")
 }
 
-// TestFailsAtMost: endpoints that fail a model are passed over for it, unless most do.
+// TestFailsAtMost: endpoints that fail a model are skipped for this model, unless most do.
 func TestFailsAtMost(t *testing.T) {
 	pool := newPool(4)
 	eps := pool.Snapshot().Endpoints

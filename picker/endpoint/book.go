@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Time constants of a Load's rates. That of Rate is a fifth of Busy's, so that one exponential
-// serves both.
+// Time constants of a Load's rates. The constant of Rate is a fifth of Busy's, so that one
+// exponential serves both.
 const (
 	busyWindow = 5 * time.Minute
 	rateWindow = busyWindow / 5

@@ -70,7 +70,7 @@ func TestTicketSends(t *testing.T) {
 	f(0)
 }
 
-// TestRenew checks that a new engine incarnation has no in-flight load, whatever requests of the
+// TestRenew checks that a new engine incarnation has no in-flight load, even if requests of the
 // previous one still end, and that learned constants and gauges remain.
 func TestRenew(t *testing.T) {
 	now := t0

@@ -125,8 +125,8 @@ func (c *counters) SetRemoteCost(remote Cost) {
 	c.cost.publish()
 }
 
-// SetPriorCost sets the initial constants, for example those of the pool's other endpoints. It
-// discards everything learned.
+// SetPriorCost sets the initial constants, for example the constants of the pool's other endpoints.
+// It discards all learned constants.
 func (c *counters) SetPriorCost(prior Cost) {
 	c.cost.mu.Lock()
 	defer c.cost.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *costCell) restart(half int) {
 	}
 }
 
-// Queued is a request's work and the load ahead of it at dispatch.
+// Queued holds a request's work and the load ahead of the request at dispatch.
 type Queued struct {
 	Ahead Load // the endpoint's load before the request
 	Own   Work

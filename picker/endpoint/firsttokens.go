@@ -8,8 +8,9 @@ import (
 )
 
 // Unseen handles first tokens that are not observed: of answers that are not streamed, and behind
-// proxies that send response bodies never or only on request. Such a request would count as waiting
-// until its end, so its predicted first-token time is used instead. It is safe for concurrent use.
+// proxies that send response bodies never or only on request. Without Unseen, a request would count
+// as waiting until its end, so its predicted first-token time is used instead. It is safe for
+// concurrent use.
 type Unseen struct {
 	asked, unasked visibility // of requested bodies, and of others
 
@@ -33,7 +34,7 @@ type deadline struct {
 	t  *Ticket
 }
 
-// deadlines is a heap by time; its methods are those of heap.Interface.
+// deadlines is a heap by time; it implements heap.Interface.
 type deadlines []deadline
 
 func (d deadlines) Len() int           { return len(d) }

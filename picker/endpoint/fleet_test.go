@@ -105,7 +105,7 @@ func TestManySamplesAreTaughtTogether(t *testing.T) {
 	eps := p.Snapshot().Endpoints
 	published, last := 0, eps[7].Cost()
 	const samples = 4000
-	for i := range samples { // 2,000 per second, none of them of the last endpoint
+	for i := range samples { // 2,000 per second, none of the last endpoint
 		w := Work{Input: 1000, New: 1000}
 		p.LearnPrefill(eps[i%7], &Queued{Own: w, At: t0.Add(time.Duration(i) * 500 * time.Microsecond)}, e.ttft(rng, w))
 		if c := eps[7].Cost(); c != last {

@@ -9,7 +9,7 @@ import (
 
 // Gauges is one sample of an engine's metrics.
 type Gauges struct {
-	At        time.Time // when the sample was taken; zero: never
+	At        time.Time // time of the sample; zero: never
 	Engine    EngineType
 	Ranks     int     // data-parallel ranks in the sample; 0 and 1: a single rank
 	Waiting   int     // all ranks

@@ -11,7 +11,7 @@ import (
 
 // healthCell holds an endpoint's health share and watches its requests.
 type healthCell struct {
-	withheld atomic.Uint32 // of health.Full decisions, those that exclude it
+	withheld atomic.Uint32 // number of health.Full decisions that exclude it
 	tracker  health.Tracker
 }
 

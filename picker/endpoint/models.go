@@ -63,9 +63,9 @@ func (e *Endpoint) Refuses(model string, now time.Time) bool {
 	return l != nil && l.Rejects && !l.Has(model) && now.UnixNano()-e.models.at.Load() <= int64(ModelsFresh)
 }
 
-// Base returns the name of the endpoint's base model, "" if unknown. It is the first one from
-// discovery that the engine's list does not contradict, else the first entry of the list that is
-// not an adapter.
+// Base returns the name of the endpoint's base model, "" if unknown. It is the first name from
+// discovery that the engine's list does not contradict. If there is none, it is the first entry of
+// the list that is not an adapter.
 func (e *Endpoint) Base() string {
 	l := e.models.list.Load()
 	for _, name := range e.Models {

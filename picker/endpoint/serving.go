@@ -161,8 +161,8 @@ func (s *Snapshot) Bases() iter.Seq[string] {
 	}
 }
 
-// OnlyBase returns the base model if all endpoints share one, else "". several reports whether
-// several base models are known.
+// OnlyBase returns the base model if all endpoints share one, and otherwise "". several reports
+// whether several base models are known.
 func (s *Snapshot) OnlyBase() (name string, several bool) {
 	for base := range s.models.bases {
 		switch {

@@ -30,7 +30,7 @@ type Ticket struct {
 	// here but does not wait for this endpoint. Set it before Open.
 	RemotePrefill bool
 	// Sends is the number of tokens whose blocks are sent to the serving endpoint. OnlySends means
-	// that there is no other work. Set them before Open.
+	// that the ticket has no other work. Set them before Open.
 	Sends     int
 	OnlySends bool
 

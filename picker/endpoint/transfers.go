@@ -47,8 +47,8 @@ const (
 )
 
 // Seconds returns the expected time from the end of a prefill at from to the first content of the
-// answer at to, excluding to's own step, if to lacks the given tokens. It returns 0 if both are the
-// same.
+// answer at to, if to lacks the given tokens. It excludes to's own step. It returns 0 if both are
+// the same.
 func (t *Transfers) Seconds(m *TransferModel, from, to *Endpoint, tokens int) float64 {
 	if from == to {
 		return 0

@@ -153,9 +153,9 @@ func (c *Core) part(free float64, known bool) (ours float64) {
 }
 
 // Mark returns a number that identifies the gauges that Gauges just returned, for peers to
-// acknowledge. 0 means that no acknowledgment is needed. That is so if this replica is not short,
-// its peers have its permit count if the pool is more than half full, and it has determined which
-// peers acknowledge.
+// acknowledge. 0 means that no acknowledgment is needed: this replica is not short, its peers have
+// its last growth if more than half of the pool is in use, and it has determined which peers
+// acknowledge.
 func (c *Core) Mark(now int64) int64 {
 	c.now = now
 	t := &c.fleet

@@ -21,8 +21,8 @@ type shun struct {
 	model  uint64 // 0: unused
 	score  float64
 	at     time.Time // time of the last score update
-	others int       // requests of other models answered meanwhile
-	worse  int       // requests of other models that failed meanwhile
+	others int       // requests of other models answered in the same time
+	worse  int       // requests of other models that failed in the same time
 	times  int       // times the model was avoided; 0: not avoided
 	until  time.Time
 	from   string    // the replica that found the failure; "": this one

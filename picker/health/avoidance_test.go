@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestShuns: a model that fails at an endpoint that answers others is passed over there,
-// tried again after ten seconds and then ever later, and comes back with an answer.
+// TestShuns: a model that fails at an endpoint where others succeed is avoided there. It is tried
+// again after ten seconds and then at growing intervals, and returns with a success.
 func TestShuns(t *testing.T) {
 	var tr Tracker
 	now := time.Unix(1000, 0)
@@ -17,7 +17,7 @@ func TestShuns(t *testing.T) {
 		now = now.Add(100 * time.Millisecond)
 		w.End(now, c)
 	}
-	for range 5 { // all fail: that is no model's
+	for range 5 { // all models fail, so it is not the model
 		ask(adapter, Failed)
 		ask(base, Failed)
 	}
@@ -57,8 +57,8 @@ func TestShuns(t *testing.T) {
 	}
 }
 
-// TestShunsFew: of many models that fail, some are passed over; those that are answered, and
-// single failures, take no room.
+// TestShunsFew: of many failing models, some are avoided. Answered models and single failures take
+// no slot.
 func TestShunsFew(t *testing.T) {
 	var tr Tracker
 	now := time.Unix(1000, 0)
@@ -92,8 +92,8 @@ func TestShunsFew(t *testing.T) {
 	}
 }
 
-// TestShunsNoneAlike: where requests of all models fail alike, as at an engine that has too much
-// to do, none is passed over; one that fails far more than the others is.
+// TestShunsNoneAlike: if requests of all models fail at the same rate, as at an overloaded engine,
+// no model is avoided. A model that fails far more often than the others is.
 func TestShunsNoneAlike(t *testing.T) {
 	f := func(share [2]int, want bool) {
 		t.Helper()

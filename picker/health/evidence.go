@@ -35,8 +35,8 @@ func (c Cause) String() string {
 	return causeNames[c]
 }
 
-// Certain reports whether the evidence is hard. Such an endpoint stays out as long as any other is
-// available.
+// Certain reports whether the evidence is hard. It keeps an endpoint out while any other endpoint
+// is available.
 func (c Cause) Certain() bool { return c == Refused }
 
 // Severities of a cause, by its effect on clients.

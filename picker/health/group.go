@@ -102,7 +102,7 @@ type GroupProblem struct {
 	Unhealthy int     // endpoints that are out, or would be
 	Ignored   int     // used despite soft evidence, because most endpoints are no better
 	Example   int     // id of one unhealthy endpoint, if any
-	Failing   float64 // share of recent requests without an answer, if most endpoints fail; else 0
+	Failing   float64 // share of recent requests without an answer, if most endpoints fail; otherwise 0
 }
 
 // trouble returns the group's problem, or the zero value if most endpoints are healthy.

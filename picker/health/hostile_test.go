@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestHostileClientsTakeNobodyOut: whatever shares of the requests to healthy endpoints are
-// declined or end without content, in whatever order, no endpoint is taken out: probes pass.
+// TestHostileClientsTakeNobodyOut: no endpoint is ejected while its probes pass, for any share of
+// requests that are declined or end without content, in any order.
 func TestHostileClientsTakeNobodyOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "endpoints")

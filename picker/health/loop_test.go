@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// life is one start of an engine that starts again and again.
+// life is one start of an engine that restarts repeatedly.
 type life struct {
-	lost uint64        // requests that were under way there when it died
-	back time.Duration // from its start until half of its requests came again; 0: they did not
+	lost uint64        // requests that were in flight when it died
+	back time.Duration // from its start until it got half of its requests again; 0: it did not
 }
 
-// lives plays an engine that is down for a while, up for a while, and so on. One that drains
-// loses nothing: what it has been given ends before it stops.
+// lives plays an engine that is alternately down and up. If it drains, it loses no request: its
+// requests end before it stops.
 func lives(t *testing.T, seed uint64, n int, up, down time.Duration, drains bool) (list []life, w *world) {
 	w = newWorld(seed)
 	clear(w.faults)
@@ -34,7 +34,7 @@ func lives(t *testing.T, seed uint64, n int, up, down time.Duration, drains bool
 				back = w.now.Sub(begun)
 			}
 		}
-		if drains { // the others have its requests meanwhile
+		if drains { // the other endpoints get its requests
 			for _, r := range w.replicas {
 				for _, q := range r.flying {
 					if q.ep == 0 {
@@ -60,8 +60,8 @@ func lives(t *testing.T, seed uint64, n int, up, down time.Duration, drains bool
 	return list, w
 }
 
-// TestRestartLoops: an engine that dies some tens of seconds after each start, and takes its
-// time to start, loses fewer requests with each life.
+// TestRestartLoops: an engine that dies some tens of seconds after each slow start loses fewer
+// requests with each incarnation.
 func TestRestartLoops(t *testing.T) {
 	first, last := uint64(0), uint64(0)
 	for seed := range uint64(6) {
@@ -84,8 +84,8 @@ func TestRestartLoops(t *testing.T) {
 	}
 }
 
-// TestRolls: an engine that is stopped now and then, and refuses what comes until that is
-// noticed, comes back as fast every time.
+// TestRolls: an engine is stopped now and then, and refuses requests until that is noticed. It
+// returns equally fast every time.
 func TestRolls(t *testing.T) {
 	for seed := range uint64(4) {
 		list, w := lives(t, seed, 5, 150*time.Second, 20*time.Second, true)
@@ -100,8 +100,8 @@ func TestRolls(t *testing.T) {
 	}
 }
 
-// TestAnswersBreakOff: an engine that breaks every answer off in the middle fails next to
-// nobody from the third second on, though most ends of its streams are not seen.
+// TestAnswersBreakOff: an engine breaks off every answer in the middle. From the third second on
+// almost no client fails, although most ends of its streams are not observed.
 func TestAnswersBreakOff(t *testing.T) {
 	late, all := 0, 0
 	const lasts = 12 * time.Second

@@ -65,7 +65,7 @@ const (
 	heardReturn   = 3 * time.Second  // the same after Refused or Silent, once there is a sign of life
 	steady        = 2 * time.Minute  // healthy time after which one failed return is removed
 	maxFlaps      = 6
-	doublings     = 4   // maximum doublings of what a return requires
+	doublings     = 4   // maximum doublings of the successes required for a return
 	eagerFlaps    = 2   // failed returns that do not slow down the growth of the share
 	luck          = .01 // probability that an endpoint that fails as before passes its probes
 	mostProbes    = 9   // maximum additional probes for this

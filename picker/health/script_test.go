@@ -39,7 +39,7 @@ func newScript() *script {
 
 const tick = 100 * time.Millisecond
 
-// step lets one tick pass and returns the lines of what changed.
+// step runs one tick and returns the lines of its changes.
 func (s *script) step() (lines []string) {
 	s.now = s.now.Add(tick)
 	for id := range len(s.eps) {

@@ -177,7 +177,7 @@ func (s *Set) Step(now time.Time) []Change {
 }
 
 // Stalled reports whether this replica was paused within the last second, or runs its steps late.
-// Evidence that it missed meanwhile does not count.
+// Evidence missing from that time does not count.
 func (s *Set) Stalled(now time.Time) bool {
 	return now.Before(s.paused) || s.lateBy(now) > pauseAt-stepFree
 }
@@ -294,11 +294,14 @@ func (s *Set) Suspected(id int) bool {
 }
 
 // Probe reports whether this replica should probe an endpoint now. If so, the caller must do it.
+//
 // Every endpoint that is not healthy is probed twice a second, over all replicas. The rate is four
 // per second while probes pass, while an endpoint fails only some requests, and for a healthy
-// endpoint with evidence against it: a single failure may be chance, and an endpoint with few
-// requests would take long to confirm it. Turn 0 is the replica elected for the endpoint. Each
-// further replica probes once no other replica's result has arrived for one more second.
+// endpoint with evidence against it. A single failure may be chance, and an endpoint with few
+// requests would take long to confirm it.
+//
+// Turn 0 is the replica elected for the endpoint. Each further replica probes once no other
+// replica's result has arrived for one more second.
 func (s *Set) Probe(id, turn int, now time.Time) bool {
 	k := s.member(id)
 	if k == nil || k.m.state == Healthy && k.m.doubtedAt.IsZero() {
@@ -330,7 +333,7 @@ func (s *Set) Probe(id, turn int, now time.Time) bool {
 const idleTurn = 5 * time.Second
 
 // Check reports whether this replica should probe a healthy endpoint that has been idle for quiet.
-// If so, the caller must do it. Without requests, a hang would go unnoticed. If such a probe fails,
+// If so, the caller must do it. Without requests, a hang would go unnoticed. If this probe fails,
 // the next follows at a suspect's rate.
 func (s *Set) Check(id, turn int, quiet time.Duration, now time.Time) bool {
 	k := s.member(id)

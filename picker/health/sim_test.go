@@ -10,27 +10,26 @@ import (
 
 var seeds = flag.Int("seeds", 500, "seeds of TestSeeds")
 
-// world is a pool of endpoints behind replicas that see different parts of it,
-// in virtual time.
+// world is a pool of endpoints in virtual time. Each replica sees a part of its requests.
 type world struct {
 	rng      *rand.Rand
 	now      time.Time
 	replicas []*simReplica
 	faults   []simFault  // by endpoint
 	cut      bool        // the replicas do not share
-	cuts     []time.Time // when the requests were sent whose answers broke off
+	cuts     []time.Time // sending times of requests whose answers broke off
 	log      []string
 	rate     float64 // requests per tick at each replica
-	calm     bool    // no request fails by chance
+	calm     bool    // no random failures
 }
 
-// simFault is what goes wrong with one endpoint, and when.
+// simFault is the kind and time of one endpoint's fault.
 type simFault struct {
 	kind       string // "", hang, dead, fail, some, refuse, slow, reset
 	begin, end time.Duration
 }
 
-// simReplica is one replica: what it sees and what it believes.
+// simReplica is one replica: its observations and its state.
 type simReplica struct {
 	name     string
 	set      *Set
@@ -39,7 +38,7 @@ type simReplica struct {
 	blind    int         // endpoint whose page it cannot reach; -1: none
 	flying   []*simRequest
 	probes   [][3]uint64
-	met      []time.Duration // when a request first met the endpoint's fault; 0: none has
+	met      []time.Duration // when a request first met the endpoint's fault; 0: never
 }
 
 type simRequest struct {
@@ -63,7 +62,7 @@ func newWorld(seed uint64) *world {
 	w.cut, w.rate = w.rng.IntN(4) == 0, 1+2*w.rng.Float64()
 	w.faults = make([]simFault, simEndpoints)
 	kinds := []string{"hang", "dead", "fail", "some", "refuse", "slow", "reset"}
-	for range 1 + w.rng.IntN(2) { // one or two of five are sick
+	for range 1 + w.rng.IntN(2) { // one or two of five have faults
 		f := simFault{kind: kinds[w.rng.IntN(len(kinds))], begin: 2*time.Second + time.Duration(w.rng.IntN(2000))*time.Millisecond}
 		f.end = f.begin + 5*time.Second + time.Duration(w.rng.IntN(4000))*time.Millisecond
 		w.faults[w.rng.IntN(simEndpoints)] = f
@@ -86,7 +85,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// fault returns what is wrong with an endpoint now.
+// fault returns the current fault of an endpoint.
 func (w *world) fault(ep int) string {
 	f, at := w.faults[ep], w.now.Sub(time.Unix(1000, 0))
 	if f.kind != "" && at >= f.begin && at < f.end {
@@ -107,7 +106,7 @@ func (w *world) place(r *simReplica) {
 		may = []int{0, 1, 2, 3, 4}
 	}
 	q := &simRequest{ep: may[w.rng.IntN(len(may))], sent: w.now, gives: w.now.Add(8 * time.Second)}
-	took := time.Duration((.5 + w.rng.Float64()) * float64(simPredicted)) // what is predicted is true on average
+	took := time.Duration((.5 + w.rng.Float64()) * float64(simPredicted)) // the mean equals the prediction
 	q.ends = w.now.Add(took)
 	if w.fault(q.ep) != "" && r.met[q.ep] == 0 {
 		r.met[q.ep] = w.now.Sub(time.Unix(1000, 0))
@@ -141,13 +140,13 @@ func (w *world) place(r *simReplica) {
 	r.flying = append(r.flying, q)
 }
 
-// land ends the requests whose time has come.
+// land ends the requests that are due.
 func (w *world) land(r *simReplica) {
 	kept := r.flying[:0]
 	for _, q := range r.flying {
 		fault := w.fault(q.ep)
 		switch {
-		case q.ends.IsZero() && fault == "": // what hung goes on
+		case q.ends.IsZero() && fault == "": // a hanging request continues
 			q.ends = w.now.Add(simPredicted)
 		case fault == "hang" || fault == "dead":
 			q.ends = time.Time{}
@@ -172,7 +171,7 @@ func (w *world) land(r *simReplica) {
 	r.flying = kept
 }
 
-// look reads an endpoint's page and probes it, and hears the rest.
+// look reads an endpoint's page, probes it, and receives the others' evidence.
 func (w *world) look(i int, r *simReplica) {
 	for id := range simEndpoints {
 		fault := w.fault(id)
@@ -204,7 +203,7 @@ func (w *world) look(i int, r *simReplica) {
 			continue
 		}
 		for _, o := range w.replicas {
-			if o != r && w.rng.IntN(3) > 0 { // not every word arrives at once
+			if o != r && w.rng.IntN(3) > 0 { // not every message arrives at once
 				o.set.Receive(r.name, id, e, w.now)
 			}
 		}
@@ -232,7 +231,7 @@ func (w *world) tick() {
 	}
 }
 
-// check returns what is wrong at this moment.
+// check returns the violated rules at this moment.
 func (w *world) check() string {
 	at := w.now.Sub(time.Unix(1000, 0))
 	for _, r := range w.replicas {
@@ -240,7 +239,7 @@ func (w *world) check() string {
 		for id := range simEndpoints {
 			v, f := r.set.View(id), w.faults[id]
 			if r.blind == id && w.cut {
-				continue // nobody tells it that the endpoint is well
+				continue // it receives no report that the endpoint is healthy
 			}
 			if v.Share > 0 {
 				usable++
@@ -261,7 +260,7 @@ func (w *world) check() string {
 	return ""
 }
 
-// troubled counts the endpoints that a replica has reason to leave out.
+// troubled counts the endpoints that a replica may exclude with reason.
 func (w *world) troubled(r *simReplica) (n int) {
 	for id := range simEndpoints {
 		if w.fault(id) != "" || w.cut && r.blind == id {
@@ -271,8 +270,8 @@ func (w *world) troubled(r *simReplica) (n int) {
 	return n
 }
 
-// TestSeeds: replicas that see different things find sick endpoints within
-// seconds, take them back, and never put out one that is well.
+// TestSeeds: replicas with different observations find unhealthy endpoints within seconds,
+// reinstate recovered ones, and never eject a healthy one.
 func TestSeeds(t *testing.T) {
 	var back []time.Duration
 	for seed := range uint64(*seeds) {
@@ -298,7 +297,7 @@ func TestSeeds(t *testing.T) {
 	t.Logf("%d seeds: %d returns, %.1f%% within 5 s of the fault's end", *seeds, len(back), 100*float64(within)/float64(max(len(back), 1)))
 }
 
-// noteReturns notes when endpoints whose fault has ended get all requests again.
+// noteReturns records when endpoints get all requests again after the end of their fault.
 func (w *world) noteReturns(done map[string]bool, back []time.Duration) []time.Duration {
 	at := w.now.Sub(time.Unix(1000, 0))
 	for _, r := range w.replicas {

@@ -56,7 +56,7 @@ func TestStarved(t *testing.T) {
 		for i := range w.clients {
 			w.clients[i].End(w.now, Left)
 		}
-		for range 300 { // nobody asks for half a minute
+		for range 300 { // no requests for half a minute
 			w.now = w.now.Add(100 * time.Millisecond)
 			if e := w.Evidence(w.now); e.Starved {
 				t.Error("it is starved, and nobody asks it anything")

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// together is a world of which all endpoints have faults, each from its own moment on.
+// together is a world in which every endpoint has a fault. Each fault has its own start.
 type together struct {
 	*world
-	begun, over time.Duration // when the last of the faults began, and when it and what it made late was over
+	begun, over time.Duration // start of the last fault; end of all faults and their late requests
 	cost        map[string]int
-	missed      map[string]int // ticks for which an endpoint was left out without need, by replica and id
+	missed      map[string]int // ticks for which a usable endpoint was excluded, by replica and id
 }
 
 const (
 	togetherEnd   = 22 * time.Second // of the first fault
-	togetherAfter = 11 * time.Second // of what is watched after all is over
-	togetherGrace = 6 * time.Second  // after which what all suffer from is known
+	togetherAfter = 11 * time.Second // observation time after the end of all faults
+	togetherGrace = 6 * time.Second  // time to detect the common fault
 	togetherBack  = 5 * time.Second
 )
 
@@ -35,7 +35,7 @@ func newTogether(seed uint64) *together {
 		{"fail", "reset", "hang", "dead"},
 	}
 	among := kinds[w.rng.IntN(len(kinds))]
-	early := w.rng.IntN(6) // 0, 1: those have long been out when the others fail
+	early := w.rng.IntN(6) // 0, 1: some have been out for long when the others fail
 	apart := time.Duration([]int{0, 200, 1000, 4000}[w.rng.IntN(4)]) * time.Millisecond
 	for id := range w.faults {
 		begin := 2*time.Second + time.Duration(w.rng.Int64N(int64(apart)+1))
@@ -45,7 +45,7 @@ func newTogether(seed uint64) *together {
 		end := togetherEnd + time.Duration(w.rng.IntN(1000))*time.Millisecond
 		w.faults[id] = simFault{among[w.rng.IntN(len(among))], begin, end}
 		w.begun = max(w.begun, begin)
-		if w.faults[id].kind == "slow" { // what it has begun on is not over until the clients leave
+		if w.faults[id].kind == "slow" { // requests in flight stay slow until the clients leave
 			end += 8 * time.Second
 		}
 		w.over = max(w.over, end)
@@ -61,7 +61,7 @@ func (w *together) severity(id int) int {
 	return nothing
 }
 
-// noBetter reports whether most endpoints are as bad as one.
+// noBetter reports whether most endpoints are as bad as the given one.
 func (w *together) noBetter(id int) bool {
 	n := 0
 	for o := range w.faults {
@@ -72,7 +72,7 @@ func (w *together) noBetter(id int) bool {
 	return 2*n > len(w.faults)
 }
 
-// wrong returns what is, while all endpoints have their faults, or none has one.
+// wrong returns the violated rules while all endpoints have their faults, or none has one.
 func (w *together) wrong() string {
 	at := w.now.Sub(time.Unix(1000, 0))
 	for _, r := range w.replicas {
@@ -96,8 +96,8 @@ func (w *together) wrong() string {
 	return ""
 }
 
-// leftOut reports whether an endpoint is, and most are no better. Where half of the requests
-// fail, few of them can look better for a while.
+// leftOut reports whether an endpoint is excluded although most are no better. If half of the
+// requests fail, a few endpoints may look better for a while.
 func (w *together) leftOut(replica string, id int, v View) bool {
 	key := fmt.Sprint(replica, id)
 	if v.Share == Full || !w.noBetter(id) || v.Cause == Probe && w.severity(id) != nothing {
@@ -108,8 +108,8 @@ func (w *together) leftOut(replica string, id int, v View) bool {
 	return w.faults[id].kind != "some" || w.missed[key] > int(6*time.Second/tick)
 }
 
-// allFail reports whether all requests fail: where they are late or cut, and all are used,
-// there is nothing to be said.
+// allFail reports whether all requests fail. If they are late or cut, and every endpoint is used,
+// the snapshot reports nothing.
 func (w *together) allFail() bool {
 	for id := range w.faults {
 		if w.severity(id) != nothing {
@@ -119,9 +119,9 @@ func (w *together) allFail() bool {
 	return true
 }
 
-// TestNobodyIsBetter: where all endpoints are in trouble, whichever was first and whatever
-// was known of the others then, those are used that are no worse than most, and the
-// snapshot says that all fail; when they have recovered, all are back within five seconds.
+// TestNobodyIsBetter: while all endpoints have faults, the endpoints that are no worse than most
+// are used, and the snapshot reports that all fail. This holds for any order of the faults and any
+// earlier state. After recovery, all endpoints return within five seconds.
 func TestNobodyIsBetter(t *testing.T) {
 	bad := 0
 	for seed := range uint64(*seeds) {

@@ -315,8 +315,8 @@ func (t *Tracker) awake(now time.Time) {
 const Unbounded = time.Hour
 
 // hunger measures how long consecutive requests have waited without progress, as a share of one
-// request's limit. It detects a stall even if each client leaves before its request is overdue. It
-// is updated whenever evidence is taken.
+// request's limit. It detects a stall even if each client leaves before its request is overdue.
+// Each reading of the evidence updates it.
 type hunger struct {
 	at, moved time.Time
 	share     float64

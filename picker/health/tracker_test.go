@@ -35,7 +35,7 @@ func TestTracker(t *testing.T) {
 	if e.Good != 1 || e.Bad[Late] != 3 || e.Bad[Cut] != 1 || e.InFlight != 0 || e.Overdue != 0 || e.Moved != time.Second {
 		t.Errorf("at the end: %+v", e)
 	}
-	hung.End(at(8), Failed) // a second end counts for nothing
+	hung.End(at(8), Failed) // a second end is ignored
 	if tr.Evidence(at(8)).Bad[Failed] != 0 {
 		t.Error("a request ended twice")
 	}
@@ -45,8 +45,8 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// TestAwake: a request's time does not pass while nobody looks: who reads its answer late, and
-// what came after it, does not hold it to be late.
+// TestAwake: the time during which the process does not run does not count for a request. An answer
+// that was read late for this reason is not late, and neither are the next ones.
 func TestAwake(t *testing.T) {
 	var tr Tracker
 	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
@@ -72,15 +72,15 @@ func TestAwake(t *testing.T) {
 	}
 }
 
-// TestFull: an engine that refuses all requests for want of room is asked less and less
-// often, ten seconds apart at most; one that answers between two is not.
+// TestFull: an engine that refuses all requests as full gets fewer and fewer requests, down to one
+// in ten seconds. An engine that answers between two refusals does not.
 func TestFull(t *testing.T) {
 	var tr Tracker
 	begun := time.Unix(1000, 0)
 	now := begun
 	for _, want := range []int{1, 2, 4, 8, 10, 10} {
 		want := time.Duration(want) * time.Second
-		for range 5 { // those that were under way are refused too
+		for range 5 { // requests already in flight are refused too
 			tr.SetFull(now, time.Second)
 		}
 		if got := tr.FullFor(now); got != want {
@@ -138,8 +138,8 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// TestHear: the first word of another replica is where its counts begin, one that
-// began anew is not counted twice, and one that left is forgotten.
+// TestHear: counts start at another replica's first evidence. A restarted replica is not counted
+// twice, and a departed one is dropped.
 func TestHear(t *testing.T) {
 	s, now := NewSet(Options{}), time.Unix(1000, 0)
 	s.Join(0, "a", now)
@@ -174,8 +174,8 @@ func TestHear(t *testing.T) {
 	}
 }
 
-// TestLook: one answer a second is seen to its end, and every one for a while
-// after one was bad.
+// TestLook: one answer a second is watched to its end, and after a bad one every answer for a
+// while.
 func TestLook(t *testing.T) {
 	var tr Tracker
 	var w Watch

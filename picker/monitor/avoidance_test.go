@@ -14,8 +14,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// adapterWorld is four engines, one of which answers with errors, or not at all, what is asked
-// of one adapter; 100 requests per second are one in twenty for that adapter.
+// adapterWorld has four engines. One of these fails or hangs for requests of one adapter. There are
+// 100 requests per second, one in twenty for that adapter.
 type adapterWorld struct {
 	*rig
 	p      *rigReplica
@@ -31,7 +31,7 @@ type adapterWorld struct {
 type adapterRequest struct {
 	*request.Decision
 	ends   time.Time
-	status int // 0: none comes, and the client leaves
+	status int // 0: no answer, and the client leaves
 }
 
 func newAdapterWorld(t *testing.T, replicas int) *adapterWorld {
@@ -48,7 +48,7 @@ func newAdapterWorld(t *testing.T, replicas int) *adapterWorld {
 	return w
 }
 
-// anyOf takes any candidate.
+// anyOf chooses any candidate.
 type anyOf struct{ w *adapterWorld }
 
 func (a anyOf) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
@@ -56,7 +56,7 @@ func (a anyOf) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	return nil
 }
 
-// play sends ten requests each tick, for so long.
+// play sends ten requests each tick, for the given time.
 func (w *adapterWorld) play(d time.Duration) {
 	w.pass(d, nil, func(_ int, ep *endpoint.Endpoint) {
 		if ep.ID != 0 {
@@ -109,9 +109,9 @@ func (w *adapterWorld) end() {
 	w.flying = kept
 }
 
-// TestAdapterFails: one adapter that fails at one engine, with one of twenty of its
-// requests, is placed elsewhere, while that engine goes on to serve all others; when it is well
-// again, it is asked again.
+// TestAdapterFails: if one adapter fails at one engine, with one of twenty requests, its requests
+// are sent to other engines. The engine still serves all other requests. When the adapter recovers,
+// the engine gets its requests again.
 func TestAdapterFails(t *testing.T) {
 	for _, kind := range []string{"fails", "hangs"} {
 		t.Run(kind, func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestAdapterFails(t *testing.T) {
 	}
 }
 
-// TestFailsSharedModels: what one replica finds of a model at an engine, the others know; and
-// they hear when it is answered again.
+// TestFailsSharedModels: evidence of one replica against a model at an engine reaches the others,
+// and so does its end.
 func TestFailsSharedModels(t *testing.T) {
 	r := newRig(t, 3, 2)
 	r.pass(time.Second, nil, nil)
@@ -163,7 +163,7 @@ func TestFailsSharedModels(t *testing.T) {
 	fails := func(replica int) {
 		for range 3 {
 			ask(replica, adapter, health.Failed)
-			for range 20 { // the engine as a whole is well
+			for range 20 { // the engine itself is healthy
 				ask(replica, base, health.None)
 			}
 			r.pass(time.Second, nil, nil)

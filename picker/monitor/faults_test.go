@@ -24,7 +24,7 @@ import (
 
 var faultRuns = flag.Int("fault.runs", 3, "runs of each row of TestFaults")
 
-// The pool of TestFaults: that of `make demo-faults`, in virtual time.
+// The pool of TestFaults: the pool of `make demo-faults`, in virtual time.
 const (
 	faultEngines = 6
 	faultSlots   = 3
@@ -38,14 +38,14 @@ const (
 	faultPatient = 10 * time.Second // clients
 )
 
-// faultEngine is an engine of some slots that goes wrong when it is told to.
+// faultEngine is an engine with some slots and a configurable fault.
 type faultEngine struct {
 	slots chan struct{}
 
 	mu        sync.Mutex
 	kind      string
 	slow      int
-	noisy     bool // fails one request in a hundred, as any may
+	noisy     bool // fails one request in a hundred, like a normal engine
 	rng       *rand.Rand
 	generated float64
 	changed   chan struct{} // closed when kind changes
@@ -82,8 +82,8 @@ func (e *faultEngine) now() (kind string, slow int, changed chan struct{}) {
 
 func hangs(kind string) bool { return strings.HasPrefix(kind, "hangs") }
 
-// work passes the time of d unless the engine hangs meanwhile: then that goes on until it
-// is well, or ctx is over.
+// work waits for d. If the engine hangs during that time, it waits until the engine recovers or ctx
+// ends.
 func (e *faultEngine) work(ctx context.Context, d time.Duration) bool {
 	for {
 		kind, slow, changed := e.now()
@@ -103,11 +103,12 @@ func (e *faultEngine) work(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// answer is how an engine answers: with a status, 0 for a connection that breaks, and in full or not.
+// answer is an engine's response: its status, 0 for a broken connection, and whether it is
+// complete.
 type answer struct {
 	status  int
 	whole   bool
-	invalid bool // it has no content
+	invalid bool // without content
 }
 
 func (e *faultEngine) infer(ctx context.Context, tokens int, stream bool, moved func(first bool)) answer {
@@ -125,13 +126,13 @@ func (e *faultEngine) infer(ctx context.Context, tokens int, stream bool, moved 
 		time.Sleep(2 * time.Millisecond)
 		return answer{status: 200, invalid: true}
 	case kind == "halts whole answers" && !stream:
-		moved(true) // the head, and half of the body
+		moved(true) // the headers, and half of the body
 		<-ctx.Done()
 		return answer{}
 	case kind == "resets connections":
 		time.Sleep(2 * time.Millisecond)
 		return answer{}
-	case kind == "a third hangs" && tokens > probeTokens && e.third(): // it keeps no slot: others, and probes, go on
+	case kind == "a third hangs" && tokens > probeTokens && e.third(): // it keeps no slot: other requests and probes continue
 		<-ctx.Done()
 		return answer{}
 	}
@@ -194,7 +195,7 @@ type faultRequest struct {
 	ok   bool
 }
 
-// leastBusy prefers the engine with the fewest requests, by all books that it sees.
+// leastBusy prefers the endpoint with the fewest requests in all visible load trackers.
 type leastBusy struct {
 	w *faultWorld
 	r int
@@ -309,7 +310,7 @@ func (w *faultWorld) pages(stop chan struct{}) {
 	}
 }
 
-// ask sends one request through a replica, as a proxy does that tries nothing twice.
+// ask sends one request through a replica, as a proxy without retries does.
 func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	stream := n%2 == 0 && !w.hasty
 	q := &faultRequest{at: time.Now()}
@@ -376,7 +377,7 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	case a.status == 500, !stream:
 		d.Observe(request.Event{Kind: request.EventHeaders, At: o.At, Status: a.status, Served: at})
 		o.Complete = true
-	case !seen: // a proxy that keeps the end from us
+	case !seen: // a proxy that does not report the end
 		o.Unseen, o.Complete = true, true
 	}
 	if seen && a.whole {
@@ -386,16 +387,16 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	d.Done(o)
 }
 
-// faultRow is what came of the runs of one fault.
+// faultRow is the result of the runs of one fault.
 type faultRow struct {
 	first, firstFailed, rest, restFailed int
-	times, calm                          []time.Duration // of whole answers
+	times, calm                          []time.Duration // of complete answers
 	found, answered, trusted             []time.Duration
-	missed, others                       int // runs in which it was not found; times that an endpoint was seen out that was well
+	missed, others                       int // runs in which it was not found; times that a healthy endpoint was out
 	probes                               int64
 }
 
-// halting reports whether the engine stops in the middle of whole answers.
+// halting reports whether the engine stops in the middle of unstreamed answers.
 func (w *faultWorld) halting(address string) bool {
 	kind, _, _ := w.engines[address].now()
 	return kind == "halts whole answers"
@@ -471,7 +472,8 @@ func (w *faultWorld) run(kind string, row *faultRow) {
 	row.probes += w.probes.Load()
 }
 
-// states returns how many replicas pass an endpoint over, and whether all trust all of them.
+// states returns how many replicas exclude an endpoint, and whether every replica considers every
+// endpoint healthy.
 func (w *faultWorld) states(sick string, row *faultRow) (out int, well bool) {
 	well = true
 	for _, r := range w.replicas {
@@ -501,14 +503,14 @@ func mean(times []time.Duration) (m time.Duration) {
 	return m.Round(10 * time.Millisecond)
 }
 
-// ways are how the replicas of TestFaults are.
+// ways are the variants of the replicas in TestFaults.
 var ways = []struct {
 	name     string
 	replicas int
 	cut      bool
 }{{"three", 3, false}, {"one", 1, false}, {"three that do not share", 3, true}}
 
-// faultRowOf plays a fault some times.
+// faultRowOf plays a fault several times.
 func faultRowOf(t *testing.T, replicas int, cut bool, kind string) *faultRow {
 	row := &faultRow{}
 	for seed := range uint64(*faultRuns) {
@@ -521,9 +523,9 @@ func faultRowOf(t *testing.T, replicas int, cut bool, kind string) *faultRow {
 	return row
 }
 
-// TestFaults plays the faults of `make demo-faults` in virtual time, without second tries:
-// what clients lose from the third second on, by three replicas, by one, and by three that
-// cannot share. The limits are those of several runs: 1% is asked of many.
+// TestFaults plays the faults of `make demo-faults` in virtual time, without retries. It limits the
+// failures of clients from the third second on, for three replicas, for one, and for three that do
+// not share. The limits cover several runs; the limit of 1% holds for many.
 func TestFaults(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -543,8 +545,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFaultsThatTheProtocolAllows: an engine whose answers differ from those of its peers is
-// found, whatever their status.
+// TestFaultsThatTheProtocolAllows: an engine whose answers differ from its peers' is found, with
+// any status.
 func TestFaultsThatTheProtocolAllows(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -554,10 +556,10 @@ func TestFaultsThatTheProtocolAllows(t *testing.T) {
 				t.Logf("%-26s found %v (not in %d runs), failed %d/%d, then %d/%d (%.1f%%), answers %v, trusted %v", kind, mean(row.found), row.missed,
 					row.firstFailed, row.first, row.restFailed, row.rest, 100*failed, mean(row.answered), mean(row.trusted))
 				limit := .02
-				if strings.Contains(kind, "no result") { // the endpoint is tried by requests every ten seconds
+				if strings.Contains(kind, "no result") { // a request tries the endpoint every ten seconds
 					limit = .05
 				}
-				if failed > limit || row.missed > 0 && kind != "halts whole answers" { // being suspected is enough there
+				if failed > limit || row.missed > 0 && kind != "halts whole answers" { // for these, being suspect is sufficient
 					t.Errorf("%s: more is lost than may be", kind)
 				}
 				if row.others > 0 {
@@ -568,7 +570,7 @@ func TestFaultsThatTheProtocolAllows(t *testing.T) {
 	}
 }
 
-// TestNoise: where engines fail one request in a hundred, and clients leave, none is put out,
+// TestNoise: if engines fail one request in a hundred, and clients leave, no endpoint is ejected,
 // and few are probed.
 func TestNoise(t *testing.T) {
 	for _, way := range ways {
@@ -585,8 +587,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// TestHastyClients: an engine that hangs is found although nobody waits until an answer is
-// late, and asks for no stream.
+// TestHastyClients: a hanging engine is found although every client leaves before its answer is
+// late, and no client streams.
 func TestHastyClients(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// TestModelsApart: models that only their engines' lists tell apart are compared apart, so
-// that the few engines of one are used although all of them are sick.
+// TestModelsApart: models that are distinguished only by their engines' lists are compared
+// separately. So the few engines of one model are used although each is unhealthy.
 func TestModelsApart(t *testing.T) {
 	r := newRig(t, 1, 6)
 	p := r.replicas[0]

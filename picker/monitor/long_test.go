@@ -16,8 +16,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// longRun is an hour of engines that have more to do than they can, in virtual
-// time: prompts of up to 100,000 tokens, which take 20 s each, one after the other.
+// longRun simulates an hour of overloaded engines in virtual time, with prompts of up to 100,000
+// tokens, which take 20 s each, one after the other.
 type longRun struct {
 	t       *testing.T
 	now     time.Time
@@ -31,15 +31,15 @@ type longRun struct {
 	served  int
 	waited  time.Duration // longest
 	whole   int           // answers that were not streamed
-	cut     int           // of them, those that a limit of three times the prediction, and 60 s at least, would have ended
+	cut     int           // requests that a limit of three times the prediction, at least 60 s, would have ended
 }
 
-// longEngine prefills in turn, and decodes what is prefilled meanwhile.
+// longEngine prefills one prompt after the other, and decodes the others at the same time.
 type longEngine struct {
-	free      time.Time // when all that it was given is prefilled
+	free      time.Time // when all of its prompts are prefilled
 	generated float64
 	down      time.Time // until then connections are refused
-	quiet     time.Time // until then what it shows is its restart's
+	quiet     time.Time // until then its page shows the restart
 }
 
 type longRequest struct {
@@ -59,7 +59,7 @@ const (
 	longAnswer = 60
 )
 
-// leastWork is a profile handler that prefers the engine with the least to prefill.
+// leastWork is a profile handler that prefers the engine with the least queued prefill.
 type leastWork struct{ run *longRun }
 
 func (l leastWork) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
@@ -91,7 +91,7 @@ func newLongRun(t *testing.T, seed uint64) *longRun {
 	return r
 }
 
-// scale makes it n engines.
+// scale changes the number of engines to n.
 func (r *longRun) scale(n int) {
 	var specs []endpoint.Spec
 	for i := range n {
@@ -134,7 +134,7 @@ func (r *longRun) arrive() {
 	r.flying = append(r.flying, f)
 }
 
-// predicted returns what was predicted of a request's first token.
+// predicted returns the predicted time to first token of a request.
 func (r *longRun) predicted(id string) time.Duration {
 	e, found := r.picker.Records().Explain(id)
 	if !found {
@@ -143,7 +143,7 @@ func (r *longRun) predicted(id string) time.Duration {
 	return time.Duration(e.Predicted.TTFT * float64(time.Millisecond))
 }
 
-// move lets answers come.
+// move delivers the answers that are due.
 func (r *longRun) move() {
 	kept := r.flying[:0]
 	for _, f := range r.flying {
@@ -180,7 +180,7 @@ func (r *longRun) move() {
 	r.flying = kept
 }
 
-// look reads the pages and moves health on.
+// look reads the pages and advances the health state.
 func (r *longRun) look() {
 	for _, ep := range r.pool.Snapshot().Endpoints {
 		e := r.engines[ep.Address]
@@ -193,8 +193,8 @@ func (r *longRun) look() {
 	r.monitor.Tick()
 }
 
-// TestNoFalseAlarms: in an hour of overload with long prompts, restarts and more
-// engines, none is passed over that is well.
+// TestNoFalseAlarms: in an hour of overload with long prompts, restarts and added engines, no
+// healthy endpoint is excluded.
 func TestNoFalseAlarms(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { longHour(t, newLongRun(t, seed)) })

@@ -111,7 +111,7 @@ func New(o Options) (*Monitor, error) {
 	return m, nil
 }
 
-// Close stops all probes and goroutines and waits for them.
+// Close stops all probes and goroutines and waits until they have ended.
 func (m *Monitor) Close() {
 	m.cancel()
 	m.wg.Wait()
@@ -392,7 +392,7 @@ func (m *Monitor) logShunned(s *sight, now time.Time) {
 }
 
 // Merge queues another replica's evidence on an endpoint. It implements cluster.GaugeSink and
-// returns quickly, because the cluster's heartbeats wait for it.
+// returns quickly, because it would delay the cluster's heartbeats.
 func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) error {
 	if value == nil { // that replica removed the endpoint; its earlier evidence only ages
 		m.post(letter{origin: origin, address: address, gone: true})

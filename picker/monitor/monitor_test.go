@@ -18,7 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// rig is some replicas that watch the same endpoints in virtual time.
+// rig has several replicas that watch the same endpoints in virtual time.
 type rig struct {
 	t        *testing.T
 	now      time.Time
@@ -72,8 +72,8 @@ func newRig(t *testing.T, replicas, endpoints int, more ...func(replica int, o *
 	return r
 }
 
-// pass lets time pass; each tick, every replica reads all pages but those for
-// which dead says otherwise, and does what it is told.
+// pass advances the time. In each tick, every replica reads all pages for which dead returns false,
+// and calls do.
 func (r *rig) pass(d time.Duration, dead func(replica, endpoint int) bool, do func(replica int, ep *endpoint.Endpoint)) {
 	for end := r.now.Add(d); r.now.Before(end); {
 		r.now = r.now.Add(tickEvery)
@@ -102,7 +102,7 @@ func (r *rig) states(endpoint int) (out []string) {
 	return out
 }
 
-// TestSharing: what each of three replicas sees a third of is found by all.
+// TestSharing: all replicas detect a fault of which each sees only a third.
 func TestSharing(t *testing.T) {
 	r := newRig(t, 3, 4)
 	r.pass(2*time.Second, nil, nil)
@@ -128,8 +128,8 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// TestSaidBeforeItWasKnown: what one replica said of an endpoint before another one knew of
-// it is where its counts begin there too.
+// TestSaidBeforeItWasKnown: if evidence about an endpoint arrives at a replica before its list
+// contains the endpoint, the counts still start there.
 func TestSaidBeforeItWasKnown(t *testing.T) {
 	r := newRig(t, 2, 2)
 	specs := func(n int) (out []endpoint.Spec) {
@@ -142,7 +142,7 @@ func TestSaidBeforeItWasKnown(t *testing.T) {
 	late.Set(specs(1))
 	r.pass(2*time.Second, nil, nil)
 	r.replicas[0].pool.Set(specs(1))
-	r.replicas[0].pool.Set(specs(2)) // told anew, to somebody who does not know it
+	r.replicas[0].pool.Set(specs(2)) // sent again, to a replica that does not list the endpoint
 	r.pass(2*time.Second, nil, nil)
 	late.Set(specs(2))
 	var w health.Watch
@@ -161,9 +161,9 @@ func TestSaidBeforeItWasKnown(t *testing.T) {
 	}
 }
 
-// TestWordsDoNotWait: what other replicas say is noted while a step is under way, and read
-// in order by the next one: the group's heartbeats wait for it. Nor do readings and probes wait,
-// of which there are hundreds. As many as may wait are read at once.
+// TestWordsDoNotWait: evidence from other replicas is queued while a step runs, and read in order
+// by the next one, so that it does not delay the group's heartbeats. Hundreds of page readings and
+// probes do not wait either. A step reads the complete queue.
 func TestWordsDoNotWait(t *testing.T) {
 	r := newRig(t, 2, 1)
 	m, e := r.replicas[1].Monitor, health.Evidence{InFlight: 1}
@@ -206,8 +206,8 @@ func TestWordsDoNotWait(t *testing.T) {
 	}
 }
 
-// TestTakenFromTheList: an engine that dies soon after each start is known again although
-// its endpoint is taken from the list meanwhile; another one at its address is not it.
+// TestTakenFromTheList: an engine that dies soon after each start is recognised although its
+// endpoint leaves the list in between. Another engine at its address is not taken for it.
 func TestTakenFromTheList(t *testing.T) {
 	r := newRig(t, 1, 4)
 	p := r.replicas[0]
@@ -235,7 +235,7 @@ func TestTakenFromTheList(t *testing.T) {
 	r.pass(2*time.Second, nil, nil)
 	for n := range 3 {
 		dies()
-		if n == 1 { // gone from the list for a while, and not only renewed in it
+		if n == 1 { // removed from the list for a while, not only renewed
 			p.pool.Set(append(slices.Clone(specs[:1]), specs[2:]...))
 			r.pass(3*time.Minute, nil, nil)
 		}
@@ -256,11 +256,11 @@ func TestTakenFromTheList(t *testing.T) {
 	}
 }
 
-// blind is after how long an engine whose probes nobody can judge returns.
+// blind is the time after which an engine returns if no replica can evaluate its probes.
 const blind = 10 * time.Second
 
-// TestPartition: an endpoint that one replica alone cannot reach stays in, as long
-// as another tells that it is well.
+// TestPartition: an endpoint that one replica cannot reach stays in use while another replica
+// reports it as healthy.
 func TestPartition(t *testing.T) {
 	r := newRig(t, 3, 4)
 	blind := func(replica, endpoint int) bool { return replica == 0 && endpoint == 2 }
@@ -276,8 +276,7 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// TestSlowEndsEverywhere: a probe of one replica ends the slow pace that all of
-// them have seen.
+// TestSlowEndsEverywhere: a probe of one replica ends the slow pace that every replica has seen.
 func TestSlowEndsEverywhere(t *testing.T) {
 	r := newRig(t, 3, 4)
 	r.pass(time.Second, nil, nil)
@@ -292,7 +291,7 @@ func TestSlowEndsEverywhere(t *testing.T) {
 	p.opts.Probe = func(context.Context, *endpoint.Endpoint) Result { return Passed }
 	s := p.sights[p.pool.Snapshot().Endpoints[1].Address]
 	p.probe(s, s.ep)
-	r.pass(2*time.Second, nil, func(replica int, _ *endpoint.Endpoint) { // no more of them
+	r.pass(2*time.Second, nil, func(replica int, _ *endpoint.Endpoint) { // without further failures
 		r.replicas[replica].opts.Probe = nil
 	})
 	if got := r.states(1); !cmp.Equal(got, []string{"healthy", "healthy", "healthy"}) {
@@ -352,7 +351,7 @@ grapevine_health_state{cause="refused",endpoint="10.0.0.1:8001",state="out"} 1
 	}
 }
 
-// FuzzEvidence: malformed words are refused, and what is written is read back.
+// FuzzEvidence: malformed evidence is refused, and encoded evidence decodes to the same.
 func FuzzEvidence(f *testing.F) {
 	f.Add(appendEvidence(nil, &health.Evidence{Good: 3, Refused: true, Answered: health.Never, Moved: time.Second, Overdue: 2}, nil))
 	f.Add(appendEvidence(nil, &health.Evidence{Good: 3}, []health.ModelAvoidance{{Model: 1<<63 | 5, For: 3 * time.Second, Times: 2}}))
@@ -369,8 +368,8 @@ func FuzzEvidence(f *testing.F) {
 	})
 }
 
-// TestAllLookCloser: where one replica saw an answer break off, the others see theirs to
-// the end too.
+// TestAllLookCloser: if one replica saw an answer break off, the others watch their answers to the
+// end too.
 func TestAllLookCloser(t *testing.T) {
 	r := newRig(t, 2, 4)
 	r.pass(2*time.Second, nil, nil)
@@ -395,9 +394,9 @@ func TestAllLookCloser(t *testing.T) {
 	}
 }
 
-// TestNobodyAsks: an engine that nobody asks anything, and that hangs while its page
-// answers, is found by the replica elected, and comes back when it answers; one that works,
-// or has work by its page, is not asked.
+// TestNobodyAsks: an engine without requests hangs while its page answers. The elected replica
+// finds it, and it returns when it answers again. An engine with requests, or with work by its
+// page, is not probed.
 func TestNobodyAsks(t *testing.T) {
 	const idle, hangs, works = 30 * time.Second, 1, 2
 	var asked [2][3]int
@@ -446,7 +445,7 @@ func TestNobodyAsks(t *testing.T) {
 		t.Errorf("it answers, and is %v", got)
 	}
 
-	// A probe that hangs behind somebody's long prompt is no evidence.
+	// A probe that hangs behind a client's long prompt is no evidence.
 	sick, arrives, asked = true, true, [2][3]int{}
 	r.pass(2*idle, nil, tick)
 	if got := r.states(hangs); !cmp.Equal(got, []string{"healthy", "healthy"}) || asked[0][hangs] == 0 {

@@ -57,7 +57,7 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 	}
 }
 
-// probed records a probe result. blind means that this replica was paused meanwhile.
+// probed records a probe result. blind means that this replica was paused during the probe.
 func (s *sight) probed(r Result, ep *endpoint.Endpoint, now time.Time, blind bool) {
 	s.probing = false
 	if r != Passed && blind { // the answer may have arrived unread

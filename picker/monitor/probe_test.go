@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// asked is an engine that is asked by a Prober, and how it answers each path.
+// asked is an engine that a Prober probes, with its answer for each path.
 type asked struct {
 	*Prober
 	ep *endpoint.Endpoint
@@ -58,7 +58,7 @@ func newAsked(t *testing.T) *asked {
 	return a
 }
 
-// probe asks the engine, which answers a path so; it returns the paths that were asked for.
+// probe probes an engine that answers a path with h. It returns the result and the requested paths.
 func (a *asked) probe(path string, h http.HandlerFunc) (Result, string) {
 	a.mu.Lock()
 	a.answers[path], a.paths = h, nil
@@ -69,7 +69,7 @@ func (a *asked) probe(path string, h http.HandlerFunc) (Result, string) {
 	return r, strings.Join(a.paths, " ")
 }
 
-// TestProbe: what the answers to a probe say.
+// TestProbe: the results of a probe by its answers.
 func TestProbe(t *testing.T) {
 	a := newAsked(t)
 	for _, c := range []struct {
@@ -115,8 +115,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbeAsks: an engine is asked what it can answer, and what its HTTP server says of it
-// is no proof that it works.
+// TestProbeAsks: a probe uses a request that the engine can answer. A response that only its HTTP
+// server needs to give is no proof that the engine works.
 func TestProbeAsks(t *testing.T) {
 	a := newAsked(t)
 	if got, paths := a.probe(completions, text(200, wellStreamed)); got != Passed || paths != "/v1/models /v1/completions" {
@@ -140,7 +140,7 @@ func TestProbeAsks(t *testing.T) {
 	}
 }
 
-// FuzzProbeAnswer: whatever an engine answers, it is judged.
+// FuzzProbeAnswer: any answer of an engine gives a result.
 func FuzzProbeAnswer(f *testing.F) {
 	for _, s := range []string{wellStreamed, `{"choices":[1]}`, `{"error":{}}`, "data: x", "data:{\"data\":[null]}"} {
 		f.Add([]byte(s))
@@ -152,7 +152,7 @@ func FuzzProbeAnswer(f *testing.F) {
 	})
 }
 
-// TestAliveIsNoProgress: what proves nothing takes no evidence away.
+// TestAliveIsNoProgress: an answer without proof of progress removes no evidence.
 func TestAliveIsNoProgress(t *testing.T) {
 	r := newRig(t, 1, 2, func(_ int, o *Options) { o.Probe = func(context.Context, *endpoint.Endpoint) Result { return Alive } })
 	r.pass(tickEvery, nil, nil)
@@ -168,8 +168,8 @@ func TestAliveIsNoProgress(t *testing.T) {
 	}
 }
 
-// TestProbeComparesWithAPeer: an endpoint that declines all questions, or answers them with
-// nothing, is at fault where a peer answers, and not where the peer does the same.
+// TestProbeComparesWithAPeer: an endpoint that rejects all probes, or answers them without content,
+// is at fault if a peer answers, and not if the peer does the same.
 func TestProbeComparesWithAPeer(t *testing.T) {
 	hollowStream := "data: {\"choices\":[{\"text\":\"\"}]}\n\ndata: [DONE]\n\n"
 	other := "data: {\"model\":\"other\",\"choices\":[{\"text\":\"4\"}]}\n\ndata: [DONE]\n\n"

@@ -11,17 +11,16 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// TestStandsStill: one of three replicas stands still for ten seconds, or gets so little
-// of a processor that its steps and pages come late; its requests are past their time, its
-// pages unread and its probes late when it goes on. Neither it nor the others blame an engine,
-// or a model of one.
+// TestStandsStill: one of three replicas is paused for ten seconds, or gets so little CPU time that
+// its steps and pages are late. When it continues, its requests are overdue, its pages unread and
+// its probes late. No replica counts this against an engine or a model.
 func TestStandsStill(t *testing.T) {
 	const model = 7
 	play := func(t *testing.T, still func(r *rig, calm func())) {
 		r := newRig(t, 3, 4, func(i int, o *Options) {
 			o.Health.Idle = 2 * time.Second
 			o.Probe = func(context.Context, *endpoint.Endpoint) Result { return Hung }
-			if i > 0 { // those that are awake find it well
+			if i > 0 { // the running replicas find it healthy
 				o.Probe = func(context.Context, *endpoint.Endpoint) Result { return Passed }
 			}
 		})
@@ -56,7 +55,7 @@ func TestStandsStill(t *testing.T) {
 			}
 		}
 		still(r, calm)
-		for i, w := range watches { // some are answered, of some the clients have gone
+		for i, w := range watches { // some are answered, for some the clients have gone
 			if c := health.Left; i%2 == 0 {
 				if w.Late(r.now) {
 					c = health.Cut
@@ -76,7 +75,7 @@ func TestStandsStill(t *testing.T) {
 			}
 		}
 	}
-	others := func(r *rig, d time.Duration) { // time passes for them alone
+	others := func(r *rig, d time.Duration) { // time passes only for the other replicas
 		all := r.replicas
 		r.replicas = all[1:]
 		r.pass(d, nil, nil)
@@ -103,8 +102,8 @@ func TestStandsStill(t *testing.T) {
 	})
 }
 
-// TestProbeWhileStill: a probe whose answer may have come while the replica stood still does
-// not speak against the engine.
+// TestProbeWhileStill: a probe whose answer may have arrived while the replica was paused is no
+// evidence against the engine.
 func TestProbeWhileStill(t *testing.T) {
 	var r *rig
 	var takes time.Duration
@@ -133,8 +132,8 @@ func TestProbeWhileStill(t *testing.T) {
 	}
 }
 
-// TestPageRests: an engine without work whose page takes long, so that it is left to rest,
-// is not silent.
+// TestPageRests: an idle engine with a slow page, which is therefore read rarely, does not count as
+// silent.
 func TestPageRests(t *testing.T) {
 	r := newRig(t, 1, 1)
 	for range 600 {

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// sight is this replica's view of one endpoint apart from its requests.
+// sight is this replica's view of one endpoint, without its requests.
 type sight struct {
 	ep        *endpoint.Endpoint
 	base      string    // its model, if known
@@ -139,8 +139,8 @@ const (
 	alarmFor   = 3 * time.Second
 )
 
-// mayShare sends evidence to the other replicas while there is a problem here or there, and once
-// more when it is over.
+// mayShare sends evidence to the other replicas while this or another replica has a problem with
+// the endpoint, and one last time when it is over.
 func (s *sight) mayShare(m *Monitor, e *health.Evidence, sick bool, now time.Time) {
 	if m.opts.Publish == nil || now.Sub(s.sharedAt) < shareEvery {
 		return

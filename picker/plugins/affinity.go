@@ -26,9 +26,9 @@ const (
 var affinityDefaults = affinityParams{AffinityThreshold: .8, MaxTTFTPenaltyMs: 18000, TTFTSource: byThroughput, PeakPrefillThroughput: 15928}
 
 // prefixAffinity keeps the endpoints that hold at least the threshold share of the prompt. It keeps
-// all endpoints if there are none, if the best of them has a first-token time too far above the
-// best of the others, and with a small probability, so that prefixes spread. The first-token time
-// is the queued work divided by the peak throughput, or the learned prediction.
+// all endpoints if there are none, or if the best holder's first-token time is too far above the
+// best of the others. With a small probability it also keeps all, so that prefixes spread. The
+// first-token time is the queued work divided by the peak throughput, or the learned prediction.
 type prefixAffinity struct {
 	affinityParams
 	holds *plugin.Holdings

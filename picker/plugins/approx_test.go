@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// prompt is a request of so many chunks that share nothing with other prompts.
+// prompt returns a request of the given number of chunks with a unique prompt.
 func prompt(id, chunks int) *request.Request {
 	r := ask(chunks * minBlock)
 	for i := range chunks {
@@ -17,8 +17,8 @@ func prompt(id, chunks int) *request.Request {
 	return r
 }
 
-// TestApproxProducersApart: two producers of different size know different things,
-// each scorer what its own knows.
+// TestApproxProducersApart: two producers of different size hold different prompts, and each scorer
+// uses its own producer.
 func TestApproxProducersApart(t *testing.T) {
 	f := newFleet(one{}, one{}, one{})
 	small := build(t, "approx-prefix-cache-producer", `{"autoTune":false,"lruCapacityPerServer":8}`).Holdings
@@ -54,8 +54,8 @@ func TestApproxProducersApart(t *testing.T) {
 	check(prompt(7, 0), 0, 0)
 }
 
-// TestBoundPluginsLearn: whoever is bound to a producer tells it where requests go,
-// so that it learns even when nobody else does.
+// TestBoundPluginsLearn: a plugin bound to a producer reports the destination of requests to the
+// producer, so that it learns even if no other plugin reports.
 func TestBoundPluginsLearn(t *testing.T) {
 	f := newFleet(one{}, one{})
 	for _, typ := range []string{"prefix-cache-scorer", "prefix-cache-affinity-filter", "no-hit-lru-scorer"} {
@@ -80,7 +80,7 @@ func TestBoundPluginsLearn(t *testing.T) {
 	}
 }
 
-// TestChunkLRU: of a full set what was used longest ago goes.
+// TestChunkLRU: a full set drops its least recently used chunk.
 func TestChunkLRU(t *testing.T) {
 	l := &chunkLRU{at: map[block.Key]int32{}}
 	for _, key := range []block.Key{1, 2, 3, 1, 4, 5} {

@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// hotPrefix is a request whose prompt begins with a prefix of so many chunks out
-// of all; equal names mean equal prefixes.
+// hotPrefix returns a request whose prompt begins with a prefix of the given number of chunks;
+// equal names mean equal prefixes.
 func hotPrefix(name uint64, chunks, all int, tail uint64) *request.Request {
 	r := ask(all * 100)
 	for i := range all {
@@ -24,9 +24,8 @@ func hotPrefix(name uint64, chunks, all int, tail uint64) *request.Request {
 	return r
 }
 
-// asked sends the same prefix every gap until a request leaves the holder, and
-// returns how many stayed. The other endpoint's memory has so many blocks of 16
-// tokens; 0: it does not say.
+// asked sends the same prefix every gap until a request leaves the holder, and returns how many
+// stayed. The other endpoint's memory has the given number of blocks of 16 tokens; 0: unknown.
 func asked(t *testing.T, gap time.Duration, blocks, most int) int {
 	t.Helper()
 	other := one{cost: &simple}
@@ -49,13 +48,13 @@ func asked(t *testing.T, gap time.Duration, blocks, most int) int {
 	return most
 }
 
-// TestCopies holds that a prefix which is asked for often is copied after some
-// requests, and one that is asked for seldom is not.
+// TestCopies checks that a frequently requested prefix is copied after some requests, and a rarely
+// requested one is not.
 func TestCopies(t *testing.T) {
 	often := asked(t, 100*time.Millisecond, 0, 1000)
 	seldom := asked(t, 10*time.Minute, 0, 1000)
 	t.Logf("asked ten times a second: copied after %d requests", often)
-	now := 2 * time.Minute / time.Duration(often) // too seldom for a minute, and often enough for ten
+	now := 2 * time.Minute / time.Duration(often) // too rare within a minute, and frequent enough within ten
 	if large, small := asked(t, now, 1<<20, 1000), asked(t, now, 64, 1000); large == 1000 || small != 1000 {
 		t.Errorf("asked every %v: copied after %d requests to a large memory, %d to one that is filled in no time", now, large, small)
 	}
@@ -67,9 +66,9 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestCopiesWhileComputed holds that a prefix which is being computed for the first
-// time is soon computed at idle engines too, for requests that would wait for it as
-// long; and later where memory may be full, since a copy displaces something there.
+// TestCopiesWhileComputed: while a prefix is computed for the first time, idle engines soon compute
+// it too, for requests that would otherwise wait as long. If memory may be full this happens later,
+// since a copy evicts other blocks.
 func TestCopiesWhileComputed(t *testing.T) {
 	stayed := func(memory *endpoint.Gauges) int {
 		busy := endpoint.Load{Requests: 1, Waiting: 1, Prefill: 9_000, LastFirst: t0.UnixNano()}
@@ -94,8 +93,8 @@ func TestCopiesWhileComputed(t *testing.T) {
 	}
 }
 
-// TestWorkOfCopies holds that the work of a copy counts where engines are busy, and not
-// where they are idle and who makes it would have waited as long.
+// TestWorkOfCopies checks that the work of a copy counts at busy engines. It does not count at idle
+// ones, if the copying request would have waited as long.
 func TestWorkOfCopies(t *testing.T) {
 	waited := func(others int) int {
 		busy := endpoint.Load{Requests: 1, Waiting: 1, Prefill: 9_000, LastFirst: t0.UnixNano()}
@@ -108,7 +107,7 @@ func TestWorkOfCopies(t *testing.T) {
 			p.Scorer.Score(c, scores)
 			return scores[1] > scores[0]
 		}
-		for n := range others { // requests with a second to compute at either
+		for n := range others { // requests with a prefill of a second at either endpoint
 			leaves(hotPrefix(uint64(100+n), 0, 190, uint64(1000+n)))
 		}
 		for n := range 100 {

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// fetching returns a fleet whose first endpoint holds the prompt and has a queue, and a
-// scheduler over it with parameters of the default policy.
+// fetching returns a fleet whose first endpoint has the prompt and a queue, and its scheduler with
+// parameters of the default policy.
 func fetching(t *testing.T, params string, list ...one) (*fleet, *picker.Scheduler) {
 	t.Helper()
 	f := newFleet(list...)
@@ -33,8 +33,9 @@ var (
 	idle       = one{}
 )
 
-// A prompt that a busy endpoint holds is fetched by an idle one, which computes the rest;
-// what is to be sent is in the book until the first token, and no request is.
+// An idle endpoint fetches a prompt from a busy endpoint that has it, and computes the rest. Until
+// the first token, the load tracker counts the blocks to send, but no request, at the busy
+// endpoint.
 func TestFetch(t *testing.T) {
 	f, s := fetching(t, `{"kvSource": "peers"}`, busyHolder, idle)
 	r := ask(16_100)
@@ -79,8 +80,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// Where fetching takes longer than computing, as when engines do not deliver, it is given
-// up; it is not asked for where nobody has more, nor unless it is configured.
+// If fetching takes longer than computing, as when engines do not deliver, it stops. No fetch is
+// requested if no other endpoint has a longer prefix, or if fetching is not configured.
 func TestFetchPays(t *testing.T) {
 	for name, c := range map[string]struct {
 		params string
@@ -109,7 +110,7 @@ func TestFetchPays(t *testing.T) {
 	}
 
 	f, s := fetching(t, `{"kvSource": "peers"}`, busyHolder, idle)
-	for n := range 40 { // engines compute what they were to fetch
+	for n := range 40 { // engines compute instead of fetching
 		r := ask(16_100)
 		r.Stream = true
 		d, err := s.Choose(context.Background(), r)
@@ -129,7 +130,7 @@ func TestFetchPays(t *testing.T) {
 	}
 }
 
-// From a store nobody's address is named, and nobody is booked to send.
+// A fetch from a store names no endpoint, and no endpoint counts blocks to send.
 func TestFetchFromStore(t *testing.T) {
 	f, s := fetching(t, `{"kvSource": "store"}`, busyHolder, idle)
 	d, err := s.Choose(context.Background(), ask(16_100))

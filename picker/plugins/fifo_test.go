@@ -19,19 +19,18 @@ import (
 
 var structures = flag.Int("structures", 10_000, "structures of the tests in the FIFO model")
 
-// A structure is a fleet of equal engines that prefill one prompt after the
-// other, one token in a tick, and a load on it. Waits are exact, and caches lose
-// what they hold at random.
+// structure is a fleet of equal engines and its load. Engines prefill one prompt after the other,
+// one token per tick. Waits are exact, and caches evict at random.
 type structure struct {
 	engines   int
 	prefixes  int
 	skew      float64
-	root      int     // tokens of a prefix, in the mean
-	tail      int     // tokens of a prompt's own, in the mean
+	root      int     // mean tokens of a prefix
+	tail      int     // mean unique tokens of a prompt
 	level     float64 // offered work without caches / capacity
 	variation float64 // of gaps between arrivals
-	holds     int     // prefixes that an engine's cache has room for
-	forgets   float64 // share of decisions before which an engine forgets all
+	holds     int     // prefixes that fit into an engine's cache
+	forgets   float64 // share of decisions before which an engine loses its cache
 	requests  int
 }
 
@@ -157,7 +156,7 @@ func (f *fifo) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endp
 func (f *fifo) Chosen(*request.Request, *endpoint.Endpoint)                                       {}
 func (f *fifo) Finished(*request.Request, *endpoint.Endpoint, cycle.PrefixMatch, request.Outcome) {}
 
-// choose asks a scorer where the request goes.
+// choose returns the endpoint that a scorer chooses for the request.
 func (f *fifo) choose(s cycle.Scorer, scores []float64) int {
 	at := t0.Add(time.Duration(f.now) * tick)
 	for e, ep := range f.fleet.pool.Snapshot().Endpoints {
@@ -214,7 +213,7 @@ func (c uncached) place(tokens int) int64 {
 	return c[least]
 }
 
-// played is what a structure came to under a scorer.
+// played is the result of a structure under a scorer.
 type played struct {
 	later int   // requests whose first token came later than under cold least-loaded
 	worst int64 // ticks
@@ -239,9 +238,8 @@ func (s structure) play(seed uint64, scorer cycle.Scorer) played {
 	return out
 }
 
-// TestLimitExact holds, on many structures and request by request, that the
-// first token is never later than under least-loaded placement without caches,
-// whatever the weights prefer (docs/adr/0017).
+// TestLimitExact checks many structures, request by request: for any weights, the first token is
+// never later than under least-loaded placement without caches (docs/adr/0017).
 func TestLimitExact(t *testing.T) {
 	parts.Full(t)
 	weights := []string{
@@ -267,9 +265,9 @@ func (leastWork) Score(c *cycle.Cycle, scores []float64) {
 	}
 }
 
-// TestCopiesSum holds that the sum of all times to first token is at most twice
-// that of least-loaded placement that finds caches, on structures whose caches
-// have room, and that staying with prefixes alone is worse than that on many.
+// TestCopiesSum: on structures whose caches have space, the sum of all times to first token is at
+// most twice the sum under least-loaded placement with caches. On many structures, prefix affinity
+// alone is worse than that.
 func TestCopiesSum(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 11))
 	prefix := build(t, "prefix-cache-scorer", "").Scorer
@@ -290,8 +288,8 @@ func TestCopiesSum(t *testing.T) {
 	}
 }
 
-// TestLimitNeeded holds that the structures are hard enough for the test above to
-// fail without the limit: policies that have none are later on many.
+// TestLimitNeeded checks that the structures are hard enough for the test above to fail without the
+// limit: policies without a limit are later on many.
 func TestLimitNeeded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	prefix := build(t, "prefix-cache-scorer", "").Scorer

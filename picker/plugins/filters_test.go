@@ -65,12 +65,12 @@ func TestPrefixAffinity(t *testing.T) {
 	for i := range 2 {
 		f.pool.LoadTracker().SetRemote(f.pool.Snapshot().Endpoints[i], late)
 	}
-	check(params, "01") // 6000 tokens at 15928 a second: 377 ms later
+	check(params, "01") // 6000 tokens at 15928 per second: 377 ms later
 	check(`{"maxTTFTPenaltyMs":376}`, "0123")
 	check(`{"maxTTFTPenaltyMs":377}`, "01")
 	check(`{"maxTTFTPenaltyMs":1000,"peakPrefillThroughput":5999}`, "0123")
 	check(`{"maxTTFTPenaltyMs":0}`, "01")
-	// As learned: 6.1 s against 0.2 s.
+	// By learned costs: 6.1 s against 0.2 s.
 	check(`{"ttftSource":"latencyPredictor","maxTTFTPenaltyMs":5000}`, "0123")
 	check(`{"ttftSource":"latencyPredictor","maxTTFTPenaltyMs":7000}`, "01")
 	check(`{"affinityThreshold":0}`, "0123")
@@ -102,8 +102,8 @@ func TestSLOTier(t *testing.T) {
 	check(200*time.Millisecond, "0", "01") // nothing was learned
 }
 
-// TestBeyondTargets: expected first tokens of 100 tokens after .110 and .610 s,
-// steps of 11 and 12 ms; the third endpoint is not known yet when it is there.
+// TestBeyondTargets: expected first tokens of 100 tokens after .110 and .610 s, steps of 11 and 12
+// ms; the third endpoint has no estimates yet.
 func TestBeyondTargets(t *testing.T) {
 	known := func(f *fleet) *fleet {
 		cost := simple
@@ -141,7 +141,8 @@ func TestBeyondTargets(t *testing.T) {
 	check(two, 0, 10*ms, true)
 	check(two, 0, 11500*time.Microsecond, false)
 	check(known(newFleet(idle, busy, labelled("young", "yes"))), 109*ms, 0, false)
-	// Where prompts are computed apart, the first token is early, the steps are those of the decode endpoint.
+	// With separate prefill endpoints, the first token is early, and the steps are the decode
+	// endpoint's.
 	prefill, encode := labelled(endpoint.LabelRole, "prefill"), labelled(endpoint.LabelRole, "encode")
 	check(known(newFleet(busy, prefill)), 111*ms, 0, false)
 	check(known(newFleet(busy, prefill)), 0, 11500*time.Microsecond, true)
@@ -184,7 +185,7 @@ func TestTopology(t *testing.T) {
 	check(-1, "", "0123")
 	check(0, "", "0")
 	check(0, `{"minAffinity":"zone"}`, "01")
-	check(3, "", "0123") // the peer says nothing of itself
+	check(3, "", "0123") // the peer names no zone
 	check(0, `{"minAffinity":"zone","loadAllowance":2}`, "01")
 	for i := range 2 {
 		f.pool.LoadTracker().SetRemote(f.pool.Snapshot().Endpoints[i], endpoint.Load{Requests: 3})

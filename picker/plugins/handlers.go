@@ -63,8 +63,8 @@ type dataParallelParams struct {
 	TargetPort  int `json:"targetPort,omitempty"` // older name of primaryPort
 }
 
-// dataParallel runs one profile over ranks that share an address. The request goes to the primary
-// port, and a header names the rank's port.
+// dataParallel runs one profile over ranks that share an address. The request is sent to the
+// primary port, and a header names the rank's port.
 type dataParallel struct {
 	profile whole
 	port    uint16

@@ -21,11 +21,12 @@ type latencyParams struct {
 }
 
 // latencyScorer scores the headroom between latency targets and predictions. If some candidates
-// meet the targets, only those get scores: the strategy prefers the least or the most headroom. If
-// only one of the two targets is set, the other one counts as met. If no candidate meets them, only
-// idle endpoints score, if there are any; otherwise those that miss only the less important target,
-// smaller misses first. Until latencies are learned, free cache, short queues and cached prefixes
-// determine the score.
+// meet the targets, only these get scores: the strategy prefers the least or the most headroom. If
+// only one of the two targets is set, the other one counts as met.
+//
+// If no candidate meets the targets, only idle endpoints score, if there are any. Otherwise
+// endpoints that miss only the less important target score, smaller misses first. Until latencies
+// are learned, free cache, short queues and cached prefixes determine the score.
 type latencyScorer struct {
 	latencyParams
 	most  bool

@@ -7,8 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Memory that a prompt would hold has a price where others would wait for it, and
-// nowhere else.
+// A prompt's memory has a cost only at endpoints where other requests would wait for memory.
 func TestPriceOfMemory(t *testing.T) {
 	const blocks, size = 50_000, 16 // 800,000 tokens
 	engine := func(g endpoint.Gauges, requests int64) one {
@@ -17,7 +16,7 @@ func TestPriceOfMemory(t *testing.T) {
 	}
 	f := newFleet(
 		engine(endpoint.Gauges{Running: 35, KVUse: .97}, 35),
-		engine(endpoint.Gauges{Running: 35, KVUse: .97, At: t0.Add(-time.Minute)}, 35), // nobody knows whether that holds
+		engine(endpoint.Gauges{Running: 35, KVUse: .97, At: t0.Add(-time.Minute)}, 35), // outdated
 		engine(endpoint.Gauges{Running: 100, KVUse: .5}, 100),
 		one{load: endpoint.Load{Requests: 35, Rate: 2}}, // no gauges
 	)

@@ -36,7 +36,7 @@ func TestLMetric(t *testing.T) {
 	if at := f.pick(t, profile(t, "lmetric"), ask(1000)); at != 3 {
 		t.Errorf("picked %d", at)
 	}
-	// Idle endpoints all cost nothing: the first wins.
+	// Idle endpoints all cost 0: the first wins.
 	f = newFleet(one{load: load(1, 5)}, one{}, one{held: 900})
 	for range 20 {
 		if at := f.pick(t, profile(t, "lmetric"), ask(1000)); at != 1 {
@@ -90,7 +90,7 @@ func TestUnified(t *testing.T) {
 	f("tie by requests", 1, one{load: load(9, 9)}, one{held: 1000}, one{load: load(3, 0), held: 1000})
 }
 
-// TestUnifiedTurns holds that full ties go round.
+// TestUnifiedTurns checks that complete ties are resolved in turn.
 func TestUnifiedTurns(t *testing.T) {
 	f := newFleet(one{load: load(1, 10)}, one{}, one{}, one{})
 	p := profile(t, "unified")
@@ -160,8 +160,8 @@ func TestPredicted(t *testing.T) {
 	wait := .3 + .04 - .1
 	want0 := wait + own + .02 + own*(.5+3*.1+2) + .5*own*.5*(wait+own/2)/.9 +
 		.1*answer*(.01+4*5e-5+310_000*4e-8) + 30*.4096*.1*.1
-	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000. What
-	// goes on at endpoint 0 is no matter.
+	// Endpoint 1: the whole prompt is new, and the endpoint is idle: pairs 10000 × 5000. The load
+	// of endpoint 0 does not matter.
 	own1 := 1 + .5
 	want1 := own1 + 2*.02 + own1*.5 + .1*answer*(.01+5e-5+4e-4)
 	got := f.scores(t, ask(10000), "predicted-ttft-scorer", "")
@@ -179,8 +179,8 @@ func TestPredicted(t *testing.T) {
 	}
 }
 
-// TestPredictedMarginal holds that a candidate's cost does not depend on what
-// goes on at others.
+// TestPredictedMarginal checks that a candidate's cost does not depend on the load of other
+// candidates.
 func TestPredictedMarginal(t *testing.T) {
 	idle := one{}
 	hot := one{held: 15_000, load: endpoint.Load{Requests: 300, Waiting: 20, Prefill: 80_000, Context: 4_000_000, Rate: 20, Busy: .9}}
@@ -194,8 +194,8 @@ func TestPredictedMarginal(t *testing.T) {
 	}
 }
 
-// TestPredictedBlind holds that with nothing held, learned or measured the fewest
-// requests are chosen.
+// TestPredictedBlind checks that the endpoint with the fewest requests is chosen if nothing is
+// cached, learned or measured.
 func TestPredictedBlind(t *testing.T) {
 	f := newFleet(one{load: load(3, 0)}, one{load: load(1, 0)}, one{load: load(2, 0)})
 	for range 10 {
@@ -205,8 +205,8 @@ func TestPredictedBlind(t *testing.T) {
 	}
 }
 
-// TestPredictedLimit holds that nobody waits at a holder for longer than an idle
-// endpoint takes to build the whole prompt, whatever the weights.
+// TestPredictedLimit checks that for any weights, no request waits at a holder for longer than an
+// idle endpoint takes to build the whole prompt.
 func TestPredictedLimit(t *testing.T) {
 	f := func(waiting int32, want int) {
 		t.Helper()
@@ -221,15 +221,15 @@ func TestPredictedLimit(t *testing.T) {
 	f(1000, 1) // 1 + .1 s
 }
 
-// TestPredictedLimitUnlike holds that what a fleet without caches would have done bounds
-// waits among equal engines only: where others differ in speed, a request stays for as
-// long as leaving would cost more, those included whom it would delay.
+// TestPredictedLimitUnlike: the delay in a fleet without caches bounds waits only among equal
+// engines. If engines differ in speed, a request stays while leaving would cost more in total,
+// including the requests that it would delay.
 func TestPredictedLimitUnlike(t *testing.T) {
 	queue := func(tokens int64) endpoint.Load {
 		return endpoint.Load{Requests: 5, Waiting: 5, Prefill: tokens, LastFirst: t0.UnixNano()}
 	}
 	for _, c := range []struct {
-		third float64 // of the time that the others take
+		third float64 // relative to the time of the others
 		want  int
 	}{{1, 1}, {1.05, 1}, {2, 0}, {.5, 0}} {
 		third := simple
@@ -242,8 +242,7 @@ func TestPredictedLimitUnlike(t *testing.T) {
 	}
 }
 
-// TestMaxShare holds that the option bounds an endpoint's share of what is in
-// flight.
+// TestMaxShare checks that the option limits an endpoint's share of the requests in flight.
 func TestMaxShare(t *testing.T) {
 	f := newFleet(one{load: endpoint.Load{Requests: 60}, held: 10_000}, one{load: endpoint.Load{Requests: 20}}, one{}, one{})
 	free := f.scores(t, ask(10_000), "predicted-ttft-scorer", `{"decodeWeight":0}`)
@@ -253,8 +252,8 @@ func TestMaxShare(t *testing.T) {
 	}
 }
 
-// TestPredictedBusy: a candidate pays for the minutes before as far as the book
-// tells of what its engines do.
+// TestPredictedBusy: a candidate's cost includes its recent minutes of work, weighted by the
+// tracked share of its engine's requests.
 func TestPredictedBusy(t *testing.T) {
 	const full = 2 * 50e-6 * 8192 // of an engine at twice the prior's times
 	cost := endpoint.Cost{PerToken: 1e-4, Idle: 2}

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestRanksArePriced: a request costs at an engine of four ranks that have a load each what it
-// costs at an engine alone that has one.
+// TestRanksArePriced: a request costs the same at an engine of four equally loaded ranks as at a
+// single engine with the load of one rank.
 func TestRanksArePriced(t *testing.T) {
 	of := func(ranks int64) one {
 		return one{

@@ -2,7 +2,7 @@ package plugins
 
 import "github.com/grapevine-epp/grapevine/picker/cycle"
 
-// ready lists the profiles that can be had by name, without a file.
+// ready lists the profiles that are available by name, without a file.
 var ready = []struct {
 	name  string
 	parts []readyPart
@@ -33,7 +33,7 @@ func readyNames() []string {
 	return names
 }
 
-// readyProfile builds a profile by its name. Each call makes plugins of its own.
+// readyProfile builds a profile by its name. Each call creates new plugins.
 func readyProfile(name string) (*cycle.Profile, bool) {
 	for _, r := range ready {
 		if r.name != name {

@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// TestScorers compares with scores computed by hand.
+// TestScorers compares with manually computed scores.
 func TestScorers(t *testing.T) {
 	f := func(name string, fl *fleet, params string, want ...float64) {
 		t.Helper()
@@ -33,7 +33,7 @@ func TestScorers(t *testing.T) {
 	f("load-aware-scorer", gauges, "", .5, .5*(1-5./128), .5*(1-20./128))
 	f("load-aware-scorer", gauges, `{"threshold":10}`, .5, .25, 0)
 
-	// Without gauges the book stands in.
+	// Without gauges the load tracker is used.
 	f("queue-scorer", newFleet(one{load: endpoint.Load{Waiting: 4, Requests: 4}}, one{}), "", 0, 1)
 	f("running-requests-size-scorer", newFleet(one{load: endpoint.Load{Waiting: 1, Requests: 4}}, one{}), "", 0, 1)
 
@@ -44,7 +44,7 @@ func TestScorers(t *testing.T) {
 	f("prefix-cache", newFleet(one{tiers: &[block.NumTiers]int32{100, 100, 100, 100}}), "", .28)
 	f("prefix-cache-scorer", newFleet(one{held: 4000}), "", 1)
 
-	// Tokens before first tokens count, and what the request of 1,000 adds to them.
+	// Queued prefill tokens count, including the new tokens of this request of 1,000.
 	tokens := newFleet(one{load: endpoint.Load{Prefill: 1000, Tokens: 1 << 20}}, one{held: 1000}, one{held: 500}, one{load: endpoint.Load{Prefill: 1 << 30}})
 	f("token-load-scorer", tokens, `{"queueThresholdTokens":4000}`, .5, 1, .875, 0)
 	f("token-load-scorer", tokens, `{"queueThresholdTokens":0}`, 1-2000./4194304, 1, 1-500./4194304, 0)
@@ -130,7 +130,7 @@ func TestNoHit(t *testing.T) {
 		defer c.Free()
 		s.Chosen(c, c.At(i).Endpoint)
 	}
-	run(1, 2./3, 1./3, 0) // nobody had one: in order
+	run(1, 2./3, 1./3, 0) // no endpoint had one: in order
 	chosen(0)
 	chosen(1)
 	run(1./3, 0, 1, 2./3)
@@ -162,11 +162,11 @@ func TestContextLength(t *testing.T) {
 	}
 }
 
-// simple is a cost model for computing by hand: 1 ms per token, 10 ms base, and
-// decode steps of 10 ms plus 1 ms per sequence.
+// simple is a cost model with round numbers: 1 ms per token, 10 ms base, and decode steps of 10 ms
+// plus 1 ms per sequence.
 var simple = endpoint.Cost{Base: .01, PerToken: 1e-3, PerPair: 1e-12, Step: .01, PerSeq: 1e-3, PerContext: 1e-12}
 
-// taught is the same, learned from answers.
+// taught is the same model, learned from answers.
 func taught() *endpoint.Cost {
 	c := simple
 	c.PrefillSeen, c.DecodeSeen = trustedSamples, trustedSamples
@@ -215,7 +215,7 @@ func TestLatencyScorer(t *testing.T) {
 	if got := idle.scores(t, r, "latency-scorer", ""); !near(got, []float64{0, .51}) {
 		t.Error("idle endpoints first:", got)
 	}
-	// Nothing was learned: half of the cache free and a queue of 1 of 4; a quarter, the
+	// Without learned latencies: half of the cache free and a queue of 1 of 4; a quarter, the
 	// longest queue and half of the prompt; all, none, nothing.
 	young := newFleet(one{gauges: &endpoint.Gauges{Waiting: 1, KVUse: .5}}, one{gauges: &endpoint.Gauges{Waiting: 4, KVUse: .75}, held: 50}, one{gauges: &endpoint.Gauges{}})
 	for params, want := range map[string][]float64{
@@ -228,7 +228,7 @@ func TestLatencyScorer(t *testing.T) {
 	}
 }
 
-// TestHandOut: those who name no session of their own are told where they were.
+// TestHandOut: clients without a session name receive a token for their endpoint.
 func TestHandOut(t *testing.T) {
 	f := newFleet(one{}, one{})
 	r := ask(100)
@@ -241,8 +241,8 @@ func TestHandOut(t *testing.T) {
 	for session, want := range map[string][]request.HeaderSet{
 		"":                 token("ns/e1"),
 		"turn-7":           nil,
-		"bnMvZTA=":         token("ns/e1"), // ns/e0, which was not to be had
-		"AAECAwQFBgcICQoL": nil,            // base64, and no name
+		"bnMvZTA=":         token("ns/e1"), // ns/e0, which was not available
+		"AAECAwQFBgcICQoL": nil,            // base64, but not a name
 	} {
 		r.Session = session
 		if diff := cmp.Diff(want, hand(c, 1)); diff != "" {

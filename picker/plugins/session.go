@@ -110,10 +110,10 @@ func (p sessionParams) producer() *plugin.Producer {
 	return &out
 }
 
-// home returns the candidate bound to the request's session: the one named by another picker's
-// token, or the one that served the session's last request at any replica; -1 if there is none.
-// Many clients may share a token. If its endpoint is gone, they are placed individually rather than
-// all at the first one's endpoint.
+// home returns the candidate bound to the request's session; -1 if there is none. It is the one
+// named by another picker's token, or the one that served the session's last request at any
+// replica. Many clients may share a token. If its endpoint is gone, they are placed individually
+// rather than all at the first one's endpoint.
 func home(c *cycle.Cycle) int {
 	if k, isToken := named(c); isToken {
 		return k

@@ -119,8 +119,7 @@ func TestEqualsShare(t *testing.T) {
 	}
 }
 
-// TestSlowEngines holds that engines of half the speed are told apart although
-// times vary.
+// TestSlowEngines checks that engines with half the speed are detected although times vary.
 func TestSlowEngines(t *testing.T) {
 	n := newNoisy(t, 24, func(i int) float64 { return 1 + float64(i%2) })
 	for range 2 {

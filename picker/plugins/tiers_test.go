@@ -14,7 +14,7 @@ import (
 
 type tiers = [block.NumTiers]int32
 
-// Every rule that knows an endpoint by what it holds weighs the tiers.
+// All rules that use cached tokens weight them by tier.
 func TestTiersWeigh(t *testing.T) {
 	f := newFleet(
 		one{load: load(1, 0), tiers: &tiers{600, 0, 0, 0}},       // counts for 600
@@ -33,14 +33,15 @@ func TestTiersWeigh(t *testing.T) {
 	scores("precise-prefix-cache-scorer", "", .6, .8, .5, .5, .2)
 	scores("lmetric-policy", "", -400, -200, -500, -500, -800)
 	scores("cache-aware-policy", `{"cacheThreshold":0.3}`, .6, .8, .5, .5, .2)
-	// Prefill blocks that are left, and (0 + 1000)/10 that would be active.
+	// Remaining prefill blocks, and (0 + 1000)/10 that would be active.
 	scores("dynamo-cost-policy", `{"overlapScoreWeight":1,"blockSize":10}`, -140, -120, -150, -150, -180)
 	if got := f.kept(t, r, "prefix-cache-affinity-filter", `{"affinityThreshold":0.6,"explorationProbability":0}`); got != "01" {
 		t.Errorf("affinity filter keeps %s", got)
 	}
 }
 
-// A session stays where more than half counts as held, not where more than half is held.
+// A session stays if more than half of the prompt counts as cached by weight, not if more than half
+// is cached.
 func TestUnifiedWeighsTiers(t *testing.T) {
 	r := ask(1000)
 	r.Session = "s"

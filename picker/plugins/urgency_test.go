@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// urgencyAt returns what the plugin of those parameters writes for a request that is
-// expected to compute for so many seconds.
+// urgencyAt returns the priority that the plugin with the given parameters sends for a request with
+// the expected prefill time own, in seconds.
 func urgencyAt(t *testing.T, f *fleet, params string, r *request.Request, own float64, endpoints ...string) (int64, bool) {
 	t.Helper()
 	c := f.cycle(r)
@@ -19,8 +19,8 @@ func urgencyAt(t *testing.T, f *fleet, params string, r *request.Request, own fl
 	return build(t, "engine-priority-producer", params).Producer.Urgency(c, endpoints, own)
 }
 
-// A priority is written where all endpoints that the request may go to are declared, for
-// kinds of requests that have one, and over a client's own only where that is configured.
+// A priority is sent if all possible endpoints of the request are configured for it, for request
+// kinds that have one. It replaces a client's own priority only if that is configured.
 func TestUrgency(t *testing.T) {
 	f := newFleet(one{labels: map[string]string{"queue": "priority"}}, one{labels: map[string]string{"queue": "fcfs"}})
 	const declared, undeclared, unknown = "10.0.0.0:8000", "10.0.0.1:8000", "10.9.9.9:8000"
@@ -63,8 +63,8 @@ func TestUrgency(t *testing.T) {
 	}
 }
 
-// Whoever came later goes first only when it has less to compute and came within
-// workWeight times the prefill of the other: nobody is passed by for ever.
+// A later request goes first only if it has less prefill and arrived within workWeight times the
+// other's prefill time. So no request is overtaken forever.
 func TestUrgencyAges(t *testing.T) {
 	f := newFleet(one{})
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// warmed asks for a hot prefix ten times a second, at a holder where six decode, until a
-// warm-up of the other endpoint is asked for, and returns how many requests came before
-// that; most when none is. It fails when a request leaves the holder.
+// warmed requests a hot prefix ten times a second, at a holder with six decoding requests, until a
+// warm-up of the other endpoint is requested. It returns the number of requests before the warm-up,
+// or most if there is none. It fails if a request leaves the holder.
 func warmed(t *testing.T, other one, change func(*cycle.Options, *request.Request)) int {
 	t.Helper()
 	const most = 300
@@ -40,9 +40,8 @@ func warmed(t *testing.T, other one, change func(*cycle.Options, *request.Reques
 	return most
 }
 
-// TestWarmUp holds that a prefix which is asked for often is brought to an idle endpoint by a
-// request of our own, sooner than by one that somebody waits for, and never where that
-// cannot be.
+// TestWarmUp checks that a warm-up copies a frequently requested prefix to an idle endpoint sooner
+// than a user's request would, and only if the endpoint can take it.
 func TestWarmUp(t *testing.T) {
 	idle := one{cost: &simple, gauges: &endpoint.Gauges{BlockSize: 16, Blocks: 1 << 20}}
 	free, copied := warmed(t, idle, nil), asked(t, 100*time.Millisecond, 1<<20, 1000)

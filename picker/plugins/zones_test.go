@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// inZone returns the fleet as a replica in that zone sees it.
+// inZone returns the fleet as seen by a replica in that zone.
 func (f *fleet) inZone(zone string) *fleet {
 	specs := []endpoint.Spec{}
 	for _, ep := range f.pool.Snapshot().Endpoints {
@@ -20,8 +20,9 @@ func (f *fleet) inZone(zone string) *fleet {
 	return f
 }
 
-// Among endpoints that cost as much to within a step the replica's own zone comes first;
-// a cache there, a request more or a queue here counts for more. Whoever says nothing of zones loses nothing.
+// Among endpoints whose costs differ by less than a step, the replica's own zone is preferred. A
+// cached prefix, a request more or a queue counts for more. An endpoint without a zone has no
+// disadvantage.
 func TestZoneCost(t *testing.T) {
 	at := func(zone string, e one) one {
 		if e.labels = map[string]string{}; zone != "" {
@@ -72,7 +73,7 @@ func TestZoneCost(t *testing.T) {
 	}
 }
 
-// A zone is never worth a later first token than a fleet without caches would have.
+// A zone never justifies a later first token than in a fleet without caches.
 func TestZoneCostWithinLimit(t *testing.T) {
 	zone := func(z string) map[string]string { return map[string]string{"topology.kubernetes.io/zone": z} }
 	late := endpoint.Load{Requests: 1, Waiting: 1, Prefill: 200000, Tokens: 200000}

@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// account is what this replica has itself observed of one cluster. It outlives the cluster's
+// account holds this replica's own observations of one cluster. It outlives the cluster's
 // announcements.
 type account struct {
 	mu   sync.Mutex

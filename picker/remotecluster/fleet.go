@@ -137,7 +137,7 @@ func (f *Fleet) RemoteClusters() *picker.RemoteClusters {
 	return &picker.RemoteClusters{Offer: f.Offer, WouldTake: f.WouldTake, ServedLocally: f.ServedLocally, Sent: f.Sent, Ended: f.Ended}
 }
 
-// Sent records that r goes to ep in a remote cluster: picker.RemoteClusters.Sent.
+// Sent records that r is sent to ep in a remote cluster: picker.RemoteClusters.Sent.
 func (f *Fleet) Sent(r *request.Request, ep *endpoint.Endpoint, w endpoint.Work, now time.Time) {
 	t := f.table.Load()
 	for _, s := range t.sides {

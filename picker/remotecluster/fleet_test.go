@@ -594,7 +594,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestStatus: status shows what the next request would get.
+// TestStatus: status shows the decision for the next request.
 func TestStatus(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil), other("c", func(r *federation.Remote) { r.State = federation.Silent }), other("d", func(r *federation.Remote) { r.Gateways = nil }))
 	got := map[string]string{}
@@ -610,8 +610,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestRefusals: a request refused because of its own content is not offered to remote clusters. A
-// dry run has no side effects.
+// TestRefusals: a request refused because of its content is not offered to remote clusters. A dry
+// run has no side effects.
 func TestRefusals(t *testing.T) {
 	for reason, goes := range map[request.Reason]bool{
 		request.ReasonBadRequest: false, request.ReasonNotHeld: false, request.ReasonCancelled: false,

@@ -52,9 +52,9 @@ func hop(t *testing.T, d *request.Decision) (to, token string) {
 	return to, token
 }
 
-// TestThreeClusters: three clusters that believe each other to be idle forward a request only once,
-// also in a federation without a secret, and whatever happens to the token: replayed, minutes late,
-// at the wrong cluster, with clocks ten minutes apart.
+// TestThreeClusters: three clusters that consider each other idle forward a request only once, also
+// in a federation without a secret. The token may be replayed, minutes late, at the wrong cluster,
+// or read with clocks that differ by ten minutes.
 func TestThreeClusters(t *testing.T) {
 	for _, signed := range []bool{true, false} {
 		worlds := ring(t, signed)

@@ -143,8 +143,8 @@ func (f *Fleet) named(t *table, r *request.Request) bool {
 	return false
 }
 
-// hopped reports whether the request comes from another cluster. An invalid token counts as one:
-// that only harms the sender and never creates a loop.
+// hopped reports whether another cluster forwarded the request. An invalid token counts as
+// forwarded: that only harms the sender and never creates a loop.
 func (f *Fleet) hopped(r *request.Request, now time.Time) bool {
 	if r.Headers == nil {
 		return false

@@ -46,8 +46,8 @@ type Options struct {
 	// Resolve returns the addresses of a host:port; nil accepts only literal addresses. Update
 	// calls it.
 	Resolve func(hostPort string) []netip.AddrPort
-	// Asked reports whether a cluster's pickers may be asked for an endpoint, in ModeEndpoint: see
-	// Fleet.ResolveEndpoint. nil: never.
+	// Asked reports whether this cluster may ask a remote cluster's pickers for an endpoint, in
+	// ModeEndpoint: see Fleet.ResolveEndpoint. nil: never.
 	Asked func(cluster string) bool
 	// Timeout is the time limit for that; 0: four round trips and 100 ms, up to 500 ms.
 	Timeout time.Duration

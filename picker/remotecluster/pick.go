@@ -39,7 +39,7 @@ const (
 	askMost  = 500 * time.Millisecond
 )
 
-// asks reports whether a cluster's picker is asked for the endpoint. It costs an additional round
+// asks reports whether to ask a cluster's picker for the endpoint. It costs an additional round
 // trip.
 func (f *Fleet) asks(s *side) bool {
 	return f.o.Asked != nil && f.o.Mode == ModeEndpoint && len(s.EPPs) > 0 && len(s.direct) > 0 && f.o.Asked(s.Cluster)
@@ -115,8 +115,8 @@ func (a *account) whom(list []federation.Address, now time.Time) (epp federation
 	return list[a.unanswered%len(list)], true
 }
 
-// answered records the result of a question. After a failure the next picker is asked, with growing
-// pauses.
+// answered records the result of a question. After a failure the next question is sent to another
+// picker, after growing pauses.
 func (a *account) answered(err error, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

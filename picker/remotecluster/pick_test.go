@@ -70,7 +70,7 @@ func (w *world) goes(r *request.Request, to string) *request.Decision {
 	return d
 }
 
-// TestPick: in endpoint mode the remote cluster's picker is asked for the endpoint and receives the
+// TestPick: in endpoint mode the remote cluster's picker chooses the endpoint and receives the
 // outcome once. Local endpoints are the fallback.
 func TestPick(t *testing.T) {
 	w, k := asking(t, nil)

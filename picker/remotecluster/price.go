@@ -21,7 +21,7 @@ type Ask struct {
 	Objective string
 	Clusters  string // clusters that the request allows; "": all
 	Named     bool   // its route names the import
-	Hopped    bool   // it comes from another cluster
+	Hopped    bool   // another cluster forwarded it
 }
 
 // answerBytes is the size of a streamed token on the wire.
@@ -103,7 +103,7 @@ func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.RemoteTerms {
 		return t
 	}
 	if f.asks(s) {
-		t.RoundTrip *= 2 // its picker is asked first
+		t.RoundTrip *= 2 // the question to its picker is another round trip
 	}
 	st := s.state(now, s.ReceivedAt, f.o.Margin.Hold)
 	switch {

@@ -10,7 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestClaimedRegion: a cluster's announced region is used only if the file has none for it.
+// TestClaimedRegion: a cluster's announced region is used only if the file does not name its
+// region.
 func TestClaimedRegion(t *testing.T) {
 	for regions, want := range map[string]string{"": "dearer", "jp": "not allowed there", "eu": "dearer"} {
 		w := newWorld(t, func(o *Options) {
@@ -66,7 +67,8 @@ func TestClockPutBack(t *testing.T) {
 	}
 }
 
-// TestOnlyPrefill: a cluster without decode endpoints serves no requests, whatever else is ready.
+// TestOnlyPrefill: a cluster without decode endpoints serves no requests, even if its other
+// endpoints are ready.
 func TestOnlyPrefill(t *testing.T) {
 	if uint8(endpoint.RoleDecode) != 1 {
 		t.Fatal("federation.Ready.Role has another bit for those that answer")

@@ -82,8 +82,7 @@ func TestParse(t *testing.T) {
 	f(chat, `{"model":"a","stream":"no","max_tokens":"x"}`, stream, "false false 0")
 	f("/v1/completions", `{"model":"a","n":"2"}`, func(r *Request) any { return r.Whole }, true)
 
-	// A field that an engine may read and the parser does not is suspect, because it is not
-	// checked.
+	// A body that an engine can read and the parser cannot would pass unchecked, so it is suspect.
 	suspect := func(r *Request) any { return r.Handover }
 	for body, want := range map[string]bool{
 		"": false, "--part\r\n\r\n\x00\x00": false, "{\"a\":1}\n{\"a\":2}": false, "\x00\x00\x00\x18ftypmp42": false, "not json": false,

@@ -37,7 +37,7 @@ func TestParseSeries(t *testing.T) {
 	}
 }
 
-// series parses, for tests whose names are right.
+// series parses a series name that is known to be valid.
 func series(t *testing.T, s string) Series {
 	t.Helper()
 	out, err := ParseSeries(s)
@@ -65,7 +65,7 @@ func ownDialect(t *testing.T) Dialect {
 	}
 }
 
-// TestDialect reads a page by names of the user's, and by none else.
+// TestDialect reads a page by the configured names only.
 func TestDialect(t *testing.T) {
 	d := ownDialect(t)
 	s := NewScanner()
@@ -85,7 +85,8 @@ func TestDialect(t *testing.T) {
 	}
 }
 
-// TestDialectsOf: label first, then the default, then what the page names.
+// TestDialectsOf: the label takes precedence over the default, and the default over the names on
+// the page.
 func TestDialectsOf(t *testing.T) {
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	of := func(d *Dialects, labels ...string) (string, endpoint.EngineType) {
@@ -128,8 +129,7 @@ func TestDialectsOf(t *testing.T) {
 	}
 }
 
-// TestPollDialect: the poller asks where and reads as it is told to, and follows
-// a change of dialects.
+// TestPollDialect: the poller uses the dialect's path and names, and follows a change of dialects.
 func TestPollDialect(t *testing.T) {
 	engine := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/stats" {

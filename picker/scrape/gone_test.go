@@ -38,7 +38,8 @@ func TestNothingStaysOfTheGone(t *testing.T) {
 	}
 }
 
-// weakTransport returns what tells whether the first endpoint's transport is held.
+// weakTransport returns a weak pointer to the first endpoint's transport, which shows whether it is
+// still referenced.
 func weakTransport(t *testing.T, p *Poller) weak.Pointer[http.Transport] {
 	t.Helper()
 	p.mu.Lock()

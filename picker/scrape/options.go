@@ -44,8 +44,7 @@ type Options struct {
 	// once per Fast and endpoint, must return immediately and must not call the Poller. nil means
 	// NearSaturation.
 	Demand func(*endpoint.Endpoint) bool
-	// OnRestart is called, between SetGauges and OnPage, if a page comes from a new process; may be
-	// nil.
+	// OnRestart is called, between SetGauges and OnPage, if a page shows a new process; may be nil.
 	OnRestart func(*endpoint.Endpoint)
 	// OnPage is called with every page, after SetGauges, on the reading's goroutine; may be nil.
 	OnPage func(*endpoint.Endpoint, Page)

@@ -16,9 +16,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// oracle reads a page with the Prometheus parser and draws the same
-// conclusions from it, written down naively. ok is false for a page that the
-// parser refuses.
+// oracle reads a page with the Prometheus parser and evaluates it in a simple way. ok is false for
+// a page that the parser refuses.
 func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
@@ -53,8 +52,7 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 	return p, false, true
 }
 
-// dialect is how one engine names things: name, or name with a label value
-// after a slash.
+// dialect holds the series names of one engine: a name, or a name with a label value after a slash.
 type dialect struct {
 	engine                                                endpoint.EngineType
 	waiting, running, use, queries, hits, more, generated string
@@ -89,8 +87,8 @@ func (r reader) series(name string) []float64 {
 	return out
 }
 
-// ranks counts the ranks that a gauge is told of, at least one. Gauges that labels tell
-// apart (Triton) are of no rank.
+// ranks counts the ranks in the series of a gauge, at least one. Gauges with other distinguishing
+// labels (Triton) have no rank.
 func (r reader) ranks(name string) int {
 	found := map[uint64]bool{}
 	for _, m := range r.families[name].GetMetric() {
@@ -136,7 +134,7 @@ func (r reader) cache(p *Page, d dialect) {
 		blocks, _ := strconv.ParseUint(labelOf(m, d.blocks), 10, 31)
 		p.BlockSize = max(p.BlockSize, int(size))
 		if d.engine == endpoint.EngineVLLM {
-			p.Blocks = max(p.Blocks, int(blocks)) // each tells those of all
+			p.Blocks = max(p.Blocks, int(blocks)) // each series counts all blocks
 		} else {
 			p.Blocks += int(blocks)
 		}
@@ -208,8 +206,7 @@ func mean(vs []float64) float64 {
 	return sum(vs) / float64(len(vs))
 }
 
-// noise writes histograms and counters of a page's usual size around what
-// counts.
+// noise adds histograms and counters of a page's usual size around the relevant series.
 func noise(b *bytes.Buffer, families int) {
 	for f := range families {
 		name := []string{"vllm:time_to_first_token_seconds", "vllm:request_prompt_tokens", "vllm:e2e_request_latency_seconds", "http_request_duration_seconds"}[f%4]

@@ -88,7 +88,7 @@ func Open(o Options) (*Poller, error) {
 	return p, nil
 }
 
-// Close cancels all readings, stops the goroutines and waits for them.
+// Close cancels all readings, stops the goroutines and waits until they have ended.
 func (p *Poller) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -243,7 +243,7 @@ func (p *Poller) Probe() {
 	defer p.mu.Unlock()
 }
 
-// run sweeps over all endpoints. A sweep over a thousand of them takes microseconds, less than a
+// run sweeps over all endpoints. A sweep over a thousand endpoints takes microseconds, less than a
 // timer per endpoint.
 func (p *Poller) run() {
 	defer close(p.done)

@@ -35,7 +35,7 @@ type engine struct {
 	took     time.Duration // until the answer
 	status   int
 	err      error
-	hits     []time.Duration // when it was asked, since the start
+	hits     []time.Duration // times of its readings, since the start
 	inFlight int
 	most     int // in flight at once
 }
@@ -79,7 +79,7 @@ func (e *engines) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(page))}, nil
 }
 
-// taken returns when the engine was asked since it was last taken.
+// taken returns the times of the engine's readings since the last call.
 func (e *engines) taken(host string) []time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -141,7 +141,7 @@ func TestSlowAndFast(t *testing.T) {
 		}
 
 		e.set(hostA, func(g *engine) { g.page = "vllm:num_requests_waiting 5\n" })
-		time.Sleep(1200 * time.Millisecond) // until it is seen
+		time.Sleep(1200 * time.Millisecond) // until the poller notices
 		e.taken(hostA)
 		time.Sleep(10 * time.Second)
 		hits = e.taken(hostA)
@@ -156,7 +156,7 @@ func TestSlowAndFast(t *testing.T) {
 }
 
 // TestManyNearSaturation checks that endpoints near saturation share 100 fast readings a second,
-// that few of them are read at the fast pace, and that a pace that is asked for counts for all.
+// that only a few are read at the fast pace at a time, and that a requested pace applies to all.
 func TestManyNearSaturation(t *testing.T) {
 	var pace atomic.Int64
 	o := Options{
@@ -193,7 +193,7 @@ func TestManyNearSaturation(t *testing.T) {
 	}
 }
 
-// TestPace stands above Fast, and may change.
+// TestPace: a configured pace takes precedence over Fast, and may change.
 func TestPace(t *testing.T) {
 	var pace atomic.Int64
 	o := Options{
@@ -216,7 +216,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestDemandIsNoticed soon after it rises, not at the next slow reading.
+// TestDemandIsNoticed: a rise of the demand has an effect before the next slow reading.
 func TestDemandIsNoticed(t *testing.T) {
 	var mu sync.Mutex
 	wanted := false
@@ -278,7 +278,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// TestAnswersMeanAlive: an endpoint whose page is of no use still answers.
+// TestAnswersMeanAlive: an endpoint with an unusable page still counts as answering.
 func TestAnswersMeanAlive(t *testing.T) {
 	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		for _, c := range []struct {
@@ -302,8 +302,8 @@ func TestAnswersMeanAlive(t *testing.T) {
 	})
 }
 
-// TestUselessPagesAreReadOn: that an endpoint lives is known from its answers alone where
-// it has no page of metrics, so the next look must not wait longer and longer.
+// TestUselessPagesAreReadOn: for an endpoint without a metrics page, only its answers show that it
+// is alive, so the readings must not become rarer.
 func TestUselessPagesAreReadOn(t *testing.T) {
 	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		e.set(hostA, func(g *engine) { g.status = http.StatusNotFound })
@@ -313,13 +313,11 @@ func TestUselessPagesAreReadOn(t *testing.T) {
 	})
 }
 
-// TestNeverTwoInFlight: neither demand nor refreshes pile requests up on an
-// engine that hangs, and a slow one gets its rest.
-// trt serves JSON at /metrics, as trtllm-serve does, and its page elsewhere or nowhere.
+// trt serves JSON at /metrics, as trtllm-serve does, and its page at another path or not at all.
 type trt struct {
 	mu    sync.Mutex
 	page  string         // at /prometheus/metrics; "": 404
-	vllm  bool           // another engine has taken its place
+	vllm  bool           // another engine has replaced it
 	asked map[string]int // by path
 }
 
@@ -341,9 +339,9 @@ func (e *trt) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer(http.StatusOK, "text/plain", e.page)
 }
 
-// TestJSONIsNotThePage: an engine whose /metrics is JSON is read at its other path from
-// then on, its JSON is left to those for whom it is, and an engine of another kind that
-// takes its place is found.
+// TestJSONIsNotThePage: if an engine's /metrics is JSON, the poller reads its other path from then
+// on and does not consume the JSON. If an engine of another kind replaces it, the poller finds that
+// engine's page.
 func TestJSONIsNotThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &trt{page: "trtllm_num_requests_waiting 3\ntrtllm_num_requests_running 4\n", asked: map[string]int{}}
@@ -407,14 +405,14 @@ func TestNeverTwoInFlight(t *testing.T) {
 	})
 }
 
-// TestRefreshBeginsAfterTheCall: a reading that was under way does not do.
+// TestRefreshBeginsAfterTheCall: a reading that started before the call does not count.
 func TestRefreshBeginsAfterTheCall(t *testing.T) {
 	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		ep := pool.Snapshot().Endpoints[0]
 		e.set(hostA, func(g *engine) {
 			g.took, g.page = time.Second, "process_start_time_seconds 1\nvllm:num_requests_waiting 0\n"
 		})
-		time.Sleep(500 * time.Millisecond) // a reading is under way
+		time.Sleep(500 * time.Millisecond) // a reading is running
 		e.set(hostA, func(g *engine) { g.page = "process_start_time_seconds 2\nvllm:num_requests_waiting 0\n" })
 		page, err := p.Refresh(t.Context(), ep)
 		if err != nil || page.Started.Unix() != 2 {
@@ -428,8 +426,8 @@ func TestRefreshBeginsAfterTheCall(t *testing.T) {
 	})
 }
 
-// TestRefreshSoon: a page that takes long is not asked for again and again, however often that
-// is wanted; one that is quick, or of an engine that does not answer, is.
+// TestRefreshSoon: frequent refreshes do not read a slow page more often. A fast page, or the page
+// of an engine that does not answer, is read soon.
 func TestRefreshSoon(t *testing.T) {
 	for _, c := range []struct {
 		what        string
@@ -451,7 +449,7 @@ func TestRefreshSoon(t *testing.T) {
 				time.Sleep(250 * time.Millisecond)
 			}
 			e.set(hostA, func(g *engine) {
-				if n := len(g.hits) - before; n < c.least || n > c.most { // some in its turn
+				if n := len(g.hits) - before; n < c.least || n > c.most { // some are regular readings
 					t.Errorf("%s: %d readings", c.what, n)
 				}
 			})
@@ -459,8 +457,8 @@ func TestRefreshSoon(t *testing.T) {
 	}
 }
 
-// TestRestart: a later start time on the page is another process; an earlier one is a
-// neighbour of the same.
+// TestRestart: a later start time on the page is a new process; an earlier one is another process
+// of the same engine.
 func TestRestart(t *testing.T) {
 	restarts := 0
 	o := Options{OnRestart: func(*endpoint.Endpoint) { restarts++ }}
@@ -522,7 +520,7 @@ func TestEndpointsComeAndGo(t *testing.T) {
 	})
 }
 
-// TestCloseAnswersEverybody who waits, with a reading in flight.
+// TestCloseAnswersEverybody: Close returns to every waiting caller, even during a reading.
 func TestCloseAnswersEverybody(t *testing.T) {
 	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		e.set(hostA, func(g *engine) { g.took = time.Hour })
@@ -558,8 +556,7 @@ func TestAdaptersAreKept(t *testing.T) {
 	})
 }
 
-// TestHTTP reads from a real server: connections are kept, hostile pages are
-// bounded.
+// TestHTTP reads from a real server: connections are kept, and hostile pages are bounded.
 func TestHTTP(t *testing.T) {
 	var mu sync.Mutex
 	connections := 0

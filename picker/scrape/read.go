@@ -115,9 +115,9 @@ func (p *Poller) fetch(ctx context.Context, t *target, ep *endpoint.Endpoint) (p
 	return page, at, err
 }
 
-// turn switches the next reading to the other path: immediately if the usual one holds JSON, and
-// back occasionally if the other one fails too, since the engine may have been replaced. It reports
-// whether err does not count as a failure.
+// turn switches the next reading to the other path immediately if the usual path holds JSON. It
+// switches back occasionally if the other path fails too, since the engine may have been replaced.
+// It reports whether err does not count as a failure.
 func (t *target) turn(err error) bool {
 	var status statusError
 	if t.spare == nil {

@@ -53,7 +53,7 @@ func (p *Page) Gauges(at time.Time) endpoint.Gauges {
 	}
 }
 
-// progress combines the counters, for engines that have all of them.
+// progress combines the counters, for engines that have every counter.
 func (p *Page) progress() endpoint.Progress {
 	if !p.Counts || !p.EndsCount || p.Generated == 0 {
 		return endpoint.Progress{}
@@ -97,7 +97,7 @@ type tally struct {
 // NewScanner returns a scanner.
 func NewScanner() *Scanner { return &Scanner{buf: make([]byte, bufferSize)} }
 
-// Scan reads a page to its end. engine selects the names; EngineUnknown uses those of the first
+// Scan reads a page to its end. engine selects the names; EngineUnknown uses the names of the first
 // engine that the page names. It returns an error of r unchanged, with an empty page.
 func (s *Scanner) Scan(r io.Reader, engine endpoint.EngineType) (Page, error) {
 	return s.scan(r, nil, engine)

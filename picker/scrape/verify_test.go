@@ -18,9 +18,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// TestPageTLS holds that a certificate which nobody knows is refused, unless the user
-// says that any will do, or who signed it, and that a page is shown the certificate
-// that it asks for.
+// TestPageTLS checks that a certificate of an unknown authority is refused, unless the
+// configuration names that authority or accepts any certificate. The poller presents a client
+// certificate if the server requests one.
 func TestPageTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/own" || r.URL.Path == "/asks" && len(r.TLS.PeerCertificates) == 1 {

@@ -27,9 +27,9 @@ type shown struct {
 }
 
 // Answer returns the response to a client's GET of a path, based on the models that the pool's
-// endpoints serve together: the list of all models, or one of them. It returns false for other
+// endpoints serve together: the list of all models, or a single model. It returns false for other
 // paths and methods, and if nothing is known. It also returns false for an unlisted model that some
-// engine may still serve, so that the request goes to an engine. since is the reported creation
+// engine may still serve, so that an engine answers the request. since is the reported creation
 // time of models.
 func Answer(s *endpoint.Snapshot, method, path string, since time.Time) (status int, body []byte, ok bool) {
 	at := strings.LastIndex(path, pathModels)

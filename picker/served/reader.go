@@ -21,7 +21,7 @@ type Reader struct {
 
 	mu        sync.Mutex
 	engines   map[block.EndpointID]*engine
-	confirmed map[string]time.Time // names, and when the lists were read for them
+	confirmed map[string]time.Time // names, and when the lists were last read because of each
 }
 
 // engine is the state of reading one endpoint's list.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAnswersOfManyModels: a hundred models whose answers are of very different length are
-// told apart, also for limits that only others have been asked for.
+// TestAnswersOfManyModels: a hundred models with very different answer lengths have separate
+// estimates, including limits that were only used with other models.
 func TestAnswersOfManyModels(t *testing.T) {
 	const models = 100
 	length := func(m, class int) int { return 20 + 40*m + 10*class }

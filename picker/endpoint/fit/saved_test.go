@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSaved: the share comes to what most first tokens show, also where a quarter of them
-// waited for something else, and is within its bounds whatever it is told.
+// TestSaved: the share approaches the value that most first tokens show, even if a quarter of these
+// waited for another reason. It stays within its bounds for any input.
 func TestSaved(t *testing.T) {
 	for _, want := range []float64{.05, .5, .97} {
 		s, rng := new(Saved), rand.New(rand.NewPCG(1, 2))

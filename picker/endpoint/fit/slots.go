@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Slots estimates the maximum number of concurrent sequences of an engine from its gauges: the
-// number that it runs repeatedly, and never exceeds, while at least one request per rank waits.
+// Slots estimates the maximum number of concurrent sequences of an engine from its gauges. This is
+// the number that it runs repeatedly, and never exceeds, while at least one request per rank waits.
+//
 // Samples do not count while the engine has a prefill backlog of a step or more, while all waiting
 // requests fit (they arrived since the last step), or after it has recently run more. The zero
 // value has no estimate. Any goroutine may read; one goroutine observes.

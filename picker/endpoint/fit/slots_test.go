@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestSlots: what an engine runs again and again while requests wait in it is its limit,
-// until it runs more; what keeps them waiting otherwise teaches nothing.
+// TestSlots: the number of requests that an engine runs repeatedly while others wait is its limit,
+// until it runs more. Waits with another cause do not count.
 func TestSlots(t *testing.T) {
 	type sample struct {
 		running, waiting int

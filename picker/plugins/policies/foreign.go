@@ -59,9 +59,9 @@ type CacheAwareParams struct {
 	BalanceRelThreshold float64 `json:"balanceRelThreshold"`
 }
 
-// CacheAware is the policy of SGLang's router: while loads are imbalanced by both thresholds, the
-// fewest requests; otherwise the longest match, if long enough; otherwise the endpoint with the
-// most free cache.
+// CacheAware is the policy of SGLang's router. While loads are imbalanced by both thresholds, it
+// chooses the fewest requests. Otherwise it chooses the longest match, if long enough, or else the
+// endpoint with the most free cache.
 type CacheAware struct{ CacheAwareParams }
 
 // Score implements cycle.Scorer.

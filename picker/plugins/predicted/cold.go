@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// coldFleet computes a lower bound of the wait in a hypothetical fleet without caches: the same
-// requests go to the same engines, each to the least loaded one. While that fleet would be late as
-// well, staying with a cache is not the cause of delays.
+// coldFleet computes a lower bound of the wait in a hypothetical fleet without caches. In that
+// fleet the same engines get the same requests, each at the least loaded engine. While that fleet
+// would be late as well, staying with a cache is not the cause of delays.
 //
 // It keeps one number, the remaining work of that fleet, and underestimates it: work decreases as
 // if all engines were busy until none is left. Their queues differ by at most the longest prompt,
@@ -32,8 +32,9 @@ type coldFleet struct {
 // rateWindow is the time constant of endpoint.Load.Rate.
 const rateWindow = time.Minute
 
-// add adds a prompt that takes whole seconds without a cache at the fastest engine, and returns the
-// lower bound of its wait. rate is the request rate at all engines from all replicas, per second.
+// add adds a prompt and returns the lower bound of its wait. whole is its time without a cache at
+// the fastest engine, in seconds. rate is the number of requests per second at all engines from all
+// replicas.
 func (c *coldFleet) add(now time.Time, engines int, speeds, whole, rate float64) (wait, seen float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,16 +12,15 @@ import (
 
 // copies decides when a prefix is worth another copy, by the rent-or-buy rule (ski rental). A
 // request that stays with a holder of its prefix pays rent: the amount by which it would be cheaper
-// at the best other candidate if that held the prefix too. Rents add up per prefix. Once they reach
-// the price of a copy, copying would have paid: the next request with little other work goes to
-// that candidate and creates the copy, and the price is deducted.
+// at the best other candidate if that candidate had the prefix too. Rents add up per prefix. Once
+// they reach the price of a copy, copying would have paid. The next request with little other work
+// is then sent to that candidate and creates the copy, and the price is deducted.
 //
 // The price is the loss to the copying request and to others. A request that would have waited at
 // the holder about as long as the copy takes loses almost nothing. While a prefix is computed for
-// the first time, further requests for it are served as soon by an idle engine as behind that
-// computation, so a hot prefix spreads to many engines from the start. The cost to others, who gain
-// nothing, must be covered CopyThreshold times, because past demand does not guarantee future
-// demand.
+// the first time, an idle engine serves further requests as soon as that computation would, so a
+// hot prefix spreads to many engines from the start. The cost to others, who gain nothing, must be
+// covered CopyThreshold times, because past demand does not guarantee future demand.
 //
 // Accounts decay, faster if copies are evicted sooner. A rarely used prefix therefore never reaches
 // the price, and a popular one is copied after some requests, before its holder has a queue.
@@ -163,7 +162,7 @@ type account struct {
 }
 
 // pay adds the rent to the accounts of the prefixes that holder h has and candidate l lacks. It
-// reports whether one of them pays for the copy.
+// reports whether any account pays for the copy.
 func (s *scorer) pay(d *decision, h, l int, a account) bool {
 	held, missing := d.Work(h), d.Work(l)
 	chunk := float64(max(d.Request.InputTokens, 1)) / float64(max(d.Chunks(), 1))
@@ -194,7 +193,7 @@ func (s *scorer) pay(d *decision, h, l int, a account) bool {
 // additional delay of the request, and CopyThreshold times the remaining cost to others.
 //
 // The work of the copy itself is in every cost with OwnWeight. In the price it counts as far as it
-// delays others: a second of work in a queue with utilization ρ delays later requests by ρ / (1 −
+// delays others. A second of work in a queue with utilization ρ delays later requests by ρ / (1 −
 // ρ) seconds in total, and a request that would have waited as long at the holder loses nothing. In
 // an idle fleet, a popular prefix is therefore computed everywhere while its first computation
 // runs. A copy that gives up a cache hit has its full price.

@@ -8,12 +8,13 @@ import (
 // memoryCost returns the total delay, in seconds, that this request's KV memory at v causes for
 // later requests.
 //
-// Memory acts like a second queue: a request occupies a share of it while it runs, and if it is
-// full, later requests wait share × time in addition. Requests with a shorter wait at another
-// candidate go there, so only the wait beyond the minimum of all candidates counts. If memory is
-// not full, nothing waits for it. With n requests running, the probability that it is full is taken
-// as use^n, so a long prompt counts if few others would fill the rest, and does not count if many
-// short ones leave room.
+// Memory acts like a second queue: a request occupies a share while it runs, and if memory is full,
+// later requests wait share × time in addition. Requests with a shorter wait at another candidate
+// are sent there, so only the wait beyond the minimum of all candidates counts.
+//
+// If memory is not full, no request waits. With n requests running, the probability of a full
+// memory is estimated as use^n. So a long prompt counts if few others would fill the rest, and does
+// not count if many short ones leave space.
 //
 // room is the wait for memory at v.
 func (d *decision) memoryCost(v *cycle.View, w endpoint.Work, room float64) float64 {

@@ -49,7 +49,8 @@ func randomCycle(rng *rand.Rand) *cycle.Cycle {
 	return cycle.New(cycle.Options{Pool: pool, Match: match, Sessions: sessions.New(0), Now: now, Seed: rng.Uint64()}, r)
 }
 
-// TestPricesEqualTheRule checks that prices made of kept terms are those of the rule in full.
+// TestPricesEqualTheRule checks that prices computed from kept terms equal the prices by the
+// complete rule.
 func TestPricesEqualTheRule(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	s := New(Defaults, nil).(scorer)

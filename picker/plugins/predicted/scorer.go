@@ -13,7 +13,7 @@ type Params struct {
 	OwnWeight     float64 `json:"ownWeight"`     // own prefill: evictions and fleet time
 	StallWeight   float64 `json:"stallWeight"`   // stall of each decoding request
 	QueueWeight   float64 `json:"queueWeight"`   // delay of each waiting request
-	ArrivalWeight float64 `json:"arrivalWeight"` // delay of requests expected to arrive meanwhile
+	ArrivalWeight float64 `json:"arrivalWeight"` // delay of requests expected to arrive during the prefill
 	DecodeWeight  float64 `json:"decodeWeight"`  // one second of the request's own decoding
 	MemoryWeight  float64 `json:"memoryWeight"`  // delay of later requests by the request's memory
 	BusyWeight    float64 `json:"busyWeight"`    // square of the recent prefill share there, in full steps of an idle engine
@@ -161,9 +161,10 @@ type decision struct {
 	// By candidate, from the engine's constants and load.
 	steps, doubts, requests []float64
 
-	// Over all candidates: the minimum seconds of the whole prompt with its stalls, the same
-	// including the wait, the same including delays of others, and the minimum wait for memory; the
-	// dispatches per second and the requests in flight.
+	// Values over all candidates. quickest, soonest and soft are minimum seconds: the whole prompt
+	// with its stalls, the same including the wait, and the same including delays of others. memory
+	// is the minimum wait for memory, and rate the dispatches per second and the requests in
+	// flight.
 	quickest, soonest, soft, memory, rate float64
 	all                                   int64
 
@@ -206,7 +207,7 @@ func (s *scorer) predict(d *decision, k int, w endpoint.Work) cycle.Prediction {
 	return p
 }
 
-// more returns the costs of uneven work, memory and zone. None of them is negative.
+// more returns the costs of uneven work, memory and zone, all at least 0.
 func (s *scorer) more(d *decision, k int, v *cycle.View, w endpoint.Work) float64 {
 	return s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*d.memoryCost(v, w, d.memoryWait(k, v, w)) + s.zoneCost(v)
 }
@@ -236,17 +237,18 @@ const far = 1e18
 // mostBusy bounds the prefill share.
 const mostBusy = .9
 
-// limit ranks candidates that must not be chosen behind all others: those above their share of
-// in-flight requests, and those with a first token that would be too late.
+// limit ranks candidates that must not be chosen behind all others: candidates above their share of
+// in-flight requests, and candidates with a first token that would be too late.
 //
 // The bound is the minimum over candidates of wait + whole prompt, including the prompt's delay of
-// requests already there: if all candidates decode or have queues, moving a request for its own
+// requests already there. If all candidates decode or have queues, moving a request for its own
 // sake repeats prefill at the expense of others. This delay counts at most as far as a fleet
-// without caches would be late itself. With equal engines, exact waits and FIFO order, no request
-// then has its first token later than without caches, whatever the costs prefer (docs/adr/0017). If
-// requests wait for memory at every engine, that fleet would wait for it at least as long as the
-// engine with the most room: it holds the same prompts, shares none of them, and is no faster at
-// any.
+// without caches would be late itself.
+//
+// With equal engines, exact waits and FIFO order, no request then has its first token later than
+// without caches, for any costs (docs/adr/0017). If requests wait for memory at every engine, that
+// fleet would wait for memory at least as long as the engine with the most space. It holds the same
+// prompts, shares none, and is no faster at any.
 //
 // If engines differ in speed, no bound guarantees this, and the lateness of that fleet does not
 // count: no request waits longer than if it left its cache at that moment.
@@ -268,9 +270,9 @@ func (s *scorer) limit(d *decision) {
 }
 
 // speeds returns the seconds of the whole prompt at the fastest candidate, the sum of all
-// candidates' speeds relative to it, and the degree of difference: 0 while the slowest takes at
-// most a quarter longer beyond possible chance, 1 from half as long again. The transition is
-// continuous, so that noise does not switch the rule.
+// candidates' speeds relative to the fastest, and the degree of difference. The degree is 0 while
+// the slowest takes at most a quarter longer beyond possible chance, and 1 from half as long again.
+// The transition is continuous, so that noise does not switch the rule.
 func (s *scorer) speeds(d *decision) (quickest, sum, unlike float64) {
 	quickest = far
 	slowest, doubt := 0.0, 0.0
@@ -311,10 +313,10 @@ func (s *scorer) most(all int64, n int) float64 {
 }
 
 // even sets the scores of candidates that are practically as good as the best one to its score,
-// except for zone and in-flight requests. They must hold as much of the prompt, and their costs
+// except for zone and in-flight requests. These must hold as much of the prompt, and their costs
 // must differ by less than the uncertainty or one step, the resolution of any prediction. Among
-// equals, those in this replica's zone come first, then those with the fewest requests, then a
-// random one, rather than one chosen by the last digit of a learned constant.
+// equals, the order is this replica's zone, then the fewest requests, then random. The last digit
+// of a learned constant must not decide.
 func (s *scorer) even(d *decision) {
 	scores := d.scores
 	best := greatest(scores)
