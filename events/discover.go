@@ -78,9 +78,9 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 var ErrNoSources = errors.New("events: no event sources")
 
 // Discover asks the engine at baseURL (http://host:port) for its event sources, and returns
-// configured if it reports none. Wildcard hosts in the answer become the engine's own; missing
-// replay endpoints are taken from configured. Streams on other hosts are excluded unless trust
-// allows them. The error, if any, is why configured was used.
+// configured if it reports none. Wildcard hosts in the answer become the engine's own host. A
+// missing replay endpoint is replaced by the one in configured. Streams on other hosts are excluded
+// unless trust allows them. The error, if any, is why configured was used.
 func Discover(ctx context.Context, client *http.Client, baseURL string, configured []Stream, trust Trust) ([]Stream, error) {
 	base, err := url.Parse(baseURL)
 	if err != nil {

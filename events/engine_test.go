@@ -58,7 +58,7 @@ type fakeEngine struct {
 	ring      [][]byte // batches that can be replayed
 	maxRing   int
 	page      int  // tokens of a block
-	truth     *rig // what all batches of this life amount to
+	truth     *rig // index content after all batches of this incarnation
 	hashes    []block.EngineHash
 	nextHash  uint64
 	dropLive  int // percent
@@ -92,8 +92,8 @@ func (e *fakeEngine) stop() {
 	_ = e.router.Close()
 }
 
-// restart ends this life and starts another on the same ports, with some
-// batches that nobody has seen.
+// restart ends this incarnation and starts another on the same ports, after some batches without a
+// reader.
 func (e *fakeEngine) restart(before int) {
 	pub, router := "tcp://"+e.pub.Addr().String(), "tcp://"+e.router.Addr().String()
 	e.stop()
@@ -107,8 +107,8 @@ func (e *fakeEngine) restart(before int) {
 	e.mu.Unlock()
 }
 
-// breakOff ends the connections of this life, which publishes some batches that
-// nobody hears before it can be reached again.
+// breakOff closes the connections of this incarnation. It publishes some batches before it accepts
+// connections again.
 func (e *fakeEngine) breakOff(unheard int) {
 	pub := "tcp://" + e.pub.Addr().String()
 	_ = e.pub.Close()
@@ -230,14 +230,14 @@ func (e *fakeEngine) replay(c *zmtp.RouterConn, frames [][]byte) {
 	send(endMarker, nil)
 }
 
-// asked returns how many replays were asked for.
+// asked returns the number of requested replays.
 func (e *fakeEngine) asked() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.replays
 }
 
-// digest returns what the index should hold.
+// digest returns the expected digest of the index.
 func (e *fakeEngine) digest() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

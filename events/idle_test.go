@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestIdlePublishers follows two thousand publishers (connections to libzmq in
-// another process) that say nothing, and bounds what each costs.
+// TestIdlePublishers follows two thousand idle publishers (connections to libzmq in another
+// process) and bounds the cost of each.
 func TestIdlePublishers(t *testing.T) {
 	const n = 2000
 	endpoints := idlePublisher(t)

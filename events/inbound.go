@@ -22,7 +22,7 @@ const (
 	inboundPerHost = 16        // connections per address of the pool
 	relayParts     = 4         // 1/relayParts of the connections per address outside the pool
 	inboundMessage = 16 << 20  // bytes of a message
-	maxTopic       = 1024      // bytes of a topic; its name is kept as long as the connection
+	maxTopic       = 1024      // bytes of a topic; its name is kept until the connection ends
 	maxDenied      = 64        // unknown names kept per connection, in case the pool adds them
 	inboundScheme  = "inbound" // of Stream.Events
 )

@@ -58,7 +58,7 @@ func startDialling(t *testing.T, to, replay, topic string, before, seed int) *vl
 	return v
 }
 
-// refused waits until so much was refused for a reason.
+// refused waits until the given number of connections or messages is refused for a reason.
 func (r *reader) refused(t *testing.T, reason string, n float64) {
 	t.Helper()
 	testkit.Await(t, "refused as "+reason, func() bool { return testutil.ToFloat64(r.metrics.refused.WithLabelValues(reason)) >= n })
@@ -77,8 +77,8 @@ func dialIn(t *testing.T, to string) *zmtp.Conn {
 
 func seqOf(n byte) []byte { return []byte{0, 0, 0, 0, 0, 0, 0, n} }
 
-// TestDialIn: a publisher of libzmq's own that connects is followed like one that is
-// bound: what it sent before is replayed, and its successor takes its place.
+// TestDialIn: a libzmq publisher that connects is followed like one that is bound. Its earlier
+// batches are replayed, and its successor replaces it.
 func TestDialIn(t *testing.T) {
 	replay := "tcp://" + parts.FreeAddress(t)
 	r, at := openInbound(t, Inbound{Topic: "kv@"}, replay)
@@ -89,7 +89,8 @@ func TestDialIn(t *testing.T) {
 		t.Errorf("before anybody dialled in: %v", s)
 	}
 	v := startDialling(t, at, replay, "kv@127.0.0.1:8001@some/model", 200, 1)
-	// The first message names it, which cannot be sent before the subscription has come.
+	// The first message names the publisher. It cannot send this message before the subscription
+	// has arrived.
 	testkit.Await(t, "it is heard", func() bool {
 		v.do("step", 1)
 		return r.Knowledge(testSource.Endpoint).State != knowledge.Approximate
@@ -113,8 +114,8 @@ func TestDialIn(t *testing.T) {
 	v.truth(r)
 }
 
-// TestDialInBelievesNobody: strangers are hung up on unread, and who is of the pool
-// speaks for itself only.
+// TestDialInBelievesNobody: connections from other addresses are closed unread, and an endpoint's
+// publisher can send events only for that endpoint.
 func TestDialInBelievesNobody(t *testing.T) {
 	r, at := openInbound(t, Inbound{}, "")
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
@@ -171,8 +172,8 @@ func TestDialInBelievesNobody(t *testing.T) {
 	r.refused(t, refusedCrowded, 1)
 }
 
-// TestDialInBeforeTheEndpointIsKnown: a publisher that said who it is before its endpoint
-// was of the pool is listened to once it is, also when it has nothing more to say.
+// TestDialInBeforeTheEndpointIsKnown: a publisher that names its endpoint before the endpoint is in
+// the pool is followed as soon as it is, even without further messages.
 func TestDialInBeforeTheEndpointIsKnown(t *testing.T) {
 	r, at := openInbound(t, Inbound{}, "")
 	r.Set(dialling("")[1:])
@@ -186,8 +187,8 @@ func TestDialInBeforeTheEndpointIsKnown(t *testing.T) {
 	testkit.Await(t, "it is listened to", func() bool { return !strings.Contains(r.Problem(testSource.Endpoint), "dialled in") })
 }
 
-// TestDialInNewestSpeaks: of two connections for one endpoint the newer is listened to,
-// and when it ends the endpoint is known no further.
+// TestDialInNewestSpeaks: of two connections for one endpoint the newer is followed, and when it
+// ends the endpoint's state is unknown.
 func TestDialInNewestSpeaks(t *testing.T) {
 	r, at := openInbound(t, Inbound{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, "")
 	position := func(want uint64) {
@@ -211,13 +212,13 @@ func TestDialInNewestSpeaks(t *testing.T) {
 	position(1)
 	send(two, 1)
 	position(2)
-	send(one, 7) // nobody listens
+	send(one, 7) // no reader
 	r.refused(t, refusedReplaced, 1)
 	send(two, 2)
 	position(3)
 	_ = two.Close()
 	testkit.Await(t, "its publisher hung up", func() bool { return strings.Contains(r.Problem(testSource.Endpoint), "hung up") })
-	send(one, 3) // there is nobody else
+	send(one, 3) // there is no other connection
 	position(4)
 	_ = one.Close()
 	testkit.Await(t, "its publisher hung up", func() bool { return strings.Contains(r.Problem(testSource.Endpoint), "hung up") })
@@ -226,8 +227,9 @@ func TestDialInNewestSpeaks(t *testing.T) {
 	}
 }
 
-// TestForwardersLeaveRoom: addresses outside of the pool have half of the connections, one of
-// them a quarter, and those of the pool get in beside them; who leaves makes room.
+// TestForwardersLeaveRoom: addresses outside of the pool may use half of the connections, and a
+// single address a quarter. Addresses of the pool can still connect. Closed connections are
+// available again.
 func TestForwardersLeaveRoom(t *testing.T) {
 	in := openReader(t, testOptions()).inbound
 	in.o, in.open = Inbound{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Connections: 256}, map[netip.Addr]int{}

@@ -8,8 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
-// still returns a manager of n endpoints with an open stream each that nothing
-// comes from.
+// still returns a manager of n endpoints, each with an open stream without messages.
 func still(n int) *Manager {
 	m := &Manager{opt: Options{Now: time.Now, Grace: time.Second}}
 	view := make([][]*subscriber, n)
@@ -52,7 +51,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// BenchmarkKnowledge asks for what is known of 100 endpoints.
+// BenchmarkKnowledge queries the state of 100 endpoints.
 func BenchmarkKnowledge(b *testing.B) {
 	m := still(100)
 	b.Run("state", func(b *testing.B) {

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// A stream is called caught up once what the engine sent before it was connected has been
-// applied, not when it is connected: members that read it for others stop by that word.
+// A stream counts as caught up once the batches sent before its connection have been applied, not
+// when it is connected. Members that read it for others stop at that point.
 func TestCaughtUpOnceReplayed(t *testing.T) {
 	e := newFakeEngine(t, 1)
 	e.publish(50)

@@ -257,9 +257,9 @@ func (m *Manager) Renew(src block.Source) {
 	}
 }
 
-// Narrow reports whether an endpoint's events describe cache groups, none of them with full
-// attention. The index then assumes that all blocks from the start of a prompt are needed, so
-// prompts may hit more than it predicts. It takes no lock.
+// Narrow reports whether an endpoint's events describe cache groups, none with full attention. The
+// index then assumes that all blocks from the start of a prompt are needed, so prompts may hit more
+// than it predicts. It takes no lock.
 func (m *Manager) Narrow(id block.EndpointID) bool {
 	return slices.ContainsFunc(m.of(id), func(s *subscriber) bool { return s.view.narrow.Load() })
 }

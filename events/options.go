@@ -101,10 +101,10 @@ type Update struct {
 	// After is the position after the delta.
 	After Position
 	Delta *block.Delta // valid until the hook returns
-	// Paged means that blocks were assembled from smaller ones (pages smaller than a unit, or
-	// blocks of windows smaller than those of full attention), using this reader's state. Missed
-	// means that some pages had no known predecessor because the engine stored it before the first
-	// batch read.
+	// Paged means that blocks were assembled from smaller ones, using this reader's state. These
+	// are pages smaller than a unit, or blocks of windows smaller than the full-attention blocks.
+	// Missed means that some pages had no known predecessor because the engine stored it before the
+	// first batch read.
 	Paged, Missed bool
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// A stream that cannot be read, and a replay that fails, are said once in the log
-// and as long as they last by Problem.
+// A stream that cannot be read, and a failing replay, are logged once, and returned by Problem
+// while they last.
 func TestTroubleIsSaid(t *testing.T) {
 	log := new(parts.Output)
 	o := testOptions()

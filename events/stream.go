@@ -49,7 +49,7 @@ type subscriber struct {
 	fresh        bool        // batchTime has not been published yet
 	incarnation  uint64
 	restarts     uint64 // restarts of order at the last SetIncarnation
-	replaying    bool   // the current batch comes from a replay
+	replaying    bool   // the current batch is from a replay
 	wasRead      bool   // this connection has delivered a readable message
 	unreadRow    int    // consecutive unreadable messages
 
@@ -62,7 +62,7 @@ type subscriber struct {
 type view struct {
 	state    atomic.Uint32
 	exactAt  atomic.Int64 // last time at which the stream was followed, ns
-	downAt   atomic.Int64 // when a followed stream lost its connection, else 0, ns
+	downAt   atomic.Int64 // when a followed stream lost its connection, in ns; otherwise 0
 	heardAt  atomic.Int64 // last message, ns
 	lag      atomic.Int64 // ns
 	behind   atomic.Uint64

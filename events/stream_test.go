@@ -30,8 +30,7 @@ type reader struct {
 	reg   *prometheus.Registry
 }
 
-// patience is how long a test waits for what must come, on a machine that has
-// other things to do.
+// patience is the time limit for expected events, long enough for a busy machine.
 const patience = testkit.HangTimeout
 
 func testOptions() Options {
@@ -58,7 +57,7 @@ func (r *reader) follow(streams ...Stream) {
 	r.Set([]EndpointSource{{ID: testSource.Endpoint, Name: "10.0.0.3:8000", Model: testModel, Streams: streams}})
 }
 
-// agrees waits until the index of r is what e holds, and exactly known.
+// agrees waits until the index of r equals e's content and its state is exact.
 func (r *reader) agrees(tb testing.TB, e *fakeEngine) {
 	tb.Helper()
 	end := time.Now().Add(patience)
@@ -133,8 +132,8 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// A stream that breaks off and comes back goes on where it was: nothing is read
-// anew, and what the translator keeps is what one keeps that was never cut off.
+// A stream that reconnects continues at its position. Nothing is read a second time, and the
+// translator's state equals the state without an interruption.
 func TestReconnectsGoOn(t *testing.T) {
 	for _, page := range []int{16, 1} {
 		t.Run(fmt.Sprint("pages of ", page), func(t *testing.T) {
@@ -169,7 +168,7 @@ func TestWrappedRing(t *testing.T) {
 	r.follow(e.stream())
 	e.publish(40)
 	r.agrees(t, e)
-	// Away for longer than the ring lasts: what can be known is the ring.
+	// After an absence longer than the ring, only the ring's content can be recovered.
 	e.mute = true
 	e.publish(200)
 	e.mute = false
@@ -229,7 +228,7 @@ func TestReplayOutOfReach(t *testing.T) {
 	if k := r.Knowledge(testSource.Endpoint); k.State != knowledge.Approximate || r.State(testSource.Endpoint) != k.State {
 		t.Errorf("%+v", k)
 	}
-	// The socket appears: everything is fetched, and the doubt ends.
+	// The socket appears: everything is fetched, and the state is exact again.
 	router, err := zmtp.ListenRouter(at.Replay, e.replay, zmtp.RouterOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -238,8 +237,8 @@ func TestReplayOutOfReach(t *testing.T) {
 	r.agrees(t, e)
 }
 
-// TestPeers: the deltas of the hook build the same index elsewhere, across
-// losses and a restart, and a stream can be resumed from it.
+// TestPeers: the deltas of the hook build the same index at another replica, across losses and a
+// restart, and a stream can be resumed from that index.
 func TestPeers(t *testing.T) {
 	e := newFakeEngine(t, 7)
 	var mu sync.Mutex
@@ -297,8 +296,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestHostileEngine: nonsense from one publisher neither harms the process
-// nor other streams.
+// TestHostileEngine: invalid data from one publisher harms neither the process nor other streams.
 func TestHostileEngine(t *testing.T) {
 	pub, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
 	if err != nil {
@@ -345,8 +343,7 @@ func TestHostileEngine(t *testing.T) {
 	})
 }
 
-// TestSet: streams follow the configuration, and what they leave behind is as
-// promised.
+// TestSet: streams follow the configuration, and removed streams leave the documented state.
 func TestSet(t *testing.T) {
 	e := newFakeEngine(t, 9)
 	r := openReader(t, testOptions())
@@ -478,7 +475,7 @@ func TestPortStreams(t *testing.T) {
 	}
 }
 
-// A stream that tells of groups of an unknown kind says so; one of full attention alone does not.
+// A stream with groups of an unknown kind reports that; one with only full attention does not.
 func TestSparseGroups(t *testing.T) {
 	e := newFakeEngine(t, 31)
 	r := openReader(t, testOptions())
@@ -508,7 +505,7 @@ func (s *subscriber) store(group int32, kind string, hash block.EngineHash) {
 	s.count(&w.batch, indexer.ApplyStats{})
 }
 
-// A stream without full attention says so, until it tells of a group that has it.
+// A stream without full attention reports that, until an event has a group with full attention.
 func TestNarrowGroups(t *testing.T) {
 	e := newFakeEngine(t, 32)
 	r := openReader(t, testOptions())

@@ -10,15 +10,16 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// looking is how many streams are being looked at.
+// looking is the number of streams being checked.
 func (m *Manager) looking() int {
 	m.glances.mu.Lock()
 	defer m.glances.mu.Unlock()
 	return m.glances.busy
 }
 
-// A glance finds the topic under which alone a publisher sends batches, and nothing where
-// some come as they should, under several topics, or only other things do.
+// A check finds the only topic under which a publisher sends batches. It finds nothing if some
+// batches have the configured topic, if there are several topics, or if there are only other
+// messages.
 func TestGlance(t *testing.T) {
 	batch := encodeEvents([]decode.Event{{Kind: decode.AllBlocksCleared}})
 	for _, c := range []struct {
@@ -59,7 +60,7 @@ func TestGlance(t *testing.T) {
 	}
 }
 
-// What is no batch says nothing of topics, and tells no right topic from a wrong one.
+// Messages that are not batches do not count, whether or not their topic is right.
 func TestGlanceTakesBatchesOnly(t *testing.T) {
 	r := openReader(t, testOptions())
 	pub, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
@@ -70,7 +71,7 @@ func TestGlanceTakesBatchesOnly(t *testing.T) {
 	at := []Stream{{Events: "tcp://" + pub.Addr().String(), Topic: "kv@"}}
 	r.ProbeTopics(at)
 	testkit.Await(t, "somebody looks", func() bool { return pub.Subscribers() == 1 })
-	for i := 0; r.looking() > 0; i++ { // until it has seen as many messages as it takes
+	for i := 0; r.looking() > 0; i++ { // until it has read its maximum of messages
 		_ = pub.Send([]byte("load"), binary.BigEndian.AppendUint64(nil, uint64(i)), []byte("\x01nothing"))
 	}
 	if got := r.TopicMismatch(at); got != nil {
@@ -78,8 +79,8 @@ func TestGlanceTakesBatchesOnly(t *testing.T) {
 	}
 }
 
-// Streams that dial in, or are read whole, are not looked at; what hangs is given up with
-// the manager; and no more are looked at than may be.
+// Streams that dial in, or that are read completely, are not checked. A hanging check ends with the
+// manager. The number of concurrent checks is limited.
 func TestGlanceIsBounded(t *testing.T) {
 	r := openReader(t, testOptions())
 	r.ProbeTopics([]Stream{{Events: "tcp://" + parts.FreeAddress(t)}, {Events: InboundFrom("10.0.0.1"), Topic: "kv@"}})

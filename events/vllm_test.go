@@ -14,8 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// vllm is a running testdata/engine.py: libzmq and msgspec, as a vLLM engine
-// publishes with them.
+// vllm is a running testdata/engine.py, which publishes with libzmq and msgspec like a vLLM engine.
 type vllm struct {
 	*parts.Script
 	tb testing.TB
@@ -69,9 +68,8 @@ func (v *vllm) truth(r *reader) time.Duration {
 	return time.Since(start)
 }
 
-// TestVLLM follows a publisher made of the parts that vLLM has, in both
-// encodings, through lost batches, a cleared cache and a restart that comes
-// back ahead of the old sequence.
+// TestVLLM follows a publisher made of vLLM's components, in both encodings. It covers lost
+// batches, a cleared cache and a restart whose sequence numbers are ahead of the old ones.
 func TestVLLM(t *testing.T) {
 	for _, form := range []string{"array", "map"} {
 		t.Run(form, func(t *testing.T) {

@@ -54,7 +54,7 @@ func benchStream(b *testing.B, size int) {
 	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "server-µs/op")
 }
 
-// duplexMessages are what Envoy sends for one request and its short answer.
+// duplexMessages returns the messages that Envoy sends for one request and its short answer.
 func duplexMessages(size int) (list []*extprocv3.ProcessingRequest) {
 	header := func(kv ...string) *extprocv3.HttpHeaders {
 		m := &corev3.HeaderMap{}
@@ -90,7 +90,7 @@ func duplexMessages(size int) (list []*extprocv3.ProcessingRequest) {
 	)
 }
 
-// oneStream plays one request and checks how many bytes come back.
+// oneStream plays one request and checks the number of returned bytes.
 func oneStream(client extprocv3.ExternalProcessorClient, messages []*extprocv3.ProcessingRequest, size int) error {
 	stream, err := client.Process(context.Background())
 	if err != nil {

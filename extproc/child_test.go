@@ -20,8 +20,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// The test binary serves as a picker of its own when these are set, so that it
-// can be killed, and its processor time told from that of the load.
+// If these are set, the test binary serves as a separate picker process, which can be killed and
+// whose CPU time is separate from the load's.
 const (
 	childEndpoints = "GRAPEVINE_TEST_ENDPOINTS"      // comma list, for every request
 	childProfile   = "GRAPEVINE_TEST_PICKER_PROFILE" // file for a CPU profile
@@ -38,8 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fixedChooser places every request alike and wants to see every other
-// response.
+// fixedChooser makes the same decision for every request and requests every other response body.
 type fixedChooser struct {
 	endpoints []string
 	n         atomic.Int64
@@ -81,7 +80,7 @@ func serveChild(endpoints []string) error {
 	return nil
 }
 
-// child is a picker in a process of its own.
+// child is a picker in a separate process.
 type child struct {
 	cmd  *exec.Cmd
 	in   io.Closer
@@ -122,7 +121,7 @@ func (c *child) kill() { _ = c.cmd.Process.Kill() }
 func (c *child) stop() time.Duration {
 	c.in.Close()
 	if c.cmd.ProcessState == nil {
-		_ = c.cmd.Wait() // a killed process is as good as a stopped one
+		_ = c.cmd.Wait() // a killed process counts like a stopped one
 	}
 	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }

@@ -75,8 +75,8 @@ func (st *stream) decode(extent bodyExtent) (bodyExtent, error) {
 	return bodyAbsent, nil
 }
 
-// warnUndecoded logs the first body that cannot be decoded, per reason. Hand-over members in such a
-// body are not removed.
+// warnUndecoded logs the first body that cannot be decoded, per reason. Hand-over members in an
+// undecoded body are not removed.
 func (p *Processor) warnUndecoded(result, codings string) {
 	if _, logged := p.undecoded.LoadOrStore(result, true); logged {
 		return

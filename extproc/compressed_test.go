@@ -33,8 +33,8 @@ func pack(t *testing.T, coding string, body []byte) []byte {
 	return out.Bytes()
 }
 
-// Compressed bodies are placed by what they hold and reach the engine as they came; those that
-// cannot be decoded reach it, too. A body that is changed reaches it decoded.
+// Compressed bodies are scheduled by their content and reach the engine unchanged, even if they
+// cannot be decoded. A changed body reaches it decoded.
 func TestEnvoyCompressedBodies(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {

@@ -90,7 +90,7 @@ func (c *client2) next() http2.Frame {
 	return f
 }
 
-// connect opens stream 1 and wants 200, which is what 101 is in HTTP/1.1.
+// connect opens stream 1 and expects 200, the HTTP/2 equivalent of 101.
 func (c *client2) connect(path string) {
 	c.t.Helper()
 	var head bytes.Buffer

@@ -17,9 +17,9 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 )
 
-// handedOver reads a request as engines written in Python do, and tells whether it hands
-// a cache over: the first content type says what the body is, an upgrade that is not known
-// does not count, and JSON may be in UTF-8 with a byte order mark, UTF-16 or UTF-32.
+// handedOver parses a request as engines written in Python do, and reports whether it contains a
+// hand-over. The first content type defines the body's type, and an unknown upgrade is ignored.
+// JSON may be in UTF-8 with a byte order mark, UTF-16 or UTF-32.
 func handedOver(r *http.Request) bool {
 	body, _ := io.ReadAll(r.Body)
 	kind, _, _ := strings.Cut(r.Header.Get("content-type"), ";")
@@ -47,8 +47,8 @@ func wideJSON(text string, size int, little, mark bool) string {
 	return string(b)
 }
 
-// TestEnvoyDisguises: what hands a cache over does not reach an engine that would read it,
-// however it is written, behind either kind of Envoy.
+// TestEnvoyDisguises: a hand-over in any encoding does not reach an engine that would read it,
+// behind either kind of Envoy.
 func TestEnvoyDisguises(t *testing.T) {
 	const chat, other = "/v1/chat/completions", "/invocations"
 	const typed = "Content-Type: application/json\r\n"
@@ -113,7 +113,7 @@ func TestEnvoyDisguises(t *testing.T) {
 			}
 		})
 	}
-	// What is tried reaches an engine where nobody looks.
+	// Without inspection, each attempt reaches an engine.
 	naked := false
 	engine := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { naked = handedOver(q) }))
 	defer engine.Close()

@@ -18,7 +18,7 @@ type shape struct {
 	name     string
 	params   envoyconf.Params
 	override bool
-	blind    bool // requests are placed without their body
+	blind    bool // requests are scheduled without their body
 }
 
 func shapes() []shape {
@@ -100,8 +100,8 @@ func (r *rig) checkSizes(sizes []int, huge bool) int {
 	return len(calls)
 }
 
-// TestEnvoyUsage: response bodies that a decision wants are read, in both
-// configurations, and others are not sent to us where that can be chosen.
+// TestEnvoyUsage: in both configurations, the picker reads response bodies that a decision
+// requests. Envoy does not send others if that can be configured.
 func TestEnvoyUsage(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
@@ -146,8 +146,8 @@ func checkUsage(t *testing.T, b *book, seen bool) {
 	}
 }
 
-// TestEnvoyRename: a new model name reaches the engine in every mode that lets
-// us see the body, and nothing else of the body changes.
+// TestEnvoyRename: a new model name reaches the engine in every mode in which the picker sees the
+// body, and the rest of the body is unchanged.
 func TestEnvoyRename(t *testing.T) {
 	for _, s := range shapes() {
 		if s.blind {
@@ -165,11 +165,10 @@ func TestEnvoyRename(t *testing.T) {
 	}
 }
 
-// TestEnvoyTrailers: a request that ends with trailers, as HTTP/2 clients may
-// send it. Without retries: Envoy doubles such a body when its router keeps it
-// for a retry and a filter streams it (envoy #45470). And not with bodies sent
-// early: Envoy then keeps the trailers back until every chunk is answered, and
-// we the answers until the end.
+// TestEnvoyTrailers: a request ends with trailers, as HTTP/2 clients may send it. The test does
+// without retries, because Envoy doubles a body that its router keeps for a retry while a filter
+// streams it (envoy #45470). It also excludes bodies sent early: Envoy then sends the trailers only
+// after every chunk is answered, and the picker answers only at the end.
 func TestEnvoyTrailers(t *testing.T) {
 	for _, s := range shapes()[:6] {
 		if s.params.EarlyBody {

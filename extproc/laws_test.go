@@ -57,7 +57,7 @@ func headersOf(kv ...string) *extprocv3.HttpHeaders {
 	return h
 }
 
-// messages returns what the proxy sends for the exchange.
+// messages returns the proxy's messages for the exchange.
 func (e exchange) messages() (list []*extprocv3.ProcessingRequest) {
 	head := headersOf(wire.HeaderPath, "/v1/completions")
 	head.EndOfStream = len(e.in) == 0 && !e.inTrailers
@@ -119,8 +119,8 @@ func runStream(t *rapid.T, l *ledger, list []*extprocv3.ProcessingRequest, end e
 	return link, err
 }
 
-// TestWholeExchange: a proxy that keeps to the protocol gets every answer it
-// waits for, in order, and the bytes that it sent.
+// TestWholeExchange: a proxy that follows the protocol gets every expected answer, in order, and
+// the same bytes that it sent.
 func TestWholeExchange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := anyExchange(t)
@@ -225,7 +225,7 @@ func replyPart(m *extprocv3.ProcessingResponse) (part string, response bool, chu
 	}
 }
 
-// squeeze makes a run of equal letters one.
+// squeeze shortens each run of equal letters to one.
 func squeeze(s string) (out string) {
 	for i := range len(s) {
 		if i == 0 || s[i] != s[i-1] {
@@ -235,8 +235,8 @@ func squeeze(s string) (out string) {
 	return out
 }
 
-// dropBody removes the body of an exchange whose chunks are all empty: before
-// trailers nothing has to be sent for it.
+// dropBody removes the body of an exchange if all its chunks are empty: it then needs no message
+// before trailers.
 func dropBody(want string, sent [][]byte) (out string) {
 	if len(bytes.Join(sent, nil)) > 0 {
 		return want
@@ -249,7 +249,7 @@ func dropBody(want string, sent [][]byte) (out string) {
 	return out
 }
 
-// anyMessage is one message of any kind, fit for its place or not.
+// anyMessage returns one message of any kind, valid at this point or not.
 func anyMessage(t *rapid.T) *extprocv3.ProcessingRequest {
 	m := &extprocv3.ProcessingRequest{}
 	end := rapid.Bool().Draw(t, "end")
@@ -273,9 +273,8 @@ func anyMessage(t *rapid.T) *extprocv3.ProcessingRequest {
 	return m
 }
 
-// anyOrder: whatever comes, in whatever order, and however it ends, each
-// decision is released exactly once, nothing panics, and an onlooker stays
-// silent.
+// anyOrder sends any messages in any order with any end. Each decision is released exactly once,
+// nothing panics, and a stream in observability mode sends nothing.
 func anyOrder(t *rapid.T) {
 	list := rapid.SliceOfN(rapid.Custom(anyMessage), 1, 12).Draw(t, "messages")
 	list[0].ProtocolConfig = &extprocv3.ProtocolConfiguration{
@@ -318,8 +317,8 @@ func TestAnyOrder(t *testing.T) {
 
 func FuzzAnyOrder(f *testing.F) { f.Fuzz(rapid.MakeFuzz(anyOrder)) }
 
-// TestSlowLink: bytes that were handed over stay what they were while the
-// stream and its memory are reused by others.
+// TestSlowLink: bytes passed to gRPC stay unchanged while other streams reuse the stream and its
+// memory.
 func TestSlowLink(t *testing.T) {
 	l := &ledger{decision: request.Decision{Endpoints: []string{"10.0.0.1:80"}}}
 	p, err := New(Options{Chooser: l, Parse: func(*request.Request) error { return nil }})
@@ -346,8 +345,8 @@ func TestSlowLink(t *testing.T) {
 	}
 }
 
-// TestUnknownModes: a proxy that names body modes that there are not is served as one that
-// names none, and no table is read beyond its end.
+// TestUnknownModes: a proxy with unknown body modes is served like one that names none, and no
+// table is read beyond its end.
 func TestUnknownModes(t *testing.T) {
 	o := Options{Assume: &Modes{BodyBuffered, BodyStreamed}, AllowModeOverride: true}
 	for _, mode := range []BodyMode{-1 << 31, -1, BodyFullDuplex + 1, 1<<31 - 1} {

@@ -15,9 +15,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// scriptedLink plays a gRPC stream: it delivers messages through the codec, in
-// buffers that are overwritten when they are freed, and keeps what is sent
-// referenced until the end, as a slow connection would.
+// scriptedLink plays a gRPC stream. It delivers messages through the codec, in buffers that are
+// overwritten when they are freed. It keeps references to sent bytes until the end, as a slow
+// connection would.
 type scriptedLink struct {
 	in    []*extprocv3.ProcessingRequest
 	end   error
@@ -61,8 +61,7 @@ func (l *scriptedLink) SendMsg(m any) error {
 	return nil
 }
 
-// flush lets go of everything sent and tells whether its bytes were still what
-// they had been.
+// flush releases all sent bytes and reports whether they were still unchanged.
 func (l *scriptedLink) flush() error {
 	for i, data := range l.kept {
 		if i < len(l.bytes) && !bytes.Equal(data.Materialize(), l.bytes[i]) {
@@ -73,7 +72,7 @@ func (l *scriptedLink) flush() error {
 	return nil
 }
 
-// ledger is a chooser that keeps account of its decisions.
+// ledger is a chooser that records its decisions.
 type ledger struct {
 	announce string // initial metadata, name=value
 	decision request.Decision

@@ -36,8 +36,8 @@ func (q *queueing) Choose(ctx context.Context, r *request.Request) (*request.Dec
 	}
 }
 
-// TestBodiesThatDoNotEnd: bodies fill the memory and keep their ends back; a request of the
-// usual size is placed all the same, and the one that holds the most is ended for it.
+// TestBodiesThatDoNotEnd: bodies without an end fill the memory. A request of the usual size is
+// still scheduled, and the largest body is aborted.
 func TestBodiesThatDoNotEnd(t *testing.T) {
 	const size, usual = 896 << 10, 8 << 10
 	memory := budget.New(10 << 20) // 2 MiB are for bodies
@@ -93,9 +93,8 @@ func TestBodiesThatDoNotEnd(t *testing.T) {
 	testkit.Await(t, "all is free", func() bool { return memory.Used(budget.Bodies) == 0 })
 }
 
-// TestBodiesThatWaitHoldMemory: what waits keeps its part of the process's memory; who comes
-// when nothing is left is told 503 at once, and as soon as those that waited are gone the
-// next one is served.
+// TestBodiesThatWaitHoldMemory: waiting requests keep their part of the process's memory. If none
+// is left, a new request gets 503 at once. When the waiting ones are gone, the next one is served.
 func TestBodiesThatWaitHoldMemory(t *testing.T) {
 	const size = 600 << 10
 	memory := budget.New(10 << 20) // 2 MiB are for bodies: three of these

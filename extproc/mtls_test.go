@@ -83,8 +83,8 @@ func (a *authority) sign(name string, until time.Time) (certFile, keyFile string
 
 const proxyName = "spiffe://example.org/ns/llm/sa/envoy"
 
-// TestClientCertificates: with a file of authorities only proxies of theirs,
-// with a name that is let in, are served.
+// TestClientCertificates: with a CA file, only proxies with a certificate of these CAs and an
+// allowed name are served.
 func TestClientCertificates(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	s, ready := opened(t, extproc.Options{}, extproc.Listen{TLS: listen.TLS{ClientCA: ours.file, ClientNames: []string{proxyName}, Min: "1.3"}})
@@ -146,8 +146,8 @@ func TestTLSSettings(t *testing.T) {
 	}
 }
 
-// TestEnvoyClientCertificate: Envoy shows a certificate, and the health checks
-// of its cluster do too. The name in it is what the configuration trusts or not.
+// TestEnvoyClientCertificate: Envoy presents a certificate, and so do the health checks of its
+// cluster. The configuration decides by its name whether to trust it.
 func TestEnvoyClientCertificate(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.sign(proxyName, time.Now().Add(time.Hour))

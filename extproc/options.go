@@ -25,7 +25,7 @@ const (
 	DefaultMessageTimeout = 5 * time.Second
 )
 
-// defaultEarlyHold bounds how much of a STREAMED body is held for the decision when Envoy sends it
+// defaultEarlyHold is the limit of a STREAMED body that waits for the decision when Envoy sends it
 // before the headers are answered. Envoy stops reading from the client when its own buffer is full
 // (default 1 MiB), so waiting for more than half of that could block forever. In this mode a body
 // that ends in trailers waits for Envoy's message timeout, because Envoy sends trailers only after
@@ -70,8 +70,7 @@ type Options struct {
 	// placed.
 	Budget *budget.Budget
 
-	// BodyTimeout bounds the wait for the rest of a body that is held. Zero means
-	// DefaultBodyTimeout.
+	// BodyTimeout bounds the wait for the rest of a buffered body. Zero means DefaultBodyTimeout.
 	BodyTimeout time.Duration
 
 	// MessageTimeout is the proxy's message_timeout. It bounds the wait for capacity, except in

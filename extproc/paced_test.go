@@ -21,7 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// resets returns HTTP/2 of n streams that are opened and reset.
+// resets returns the HTTP/2 bytes of n streams that are opened and reset.
 func resets(n int, headers ...hpack.HeaderField) []byte {
 	b := bytes.NewBufferString(http2.ClientPreface)
 	f := http2.NewFramer(b, nil)
@@ -39,8 +39,8 @@ func resets(n int, headers ...hpack.HeaderField) []byte {
 	return b.Bytes()
 }
 
-// write sends a stranger's bytes, and reads and drops what comes back, until the other side
-// ends the connection.
+// write sends the bytes of an untrusted client, and discards the answer, until the other side
+// closes the connection.
 func write(c net.Conn, text []byte) {
 	go func() { _, _ = io.Copy(io.Discard, c) }()
 	_, _ = c.Write(text)
@@ -63,8 +63,8 @@ func value(t *testing.T, reg *prometheus.Registry, name, label string) float64 {
 	return 0
 }
 
-// TestResetsArePaced has strangers open and reset streams at both listeners: their connections
-// wait after a few hundred, which is counted, and the server stops while they do.
+// TestResetsArePaced has untrusted clients open and reset streams at both listeners. After a few
+// hundred, their connections are delayed, which is counted. The server can stop during the delay.
 func TestResetsArePaced(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s, ready := opened(t, extproc.Options{Registerer: reg}, extproc.Listen{HealthAddress: "127.0.0.1:0", Listeners: budget.NewListeners(nil, reg)})
@@ -102,8 +102,8 @@ func TestResetsArePaced(t *testing.T) {
 	}
 }
 
-// TestEnvoyIsNotPaced has clients of Envoy open and reset streams: Envoy asks about each, and
-// its own connection must not wait, since it is that of others too.
+// TestEnvoyIsNotPaced has clients of Envoy open and reset streams. Envoy opens a stream to the
+// picker for each, and its connection must not be delayed, since other clients use it too.
 func TestEnvoyIsNotPaced(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	r := newRig(t, rigOptions{options: extproc.Options{Registerer: reg}, bounds: budget.NewListeners(nil, reg)})

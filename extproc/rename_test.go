@@ -12,8 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// modelAnswers are answers in which an engine names the model that it was asked
-// for, by content type.
+// modelAnswers are answers, by content type, in which an engine names the requested model.
 var modelAnswers = map[string]func(model string) string{
 	"application/json": func(m string) string {
 		return fmt.Sprintf(`{"id":"1","model":%q,"choices":[{"message":{"content":"\"model\":\"internal\" %s"}}]}`, m, strings.Repeat("word ", 40_000))
@@ -27,7 +26,7 @@ var modelAnswers = map[string]func(model string) string{
 	},
 }
 
-// answerModel answers in a form, a stream in pieces cut anywhere.
+// answerModel answers in one of these forms; a stream is split at arbitrary bytes.
 func answerModel(w http.ResponseWriter, body []byte, form string) {
 	var asked struct{ Model string }
 	if err := json.Unmarshal(body, &asked); err != nil {
@@ -47,8 +46,8 @@ func answerModel(w http.ResponseWriter, body []byte, form string) {
 	}
 }
 
-// TestEnvoyAnswerModel: answers carry the client's name of the model in every
-// mode that lets answers be changed, and nothing else of them changes.
+// TestEnvoyAnswerModel: answers contain the client's name of the model in every mode that permits
+// changes, and the rest is unchanged.
 func TestEnvoyAnswerModel(t *testing.T) {
 	for _, s := range shapes() {
 		if s.blind {
@@ -71,7 +70,7 @@ func TestEnvoyAnswerModel(t *testing.T) {
 	}
 }
 
-// checkModel asks for a model and expects an answer that names want.
+// checkModel sends a request for a model and expects an answer that names want.
 func (r *rig) checkModel(form, model, want string) {
 	r.t.Helper()
 	resp, got, err := r.do(r.t.Context(), call{size: 500, model: model, header: map[string]string{"x-model": form}})
@@ -84,8 +83,8 @@ func (r *rig) checkModel(form, model, want string) {
 	}
 }
 
-// TestEnvoyAnswerModelAuto: by default answers are changed in full duplex alone,
-// and in the resilient kind they do not pass through the picker.
+// TestEnvoyAnswerModelAuto: by default only answers in full duplex are changed. In the resilient
+// kind, answers do not pass through the picker.
 func TestEnvoyAnswerModelAuto(t *testing.T) {
 	for i, want := range []string{"chat", "internal"} {
 		s := shapes()[i]
@@ -99,9 +98,8 @@ func TestEnvoyAnswerModelAuto(t *testing.T) {
 	}
 }
 
-// TestEnvoyRewriteUnseen: a proxy that keeps bodies back is asked for them when
-// models are rewritten; where it cannot be asked, a client that wants a rewrite is
-// told so.
+// TestEnvoyRewriteUnseen: if models are rewritten, the picker requests bodies from a proxy that
+// withholds them. If this is impossible, a client whose model would be rewritten gets an error.
 func TestEnvoyRewriteUnseen(t *testing.T) {
 	for _, s := range shapes() {
 		if !s.blind {
@@ -126,8 +124,8 @@ func TestEnvoyRewriteUnseen(t *testing.T) {
 	}
 }
 
-// TestEnvoyPriority: engines get the decision's priority, and a body of that length,
-// wherever the proxy lets bodies be changed; elsewhere the body stays as it is.
+// TestEnvoyPriority: if the proxy permits changes of bodies, engines get the decision's priority
+// and a body of the new length. Otherwise the body is unchanged.
 func TestEnvoyPriority(t *testing.T) {
 	for _, s := range shapes() {
 		t.Run(s.name, func(t *testing.T) {

@@ -76,8 +76,8 @@ func (st *stream) readsForm(view headerView, length int64) bool {
 	return true
 }
 
-// maxUploadHeld is how much of an upload of unknown length is held to find its model. A longer one
-// is placed by the data received, and the rest is forwarded.
+// maxUploadHeld is the size up to which an upload of unknown length is buffered to find its model.
+// A longer one is scheduled by the data received, and the rest is forwarded.
 const maxUploadHeld = 8 << 20
 
 // placeUnread places a request by its headers alone, because its body is endless or not read. It
@@ -88,7 +88,7 @@ func (st *stream) placeUnread() error {
 	}
 	answer := st.kit.route.Finish(wire.ReplyRequestHeaders, nil)
 	if st.modes.override && !st.modes.early {
-		if st.modes.Response != BodyStreamed { // an endless response must not be held either
+		if st.modes.Response != BodyStreamed { // an endless response must not be buffered either
 			st.modes.Response = BodyNone
 		}
 		answer = append(answer, withoutRequestBody[st.modes.Response]...)
@@ -194,7 +194,7 @@ func (st *stream) bufferedBody(m *wire.Inbound) error {
 	return err
 }
 
-// streamedBody replies chunk by chunk, or holds the chunks while the headers are held.
+// streamedBody replies chunk by chunk, or buffers the chunks until the headers are answered.
 func (st *stream) streamedBody(m *wire.Inbound) error {
 	st.in.ended = st.in.ended || m.End
 	if st.in.settled || !st.modes.holdsHead() {

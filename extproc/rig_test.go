@@ -26,8 +26,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// book is a chooser that places every request on a fixed list and counts what
-// is in flight.
+// book is a chooser that sends every request to a fixed list and counts the requests in flight.
 type book struct {
 	mu        sync.Mutex
 	endpoints []string
@@ -97,7 +96,7 @@ func (b *book) set(change func(*book)) {
 	change(b)
 }
 
-// settle waits until nothing is in flight.
+// settle waits until no request is in flight.
 func (b *book) settle(t *testing.T) {
 	t.Helper()
 	testkit.Await(t, "in-flight book back to zero", func() bool {
@@ -112,9 +111,8 @@ func (b *book) settle(t *testing.T) {
 	})
 }
 
-// engine answers like an inference engine: with a stream of events, or with
-// one object, whose size the request asks for. It tells the hash of the
-// request body that it saw.
+// engine answers like an inference engine: with a stream of events, or with one object, whose size
+// is in the request. The answer contains the hash of the received request body.
 func engine(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("upgrade") != "" {
 		echo(w)
@@ -166,7 +164,7 @@ func objectAnswer(n int) []byte {
 		fmt.Appendf(nil, `"}}],"usage":{"prompt_tokens":%d,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":16}}}`, n))
 }
 
-// eventAnswer is a stream of n events with text, and what surrounds them.
+// eventAnswer is a stream of n events with text, and the events before and after.
 func eventAnswer(n int) []byte {
 	var out bytes.Buffer
 	out.WriteString("data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n")
@@ -196,8 +194,8 @@ type rig struct {
 	client *http.Client
 }
 
-// rigOptions change what newRig starts. Where params have no MessageTimeout,
-// Envoy is patient.
+// rigOptions change the parts that newRig starts. If params have no MessageTimeout, Envoy waits
+// long.
 type rigOptions struct {
 	params  envoyconf.Params
 	options extproc.Options
@@ -273,7 +271,7 @@ func stopPicker(t *testing.T, s *extproc.Server) {
 	}
 }
 
-// call is one request and what its answer must be.
+// call is one request and its expected answer.
 type call struct {
 	size    int // request body, 0 for a GET
 	stream  bool
@@ -320,8 +318,8 @@ func (r *rig) do(ctx context.Context, c call) (*http.Response, []byte, error) {
 	return resp, got, err
 }
 
-// check sends a request and compares the answer, and what the engine saw, byte
-// for byte.
+// check sends a request and compares the answer, and the request that the engine received, byte for
+// byte.
 func (r *rig) check(c call) {
 	r.t.Helper()
 	resp, got, err := r.do(context.Background(), c)

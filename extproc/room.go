@@ -13,7 +13,8 @@ const (
 	ownHeaders = 10
 )
 
-// room returns what a mutation may add to the request if it removes the given number of headers.
+// room returns how much a mutation may add to the request if it removes the given number of
+// headers.
 func (v headerView) room(removed int) wire.Room {
 	n, size := len(v.list), 0
 	for i := range v.list {

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestMutationStaysWithinTheProxysLimits: what the picker sets never brings a request beyond
-// 100 headers or 60 KiB, the limits of an Envoy, and names the destination where that fits.
+// TestMutationStaysWithinTheProxysLimits: the picker's headers never bring a request beyond 100
+// headers or 60 KiB, the limits of Envoy. The destination is included if it fits.
 func TestMutationStaysWithinTheProxysLimits(t *testing.T) {
 	d := &request.Decision{
 		Endpoints: []string{"10.0.0.1:8000"}, Tries: request.TriesOnce,

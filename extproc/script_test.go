@@ -299,8 +299,7 @@ func packed(t *testing.T, how string, body []byte) []byte {
 	return out.Bytes()
 }
 
-// scriptReport prints what was sent, what the chooser was told, and how the
-// stream ended.
+// scriptReport prints the sent messages, the calls of the chooser, and the end of the stream.
 func scriptReport(link *scriptedLink, l *ledger, end error) string {
 	var out strings.Builder
 	for _, m := range link.out {

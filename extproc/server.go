@@ -52,7 +52,7 @@ type Listen struct {
 	HealthAddress string
 
 	// Linger is how long Stop accepts streams after the health service reports not serving. It must
-	// cover the proxies' health check interval, or requests sent meanwhile are rejected.
+	// cover the proxies' health check interval, or requests in that interval are rejected.
 	Linger time.Duration
 
 	// Listeners bounds the connections; nil means no limit.

@@ -30,7 +30,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// opened is a server for tests of what surrounds the protocol.
+// opened starts a server for tests of its listeners and health, not of the protocol.
 func opened(t *testing.T, o extproc.Options, l extproc.Listen) (*extproc.Server, *listen.Readiness) {
 	t.Helper()
 	if o.Chooser == nil {
@@ -105,8 +105,8 @@ func TestHealthWatch(t *testing.T) {
 	}
 }
 
-// TestStopCuts: Stop waits for open streams as long as it may, then cuts them,
-// and their decisions are released.
+// TestStopCuts: Stop waits for open streams up to its limit, then cuts them, and their decisions
+// are released.
 func TestStopCuts(t *testing.T) {
 	b := &book{endpoints: []string{"10.0.0.1:80"}}
 	s, _ := opened(t, extproc.Options{Chooser: b}, extproc.Listen{TLS: listen.TLS{Plaintext: true}})

@@ -20,7 +20,7 @@ type gatewayShape struct {
 	name                           string
 	filters, route, perRoute, pool string
 	held                           bool   // the gateway holds bodies, of less than 1 MiB by default
-	rigid                          bool   // and lets nobody change that: upgrades hang within Envoy
+	rigid                          bool   // fixed modes, without mode_override: upgrades hang within Envoy
 	stats                          string // counter that stays 0 while the picker is followed
 }
 
@@ -113,8 +113,8 @@ func (s *gatewayShape) render(t *testing.T, picker string, engines []string) []b
 	return []byte(strings.NewReplacer("PER_ROUTE", s.perRoute, " ROUTE", s.route, "FILTERS", s.filters, "POOL", pool, "EPP", socket(picker)).Replace(string(frame)))
 }
 
-// TestGatewayShapes: behind each gateway every kind of request goes where the
-// picker says, by a picker that is told nothing about the gateway.
+// TestGatewayShapes: behind each gateway every kind of request is sent to the picked endpoint. The
+// picker has no configuration for the gateway.
 func TestGatewayShapes(t *testing.T) {
 	for _, s := range gatewayShapes() {
 		t.Run(s.name, func(t *testing.T) {

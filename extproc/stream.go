@@ -158,8 +158,8 @@ func (st *stream) sendChunks(reply protowire.Number, body mem.Buffer, end bool) 
 	}
 }
 
-// passChunk sends a received chunk back in full duplex, including an empty one, with which Envoy
-// opens a WebSocket: Envoy 1.39 waits for it to come back.
+// passChunk returns a received chunk in full duplex, including an empty one, with which Envoy opens
+// a WebSocket: Envoy 1.39 waits until it is returned.
 func (st *stream) passChunk(reply protowire.Number, m *wire.Inbound) error {
 	if len(m.Bytes()) > 0 || m.End {
 		return st.sendChunks(reply, m.Body, m.End)

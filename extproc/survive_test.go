@@ -45,7 +45,7 @@ func TestEnvoyAborts(t *testing.T) {
 						}
 						aborted.Add(1)
 						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(12_000))*time.Microsecond)
-						_, _, _ = r.do(ctx, c) // it may be through in time
+						_, _, _ = r.do(ctx, c) // it may end before the abort
 						cancel()
 					}
 				})
@@ -75,7 +75,7 @@ func anyCall(rng *rand.Rand) call {
 	return c
 }
 
-// TestEnvoyRefusals: what the client sees when we answer in the engine's place.
+// TestEnvoyRefusals: the client's view of an answer from the picker.
 func TestEnvoyRefusals(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
@@ -117,12 +117,12 @@ func (r *rig) refused(c call, status int, drop string) {
 	}
 }
 
-// TestEnvoyFallbacks: when the first endpoint refuses connections the request
-// goes to the next one that the decision names.
+// TestEnvoyFallbacks: if the first endpoint refuses connections, the request is sent to the
+// decision's next one.
 func TestEnvoyFallbacks(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
-			dead := []string{parts.FreeAddress(t), parts.FreeAddress(t)} // nobody listens there
+			dead := []string{parts.FreeAddress(t), parts.FreeAddress(t)} // without listeners
 			s.params.Endpoints = dead
 			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
 			alive := r.book.endpoints[0]
@@ -144,8 +144,8 @@ func TestEnvoyFallbacks(t *testing.T) {
 	}
 }
 
-// TestEnvoyPartial: of a body that is larger than Envoy's buffer we see the
-// beginning, and the engine all of it.
+// TestEnvoyPartial: if a body is larger than Envoy's buffer, the picker sees the beginning, and the
+// engine gets the whole body.
 func TestEnvoyPartial(t *testing.T) {
 	r := newRig(t, rigOptions{
 		params:  envoyconf.Params{RequestBody: "BUFFERED_PARTIAL", BodyLimit: 64 << 10},
@@ -166,8 +166,8 @@ func TestEnvoyPartial(t *testing.T) {
 	}
 }
 
-// TestEnvoyAnswerHeaders: what a decision wants on the answer reaches the client,
-// once, also where the body mode changes with them.
+// TestEnvoyAnswerHeaders: a decision's response headers reach the client, once, even if they are
+// sent together with a change of the body mode.
 func TestEnvoyAnswerHeaders(t *testing.T) {
 	for _, s := range shapes()[:3] {
 		t.Run(s.name, func(t *testing.T) {
@@ -190,8 +190,8 @@ func TestEnvoyAnswerHeaders(t *testing.T) {
 	}
 }
 
-// TestEnvoyObserve: as an onlooker we see and account for everything, and
-// change nothing.
+// TestEnvoyObserve: in observability mode the picker sees and counts everything, and changes
+// nothing.
 func TestEnvoyObserve(t *testing.T) {
 	r := newRig(t, rigOptions{params: envoyconf.Params{RequestBody: "STREAMED", ResponseBody: "STREAMED", Observe: true}})
 	r.book.set(func(b *book) { b.endpoints = []string{"127.0.0.1:1"} }) // where it would have gone
@@ -354,7 +354,7 @@ func TestEnvoyPickerStops(t *testing.T) {
 			second.set(func(b *book) { b.endpoints = r.book.endpoints })
 			load := r.crowd()
 			load.answered(20)
-			// What Linger is for, however long a health check takes here.
+			// Wait as Linger does, but for as long as the health checks take here.
 			r.ready.Set(false)
 			const stat = "cluster.pickers.membership_healthy"
 			testkit.Await(t, "Envoy knows", func() bool { return r.envoy.Stats(t, stat)[stat] == 1 })

@@ -28,8 +28,8 @@ func breaking(t *testing.T, asked *atomic.Int32) (address string) {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// TestEnvoyTries: Envoy goes on from an engine that has begun on a request where the picker
-// says so, and once; where it says never, not even when no engine has begun.
+// TestEnvoyTries: if an engine fails after it has begun a request, Envoy retries once if the picker
+// permits it. If the picker forbids retries, Envoy does not retry even if no engine has begun.
 func TestEnvoyTries(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestEnvoyTries(t *testing.T) {
 	}
 }
 
-// TestEnvoyRetriesRefusals: Envoy retries a 429 of the first destination only where the picker asks
-// for it: the destination is in another cluster, and the next one here.
+// TestEnvoyRetriesRefusals: Envoy retries a 429 of the first destination only if the picker
+// requests it. Then the first destination is in another cluster, and the next one in this cluster.
 func TestEnvoyRetriesRefusals(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
 		t.Run(string(kind), func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// echo answers an upgrade with 101 and returns what it is sent.
+// echo answers an upgrade with 101 and returns the received bytes.
 func echo(w http.ResponseWriter) {
 	conn, rw, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -30,9 +30,9 @@ func echo(w http.ResponseWriter) {
 	_, _ = io.Copy(conn, rw)
 }
 
-// TestEnvoyUpgrade: a WebSocket is placed at once, and what is sent comes back
-// while it is open: in every mode but those in which Envoy itself waits for the
-// end of a body (BUFFERED and BUFFERED_PARTIAL without mode_override).
+// TestEnvoyUpgrade: a WebSocket is scheduled at once, and sent bytes return while it is open. This
+// holds in every mode except those in which Envoy itself waits for the end of a body (BUFFERED and
+// BUFFERED_PARTIAL without mode_override).
 func TestEnvoyUpgrade(t *testing.T) {
 	list := shapes()
 	for _, m := range []string{"BUFFERED", "BUFFERED_PARTIAL"} {
@@ -47,8 +47,7 @@ func TestEnvoyUpgrade(t *testing.T) {
 	}
 }
 
-// TestEnvoyUpgradeStreamed: the same where request bodies are STREAMED, which Envoy
-// 1.39 lets wait for ever.
+// TestEnvoyUpgradeStreamed: the same with STREAMED request bodies, which Envoy 1.39 delays forever.
 func TestEnvoyUpgradeStreamed(t *testing.T) {
 	for _, s := range shapes() {
 		if s.params.RequestBody != "STREAMED" || strings.Contains(s.params.ResponseBody, "BUFFERED") {
@@ -84,7 +83,7 @@ func checkUpgrade(t *testing.T, s shape) {
 	r.clean()
 }
 
-// dialRealtime asks for a WebSocket.
+// dialRealtime opens a WebSocket.
 func (r *rig) dialRealtime() net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", r.envoy.Addr("inference"))
@@ -119,9 +118,8 @@ func TestEnvoyManyStreams(t *testing.T) {
 	r.clean()
 }
 
-// TestEnvoyStreams: calls without an end, which send and receive by turns over
-// HTTP/2, are placed at once: gRPC, lines of JSON, and a WebSocket as HTTP/2 has
-// it.
+// TestEnvoyStreams: endless calls that send and receive in turn over HTTP/2 are scheduled at once:
+// gRPC, lines of JSON, and WebSocket over HTTP/2.
 func TestEnvoyStreams(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
@@ -151,7 +149,7 @@ func TestEnvoyStreams(t *testing.T) {
 	}
 }
 
-// echoLines answers each line of a request when it comes.
+// echoLines answers each line of a request when it arrives.
 func echoLines(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("content-type", r.Header.Get("content-type"))
 	w.(http.Flusher).Flush()
@@ -161,7 +159,7 @@ func echoLines(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// talk sends lines and wants the answer to each before the next.
+// talk sends lines and expects the answer to each before the next.
 func (r *rig) talk(contentType string) {
 	r.t.Helper()
 	body, out := io.Pipe()
@@ -192,8 +190,8 @@ func (r *rig) talk(contentType string) {
 	}
 }
 
-// pausedReader sends a body, and from byte at on only once the engine was asked. Envoy
-// keeps what comes before it knows that the request is placed, up to its limit.
+// pausedReader sends a body. From byte at on, it waits until the engine has received the request.
+// Envoy buffers earlier bytes, up to its limit, until the request is scheduled.
 type pausedReader struct {
 	r    *rig
 	body []byte
@@ -213,19 +211,19 @@ func (p *pausedReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestEnvoyUpload: a body that is not looked at passes whole, however long.
+// TestEnvoyUpload: a body that is not inspected passes completely, at any length.
 func TestEnvoyUpload(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
 			s.params.BodyLimit = 1 << 20
 			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override, MaxBody: 1 << 20}})
 			body := bytes.Repeat([]byte("--part--"), 1<<20)
-			r.upload(body, &pausedReader{r, body, 64 << 10}) // chunked: no length is known
+			r.upload(body, &pausedReader{r, body, 64 << 10}) // chunked: of unknown length
 		})
 	}
 }
 
-// upload sends a form, which must reach the engine as it is.
+// upload sends a form, which must reach the engine unchanged.
 func (r *rig) upload(body []byte, from io.Reader) {
 	r.t.Helper()
 	resp, err := r.client.Post("http://"+r.envoy.Addr("inference")+"/v1/audio/transcriptions", "multipart/form-data; boundary=part", from)
@@ -239,8 +237,8 @@ func (r *rig) upload(body []byte, from io.Reader) {
 	r.book.settle(r.t)
 }
 
-// TestEnvoyForm: an upload of megabytes is placed by the model that it names, in both
-// configurations, and passes as it is.
+// TestEnvoyForm: an upload of megabytes is scheduled by its model name, in both configurations, and
+// passes unchanged.
 func TestEnvoyForm(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
@@ -267,7 +265,7 @@ func TestEnvoyTrust(t *testing.T) {
 			for _, name := range request.RoutingHeaders() {
 				forged[strings.ToUpper(name[:3])+name[3:]] = strings.TrimPrefix(stranger.engine.URL, "http://")
 			}
-			picked := true // what clusters sign passes the proxy; the picker takes it off
+			picked := true // signed headers of clusters pass the proxy; the picker removes them
 			check := func() {
 				t.Helper()
 				resp, _, err := r.do(t.Context(), call{size: 1000, model: "m", answer: 10, header: forged})
@@ -300,8 +298,7 @@ func TestEnvoyTrust(t *testing.T) {
 	}
 }
 
-// TestEnvoyStripsIntent: clients of an Envoy that is rendered so cannot choose
-// how they are served.
+// TestEnvoyStripsIntent: clients of an Envoy rendered with this option cannot set intent headers.
 func TestEnvoyStripsIntent(t *testing.T) {
 	r := newRig(t, rigOptions{params: envoyconf.Params{Kind: envoyconf.Resilient, StripIntent: true}})
 	asked := map[string]string{"x-echo": "1"}
@@ -324,8 +321,7 @@ func TestEnvoyStripsIntent(t *testing.T) {
 	r.clean()
 }
 
-// TestEnvoyRoutingHeaders: the picker takes them away by itself where the proxy
-// does not strip them.
+// TestEnvoyRoutingHeaders: the picker removes these headers if the proxy does not.
 func TestEnvoyRoutingHeaders(t *testing.T) {
 	r := newRig(t, rigOptions{params: envoyconf.Params{Kind: envoyconf.Gateway, KeepRoutingHeaders: true}})
 	forged := map[string]string{"x-echo": "1"}

@@ -8,9 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// BenchmarkMatchManyLengths asks at a root with ten thousand first blocks of
-// many lengths, as sixteen tokens of different prompts have: for one that is
-// there and for one that is not.
+// BenchmarkMatchManyLengths matches at a root with ten thousand first blocks of many lengths, as
+// sixteen tokens of different prompts have. It measures a match and a miss.
 func BenchmarkMatchManyLengths(b *testing.B) {
 	for _, distinct := range []int{16, 64, maxForms} {
 		h := block.NewHasher(block.Seed{1})

@@ -6,12 +6,12 @@ import (
 )
 
 // grip tracks the groups with rules of one runner's source. Between two changes of the holder set,
-// each group is held at every block or at none, so the furthest position at which a rule holds is
+// a group has either every block or none. So the furthest position at which a rule is satisfied is
 // the last one before a change.
 type grip struct {
 	rules []condition
 	from  [block.MaxRules]int32 // where the consecutive blocks ending at to begin
-	to    [block.MaxRules]int32 // end of the last block known to be held by the group
+	to    [block.MaxRules]int32 // end of the group's last known block
 	held  uint32                // groups that hold the blocks since the last change, as bits
 	since int32                 // tokens walked at the last change
 	best  block.Run             // run up to the furthest position where all rules hold

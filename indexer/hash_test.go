@@ -12,8 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Keys travel between replicas of different versions: these values are fixed
-// for ever.
+// Replicas of different versions exchange keys, so these values must never change.
 func TestHasherGolden(t *testing.T) {
 	h := block.NewHasher(block.Seed{1, 2, 3})
 	root := h.Root(block.Scope{Model: "m", Salt: "s"})
@@ -93,7 +92,7 @@ func TestHasherLengths(t *testing.T) {
 		buf := bytes.Repeat([]byte{fill}, 100)
 		for n := range 101 {
 			if n == 0 && fill != 0 {
-				continue // the empty block is the same whatever it would be filled with
+				continue // the empty block is the same for any fill
 			}
 			k := h.Child(root, buf[:n])
 			if was, dup := seen[k]; dup {

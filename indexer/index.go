@@ -214,8 +214,8 @@ func (x *Index) RemoveEndpoint(ep block.EndpointID) {
 	x.reclaim()
 }
 
-// Digest returns the number of a source's entries and an order-independent hash of them: equal
-// states have equal digests.
+// Digest returns the number of a source's entries and their order-independent hash: equal states
+// have equal digests.
 func (x *Index) Digest(name block.Source) (count, xor uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -300,7 +300,7 @@ func (x *Index) reclaim() {
 	x.advance()
 }
 
-// advance advances the epoch if something waits for it.
+// advance advances the epoch if removed data waits to be freed.
 func (x *Index) advance() {
 	if x.limbo.Pending()+x.retired.Pending()+x.sets.Pending()+x.lists.limbo.Pending() == 0 || !x.epoch.Advance() {
 		return

@@ -33,8 +33,8 @@ func TestMatchAndApplyDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestRanks: of an endpoint with several ranks the best one's run is told, and by how
-// much less is to be expected of any of them.
+// TestRanks: for an endpoint with several ranks, the best rank's run is returned, and the expected
+// difference for any rank.
 func TestRanks(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	x := New(Options{Hasher: h})
@@ -51,7 +51,7 @@ func TestRanks(t *testing.T) {
 	store(block.Source{Endpoint: 1, Rank: 0}, "abcd")
 	store(block.Source{Endpoint: 1, Rank: 1}, "ab")
 	store(block.Source{Endpoint: 1, Rank: 2}, "z")
-	store(block.Source{Endpoint: 2, Rank: 5}, "abc") // one rank of an engine, an endpoint of its own
+	store(block.Source{Endpoint: 2, Rank: 5}, "abc") // one rank of an engine as a separate endpoint
 	eps, runs := []block.EndpointID{2, 1, 3}, make([]block.Run, 3)
 	q := block.Query{Root: root, Bytes: []byte("abcdef")}
 	x.Match(q, eps, runs)

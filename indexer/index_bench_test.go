@@ -14,9 +14,9 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// The benchmarks share one index: ten million (block, source) entries on a
-// hundred endpoints, in chains of 128 blocks, after a tenth of them has been
-// removed and stored anew in random order. GRAPEVINE_BENCH_ENTRIES changes the size.
+// The benchmarks share one index: ten million (block, source) entries on a hundred endpoints, in
+// chains of 128 blocks. A tenth of the entries has been removed and stored again in random order.
+// GRAPEVINE_BENCH_ENTRIES changes the size.
 const (
 	benchEndpoints = 100
 	benchChain     = 128
@@ -84,8 +84,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkStoreAndRemove reports CPU nanoseconds per stored and per removed
-// block, each the lowest of all rounds beside the mean.
+// BenchmarkStoreAndRemove reports CPU nanoseconds per stored and per removed block: the mean, and
+// the lowest of all rounds.
 func BenchmarkStoreAndRemove(b *testing.B) {
 	bi := benchOnce()
 	const n = 200
@@ -252,8 +252,8 @@ func churn(bi *benchIndex, stop chan struct{}) {
 	}
 }
 
-// BenchmarkMatchSizes matches a prompt of 6,400 tokens that 40 endpoints hold, in blocks of
-// one, two or four sizes, 10,000 tokens of other texts beside it.
+// BenchmarkMatchSizes matches a prompt of 6,400 tokens that 40 endpoints hold, in blocks of one,
+// two or four sizes. The index also has 10,000 tokens of other texts.
 func BenchmarkMatchSizes(b *testing.B) {
 	for _, sizes := range [][]int{{16}, {16, 64}, {16, 32, 64, 128}} {
 		b.Run(strconv.Itoa(len(sizes)), func(b *testing.B) {

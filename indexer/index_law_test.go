@@ -30,8 +30,8 @@ func (m *naiveIndex) set(s block.Source) map[heldEntry]int {
 	return m.held[s]
 }
 
-// run returns the longest run of an endpoint over the blocks, as (blocks, tokens by tier), and what its
-// ranks hold less on average.
+// run returns the longest run of an endpoint over the blocks, as (blocks, tokens by tier), and the
+// mean deficit of its ranks.
 func (m *naiveIndex) run(ep block.EndpointID, ranks int32, root block.Key, blocks [][]byte) block.Run {
 	var best block.Run
 	var sum, counted, least int32
@@ -119,7 +119,7 @@ func (w *world) store(t *rapid.T) {
 	op := block.Op{Kind: block.OpStore, Root: true, From: w.root, Tier: tier, Group: grp}
 	path, key := fmt.Sprint(w.root), w.root
 	depth := rapid.IntRange(0, 4).Draw(t, "depth")
-	for range depth { // walk down what is held, if anything
+	for range depth { // follow stored blocks, if any
 		b := w.block(t, "walk")
 		next, _ := w.next(s, path, b)
 		found := false
@@ -189,8 +189,8 @@ func (w *world) check(t *rapid.T) {
 		blocks = append(blocks, b)
 		text = append(text, b...)
 	}
-	// Boundaries are not in the text: when two cuttings of it are stored, the
-	// walk takes one. Make the cut unique by ending blocks where the byte changes.
+	// The text does not determine block boundaries. If two tokenizations are stored, the walk
+	// follows one. Make the boundaries unique by ending blocks where the byte changes.
 	for i := 1; i < len(blocks); i++ {
 		if blocks[i][0] == blocks[i-1][0] {
 			return
@@ -203,7 +203,7 @@ func (w *world) check(t *rapid.T) {
 	dst := make([]block.Run, len(eps))
 	w.x.Match(block.Query{Root: w.root, Bytes: text}, eps, dst)
 	for i, ep := range eps {
-		dst[i].Cut = false // depends on what the others hold
+		dst[i].Cut = false // depends on the blocks of other sources
 		if want := w.m.run(ep, w.ranks(t, ep), w.root, blocks); dst[i] != want {
 			t.Fatalf("endpoint %d, %q: got %+v, want %+v", ep, blocks, dst[i], want)
 		}

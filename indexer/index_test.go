@@ -43,8 +43,8 @@ func TestNonCanonicalBlockEndsTheWalk(t *testing.T) {
 	}
 }
 
-// Sources that tokenized one text differently do not judge for each other, in
-// whatever order they store, in a list of children and at a branch point.
+// Sources that tokenized one text differently do not affect each other's runs, for any order of
+// stores, in a list of children and at a branch point.
 func TestJudgementsAreKeptApart(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	root := h.Root(block.Scope{})

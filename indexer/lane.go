@@ -21,7 +21,7 @@ type lane struct {
 	cuts  cuts
 	at    progress
 	set   uint32   // holder set of last
-	begun bool     // set is that of a block
+	begun bool     // set is the set of a block
 	empty int      // blocks without text so far
 	next  branchTo // the block that a fork chose for this lane
 	alive []runner // sources that hold last and the whole prompt before it, by slot
@@ -67,7 +67,7 @@ type fork struct {
 	key  [maxFork]block.Key
 }
 
-const maxFork = maxLanes // children that are looked at
+const maxFork = maxLanes // children to follow
 
 func (f *fork) reset() { f.n, f.cut = 0, false }
 
@@ -89,8 +89,8 @@ func (f *fork) drop(i int) {
 const maxEmpty = 1 << 16
 
 // walk follows q from root, in one lane per tokenization, until no candidate holds the next block.
-// The lane that is least advanced continues first, so that all lanes together determine what a
-// source holds up to there.
+// The lane that is least advanced continues first, so that all lanes together determine the blocks
+// of a source up to that position.
 func (x *Index) walk(w *walk, root uint32, q block.Query) {
 	l := &w.lanes[0]
 	l.begin(x.nodes.at(root), q.Root, q.Bytes, cutsOf(&q))
@@ -251,7 +251,7 @@ func (w *walk) branch(l *lane, f *fork) {
 	l.next = to(0)
 }
 
-// change continues with the runners of lane i that hold its next block, and with those that join
+// change continues with the runners of lane i that hold its next block, and with runners that join
 // from other lanes. All lists are sorted by slot.
 func (w *walk) change(i int, s *lockfree.Set, slots *lockfree.Vector[slotOwner]) {
 	l := &w.lanes[i]
@@ -292,7 +292,8 @@ func (w *walk) change(i int, s *lockfree.Set, slots *lockfree.Vector[slotOwner])
 	l.alive = kept
 }
 
-// join returns a source that holds the prompt up to lane i's place as a runner of it.
+// join makes a source that holds the prompt up to lane i's position a runner of the lane, and
+// returns it.
 func (w *walk) join(i int, slot uint32, tier block.Tier, slots *lockfree.Vector[slotOwner]) (r runner, ok bool) {
 	l := &w.lanes[i]
 	for int(slot) >= len(w.bySlot) {
@@ -426,7 +427,7 @@ type place struct {
 
 // BlockEnds appends to dst the byte positions at which the blocks of a run end, a run of q returned
 // by Match. A block within an image has no text: it ends where the previous one does. It appends
-// nothing if the index has changed meanwhile.
+// nothing if the index has changed since Match.
 func (x *Index) BlockEnds(q block.Query, run block.Run, dst []int32) []int32 {
 	w := x.scratch.Get().(*walk)
 	c := x.epoch.Enter(w.shard)

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// comeAndGo has so many sources come, begin anew, change at once and go, and returns the bytes
-// that were allocated for one.
+// comeAndGo adds, restarts, changes and removes n sources, and returns the bytes allocated per
+// source.
 func comeAndGo(n int) uint64 {
 	h := block.NewHasher(block.Seed{1})
 	x := New(Options{Hasher: h})
@@ -41,15 +41,15 @@ func comeAndGo(n int) uint64 {
 	return (after.TotalAlloc - before.TotalAlloc) / uint64(n)
 }
 
-// What a source costs that comes, begins anew and goes does not grow with how many there are:
-// what readers see of all of them is not copied for each.
+// The cost of adding, restarting and removing a source does not depend on the number of sources:
+// the readers' list of all sources is not copied each time.
 func TestSourcesCostTheSameAmongMany(t *testing.T) {
 	if few, many := comeAndGo(500), comeAndGo(10_000); many > 2*few {
 		t.Errorf("a source among 500 takes %d bytes, one among 10,000 %d", few, many)
 	}
 }
 
-// BenchmarkSourcesComeAndGo reports what one costs among so many.
+// BenchmarkSourcesComeAndGo reports the cost of one source among many.
 func BenchmarkSourcesComeAndGo(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -62,7 +62,8 @@ func BenchmarkSourcesComeAndGo(b *testing.B) {
 	}
 }
 
-// Of an endpoint with several sources that overflow it is told until the last of them is empty.
+// If several sources of an endpoint exceed the limit, the endpoint counts as overflowed until the
+// last one is empty.
 func TestOverflowIsCountedBySource(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	x := New(Options{Hasher: h, MaxSourceBlocks: 4})
@@ -95,8 +96,8 @@ func TestOverflowIsCountedBySource(t *testing.T) {
 	told("all is gone", false)
 }
 
-// What a large source held is hidden at once when it is replaced, begins anew or goes, however long its
-// blocks take to be released.
+// The content of a large source is hidden at once when it is replaced, restarted or removed, even
+// if releasing its blocks takes long.
 func TestLargeSourceIsHiddenAtOnce(t *testing.T) {
 	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
 	root := h.Root(block.Scope{Model: "m"})
@@ -109,7 +110,7 @@ func TestLargeSourceIsHiddenAtOnce(t *testing.T) {
 		x := New(Options{Hasher: h})
 		grown(x, h, name, 400, 100)
 		run := func() (n int32) {
-			for chain := range uint64(50) { // of some of them the beginning is released
+			for chain := range uint64(50) { // for some, the beginning is released
 				text, _ := storedChain(h, root, chain+1, 100, 8)
 				var dst [1]block.Run
 				x.Match(block.Query{Root: root, Bytes: text}, []block.EndpointID{3}, dst[:])

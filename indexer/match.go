@@ -30,7 +30,7 @@ type progress struct {
 
 // Match sets dst[i] to the leading run of q that candidates[i] holds: its longest prefix of
 // consecutive blocks, each counted in its best tier. An endpoint with several ranks gets the run of
-// its best rank, with the expected difference for any rank. dst must be as long as candidates.
+// its best rank, with the expected difference for any rank. dst must have the length of candidates.
 // Match does not allocate, never waits for writers, and is safe for concurrent use.
 func (x *Index) Match(q block.Query, candidates []block.EndpointID, dst []block.Run) {
 	clear(dst)

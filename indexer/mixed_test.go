@@ -11,12 +11,12 @@ import (
 // mixedToken is how many bytes a token of the mixed pools has.
 const mixedToken = 3
 
-// mixedHold is what one source of a mixed pool holds: for each block size, tier and place
-// whether the block is there.
+// mixedHold holds the blocks of one source of a mixed pool: for each block size, tier and position,
+// whether the block is cached.
 type mixedHold map[[3]int]bool
 
-// covered returns how much of the first n tokens the source holds: a token is held in the
-// best tier of a block that covers it. Only blocks that agree with the query count.
+// covered returns how much of the first n tokens the source holds. A token counts in the best tier
+// of a block that covers it. Only blocks that agree with the query count.
 func (m mixedHold) covered(n int) (run [block.NumTiers]int32) {
 	for at := range n {
 		best := int(block.NumTiers)
@@ -33,8 +33,8 @@ func (m mixedHold) covered(n int) (run [block.NumTiers]int32) {
 	return run
 }
 
-// For each endpoint alone, what is predicted is what it holds, whatever block sizes,
-// tiers and holes it and the other endpoints have.
+// The prediction for each endpoint equals its cache. This holds for all block sizes, tiers and
+// holes of this and the other endpoints.
 func TestMixedPoolLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := block.NewHasher(block.Seed{3})

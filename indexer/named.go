@@ -9,7 +9,7 @@ import (
 // their readers use it (package wire).
 type Named struct {
 	x *Index
-	s *source // nil: nothing is held
+	s *source // nil: no entry
 }
 
 // Named begins lookups. Release must follow, and no other method of the index except Match may be
@@ -45,7 +45,8 @@ func (n Named) Key(h block.EngineHash) (key block.Key, ok bool) {
 // ShortName is a name in four bytes.
 type ShortName uint32
 
-// Short returns the short name of a hash, and whether it is held and unique among held names.
+// Short returns the short name of a hash, and whether the source has the hash and the short name is
+// unique.
 func (n Named) Short(h block.EngineHash) (ShortName, bool) {
 	short := names.ShortOf(uint64(h))
 	if n.s == nil {

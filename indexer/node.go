@@ -64,7 +64,7 @@ const flagExtra block.Flags = 1 << 6
 // of the same bytes, but has the same key.
 func (n *node) apart() bool { return n.flags()&block.FlagNonCanonical != 0 }
 
-// form is a property that siblings may share: their length, and whether they are apart.
+// form is a property that siblings may share: their length, and whether text queries may pass.
 type form uint32
 
 func (f form) length() uint32 { return uint32(f >> 1) }
@@ -96,7 +96,7 @@ func (a *arena) init() {
 	chunks := []*[chunkNodes]node{}
 	a.chunks.Store(&chunks)
 	a.grow()
-	// Node 0 is nobody: take it out of its page.
+	// Node 0 is never used: remove it from its page.
 	a.pages[0].free[0] &^= 1
 	a.pages[0].n--
 }

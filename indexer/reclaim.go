@@ -5,10 +5,10 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// A removed source is released in steps, so that no writer waits for the size of another's source:
-// a number of entries immediately, and more with each later write, for a few sources at a time. The
-// immediate number is limited by a stock that writes refill, so that a whole pool can be removed
-// under one lock.
+// A removed source is released in steps, so that a writer's time does not depend on the size of
+// another source. A number of entries is released immediately, and more with each later write, for
+// a few sources at a time. The immediate number is limited by a budget that writes refill, so that
+// a whole pool can be removed under one lock.
 const (
 	buryFirst = 1 << 14
 	buryNext  = 1 << 9

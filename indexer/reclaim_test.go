@@ -6,9 +6,9 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// When all of many sources go, one after the other, no more is released
-// of them meanwhile than of one: their owner may hold a lock that others wait for. Readers see none
-// of them, and what is written afterwards has the rest released.
+// If many sources are removed one after the other, the immediate release is as limited as for one
+// source, because their owner may hold a lock that others wait for. Readers see none of the
+// sources, and later writes release the rest.
 func TestManySourcesGoAtOnce(t *testing.T) {
 	const sources, chains, blocks = 100, 25, 100
 	h := block.NewHasher(block.Seed{1})

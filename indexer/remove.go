@@ -5,7 +5,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// going batches removals, so that each step overlaps the memory accesses of all of them.
+// going batches removals, so that each step overlaps the memory accesses of the whole batch.
 type going struct {
 	hashes [window]block.EngineHash
 	kinds  [window]uint32

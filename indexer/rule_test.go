@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// groupsModel is what an engine with several cache groups holds, as one would write it
-// first: by group, the texts that its blocks end.
+// groupsModel is a naive model of an engine with several cache groups: by group, the texts that end
+// with a cached block.
 type groupsModel struct {
 	rules []block.Rule
 	held  [4]map[string]int
@@ -16,10 +16,10 @@ type groupsModel struct {
 
 const modelBlock = 4
 
-// reuses is the number of blocks of text with which the engine goes on.
+// reuses returns the number of blocks of text that the engine reuses.
 func (m *groupsModel) reuses(text string) (best int) {
 	at := func(group, blocks int) bool { return m.held[group][text[:blocks*modelBlock]] > 0 }
-	run := func(group, blocks int) (n int) { // held blocks in a row that end there
+	run := func(group, blocks int) (n int) { // consecutive blocks that end there
 		for ; blocks-n > 0 && at(group, blocks-n); n++ {
 		}
 		return n
@@ -44,8 +44,8 @@ func (m *groupsModel) reuses(text string) (best int) {
 	return best
 }
 
-// TestRuleLaw: a run ends where all groups of the engine hold, whatever is stored and
-// removed and whenever the rules are told, and a snapshot says the same.
+// TestRuleLaw: a run ends where the rules of all groups are satisfied, for any stores and removals,
+// and any time at which rules are set. A snapshot gives the same result.
 func TestRuleLaw(t *testing.T) {
 	found := 0
 	for seed := range uint64(60) {
@@ -61,7 +61,7 @@ func TestRuleLaw(t *testing.T) {
 		}
 		x := New(Options{Hasher: block.NewHasher(block.Seed{1})})
 		src, root := block.Source{Endpoint: 2}, x.o.Hasher.Root(block.Scope{Model: "m"})
-		other := block.Source{Endpoint: 3} // full attention, holds what it likes
+		other := block.Source{Endpoint: 3} // full attention, with random content
 		tell := rng.IntN(200)
 		for op := range 400 {
 			if op == tell {
@@ -130,7 +130,7 @@ func storeText(x *Index, src block.Source, root block.Key, text string, group ui
 	x.Apply(src, &d)
 }
 
-// evict removes some copies of blocks, of each group apart.
+// evict removes some copies of blocks, separately for each group.
 func (m *groupsModel) evict(rng *rand.Rand, x *Index, src block.Source) {
 	for g := range m.held {
 		for text, n := range m.held[g] {
@@ -145,7 +145,7 @@ func (m *groupsModel) evict(rng *rand.Rand, x *Index, src block.Source) {
 	}
 }
 
-// copyOf is an index that was filled with a snapshot of a source.
+// copyOf returns an index filled with a snapshot of a source.
 func copyOf(t *testing.T, x *Index, src block.Source) *Index {
 	t.Helper()
 	next := New(x.o)

@@ -61,7 +61,7 @@ func (t *Stage) Commit() {
 	x, s := t.x, t.s
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// Where as many are held as may be, others that a snapshot could not tell of may be missing.
+	// At the size limit, blocks that a snapshot could not include may be missing.
 	s.over = s.over || s.names.Len() >= x.o.MaxSourceBlocks
 	s.staged = false
 	old := x.sources[s.name]

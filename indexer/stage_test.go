@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// drained returns what is left of a view.
+// drained returns the remaining pages of a view.
 func drained(t *testing.T, v *View) (parts []block.Delta) {
 	t.Helper()
 	defer v.Close()
@@ -22,7 +22,7 @@ func drained(t *testing.T, v *View) (parts []block.Delta) {
 	return parts
 }
 
-// restored is an index with the parts of a view.
+// restored returns an index with the pages of a view.
 func restored(t *testing.T, h block.Hasher, name block.Source, parts []block.Delta) *Index {
 	t.Helper()
 	y, blocks := New(Options{Hasher: h}), 0
@@ -39,7 +39,7 @@ func restored(t *testing.T, h block.Hasher, name block.Source, parts []block.Del
 	return y
 }
 
-// grown fills a source with chains, and returns what was stored.
+// grown fills a source with chains, and returns the stored deltas.
 func grown(x *Index, h block.Hasher, name block.Source, chains, blocks int) (all []block.Delta) {
 	root := h.Root(block.Scope{Model: "m"})
 	for seed := range uint64(chains) {
@@ -50,7 +50,7 @@ func grown(x *Index, h block.Hasher, name block.Source, chains, blocks int) (all
 	return all
 }
 
-// bury writes nothing until all that goes is released, and returns how often.
+// bury makes empty writes until all removed data is released, and returns their number.
 func bury(x *Index) (steps int) {
 	for ; len(x.dying) > 0; steps++ {
 		x.Reset(block.Source{Endpoint: 99})
@@ -61,8 +61,8 @@ func bury(x *Index) (steps int) {
 	return steps
 }
 
-// A view is what the source held when it was taken, whatever is written while its pages
-// are made: removals of all of it, blocks in the memory of those, a new beginning.
+// A view is the source's content at its creation. Writes during the making of its pages do not
+// change it: removals of all blocks, new blocks in their memory, a restart.
 func TestViewStaysAsItWas(t *testing.T) {
 	h, name, other := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}, block.Source{Endpoint: 4}
 	x := New(Options{Hasher: h})
@@ -134,7 +134,7 @@ func TestViewBesideWriters(t *testing.T) {
 	wg.Wait()
 }
 
-// A stage is not seen before it takes the place of what was there, all at once.
+// A stage is invisible until it replaces the previous content, at once.
 func TestStageReplacesAtOnce(t *testing.T) {
 	h, name, root := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}, block.Key(0)
 	x := New(Options{Hasher: h, MaxSourceBlocks: 100})
@@ -176,8 +176,8 @@ func TestStageReplacesAtOnce(t *testing.T) {
 	}
 }
 
-// A large source goes at once for readers, and bit by bit for its memory, while
-// others write.
+// A large source disappears at once for readers. Its memory is released in steps, while others
+// write.
 func TestLargeSourceIsReleasedInSteps(t *testing.T) {
 	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
 	x := New(Options{Hasher: h})
@@ -198,8 +198,8 @@ func TestLargeSourceIsReleasedInSteps(t *testing.T) {
 	}
 }
 
-// A source that has more than it may is said to be known in part, until it is empty; so
-// is one whose snapshot is as large as may be.
+// A source that exceeds its limit counts as incomplete until it is empty. So does one whose
+// snapshot has the maximum size.
 func TestOverflowed(t *testing.T) {
 	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
 	x := New(Options{Hasher: h, MaxSourceBlocks: 100})
@@ -226,7 +226,7 @@ func TestOverflowed(t *testing.T) {
 	}
 }
 
-// Requests are matched while a snapshot, or any writer, holds the index.
+// Match works while a snapshot, or any writer, holds the index.
 func TestMatchPassesWriters(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	x, root := New(Options{Hasher: h}), h.Root(block.Scope{})

@@ -207,7 +207,7 @@ func (d *dump) chain(id uint32) {
 		d.path = append(d.path, id)
 		id = d.x.nodes.at(id).parent
 		if id == d.tail && id != 0 {
-			break // goes on where the last one ended
+			break // the next page continues here
 		}
 		n := d.x.nodes.at(id)
 		at, sent := d.wasSent(id)

@@ -33,7 +33,7 @@ func (a *ahead) add(h block.EngineHash, node uint32) {
 	}
 }
 
-// take returns the node of h if it is the next parent, else 0.
+// take returns the node of h if it is the next parent, and otherwise 0.
 func (a *ahead) take(h block.EngineHash) uint32 {
 	if a.next == len(a.parents) || a.parents[a.next].hash != h {
 		return 0
@@ -44,7 +44,7 @@ func (a *ahead) take(h block.EngineHash) uint32 {
 
 // Parents sets keys[i] to the key of the source's block with engine hash parents[i], or to 0. It
 // prefetches the data that Apply needs for stores below these parents, in this order, and for the
-// given blocks. keys must be as long as parents. It is cheaper than a Lookup for each.
+// given blocks. keys must have the length of parents. It is cheaper than a Lookup for each.
 func (x *Index) Parents(name block.Source, parents, blocks []block.EngineHash, keys []block.Key) {
 	clear(keys)
 	x.mu.Lock()
@@ -89,7 +89,7 @@ func (x *Index) readNames(r *reads, s *source, hashes []block.EngineHash) {
 	x.sink += r.run()
 }
 
-// window reads what stores of blocks need, and finds the keys of parents.
+// window reads the data that stores of blocks need, and finds the keys of parents.
 func (x *Index) window(s *source, parents, blocks []block.EngineHash, keys []block.Key) {
 	var r reads
 	x.readNames(&r, s, parents)
@@ -129,8 +129,8 @@ func (x *Index) warmNodes(entries []names.Entry) {
 	}
 }
 
-// warmOps touches what the first steps of operations need: the names of the
-// parent and of the first block.
+// warmOps touches the data that the first steps of operations need: the names of the parent and of
+// the first block.
 func (x *Index) warmOps(s *source, d *block.Delta, ops []block.Op) {
 	for i := range ops {
 		op := &ops[i]

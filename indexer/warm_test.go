@@ -8,9 +8,9 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// TestParentsLaw applies the same deltas to two indexes, of which one is asked for
-// parents ahead: for these or for others, in this order or another, with something
-// gone meanwhile. Asking changes nothing but the time that Apply takes.
+// TestParentsLaw applies the same deltas to two indexes. One gets calls of Parents first: for these
+// parents or for others, in this order or another, with removals in between. Parents changes
+// nothing but the time that Apply takes.
 func TestParentsLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := block.NewHasher(block.Seed{3})
@@ -51,8 +51,8 @@ func TestParentsLaw(t *testing.T) {
 	})
 }
 
-// drawSteps stores and removes blocks of a few names, most of them below the key
-// that their parent had last.
+// drawSteps stores and removes blocks with a few names, usually below the key that their parent had
+// last.
 func drawSteps(t *rapid.T, h block.Hasher, root block.Key, keys map[block.EngineHash]block.Key) *block.Delta {
 	d, name := &block.Delta{}, rapid.Uint64Range(1, 12)
 	for range rapid.IntRange(1, 6).Draw(t, "ops") {
@@ -73,8 +73,8 @@ func drawSteps(t *rapid.T, h block.Hasher, root block.Key, keys map[block.Engine
 	return d
 }
 
-// TestRemovalsTogether removes more blocks in one delta than are looked at together,
-// some of them twice, in one operation or in one for each, and finds nothing left.
+// TestRemovalsTogether removes more blocks in one delta than a batch has, some twice, in one
+// operation or in one for each. Nothing is left afterwards.
 func TestRemovalsTogether(t *testing.T) {
 	h := block.NewHasher(block.Seed{5})
 	root := h.Root(block.Scope{Model: "m"})

@@ -12,8 +12,8 @@ func (j *prices) room(c *cycle.Cycle, d int32) float64 {
 }
 
 // memory returns the cost of the longer memory use at d, in delays of other requests, if d prefills
-// for the given seconds. If the request itself has to wait for memory, it is full; otherwise the
-// probability of that is taken as use^requests.
+// for the given seconds. If the request itself has to wait for memory, memory counts as full;
+// otherwise the probability is estimated as use^requests.
 func (j *prices) memory(c *cycle.Cycle, d int32, prefill, room float64) float64 {
 	v := c.All(d).Rank()
 	if !v.Fresh() || v.Capacity <= 0 {

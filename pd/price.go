@@ -19,7 +19,7 @@ type predictedParams struct {
 	OwnWeight     float64 `json:"ownWeight"`     // the work itself
 	StallWeight   float64 `json:"stallWeight"`   // stall of each decoding request
 	QueueWeight   float64 `json:"queueWeight"`   // delay of each waiting request
-	ArrivalWeight float64 `json:"arrivalWeight"` // delay of requests expected to arrive meanwhile
+	ArrivalWeight float64 `json:"arrivalWeight"` // delay of requests expected to arrive during the prefill
 	DecodeWeight  float64 `json:"decodeWeight"`  // one second of decoding, of the request itself and of others
 	MemoryWeight  float64 `json:"memoryWeight"`  // delay of later requests by longer memory use
 	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills per step
@@ -170,9 +170,9 @@ func (j *prices) order(c *cycle.Cycle, list []offer, way *plugin.Way) {
 	}
 }
 
-// alone returns the candidate that would serve the whole request, and its cost: the decode
-// profile's best, unless the request would wait there for memory behind prompts that the profile
-// does not see, and another one is cheaper.
+// alone returns the candidate that would serve the whole request, and its cost. This is the decode
+// profile's best, unless another one is cheaper and the request would wait there for memory behind
+// prompts that the profile does not see.
 func (j *prices) alone(c *cycle.Cycle, among plugin.Among) (best int32, price float64) {
 	best, price = among.Whole, j.whole(c, among.Whole)
 	if j.room(c, best) == 0 {
@@ -258,7 +258,7 @@ func (j *prices) stay(c *cycle.Cycle, d int32) float64 {
 const mostBusy = .9
 
 // waiting returns the number of requests without a first token at an endpoint. The load tracker
-// does not count those with a remote prefill; the engine's gauge does.
+// does not count requests with a remote prefill; the engine's gauge does.
 func waiting(v *cycle.View) float64 {
 	n := float64(max(v.Load.Waiting, 0))
 	if v.Fresh() {

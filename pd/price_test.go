@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// even1ms prefills a token in a millisecond and decodes a step in ten.
+// even1ms prefills a token in one millisecond and decodes a step in ten.
 var even1ms = endpoint.Cost{Base: .01, PerToken: .001, Step: .01}
 
 type candidate struct {
@@ -23,7 +23,7 @@ type candidate struct {
 	slow float64
 }
 
-// market is a scripted pool for the judge.
+// market is a scripted pool for the tests of prices.
 type market struct {
 	pool *endpoint.Pool
 	list []candidate
@@ -89,8 +89,8 @@ func prompt(tokens int) *request.Request {
 	return &request.Request{Kind: request.KindChat, Model: "m", Target: "m", InputTokens: tokens}
 }
 
-// TestPrices holds where requests go by the price of plans: 1 ms a token, 10 ms a
-// step, 20 ms and 13 µs a token for a hand-over within a zone.
+// TestPrices checks the plans with the lowest cost: 1 ms per token, 10 ms per step, and 20 ms plus
+// 13 µs per token for a KV transfer within a zone.
 func TestPrices(t *testing.T) {
 	busy := func(decoding int64) endpoint.Load { return endpoint.Load{Requests: decoding} }
 	queue := func(tokens int64) endpoint.Load { return endpoint.Load{Requests: 1, Waiting: 1, Prefill: tokens} }
@@ -116,9 +116,9 @@ func TestPrices(t *testing.T) {
 	f("an endpoint is not its own helper", 4000, "0", candidate{role: "both", load: busy(20)})
 }
 
-// TestMemoryAndArrivals: a prompt that a decode endpoint would compute as soon keeps the
-// memory of all who decode there for longer, and has those wait who come meanwhile. Where
-// memory is full, or many come, it is handed over.
+// TestMemoryAndArrivals: a prefill at a decode endpoint makes all its requests keep their memory
+// for longer, and delays requests that arrive in that time. If memory is full, or many requests
+// arrive, a separate prefill endpoint is used although decode would be as fast.
 func TestMemoryAndArrivals(t *testing.T) {
 	place := func(use, rate float64) string {
 		m := newMarket(candidate{role: "decode", load: endpoint.Load{Requests: 8, Tokens: 40_000, Context: 40_000, Rate: rate}},
@@ -137,8 +137,8 @@ func TestMemoryAndArrivals(t *testing.T) {
 	}
 }
 
-// TestRoom: prompts that come from elsewhere are in no queue of the engine's, and take
-// memory there before this one does: requests go where there is room, whole or not.
+// TestRoom: prompts being computed at other endpoints are in no queue of the decode engine, but
+// take its memory before a new request. Requests are sent where memory is free, split or not.
 func TestRoom(t *testing.T) {
 	gauges := func(m *market, at int, waiting int, use float64) {
 		m.pool.Snapshot().Endpoints[at].SetGauges(endpoint.Gauges{At: t0, Running: 4, Waiting: waiting, KVUse: use, BlockSize: 16, Blocks: 3000})
@@ -163,8 +163,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestLinks: an engine's blocks leave it one prompt after the other, so that one with
-// much to send is no quicker than one with a queue.
+// TestLinks: an engine sends its blocks one prompt after the other, so an engine with much to send
+// is no faster than one with a queue.
 func TestLinks(t *testing.T) {
 	place := func(moving int64) string {
 		m := newMarket(candidate{role: "decode", load: endpoint.Load{Requests: 20}},
@@ -180,8 +180,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestPairIsJudgedTogether: the decode profile prefers the idle endpoint, but both
-// prefill endpoints are beside the other one, and far is dear.
+// TestPairIsJudgedTogether: the decode profile prefers the idle endpoint, but both prefill
+// endpoints are in the rack of the other one, and transfers between racks are expensive.
 func TestPairIsJudgedTogether(t *testing.T) {
 	m := newMarket(
 		candidate{role: "decode", load: endpoint.Load{Requests: 20}, rack: "a"}, candidate{role: "decode", load: endpoint.Load{Requests: 21}, rack: "b"},
@@ -198,8 +198,8 @@ func TestPairIsJudgedTogether(t *testing.T) {
 	}
 }
 
-// TestWarmFirstTouchStaysLocal: most of the prompt is cached everywhere, and the rest
-// is cheap: it is not sent away, under usual loads.
+// TestWarmFirstTouchStaysLocal: if most of the prompt is cached everywhere and the rest is cheap,
+// the request is not split under usual loads.
 func TestWarmFirstTouchStaysLocal(t *testing.T) {
 	for decoding := int64(0); decoding <= 8; decoding++ {
 		m := newMarket(candidate{role: "decode", held: 300, load: endpoint.Load{Requests: decoding}}, candidate{role: "prefill", held: 300})
@@ -213,7 +213,7 @@ func TestWarmFirstTouchStaysLocal(t *testing.T) {
 	}
 }
 
-// TestLearnedTransfers: what transfers were seen to take counts, pair by pair.
+// TestLearnedTransfers: observed transfer times count, for each pair.
 func TestLearnedTransfers(t *testing.T) {
 	m := newMarket(candidate{role: "decode", load: endpoint.Load{Requests: 20}}, candidate{role: "prefill"}, candidate{role: "prefill"})
 	eps := m.pool.Snapshot().Endpoints
@@ -236,7 +236,7 @@ func TestLearnedTransfers(t *testing.T) {
 	}
 }
 
-// TestRefusals: who may be refused, and who is not.
+// TestRefusals: which requests may be refused.
 func TestRefusals(t *testing.T) {
 	need := func(o *Options) { o.NeedPrefill = true }
 	alone := newMarket(candidate{role: "decode"})

@@ -5,7 +5,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 
-// Table returns all built-in plugin types: those of package plugins and of this package.
+// Table returns all built-in plugin types of package plugins and of this package.
 func Table() plugin.Table { return plugins.Builtin().With(rows()...) }
 
 // rows returns the plugin types of this package.

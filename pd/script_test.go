@@ -25,22 +25,22 @@ import (
 
 var t0 = time.Unix(1_700_000_000, 0)
 
-// TestScripts runs the sessions in testdata: a fleet, a handler, then requests
-// and what becomes of them. Run with -rewrite to write the answers anew.
+// TestScripts runs the sessions in testdata: a fleet, a handler, then requests and their results.
+// -rewrite replaces the expected output.
 //
 //	fleet: lines "name [role=…] [held=tokens] [busy=requests] [down] [rack=…]"
 //	handler [split=missing:N|always|media|never|price] [encode=media|always] [port=N] [prefill=near|kind]
 //	request id=… tokens=N [after=seconds] [only=a,b] [kind=other|embeddings] [form=texts] [media=N] [whole] [prompt=TEXT]
 //	first id=… [after=seconds] [from=name]
-//	                                the first token comes, from another endpoint than the first choice
+//	                                the first token arrives, from another endpoint than the first choice
 //	answer id=… [status=N] [report=TEXT] [faults=TEXT] [local] [from=name]
-//	                                the answer's head comes, with the sidecar's headers
-//	health                          what speaks for and against the endpoints so far
+//	                                the response headers arrive, with the sidecar's headers
+//	health                          evidence for and against the endpoints
 //	done id=… [status=N] [cached=N] the request ends
-//	book                            who has what in flight
-//	explain id=…                    what was decided about stages
+//	book                            requests in flight by endpoint
+//	explain id=…                    the decision about stages
 //	learned                         samples behind the constants
-//	count                           stages by outcome, where there were any
+//	count                           stages by outcome, if there were any
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		w := &world{t: t, now: t0, decisions: map[string]*request.Decision{}}
@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// world is a pool, a scheduler and the requests under way.
+// world is a pool, a scheduler and the requests in flight.
 type world struct {
 	t         *testing.T
 	d         *datadriven.TestData
@@ -69,7 +69,7 @@ type world struct {
 	scheduler *picker.Scheduler
 	registry  *prometheus.Registry
 	decisions map[string]*request.Decision
-	log       []string // what the matcher was told
+	log       []string // calls of the matcher
 }
 
 func (w *world) has(key string) bool { return w.d.HasArg(key) }
@@ -343,7 +343,7 @@ func (w *world) Finished(_ *request.Request, ep *endpoint.Endpoint, h cycle.Pref
 	w.log = append(w.log, fmt.Sprintf("%s ended with %d, held %d, usage counts %v", ep.Address, o.Status, h.Run.Total(), o.Usage.CachedSeen))
 }
 
-// profile ranks by fewest new tokens and requests, all of them.
+// profile ranks all endpoints by fewest new tokens and requests.
 func profile(name string) *cycle.Profile {
 	return &cycle.Profile{Name: name, Picker: ranked{}, Scorers: []cycle.ProfileScorer{{Name: "cost", Weight: 1, Scorer: cost{}}}}
 }
@@ -375,7 +375,7 @@ func (ranked) Pick(_ *cycle.Cycle, totals []float64, order []int32) []int32 {
 	return order
 }
 
-// ofKind keeps the endpoints that a label of the user's own names.
+// ofKind keeps the endpoints with a certain value of a custom label.
 type ofKind struct{}
 
 func (ofKind) Filter(c *cycle.Cycle, keep []bool) {

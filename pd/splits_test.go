@@ -12,7 +12,7 @@ import (
 )
 
 // TestFailingPairs: a pair that never delivers gets at most 2% of the requests from the tenth on,
-// alone or next to a good one, and is used again soon after it works.
+// alone or next to a working pair. It is used again soon after it works.
 func TestFailingPairs(t *testing.T) {
 	cheap := predictedDefaults()
 	cheap.OwnWeight, cheap.HandOverSeconds = 0, 0

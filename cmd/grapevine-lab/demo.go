@@ -166,7 +166,7 @@ func drawBatch(s *demo.BatchSummary, path string) error {
 	return errors.Join(p.Write(f, "svg"), f.Close())
 }
 
-// runHA shows what clients notice when replicas stop and start.
+// runHA shows the effect on clients when replicas stop and start.
 func runHA(cmd *cobra.Command, o demo.Options) error {
 	if !cmd.Flags().Changed("engines") {
 		o.Engines = 12
@@ -182,7 +182,7 @@ func runHA(cmd *cobra.Command, o demo.Options) error {
 	return verdict(s.OK())
 }
 
-// runFaults shows what clients notice of faulty engines.
+// runFaults shows the effect of faulty engines on clients.
 func runFaults(cmd *cobra.Command, o demo.Options, cut bool, only string) error {
 	sharing := rig.Shared
 	if cut {

@@ -1,5 +1,5 @@
-// Command grapevine-lab is the laboratory of grapevine: simulated engines, demos,
-// benchmarks, recordings and the replay of traces. Serving needs none of it.
+// Command grapevine-lab is the laboratory of grapevine: simulated engines, demos, benchmarks,
+// recordings and the replay of traces. Serving does not need it.
 package main
 
 import (

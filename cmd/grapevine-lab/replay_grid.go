@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
-// aboutGrid describes what is replayed.
+// aboutGrid describes the replayed cases.
 type aboutGrid struct {
 	lines []string // description
 	notes []string // warnings

@@ -41,7 +41,7 @@ type matrix struct {
 	rates    map[string]float64 // saturation by form and source
 }
 
-// playMatrix prints the plan, runs what is missing in the file, and prints the results.
+// playMatrix prints the plan, runs the cases that are missing in the file, and prints the results.
 func (f *replayFlags) playMatrix(ctx context.Context, out io.Writer) error {
 	m := matrix{f: f, forms: replay.Forms(), out: out, rates: map[string]float64{}}
 	for _, spec := range f.policies {
@@ -172,7 +172,7 @@ func (m *matrix) playCell(ctx context.Context, form *replay.Form, s sweep.Source
 	return sweep.Sweep(ctx, g, m.f.workers, nil)
 }
 
-// saturation returns the value of earlier runs in the file, or else searches for it.
+// saturation returns the value of earlier runs in the file, or searches for a new one.
 func (m *matrix) saturation(ctx context.Context, form *replay.Form, s sweep.Source) (float64, error) {
 	key := form.Fleet.Name + " " + s.Name
 	for i := range m.done {

@@ -23,7 +23,7 @@ const (
 	keyType       = "type"
 )
 
-// field is a field of an event, whatever its encoding.
+// field is a field of an event in any encoding.
 type field uint8
 
 const (

@@ -36,7 +36,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// describe prints what Decode found, one line per event.
+// describe prints the decoded events, one per line.
 func describe(b *Batch) []string {
 	out := []string{fmt.Sprintf("ts %.2f rank %d unknown %d", b.Time, b.Rank, b.Unknown)}
 	for _, e := range b.Events {
@@ -82,7 +82,7 @@ func describe(b *Batch) []string {
 	return out
 }
 
-// expect says from the JSON form of a batch what describe must print.
+// expect returns the expected output of describe from the JSON form of a batch.
 func expect(tb testing.TB, text json.RawMessage) []string {
 	tb.Helper()
 	dec := json.NewDecoder(strings.NewReader(string(text)))
@@ -307,7 +307,7 @@ func TestDeepNesting(t *testing.T) {
 	}
 }
 
-// TestDecodeMemory bounds what a payload of small elements can blow up to.
+// TestDecodeMemory bounds the decoded size of a payload of small elements.
 func TestDecodeMemory(t *testing.T) {
 	p := append([]byte("\x93\xc0\xdd\x00\x10\x00\x00"), strings.Repeat("\x91\xb0AllBlocksCleared", 1<<20)...)
 	var b Batch

@@ -17,7 +17,7 @@ const (
 )
 
 // Event is one decoded event. Its slices belong to the Batch and to the decoded payload, and are
-// valid as long as both. A nil slice means that the field was absent or nil.
+// valid while both are. A nil slice means that the field was absent or nil.
 type Event struct {
 	Kind      EventKind
 	HasParent bool
@@ -50,7 +50,7 @@ const (
 	ExtraString ExtraKind = iota // LoRA name, cache salt or media identifier
 	ExtraPair                    // media identifier and its offset in the block
 	ExtraBytes                   // digest of prompt embeddings
-	ExtraOther                   // anything else; Value is its encoding
+	ExtraOther                   // any other key; Value is its encoding
 )
 
 // ExtraKey is one extra key of one block.

@@ -40,8 +40,8 @@ func batchOf(events ...[]byte) []byte {
 	return p
 }
 
-// checkShapes decodes events together, where one may be read by the shape of
-// another, and each in a batch of its own, where it cannot.
+// checkShapes decodes events together, so that one may use the shape of another, and each in a
+// separate batch, so that it cannot.
 func checkShapes(t interface{ Fatalf(string, ...any) }, raw [][]byte) {
 	var together, single Batch
 	var want []Event
@@ -64,8 +64,8 @@ func checkShapes(t interface{ Fatalf(string, ...any) }, raw [][]byte) {
 	}
 }
 
-// TestShapesLaw mixes events that differ in one respect or another: an event that is
-// compared with one before comes out as one that is read.
+// TestShapesLaw mixes events that differ in some respect: an event compared with an earlier one
+// decodes to the same as a parsed one.
 func TestShapesLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var raw [][]byte

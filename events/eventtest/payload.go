@@ -2,8 +2,8 @@ package eventtest
 
 import "github.com/tinylib/msgp/msgp"
 
-// StorePayload returns a batch as published by vLLM >= 0.24: events in map form, each with blocks
-// blocks of 16 tokens after those of the previous event.
+// StorePayload returns a batch as published by vLLM >= 0.24: events in map form. Each event has
+// blocks blocks of 16 tokens, which follow the blocks of the previous event.
 func StorePayload(events, blocks int) []byte {
 	p := msgp.AppendArrayHeader(nil, 3)
 	p = msgp.AppendFloat64(p, 1757500000.25)

@@ -16,7 +16,7 @@ type Vectors struct {
 	Payloads []Payload       `json:"event_payloads"`
 }
 
-// Payload is one batch: its bytes, and what is in it.
+// Payload is one batch: its bytes and its content.
 type Payload struct {
 	Name    string          `json:"name"`
 	Hex     string          `json:"hex"`

@@ -11,7 +11,7 @@ type phase uint8
 
 const (
 	phaseDown   phase = iota // no connection
-	phaseReplay              // live batches are held until a replay has caught up
+	phaseReplay              // live batches wait until a replay has caught up
 	phaseLive                // live batches are applied
 )
 

@@ -15,10 +15,10 @@ import (
 //	new [replay]           an order, with a replay socket or without
 //	connected              the stream is connected
 //	live SEQ PAYLOAD ...   live batches
-//	reply SEQ PAYLOAD ...  batches of the replay under way
-//	end | fail             the replay under way ends, or breaks off
-//	timeout                time to try again
-//	disconnected           the stream is gone
+//	reply SEQ PAYLOAD ...  batches of the current replay
+//	end | fail             the current replay ends, or breaks off
+//	timeout                time for a retry
+//	disconnected           the stream is disconnected
 //	cleared SEQ | distrust SEQ | vouch | resume SEQ PAYLOAD
 //
 // The output lists actions, then the state.
@@ -146,10 +146,10 @@ func (e *engine) publish() (uint64, []byte) {
 
 func (e *engine) oldest() int { return max(0, e.next-e.ring) }
 
-// TestOrderLaw drives an order with random losses, reconnects, restarts that
-// come back ahead, ring wraps and lossy replays. Whenever it says exact and
-// the wires are empty, what it has applied since the last clear is the log of
-// the engine's present life, from some batch on to the last, without a hole.
+// TestOrderLaw drives an order with random losses, reconnects, restarts with sequence numbers ahead
+// of the old ones, ring wraps and lossy replays. Whenever its state is exact and no message is in
+// transit, the batches applied since the last clear are a complete suffix of the log of the
+// engine's current incarnation.
 func TestOrderLaw(t *testing.T) {
 	for seed := range int64(400) {
 		rng := rand.New(rand.NewSource(seed))
@@ -227,8 +227,7 @@ func (w *orderWorld) step() {
 	}
 }
 
-// serveReplay answers the replay that was asked for, with losses; live
-// batches come in between.
+// serveReplay answers the requested replay, with losses; live batches arrive in between.
 func (w *orderWorld) serveReplay() {
 	if !w.replay {
 		return
@@ -254,7 +253,7 @@ func (w *orderWorld) serveReplay() {
 			w.do(w.o.Live(seq, payload))
 		}
 		if w.attempt != attempt {
-			return // the order asks for something else by now
+			return // the order has requested another replay by now
 		}
 	}
 	w.do(w.o.ReplayEnded(attempt))
@@ -282,7 +281,7 @@ func (w *orderWorld) check(seed int64) {
 	w.contiguous(seed)
 }
 
-// contiguous: what is applied is a part of the log of the present life.
+// contiguous checks that the applied batches are a part of the log of the current incarnation.
 func (w *orderWorld) contiguous(seed int64) {
 	w.t.Helper()
 	for i, seq := range w.seqs {

@@ -53,8 +53,7 @@ func (v *tableVocabulary) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) 
 	return dst, true
 }
 
-// emptyIndex knows one parent and keeps nothing, so that what is measured is
-// decoding and translating alone.
+// emptyIndex has one parent and stores nothing, so only decoding and translating are measured.
 type emptyIndex struct{}
 
 func (emptyIndex) Lookup(block.Source, block.EngineHash) (block.Key, bool) { return 7, true }
@@ -78,8 +77,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// perBlock runs f, which handles n blocks, and reports CPU time for each
-// block beside the wall time.
+// perBlock runs f, which handles n blocks, and reports CPU time per block next to the wall time.
 func perBlock(b *testing.B, n int, f func()) {
 	b.ReportAllocs()
 	start := cpuTime(b)
@@ -135,7 +133,7 @@ func BenchmarkStoredPage(b *testing.B) {
 		store.Tokens = append(store.Tokens, uint32(i))
 	}
 	hashes := append([]block.EngineHash(nil), store.Hashes...)
-	scratch := make([]block.EngineHash, 0, 256) // Translate may reorder what it removes
+	scratch := make([]block.EngineHash, 0, 256) // Translate may reorder the removed hashes
 	var d block.Delta
 	perBlock(b, 16, func() {
 		d.Reset()
@@ -144,9 +142,8 @@ func BenchmarkStoredPage(b *testing.B) {
 	})
 }
 
-// BenchmarkStream measures the whole way of a block of 16 tokens, decoding to
-// index, in text space: stored by one batch and removed by the next, one block
-// to an event or sixteen.
+// BenchmarkStream measures a block of 16 tokens from decoding to index, in text space. One batch
+// stores it and the next removes it, with one block per event or sixteen.
 func BenchmarkStream(b *testing.B) {
 	b.Run("generated", func(b *testing.B) { benchmarkStream(b, eventtest.StorePayload(64, 1)) })
 	b.Run("prompt", func(b *testing.B) { benchmarkStream(b, eventtest.StorePayload(32, 16)) })
@@ -170,7 +167,7 @@ func benchmarkStream(b *testing.B, stored []byte) {
 		removed = msgp.AppendInt(msgp.AppendString(removed, "GPU"), 0)
 	}
 	removed = msgp.AppendInt(removed, 0)
-	// The first parent is nobody's: start a chain instead of parking it.
+	// The first parent is unknown: start a chain instead of parking it.
 	stored = bytes.Replace(stored, []byte("parent_block_hash\xcf"), []byte("parent_block_hush\xcf"), 1)
 	var d block.Delta
 	var spent [2]time.Duration

@@ -15,8 +15,8 @@ const (
 	expectBatches = 1 << 12 // after which a report is no longer expected
 )
 
-// expected is a request that asked its engine to report reused blocks. Such a report has the form
-// of an additional copy; only the sender of the request can distinguish the two.
+// expected is a request that asked its engine to report reused blocks. The report has the form of
+// an additional copy; only the sender of the request can distinguish the two.
 type expected struct {
 	root   block.Key
 	prompt []byte // its beginning
@@ -28,7 +28,7 @@ type expected struct {
 }
 
 // Expect announces a request whose engine will report the reused blocks of prompt q, from the first
-// one on. late means that the engine may hold blocks that were never announced.
+// one on. late means that the engine may hold blocks without a store event.
 func (t *Translator) Expect(q block.Query, late bool) {
 	if len(t.expected) == maxExpected {
 		t.expected = slices.Delete(t.expected, 0, 1)
@@ -41,10 +41,10 @@ func (t *Translator) Expect(q block.Query, late bool) {
 // awaits reports whether a store from a root may be an expected report.
 func (t *Translator) awaits(root bool) bool { return root && len(t.expected) > 0 }
 
-// again reports whether a store from the root, with the text in t.text, is an expected report: it
-// begins with a held block, and is a proper prefix of an expected prompt, since some of each prompt
-// is always computed. This applies once per cache group and batch. A prompt without held blocks is
-// stored instead.
+// again reports whether a store from the root, with the text in t.text, is an expected report. It
+// is if it begins with a held block and is a proper prefix of an expected prompt, since some of
+// each prompt is always computed. This applies once per cache group and batch. A prompt without
+// held blocks is stored instead.
 func (t *Translator) again(e *decode.Event, root block.Key, held bool) bool {
 	g := groupOf(e)
 	for i := range t.expected {

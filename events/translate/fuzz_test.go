@@ -9,9 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// FuzzTranslate takes arbitrary batches through decoder, translator and
-// index: nothing panics, deltas are well formed, and what a stream can make a
-// translator keep is bounded.
+// FuzzTranslate passes arbitrary batches through decoder, translator and index. Nothing panics,
+// deltas are well formed, and the translator's state is bounded.
 func FuzzTranslate(f *testing.F) {
 	for _, c := range eventtest.Load(f).Payloads {
 		f.Add(eventtest.Unhex(f, c.Hex), eventtest.Unhex(f, c.Hex), uint8(16))
@@ -24,7 +23,7 @@ func FuzzTranslate(f *testing.F) {
 		var b decode.Batch
 		for _, payload := range [][]byte{first, second, first} {
 			var d block.Delta
-			_ = b.Decode(payload) // what was read before an error counts
+			_ = b.Decode(payload) // events decoded before an error count
 			r.tr.Translate(&b, &d)
 			checkDelta(t, &d)
 			r.index.Apply(testSource, &d)

@@ -222,7 +222,7 @@ func (g *groups) kind(e *decode.Event, l *group) block.RuleKind {
 	return block.RuleNever
 }
 
-// ruled translates the events of groups with rules, after those of the base. Groups are counted
+// ruled translates the events of groups with rules, after the base's events. Groups are counted
 // separately, and their blocks have the base's names.
 func (t *Translator) ruled(events []decode.Event) {
 	t.tellRules()
@@ -307,7 +307,7 @@ func (t *Translator) mark(e *decode.Event, tier block.Tier) {
 }
 
 // markAgain handles a requested report. For a group with a window it names blocks that are not
-// held; only those that the rule needs are certain.
+// held; only the blocks that the rule needs are certain.
 func (t *Translator) markAgain(e *decode.Event, tier block.Tier) bool {
 	t.text = t.textOf(t.text[:0], e)
 	if !t.again(e, t.root(e), true) {

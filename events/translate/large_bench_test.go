@@ -13,8 +13,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// largeIndex holds ten million entries of a hundred endpoints in chains of 128
-// blocks, a tenth of which were removed and stored anew in random order.
+// largeIndex holds ten million entries of a hundred endpoints in chains of 128 blocks. A tenth was
+// removed and stored again in random order.
 const (
 	largeEndpoints = 100
 	largeChains    = 781 // of each endpoint
@@ -58,10 +58,9 @@ func largeDelta(ep, chain int) *block.Delta {
 	return d
 }
 
-// generatedBatches are what an engine publishes while it decodes 64 requests at
-// a time: in every batch, each request stores one block below its last one. The
-// requests go on from random chains of the large index. The second list removes the
-// same blocks again, one to an event.
+// generatedBatches returns the batches of an engine that decodes 64 requests at a time. In every
+// batch, each request stores one block below its last one. The requests continue random chains of
+// the large index. The second list removes the same blocks again, one per event.
 func generatedBatches(ep, rounds int) (stored, removed [][]byte) {
 	const requests, perRequest = 64, 4
 	r := rand.New(rand.NewPCG(uint64(ep), 3))
@@ -106,9 +105,9 @@ func generatedBatches(ep, rounds int) (stored, removed [][]byte) {
 	return stored, removed
 }
 
-// BenchmarkEventInLargeIndex measures the whole way of a block that comes in an
-// event of its own, decoding to index, in text space, among ten million entries:
-// CPU time of a store and of a removal, the mean and the least of all rounds.
+// BenchmarkEventInLargeIndex measures a block with a separate event from decoding to index, in text
+// space, among ten million entries. It reports the CPU time of a store and of a removal: the mean
+// and the minimum of all rounds.
 func BenchmarkEventInLargeIndex(b *testing.B) {
 	x, vocabulary := largeIndex(), newTableVocabulary(150_000)
 	type stream struct {

@@ -10,17 +10,17 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// stranger is an engine that keeps to no habit: its blocks change size in mid-stream, it
-// clears in the middle of a batch, removes what it never stored, stores in media that nobody
-// knows and under adapters told by a number that is used again.
+// stranger is an engine with unusual events. Its blocks change size in mid-stream, and it clears in
+// the middle of a batch and removes blocks that it never stored. It stores in unknown media, and
+// under adapters with reused numbers.
 type stranger struct {
 	rng    *rand.Rand
 	next   block.EngineHash
 	chains []strangeChain
-	held   map[block.EngineHash]int // copies of what is in a tier that counts
+	held   map[block.EngineHash]int // copies in a tier that counts
 }
 
-// strangeChain is what one prompt's blocks are, all of one adapter.
+// strangeChain holds the blocks of one prompt, all of one adapter.
 type strangeChain struct {
 	adapter int64
 	tokens  []uint32
@@ -28,7 +28,7 @@ type strangeChain struct {
 	ends    []int // tokens up to the end of each block
 }
 
-// hit is how many leading tokens of a prompt of the base model are held by any chain.
+// hit returns how many leading tokens of a prompt of the base model any chain holds.
 func (s *stranger) hit(prompt []uint32) (best int) {
 	for _, c := range s.chains {
 		if c.adapter != 0 {
@@ -77,7 +77,7 @@ func (s *stranger) store() decode.Event {
 	size := []int{16, 32, 48, 20, 8, 4}[s.rng.IntN(6)]
 	e := decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, BlockSize: uint32(size)}
 	c := strangeChain{adapter: max(0, int64(s.rng.IntN(4))-1)}
-	if len(s.chains) > 0 && s.rng.IntN(3) > 0 { // goes on behind a block of another
+	if len(s.chains) > 0 && s.rng.IntN(3) > 0 { // continue after a block of another chain
 		old := s.chains[s.rng.IntN(len(s.chains))]
 		at := s.rng.IntN(len(old.hashes))
 		if s.held[old.hashes[at]] > 0 {
@@ -98,7 +98,7 @@ func (s *stranger) store() decode.Event {
 	}
 	if s.rng.IntN(8) == 0 {
 		e.Medium = []byte("a medium nobody knows")
-		return e // counts for nothing
+		return e // ignored
 	}
 	for _, h := range e.Hashes {
 		s.held[h]++
@@ -107,8 +107,8 @@ func (s *stranger) store() decode.Event {
 	return e
 }
 
-// TestStrangeEngine: of an engine of unknown habits never more is predicted than what its
-// events said it holds, and what they leave out is counted.
+// TestStrangeEngine: for an engine with unusual events, predictions never exceed the content by its
+// events, and missing fields are counted.
 func TestStrangeEngine(t *testing.T) {
 	hits, skipped := 0, uint64(0)
 	rapid.Check(t, func(t *rapid.T) {

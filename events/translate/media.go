@@ -54,9 +54,11 @@ func (t *Translator) textOf(dst []byte, e *decode.Event) []byte {
 // illustrated appends the text of a block with images, audio or video. An engine replaces each
 // medium by a run of equal tokens of unknown length, while a request contains only the medium. A
 // medium is therefore represented by block.AppendMedium of its name at its beginning, and the run
-// has no text. A block within the run has no text at all and lies on the path of every prompt with
-// that medium there. Tokens that an engine adds around a run are text that no request has, so such
-// prompts match only up to the medium.
+// has no text.
+//
+// A block within the run has no text at all and lies on the path of every prompt with that medium
+// there. Tokens that an engine adds around a run are text that no request has, so such prompts
+// match only up to the medium.
 //
 // extra are the block's keys, begin is the position of ids in it. It returns dst and false if there
 // is no medium, or its tokens cannot be determined.

@@ -15,10 +15,10 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 )
 
-// padToken fills the place of a medium in events.
+// padToken replaces the tokens of a medium in events.
 const padToken = 900
 
-// picture is a medium: an engine gives it a name and makes so many tokens of it.
+// picture is a medium with the engine's name and number of tokens.
 type picture struct {
 	name   string
 	tokens int
@@ -30,12 +30,12 @@ type part struct {
 	medium int // number + 1, 0 for words
 }
 
-// album is what a pool knows of media: its tokens tell of which medium each is and where.
+// album is the pool's list of media: its tokens encode which medium each belongs to and where.
 type album []picture
 
 const firstPad = 1 << 20
 
-// tokens is a prompt as the pool hashes it, and text is what a request knows of it.
+// tokens returns a prompt as the pool hashes it; text returns it as a request has it.
 func (a album) tokens(prompt []part) (ids []uint32) {
 	for _, p := range prompt {
 		ids = append(ids, p.words...)
@@ -58,9 +58,9 @@ func (a album) text(prompt []part) (text []byte) {
 	return text
 }
 
-// published is an event of the pool as an engine publishes it: media are runs of one
-// token, and extra keys say whose they are and where they began; ahead is how many tokens
-// behind each block are named too.
+// published returns an event of the pool as an engine publishes it. Media are runs of one token,
+// and extra keys name each medium and its start. ahead is the number of tokens after each block
+// that are named too.
 func (a album) published(e decode.Event) decode.Event {
 	ids := append([]uint32(nil), e.Tokens...)
 	for i, id := range ids {
@@ -69,7 +69,7 @@ func (a album) published(e decode.Event) decode.Event {
 		}
 		ids[i] = padToken
 		of, at, in := a[(id-firstPad)>>10], int64((id-firstPad)&1023), i%int(e.BlockSize)
-		if at == 0 || in == 0 { // the first of it in the block
+		if at == 0 || in == 0 { // its first token in the block
 			e.Extra = append(e.Extra, decode.ExtraKey{Block: uint32(i / int(e.BlockSize)), Kind: decode.ExtraPair, Value: []byte(of.name), Offset: int64(in) - at})
 		}
 	}
@@ -77,8 +77,8 @@ func (a album) published(e decode.Event) decode.Event {
 	return e
 }
 
-// TestMediaLaw: prompts with media are followed past these by their names alone, whatever
-// number of tokens an engine makes of them, and a medium is never taken for another.
+// TestMediaLaw: prompts with media are matched beyond the media by their names, for any number of
+// tokens per medium, and a medium is never taken for another.
 func TestMediaLaw(t *testing.T) {
 	past := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -151,7 +151,7 @@ func TestMediaLaw(t *testing.T) {
 	t.Logf("%d matches went past a medium", past)
 }
 
-// mediumAt is the place of the first medium of a prompt, in tokens, -1 for none.
+// mediumAt returns the position of a prompt's first medium, in tokens, or -1.
 func mediumAt(prompt []part) int {
 	at := 0
 	for _, p := range prompt {
@@ -163,8 +163,8 @@ func mediumAt(prompt []part) int {
 	return -1
 }
 
-// TestMediaAhead: where hashes cover a token behind each block, a medium that begins there
-// is part of the block's text.
+// TestMediaAhead: if hashes cover a token after each block, a medium that begins there is part of
+// the block's text.
 func TestMediaAhead(t *testing.T) {
 	r := newRig(Options{Vocabulary: letters{}})
 	pads := []uint32{padToken, padToken, padToken, padToken, padToken, padToken}
@@ -192,8 +192,8 @@ func TestMediaAhead(t *testing.T) {
 	}
 }
 
-// TestMediaTold: each name of a medium is told once in a while, and what is remembered of
-// them is bounded.
+// TestMediaTold: each name of a medium is reported at intervals, and the number of remembered names
+// is bounded.
 func TestMediaTold(t *testing.T) {
 	told := map[string]int{}
 	r := newRig(Options{Vocabulary: letters{}, Unit: 1, Medium: func(id []byte) { told[string(id)]++ }})

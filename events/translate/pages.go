@@ -225,9 +225,10 @@ func (p *pages) alloc() uint32 {
 // whole is the mask of a unit with all its pages.
 func (p *pages) whole() uint16 { return uint16(1<<p.k - 1) }
 
-// held returns, as bits, the tiers in which a unit counts as held: those with all its pages, and
-// otherwise the tier that completes them, starting from the fastest. A unit half of which has moved
-// to the host is therefore held in the host tier, and the chain does not break there.
+// held returns, as bits, the tiers in which a unit counts as held. These are the tiers with all its
+// pages. If there are none, it is the tier that completes them, starting from the fastest. A unit
+// half of which has moved to the host is therefore held in the host tier, and the chain does not
+// break there.
 func (p *pages) held(u *unit) uint8 {
 	var all uint16
 	var tiers uint8

@@ -10,9 +10,9 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// TestPagesLaw drives a radix tree of small pages with SGLang's rules (stores
-// of nodes, evictions leaf first, write-back to the host) and compares what
-// the index finds with the tree: the leading tokens in whole units.
+// TestPagesLaw drives a radix tree of small pages with SGLang's rules (stores of nodes, evictions
+// leaf first, write-back to the host). It compares the index's matches with the tree: the leading
+// tokens in whole units.
 func TestPagesLaw(t *testing.T) {
 	for seed := range int64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -170,8 +170,8 @@ func (x *radix) leaf(rng *rand.Rand, ok func(*radixPage) bool) *radixPage {
 	return x.pages[leaves[rng.Intn(len(leaves))]]
 }
 
-// evict takes pages off the GPU, from the end of one chain on. Some of them
-// are written to the host before they go.
+// evict removes pages from the GPU, from the end of one chain on. Some are first written to the
+// host.
 func (x *radix) evict(rng *rand.Rand, host bool) []decode.Event {
 	onGPU := func(p *radixPage) bool { return p.gpu && p.gpuKids == 0 }
 	p := x.leaf(rng, onGPU)
@@ -182,7 +182,7 @@ func (x *radix) evict(rng *rand.Rand, host bool) []decode.Event {
 		if p == nil || !onGPU(p) {
 			break
 		}
-		if !p.host && (host || p.kids > 0) { // what is on the host hangs from the host
+		if !p.host && (host || p.kids > 0) { // a page on the host has its parent on the host
 			p.host = true
 			out = append(out, decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, Medium: []byte("CPU_PINNED"), Hashes: []block.EngineHash{p.hash}})
 		}
@@ -204,7 +204,7 @@ func (x *radix) evict(rng *rand.Rand, host bool) []decode.Event {
 	return append(out, e)
 }
 
-// evictHost takes pages off the host, from the end of one chain on.
+// evictHost removes pages from the host, from the end of one chain on.
 func (x *radix) evictHost(rng *rand.Rand) []decode.Event {
 	onHost := func(p *radixPage) bool { return p.host && (p.gpu || p.kids == 0) }
 	p := x.leaf(rng, onHost)
@@ -224,7 +224,7 @@ func (x *radix) evictHost(rng *rand.Rand) []decode.Event {
 	return []decode.Event{e}
 }
 
-// drop forgets a page that is nowhere any more.
+// drop deletes a page that is in no tier any more.
 func (x *radix) drop(p *radixPage) {
 	if p.gpu || p.host {
 		return

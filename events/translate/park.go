@@ -162,7 +162,7 @@ func (p *parking) remove(hashes []block.EngineHash, tier block.Tier) []block.Eng
 }
 
 // told removes blocks named by a report from the parking: they are now known and are not additional
-// copies. Blocks below the last one wait for it.
+// copies. Blocks below the last one wait for the report.
 func (p *parking) told(hashes []block.EngineHash) {
 	for i := 0; i < len(hashes) && p.blocks > 0; i++ {
 		f := p.byHash[hashes[i]]

@@ -15,19 +15,18 @@ const (
 	maxShared = 1 << 14 // blocks with the same first piece
 )
 
-// pieces tracks a group whose blocks are smaller than the base's: several of them, the pieces, span
-// one base block. The index has no positions within blocks, so a block is marked as held by the
-// group while it has all the pieces that a longer prompt needs.
+// pieces tracks a group whose blocks are smaller than the base's. Several of these blocks, the
+// pieces, span one base block. The index has no positions within blocks, so a block is marked as
+// held by the group while it has all the pieces that a longer prompt needs.
 //
 // Engines name a piece by the hash of the prompt up to its end, like base blocks. The last piece of
 // a block therefore has the block's name and locates the pieces just before it in the event: an
 // engine reuses prompts only up to block ends, and announces for a window only consecutive pieces
 // up to such an end. Prompts that diverge within a block share its first pieces.
-// within a block have its first pieces in common.
 type pieces struct {
 	per    uint32                       // pieces in a block
 	need   uint64                       // pieces required for a mark, as bits
-	at     map[block.EngineHash]*piece  // held pieces, or those of a block whose last piece is held
+	at     map[block.EngineHash]*piece  // held pieces, and all pieces of a block whose last piece is held
 	blocks map[block.EngineHash]*pieced // blocks whose last piece is held
 }
 

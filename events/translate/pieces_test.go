@@ -15,8 +15,8 @@ import (
 type hybrid struct {
 	rng    *rand.Rand
 	kind   string
-	window uint32 // 0: all of a prompt is wanted
-	sparse bool   // of windows only what a prompt needs is kept
+	window uint32 // 0: the whole prompt is needed
+	sparse bool   // for windows, only the part that a prompt needs is kept
 	names  map[string]block.EngineHash
 	copies [2]map[block.EngineHash]int // by group
 	all    [2][]block.EngineHash       // a name for each copy
@@ -53,7 +53,7 @@ func (h *hybrid) hit(prompt []uint32) (best int) {
 	return best
 }
 
-// serve stores what a prompt leaves behind its hit.
+// serve stores the part of a prompt after its hit.
 func (h *hybrid) serve(prompt []uint32) (events []decode.Event) {
 	from, to := h.hit(prompt), len(prompt)/hybridBlock*hybridBlock
 	if from == to {
@@ -83,7 +83,7 @@ func (h *hybrid) serve(prompt []uint32) (events []decode.Event) {
 			HasParent: true, Parent: h.name(prompt[:tail-hybridPiece]), Hashes: []block.EngineHash{h.name(prompt[:tail])}}}
 		events = append(at, events...)
 	}
-	if h.rng.IntN(2) == 0 { // groups come in any order
+	if h.rng.IntN(2) == 0 { // groups are in any order
 		last := len(events) - 1
 		events[last], events[0] = events[0], events[last]
 	}
@@ -106,9 +106,9 @@ func (h *hybrid) evict(n int) (events []decode.Event) {
 	return events
 }
 
-// TestPiecesLaw: of an engine whose windows have smaller blocks than its full attention it
-// is predicted to the token what it reuses, whatever is evicted, and where prompts part
-// within a block. Of a window that ends within a block less may be predicted.
+// TestPiecesLaw: for an engine whose windows have smaller blocks than its full attention, the
+// prediction equals the reuse to the token, after any evictions, and also if prompts diverge within
+// a block. If a window ends within a block, the prediction may be lower.
 func TestPiecesLaw(t *testing.T) {
 	root := testHasher().Root(block.Scope{Space: block.SpaceTokens, Model: "model"})
 	hits := map[string]int{}
@@ -166,11 +166,11 @@ func TestPiecesLaw(t *testing.T) {
 	}
 }
 
-// TestPiecesAreBounded: a stream of pieces in ever new blocks keeps no more of them than
-// there is room for, and predicts nothing of the others.
+// TestPiecesAreBounded: a stream of pieces in ever new blocks keeps at most the maximum of pieces,
+// and predicts nothing for the others.
 func TestPiecesAreBounded(t *testing.T) {
 	r := newRig(Options{})
-	r.tr.pieced = maxPieces - 6 // as if so many were held
+	r.tr.pieced = maxPieces - 6 // simulates that many stored pieces
 	for i := range 100 {
 		base, name := decode.Event{Kind: decode.BlockStored, BlockSize: 32, SpecKind: []byte("full_attention"), Tokens: make([]uint32, 32)}, block.EngineHash(10*i+1)
 		base.Tokens[0], base.Hashes = uint32(i), []block.EngineHash{name}

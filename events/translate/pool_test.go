@@ -14,9 +14,9 @@ import (
 
 var poolOps = flag.Int("pool.ops", 20_000, "operations of the law test of counts")
 
-// TestPoolLaw: whatever is asked for and evicted, the index holds what the engine's pool
-// holds, and predicts what it reuses. Requests that make full reports, and ones that read
-// no cache and so make second copies in the same shape, change nothing of that.
+// TestPoolLaw: after any requests and evictions, the index equals the engine's pool, and predicts
+// its reuse. Requests with full reports do not change this. Neither do requests that skip the cache
+// and so store second copies in the same form.
 func TestPoolLaw(t *testing.T) {
 	reports, copies := 0, 0
 	law := func(t interface{ Fatalf(string, ...any) }, seed uint64, ops int) {
@@ -26,7 +26,7 @@ func TestPoolLaw(t *testing.T) {
 		var prompts [][]uint32
 		for op := range ops {
 			var prompt []uint32
-			if len(prompts) > 0 && rng.IntN(4) > 0 { // goes on from an earlier one
+			if len(prompts) > 0 && rng.IntN(4) > 0 { // continue an earlier one
 				old := prompts[rng.IntN(len(prompts))]
 				prompt = append(prompt, old[:1+rng.IntN(len(old))]...)
 			}
@@ -71,10 +71,10 @@ func TestPoolLaw(t *testing.T) {
 	}
 }
 
-// TestPoolLawLate: of an engine that is read from the middle of its life on never more is
-// predicted than it holds, and what a report has told is known: but where the engine has
-// a second copy of a block from before, of which nothing tells, the eviction of one is
-// taken for that of both.
+// TestPoolLawLate: for an engine that is read from the middle of its incarnation on, predictions
+// never exceed its content, and reported blocks are known. There is one exception: the engine may
+// have a second copy of an earlier block, which no event shows. Then the eviction of one copy
+// counts as the eviction of both.
 func TestPoolLawLate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 8))

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// Marks that are hashed below a block's own key, so that the block's non-text content is part of
-// its key and of all later keys, and no text of the block's length has that key.
+// Marks that are hashed below a block's own key. They make the block's non-text content part of its
+// key and of all later keys, so that no text of the block's length has that key.
 var (
 	markUnrendered = []byte("\xffunrendered")
 	markPair       = []byte("\xffmedia\x00")

@@ -10,8 +10,8 @@ import (
 
 // Vocabulary maps token ids to bytes.
 type Vocabulary interface {
-	// AppendTokens appends the bytes of ids to dst. It returns dst unchanged and false if one of
-	// them is unknown.
+	// AppendTokens appends the bytes of ids to dst. It returns dst unchanged and false if an id is
+	// unknown.
 	AppendTokens(dst []byte, ids []uint32) ([]byte, bool)
 }
 
@@ -23,15 +23,15 @@ type Index interface {
 	// Parents is Lookup for many hashes: it sets keys, of the same length, to 0 for unknown blocks.
 	// blocks announces blocks that will be stored.
 	Parents(src block.Source, parents, blocks []block.EngineHash, keys []block.Key)
-	// Digest returns the number of entries of a source, and a hash of them.
+	// Digest returns the number of entries of a source, and their hash.
 	Digest(src block.Source) (count, xor uint64)
 	// Apply applies a delta. It does not retain it.
 	Apply(src block.Source, d *block.Delta) indexer.ApplyStats
 }
 
 // Canonical reports whether ids are the tokens that the engine's tokenizer produces for text after
-// prev. prev is the known text before, at most a few dozen bytes: nil if unknown, empty but not nil
-// at the start of a prompt. It must not retain its arguments.
+// prev. prev is the known text before, at most a few dozen bytes. It is nil if unknown, and empty
+// but not nil at the start of a prompt. It must not retain its arguments.
 type Canonical func(prev []byte, ids []uint32, text []byte) bool
 
 // Options configures a Translator.
@@ -144,8 +144,8 @@ func New(opt Options) *Translator {
 // Paged reports whether the engine's blocks are smaller than a unit.
 func (t *Translator) Paged() bool { return t.pages != nil }
 
-// Pieced reports whether some cache group has smaller blocks than those with full attention. Its
-// index data then depends on everything that the translator has read.
+// Pieced reports whether some cache group has smaller blocks than the full-attention group. Its
+// index data then depends on all batches that the translator has read.
 func (t *Translator) Pieced() bool { return t.pieced > 0 }
 
 func defaultInt(v, otherwise int) int {
@@ -211,7 +211,7 @@ func (t *Translator) Translate(b *decode.Batch, d *block.Delta) {
 // Clear removes all data of the source, and appends the clear operation to d.
 func (t *Translator) Clear(d *block.Delta) {
 	t.park.clear()
-	t.groups, t.pieced, t.doubts = groups{base: -1}, 0, 0 // further events may come from another engine
+	t.groups, t.pieced, t.doubts = groups{base: -1}, 0, 0 // another engine may send further events
 	t.pages = nil
 	t.stats.Clears++
 	d.Ops = append(d.Ops, block.Op{Kind: block.OpClear})
@@ -403,8 +403,8 @@ func begin(e *decode.Event, i int, root bool) int {
 }
 
 // child appends the bytes of ids to t.text and returns the key of their block below parent. known
-// is false if the vocabulary lacks one of them, or all are empty; such a block gets a key that no
-// text has.
+// is false if the vocabulary lacks an id, or all are empty; the block then gets a key that no text
+// has.
 func (t *Translator) child(parent block.Key, ids []uint32) (key block.Key, known bool) {
 	start := len(t.text)
 	if t.opt.Vocabulary == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// engineCase is a session of an engine's own block manager: what it published, and what
-// it would have reused of prompts between the batches.
+// engineCase is a session of an engine's own block manager: its published events, and the tokens of
+// prompts that it would have reused between the batches.
 type engineCase struct {
 	Name   string
 	Config struct {
@@ -84,17 +84,17 @@ func (c *engineCase) batch(i int) (events []decode.Event) {
 	return events
 }
 
-// TestEngineCases: what is predicted from the events of an engine's block manager is what
-// it reuses, whatever groups of windows, chunks and states it has; where that cannot be
-// known from events, less is predicted, and never more.
+// TestEngineCases: predictions from the events of an engine's block manager equal its reuse, for
+// all its groups of windows, chunks and states. If events do not contain enough data, predictions
+// are lower, and never higher.
 func TestEngineCases(t *testing.T) {
-	// Comparisons in which less is predicted than is reused, and why.
+	// Comparisons in which the prediction is below the reuse, with the reason.
 	under := map[string]int{
-		"sliding-only-16-w64":  1, // without full attention, blocks are wanted from the start on
-		"full16+chunked16-c64": 3, // no event tells the size of chunks: the same
+		"sliding-only-16-w64":  1, // without full attention, all blocks from the start are assumed to be needed
+		"full16+chunked16-c64": 3, // events do not contain the chunk size: the same
 	}
-	// An engine that drops its last block (EAGLE, MTP) does not tell. One block is one block;
-	// where states are kept one block lower, all is gone.
+	// Events do not show that an engine drops its last block (EAGLE, MTP). The difference is one
+	// block; for states kept one block lower, it is the whole prompt.
 	over := map[string]int{"full128+mamba128-eagle-drop": 2}
 	root := testHasher().Root(block.Scope{Space: block.SpaceTokens, Model: "model"})
 	total, less := 0, 0

@@ -24,7 +24,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// BenchmarkReader measures taking messages of three frames, 1 KiB, apart.
+// BenchmarkReader measures the parsing of messages of three frames, 1 KiB.
 func BenchmarkReader(b *testing.B) {
 	wire := appendMessage(nil, [][]byte{[]byte("topic"), make([]byte, 8), make([]byte, 1024)})
 	r := newReader(&endless{b: bytes.Repeat(wire, 100)}, Limits{}.withDefaults())

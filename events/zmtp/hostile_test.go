@@ -57,7 +57,7 @@ func fakePeer(tb testing.TB, f func(net.Conn), self SocketType) string {
 		g := greeting()
 		_, _ = nc.Write(append(g[:], appendReady(nil, self)...))
 		f(nc)
-		// Closing with unread bytes would reset what is still under way.
+		// Closing with unread bytes would reset the connection and lose data in transit.
 		_ = nc.(*net.TCPConn).CloseWrite()
 		_, _ = io.Copy(io.Discard, nc)
 	})
@@ -183,7 +183,7 @@ func TestServersSurviveGarbage(t *testing.T) {
 	}
 }
 
-// TestTooManySubscriptions bounds what a subscriber can make a PUB remember.
+// TestTooManySubscriptions bounds the state that a subscriber can create at a PUB.
 func TestTooManySubscriptions(t *testing.T) {
 	pub := listenPub(t, PubOptions{})
 	c := dial(t, pub.Addr().String(), Options{})

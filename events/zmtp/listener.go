@@ -67,7 +67,7 @@ func (l *listener) accept() {
 	}
 }
 
-// add registers nc and reports whether there is room for it.
+// add registers nc and reports whether it is within the limit.
 func (l *listener) add(nc net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 
 // PubOptions configure a PUB socket.
 type PubOptions struct {
-	// HWM is the number of messages that may wait for one subscriber; more
-	// are dropped for that subscriber, silently for it, as libzmq does.
-	// Default 100,000.
+	// HWM is the number of messages that may wait for one subscriber. Further messages are dropped
+	// for that subscriber without notice, as in libzmq. Default 100,000.
 	HWM int
 	// MaxQueued bounds the bytes that wait for one subscriber; default 256 MiB.
 	MaxQueued int
@@ -233,8 +232,8 @@ func (s *subscriber) write() {
 	}
 }
 
-// take waits for messages and returns all of them; nil means stop. The slice
-// returned last time becomes the new queue.
+// take waits for messages and returns all; nil means stop. The slice returned last time becomes the
+// new queue.
 func (s *subscriber) take(last [][]byte) [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

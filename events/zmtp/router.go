@@ -23,7 +23,7 @@ type Router struct {
 	handler func(conn *RouterConn, frames [][]byte)
 }
 
-// RouterConn is one peer of a Router, alive as long as its connection.
+// RouterConn is one peer of a Router. It ends with its connection.
 type RouterConn struct {
 	nc    net.Conn
 	write time.Duration
@@ -31,10 +31,9 @@ type RouterConn struct {
 	buf   []byte
 }
 
-// ListenRouter binds a ROUTER socket to addr and calls handler for every
-// message, one at a time per peer, from that peer's goroutine. The frames are
-// those that the peer sent, so a DEALER's or REQ's leading empty delimiter is
-// among them and belongs at the head of the answer too; they are valid until
+// ListenRouter binds a ROUTER socket to addr and calls handler for every message, one at a time per
+// peer, from that peer's goroutine. The frames are as sent by the peer, so they include the empty
+// delimiter of a DEALER or REQ, which also belongs at the head of the answer. They are valid until
 // handler returns.
 func ListenRouter(addr string, handler func(conn *RouterConn, frames [][]byte), opt RouterOptions) (*Router, error) {
 	if opt.Write <= 0 {
@@ -88,8 +87,8 @@ func (c *RouterConn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // Close ends the connection to this peer.
 func (c *RouterConn) Close() error { return c.nc.Close() }
 
-// flush writes buf; mu is held. A write that times out has cut a message in
-// two, so it ends the connection.
+// flush writes buf. The caller holds mu. A write that times out has cut a message in two, so it
+// ends the connection.
 func (c *RouterConn) flush() error {
 	if err := c.nc.SetWriteDeadline(time.Now().Add(c.write)); err != nil {
 		return err

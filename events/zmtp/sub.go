@@ -8,13 +8,12 @@ import (
 // SubOptions configure a listening SUB socket, to which publishers connect.
 type SubOptions struct {
 	Options // of each connection
-	// Admit decides by the address of a peer, before anything is read from it; nil
-	// admits all.
+	// Admit decides by the address of a peer, before reading any data; nil admits all.
 	Admit func(net.Addr) bool
-	// Left is told of each peer that was admitted when its connection has ended.
+	// Left is called for each admitted peer when its connection has ended.
 	Left     func(net.Addr)
 	MaxConns int // at a time; default 4096, further peers are hung up on
-	// Serve reads one connection, past its handshake, which ends with it.
+	// Serve reads one connection after its handshake. When it returns, the connection is closed.
 	Serve func(*Conn)
 }
 

@@ -33,7 +33,7 @@ func (t SocketType) accepts(p SocketType) bool {
 	}
 }
 
-// Errors of the protocol. Recv and Dial wrap them with what was seen.
+// Errors of the protocol. Recv and Dial wrap these with the received data.
 var (
 	ErrProtocol = errors.New("zmtp: protocol error")
 	ErrTooLarge = errors.New("zmtp: frame or message over the limit")

@@ -17,8 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// patience is how long a test waits for what must come, on a machine that has
-// other things to do.
+// patience is the time limit for expected events, long enough for a busy machine.
 const patience = testkit.HangTimeout
 
 // dial connects to addr for the length of the test.
@@ -281,8 +280,8 @@ func TestNoHeartbeatFor30(t *testing.T) {
 	}
 }
 
-// slowBeat leaves a peer more than a second for its answer; in a silence it is
-// asked more often than it may leave unanswered.
+// slowBeat leaves a peer more than a second to answer. During silence it is pinged more often than
+// it may leave pings unanswered.
 const (
 	slowBeat = 700 * time.Millisecond
 	silence  = 4 * slowBeat

@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// usageBodies are answers of the dialects and what they report.
+// usageBodies are answers of the dialects and their usage.
 var usageBodies = []struct {
 	name, body string
 	want       request.Usage

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestFault: what looks like an answer by its status and is none, cut anywhere.
+// TestFault: an error with the status of an answer is detected, split at any byte.
 func TestFault(t *testing.T) {
 	const events, whole = "text/event-stream; charset=utf-8", "application/json"
 	chunk := "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"delta\":{\"content\":\"{\\\"error\\\":{\"}}]}\n\n"

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestResponseID: the id of a stored response is found in answers cut anywhere,
-// and nowhere else.
+// TestResponseID: the id of a stored response is found in answers split at any byte, and in no
+// other text.
 func TestResponseID(t *testing.T) {
 	for _, c := range []struct{ name, kind, body, want string }{
 		{"whole", typeJSON, `{"id":"resp_abc","created_at":1,"output":[{"id":"msg_1"}]}`, "resp_abc"},

@@ -11,7 +11,7 @@ const typeJSON = "application/json"
 
 // Rename replaces the model's name in response bodies that pass in arbitrary chunks. It replaces
 // the member "model" of an answer or event, or of its member "response" (Responses) or "message"
-// (Anthropic). Everything else is unchanged, and nothing is delayed.
+// (Anthropic). The rest is unchanged, and nothing is delayed.
 type Rename struct {
 	name []byte // JSON literal of the new name
 	on   bool
@@ -19,8 +19,8 @@ type Rename struct {
 	json modelFinder
 }
 
-// Open prepares for a body with the given headers and the new name. It reports whether names are
-// replaced in such a body.
+// Open prepares for a body with the given headers and the new name. It reports whether it replaces
+// names in this kind of body.
 func (r *Rename) Open(contentType, encoding, name string) bool {
 	events := strings.HasPrefix(contentType, typeEvents)
 	literal, err := json.Marshal(name)

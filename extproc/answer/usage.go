@@ -17,7 +17,7 @@ const maxUsage = 8 << 10
 
 var usageParsers fastjson.ParserPool
 
-// scanPhase is what the usage scanner expects next.
+// scanPhase is the next token that the usage scanner expects.
 type scanPhase uint8
 
 const (

@@ -35,7 +35,8 @@ type Params struct {
 	Endpoints []string // ip:port of every engine; Envoy resolves host names
 
 	// Gateways are the gateways of remote clusters, ip:port, to which pickers may send requests.
-	// GatewaySNI enables TLS for them; GatewayCA verifies them, "" accepts any certificate.
+	// GatewaySNI enables TLS to these gateways; GatewayCA verifies their certificates, "" accepts
+	// any certificate.
 	Gateways              []string
 	GatewaySNI, GatewayCA string
 

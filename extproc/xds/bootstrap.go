@@ -8,7 +8,7 @@ import (
 	"text/template"
 )
 
-// Bootstrap is a minimal Envoy configuration that gets everything else from the replicas.
+// Bootstrap is a minimal Envoy configuration; the replicas provide the rest.
 type Bootstrap struct {
 	Admin     string   // host:port of Envoy's admin interface
 	Replicas  []string // host:port where replicas serve xDS

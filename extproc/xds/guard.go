@@ -150,8 +150,8 @@ type refusals struct {
 	next time.Time
 }
 
-// refused logs that an Envoy rejected an update. It continues with its previous configuration,
-// which nothing else reveals here.
+// refused logs that an Envoy rejected an update. It continues with its previous configuration, and
+// only this log line reveals it.
 func (s *Server) refused(node *corev3.Node, kind string, why *rpcstatus.Status) {
 	r := &s.refusals
 	if why == nil || r.log == nil {

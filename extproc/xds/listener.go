@@ -25,7 +25,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 )
 
-// placeholder replaces endpoints that come from EDS in a rendered configuration.
+// placeholder replaces EDS endpoints in a rendered configuration.
 const placeholder = "127.0.0.1:1"
 
 // addListener adds the listener and the clusters of envoyconf's configuration, with endpoints from

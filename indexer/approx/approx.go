@@ -27,18 +27,17 @@ type Options struct {
 	ChunkBytes    int // bytes of prompt for each chunk
 	MaxEndpoints  int // EndpointIDs from this on are not tracked; at most 65535
 	CapacityBytes int // bytes of prompt kept for an endpoint until SetCapacity
-	MaxChunks     int // chunks of a prompt looked at; what is behind them is neither recorded nor matched
+	MaxChunks     int // chunks used of a prompt; later ones are neither recorded nor matched
 	BytesPerToken int // fills Run.Tokens
 }
 
 // Index records which prompts were sent to which endpoint, in chunks of fixed size. It replaces
-// engine events where there are none, and bridges the time until they arrive: counting only entries
-// of the last seconds, it is the speculative index.
+// engine events if there are none, and bridges the time until they arrive: counting only entries of
+// the last seconds, it is the speculative index.
 //
 // It keeps the most recently recorded chunks of each endpoint, up to the endpoint's capacity. A
-// chunk is never evicted before those that follow it in a prompt. Equal sequences of calls give
-// equal states. All methods are safe for concurrent use; Match waits at most for the change of one
-// chunk.
+// chunk is never evicted before later chunks of its prompt. Equal sequences of calls give equal
+// states. All methods are safe for concurrent use; Match waits at most for the change of one chunk.
 type Index struct {
 	opts      Options
 	shards    [numShards]shard
@@ -47,7 +46,7 @@ type Index struct {
 	scratch   sync.Pool    // *scratch
 }
 
-// endpoint is the content of one endpoint. Its lock is taken before a shard's.
+// endpoint is the content of one endpoint. Lock it before a shard.
 type endpoint struct {
 	places []uint32 // scratch of Record, guarded by mu
 	mu     sync.Mutex
@@ -62,7 +61,7 @@ type scratch struct{ wants []want }
 type want struct {
 	level uint32 // 0: not a candidate; n+1: holds the first n chunks
 	since uint32 // stamp from which on an entry counts
-	any   uint32 // level by entries of any age; 0: nobody asks
+	any   uint32 // level by entries of any age; 0: no candidate uses it
 }
 
 // New returns an empty Index. It starts nothing.
@@ -101,11 +100,10 @@ func (a *Index) Keys(q block.Query, dst []block.Key) []block.Key {
 	return dst
 }
 
-// Match sets dst[i] to the leading run of keys that candidates[i] holds by
-// entries recorded at or after notBefore[i] (same clock as Record's; to 67 ms).
-// A nil notBefore counts every entry. Candidates are distinct; dst and
-// notBefore are as long as candidates. Run.Tokens[TierGPU] is an estimate by
-// BytesPerToken.
+// Match sets dst[i] to the leading run of keys that candidates[i] holds by entries recorded at or
+// after notBefore[i] (same clock as Record's; to 67 ms). A nil notBefore counts every entry.
+// Candidates are distinct; dst and notBefore have the length of candidates. Run.Tokens[TierGPU] is
+// an estimate by BytesPerToken.
 func (a *Index) Match(keys []block.Key, candidates []block.EndpointID, notBefore []int64, dst []block.Run) {
 	a.MatchBoth(keys, candidates, notBefore, dst, nil)
 }

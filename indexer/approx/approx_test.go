@@ -16,7 +16,7 @@ import (
 
 const second = int64(time.Second)
 
-// chainOf returns n keys below a root of its own.
+// chainOf returns n keys below a unique root.
 func chainOf(a *Index, name string, n int) []block.Key {
 	h := a.opts.Hasher
 	return a.Keys(block.Query{Root: h.Root(block.Scope{Space: block.SpaceChunks, Model: name}), Bytes: make([]byte, n*a.opts.ChunkBytes)}, nil)
@@ -194,8 +194,7 @@ func (m *model) run(ep block.EndpointID, keys []block.Key, notBefore int64) int 
 	return len(keys)
 }
 
-// Index is its model, whatever the sequence of calls and however little the
-// capacities.
+// Index equals its model, for any sequence of calls and any capacities.
 func TestModel(t *testing.T) {
 	const endpoints, chunk, capacity = 6, 4, 20
 	rapid.Check(t, func(t *rapid.T) {
@@ -311,8 +310,8 @@ func TestManyHolders(t *testing.T) {
 	}
 }
 
-// At a capacity that is never enough, what is held is as much as may be, and
-// always whole from the start of a prompt.
+// At a capacity that is always too small, the index is as full as permitted, and prompts are always
+// complete from their start.
 func TestCapacityKeepsPrefixes(t *testing.T) {
 	const capacity = 300
 	a := New(Options{ChunkBytes: 16, CapacityBytes: capacity * 16})

@@ -8,8 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// benchIndex is filled as a busy pool fills it: every endpoint holds prompts
-// of its own.
+// benchIndex is filled like in a busy pool: every endpoint has different prompts.
 func benchIndex(endpoints int) *Index {
 	a := New(Options{Hasher: block.NewHasher(block.Seed{1}), CapacityBytes: 2 << 20})
 	buf := make([]byte, 64<<10)
@@ -25,8 +24,8 @@ func benchIndex(endpoints int) *Index {
 	return a
 }
 
-// BenchmarkMatch: all hold the whole prompt (the worst case), each holds a
-// part of it, or all hold a tenth and one goes on.
+// BenchmarkMatch: all endpoints have the whole prompt (the worst case), each has a part, or all
+// have a tenth and one has more.
 func BenchmarkMatch(b *testing.B) {
 	for _, size := range []int{40 << 10, 400 << 10} {
 		for _, endpoints := range []int{8, 100} {

@@ -8,11 +8,11 @@
 //     optionally of records since a given time: recent ones are the speculative
 //     entries that bridge the time until events arrive.
 //
-// The package knows no engines, tokens or evictions; callers report these through Truncate and
-// SetCapacity. It has no clock and starts no goroutine.
+// The package has no data about engines, tokens or evictions; callers report these through Truncate
+// and SetCapacity. It has no clock and starts no goroutine.
 //
 // Invariants: an endpoint's chunks are bounded by its capacity. A chunk is never evicted before
-// those that follow it in a prompt. Equal calls give equal states.
+// later chunks of its prompt. Equal calls give equal states.
 //
 // All methods are safe for concurrent use: chunks are in shards with separate locks.
 package approx

@@ -39,7 +39,7 @@ func (a *Index) Record(ep block.EndpointID, keys []block.Key, now int64) {
 	if missing == 0 {
 		return
 	}
-	// Chunks that are held are the newest now, so none of them is evicted.
+	// Known chunks are the newest now, so none of these is evicted.
 	a.evict(ep, e, e.cap-missing)
 	for i, key := range slices.Backward(keys) {
 		if place := places[len(keys)-1-i]; place != none {
@@ -52,7 +52,7 @@ func (a *Index) Record(ep block.EndpointID, keys []block.Key, now int64) {
 	}
 }
 
-// none is the place of a chunk that is not held: that of the circle's anchor.
+// none is the position of an unknown chunk, which is the circle's anchor.
 const none = 0
 
 // evict removes the least recent chunks of ep until it holds at most most.

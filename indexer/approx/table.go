@@ -160,7 +160,7 @@ func (t *table) cut(nd *node, ep block.EndpointID) {
 	}
 }
 
-// resize moves the holders of nd to a list of another class with room for them.
+// resize moves the holders of nd to a list of another class with enough space.
 func (t *table) resize(nd *node, class uint8) {
 	was, start, n := nd.class, int(nd.one), int(nd.n)
 	if class == 0 {

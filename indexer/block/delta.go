@@ -19,7 +19,7 @@ type Op struct {
 	Group uint8  // the engine's KV-cache group, counted separately
 	Root  bool   // OpStore: Parent is a root key, not a block's
 	N     uint32 // number of blocks or hashes
-	First uint32 // index of the first of them
+	First uint32 // index of the first one
 	From  Key    // OpStore: key of the parent block, or the root key
 	// Parent is the engine's name of the parent block; unused when Root.
 	Parent EngineHash

@@ -2,19 +2,19 @@ package block
 
 import "math"
 
-// GroupRules is a group number that no engine uses. An OpMove of it moves no blocks but sets rules,
-// encoded in its hashes (Rule.Word). Versions without rules find no blocks with these names, and
-// skip them.
+// GroupRules is a group number that no engine uses. An OpMove with this group moves no blocks but
+// sets rules, encoded in its hashes (Rule.Word). Versions without rules find no blocks with these
+// names, and skip them.
 const GroupRules = 255
 
 // Rule defines which blocks of a cache group an engine needs to continue from a position of a
 // prompt. A group without a rule needs every block up to there; blocks are counted together over
-// all groups without one. With rules, a run ends where all of them hold.
+// all groups without one. With rules, a run ends at a position where all rules are satisfied.
 type Rule struct {
 	Group uint8
 	Kind  RuleKind
 	Size  uint32 // tokens of a block of the group, at most 65,535
-	Need  uint32 // RuleWindow: tokens before the position that must be held
+	Need  uint32 // RuleWindow: required tokens before the position
 }
 
 // RuleKind is the type of a Rule.
@@ -23,7 +23,7 @@ type RuleKind uint8
 // Kinds of rule.
 const (
 	RuleAll    RuleKind = iota // every block from the start on
-	RuleWindow                 // the last Need tokens, or all that there are
+	RuleWindow                 // the last Need tokens, or all if there are fewer
 	RuleState                  // the block that ends at the position
 	RuleNever                  // unknown: no run is certain
 	numRules

@@ -57,7 +57,7 @@ const (
 	SpaceChunks              // fixed-size chunks of raw prompt bytes (approximate index)
 )
 
-// Scope is what two chains must have in common, in addition to the bytes, to share blocks. It is
+// Scope is the common data that two chains need, in addition to equal bytes, to share blocks. It is
 // hashed into the root key.
 type Scope struct {
 	Space   Space

@@ -32,25 +32,25 @@ var (
 //
 //	bits 0-1 kind, bits 2-3 tier, then the flags below.
 //
-// After it, in this order: the group (1 byte, headGroup), N (varint, absent
-// with headOne), and for a store From (8, absent with headAgain), Parent (8,
-// absent with headRoot or headAgain), the tokens of a usual block (varint, absent when N is
-// 0) and the blocks; for a removal or a move the hashes, 8 bytes each.
+// These fields follow, in this order: the group (1 byte, headGroup) and N (varint, absent with
+// headOne). A store continues with From (8, absent with headAgain), Parent (8, absent with headRoot
+// or headAgain), the tokens of a usual block (varint, absent if N is 0) and the blocks. A removal
+// or a move continues with the hashes, 8 bytes each.
 const (
 	headKind  = 3
 	headTier  = 3 << 2
 	headGroup = 1 << 4 // a group other than 0 follows
 	headRoot  = 1 << 5 // Op.Root
 	headOne   = 1 << 6 // N is 1
-	// headAgain: From and Parent are those of the block stored last in this
-	// delta; with headRoot, From is that of the last root store.
+	// headAgain: From and Parent equal the block stored last in this delta; with headRoot, From
+	// equals the From of the last root store.
 	headAgain = 1 << 7
 )
 
-// A block is hash (8), key (8) and a varint: the zigzag difference of its
-// length in bytes to the block before (to four times the usual tokens for
-// the first) shifted left once; bit 0 says that flags (1 byte) and tokens
-// (varint) follow because they are not 0 and the usual ones.
+// A block is hash (8), key (8) and a varint. The varint is the zigzag difference of its length in
+// bytes to the previous block, shifted left by one. For the first block the difference is to four
+// times the usual tokens. Bit 0 means that flags (1 byte) and tokens (varint) follow, because they
+// differ from 0 and the usual number.
 const minBlockSize = 17
 
 // deltaChain is the state by which encoder and decoder omit fields that follow from earlier

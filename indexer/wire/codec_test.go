@@ -14,8 +14,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// drawDelta draws any delta whose unused fields are zero and whose ranges
-// follow each other, which is what encoding keeps.
+// drawDelta draws any delta that encoding preserves: unused fields are zero, and ranges follow each
+// other.
 func drawDelta(t *rapid.T) *block.Delta {
 	d := &block.Delta{}
 	key := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
@@ -156,8 +156,8 @@ func TestDeltaRefused(t *testing.T) {
 	}
 }
 
-// steadyDelta is what a full cache publishes: stores of several blocks, text
-// lengths around four bytes a token, and as many removals, one by one.
+// steadyDelta returns a delta as a full cache publishes it: stores of several blocks, text lengths
+// around four bytes per token, and as many removals, one by one.
 func steadyDelta(rng *rand.Rand, stores, blocks int) *block.Delta {
 	d := &block.Delta{}
 	for range stores {

@@ -40,8 +40,8 @@ func hardShort(t *Tails) map[string]struct {
 	}
 }
 
-// TestWorkOfShort: no short delta takes more than in proportion to its length, however far
-// back its parents are and whatever stands between.
+// TestWorkOfShort: the work for a short delta is proportional to its length, for any distance of
+// its parents and any operations in between.
 func TestWorkOfShort(t *testing.T) {
 	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]block.StoredBlock, 64)}
 	for range 100 {
@@ -63,7 +63,7 @@ func TestWorkOfShort(t *testing.T) {
 	}
 }
 
-// TestWorkOfDeltas: nor does any delta, or list of keys, that anybody can read.
+// TestWorkOfDeltas: the same for any delta, or list of keys, without a shared state.
 func TestWorkOfDeltas(t *testing.T) {
 	version := string([]byte{deltaVersion})
 	for name, text := range map[string][2]string{

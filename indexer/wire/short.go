@@ -7,18 +7,18 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// The short form of a Delta is for those who hold what the writer held just
-// before it: it names known blocks by shortBytes of their mixed hash, and parents
-// by how many stores ago they were stored. It has no version byte: the message
-// around it tells. Operations follow each other, each with a head of one byte:
+// The short form of a Delta is for readers with the writer's state just before it. It names known
+// blocks by shortBytes of their mixed hash, and parents by how many stores ago they were stored. It
+// has no version byte, because the surrounding message has one. Operations follow each other, each
+// with a head of one byte:
 //
 //	bits 0-1 kind, bit 2 tier and group follow (1 byte each; absent: both are 0), bit 3 N is 1.
-//	A store: bits 4-6 what names the parent, bit 7 tokens as in the store before.
+//	A store: bits 4-6 kind of parent, bit 7 tokens as in the previous store.
 //	A removal or move: bit 4 hashes are whole.
 //
-// After it, in this order: tier and group, N (varint), and for a store the
-// parent (see shortParent), the tokens of a usual block (varint) and the blocks as in the
-// long form; for the others the hashes, 4 or 8 bytes each. A clear has neither.
+// These fields follow, in this order: tier and group, and N (varint). A store continues with the
+// parent (see shortParent), the tokens of a usual block (varint) and the blocks as in the long
+// form. A removal or a move continues with the hashes, 4 or 8 bytes each. A clear has neither.
 const (
 	shortBytes = 4  // of a short name
 	window     = 64 // names prefetched at a time

@@ -22,12 +22,13 @@ type shortReader struct {
 	unsure   int
 }
 
-// DecodeShort decodes an encoding of AppendShort into d, whose memory it reuses. It must be called
-// before d is applied, with the tails of the previous deltas. Blocks that the writer held and this
-// index does not are skipped, as Apply would: removals are dropped, and stores keep an unknown
-// parent. The same applies to names that cannot be resolved, because tails are missing or several
-// blocks have them; unsure is their number, and means that this index differs from the writer's.
-// Any input is safe, as for DecodeDelta. After an error d is empty.
+// DecodeShort decodes an encoding of AppendShort into d, whose memory it reuses. Call it before d
+// is applied, with the tails of the previous deltas. Blocks that the writer held and this index
+// does not are skipped, as Apply would: removals are dropped, and stores keep an unknown parent.
+//
+// Names that cannot be resolved, because tails are missing or several blocks have the name, are
+// skipped in the same way. unsure is their number, and means that this index differs from the
+// writer's. Any input is safe, as for DecodeDelta. After an error d is empty.
 func DecodeShort(b []byte, x *indexer.Index, name block.Source, t *Tails, d *block.Delta) (unsure int, err error) {
 	d.Reset()
 	r := shortReader{Reader: varint.Reader{B: b}, n: x.Named(name, true), t: t, d: d}
@@ -178,7 +179,7 @@ func (r *shortReader) list(op *block.Op, whole bool) {
 	r.add(op)
 }
 
-// names reads short names and appends the hashes that are held.
+// names reads short names and appends the hashes that the index has.
 func (r *shortReader) names(n uint32) {
 	var ahead [window]indexer.ShortName
 	for n > 0 && r.Err == nil {

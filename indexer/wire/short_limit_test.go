@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// A delta of as many operations as there may be is read in its short form too,
-// where some of them take several.
+// A delta with the maximum number of operations can be read in its short form too, in which some
+// operations become several.
 func TestShortMostOperations(t *testing.T) {
 	x, name := indexer.New(indexer.Options{}), block.Source{Endpoint: 1}
 	x.Apply(name, &block.Delta{

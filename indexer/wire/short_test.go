@@ -24,8 +24,8 @@ var sameName = func() (out []block.EngineHash) {
 	return out
 }()
 
-// plainDelta is d as AppendShort leaves it: without empty operations, and with
-// one removal for several in a row.
+// plainDelta returns d as AppendShort encodes it: without empty operations, and with one removal
+// for several in a row.
 func plainDelta(d *block.Delta) *block.Delta {
 	p := &block.Delta{}
 	for _, op := range d.Ops {
@@ -52,8 +52,8 @@ func plainDelta(d *block.Delta) *block.Delta {
 	return p
 }
 
-// drawChange draws a delta about few blocks, so that parents and removals are
-// often of what is held, stored in the same delta, or not there.
+// drawChange draws a delta about few blocks, so that its parents and removals are often known
+// blocks, blocks of the same delta, or missing ones.
 func drawChange(t *rapid.T) *block.Delta {
 	d := &block.Delta{}
 	pick := func(name string) block.EngineHash {
@@ -117,7 +117,7 @@ func (p *shortPeer) digest() [2]uint64 {
 	return [2]uint64{n, xor}
 }
 
-// The short form says the same as the delta, to whoever applied what was before it.
+// The short form decodes to the same delta at any reader that applied the previous ones.
 func TestShortRoundTrip(t *testing.T) {
 	var got block.Delta
 	rapid.Check(t, func(t *rapid.T) {
@@ -144,8 +144,8 @@ func TestShortRoundTrip(t *testing.T) {
 	})
 }
 
-// A form that supposes nothing is read alike by those who know everything and by
-// those who know nothing.
+// A form without references decodes to the same delta at readers with and without the earlier
+// state.
 func TestShortAlone(t *testing.T) {
 	var got block.Delta
 	rapid.Check(t, func(t *rapid.T) {
@@ -164,8 +164,8 @@ func TestShortAlone(t *testing.T) {
 	})
 }
 
-// chains is what decoding engines write: each delta has one block of each of n
-// sequences, and as many removals of the oldest.
+// chains writes deltas as decoding engines do: each has one block of each of n sequences, and as
+// many removals of the oldest.
 type chains struct {
 	rng  *rand.Rand
 	ends []block.StoredBlock
@@ -195,7 +195,7 @@ func (c *chains) step(stores, blocks int, full bool) *block.Delta {
 	return d
 }
 
-// What a change costs: blocks one by one, and in long stores.
+// The size of a change: blocks one by one, and in long stores.
 func TestShortSize(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -222,7 +222,7 @@ func TestShortSize(t *testing.T) {
 	}
 }
 
-// Whoever lacks what the form builds on says so, and leaves out what Apply would.
+// A reader without the required state reports that, and skips the same blocks as Apply.
 func TestShortElsewhere(t *testing.T) {
 	stored := func(h block.EngineHash) block.StoredBlock {
 		return block.StoredBlock{Hash: h, Key: block.Key(h), Bytes: 64, Tokens: 16}
@@ -264,8 +264,7 @@ func TestShortElsewhere(t *testing.T) {
 	}
 }
 
-// Tails that follow from a page and what came after it are those of whoever saw
-// everything.
+// Tails built from a page and the deltas after it equal the tails of a reader of all deltas.
 func TestTails(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	var all, late Tails

@@ -12,9 +12,9 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// spotty fills a source with what snapshots have to cope with: chains that
-// another source stored first, branches, copies, two names and two tiers of one
-// block, blocks that are not canonical, and holes in the middle.
+// spotty fills a source with difficult content for snapshots: chains that another source stored
+// first, branches, copies, two names and two tiers of one block, blocks that are not canonical, and
+// holes in the middle.
 func spotty(x *indexer.Index, h block.Hasher, name block.Source) (queries []block.Query) {
 	root := h.Root(block.Scope{Model: "m"})
 	for seed := range uint64(40) {
@@ -68,7 +68,7 @@ func restored(t *testing.T, h block.Hasher, name block.Source, pages [][]byte) *
 	return y
 }
 
-// Pages keep to their size, and together they are the source, whatever the size.
+// Pages stay within their size, and for any size they form the complete source.
 func TestSnapshotPages(t *testing.T) {
 	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
 	x := indexer.New(indexer.Options{Hasher: h})
@@ -103,8 +103,8 @@ func TestSnapshotPages(t *testing.T) {
 	}
 }
 
-// What would need more than the limit is refused: a large source, and one whose
-// blocks all lie below the same long gap, which is repeated for each.
+// A snapshot above the limit is refused: of a large source, and of a source whose blocks all lie
+// below the same long gap, which is repeated for each.
 func TestSnapshotLimit(t *testing.T) {
 	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
 	x, root := indexer.New(indexer.Options{Hasher: h}), h.Root(block.Scope{})
@@ -136,8 +136,8 @@ func TestSnapshotLimit(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot reports how many entries of a source are put into pages, and
-// taken from them, per second.
+// BenchmarkSnapshot reports how many entries of a source are encoded into pages, and decoded, per
+// second.
 func BenchmarkSnapshot(b *testing.B) {
 	name, h := block.Source{Endpoint: 7}, block.NewHasher(block.Seed{1})
 	x, root := indexer.New(indexer.Options{Hasher: h}), h.Root(block.Scope{Model: "m"})
@@ -193,7 +193,7 @@ func removal(d *block.Delta) *block.Delta {
 	return rm
 }
 
-// storedChain returns a random text of n blocks and what stores it.
+// storedChain returns a random text of n blocks and the delta that stores it.
 func storedChain(h block.Hasher, root block.Key, seed uint64, n, size int) ([]byte, block.Delta) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	text := make([]byte, n*size)

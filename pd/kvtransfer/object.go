@@ -109,7 +109,7 @@ type Edit struct {
 }
 
 // With returns the object's text with edits applied. A repeated field that is set is kept once; a
-// new one is appended; everything else is copied byte for byte.
+// new one is appended; all other bytes are copied.
 func (o *Object) With(edits ...Edit) []byte { return o.Pieces(edits...).Join() }
 
 // Find returns the text of the value at a path of keys, or nil.

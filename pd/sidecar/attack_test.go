@@ -20,8 +20,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// legsOf is a prefill engine (10.…) that gives one answer, and a decode engine that gives
-// its answers in turn and keeps what it was sent.
+// legsOf is a prefill engine (10.…) with one answer, and a decode engine that gives its answers in
+// turn and keeps the received requests.
 type legsOf struct {
 	prefill string
 	decode  []*http.Response
@@ -48,7 +48,7 @@ func said(body, kind string) *http.Response {
 	return &http.Response{StatusCode: 200, Header: h, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
 }
 
-// asked has a proxy with some options serve a chat that is to be split.
+// asked has a proxy with some options serve a chat that it must split.
 func asked(t *testing.T, o Options, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	o.Engine = "http://127.0.0.1:8200"
@@ -63,8 +63,8 @@ func asked(t *testing.T, o Options, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestUnsoundHandOvers: what would end a decode engine, or have it wait without end, does not
-// reach it.
+// TestUnsoundHandOvers: hand-over members that would crash or block a decode engine do not reach
+// it.
 func TestUnsoundHandOvers(t *testing.T) {
 	for object, passes := range map[string]bool{
 		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_request_id":"r"}`:                          true,
@@ -99,8 +99,8 @@ func TestUnsoundHandOvers(t *testing.T) {
 
 const soundPrefill = `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
 
-// TestNothingIsNoAnswer: a 200 with nothing in it, or with JSON that has no end, is a failure:
-// with a hand-over it is made good once, else the gateway is told.
+// TestNothingIsNoAnswer: a 200 with an empty body or truncated JSON is a failure. With a hand-over
+// the request is repeated once; otherwise the gateway gets an error.
 func TestNothingIsNoAnswer(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}]}`
 	for name, bad := range map[string]func() *http.Response{
@@ -139,8 +139,8 @@ func TestEventsAnyhow(t *testing.T) {
 	}
 }
 
-// talks is an engine that answers each request on a connection as a function says; false
-// closes it.
+// talks is an engine that calls a function for each request on a connection; the connection closes
+// if it returns false.
 func talks(t *testing.T, answer func(nth int, c net.Conn, r *http.Request) bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -179,9 +179,9 @@ func reply(c net.Conn, body string) bool {
 	return err == nil
 }
 
-// TestIdleConnectionsThatClose: engines close connections on which nothing has come for some
-// seconds, some just as the next request is on its way. Nobody notices, and no prefill engine
-// is blamed.
+// TestIdleConnectionsThatClose: engines close connections that have been idle for some seconds,
+// sometimes just before the next request arrives. Clients see no error, and no prefill engine is
+// blamed.
 func TestIdleConnectionsThatClose(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}]}`
 	every := func(body string) func(int, net.Conn, *http.Request) bool {
@@ -207,8 +207,8 @@ func TestIdleConnectionsThatClose(t *testing.T) {
 	}
 }
 
-// TestStreamsWithoutLength: where only the connection's end ends a stream, one that breaks off
-// is not taken for whole.
+// TestStreamsWithoutLength: if a stream ends only with its connection, a truncated one does not
+// count as complete.
 func TestStreamsWithoutLength(t *testing.T) {
 	for text, whole := range map[string]bool{textEvent + doneEvent: true, textEvent: false, textEvent + textEvent[:30]: false} {
 		engine := talks(t, func(_ int, c net.Conn, _ *http.Request) bool {
@@ -296,7 +296,7 @@ func TestRawRequests(t *testing.T) {
 	}
 }
 
-// TestHalfClosed: a client that closes its side has left, and its legs end with it.
+// TestHalfClosed: a client that closes its side has left, and its legs are cancelled.
 func TestHalfClosed(t *testing.T) {
 	prefill := prefiller(t, says(200, soundPrefill))
 	at, left := make(chan bool), make(chan bool)
@@ -326,7 +326,7 @@ func TestHalfClosed(t *testing.T) {
 	<-left // decode's end tells prefill
 }
 
-// gated is a stream that says one thing, waits, and ends.
+// gated is a stream that sends one event, waits, and ends.
 type gated struct {
 	parts []string
 	gate  <-chan struct{}
@@ -347,7 +347,7 @@ func (g *gated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// many is a pair of engines that answers each prompt with itself, all at the same time.
+// many is a pair of engines that answers each prompt with the prompt, all at the same time.
 type many struct {
 	gate chan struct{}
 	here sync.WaitGroup
@@ -367,8 +367,8 @@ func (m *many) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, ContentLength: -1, Body: io.NopCloser(body)}, nil
 }
 
-// TestManyStreams has 10,000 streams open at once: each client gets its own answer, each
-// stream holds little memory, and nothing is left of them.
+// TestManyStreams has 10,000 streams open at once: each client gets its own answer, each stream
+// uses little memory, and all memory is released.
 func TestManyStreams(t *testing.T) {
 	const streams = 10_000
 	m := &many{gate: make(chan struct{})}
@@ -408,8 +408,9 @@ func TestManyStreams(t *testing.T) {
 	testkit.Await(t, "the goroutines of all streams have ended", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
-// TestTRTLLM: what the context leg ends is the answer, as the client asked for it; without a
-// hand-over the generation engine serves the whole; what engines tell each other stays there.
+// TestTRTLLM: if the context leg finishes the answer, the client gets it in the requested form.
+// Without a hand-over the generation engine serves the whole request. Fields that engines exchange
+// do not reach the client.
 func TestTRTLLM(t *testing.T) {
 	const params = `"disaggregated_params":{"ctx_request_id":5,"encoded_opaque_state":"s"}`
 	context := func(reason, more string) string {
@@ -438,8 +439,8 @@ func TestTRTLLM(t *testing.T) {
 			`data: {"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":3}}`+"\n\n"+doneEvent)
 }
 
-// TestSlowPrefill: a prefill engine that sends its answer byte by byte has its time, and no
-// more.
+// TestSlowPrefill: a prefill engine that sends its answer byte by byte is cut off at the time
+// limit.
 func TestSlowPrefill(t *testing.T) {
 	slow := prefiller(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

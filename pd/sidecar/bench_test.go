@@ -11,8 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// repeating yields one event n times, each in a read of its own, as engines send
-// tokens.
+// repeating yields one event n times, each in a separate read, as engines send tokens.
 type repeating struct {
 	event string
 	n     int
@@ -50,7 +49,7 @@ func BenchmarkStreamedEvent(b *testing.B) {
 	stream(b, b.N)
 }
 
-// TestStreamAllocates: what a stream allocates does not grow with its events.
+// TestStreamAllocates: the allocations of a stream do not grow with its events.
 func TestStreamAllocates(t *testing.T) {
 	few := testing.AllocsPerRun(20, func() { stream(t, 10) })
 	many := testing.AllocsPerRun(20, func() { stream(t, 2000) })

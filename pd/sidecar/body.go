@@ -122,9 +122,9 @@ const notUTF8 = "request bodies must be UTF-8 without a byte order mark"
 const maxSpace = 4 << 10
 
 // inspect removes hand-over members from the body of a forwarded request. Engines serve prompts at
-// more paths than those that are split (/invocations, PUT /generate). Bodies that are not JSON
-// objects, such as forms, are unchanged. If the body may contain members that cannot be found,
-// inspect responds to the client and returns false.
+// more paths than the split ones (/invocations, PUT /generate). Bodies that are not JSON objects,
+// such as forms, are unchanged. If the body may contain members that cannot be found, inspect
+// responds to the client and returns false.
 func (s *Server) inspect(in *bodies.Intake) bool {
 	w, r := in.W, in.R
 	if r.Body == nil || r.Body == http.NoBody {

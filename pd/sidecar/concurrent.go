@@ -16,7 +16,7 @@ type legs struct {
 	prefillHeader  http.Header
 	decodeHeader   http.Header
 	needs          bool // decode would wait forever for a failed prefill, so it is cancelled
-	waits          bool // decode's response is held until prefill has responded
+	waits          bool // decode's response waits until prefill has responded
 	reportsCached  bool // prefill's cached tokens replace decode's
 	afterPrefillOf func(*prefilled)
 }

@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// BenchmarkProxy measures what the proxy adds: each request is sent straight to the
-// engine, twice in a row straight to it, and through the proxy, whole and with a prefill
-// leg. cpu is that of the whole process: client, proxy and engine; the difference of
-// "whole" to "direct" is the proxy's, and of one more connection; a split request has two
-// legs one after the other, so that it is to be held against "twice".
+// BenchmarkProxy measures the cost of the proxy. Each request is sent directly to the engine, twice
+// in a row directly, and through the proxy, whole and with a prefill leg.
+//
+// cpu includes client, proxy and engine. The difference between "whole" and "direct" is the cost of
+// the proxy and of one more connection. A split request has two legs one after the other, so
+// compare it with "twice".
 func BenchmarkProxy(b *testing.B) {
 	const answer = `{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":8}}}`
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

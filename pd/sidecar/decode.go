@@ -122,7 +122,7 @@ func (x *exchange) sendDecode(d leg) *fault {
 			f.err = cause
 		} else {
 			if errors.Is(err, syscall.ECONNREFUSED) {
-				x.s.salt.Store(nil) // the engine is gone, and its cache with it
+				x.s.salt.Store(nil) // the engine's cache is gone too
 			}
 			f.stale, f.lethal = wire.stale(d.start), !f.unsent
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// prefiller is a prefill engine that is sick in one way.
+// prefiller is a prefill engine with one fault.
 func prefiller(t *testing.T, h http.HandlerFunc) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
@@ -23,16 +23,16 @@ func says(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set(request.HeaderFaults, "0=broken") // engines have no say in it
+		w.Header().Set(request.HeaderFaults, "0=broken") // a header from an engine must be ignored
 		w.Header().Set(request.HeaderHandOver, "1;failed=1")
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}
 }
 
-// TestFaultsAreTold: the answer says which prefill engines were asked in vain and why, by
-// their places in the list that the request named; of what clients do wrong, and of engines
-// that found the request wrong, it says nothing.
+// TestFaultsAreTold: the answer reports which prefill engines failed and why, by their index in the
+// request's list. It reports neither errors of clients nor requests that an engine rejected as
+// invalid.
 func TestFaultsAreTold(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
 	good := prefiller(t, says(200, whole))
@@ -76,7 +76,7 @@ func TestFaultsAreTold(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Engine: engine.URL, Prefill: time.Minute}
 			if c.name == "hangs" {
-				o.Prefill = 2 * time.Second // for each target: the second needs some of it
+				o.Prefill = 2 * time.Second // for all targets: the second needs a part
 			}
 			if c.change != nil {
 				c.change(&o)

@@ -13,8 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/retry"
 )
 
-// TestReady: ready means that requests are welcome and the engine is well, no longer than
-// that is so.
+// TestReady: the sidecar is ready only while it accepts requests and the engine is healthy.
 func TestReady(t *testing.T) {
 	var status atomic.Int32
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,8 +50,8 @@ func TestReady(t *testing.T) {
 	f("gone", 503, "the engine cannot be reached")
 }
 
-// TestRetryBudget: while prefill engines fail, second prefill legs come to a fifth of the
-// requests, and no request is lost.
+// TestRetryBudget: while prefill engines fail, at most a fifth of the requests get a second prefill
+// leg, and no request is lost.
 func TestRetryBudget(t *testing.T) {
 	var legs atomic.Int64
 	prefill := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

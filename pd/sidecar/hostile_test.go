@@ -23,7 +23,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/sse"
 )
 
-// utf16 is a text as Python's json reads it too.
+// utf16 returns a text in an encoding that Python's json module also reads.
 func utf16(s string) string {
 	var out []byte
 	for i := range len(s) {
@@ -32,8 +32,8 @@ func utf16(s string) string {
 	return string(out)
 }
 
-// TestPassedBodies: hand-over members reach the engine by no path, method or encoding, and
-// bodies that hold none arrive as they were sent.
+// TestPassedBodies: hand-over members reach the engine by no path, method or encoding, and bodies
+// without any arrive unchanged.
 func TestPassedBodies(t *testing.T) {
 	var got, method string
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,8 +125,8 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: a.header.Clone(), ContentLength: -1, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
 }
 
-// TestOddAnswers: an answer that cannot be looked into, or not whole, is an error, never a
-// part of it.
+// TestOddAnswers: an answer that cannot be parsed, or not completely, is an error; the client never
+// gets a part.
 func TestOddAnswers(t *testing.T) {
 	f := func(what string, a answers, status int, want string) {
 		t.Helper()
@@ -160,8 +160,8 @@ func TestOddAnswers(t *testing.T) {
 	f("no event at all", answers{kind("Content-Type", "text/event-stream"), strings.Repeat("x", maxHead*2)}, 200, strings.Repeat("x", maxHead*2))
 }
 
-// TestClientLeaves: whatever a request waits for, its legs end with its client, and blocks
-// that prefill holds by then are read or released.
+// TestClientLeaves: a client may leave at any point. Its legs are then cancelled, and blocks that
+// prefill holds by then are read or released.
 func TestClientLeaves(t *testing.T) {
 	for _, c := range []struct {
 		state   string
@@ -256,13 +256,13 @@ func TestConnectionsAreKept(t *testing.T) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
-	if n := dialed.n.Load(); n > 10 { // one, but for those that were slow to come back
+	if n := dialed.n.Load(); n > 10 { // one, plus a few for slow returns
 		t.Errorf("%d connections for 20 legs in a row", n)
 	}
 }
 
-// TestDrainCloses: answers of every kind tell the client to go elsewhere while the proxy
-// drains, and they are whole.
+// TestDrainCloses: while the proxy drains, answers of every kind are complete and ask the client to
+// close its connection.
 func TestDrainCloses(t *testing.T) {
 	engine := httptest.NewServer(says(200, `{"choices":[]}`))
 	defer engine.Close()
@@ -289,9 +289,9 @@ func (c *connections) note(_ net.Conn, s http.ConnState) {
 	}
 }
 
-// TestWireHabits: a client that waits for 100 Continue is not kept waiting, nor does the
-// engine hear of it; trailers of the engine arrive behind streams, whole answers and what is
-// passed on.
+// TestWireHabits: a client that waits for 100 Continue gets it at once, and the engine does not see
+// the header. Trailers of the engine arrive after streams, complete answers and forwarded
+// responses.
 func TestWireHabits(t *testing.T) {
 	answer := func(request string) string {
 		if strings.Contains(request, "stream") {
@@ -343,8 +343,8 @@ func TestWireHabits(t *testing.T) {
 	}
 }
 
-// TestKeptBlocks: a decode engine that keeps blocks for a next turn is noticed once, and what
-// it says of them does not reach clients.
+// TestKeptBlocks: a decode engine that keeps blocks for a next turn is reported once, and its
+// fields about these blocks do not reach clients.
 func TestKeptBlocks(t *testing.T) {
 	const kept = `"kv_transfer_params":{"do_remote_decode":true,"remote_host":"10.0.0.9"}`
 	for _, body := range []string{`{"choices":[],` + kept + `}`, `data: {"choices":[{"delta":{"content":"x"}}],` + kept + "}\n\n"} {

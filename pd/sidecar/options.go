@@ -42,7 +42,7 @@ type Options struct {
 	// KVTransfer is the policy for hand-over members in client bodies.
 	KVTransfer kvtransfer.Policy
 	// WebSockets forwards WebSockets to the engine. Their content is not inspected, so the engine
-	// must not accept hand-over members from them.
+	// must not accept hand-over members there.
 	WebSockets bool
 	// BootstrapPort is the port of the bootstrap servers of SGLang and Mooncake: 8998.
 	BootstrapPort int
@@ -53,7 +53,7 @@ type Options struct {
 	// it. If clients may set it (HandOver.Allow), the decode engine is tried first.
 	CacheHitThreshold bool
 	// Lease is how long a prefill engine keeps unread blocks (30 s, as in vLLM's NIXL connector). A
-	// hand-over is used within two thirds of it.
+	// hand-over is used within the first two thirds.
 	Lease time.Duration
 	// Prefill bounds one prefill leg (120 s). Head is the interval at which an engine that has not
 	// begun a decode response is checked for a hang (120 s).

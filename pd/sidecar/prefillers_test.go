@@ -13,9 +13,9 @@ import (
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// TestHostilePrefillers has prefill engines answer on their connections with whatever they
-// like: the client gets the decode engine's answer, the picker is told what the prefill
-// engine did, and nothing of it reaches either.
+// TestHostilePrefillers: prefill engines send malicious answers. The client gets the decode
+// engine's answer, the picker gets a report of the fault, and no byte of the malicious answer
+// reaches either.
 func TestHostilePrefillers(t *testing.T) {
 	const object = `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
 	var asked atomic.Pointer[string]
@@ -39,7 +39,7 @@ func TestHostilePrefillers(t *testing.T) {
 	chunk := "1000\r\n" + strings.Repeat(" ", 0x1000) + "\r\n"
 	for _, c := range []struct {
 		name, says, faults string
-		handed             bool // decode gets what prefill handed over
+		handed             bool // decode gets the prefill engine's hand-over
 		forEver            string
 	}{
 		{name: "an answer", says: head("Content-Length: 73\r\n") + object, handed: true},
@@ -57,7 +57,7 @@ func TestHostilePrefillers(t *testing.T) {
 		{name: "a head of 1 MB", says: head("X-Large: " + strings.Repeat("x", 1<<20) + "\r\nContent-Length: 73\r\n"), faults: "0=broken"},
 		{name: "a head without end", says: "HTTP/1.1 200 OK\r\n", forEver: "X-More: x\r\n", faults: "0=broken"},
 		{name: "less than announced", says: head("Content-Length: 1000\r\n") + object, faults: "0=broken"},
-		{name: "a body without end", says: chunked, forEver: chunk, faults: "0=busy"}, // there is no memory for it
+		{name: "a body without end", says: chunked, forEver: chunk, faults: "0=busy"}, // exceeds the memory
 		{name: "a stream", says: head("Transfer-Encoding: chunked\r\n") + "8\r\ndata: {}\r\n0\r\n\r\n", faults: "0=garbage"},
 	} {
 		target := talks(t, func(_ int, conn net.Conn, _ *http.Request) bool {
@@ -89,8 +89,8 @@ func TestHostilePrefillers(t *testing.T) {
 	}
 }
 
-// TestCutRequests: a client that is cut off after any byte of its request has no engine asked,
-// and nothing is kept for it.
+// TestCutRequests: if a client is cut off after any byte of its request, no engine gets a request,
+// and no memory stays in use.
 func TestCutRequests(t *testing.T) {
 	var legs atomic.Int64
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func TestCutRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, _ = io.Copy(io.Discard, conn) // to what the proxy says, or its close
+		_, _ = io.Copy(io.Discard, conn) // until the proxy answers or closes
 	}
 	head := "POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + headerPrefiller + ": " + strings.TrimPrefix(engine.URL, "http://") + "\r\nConnection: close\r\n"
 	for name, whole := range map[string]string{

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestRanks: requests reach the rank that the picker names, at whatever port they enter, and
-// a rank of the client's reaches no leg of a request that is split.
+// TestRanks: requests reach the rank that the picker names, at any port of the proxy. A client's
+// own rank header reaches no leg of a split request.
 func TestRanks(t *testing.T) {
 	ranks := Ranks{Port: 8000}
 	for i := range 3 {

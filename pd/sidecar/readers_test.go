@@ -13,8 +13,8 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
-// unending answers with a stream, an event a second, for as long as the request is not left;
-// it tells when that is.
+// unending answers with a stream of one event a second until the request is cancelled, and reports
+// that time.
 type unending struct{ left chan time.Time }
 
 // RoundTrip implements http.RoundTripper.
@@ -44,8 +44,8 @@ func (e unending) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestClientsThatDoNotRead: a client that takes nothing of its answer for Reader is left, and
-// so is its engine; one that reads slowly is not, for however long its answer goes on.
+// TestClientsThatDoNotRead: a client that reads none of its answer for Reader is cut off together
+// with its engine. A slow reader is not, for any length of its answer.
 func TestClientsThatDoNotRead(t *testing.T) {
 	for _, path := range []string{"/v1/completions", "/v1/embeddings"} { // looked into, and passed on
 		synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestBodiesTakeMemory sends bodies that fit, that do not, and that break off: what was
-// taken for them is given back at the end of each request, not before.
+// TestBodiesTakeMemory sends bodies that fit, that do not, and that break off. Their memory is
+// released at the end of each request, not before.
 func TestBodiesTakeMemory(t *testing.T) {
 	b := memory.New(50 << 10)
 	share := b.Share(memory.Bodies)
@@ -55,8 +55,8 @@ func TestBodiesTakeMemory(t *testing.T) {
 	}
 }
 
-// TestBodiesGiveWay fills the memory for bodies with one that keeps its end back: a small one
-// is served all the same, and the other client is told that there is no memory.
+// TestBodiesGiveWay fills the memory for bodies with one that withholds its end. A small body is
+// still served, and the other client gets an error about memory.
 func TestBodiesGiveWay(t *testing.T) {
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

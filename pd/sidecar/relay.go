@@ -100,7 +100,7 @@ var (
 	wordHandOver = []byte(`_params"`) // kv_transfer_params, ec_transfer_params, disaggregated_params
 )
 
-// write forwards events. It parses only those with usage to be replaced or with hand-over members.
+// write forwards events. It parses only events with usage to be replaced or with hand-over members.
 func (x *exchange) write(event []byte, d *leg) error {
 	usage := (d.cached >= 0 || d.late != nil) && bytes.Contains(event, wordUsage) && d.cachedTokens() >= 0
 	if !usage && !bytes.Contains(event, wordHandOver) {

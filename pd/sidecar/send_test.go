@@ -14,9 +14,9 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// TestBodiesOfLegs: whatever the lengths, in buffers that are used again and again, each leg
-// has its own request's bytes: split, whole and passed on, while other legs are given up by
-// their clients and answered by engines that read nothing.
+// TestBodiesOfLegs: for any lengths, with reused buffers, each leg has its own request's bytes:
+// split, whole and forwarded. Other legs are cancelled by their clients at the same time, or
+// answered by engines that read no body.
 func TestBodiesOfLegs(t *testing.T) {
 	check := func(r *http.Request) error { // "." is asked for where blocks are given up
 		text, err := io.ReadAll(r.Body)

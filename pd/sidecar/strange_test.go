@@ -12,8 +12,9 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// TestRefusedHandOvers: a decode engine that finds a request wrong may mean the hand-over, as
-// one without a connector does, or one of another release. The request without it says which.
+// TestRefusedHandOvers: a decode engine that rejects a request may reject its hand-over, as an
+// engine without a connector or of another release does. The repetition without hand-over shows
+// which.
 func TestRefusedHandOvers(t *testing.T) {
 	const whole, wrong = `{"choices":[{"message":{"content":"x"}}]}`, `{"error":{"code":422}}`
 	refusal := func(status int) *http.Response {
@@ -37,8 +38,8 @@ func TestRefusedHandOvers(t *testing.T) {
 	}
 }
 
-// TestHandOversAreUsedOnce: an engine that breaks a connection off which had been idle may
-// have closed it before the request came, or at the hand-over. It is not given that twice.
+// TestHandOversAreUsedOnce: if an engine closes an idle connection, this may have happened before
+// the request arrived or because of the hand-over. The hand-over is not sent twice.
 func TestHandOversAreUsedOnce(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}]}`
 	var handed atomic.Int64
@@ -65,8 +66,8 @@ func TestHandOversAreUsedOnce(t *testing.T) {
 	}
 }
 
-// TestOfOtherDirections: what prefill answers of another connector, or for another direction,
-// is no hand-over.
+// TestOfOtherDirections: fields of another connector, or for the other direction, in a prefill
+// answer are no hand-over.
 func TestOfOtherDirections(t *testing.T) {
 	for _, object := range []string{
 		`{"do_remote_prefill":false,"do_remote_decode":true,"remote_block_ids":[[1]],"remote_request_id":"r"}`,
@@ -79,8 +80,8 @@ func TestOfOtherDirections(t *testing.T) {
 	}
 }
 
-// TestReturnsAlone: events whose lines end in carriage returns alone are passed on when they
-// come, and looked into as others are.
+// TestReturnsAlone: events with carriage returns as line ends are forwarded immediately and
+// inspected like others.
 func TestReturnsAlone(t *testing.T) {
 	in := "event: e\rdata: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\r\rdata: {\"choices\":[],\"kv_transfer_params\":{\"remote_host\":\"10.9.9.9\"}}\r\rdata: [DONE]\r\r"
 	want := "event: e\ndata: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\ndata: {\"choices\":[]}\n\n" + doneEvent
@@ -92,8 +93,8 @@ func TestReturnsAlone(t *testing.T) {
 	}
 }
 
-// TestPassedOnIdleConnections: a request that is passed on and was lost with an idle
-// connection is sent once more where it changes nothing, and only there.
+// TestPassedOnIdleConnections: a forwarded request that was lost with an idle connection is sent
+// again only if it changes no state.
 func TestPassedOnIdleConnections(t *testing.T) {
 	for path, harmless := range map[string]bool{"/v1/embeddings": true, "/tokenize": true, "/v1/load_lora_adapter": false} {
 		var asked atomic.Int64

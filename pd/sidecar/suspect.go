@@ -98,8 +98,8 @@ func (d *deaths) leave(engine string, prompt uint64, now time.Time, failed bool)
 	return f.crowd
 }
 
-// An engine that has survived several failures in a row is observed for a fraction of DeathWait, so
-// that an engine which fails every request does not delay all of them by the whole time.
+// An engine that has survived several failures in a row is observed for a fraction of DeathWait.
+// Otherwise an engine that fails every request would delay each by the whole time.
 const (
 	livedOften = 3
 	livedFor   = time.Minute
@@ -141,7 +141,7 @@ const (
 	unknown sign = iota
 	alive
 	down // it refuses connections
-	sick // its /health answers 503, as that of an API server without its core
+	sick // its /health answers 503, like an API server without its core
 )
 
 // check requests the /health of an engine.
@@ -168,7 +168,7 @@ func (s *Server) check(ctx context.Context, base *url.URL) sign {
 }
 
 // died observes an engine after a failure and reports whether it died. It returns at the first
-// refused connection, otherwise after DeathWait or a fraction of it.
+// refused connection, otherwise after DeathWait or a fraction.
 func (s *Server) died(ctx context.Context, base *url.URL) bool {
 	dead := s.dies(ctx, base, s.deaths.window(base.Host, s.o.DeathWait, time.Now()))
 	if ctx.Err() == nil {

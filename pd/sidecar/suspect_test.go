@@ -17,13 +17,13 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// mortal is an engine that dies of prompts that contain "killer", as real engines do.
+// mortal is an engine that crashes on prompts that contain "killer", as real engines do.
 type mortal struct {
 	at      string
 	form    string // of its death
 	died    atomic.Bool
 	served  atomic.Int64
-	held    chan struct{} // if set, requests wait for it
+	held    chan struct{} // if set, requests wait until it is closed
 	entered chan struct{}
 	server  *http.Server
 }
@@ -126,8 +126,8 @@ func sendTo(s *Server, prompt string, targets ...*mortal) *httptest.ResponseReco
 	return w
 }
 
-// TestOnePromptEndsOneEngine: whatever the form of its death, an engine that dies of a prompt is the
-// only one that gets this prompt.
+// TestOnePromptEndsOneEngine: an engine that dies of a prompt, in any form, is the only one that
+// gets this prompt.
 func TestOnePromptEndsOneEngine(t *testing.T) {
 	for _, connector := range []Connector{NIXL, Storage} {
 		for _, form := range []string{answers500, resets, midAnswer, healthGone} {
@@ -147,7 +147,7 @@ func TestOnePromptEndsOneEngine(t *testing.T) {
 	}
 }
 
-// TestDecodeDiesOnce: a prompt that ends the decode engine, split or not, is answered with a status that
+// TestDecodeDiesOnce: a prompt that crashes the decode engine, split or not, gets a status that
 // gateways do not retry.
 func TestDecodeDiesOnce(t *testing.T) {
 	for _, form := range []string{answers500, resets, midAnswer, healthGone} {
@@ -159,7 +159,7 @@ func TestDecodeDiesOnce(t *testing.T) {
 	}
 }
 
-// TestFalseSuspicion: failures that are no death cost a delay at most.
+// TestFalseSuspicion: failures without a death cost a delay at most.
 func TestFalseSuspicion(t *testing.T) {
 	t.Run("an engine that fails and lives", func(t *testing.T) {
 		p := prefiller(t, says(http.StatusInternalServerError, "{}"))
@@ -214,7 +214,7 @@ func TestFalseSuspicion(t *testing.T) {
 	})
 }
 
-// TestLegsShareAnID: where nobody has named a request, both engines get the same name for it.
+// TestLegsShareAnID: if the request has no ID, both engines get the same new one.
 func TestLegsShareAnID(t *testing.T) {
 	ids := make(chan string, 2)
 	engine := func(w http.ResponseWriter, r *http.Request) {

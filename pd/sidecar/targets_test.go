@@ -13,10 +13,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestWhoIsCalled names addresses of the pool in every header that names some: a leg goes to
-// those of the leg's role alone, host and port, and where keys are given too, to those that a
-// picker has signed for it. The others are left out one by one. Only without a prefill endpoint and
-// without a fallback is the request refused.
+// TestWhoIsCalled sends the pool's addresses in every header that names targets. A leg is sent only
+// to targets of its role, by host and port, and with keys only to targets that a picker has signed
+// for the leg. Other targets are dropped one by one. The request is refused only if no prefill
+// endpoint and no fallback is left.
 func TestWhoIsCalled(t *testing.T) {
 	const prefill, decode, encoder, unknown = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.1:22"
 	list := Listed{prefill: endpoint.RolePrefill, decode: endpoint.RoleDecode, encoder: endpoint.RoleEncode}
@@ -32,7 +32,7 @@ func TestWhoIsCalled(t *testing.T) {
 		name            string
 		targets         Targets
 		prefill, encode string
-		signed          [2]string // what the signature is of; nothing: there is none
+		signed          [2]string // signed texts; empty: no signature
 		legs            string    // hosts that are called: p, d, e, u and the decode engine itself as .
 	}{
 		{"listed", list, prefill, "", [2]string{}, "p."},

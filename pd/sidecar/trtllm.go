@@ -13,7 +13,7 @@ const keyDisagg = "disaggregated_params"
 const firstRequest = 1 << 42
 
 // byTRTLLM serves a request by a context leg whose response contains the input of the generation
-// leg: TensorRT-LLM engines take the first token and the prompt's tokens from it.
+// leg: the first token and the prompt's tokens, which TensorRT-LLM engines use.
 func (x *exchange) byTRTLLM() {
 	id := strconv.AppendUint(nil, max(x.s.o.Random()>>1, firstRequest), 10)
 	style, null := []byte("0"), []byte("null")

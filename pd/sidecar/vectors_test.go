@@ -22,8 +22,8 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// exchangeCase is one exchange: what the client sent, the legs that must follow and
-// how engines answer them, and what the client must get.
+// exchangeCase is one exchange: the client's request, the expected legs with the engines' answers,
+// and the expected response.
 type exchangeCase struct {
 	ID        string            `json:"id"`
 	Connector string            `json:"connector"`
@@ -127,7 +127,7 @@ func (e *engines) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// leaving ends the client when a reader has come to the end.
+// leaving disconnects the client at the end of a reader.
 type leaving struct{ leave context.CancelFunc }
 
 func (l leaving) Read([]byte) (int, error) { l.leave(); return 0, io.EOF }
@@ -391,8 +391,8 @@ const (
 	doneEvent = "data: [DONE]\n\n"
 )
 
-// TestBroken: an answer that breaks off before its first content is made anew, one
-// that breaks off later ends the connection, and no answer is mixed from two.
+// TestBroken: an answer that breaks off before its first content is repeated. One that breaks off
+// later ends the connection. No answer is a mixture of two.
 func TestBroken(t *testing.T) {
 	whole := roleEvent + textEvent + doneEvent
 	cut := func(text string) io.Reader { return cutAfter{strings.NewReader(text)} }
@@ -419,7 +419,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestSplitAnywhere: events may come in any pieces.
+// TestSplitAnywhere: events may be split at any byte.
 func TestSplitAnywhere(t *testing.T) {
 	usage := "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":8}},\"kv_transfer_params\":{\"a\":1}}\r\n\r\n"
 	want := roleEvent + textEvent + "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":0}}}\r\n\r\n" + doneEvent

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// queued is a decode engine whose answers begin after a time in its queue, and a prefill engine (10.…).
+// queued is a decode engine that answers after a time in its queue, and a prefill engine (10.…).
 type queued struct {
 	wait    time.Duration
-	early   bool                 // a stream's head comes at once
+	early   bool                 // a stream's headers are sent at once
 	metrics func(n int64) string // the page at reading n; nil: none
 	mute    bool                 // /health does not answer
 	reads   atomic.Int64
@@ -85,8 +85,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// TestWaitingIsNotHanging: a request that waits in decode's queue keeps its place, whether it is
-// streamed or not, split or whole.
+// TestWaitingIsNotHanging: a request that waits in decode's queue stays there, streamed or not,
+// split or whole.
 func TestWaitingIsNotHanging(t *testing.T) {
 	pages := map[string]func(int64) string{
 		"no metrics":     nil,
@@ -109,8 +109,8 @@ func TestWaitingIsNotHanging(t *testing.T) {
 	}
 }
 
-// TestHangingEnds: an engine whose metrics do not move, or whose health check does not answer, ends a
-// leg of every kind.
+// TestHangingEnds: a leg of any kind ends if its engine's metrics do not change, or its health
+// check does not answer.
 func TestHangingEnds(t *testing.T) {
 	frozen := func(int64) string {
 		return "vllm:num_requests_running{model_name=\"m\"} 3\nprocess_cpu_seconds_total 7\n"

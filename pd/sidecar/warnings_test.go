@@ -33,8 +33,8 @@ func (l *locked) String() string {
 	return l.log.String()
 }
 
-// TestComplaints: what is set up wrongly between the engines is named in the log, though each
-// client gets its answer; what is the request's own fault, or nobody's, is not.
+// TestComplaints: configuration errors between the engines are logged, though each client gets its
+// answer. Errors of the request, and random failures, are not.
 func TestComplaints(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}]}`
 	secure := httptest.NewUnstartedServer(says(200, soundPrefill))

@@ -23,7 +23,7 @@ const (
 	handedNone = `{"prompt":"x"}`
 )
 
-// seen is an engine that keeps what it was asked, and answers.
+// seen is an engine that keeps the received requests, and answers.
 type seen struct {
 	mu  sync.Mutex
 	all []string
@@ -64,9 +64,8 @@ func (s *seen) take() string {
 	return out
 }
 
-// TestNoOtherWay sends a sidecar, byte by byte, what proxies and engines have been known to
-// read differently: nothing of it brings a hand-over member, a second request or a tunnel to
-// the engine.
+// TestNoOtherWay sends a sidecar, byte by byte, requests that proxies and engines are known to
+// parse differently. None brings a hand-over member, a second request or a tunnel to the engine.
 func TestNoOtherWay(t *testing.T) {
 	engine := &seen{}
 	behind := httptest.NewServer(engine)
@@ -143,7 +142,7 @@ func TestNoOtherWay(t *testing.T) {
 	}
 }
 
-// pipes is a listener of connections within the process, which go by virtual time.
+// pipes is a listener of in-process connections, for virtual time.
 type pipes chan net.Conn
 
 // Accept implements net.Listener.
@@ -173,9 +172,9 @@ func (readers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2, Request: r}, nil
 }
 
-// TestSlowBodies: a body that comes too slowly breaks off, whether it is looked into, passed
-// on or split; one that comes fast enough does not, and what follows on its connection is
-// served however late.
+// TestSlowBodies: a body that arrives too slowly is aborted, whether it is inspected, forwarded or
+// split. One that is fast enough is not, and the next request on its connection is served at any
+// time.
 func TestSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(Options{Engine: "http://127.0.0.1:8200", Transport: readers{}})
@@ -185,7 +184,7 @@ func TestSlowBodies(t *testing.T) {
 		lis, served := make(pipes), make(chan error, 1)
 		server := &http.Server{Handler: s}
 		go func() { served <- server.Serve(lis) }()
-		// Each sends pieces, one in so long, and returns how long the server took part.
+		// send sends pieces, one per interval each, and returns how long the server read.
 		send := func(path, kind, first, piece, last string, pieces int, each time.Duration) (status int, took time.Duration, nc net.Conn) {
 			nc, far := net.Pipe()
 			lis <- far

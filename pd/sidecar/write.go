@@ -52,7 +52,7 @@ func (w *Write) made(host string, transfer []byte) []byte {
 func number2(n int) []byte { return []byte(strconv.Itoa(n)) }
 
 // byWrite serves a request by two simultaneous legs, in which prefill writes into decode's memory.
-// Decode's response is held until prefill has responded.
+// Decode's response waits until prefill has responded.
 func (x *exchange) byWrite() {
 	w := x.s.o.Write
 	x.inTurn(func(target string) (legs, error) {

@@ -109,7 +109,7 @@ func (v *Verifier) Verify(signature, prefill, encode string) error {
 	return ErrSignature
 }
 
-// signed returns the signed text. Lengths keep the parts apart.
+// signed returns the signed text. Lengths separate its parts.
 func signed(until int64, prefill, encode string) []byte {
 	return fmt.Appendf(nil, "grapevine targets 1\n%d\n%d %s\n%d %s\n", until, len(prefill), prefill, len(encode), encode)
 }

@@ -1,4 +1,4 @@
-// Command custom-picker is Grapevine with two plugin types of its own.
+// Command custom-picker is Grapevine with two additional plugin types.
 package main
 
 import (

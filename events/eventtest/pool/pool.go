@@ -8,11 +8,11 @@ import (
 // Block is how many tokens a block of a Pool has.
 const Block = 16
 
-// Pool is an engine's block pool by vLLM's rules: each physical block has one hash; a freed block
-// remains a hit until it is reused, oldest first; a removal is announced for each physical block
+// Pool is an engine's block pool by vLLM's rules. Each physical block has one hash. A freed block
+// remains a hit until it is reused, oldest first. A removal is announced for each physical block
 // with a hash.
 type Pool struct {
-	free   []int          // physical blocks, those to be taken first in front
+	free   []int          // physical blocks, next one to use first
 	hash   []uint64       // by physical block; 0: none
 	copies map[uint64]int // physical blocks by hash
 	out    []decode.Event

@@ -24,7 +24,7 @@ type Counter struct {
 	// span holds the number of answers since it was opened in its upper half, and those from
 	// unnamed endpoints in its lower half.
 	span     atomic.Uint64
-	ignored  atomic.Bool  // most answers of the last window came from unnamed endpoints
+	ignored  atomic.Bool  // most answers of the last window were from unnamed endpoints
 	multiple atomic.Bool  // lists of addresses were sent in that window
 	warned   atomic.Int64 // Unix nanoseconds of the last warning
 }

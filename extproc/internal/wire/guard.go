@@ -46,9 +46,9 @@ const (
 // errCrowded rejects a stream for lack of memory.
 var errCrowded = status.Error(codes.ResourceExhausted, "extproc: too many streams are open for the memory")
 
-// Guards tracks streams whose request is not placed yet. It ends those that take too long, or the
+// Guards tracks streams whose request is not placed yet. It ends streams that take too long, or the
 // oldest when memory runs out. Only this can free that memory: a message being received belongs to
-// gRPC, and its stream's goroutine waits for it. Safe for concurrent use.
+// gRPC, and its stream's goroutine waits for the message. Safe for concurrent use.
 type Guards struct {
 	Budget  *budget.Budget
 	Timeout time.Duration // for a body being received
@@ -89,8 +89,8 @@ type guardKey struct{}
 // Tap reserves the memory of a new stream and gives it a context that guards can cancel.
 //
 // It runs on the goroutine that reads the connection. Without a pause, that goroutine could read
-// thousands of immediately canceled streams before the first of them runs, and streams of other
-// connections would wait for all of them.
+// thousands of immediately canceled streams before the first one runs, which would delay streams of
+// other connections.
 func (gs *Guards) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	share := gs.Budget.Share(budget.Streams)
 	if share > 0 && gs.Budget.Used(budget.Streams) > share/4*3 {

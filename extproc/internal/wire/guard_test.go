@@ -122,7 +122,7 @@ func TestBodyTimeout(t *testing.T) {
 func TestStreamsTakeMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room = 64
-		b := budget.New(room * streamMemory * 5) // a fifth of it is for streams
+		b := budget.New(room * streamMemory * 5) // a fifth is for streams
 		shed := 0
 		gs := &Guards{Timeout: time.Minute, Budget: b, Shed: func(n int) { shed += n }}
 		check, done := context.WithCancel(t.Context())
@@ -187,7 +187,7 @@ func TestManyHealthWatches(t *testing.T) {
 }
 
 // TestReliefSparesTheYoung: among waiting and new streams, only the older half of the waiting ones
-// is ended, on any shard, as long as there are waiting ones.
+// is ended, on any shard, while there are waiting ones.
 func TestReliefSparesTheYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shed := 0

@@ -53,7 +53,7 @@ type protocolConfig struct {
 	Early    bool
 }
 
-// Free releases the body. Code that kept parts of it holds its own references.
+// Free releases the body. Code that kept a part holds its own references.
 func (m *Inbound) Free() {
 	if m.Body != nil {
 		m.Body.Free()
@@ -69,7 +69,8 @@ func (m *Inbound) Bytes() []byte {
 	return m.Body.ReadOnlyData()
 }
 
-// Decode decodes a message. data stays the caller's; m references or copies what it keeps.
+// Decode decodes a message. data stays the caller's; m references or copies the parts that it
+// keeps.
 func (m *Inbound) Decode(data mem.BufferSlice) error {
 	*m = Inbound{}
 	var whole mem.Buffer

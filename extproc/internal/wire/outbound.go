@@ -147,9 +147,9 @@ func (r *Room) take(headers ...request.HeaderSet) bool {
 	return true
 }
 
-// Begin fills the mutation from a decision, as far as there is room for it, and encodes the
-// metadata, which also names the destination. The decision's own headers are set together or
-// not at all. It reports whether all of them are.
+// Begin fills the mutation from a decision, as far as there is room, and encodes the metadata,
+// which also names the destination. The decision's own headers are set together or not at all. It
+// reports whether they are set.
 func (w *RouteWriter) Begin(d *request.Decision, destination string, room *Room) (all bool) {
 	w.Mutation, w.lb = w.Mutation[:0], w.lb[:0]
 	if all = room.take(request.HeaderSet{Name: HeaderDestination, Value: destination}); all {

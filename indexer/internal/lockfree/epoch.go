@@ -4,7 +4,7 @@ import "sync/atomic"
 
 const epochShards = 16
 
-// Counter counts readers, on a cache line of its own.
+// Counter counts readers, on a separate cache line.
 type Counter struct {
 	n atomic.Int64
 	_ [56]byte

@@ -36,7 +36,7 @@ func TestVectorIsASlice(t *testing.T) {
 	})
 }
 
-// What a change takes does not grow with the list.
+// The cost of a change does not grow with the list.
 func TestVectorChangesCostTheSame(t *testing.T) {
 	took := func(n int) uint64 {
 		v := &Vector[[5]int]{}

@@ -1,7 +1,8 @@
 package names
 
-// Short is the part of a mixed engine hash in short forms: it selects the segment and, except for
-// the last bits, the start of the search. A table of whole hashes can therefore be searched by it.
+// Short is the part of a mixed engine hash in short forms. It selects the segment and, except for
+// the last bits, the start of the search. A table of whole hashes can therefore be searched by
+// short names.
 type Short uint32
 
 const shortHalf = 16 // bits

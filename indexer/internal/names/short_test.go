@@ -72,7 +72,7 @@ func TestSizedTables(t *testing.T) {
 	}
 }
 
-// A table that is to be large has room for four times what it holds, and not more.
+// A table with an announced size has space for at most four times its content.
 func TestAhead(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, most := range []int{0, 1000, 30_000, 300_000, 1 << 30} {

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// Table maps the engine hashes of one source to nodes. It is an extendible
-// hash table whose segments grow by a fifth or less and then split, so that the
-// load stays between 0.6 and 0.75 at every size and no insertion moves more
-// than one segment. Writers only.
+// Table maps the engine hashes of one source to nodes. It is an extendible hash table whose
+// segments grow by at most a fifth and then split. So the load stays between 0.6 and 0.75 at every
+// size, and an insertion moves at most one segment. Writers only.
 type Table struct {
 	dir      []*Segment // indexed by the top bits of the mixed hash
 	depth    uint8
@@ -196,7 +195,7 @@ func (l *line) place(h uint64) int {
 	return k
 }
 
-// taken returns how many entries of a line are taken.
+// taken returns the number of used entries of a line.
 func (l *line) taken() int {
 	k := bucket
 	if l[3].Meta == 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// aliasModel is what aliases are a table of.
+// aliasModel is a naive model of aliases.
 type aliasModel map[uint64]map[[2]uint32]uint32 // (node, kind) to count
 
 func (m aliasModel) entries() int {
@@ -16,8 +16,8 @@ func (m aliasModel) entries() int {
 	return n
 }
 
-// removeBoth removes a copy as the index does and reports whether table and
-// model agree on what happened.
+// removeBoth removes a copy as the index does and reports whether table and model give the same
+// result.
 func removeBoth(a *Table, m aliasModel, h uint64, kind uint32) bool {
 	want := false
 	for k := range m[h] {

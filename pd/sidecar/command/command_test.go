@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestListedRoles: engines of the endpoints file may be called for what their label says,
-// those without a label and those of --allow for everything.
+// TestListedRoles: an engine of the endpoints file may be called only for the role in its label.
+// Engines without a label and engines of --allow may be called for every role.
 func TestListedRoles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "endpoints.yaml")
 	const text = `endpoints:
@@ -63,13 +63,13 @@ func TestPortsAreChecked(t *testing.T) {
 	}
 }
 
-// lines sends what is written.
+// lines sends the written lines.
 type lines chan string
 
 // Write implements io.Writer.
 func (l lines) Write(b []byte) (int, error) { l <- string(b); return len(b), nil }
 
-// TestFilesAreFollowed: who may be called changes with the endpoints file; what cannot be read
+// TestFilesAreFollowed: the allowed targets change with the endpoints file; an unreadable file
 // changes nothing.
 func TestFilesAreFollowed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "endpoints.yaml")

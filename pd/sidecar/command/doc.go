@@ -1,3 +1,3 @@
-// Package command is the command line of the sidecar: its flags, including those of other routing
+// Package command is the command line of the sidecar: its flags, including flags of other routing
 // sidecars, and its listeners. Package sidecar contains the proxy.
 package command

@@ -15,8 +15,8 @@ type params struct {
 	Tiers []string `json:"tiers"`
 }
 
-// Scorer is the type tier-scorer: 1 for endpoints of the first tier, less for those that follow,
-// 0 for endpoints without a listed tier.
+// Scorer is the type tier-scorer: 1 for endpoints of the first tier, less for later tiers, 0 for
+// endpoints without a listed tier.
 func Scorer() plugin.Type {
 	return plugin.Type{
 		Name: "tier-scorer", Kind: plugin.KindScorer, Summary: "Prefers endpoints by a list of tiers.",

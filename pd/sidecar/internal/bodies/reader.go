@@ -8,7 +8,7 @@ import (
 )
 
 // Reader is how long a client may stop reading its response, equal to the idle timeout of proxies.
-// Engines continue for clients that do not read, and keep blocks for them.
+// Without this limit, engines would continue for clients that do not read, and keep their blocks.
 const Reader = 5 * time.Minute
 
 // piece is the number of bytes written between renewals of the deadline.
@@ -39,7 +39,7 @@ func (a *answer) Flush() {
 	_ = a.conn.Flush() // the error cannot be handled
 }
 
-// renew extends the write deadline if more than an eighth of it has passed.
+// renew extends the write deadline if more than an eighth has passed.
 func (a *answer) renew() {
 	if now := time.Now(); a.until.Sub(now) < Reader*7/8 {
 		a.until = now.Add(Reader)

@@ -40,7 +40,7 @@ type Intake struct {
 	readers atomic.Int32 // readers of kept: leg bodies and the request itself
 }
 
-// Receive reads the request's body up to a limit. Memory is taken from the budget as the body
+// Receive reads the request's body up to a limit. It takes memory from the budget as the body
 // grows: a client that announces a large body and sends nothing uses 4 KiB.
 func (in *Intake) Receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	in.readers.Add(1)
@@ -53,8 +53,8 @@ func (in *Intake) Receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// Decode returns the received body without its codings, up to a limit. Its memory is taken from the
-// budget too. The errors are those of package coding.
+// Decode returns the received body without its codings, up to a limit. It takes memory from the
+// budget too. It returns errors of package coding.
 func (in *Intake) Decode(codings []string, limit int64) ([]byte, error) {
 	return coding.Decode(in.kept, codings, coding.Limits{Size: int(limit), Take: in.held.Take})
 }
@@ -145,8 +145,7 @@ func (in *Intake) isStarved() bool {
 // firstRead is the size of the first read of a body.
 const firstRead = 4 << 10
 
-// soonRoom is the buffer size allowed for a body of known length once a sixteenth of it has
-// arrived.
+// soonRoom is the buffer size allowed for a body of known length once a sixteenth has arrived.
 const soonRoom = 1 << 20
 
 // ReadAll reads a response to its end, with memory from the budget as in Receive.

@@ -10,8 +10,8 @@ import (
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// TestRoomIsTaken: what is reserved for a body that was announced is taken from the budget, not
-// what has come of it, and is twice that at most once it is large.
+// TestRoomIsTaken: the budget is charged for the buffer reserved for an announced body, not for the
+// received part. For large bodies the buffer is at most twice the received part.
 func TestRoomIsTaken(t *testing.T) {
 	b := memory.New(1 << 30)
 	holders, in := memory.NewHolders(b, memory.Bodies), new(Intake)

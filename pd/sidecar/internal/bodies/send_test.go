@@ -33,8 +33,8 @@ func TestBodyIsKept(t *testing.T) {
 	}
 }
 
-// TestGather: what is left of a body goes out as it lies, and one that is closed while it is
-// written is kept until then.
+// TestGather: the rest of a body is written without copying, and a body that is closed during a
+// write is kept until the write ends.
 func TestGather(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
