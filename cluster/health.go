@@ -33,8 +33,8 @@ type missing struct {
 }
 
 // findMissing collects the unreachable members. A crashed member looks like one that is cut off.
-// But half of a group does not crash at once, and a member that is still heard, or still listed
-// because others hear it, is alive.
+// But half of a group does not crash at once, and a member whose frames still arrive, here or at
+// other members, is alive.
 func findMissing(s *Status) missing {
 	m := missing{last: remember}
 	for _, p := range s.Peers {

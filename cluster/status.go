@@ -179,9 +179,9 @@ func peerState(p core.PeerView) string {
 	case p.Foreign != 0:
 		return "foreign" // alive, but with another protocol version
 	case p.Alive:
-		return "unlinked" // heard, but frames cannot be sent to it
+		return "unlinked" // its frames arrive, but frames cannot be sent to it
 	case p.Link:
-		return "silent" // connected, but not heard
+		return "silent" // connected, but no frames arrive
 	default:
 		return "down"
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// An engine says that it stores a block of four tokens, and the index knows.
+// An engine reports the store of a block of four tokens, and the index has it.
 func Example() {
 	engine, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
 	if err != nil {

@@ -89,8 +89,8 @@ func TestEnvoyCompressedBodies(t *testing.T) {
 	}
 }
 
-// An upload without a length is placed by the model that it names, in both configurations, and
-// passes as it is.
+// An upload of unknown length is scheduled by its model name, in both configurations, and passes
+// unchanged.
 func TestEnvoyChunkedForm(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {

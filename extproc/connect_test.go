@@ -43,7 +43,7 @@ func TestEnvoyConnect(t *testing.T) {
 	}
 }
 
-// client2 speaks HTTP/2 frame by frame over one connection, about one stream.
+// client2 sends and receives single HTTP/2 frames on one connection, for one stream.
 type client2 struct {
 	t        *testing.T
 	conn     net.Conn

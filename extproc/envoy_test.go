@@ -165,10 +165,10 @@ func TestEnvoyRename(t *testing.T) {
 	}
 }
 
-// TestEnvoyTrailers: a request ends with trailers, as HTTP/2 clients may send it. The test does
-// without retries, because Envoy doubles a body that its router keeps for a retry while a filter
-// streams it (envoy #45470). It also excludes bodies sent early: Envoy then sends the trailers only
-// after every chunk is answered, and the picker answers only at the end.
+// TestEnvoyTrailers: a request ends with trailers, as HTTP/2 clients may send it. The test disables
+// retries, because Envoy doubles a body that its router keeps for a retry while a filter streams it
+// (envoy #45470). It also excludes bodies sent early: Envoy then sends the trailers only after
+// every chunk is answered, and the picker answers only at the end.
 func TestEnvoyTrailers(t *testing.T) {
 	for _, s := range shapes()[:6] {
 		if s.params.EarlyBody {

@@ -51,7 +51,7 @@ func TestBodiesThatDoNotEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range messages[:1+n/(16<<10)] { // its headers, and so many bytes
+		for _, m := range messages[:1+n/(16<<10)] { // its headers, and n bytes
 			if err := stream.Send(m); err != nil {
 				t.Fatal(err)
 			}

@@ -53,7 +53,7 @@ func modesOf(m *wire.Inbound, o *Options) streamModes {
 	return sm
 }
 
-// known returns m if this version knows the mode, otherwise the default.
+// known returns m if this version supports the mode, otherwise the default.
 func known(m, otherwise BodyMode) BodyMode {
 	if m < BodyNone || m > BodyFullDuplex {
 		return otherwise

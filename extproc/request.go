@@ -81,7 +81,7 @@ func (st *stream) readsForm(view headerView, length int64) bool {
 const maxUploadHeld = 8 << 20
 
 // placeUnread places a request by its headers alone, because its body is endless or not read. It
-// tells Envoy not to hold the body; otherwise a WebSocket would wait forever.
+// instructs Envoy not to hold the body; otherwise a WebSocket would wait forever.
 func (st *stream) placeUnread() error {
 	if err := st.place(bodyAbsent); err != nil {
 		return err

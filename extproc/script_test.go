@@ -28,8 +28,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestScripts plays the streams of testdata/*.txt: each line of a script is a
-// message from the proxy, each line of the answer is one of ours.
+// TestScripts plays the streams of testdata/*.txt. Each line of a script is a message from the
+// proxy, each line of the answer is one from the processor.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if !strings.HasSuffix(path, ".txt") {

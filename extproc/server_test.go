@@ -274,8 +274,8 @@ grapevine_extproc_streams_total{end="complete"} 1
 	}
 }
 
-// TestLongMetadata sends headers of a stream that are longer than any proxy's: on both
-// listeners the server says that it does not take them.
+// TestLongMetadata sends a stream with longer headers than any proxy's. Both listeners reject them
+// with an error.
 func TestLongMetadata(t *testing.T) {
 	s, _ := opened(t, extproc.Options{}, extproc.Listen{TLS: listen.TLS{Plaintext: true}, HealthAddress: "127.0.0.1:0"})
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-long", strings.Repeat("v", 128<<10))

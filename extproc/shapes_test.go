@@ -124,7 +124,7 @@ func TestGatewayShapes(t *testing.T) {
 				sizes = sizes[:len(sizes)-1]
 			}
 			n := r.checkSizes(sizes, false)
-			for range 20 { // so many that another policy would show
+			for range 20 { // enough to reveal another policy
 				r.check(call{size: 2000, model: "m", answer: 10})
 			}
 			r.book.settle(t)

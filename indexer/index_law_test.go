@@ -210,8 +210,7 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// ranks is how many ranks of an endpoint the index knows, all that hold something among
-// them.
+// ranks returns the number of an endpoint's ranks in the index, including all with content.
 func (w *world) ranks(t *rapid.T, ep block.EndpointID) (n int32) {
 	n = int32(w.x.shown.Load().at(ep).ranks)
 	for s, held := range w.m.held {

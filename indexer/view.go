@@ -136,7 +136,7 @@ type pageRank struct {
 	base uint32
 }
 
-// heldBlock is an entry of a node; moreEntries in meta says that it has others.
+// heldBlock is an entry of a node; moreEntries in meta means that the node has others.
 type heldBlock struct {
 	hash block.EngineHash
 	meta uint32
@@ -270,7 +270,7 @@ func (d *dump) copies(id uint32, h block.EngineHash, meta uint32) {
 	}
 }
 
-// takes tells whether the last operation can go on with a block of op's kind.
+// takes reports whether the last operation can be extended with a block of op's kind.
 func (d *dump) takes(op *block.Op) bool {
 	last := &d.out.Ops[len(d.out.Ops)-1]
 	return int(last.N) < d.most && last.Tier == op.Tier && last.Group == op.Group

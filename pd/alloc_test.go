@@ -12,8 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestAllocations holds that a request which is not split costs no memory, and
-// one that is only the header's text and two closures.
+// TestAllocations checks that a request that is not split allocates nothing, and a split one only
+// the header's text and two closures.
 func TestAllocations(t *testing.T) {
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	pool.Set([]endpoint.Spec{

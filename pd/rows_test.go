@@ -7,8 +7,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// TestTable holds that every row is whole, builds with its defaults unless it
-// needs a parameter, and plays the role of its kind.
+// TestTable checks that every row is complete, builds with its defaults unless it needs a
+// parameter, and has the role of its kind.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	needs := map[string]bool{

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestFullestShare holds that the metric tells of all replicas, and of nothing
-// while nothing is in flight.
+// TestFullestShare checks that the metric covers all replicas, and is absent while no request is in
+// flight.
 func TestFullestShare(t *testing.T) {
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	f := func(want float64, requests ...int64) {

@@ -63,9 +63,9 @@ func (f *flight) reported(e *request.Event) {
 	}
 }
 
-// learnPair records whether the pair of prefill and decode endpoint worked. It did not if the prefill
-// endpoint answered and the decode endpoint computed the prompt all the same. Faults of the prefill
-// endpoint itself are evidence about its health.
+// learnPair records whether the pair of prefill and decode endpoint worked. It did not if the
+// prefill endpoint answered and the decode endpoint still computed the prompt. Faults of the
+// prefill endpoint itself are evidence about its health.
 func (f *flight) learnPair(e *request.Event) {
 	r := &f.report
 	if !r.Known || r.Target < 0 && r.Failed > 0 {

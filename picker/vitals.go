@@ -255,7 +255,7 @@ func (f *flight) waits(now time.Time) bool {
 func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) {
 	v := &f.vitals
 	cause := health.Broken
-	if attempts == 1 && !f.ep.IsRemote() { // not attempted: the proxy does not know the endpoint
+	if attempts == 1 && !f.ep.IsRemote() { // not attempted: the proxy does not have the endpoint
 		cause = health.Left
 	}
 	f.endVitals(now, cause)

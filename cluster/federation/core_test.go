@@ -168,7 +168,7 @@ func TestLeaveBehindOneName(t *testing.T) {
 	}
 }
 
-// TestUnready: a replica that does not know its endpoints yet does not answer for its cluster. If
+// TestUnready: a replica that does not have its endpoints yet does not answer for its cluster. If
 // no replica does, the reason is shown.
 func TestUnready(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)

@@ -72,7 +72,7 @@ func replicas(nodes []*node) (rs []*clustertest.Replica) {
 
 func joined(nodes ...*node) string { return clustertest.Joined(replicas(nodes)...) }
 
-// believes returns why other replicas do not see n's load as v, or "".
+// believes returns why other replicas do not have v as n's load, or "".
 func believes(n *node, v string, others ...*node) string {
 	return n.LoadMismatch(v, replicas(others)...)
 }

@@ -13,8 +13,9 @@ import (
 )
 
 // reachWait is how long Open waits for reports about whether peers reach this member. Negative
-// reports must last for reachSure. A peer may dial before it knows this member. With packet loss,
-// an attempt and the next may each exceed the two seconds that a dial waits for an answer.
+// reports must last for reachSure. A peer may dial before it has this member's metadata. With
+// packet loss, an attempt and the next may each exceed the two seconds that a dial waits for an
+// answer.
 const (
 	reachWait = 9 * time.Second
 	reachSure = 6 * time.Second

@@ -12,7 +12,7 @@ import (
 )
 
 // TestReplayToNewcomer replays a group's sealed messages to a new replica. Dead processes do not
-// become members and their messages have no effect. Live processes become members all the same.
+// become members and their messages have no effect. Live processes still become members.
 func TestReplayToNewcomer(t *testing.T) {
 	url, sources := startServer(t, embedded.Options{}).URL(), clustertest.Sources(4)
 	in := intrude(t, url)

@@ -165,7 +165,8 @@ func TestChurn(t *testing.T) {
 	settle("it is back, another killed", "4")
 	for _, r := range readers {
 		for reason, count := range r.Status().Bus.Refused {
-			// From a new member not heard of yet; and duplicates over two routes (TestTwoWays).
+			// From a new member that is not listed yet; and duplicates over two routes
+			// (TestTwoWays).
 			if reason != "identity" && reason != "repeated" {
 				t.Errorf("%s refused %d messages: %s", r.Self().Name, count, reason)
 			}

@@ -154,8 +154,8 @@ func checkImage(t *testing.T, path string) {
 // container is an unpacked image.
 type container struct{ root, entrypoint string }
 
-// command runs the entry point as the image's user with nothing but the image in its
-// root; or, where only root may do that, as it is.
+// command runs the entry point as the image's user with only the image in its root. If only root
+// may do that, it runs without these restrictions.
 func (c *container) command(args ...string) *exec.Cmd {
 	if os.Getuid() != 0 {
 		return exec.Command(filepath.Join(c.root, c.entrypoint), args...)

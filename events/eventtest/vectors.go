@@ -23,7 +23,7 @@ type Payload struct {
 	Decoded json.RawMessage `json:"decoded"`
 }
 
-// Bytes returns the batch as it is published.
+// Bytes returns the batch as published.
 func (p Payload) Bytes(tb testing.TB) []byte { return Unhex(tb, p.Hex) }
 
 // Load returns the recorded vectors.

@@ -174,7 +174,7 @@ type orderWorld struct {
 	o         *Order
 	e         engine
 	up        bool
-	replay    bool // a replay is under way
+	replay    bool // a replay is running
 	attempt   uint32
 	from      uint64
 	applied   []string

@@ -59,8 +59,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// keepAlive finds dead peers below ZMTP, also while a handshake or a write
-// is under way.
+// keepAlive finds dead peers below ZMTP, also during a handshake or a write.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 // splitEndpoint turns "tcp://host:port", "ipc://path" or "host:port" into

@@ -5,7 +5,7 @@ import "errors"
 // SocketType is a ZMTP socket type as it appears in the READY command.
 type SocketType string
 
-// Socket types that this package speaks or meets.
+// Socket types that this package implements, or that its peers have.
 const (
 	SUB    SocketType = "SUB"
 	XSUB   SocketType = "XSUB"

@@ -247,7 +247,7 @@ func TestHeartbeatFindsHalfOpenPeer(t *testing.T) {
 	}
 }
 
-// A publisher of ZMTP 3.0 knows no PING: it is sent none, and may be silent.
+// A publisher of ZMTP 3.0 does not support PING, so it gets none and may be silent.
 func TestNoHeartbeatFor30(t *testing.T) {
 	sent := make(chan byte, 1)
 	peer := listenTCP(t, func(nc net.Conn) {

@@ -77,8 +77,8 @@ func TestUsageCutAnywhere(t *testing.T) {
 	}
 }
 
-// FuzzScan: however a body is cut, the scan reads the same, and holds no more
-// than its bounds.
+// FuzzScan: for any chunks of a body, the scan gives the same result and stays within its memory
+// bounds.
 func FuzzScan(f *testing.F) {
 	for i, c := range usageBodies {
 		f.Add([]byte(c.body), i*3+1, i%2 == 0)
@@ -140,7 +140,7 @@ func TestEventCount(t *testing.T) {
 	}
 }
 
-// hasText tells whether p holds a text key with a non-empty value.
+// hasText reports whether p contains a text key with a non-empty value.
 func hasText(p []byte) bool {
 	for {
 		i := bytes.IndexByte(p, ':')

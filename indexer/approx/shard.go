@@ -31,8 +31,8 @@ type shard struct {
 	_ [16]byte // to a multiple of the cache line
 }
 
-// match raises to level+1 each want that stands at level and whose endpoint
-// holds key since then, and tells whether there was one.
+// match raises to level+1 each want that stands at level and whose endpoint holds key since then,
+// and reports whether there was one.
 func (s *shard) match(key block.Key, level uint32, wants []want) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -41,7 +41,7 @@ func (h Hasher) Reseed(s Seed) {
 	h.at.Store(&Words{s0: Fold(a^0x9e3779b97f4a7c15, b^0xd1b54a32d192ed03) | 1, s1: Fold(b^0x8cb92ba72f3d8dd7, a^0xe7037ed1a0b428db) | 1})
 }
 
-// Words returns the secret as it is now, for the keys of one prompt.
+// Words returns the current secret, for the keys of one prompt.
 func (h Hasher) Words() Words {
 	if h.at == nil {
 		return Words{}

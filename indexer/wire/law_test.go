@@ -49,7 +49,7 @@ func TestWorkOfShort(t *testing.T) {
 	}
 	for name, unit := range hardShort(&p.t) {
 		testkit.Linear(t, name, func(n int) func() {
-			// As many messages as it takes: one has so many operations at most.
+			// Several messages, because each has a maximum of operations.
 			text := testkit.Repeated(min(n, MaxDeltaOps/unit.ops*len(unit.text)), "", unit.text, "")
 			var d block.Delta
 			return func() {

@@ -67,7 +67,7 @@ func Main(root *cobra.Command) {
 	exit(codeOf(err))
 }
 
-// grpcLogger returns gRPC's own logger as it is by default, on Stderr.
+// grpcLogger returns gRPC's default logger, on Stderr.
 func grpcLogger(severity string) grpclog.LoggerV2 {
 	var infos, warnings io.Writer = io.Discard, io.Discard
 	switch strings.ToLower(severity) {

@@ -121,7 +121,7 @@ func completeValues(cmd *cobra.Command) {
 	}
 }
 
-// Complete registers values for the completion of one flag, for values that only the command knows.
+// Complete registers values for the completion of one flag that only the command can list.
 func Complete(cmd *cobra.Command, flag string, values []string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // no such flag: a bug

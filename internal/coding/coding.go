@@ -85,7 +85,7 @@ func Of(standard, sglang []string) []string {
 	return append(list, own...)
 }
 
-// Known reports whether Decode knows all of the codings.
+// Known reports whether Decode supports all of the codings.
 func Known(codings []string) bool {
 	return len(codings) <= maxCodings && !slices.ContainsFunc(codings, func(name string) bool {
 		return name != "gzip" && name != "deflate" && name != "br" && name != "zstd"
@@ -198,7 +198,7 @@ func open(body []byte, name string) (r io.Reader, done func(), err error) {
 			return nil, nil, ErrUnknown
 		}
 		done = func() {
-			_ = d.Reset(nil) // lets go of the body
+			_ = d.Reset(nil) // drops the reference to the body
 			zstds.Put(d)
 		}
 		err, r = d.Reset(in), d

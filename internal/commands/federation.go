@@ -175,7 +175,7 @@ func writeObjects(w io.Writer, st *objects.Status) {
 	}
 }
 
-// toldLine lists the clusters that know an export.
+// toldLine lists the clusters that have received an export.
 func toldLine(e *link.OwnStatus) string {
 	var parts []string
 	if e.Draining {

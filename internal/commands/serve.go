@@ -47,7 +47,7 @@ type serveFlags struct {
 	logFormat    string
 	logLevel     string
 	eventsAllow  []string
-	// unknownModel says how requests for a model without engines are handled.
+	// unknownModel selects how requests for a model without engines are handled.
 	unknownModel string
 	given        func(flag string) bool
 }

@@ -269,7 +269,7 @@ func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.
 	}
 }
 
-// sayStreams says where an engine publishes its cache events.
+// sayStreams prints where an engine publishes its cache events.
 func sayStreams(streams []events.Stream) string {
 	if len(streams) == 0 {
 		return "no KV-cache events (vLLM: --kv-events-config): its cache content is estimated from the requests it received"

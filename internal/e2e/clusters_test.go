@@ -108,7 +108,7 @@ func visits(a, b *site, seed string) {
 	})
 }
 
-// heard returns the number of prompt blocks that the cluster knows to be hot in other clusters.
+// heard returns the number of prompt blocks that the cluster lists as hot in other clusters.
 func (s *site) heard() (n int) {
 	for _, c := range s.link.View().Clusters {
 		for _, p := range c.Pools {

@@ -36,8 +36,8 @@ type partyOptions struct {
 	apart  bool           // each replica has its own key, so none can reach another
 }
 
-// openParty opens engines, replicas and an Envoy, and waits until each replica knows every engine
-// exactly.
+// openParty opens engines, replicas and an Envoy, and waits until each replica's state of every
+// engine is exact.
 func openParty(t *testing.T, with partyOptions) *party {
 	t.Helper()
 	kind := with.kind
@@ -114,8 +114,7 @@ func (p *party) status(i int) (*server.Status, error) {
 	return &st, json.NewDecoder(resp.Body).Decode(&st)
 }
 
-// joined waits until every replica knows every engine exactly and has joined all
-// others.
+// joined waits until every replica has joined all others and its state of every engine is exact.
 func (p *party) joined() {
 	p.t.Helper()
 	last := ""
@@ -137,7 +136,7 @@ func (p *party) joined() {
 	}
 }
 
-// inexact returns the number of engines that a replica does not know exactly.
+// inexact returns the number of engines whose state is not exact at a replica.
 func inexact(st *server.Status) (n int) {
 	for _, e := range st.Endpoints {
 		if e.Knowledge != "exact" {

@@ -195,8 +195,8 @@ schedulingProfiles:
 // prompts consists of single, unrelated requests.
 var prompts = workload.Kind{Name: "prompts", Turns: 1, UserTokens: 800, Spread: .5, Answer: 8}
 
-// newcomer restarts a replica and asserts that it gets no requests and is not ready before it knows
-// every engine exactly.
+// newcomer restarts a replica and asserts that it gets no requests and is not ready before its
+// state of every engine is exact.
 func (p *party) newcomer(i int) {
 	p.t.Helper()
 	stop, looks := make(chan struct{}), make(chan string)

@@ -176,7 +176,7 @@ func (r *ranksRig) reads() map[string]int64 {
 	return out
 }
 
-// known waits until the replica knows the cache of each decode rank.
+// known waits until the replica has indexed the cache of each decode rank.
 func (r *ranksRig) known() {
 	r.t.Helper()
 	testkit.Await(r.t, "the replica knows what each decode rank holds", func() bool {

@@ -226,8 +226,8 @@ func (b *blend) ready() {
 	})
 }
 
-// agree waits until every replica has joined the others and knows everything exactly. It asserts
-// that each holds the blocks of the engines.
+// agree waits until every replica has joined the others and its state of every engine is exact. It
+// asserts that each has the blocks of the engines.
 func (b *blend) agree() {
 	b.t.Helper()
 	b.until(func(_ int, st *server.Status) string {

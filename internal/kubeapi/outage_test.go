@@ -65,8 +65,8 @@ func serving(version, value string) func(*http.Request) (int, string, bool) {
 	}
 }
 
-// TestHours simulates hours with a server that is unreachable, one that ends every watch
-// immediately, and one that never knows a version it has just returned. Known objects stay, the
+// TestHours simulates hours with three faulty servers: one is unreachable, one ends every watch
+// immediately, and one rejects every version that it has just returned. Known objects stay, the
 // request rate is moderate, and ten seconds after recovery everything is up to date.
 func TestHours(t *testing.T) {
 	for _, x := range []struct {

@@ -218,7 +218,7 @@ func (s *Source) Found() (n int) {
 	return n
 }
 
-// Pending reports whether the first search for a model is still under way.
+// Pending reports whether the first search for a model is still running.
 func (s *Source) Pending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

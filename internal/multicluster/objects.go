@@ -61,7 +61,7 @@ func (b *objects) viewOf() kube.View {
 	return kube.ViewOf(v, time.Since(b.began) > b.settle || settled(v, b.local.Load()))
 }
 
-// settled reports whether every cluster was heard and has answered about the exports.
+// settled reports whether every cluster has sent a message and has answered about the exports.
 func settled(v *federation.View, local *kube.Local) bool {
 	if local == nil {
 		return false
@@ -111,7 +111,7 @@ func (b *objects) follow(turn int) {
 	}
 }
 
-// unready returns why this replica does not know its cluster's exports yet, or "". Errors reading
+// unready returns why this replica does not have its cluster's exports yet, or "". Errors reading
 // objects are in the controller's own status and not for other clusters.
 func (b *objects) unready() string {
 	if b == nil || b.local.Load() != nil {

@@ -258,7 +258,7 @@ func (p *Part) Run(ctx context.Context) {
 }
 
 // describe publishes the pool and whether this replica may answer for its cluster. It may once it
-// knows the pool, even if that has no endpoint.
+// has read the pool, even if the pool has no endpoint.
 func (p *Part) describe(now time.Time) {
 	others, turn := p.r.Group()
 	p.crowd.Store(int64(others) + 1)

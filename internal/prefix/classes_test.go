@@ -42,7 +42,7 @@ func newClassRig(endpoints int) *classRig {
 	return c
 }
 
-// serve has a client's request answered: 1,600 tokens cached, of which so many were expected.
+// serve completes a client's request with 1,600 cached tokens, of which expected were predicted.
 func (c *classRig) serve(client string, at, expected int) {
 	c.n++
 	c.now = c.now.Add(time.Second)
@@ -60,7 +60,7 @@ func (c *classRig) flagsOf(client string, at int) flags {
 // A kind of request that never matches is named with an example within its first 20 requests.
 // Predictions for this kind alone then use sent prompts; the endpoints stay exact.
 func TestWrongClassesAreNamed(t *testing.T) {
-	for _, share := range []int{2, 5, 50} { // one request of so many
+	for _, share := range []int{2, 5, 50} { // one request in share
 		c := newClassRig(4)
 		own := 0
 		for i := range 4000 {

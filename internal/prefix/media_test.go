@@ -41,8 +41,8 @@ type album struct {
 	names  []string // of the pictures that it has seen
 }
 
-// tokens is a rendered prompt as the pool hashes it: each medium is as many tokens as its
-// name says.
+// tokens returns a rendered prompt as the pool hashes it: the name of each medium contains its
+// number of tokens.
 func (a *album) tokens(text []byte) (ids []uint32) {
 	p := a.models.Model("m")
 	for {
@@ -63,7 +63,7 @@ func (a *album) tokens(text []byte) (ids []uint32) {
 	}
 }
 
-// rendered is a chat as the engine renders it: it knows the name of each picture.
+// rendered returns a chat as the engine renders it, with the name of each picture.
 func (a *album) rendered(messages []any, rgb string) []uint32 {
 	body, err := json.Marshal(map[string]any{"model": "m", "messages": messages})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A name that stands for two different things is refused.
+// A name of two different things is refused.
 func TestModelNamesAreDistinct(t *testing.T) {
 	f := func(want string, list ...ModelOptions) {
 		t.Helper()

@@ -132,8 +132,8 @@ func TestCachingIsOff(t *testing.T) {
 	}
 }
 
-// Answers outrank the page: a counter that stands still does not cut predictions that answers
-// confirm. Once no answers report cached tokens any more, the page counts again.
+// Answers take precedence over the page: a constant counter does not reduce predictions that
+// answers confirm. Once no answers report cached tokens any more, the page counts again.
 func TestAnswersOutrankThePage(t *testing.T) {
 	s := newSilent()
 	answer := func(n int, usage request.Usage) int32 {

@@ -51,7 +51,7 @@ func startHarness(t *testing.T, o harnessOptions) *harness {
 	return h
 }
 
-// follower is the part of a replica that knows: index, streams, prompts, matcher.
+// follower holds the parts of a replica that predict: index, streams, prompts, matcher.
 type follower struct {
 	t       *testing.T
 	h       *harness
@@ -61,7 +61,7 @@ type follower struct {
 	matcher *Matcher
 	pool    *endpoint.Pool
 	eps     []*endpoint.Endpoint
-	lax     bool // faults are under way: do not wait for events, do not judge
+	lax     bool // faults are active: do not wait for events, do not judge
 }
 
 func follow(t *testing.T, h *harness, replay bool) *follower {

@@ -14,7 +14,7 @@ const (
 	han   = "流言协议像谣言一样传播状态：每个成员把最近听到的事情告诉随机挑选的几个同伴，几轮之后人人都知道了。\n"
 )
 
-// benchChat makes a chat body of about size bytes in so many messages.
+// benchChat makes a chat body of about size bytes with the given number of messages.
 func benchChat(size, messages int, tools bool) []byte {
 	text := strings.Repeat(prose+code+prose+han, size/700+2)
 	msgs := []any{object{"role": "system", "content": "You are a careful engineer."}}

@@ -91,8 +91,8 @@ type clusterRig struct {
 	tokens  []uint32
 }
 
-// benchStream is the event stream of one engine: chains that grow at their ends,
-// and are forgotten from their beginnings.
+// benchStream is the event stream of one engine: its chains grow at their ends, and are removed
+// from their beginnings.
 type benchStream struct {
 	source string
 	pub    *kvstream.Publisher
@@ -154,8 +154,8 @@ func port(b *testing.B, addr string) int {
 	return n
 }
 
-// open starts the replicas, fills the engines' caches and waits until every
-// replica knows them.
+// open starts the replicas, fills the engines' caches and waits until every replica has indexed
+// them.
 func (r *clusterRig) open(replicas int, file, model string) {
 	r.b.Helper()
 	var join []string
@@ -208,7 +208,7 @@ func (r *clusterRig) caughtUp() {
 	})
 }
 
-// publish sends one batch: so many stores of so many blocks, then removals.
+// publish sends one batch: stores stores of blocks blocks, then removals.
 func (x *benchStream) publish(tokens []uint32, stores, blocks, removals int) {
 	var list []engine.Event
 	for i := range stores {
@@ -257,7 +257,7 @@ func (r *clusterRig) play(stores, blocks int) (changes int) {
 		seq := x.seq
 		select {
 		case probe <- func() bool { return r.has(x, seq) }:
-		default: // the one before is under way
+		default: // the previous one is still running
 		}
 		changes += per
 	}

@@ -22,7 +22,7 @@ import (
 
 var fedPool = federation.PoolKey{Namespace: "default", Name: "llama"}
 
-// federated has a replica take part in a federation of clusters a and b over NATS.
+// federated adds a replica to a federation of clusters a and b over NATS.
 func federated(t *testing.T, o *Options, url, cluster, peer string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -89,8 +89,8 @@ func TestSickEngine(t *testing.T) {
 	testkit.Await(t, "the engine back", func() bool { place(); return shown().State == "healthy" })
 }
 
-// TestAllSick: when most engines look sick, all are used as they are, and the
-// replica says so; when they are well it is ready again.
+// TestAllSick: when most engines look unhealthy, all are used unchanged, and the replica reports
+// the problem. When they recover, it is ready again.
 func TestAllSick(t *testing.T) {
 	parts.Full(t)
 	s, fleet, place := failing(t, 4, 4)

@@ -123,7 +123,7 @@ func families(t *testing.T) (list []family) {
 	return list
 }
 
-// kindOf tells the kind of a family that has no series yet by its name.
+// kindOf returns the kind of a family without series, by its name.
 func kindOf(name string) string {
 	switch {
 	case strings.HasSuffix(name, "_total"):

@@ -196,7 +196,7 @@ func TestExplainBooksNothing(t *testing.T) {
 	}
 }
 
-// TestFactsRestore: a saved status makes a pool that knows the same.
+// TestFactsRestore: a saved status makes a pool with the same data.
 func TestFactsRestore(t *testing.T) {
 	s := openQuiet(t)
 	ep := s.pool.Snapshot().Endpoints[1]

@@ -160,8 +160,8 @@ func TestReloadMovesPorts(t *testing.T) {
 	f(0, "")
 }
 
-// TestEndpointsOfConfig: without the flag the configuration says where the
-// endpoints are, and whether their file is read again.
+// TestEndpointsOfConfig: without the flag, the configuration names the endpoints file, and decides
+// whether it is watched.
 func TestEndpointsOfConfig(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 2})
 	o.Config = filepath.Join(t.TempDir(), "epp.yaml")

@@ -13,8 +13,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// A template that is not the engines' is named before any request has come, and forgotten
-// once it is mended.
+// A template that differs from the engines' is reported before the first request, and no longer
+// once it is fixed.
 func TestOtherTemplateIsNamedAtOnce(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	o.ProbeRendering = true

@@ -51,7 +51,7 @@ const (
 	groupBlocks  = 600 // of each engine's cache
 )
 
-// newGroup starts engines with a replay ring of so many batches, and n replicas.
+// newGroup starts n replicas, and engines with a replay ring of ring batches.
 func newGroup(t *testing.T, n, ring int, share string) *group {
 	t.Helper()
 	return newGroupWith(t, n, ring, group{share: share})
@@ -182,8 +182,8 @@ func contents(s *Server) map[string]content {
 	return out
 }
 
-// late says which engines the truth is not where they are: behind them, or in a life of theirs
-// before this one.
+// late returns the engines whose reference index is at another position than the engine: behind it,
+// or in an earlier incarnation.
 func (g *group) late() string {
 	at := map[string]*endpoint.Endpoint{}
 	for _, ep := range g.alone.pool.Snapshot().Endpoints {
@@ -201,7 +201,7 @@ func (g *group) late() string {
 	return ""
 }
 
-// agree waits until all replicas know the same as the truth, exactly.
+// agree waits until all replicas have exactly the content of the reference index.
 func (g *group) agree(all ...*Server) {
 	g.t.Helper()
 	testkit.Eventually(g.t, func() string {
@@ -268,7 +268,7 @@ func TestMeshAgrees(t *testing.T) {
 	}
 }
 
-// A newcomer knows blocks that no engine can replay any more.
+// A new replica gets blocks that no engine can replay any more.
 func TestNewcomerKnows(t *testing.T) {
 	for _, share := range []string{"mesh", "partitioned"} {
 		t.Run(share, func(t *testing.T) {

@@ -22,9 +22,9 @@ func (g *group) unchanged(what string, before map[string]content) {
 	}
 }
 
-// Reading everything again, on all replicas at once, costs nothing that is known: with
-// a replay ring of a few batches no engine could tell it again. Neither does another chat
-// template, which is no matter of the engines' blocks.
+// A rereading of all streams, on all replicas at once, loses no blocks, although the engines'
+// replay rings of a few batches could not replay them. Another chat template does not lose blocks
+// either, because it does not affect the engines' blocks.
 func TestReloadKeepsWhatIsKnown(t *testing.T) {
 	for _, share := range []string{"mesh", "partitioned"} {
 		t.Run(share, func(t *testing.T) {

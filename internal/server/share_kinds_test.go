@@ -77,8 +77,8 @@ func TestEveryKindOfEngineIsShared(t *testing.T) {
 	}
 }
 
-// same waits until the replicas know the same of each engine as each other, and nothing that
-// the truth does not know.
+// same waits until the replicas have the same content for each engine, and no content that the
+// reference index lacks.
 func (g *group) same() {
 	g.t.Helper()
 	testkit.Eventually(g.t, func() string {

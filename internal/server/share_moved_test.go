@@ -58,11 +58,11 @@ func (g *group) listed(f *fleet.Fleet) {
 func TestAllReplaced(t *testing.T) {
 	parts.Full(t)
 	many, replicas := 200, 3
-	if testkit.Raced { // so many did not end within nine minutes on two cores that had other work
+	if testkit.Raced { // 200 did not end within nine minutes on two busy cores
 		many, replicas = 50, 2
 	}
 	g := newGroupWith(t, replicas, 10000, group{share: "partitioned", change: func(o *Options) {
-		o.Keep, o.ScrapeFast, o.ScrapeSlow = -1, 2*time.Second, 5*time.Second // gauges of so many take a core
+		o.Keep, o.ScrapeFast, o.ScrapeSlow = -1, 2*time.Second, 5*time.Second // gauges of 200 endpoints take a core
 	}})
 	for range 2 {
 		f := g.engines(fleet.Options{Engines: many})

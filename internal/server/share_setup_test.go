@@ -20,7 +20,7 @@ func (g *group) misfit(change func(*Options)) *Server {
 	return g.add()
 }
 
-// says waits until a replica's line names a trouble.
+// says waits until a replica's line reports a problem.
 func (g *group) says(s *Server, state, part string) {
 	g.t.Helper()
 	testkit.Eventually(g.t, func() string {

@@ -96,7 +96,7 @@ func TestZonesDivideReading(t *testing.T) {
 	g.agree(g.replicas...)
 }
 
-// With gossip, changes are passed on within a zone; all know the same.
+// With gossip, changes are relayed within a zone; all replicas have the same content.
 func TestZonesRelay(t *testing.T) {
 	g := newGroupWith(t, 4, 10000, group{share: "partitioned", change: func(o *Options) { o.Zone = "of-" + string(o.Name[len(o.Name)-1]&^1) }})
 	testkit.Eventually(t, func() string {

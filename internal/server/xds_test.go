@@ -14,8 +14,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// An Envoy that knows nothing but where two replicas are follows them as they
-// die, drain and come, and no request fails.
+// An Envoy that is configured only with two replicas' addresses follows replicas as they die, drain
+// and start, and no request fails.
 func TestEnvoyFollowsReplicas(t *testing.T) {
 	g := newGroupWith(t, 2, 10000, group{share: "auto", xds: XDSOptions{Listen: "127.0.0.1:0", Listener: "127.0.0.1:0"}})
 	var at []string

@@ -346,7 +346,7 @@ func (x *Index) perform(c *change, all map[string]*source, asking bool) {
 	}
 }
 
-// list sets the log's sources. The group considers a replica settled once it knows all of its
+// list sets the log's sources. The group considers a replica settled once it has all of its
 // sources, so the first list must be complete.
 func (x *Index) list(asking bool) {
 	if x.log == nil || !x.relist || x.names == nil && (asking || !x.o.Seeded()) {

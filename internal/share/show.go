@@ -69,7 +69,7 @@ func (k *standing) state() (knowledge.State, string) {
 		return knowledge.Approximate, whyDoubt
 	case k.suspect:
 		return knowledge.CatchingUp, whySilent
-	case v.Knowledge == knowledge.Partial && v.Lag > 0: // a member knows more
+	case v.Knowledge == knowledge.Partial && v.Lag > 0: // a member has more
 		return knowledge.CatchingUp, ""
 	case v.Knowledge == knowledge.Partial:
 		return knowledge.Partial, whyLost

@@ -70,7 +70,7 @@ type shown struct {
 	usual  atomic.Int64 // ns for which the log of such an engine may pause
 	full   atomic.Bool  // followed since the cache was empty
 	backed atomic.Bool  // another member reads the stream too
-	final  atomic.Bool  // no member knows more, so waiting does not help
+	final  atomic.Bool  // no member has more, so waiting does not help
 	reader atomic.Pointer[string]
 	reason atomic.Pointer[string] // why the state is not better
 	aside  atomic.Pointer[string] // why it is not shared

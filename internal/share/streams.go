@@ -36,7 +36,7 @@ type Finder struct {
 	wake chan struct{}
 }
 
-// NewFinder returns a Finder that knows the configured endpoints of pool. See Run.
+// NewFinder returns a Finder for the configured endpoints of pool. See Run.
 func NewFinder(pool *endpoint.Pool, trust events.Trust, log *slog.Logger) *Finder {
 	return &Finder{pool: pool, trust: trust, log: log, at: map[block.EndpointID][]events.Stream{}, wake: make(chan struct{}, 1)}
 }

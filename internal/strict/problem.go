@@ -77,7 +77,7 @@ func (r *Report) at(line, column int) bool {
 	return slices.ContainsFunc(r.problems, func(p Problem) bool { return p.Line == line && p.Column == column })
 }
 
-// maxProblems limits a report: a file with so many is not a configuration file.
+// maxProblems limits a report: a file with this many problems is not a configuration file.
 const maxProblems = 1000
 
 func (r *Report) add(line, column int, message, hint string) {

@@ -26,7 +26,7 @@ type Options struct {
 	Log     *slog.Logger // nil discards
 }
 
-// Watchdog knows the loops of a process. Safe for concurrent use.
+// Watchdog watches the loops of a process. Safe for concurrent use.
 type Watchdog struct {
 	o       Options
 	tick    atomic.Int64

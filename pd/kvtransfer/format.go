@@ -329,7 +329,7 @@ func declined(choice []byte) bool {
 	return err == nil && string(o.Get("finish_reason")) == declines
 }
 
-// Declines reports whether a JSON response says that the engine has less of the prompt cached than
+// Declines reports whether a JSON response means that the engine has less of the prompt cached than
 // required, and has not generated anything.
 func Declines(answer []byte) bool {
 	choices, _ := Elements(Find(answer, "choices"))

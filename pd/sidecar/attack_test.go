@@ -323,7 +323,7 @@ func TestHalfClosed(t *testing.T) {
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	<-left // decode's end tells prefill
+	<-left // until decode ends
 }
 
 // gated is a stream that sends one event, waits, and ends.

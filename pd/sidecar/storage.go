@@ -35,7 +35,7 @@ func (x *exchange) byStorage() {
 		return
 	}
 	d := leg{body: x.text(), cached: -1}
-	if p.good() && edits == nil { // otherwise engines that know the member report it themselves
+	if p.good() && edits == nil { // otherwise engines with support for the member report it themselves
 		d.cached = x.api.Cached(p.text)
 	}
 	x.finish(x.decode(d))

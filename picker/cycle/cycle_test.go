@@ -43,8 +43,8 @@ func chatRequest(id string, tokens int) *request.Request {
 	return &request.Request{ID: id, Kind: request.KindChat, Model: "m", Target: "m", InputTokens: tokens, Stream: true}
 }
 
-// TestPredictedByNobody holds that a candidate which the scorers that predict
-// did not see has the plain model's prediction, not one of no time at all.
+// TestPredictedByNobody checks that a candidate without a scorer's prediction has the plain model's
+// prediction, not a time of zero.
 func TestPredictedByNobody(t *testing.T) {
 	c := New(Options{Pool: newPool(2), Now: t0}, chatRequest("r", 1000))
 	defer c.Free()

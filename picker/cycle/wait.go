@@ -68,7 +68,7 @@ func (v *View) waitOfSlots(answer float64) float64 {
 // another endpoint of its role has a free slot.
 func (v *View) WaitsForSlot() bool { return v.freeElsewhere && v.allSlotsTaken() }
 
-// allSlotsTaken reports whether v has as many requests in flight as it is known to run at once.
+// allSlotsTaken reports whether v has at least its known maximum of concurrent requests in flight.
 func (v *View) allSlotsTaken() bool { return v.Slots > 0 && v.Load.Requests >= v.Slots }
 
 // smallQueue is the number of tokens that any engine prefills in a step or two.

@@ -13,7 +13,7 @@ import (
 const defaultNamespace = "default"
 
 // Load reads the endpoints file at path. It returns the endpoints without problems, in the order of
-// the file, and all problems. A caller that wants all or nothing must check the problems.
+// the file, and all problems. A caller that needs a complete list must check the problems.
 func Load(path string) ([]Endpoint, []Problem) {
 	data, err := os.ReadFile(path)
 	if err != nil {

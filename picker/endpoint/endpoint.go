@@ -105,7 +105,7 @@ type Spec struct {
 }
 
 // Events describes where an endpoint publishes its KV-cache events. The zero value means that
-// discovery knows of none.
+// discovery found none.
 type Events struct {
 	Port       int    // PUB socket of rank 0; rank r uses Port+r
 	ReplayPort int    // ROUTER socket of rank 0, 0: none

@@ -31,7 +31,7 @@ const (
 	mostTravel   = int64(400 * time.Millisecond)
 	likelyTravel = int64(60 * time.Millisecond) // if the mean is unknown
 	extraEvery   = int64(60 * time.Millisecond)
-	eagerShare   = .05 // of the capacity, summed over replicas: taken for demand that peers do not know yet
+	eagerShare   = .05 // of the capacity, summed over replicas: taken for demand that has not reached peers yet
 )
 
 // travel returns how long permits stay reserved for peers that do not acknowledge.

@@ -86,8 +86,8 @@ func TestFirstReadingIsExplained(t *testing.T) {
 	}
 }
 
-// A silent member that is heard again accounts for its own permits. They are not counted twice
-// until engines are read.
+// When a silent member sends gauges again, it accounts for its own permits. They are not counted
+// twice until engines are read.
 func TestReturnedIsCountedOnce(t *testing.T) {
 	for told, want := range map[int64]int64{20: 20, 5: 20, 0: 20, 25: 25} {
 		c := New(tenants)

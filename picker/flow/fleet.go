@@ -11,7 +11,7 @@ import (
 // Constants for other replicas.
 const (
 	silentAfter = int64(800 * time.Millisecond)
-	learning    = int64(time.Second) // a new replica is careful until it has heard all peers, for at most this long
+	learning    = int64(time.Second) // a new replica is careful until all peers have sent gauges, for at most this long
 	witnessAge  = int64(2 * time.Second)
 	strayShare  = .02 // of the capacity
 )
@@ -35,7 +35,7 @@ type fleet struct {
 
 	bound     float64 // permits that this replica may hold while a peer is silent
 	allowance allowance
-	started   int64   // when the first peer was heard; 0: none
+	started   int64   // time of the first peer's first message; 0: none
 	service   float64 // mean seconds of a request; 0: unknown
 	witnessed int64   // when engines were last read
 	fadedAt   int64   // when silent members' permits last decayed
@@ -77,7 +77,7 @@ func (t *fleet) size() int {
 	return n
 }
 
-// settled reports whether every member has had time to be heard.
+// settled reports whether every member has had time to send its gauges.
 func (t *fleet) settled(now int64) bool { return now-t.started > learning }
 
 // next returns when Advance is due because of the fleet.
@@ -142,7 +142,7 @@ func (c *Core) ReceiveShares(now int64, origin string, gauges []rules.Gauge) {
 	c.helpOthers()
 }
 
-// returned reduces the unaccounted permits when a silent member is heard again, since it now
+// returned reduces the unaccounted permits when a silent member sends gauges again, since it now
 // accounts for its own.
 func (c *Core) returned(gauges []rules.Gauge) {
 	t := &c.fleet

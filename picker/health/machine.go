@@ -255,7 +255,7 @@ func (m *machine) awaitsProbe(now time.Time) bool {
 }
 
 // failsSome reports whether the endpoint is still used and fails only some of its requests. A
-// passed probe then counts no more than one served request.
+// passed probe then counts as at most one served request.
 func (m *machine) failsSome() bool {
 	return (m.state == Suspect || m.state == Healthy) && (m.probesTell() || m.cause == Late || m.cause == Halted)
 }

@@ -83,7 +83,7 @@ type Prober struct {
 	scheme string
 
 	mu     sync.Mutex
-	models map[string]string // by address: model to request if the pool does not know one
+	models map[string]string // by address: model to request if the pool has none
 	asked  map[string]int    // by address: index of the last question answered, unless it was the first
 	// Peer returns a healthy endpoint of the same models. The prober sends it a question that an
 	// endpoint rejects or answers without content. If Peer is nil or returns nil, there is no

@@ -11,7 +11,7 @@ import (
 
 // The race detector empties pools at random, so these run without it.
 
-// TestAllocations holds that no filter, scorer or picker allocates.
+// TestAllocations checks that no filter, scorer or picker allocates.
 func TestAllocations(t *testing.T) {
 	fl := bigFleet(64)
 	params := map[string]string{

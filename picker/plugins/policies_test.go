@@ -277,7 +277,7 @@ func TestPredictedBusy(t *testing.T) {
 	f(4, .5)
 }
 
-// TestPredictedTiers holds that a slower tier saves less.
+// TestPredictedTiers checks that a slower tier saves less.
 func TestPredictedTiers(t *testing.T) {
 	f := newFleet(
 		one{cost: &simple, tiers: &[block.NumTiers]int32{0, 0, 1000, 0}},

@@ -24,7 +24,7 @@ type readyPart struct {
 	weight float64
 }
 
-// readyNames returns the names that readyProfile knows; the first is the default.
+// readyNames returns the names that readyProfile accepts; the first is the default.
 func readyNames() []string {
 	names := make([]string, len(ready))
 	for i, r := range ready {

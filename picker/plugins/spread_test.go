@@ -107,8 +107,8 @@ func (n *noisy) atLeast(t *testing.T, what string, share float64) {
 	}
 }
 
-// TestEqualsShare holds that luck does not choose: idle engines that are equal
-// get about the same although their times vary by 40%.
+// TestEqualsShare checks that chance does not decide: equal idle engines get about the same number
+// of requests although their times vary by 40%.
 func TestEqualsShare(t *testing.T) {
 	for _, rate := range []float64{5, 30} {
 		n := newNoisy(t, 24, func(int) float64 { return 1 })
@@ -138,7 +138,7 @@ func TestSlowEngines(t *testing.T) {
 	}
 }
 
-// TestRecovered holds that engines which were slow once are tried again.
+// TestRecovered checks that engines which were slow once are tried again.
 func TestRecovered(t *testing.T) {
 	n := newNoisy(t, 24, nil)
 	n.speed = func(i int) float64 {

@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// ring is clusters a, b and c, all full, that each believe the others to be idle.
+// ring returns clusters a, b and c. All are full, and each considers the others idle.
 func ring(t *testing.T, signed bool) map[string]*world {
 	worlds := map[string]*world{}
 	for _, self := range []string{"a", "b", "c"} {

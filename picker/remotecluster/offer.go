@@ -135,7 +135,7 @@ func (f *Fleet) named(t *table, r *request.Request) bool {
 	if !r.HasSubset {
 		return false
 	}
-	for _, s := range t.sides { // the proxy names a gateway, so it knows the import
+	for _, s := range t.sides { // the proxy names a gateway, so it has the import
 		if slices.ContainsFunc(s.gateways, func(ep *endpoint.Endpoint) bool { return slices.Contains(r.Subset, ep.Address) }) {
 			return true
 		}

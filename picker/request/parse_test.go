@@ -148,7 +148,7 @@ func TestParseHeaders(t *testing.T) {
 	}
 }
 
-// TestMedia holds that a picture does not count by its base64 length.
+// TestMedia checks that a picture does not count by its base64 length.
 func TestMedia(t *testing.T) {
 	picture := strings.Repeat("iVBORw0KGgoAAAANSUhEUgAA", 4000)
 	body := `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` +

@@ -18,7 +18,7 @@ const (
 
 var stateNames = [...]string{"pending", "ok", "failing"}
 
-// String returns the state's name, as it is in metrics.
+// String returns the state's name in metrics.
 func (s State) String() string { return stateNames[s] }
 
 // MarshalText implements encoding.TextMarshaler.

@@ -64,8 +64,8 @@ func (r *Reader) Version(id block.EndpointID) string {
 	return ""
 }
 
-// renew asks an engine for its version. If it changed, the engine is a new process, and the pool is
-// updated unless it already knows.
+// renew requests an engine's version. If it changed, the engine is a new process, and the pool is
+// updated if it has not been updated before.
 func (r *Reader) renew(id block.EndpointID, e *engine) {
 	now := r.opts.Now()
 	ep := r.opts.Pool.Snapshot().ByID(int(id))

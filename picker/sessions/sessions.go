@@ -38,15 +38,15 @@ func KeyIn(tenant, session string) Key {
 // ResponseKey returns the key of a response stored by an engine; 0 for "".
 func ResponseKey(id string) Key { return KeyIn("\x00response", id) }
 
-// clusters is the first of the numbers that stand for remote clusters.
+// clusters is the first number for remote clusters.
 const clusters block.EndpointID = 1 << 31
 
-// Cluster returns the number that stands for a remote cluster among endpoints.
+// Cluster returns the number of a remote cluster among endpoints.
 func Cluster(name string) block.EndpointID {
 	return clusters | block.EndpointID(xxhash.Sum64String(name)&(1<<31-1))
 }
 
-// IsCluster reports whether a number stands for a cluster.
+// IsCluster reports whether a number is a cluster's.
 func IsCluster(id block.EndpointID) bool { return id >= clusters }
 
 const (

@@ -40,7 +40,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestSessionsBounded: the table drops the oldest sessions, and no more than necessary.
+// TestSessionsBounded: the table drops the oldest sessions, and only as many as necessary.
 func TestSessionsBounded(t *testing.T) {
 	s := New(1600)
 	for i := range 100_000 {

@@ -302,8 +302,8 @@ func (f *facts) own(n Name, have *control, p *plan) (exporter, bool) {
 	return own, !f.Settled || p.until(f.drained(have), f.now)
 }
 
-// remembered returns a cluster that our entry of a pool's import names, and that does not export the
-// pool now as far as this replica knows.
+// remembered returns a cluster that our entry of a pool's import names, and that does not export
+// the pool now according to this replica's view.
 func (f *facts) remembered(n Name, cluster string, have *control, p *plan) (exporter, bool) {
 	e := have.stated(cluster)
 	m := f.memberOf(cluster)

@@ -225,9 +225,9 @@ func (f *facts) apply(p plan) {
 	}
 }
 
-// TestOtherGroups: the import of another group's pool is left alone, also by a group that hears its
-// exporter and not the pool. Only an entry that takes no requests for longer than all limits is
-// removed, because no living group leaves it like that.
+// TestOtherGroups: a group does not change the import of another group's pool, even if it receives
+// its exporter's statements. Only an entry that takes no requests for longer than all limits is
+// removed, because a living group would not leave it in that state.
 func TestOtherGroups(t *testing.T) {
 	qwen := Name{"prod", "qwen"}
 	for _, tc := range []struct {
@@ -260,7 +260,7 @@ func TestOtherGroups(t *testing.T) {
 	}
 }
 
-// TestUnsettled: before other clusters were heard, a pool's entry stays.
+// TestUnsettled: a pool's entry stays until other clusters have sent their statements.
 func TestUnsettled(t *testing.T) {
 	c := condition{Type: typeExported, Status: "True", Reason: reasonExported, Message: "exported to a, b", Since: epoch}
 	f := given(func(f *facts) {

@@ -17,8 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// TestOneFloods: a cluster that opens ever more connections gets no more than its share, and
-// another one is still answered.
+// TestOneFloods: a cluster that opens more and more connections gets at most its share, and another
+// one is still answered.
 func TestOneFloods(t *testing.T) {
 	ca := fixture(t)
 	ca.issue(t, "c")

@@ -36,8 +36,8 @@ func (r *recorder) len() int {
 }
 
 // TestRecordings: replayed messages of a federation over NATS are not accepted by later processes
-// with the same names, neither on the original subject nor on theirs. They create no session for
-// asks to other processes, and live replicas are still heard.
+// with the same names, neither on the original subject nor on the later processes' subjects. They
+// create no session for asks to other processes, and messages of live replicas still arrive.
 func TestRecordings(t *testing.T) {
 	ca := fixture(t)
 	server, err := embedded.Start(embedded.Options{Name: "n"})

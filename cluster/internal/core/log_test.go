@@ -422,8 +422,8 @@ func TestForgetSource(t *testing.T) {
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
 }
 
-// TestLaggingIsNotExact: a member reports lag when it knows that a peer is ahead, both before it
-// has received anything and while it has received too little.
+// TestLaggingIsNotExact: a member reports lag when a peer is ahead, both before it has received
+// anything and while it has received too little.
 func TestLaggingIsNotExact(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	b := tb.get("b")

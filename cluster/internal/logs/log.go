@@ -152,7 +152,7 @@ func (set *Set) New(name string, version uint64, store LogStore, opt LogOptions)
 	return l
 }
 
-// maxClaim is the most bytes that a claim takes in addition to the source's name.
+// maxClaim is the largest encoded size of a claim without the source's name.
 const maxClaim = 60
 
 // SetSources replaces the set of shared sources. The state of removed sources is dropped, and

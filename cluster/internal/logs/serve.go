@@ -65,7 +65,8 @@ func (l *Log) answerPage(p *group.Peer, s *source, m *group.Ask) {
 	case m.Snap.Known():
 		sn = l.heldSnap(s, m.Snap)
 	case !m.Force && m.At.Inc == s.pos.Inc && m.At.Lost < s.pos.Lost:
-		// The requester has lost less. It may not know yet that this snapshot would lose data.
+		// The requester has lost less. It may not have noticed yet that this snapshot would lose
+		// data.
 	default:
 		if sn = l.recentSnap(s); sn == nil {
 			status = group.StatusBusy

@@ -11,7 +11,7 @@ type Verdict uint8
 const (
 	New      Verdict = iota // not accepted before
 	Repeated                // accepted before
-	Old                     // too far behind to know
+	Old                     // too far behind to decide
 )
 
 // Window records which numbers were accepted. The zero value has accepted none.

@@ -27,13 +27,14 @@ const (
 	// churnLeft is how many bytes 10,000 more addresses may leave behind: 100 bytes each. Half of
 	// that is the variation of an idle program, whose requests to endpoints come and go.
 	churnLeft = 1 << 20
-	// churnForget is slightly longer than the time after which a removed address is forgotten.
+	// churnForget is slightly longer than the time after which the state of a removed address is
+	// dropped.
 	churnForget = 65 * time.Second
 )
 
 // TestChurn adds and removes 20,000 addresses, with unauthenticated connections and new
-// certificates on the side. Once they are forgotten, memory must be at the earlier level. Half of
-// the addresses precede the first measurement, so tables have grown to their size.
+// certificates on the side. Once their state is dropped, memory must be at the earlier level. Half
+// of the addresses precede the first measurement, so tables have grown to their size.
 func TestChurn(t *testing.T) {
 	r := &rig{t: t, dir: t.TempDir()}
 	program := filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
@@ -98,8 +99,8 @@ func (r *rig) strangers(at string) {
 // profiles is where profiles go: of the heap at each look, of the processor in each attack.
 var profiles = flag.String("hostile.profiles", "", "folder for profiles (with GODEBUG=memprofilerate=16384 those of the heap say all)")
 
-// rested waits until removed endpoints are forgotten, and returns the smallest live heap of several
-// measurements. A single one also contains up to 2 MiB of pages that are being read.
+// rested waits until the state of removed endpoints is dropped, and returns the smallest live heap
+// of several measurements. A single one also contains up to 2 MiB of pages that are being read.
 func (c *cage) rested(t *testing.T, look int) float64 {
 	t.Helper()
 	time.Sleep(churnForget)

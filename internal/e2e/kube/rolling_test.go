@@ -321,7 +321,7 @@ func (r *rollout) everywhere(what string, ok func(*known) bool) {
 	})
 }
 
-// settled waits until every replica knows every engine's cache exactly.
+// settled waits until every replica's state of every engine is exact.
 func (r *rollout) settled() {
 	r.t.Helper()
 	r.everywhere("all caches are known", func(st *known) bool {

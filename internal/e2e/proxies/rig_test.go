@@ -220,7 +220,7 @@ func (r *rig) asked() []request.Request {
 	return r.requests
 }
 
-// paced sends an event, and a second one when the test says so.
+// paced sends an event, and a second one on a signal of the test.
 func (r *rig) paced(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.Copy(io.Discard, req.Body)
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -100,7 +100,7 @@ type Options struct {
 	// Timeout bounds each request and the wait for a connection; 30 s.
 	Timeout time.Duration
 
-	// MaxFailures ends the run when so many requests failed; 100.
+	// MaxFailures ends the run at this number of failed requests; 100.
 	MaxFailures int
 
 	// PID is the picker's process, whose CPU time and memory are read from

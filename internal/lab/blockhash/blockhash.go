@@ -26,7 +26,7 @@ type Namer interface {
 // Digest is a block's full hash.
 type Digest [sha256.Size]byte
 
-// Name returns the digest as events show it.
+// Name returns the digest in the form used in events.
 func (d *Digest) Name() uint64 { return binary.BigEndian.Uint64(d[len(d)-8:]) }
 
 // SHA256CBOR is vLLM's algorithm of the same name.

@@ -16,7 +16,7 @@ type Result struct {
 	Away      int // sent to another cluster
 	Retried   int // fell back to an engine at home
 	Refused   int // served by no cluster
-	Lost      int // refused although a cluster that home knew could have served them
+	Lost      int // refused although a cluster known at home could have served them
 	Broken    int // answers that were cut off by the death of a cluster
 	Loops     int // forwarded more than once
 	BadHops   int // tokens that were not accepted

@@ -248,8 +248,8 @@ func (w *world) route(r *request) {
 	w.serve(r)
 }
 
-// lose counts a refused request. It is lost if its cluster knew another live and reachable cluster
-// that was not tried.
+// lose counts a refused request. It is lost if its cluster had the announcement of another live and
+// reachable cluster that was not tried.
 func (w *world) lose(r *request) {
 	w.out.Refused++
 	home := w.clusters[r.s.home]

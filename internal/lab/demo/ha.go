@@ -18,7 +18,7 @@ import (
 type HASummary struct {
 	Engines, Replicas int
 	Steps             []HAStep
-	Newcomer          time.Duration // from the start of a process until it knows every engine exactly
+	Newcomer          time.Duration // from the start of a process until its state of every engine is exact
 	FallbackRequests  uint64        // answered while all replicas were dead
 	LastError         error         // of the failed requests
 }
@@ -205,7 +205,7 @@ func (h *haRun) open(ctx context.Context) (err error) {
 
 func (h *haRun) again(i int) error { return h.StartReplica(h.replicas[i]) }
 
-// newcomer starts replica i and measures the time until it knows every engine exactly.
+// newcomer starts replica i and measures the time until its state of every engine is exact.
 func (h *haRun) newcomer(ctx context.Context, i int) error {
 	begun := time.Now()
 	if err := h.again(i); err != nil {

@@ -20,8 +20,8 @@ func (e *Engine) HeldBlocks(id uint64) []int32 {
 	return nil
 }
 
-// Release gives up the blocks of an ended request that was submitted with Hold. It
-// returns false when none are kept.
+// Release frees the blocks of an ended request that was submitted with Hold. It returns false if
+// the request has none.
 func (e *Engine) Release(id uint64) bool {
 	s := e.kept[id]
 	if s == nil {

@@ -5,8 +5,7 @@ import (
 	"sort"
 )
 
-// Hash is an engine's name of a block. It stands for the block and all before
-// it.
+// Hash is an engine's name of a block. It identifies the block and all blocks before it.
 type Hash uint64
 
 // Request is one sequence to be computed. The engine keeps its slices until
@@ -126,7 +125,7 @@ func (q *queue) pushFront(s *seq) {
 	q.items[q.head] = s
 }
 
-// insert puts s where it is to stand in a queue that is ordered by priority.
+// insert adds s to a queue that is ordered by priority.
 func (q *queue) insert(s *seq) {
 	at := q.head + sort.Search(q.len(), func(i int) bool { return s.before(q.at(i)) })
 	q.items = append(q.items, nil)

@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
 )
 
-// Kind says how a row is compared.
+// Kind is the way a row is compared.
 type Kind string
 
 // Kinds.

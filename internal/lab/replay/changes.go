@@ -101,7 +101,7 @@ func (c *Case) checkChanges() error {
 	return nil
 }
 
-// absentAtFirst takes away the engines that join later.
+// absentAtFirst removes the engines that join later.
 func (s *simulation) absentAtFirst() {
 	for i := range s.stations {
 		k := slices.IndexFunc(s.Changes, func(c Change) bool { return c.Engine == i && (c.What == Join || c.What == Leave || c.What == Fail) })

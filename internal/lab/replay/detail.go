@@ -38,8 +38,7 @@ func (s *simulation) bySize() []Size {
 	return out
 }
 
-// Moment is how many requests each engine had, in the mean over the arrivals of a part
-// of the run.
+// Moment is the number of requests at each engine, averaged over the arrivals of a part of the run.
 type Moment struct {
 	At      float64   `json:"at_s"`    // middle of the part, from the start of the run
 	Engines []float64 `json:"engines"` // requests in flight, by engine

@@ -44,7 +44,7 @@ func TestDetails(t *testing.T) {
 			sum += n / timelineParts
 		}
 	}
-	// As many as Little's law says: arrivals per second times the time that one takes.
+	// By Little's law: arrivals per second times the time of one request.
 	if want := got.E2E.Mean / .3; math.Abs(sum-want) > .15*want {
 		t.Errorf("%.2f in flight, %.2f expected", sum, want)
 	}

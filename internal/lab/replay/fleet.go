@@ -12,8 +12,8 @@ const never = time.Duration(math.MaxInt64)
 // station is one engine in virtual time.
 type station struct {
 	core  *engine.Engine
-	step  *engine.Result // under way; nil while idle
-	end   time.Duration  // of the step under way; never while idle
+	step  *engine.Result // current step; nil while idle
+	end   time.Duration  // end of the current step; never while idle
 	steps int            // ended, and those skipped over
 	busy  time.Duration
 	slow  float64

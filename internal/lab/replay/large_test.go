@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// phase is a time in which so many engines are there.
+// phase is a time with a fixed number of engines.
 type phase struct {
 	engines int
 	length  time.Duration

@@ -116,8 +116,8 @@ func TestEngineSlows(t *testing.T) {
 	}
 }
 
-// rotating is ten requests per second, each for a prefix of so many blocks that is
-// another one every ten seconds.
+// rotating returns ten requests per second with a prefix of the given number of blocks. Every ten
+// seconds the prefix changes.
 func rotating(blocks, requests int) *trace.Trace {
 	t := &trace.Trace{Name: "rotating", BlockSize: 512, Sessions: requests, Length: time.Duration(requests) * time.Second / 10}
 	for i := range requests {

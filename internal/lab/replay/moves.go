@@ -24,7 +24,7 @@ type move struct {
 	j  *journey
 }
 
-// moves are those under way, in order of time: of equal times the first begun comes first.
+// moves are the running transfers in order of time; of equal times, the first begun is first.
 type moves []move
 
 func (m *moves) add(n move) {

@@ -54,7 +54,7 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// TestDearTransfers: where moving blocks is dear, prompts stay where they are answered.
+// TestDearTransfers: if moving blocks is expensive, prompts are computed where they are answered.
 func TestDearTransfers(t *testing.T) {
 	share := map[float64]float64{}
 	for _, speed := range []float64{20e9, .1e9} {
@@ -104,7 +104,7 @@ func TestFetching(t *testing.T) {
 		}
 		return s.result()
 	}
-	const seeds = 6 // one says little of quantiles
+	const seeds = 6 // one is not enough for quantiles
 	var without, with, fetched float64
 	for seed := range uint64(seeds) {
 		a, b := play(Default, 25e9, seed+3), play(Fetching+":kvBytesPerToken=327680", 25e9, seed+3)

@@ -97,7 +97,7 @@ type replica struct {
 	endpoints []*endpoint.Endpoint // by station
 	stationOf []int                // by dense id
 	placing   *journey             // the request being placed
-	warming   int                  // warm-ups under way
+	warming   int                  // running warm-ups
 
 	heard  int               // number of log messages processed
 	remote [][]endpoint.Load // by station and origin

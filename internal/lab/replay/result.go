@@ -52,8 +52,8 @@ type Result struct {
 	// abort. Mean over the run, weighted by requests in flight.
 	Blast float64 `json:"blast_radius"`
 
-	// Tenants are who shared the engines, by priority, highest first, then by requests:
-	// where requests wait at the picker, or the trace says whose they are.
+	// Tenants are the results by tenant and priority, highest priority first, then by requests. It
+	// is set if requests wait at the picker, or if the trace has tenants.
 	Tenants []Tenant `json:"tenants,omitempty"`
 
 	Sizes []Size `json:"sizes"` // by size of prompt, the smallest first

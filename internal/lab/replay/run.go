@@ -39,11 +39,11 @@ type journey struct {
 
 	remote  int           // station that computes the prompt, or sends its blocks
 	fetched int           // leading blocks fetched from that engine; 0: it computed all of its blocks
-	sent    time.Duration // when the leg under way began
+	sent    time.Duration // when the current leg began
 	report  kvtransfer.Report
 }
 
-// simulation is one run under way.
+// simulation is a running simulation.
 type simulation struct {
 	Case
 	now      time.Duration

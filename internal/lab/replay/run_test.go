@@ -96,8 +96,8 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// TestConservation holds that every request is answered exactly once, in full,
-// and not before it could be.
+// TestConservation checks that every request is answered exactly once, completely, and not before
+// it is possible.
 func TestConservation(t *testing.T) {
 	parts.Full(t)
 	for _, w := range trace.Workloads {
@@ -120,7 +120,7 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// TestBookIsEmptyAtTheEnd holds that every decision was released.
+// TestBookIsEmptyAtTheEnd checks that every decision was released.
 func TestBookIsEmptyAtTheEnd(t *testing.T) {
 	c, err := Case{Trace: small(t, "agentic", 3, 1), Policy: policy(t, "unified"), Endpoints: 2, Replicas: 2}.check()
 	if err != nil {
@@ -196,8 +196,8 @@ func TestOneReplicaIsSharingAtOnce(t *testing.T) {
 	}
 }
 
-// TestPoliciesAgainstReference holds that the built-in policies choose, request
-// by request, as their plain restatements.
+// TestPoliciesAgainstReference checks that the built-in policies choose, request by request, like
+// their simple reimplementations.
 func TestPoliciesAgainstReference(t *testing.T) {
 	for _, want := range []Policy{refLMetric, refLoadOnly, refSticky, refUnified} {
 		for _, w := range []string{"chat", "agentic", "mixed"} {
@@ -211,8 +211,8 @@ func TestPoliciesAgainstReference(t *testing.T) {
 	}
 }
 
-// TestSlowEngineGetsLess holds that the default policy notices an engine that
-// is four times slower than the others.
+// TestSlowEngineGetsLess checks that the default policy detects an engine that is four times slower
+// than the others.
 func TestSlowEngineGetsLess(t *testing.T) {
 	share := func(name string) float64 {
 		c := Case{Trace: small(t, "mixed", 5, 1), Policy: policy(t, name), Endpoints: 4, Slow: []float64{4}}

@@ -135,8 +135,8 @@ func (k knobs) play(tb testing.TB, name string, rate float64, seed uint64) *Resu
 	return run(tb, c)
 }
 
-// ratios are p90 and p99 against a best, with 5 ms on both sides: of tiny times
-// the ratio says nothing.
+// ratios returns p90 and p99 relative to the best ones. It adds 5 ms to both sides, because ratios
+// of tiny times are meaningless.
 func ratios(r *Result, best [2]float64) [2]float64 {
 	const little = .005
 	return [2]float64{(r.TTFT.P90 + little) / (best[0] + little), (r.TTFT.P99 + little) / (best[1] + little)}

@@ -83,8 +83,7 @@ type tenantSum struct {
 	queue, ttft            []float64
 }
 
-// tell maps each tenant to the name under which it is reported: its own for the tenants with most
-// requests.
+// tell maps each tenant to the name in the report: its own name for the tenants with most requests.
 func (s *simulation) tell() map[owner]owner {
 	count := map[owner]int{}
 	for i := range s.Trace.Requests {

@@ -39,7 +39,7 @@ func (r *replica) warmUp(w *picker.WarmUp, ended func(time.Time, int)) bool {
 	return true
 }
 
-// warmUp is one under way.
+// warmUp is a running warm-up.
 type warmUp struct {
 	station int
 	end     func(cached, status int)

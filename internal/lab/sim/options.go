@@ -23,7 +23,7 @@ type Tokenizer interface {
 	// AppendTokens appends the token ids of text and recognises special tokens. With special set,
 	// it adds the model's tokens around a prompt (such as a beginning-of-text token).
 	AppendTokens(dst []uint32, text []byte, special bool) []uint32
-	// AppendText appends the bytes that tokens stand for.
+	// AppendText appends the bytes of tokens to dst.
 	AppendText(dst []byte, tokens []uint32) []byte
 	// Render appends the prompt of a chat, given as the JSON body of a chat
 	// completions request.

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
 )
 
-// PDOptions have an engine take part in prefill/decode as vLLM with its
-// NixlConnector. Zero fields mean the default.
+// PDOptions make an engine serve prefill/decode requests like vLLM with its NixlConnector. Zero
+// fields mean the default.
 type PDOptions struct {
 	Lease     time.Duration // that unread blocks are kept; default 30 s
 	Handshake time.Duration // until a peer that does not answer is given up; default 5 s
@@ -41,7 +41,7 @@ func (o PDOptions) withDefaults() *PDOptions {
 	return &o
 }
 
-// moves returns how long the blocks of so many tokens take.
+// moves returns the transfer time of the given number of tokens.
 func (o *PDOptions) moves(tokens int, speed float64) time.Duration {
 	if math.IsInf(speed, 1) {
 		return 0

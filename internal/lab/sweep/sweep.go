@@ -36,8 +36,8 @@ func (s *Source) sample(rate float64, seed uint64) *trace.Trace {
 	return s.Make(rate, seed)
 }
 
-// TraceSource scales a trace. With capped above 0 each session keeps so many
-// of its first turns, and the rate falls in proportion.
+// TraceSource scales a trace. With capped above 0, each session keeps its first capped turns, and
+// the rate falls in proportion.
 func TraceSource(t *trace.Trace, saturation float64, capped int, o trace.ScaleOptions) Source {
 	from, kept := t, 1.0
 	if capped > 0 {
@@ -54,7 +54,7 @@ func TraceSource(t *trace.Trace, saturation float64, capped int, o trace.ScaleOp
 	return Source{Name: t.Name, Saturation: saturation, KeepShare: kept, Make: maker(o)}
 }
 
-// OwnSource plays a trace as it is: every request once, at its own time.
+// OwnSource plays a trace unchanged: every request once, at its own time.
 func OwnSource(t *trace.Trace, capped int, o trace.ScaleOptions) Source {
 	if capped > 0 {
 		t = t.Capped(capped)
@@ -63,8 +63,8 @@ func OwnSource(t *trace.Trace, capped int, o trace.ScaleOptions) Source {
 	return Source{Name: t.Name, Own: own.Rate(), Make: func(float64, uint64) *trace.Trace { return own }}
 }
 
-// WorkloadSource generates a workload. With capped above 0 each session keeps
-// so many of its first turns, and the rate falls in proportion.
+// WorkloadSource generates a workload. With capped above 0, each session keeps its first capped
+// turns, and the rate falls in proportion.
 func WorkloadSource(w trace.Workload, capped int, o trace.GenerateOptions) Source {
 	maker := func(o trace.GenerateOptions) func(rate float64, seed uint64) *trace.Trace {
 		return func(rate float64, seed uint64) *trace.Trace {

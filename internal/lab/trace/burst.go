@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Flash is a crowd that asks about one new long text for a while.
+// Flash is a temporary crowd of requests about one new long text.
 type Flash struct {
 	Factor float64       // of the mean rate, added to it
 	Tokens int           // of the text that all begin with

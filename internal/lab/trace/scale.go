@@ -91,7 +91,7 @@ func (s *scaler) rename(blocks []Block) []Block {
 	return out
 }
 
-// private tells which blocks a single session uses.
+// private returns, by block, whether only one session uses it.
 func (t *Trace) private() []bool {
 	user := make([]int32, t.Blocks) // session + 1; -1: several
 	for i := range t.Requests {

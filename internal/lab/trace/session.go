@@ -78,7 +78,7 @@ func longest(chain []Block, last []int32, shared []bool) int32 {
 	return 0
 }
 
-// preambles tells which blocks have many different continuations.
+// preambles returns, by block, whether it has many different continuations.
 func (t *Trace) preambles() []bool {
 	children := make([]int32, t.Blocks)
 	seen := make([]bool, t.Blocks)

@@ -33,7 +33,7 @@ const (
 	maxTalk       = 16 << 20 // bytes of a conversation
 
 	talkLength = time.Hour // over which conversations begin
-	talkPause  = 30        // seconds between an answer and the next question, in the mean
+	talkPause  = 30        // mean seconds between an answer and the next question
 )
 
 func (t *talks) read(r io.Reader) error {

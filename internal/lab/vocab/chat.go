@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ErrChat says that a chat request cannot be rendered.
+// ErrChat means that a chat request cannot be rendered.
 var ErrChat = errors.New("vocab: bad chat")
 
 // chatTemplate is the Jinja chat template that corresponds to AppendChat.

@@ -146,8 +146,7 @@ func (v *Vocabulary) walk(text []byte) (id uint32, n int) {
 	return uint32(255 + at), n
 }
 
-// AppendText appends the bytes that tokens stand for to dst. Unknown ids stand
-// for nothing.
+// AppendText appends the bytes of tokens to dst. Unknown ids have no bytes.
 func (v *Vocabulary) AppendText(dst []byte, tokens []uint32) []byte {
 	for _, id := range tokens {
 		if int(id) < len(v.text) {

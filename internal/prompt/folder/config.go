@@ -83,7 +83,7 @@ func Read(dir string) (*Config, error) {
 		return nil, err
 	}
 	c.ModelType = model.Text("model_type")
-	if c.ModelType != "llama" { // engines read the file of others as it is
+	if c.ModelType != "llama" { // for other types, engines read the file unchanged
 		c.Prefix = ""
 	}
 	if model != nil {

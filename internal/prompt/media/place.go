@@ -20,7 +20,7 @@ var UsualPads = map[string][]string{
 	"audio": {"<|audio_pad|>", "<|AUDIO|>", "<|audio|>"},
 }
 
-// Pad is the text of a placeholder, and the kind of medium that it stands for.
+// Pad is the text of a placeholder, and its kind of medium.
 type Pad struct {
 	Kind string
 	Text []byte

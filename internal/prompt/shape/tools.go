@@ -70,8 +70,7 @@ func Pick(d *value.Dict, keys ...string) *value.Dict {
 	return out
 }
 
-// First returns a copy in which some keys come first, in the given order, as far as they
-// are there.
+// First returns a copy in which some keys, if present, come first in the given order.
 func First(d *value.Dict, keys ...string) *value.Dict {
 	out := value.NewDict(d.Len())
 	for _, k := range keys {

@@ -95,8 +95,7 @@ func (d *Decoder) spend(n int) {
 // keepBuffer is the largest buffer that Release keeps, in bytes.
 const keepBuffer = 64 << 10
 
-// Release lets go of the last document and of large buffers. Its values are void
-// afterwards.
+// Release frees the last document and large buffers. Its values are invalid afterwards.
 func (d *Decoder) Release() {
 	d.s = nil
 	if cap(d.arena) > keepBuffer {

@@ -49,7 +49,7 @@ func walk(doc []byte, opening, closing byte, each func(d *Decoder) error) (err e
 	return nil
 }
 
-// written moves over a value and returns it as it is written.
+// written skips a value and returns its source text.
 func (d *Decoder) written() []byte {
 	d.space()
 	start := d.pos

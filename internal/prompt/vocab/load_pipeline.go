@@ -99,7 +99,7 @@ func (l *jsonLoader) normalizer(v *fastjson.Value, depth int) {
 	}
 }
 
-// loses notes that tokens do not stand for all of their text.
+// loses records that tokens do not represent all of their text.
 func (l *jsonLoader) loses(what string) {
 	if l.v.lossy == "" {
 		l.v.lossy = what

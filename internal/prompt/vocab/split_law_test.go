@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// typography is prose of several scripts as it is printed: indents of full-width spaces,
-// no-break spaces before punctuation, tabs, combining marks.
+// typography is printed prose in several scripts: indents of full-width spaces, no-break spaces
+// before punctuation, tabs, combining marks.
 var typography = []string{
 	"\u3000\u3000天气很好，我们去公园散步。\n\u3000\u3000他说：“好的。”\n\n\u3000\u3000第二天下雨了……\n",
 	"　　吾輩は猫である。名前はまだ無い。\n　どこで生れたかとんと見当がつかぬ。「ニャー」と泣いていた。\n",

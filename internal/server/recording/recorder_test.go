@@ -25,8 +25,8 @@ func TestRingIsFull(t *testing.T) {
 	}
 }
 
-// TestBodies: a recording that wants bodies has them asked for, and takes the engine's
-// count; when it is closed nothing is left behind.
+// TestBodies: a recording with bodies requests response bodies and uses the engine's counts. When
+// it is closed, no resource stays in use.
 func TestBodies(t *testing.T) {
 	r := testRecorder()
 	rec := &recording{ring: make(chan Line, 1), bodies: true}

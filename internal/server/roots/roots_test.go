@@ -7,7 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestOf: names that stand for one source are one model; conflicts go to the majority.
+// TestOf: names with the same source are one model; conflicts are decided by majority.
 func TestOf(t *testing.T) {
 	list := func(models ...endpoint.Model) *endpoint.ModelList { return &endpoint.ModelList{Models: models} }
 	base := func(name, root string) endpoint.Model { return endpoint.Model{Name: name, Root: root} }

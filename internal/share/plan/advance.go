@@ -35,7 +35,7 @@ func (p *Plan) identify(now time.Duration, f Facts) {
 	case p.mode == Asking && p.since < 0:
 		p.since = now
 	case p.mode == Asking && now-p.since >= askLimit:
-		// The stream can be read all the same; it distinguishes incarnations of its engine.
+		// The stream can still be read; it distinguishes incarnations of its engine.
 		p.anew(now, 0, false)
 		p.askAt = now + askLater
 		p.verify = true

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// seen are the headers of a request that must reach the engine as they are.
+// seen are the headers of a request that must reach the engine unchanged.
 var seen = []string{
 	"Accept", "Accept-Encoding", "Authorization", "Content-Encoding", "Content-Type", "Cookie", "Openai-Beta",
 	"X-Long", "X-Many", "X-Session-Id",
@@ -128,7 +128,7 @@ func short(text string) string {
 	return fmt.Sprintf("%d bytes %s", len(text), digest([]byte(text)))
 }
 
-// kept are the headers of an answer that must reach the client as they are.
+// kept are the headers of an answer that must reach the client unchanged.
 var kept = []string{"Cache-Control", "Content-Encoding", "Content-Type", "Location", "Retry-After", "X-Twice"}
 
 // shown is an answer as a text.

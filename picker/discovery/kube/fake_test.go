@@ -204,7 +204,7 @@ func openFake(t *testing.T, server *httptest.Server, o Options) *viewed {
 	return v
 }
 
-// want waits until these are the endpoints.
+// want waits until the endpoints are addrs.
 func (v *viewed) want(addrs string) {
 	v.t.Helper()
 	testkit.Eventually(v.t, func() string {

@@ -258,7 +258,7 @@ func (s *Source) deleted(ctx context.Context) bool {
 		gone = err == nil && !found
 	}
 	if !gone {
-		s.gone = time.Now() // ask again later
+		s.gone = time.Now() // list again later
 	}
 	return gone
 }

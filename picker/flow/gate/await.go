@@ -26,8 +26,8 @@ type wait struct {
 	expected float64 // predicted seconds when it was queued; 0: unknown
 }
 
-// left returns how long the wait will probably continue. An overdue one is predicted to last as
-// long again as it is overdue.
+// left returns the expected rest of the wait. An overdue wait is expected to take as long again as
+// it is overdue.
 func (p *wait) left(now int64) float64 {
 	return math.Abs(p.expected - float64(now-p.begun)/1e9)
 }

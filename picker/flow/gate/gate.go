@@ -53,7 +53,7 @@ type Gate struct {
 	groups  []*group // by number, starting with first
 	first   uint32   // numbers of earlier configurations are not reused
 	byModel map[string]*group
-	peers   map[string]bool // other replicas that were heard
+	peers   map[string]bool // other replicas that have sent gauges
 	wake    chan struct{}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
-// TestFirstBurst: replicas without requests so far know each other, also after a reconfiguration.
-// So they do not each dispatch requests for all permits on the first burst.
+// TestFirstBurst: replicas without requests so far have each other's gauges, also after a
+// reconfiguration. So they do not each dispatch requests for all permits on the first burst.
 func TestFirstBurst(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		const places = 48

@@ -176,7 +176,7 @@ func (c *run) until(ctx context.Context, most time.Duration, what string, ok fun
 	return nil
 }
 
-// settings returns the flags of a replica that takes part in the federation, and writes its files.
+// settings returns the flags of a replica in the federation, and writes its files.
 func (s *site) settings(i int, other *site) ([]string, error) {
 	var peers []string
 	for _, w := range other.controls {

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
-// Ratio is how a fleet did with so many of its engines for prefill.
+// Ratio is the result of a fleet with a number of its engines for prefill.
 type Ratio struct {
 	Prefill, Decode int // 0 prefill: every engine serves whole requests
 	Result          *replay.Result

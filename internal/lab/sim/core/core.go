@@ -41,7 +41,7 @@ type Core struct {
 // Pace is how the core's time runs.
 type Pace struct {
 	Speed float64 // model time per real time; +Inf: steps take no time
-	Slow  float64 // steps take so many times longer
+	Slow  float64 // factor on step times
 	Hung  bool    // no step begins
 }
 

@@ -54,7 +54,7 @@ type Faults struct {
 	ErrorNext   int     `json:"error_next"`   // inference requests that are refused, from the next on
 	ErrorShare  float64 `json:"error_share"`  // share of inference requests that are refused
 	ErrorStatus int     `json:"error_status"` // with this status; default 500
-	Slow        float64 `json:"slow"`         // steps take so many times longer; 0: once
+	Slow        float64 `json:"slow"`         // factor on step times; 0: 1
 	Hang        Hang    `json:"hang"`
 	Garbage     bool    `json:"garbage"`     // inference requests are answered with 200 and no JSON
 	Answer      Answer  `json:"answer"`      // defect of responses with status 200

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The form of a text does not depend on how many marks stand in a row; where these are
-// few, it is the usual one.
+// The normal form of a text does not depend on the number of consecutive marks; for few marks, it
+// is the standard one.
 func TestLongRunsOfMarks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	alphabet := []rune("aAeé한가ㅎ\u1112\u1161\u11ab\u0300\u0301\u0323\u0327\u0345\u212b\u1e9b\ufb01\u0958\u2adc\u0f71\u0f72\u0f81\u034f\u0061\u3099か\u09c7\u09be\U0001d15e\U0001f600 ")

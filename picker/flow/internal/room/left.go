@@ -3,8 +3,8 @@ package room
 // Stretches is the number of periods in a Left.
 const Stretches = 4
 
-// Left records permits reserved for other replicas, and permits taken for demand that they did not
-// know of, by period: the current one and earlier ones.
+// Left records permits reserved for other replicas, and permits taken for demand that these had not
+// received yet, by period: the current one and earlier ones.
 type Left struct {
 	list [Stretches]stretch // the current one first
 	n    int                // number in use
