@@ -168,9 +168,9 @@ func (t *stage) decide(c *cycle.Cycle, best int32) (s cycle.Stage, order []int32
 	return s, ranking.Order
 }
 
-// able returns a predicate for the endpoints that may do the stage: endpoints labelled for the
-// stage, or endpoints without a label if none is labelled and the profile's filters use other
-// criteria.
+// able returns a predicate for the endpoints that may do the stage. These are the endpoints
+// labelled for the stage. If none is labelled and the profile's filters use other criteria, they
+// are the endpoints without a label.
 func (t *stage) able(c *cycle.Cycle) func(*cycle.View) bool {
 	labelled := prefills
 	if t.role == endpoint.RoleEncode {

@@ -89,8 +89,8 @@ func prompt(tokens int) *request.Request {
 	return &request.Request{Kind: request.KindChat, Model: "m", Target: "m", InputTokens: tokens}
 }
 
-// TestPrices checks the plans with the lowest cost: 1 ms per token, 10 ms per step, and 20 ms plus
-// 13 µs per token for a KV transfer within a zone.
+// TestPrices checks the plans with the lowest cost. A token takes 1 ms and a step 10 ms. A KV
+// transfer within a zone takes 20 ms plus 13 µs per token.
 func TestPrices(t *testing.T) {
 	busy := func(decoding int64) endpoint.Load { return endpoint.Load{Requests: decoding} }
 	queue := func(tokens int64) endpoint.Load { return endpoint.Load{Requests: 1, Waiting: 1, Prefill: tokens} }

@@ -13,7 +13,7 @@
 //
 // Listeners limit connections: their number per listener, and the time until the first byte
 // (listen.go).
-// The package does not measure requests or decide what happens to them.
+// The package does not measure requests or choose how to refuse them.
 //
 // A nil *Budget grants everything. Everything is safe for concurrent use.
 package budget

@@ -1,10 +1,10 @@
 // Package modelfiles finds or downloads the files that rendering and tokenizing a model requires:
 // vocabulary, chat templates and configuration. It never reads weights.
 //
-//  1. [Source.Set] names the wanted models. The names come from engines and are untrusted: only
+//  1. [Source.Set] names the wanted models. Engines report the names, so they are untrusted: only
 //     absolute folders and plain repository names (org/name) are accepted (name.go).
 //  2. One goroutine per model looks for its files: a local folder, then the mounted Hugging Face
-//     caches and the own cache (cache.go), then the Hub or a mirror of it (hub.go).
+//     caches and the own cache (cache.go), then the Hub or a mirror (hub.go).
 //  3. Downloads are bounded in size and time, and verified by the digests that the Hub reports. A
 //     complete set of files is renamed into the own cache, which has the layout of a Hugging Face
 //     cache.

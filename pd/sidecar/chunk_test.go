@@ -19,8 +19,8 @@ import (
 // has arrived, so none are combined, and each costs its reads, writes and wake-ups.
 //
 // The difference to the direct connection is the proxy's cost per token, including its connection
-// to the client. The difference to the relay is the cost of its own code. Engine, relay and client
-// do not allocate.
+// to the client. The difference to the relay is the cost of the proxy's code. Engine, relay and
+// client do not allocate.
 func BenchmarkStreamedChunk(b *testing.B) {
 	send := make(chan bool)
 	chunk := fmt.Appendf(nil, "%x\r\n%s\r\n", len(textEvent), textEvent)

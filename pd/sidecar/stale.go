@@ -106,7 +106,7 @@ func (w *transferWatch) stale(ctx context.Context) bool {
 	}
 	now, ok := w.s.expired(ctx, w.base, w.s.o.Lease/3)
 	if w.counted && ok {
-		return now != w.before // a smaller count is that of another process
+		return now != w.before // a smaller count is from another process
 	}
 	return !w.steady
 }

@@ -102,8 +102,8 @@ func tagStart(s string) int {
 	}
 }
 
-// stripBefore removes white space before a tag. For "-" it removes all of it. For a block or
-// comment preceded only by white space on its line, it removes that line's white space.
+// stripBefore removes white space before a tag. "-" removes all white space. For a block or comment
+// preceded only by white space on its line, it removes that line's white space.
 func (l *lexer) stripBefore(data, open string, sign byte) string {
 	if sign == '-' {
 		return strings.TrimRightFunc(data, value.IsSpace)
