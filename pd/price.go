@@ -45,13 +45,16 @@ func predictedDefaults() predictedParams {
 // A prefill at a decoding endpoint makes all its requests keep their memory for longer. If requests
 // wait for memory, this costs more than the stall.
 //
-// own is the prefill of uncached tokens. Prefills and steps come from endpoint.Cost. Waits are
-// those of the default policy (cycle.View.Wait) and, at the decode endpoint, the wait for memory
-// behind all requests placed there (cycle.View.WaitOfRoom): prompts that are still being computed
-// at other endpoints are in no engine queue. Loads are those of the shared load tracker, by role: a
-// remote prefill waits at the prefill endpoint, and counts as waiting at the decode endpoint once
-// the engine reports it. Transfer costs come from endpoint.Transfers. An engine sends prompts one
-// after the other, so link(p) is the total that it still has to send.
+// own is the prefill of uncached tokens. endpoint.Cost gives the times of prefills and steps, and
+// endpoint.Transfers the costs of transfers.
+//
+// Waits are computed as in the default policy (cycle.View.Wait). At the decode endpoint, the wait
+// for memory behind all requests placed there is added (cycle.View.WaitOfRoom), because prompts
+// still being computed at other endpoints are in no engine queue.
+//
+// Loads are read from the shared load tracker, by role. A remote prefill waits at the prefill
+// endpoint, and counts as waiting at the decode endpoint once the engine reports it. An engine
+// sends prompts one after the other, so link(p) is the total that it still has to send.
 type prices struct {
 	predictedParams
 	model endpoint.TransferModel
