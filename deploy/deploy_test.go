@@ -37,7 +37,7 @@ var values = map[string][]string{
 	"nats":        {"--set", "cluster.mode=nats,cluster.nats.urls={nats://nats:4222},cluster.nats.credentialsSecret=creds,cluster.existingSecret=mine,tls.mode=secret,tls.secretName=cert"},
 }
 
-// stubs define kinds of others that manifests use.
+// stubs define kinds of other projects that manifests use.
 func stubs() string {
 	var b strings.Builder
 	for _, k := range []struct{ group, version, kind, plural string }{

@@ -72,7 +72,7 @@ type view struct {
 	unreadable atomic.Bool
 	sparse     atomic.Bool   // some cache group is not followed
 	narrow     atomic.Bool   // no cache group has full attention
-	answered   atomic.Uint64 // requests for a full report whose report has come
+	answered   atomic.Uint64 // requests for a full report whose report has arrived
 }
 
 // endMarker is the sequence number that ends a replay.

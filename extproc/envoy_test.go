@@ -126,7 +126,7 @@ func checkUsage(t *testing.T, b *book, seen bool) {
 	if seen {
 		want[0] = request.Usage{Seen: true, CachedSeen: true, PromptTokens: 11, OutputTokens: 30, CachedTokens: 8}
 		want[1] = request.Usage{Seen: true, CachedSeen: true, PromptTokens: 2000, OutputTokens: 7, CachedTokens: 16}
-		tokens, firsts = 32, 2 // the role and the usage come as events of their own
+		tokens, firsts = 32, 2 // the role and the usage are separate events
 	}
 	for i, o := range b.outcomes {
 		if o.Usage != want[i] || !o.Complete {

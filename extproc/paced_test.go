@@ -46,7 +46,7 @@ func write(c net.Conn, text []byte) {
 	_, _ = c.Write(text)
 }
 
-// value returns a counter of reg with a label's value, 0 where there is none.
+// value returns a counter of reg with a label's value, 0 if there is none.
 func value(t *testing.T, reg *prometheus.Registry, name, label string) float64 {
 	t.Helper()
 	families, err := reg.Gather()

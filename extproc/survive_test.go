@@ -194,7 +194,7 @@ func TestEnvoyAnswerHeaders(t *testing.T) {
 // nothing.
 func TestEnvoyObserve(t *testing.T) {
 	r := newRig(t, rigOptions{params: envoyconf.Params{RequestBody: "STREAMED", ResponseBody: "STREAMED", Observe: true}})
-	r.book.set(func(b *book) { b.endpoints = []string{"127.0.0.1:1"} }) // where it would have gone
+	r.book.set(func(b *book) { b.endpoints = []string{"127.0.0.1:1"} }) // where it would be sent
 	for range 5 {
 		r.check(call{size: 50_000, model: "m", answer: 10, stream: true})
 	}
@@ -273,7 +273,7 @@ func TestEnvoyPickerKilled(t *testing.T) {
 			load.answered(20)
 			r.children[0].kill()
 			load.answered(30)
-			if s.params.Kind != envoyconf.Gateway { // where one must be left
+			if s.params.Kind != envoyconf.Gateway { // at least one must be left
 				r.children[1].kill()
 			}
 			load.answered(30)
@@ -341,8 +341,8 @@ func faults(r *killable) map[string]int {
 	return out
 }
 
-// TestEnvoyPickerStops: a replica that is stopped in good order, under load,
-// costs no request, in either configuration.
+// TestEnvoyPickerStops: a replica that stops in good order, under load, fails no request, in either
+// configuration.
 func TestEnvoyPickerStops(t *testing.T) {
 	t.Parallel()
 	for _, s := range shapes()[:2] {
@@ -382,8 +382,7 @@ type failingReader struct{}
 
 func (failingReader) Read([]byte) (int, error) { return 0, errStall }
 
-// TestEnvoyCutOff: a client that is cut off in the middle of its request costs
-// nothing.
+// TestEnvoyCutOff: a client that is cut off in the middle of its request leaves no state behind.
 func TestEnvoyCutOff(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// A source that has rules costs a walk no memory.
+// A source with rules causes no allocation in a walk.
 func TestRulesDoNotAllocate(t *testing.T) {
 	x := New(Options{Hasher: block.NewHasher(block.Seed{1})})
 	src, root := block.Source{Endpoint: 2}, x.o.Hasher.Root(block.Scope{Model: "m"})

@@ -124,7 +124,7 @@ func benchIndexMatch(b *testing.B, blocks, holders int) {
 	for ep := range block.EndpointID(benchEndpoints) {
 		eps = append(eps, ep)
 		if int(ep) < holders {
-			// As an engine would: in pieces, while others store too.
+			// Like an engine: in pieces, while others store too.
 			for i := 0; i < blocks; i += 32 {
 				part := block.Delta{Ops: []block.Op{{Kind: block.OpStore, From: bi.root, Root: true, N: uint32(min(32, blocks-i))}}, Blocks: d.Blocks[i:min(blocks, i+32)]}
 				if i > 0 {
@@ -152,7 +152,8 @@ func benchIndexMatch(b *testing.B, blocks, holders int) {
 func BenchmarkMatch640Blocks40Holders(b *testing.B) { benchIndexMatch(b, 640, 40) }
 func BenchmarkMatch6250Blocks8Holders(b *testing.B) { benchIndexMatch(b, 6250, 8) }
 
-// BenchmarkMatchRandomChain asks for another resident chain each time, so that no block is in the CPU's caches.
+// BenchmarkMatchRandomChain128Blocks matches another resident chain each time, so that no block is
+// in the CPU's caches.
 func BenchmarkMatchRandomChain128Blocks(b *testing.B) {
 	bi := benchOnce()
 	r := rand.New(rand.NewPCG(5, 5))

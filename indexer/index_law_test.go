@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// naiveIndex is the index as one would write it first: maps of strings.
+// naiveIndex is a naive index: maps of strings.
 type naiveIndex struct {
 	held map[block.Source]map[heldEntry]int
 }

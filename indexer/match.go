@@ -22,7 +22,7 @@ type walk struct {
 // minimum of their tokens.
 type ranks struct{ n, ended, sum, least int32 }
 
-// progress is how far a lane has come.
+// progress is the position that a lane has reached.
 type progress struct {
 	blocks, bytes, tokens int32
 	cut                   bool // a non-canonical block is next

@@ -65,8 +65,8 @@ func (h *Hops) SetSecrets(use, also *filter.Secret) {
 	h.keys.Store(&keys)
 }
 
-// Sign returns a token for a request that goes to another cluster. count is the number of clusters
-// it has left, including this one.
+// Sign returns a token for a request sent to another cluster. count is the number of clusters it
+// has left, including this one.
 func (h *Hops) Sign(to string, count int, now time.Time) string {
 	b := make([]byte, 0, len(h.self)+len(to)+64)
 	b = append(append(b, hopVersion...), ';')

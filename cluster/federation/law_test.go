@@ -10,7 +10,7 @@ import (
 )
 
 // TestWorkOfMessages: the work for a message of another cluster, or a hop token of a client, is
-// proportional to its length. Longer input comes as several messages.
+// proportional to its length. Longer input is split into several messages.
 func TestWorkOfMessages(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	b := hopsOf(t, "b", hopSecret)

@@ -95,8 +95,8 @@ func TestManyGroups(t *testing.T) {
 	}
 }
 
-// TestParkIsBounded: a stream of stores whose parents never come keeps the
-// newest and counts the others.
+// TestParkIsBounded: a stream of stores whose parents never arrive keeps the newest and counts the
+// others.
 func TestParkIsBounded(t *testing.T) {
 	r := newRig(Options{Unit: 1, ParkBlocks: 100})
 	for i := range 10_000 {

@@ -85,7 +85,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A speculative look counts the entries of the last seconds alone.
+// A speculative look-up counts only the entries of the last seconds.
 func TestNotBefore(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	a := New(Options{})
@@ -264,8 +264,8 @@ func toBytes(parts []string) [][]byte {
 	return out
 }
 
-// Many endpoints come and go on few chunks, so that holder lists pass through
-// every class, and at the end nothing is left.
+// Many endpoints are added and removed on few chunks, so that holder lists pass through every
+// class. At the end nothing is left.
 func TestManyHolders(t *testing.T) {
 	const endpoints = 700
 	a := New(Options{MaxEndpoints: endpoints})
@@ -320,7 +320,7 @@ func TestCapacityKeepsPrefixes(t *testing.T) {
 	buf := make([]byte, 40*16)
 	for i := range 3000 {
 		for c := range 40 {
-			buf[c*16] = byte(rng.IntN(1 + c/4)) // prompts that fork again and again
+			buf[c*16] = byte(rng.IntN(1 + c/4)) // prompts that fork repeatedly
 		}
 		keys := a.Keys(block.Query{Root: 1, Bytes: buf[:16*(1+rng.IntN(40))]}, nil)
 		for j := 1; j < len(keys); j++ {

@@ -44,7 +44,7 @@ func (a *Index) Record(ep block.EndpointID, keys []block.Key, now int64) {
 	for i, key := range slices.Backward(keys) {
 		if place := places[len(keys)-1-i]; place != none {
 			e.lru.refresh(place)
-		} else if place, held := a.shard(key).touch(key, h); held { // it comes twice in the prompt
+		} else if place, held := a.shard(key).touch(key, h); held { // it occurs twice in the prompt
 			e.lru.refresh(place)
 		} else {
 			a.shard(key).add(key, h, e.lru.push(key, e.cap))

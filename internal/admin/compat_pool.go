@@ -76,8 +76,8 @@ var streamCodes = map[string]string{
 	"complete": "OK", "closed": "OK", "answered": "OK", "cancelled": "Canceled", "starved": "ResourceExhausted", "failed": "Unknown", "panicked": "Internal",
 }
 
-// queues are the waiting requests. Where there are none, an empty queue is reported, so that sums
-// over queues exist.
+// queues are the waiting requests. If there are none, an empty queue is reported, so that sums over
+// queues exist.
 type queues struct {
 	seen         bool
 	held, places float64

@@ -72,8 +72,8 @@ func List(values ...string) []string {
 	return list
 }
 
-// Of returns the codings of a body from the values of the two headers. SGLang's header
-// counts where it is the only one, or where both name the same coding.
+// Of returns the codings of a body from the values of the two headers. SGLang's header counts if it
+// is the only one, or if both name the same coding.
 func Of(standard, sglang []string) []string {
 	list, own := List(standard...), List(sglang...)
 	switch {

@@ -57,7 +57,7 @@ func follows(e *server.EndpointStatus) string {
 	return fmt.Sprintf("%.1f ms\t%d", e.LagMS, e.Blocks)
 }
 
-// gauges returns the gauges of an endpoint's engine; "-" where they are unknown.
+// gauges returns the gauges of an endpoint's engine; "-" if they are unknown.
 func gauges(e *server.EndpointStatus) string {
 	if e.GaugeAgeS < 0 || e.GaugeAgeS > staleGauges {
 		return "-\t-\t-"

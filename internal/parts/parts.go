@@ -21,7 +21,7 @@ type TB interface {
 const (
 	envCache = "GRAPEVINE_CACHE"
 	envEnvoy = "ENVOY"
-	envQuick = "GRAPEVINE_QUICK" // set by `make check` alone
+	envQuick = "GRAPEVINE_QUICK" // set only by `make check`
 )
 
 // Full marks a test that needs external parts, other programs or much time. `make test` runs all
@@ -67,16 +67,14 @@ func EnvoyPath() (string, error) {
 	return executable(filepath.Join(Cache(), "bin", "envoy"), "run `make setup`, or set "+envEnvoy+" to an Envoy binary")
 }
 
-// Envoy returns the path of an Envoy binary and ends the test where there is
-// none.
+// Envoy returns the path of an Envoy binary and ends the test if there is none.
 func Envoy(tb TB) string {
 	tb.Helper()
 	return must(tb, "Envoy", EnvoyPath)
 }
 
-// Python returns the path of a Python interpreter that has pyzmq, msgpack,
-// msgspec, tokenizers, jinja2, cbor2 and xxhash, and ends the test where there
-// is none.
+// Python returns the path of a Python interpreter that has pyzmq, msgpack, msgspec, tokenizers,
+// jinja2, cbor2 and xxhash, and ends the test if there is none.
 func Python(tb TB) string {
 	tb.Helper()
 	return must(tb, "Python", func() (string, error) {
@@ -84,9 +82,8 @@ func Python(tb TB) string {
 	})
 }
 
-// Model returns the folder with the tokenizer.json and tokenizer_config.json
-// of the model name (qwen3, qwen2_5 or llama3_1) and ends the test where there
-// is none.
+// Model returns the folder with the tokenizer.json and tokenizer_config.json of the model name
+// (qwen3, qwen2_5 or llama3_1) and ends the test if there is none.
 func Model(tb TB, name string) string {
 	tb.Helper()
 	return must(tb, "model "+name, func() (string, error) {

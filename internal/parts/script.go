@@ -52,8 +52,7 @@ func Start(tb TB, args ...string) *Script {
 // Stop kills the program and waits until it has exited. A second call has no effect.
 func (s *Script) Stop() { s.stop() }
 
-// Line waits for the program's next line, without its end, and ends the test
-// where there is none.
+// Line waits for the program's next line, without its end, and ends the test if there is none.
 func (s *Script) Line() string {
 	s.tb.Helper()
 	line, err := s.out.ReadString('\n')

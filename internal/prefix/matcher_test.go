@@ -59,7 +59,7 @@ func TestGuessKnowsBlocks(t *testing.T) {
 		Wait: func(*endpoint.Endpoint, time.Time) time.Duration { return 0 },
 		Read: func(block.EndpointID) knowledge.State { return knowledge.Exact },
 	})
-	text := bytes.Repeat([]byte("0123456789abcdef"), 64) // 1,024 bytes, of which the engine makes 250 tokens
+	text := bytes.Repeat([]byte("0123456789abcdef"), 64) // 1,024 bytes, which are 250 tokens at the engine
 	root := h.Root(block.Scope{Model: "m"})
 	ask := func(tokens int) *request.Request {
 		r := &request.Request{InputTokens: tokens, PromptBytes: len(text), Chunks: block.Query{Root: 1, Bytes: text}, Exact: []block.Query{{Root: root, Bytes: text}}}

@@ -16,8 +16,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Each endpoint is matched by the prompt that its engine renders, and not exactly where it
-// is not known how the engine does that.
+// Each endpoint is matched by its engine's rendering of the prompt. If this rendering is unknown,
+// the endpoint is not matched exactly.
 func TestEndpointsAreMatchedByTheirOwnRendering(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	guess, index := approx.New(approx.Options{Hasher: h}), indexer.New(indexer.Options{Hasher: h})

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestDrift: requests of which no end came, and which no engine has, show as a drift at
-// every replica, until they end.
+// TestDrift: requests without a reported end that no engine runs any more are reported as drift by
+// every replica until they end.
 func TestDrift(t *testing.T) {
 	g := newGroup(t, 2, 10000, "mesh")
 	drift := func(s *Server) (sum float64, shown int) {

@@ -8,8 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server/roots"
 )
 
-// TestModelsAreKept: a model stays known while its engines restart, and its names go to others at
-// once.
+// TestModelsAreKept: a model stays known while its engines restart, and its names are free for
+// other models at once.
 func TestModelsAreKept(t *testing.T) {
 	f := foundModels{seen: map[string]seenModel{}}
 	start := time.Unix(1_800_000_000, 0)

@@ -26,8 +26,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// group is a fleet of engines and the replicas that follow it. alone is a
-// replica that shares nothing and has read everything from the start: the truth.
+// group is a fleet of engines and the replicas that follow it. alone is a replica without shared
+// state that has read everything from the start; it is the reference.
 type group struct {
 	t        *testing.T
 	dir      string
@@ -289,8 +289,7 @@ func TestNewcomerKnows(t *testing.T) {
 	}
 }
 
-// Of each stream one replica is the reader; when it dies, others go on
-// where it was.
+// Each stream has one replica as reader; when it dies, another continues at its position.
 func TestOwnerDies(t *testing.T) {
 	g := newGroup(t, 3, 10000, "partitioned")
 	victim := g.replicas[0]
@@ -384,7 +383,7 @@ func TestDistrusted(t *testing.T) {
 	}
 }
 
-// Endpoints come and go while replicas share.
+// Endpoints are added and removed while replicas share.
 func TestEndpointsChange(t *testing.T) {
 	g := newGroup(t, 2, 10000, "partitioned")
 	g.churn(40)

@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// A topic under which an engine publishes nothing is named, with the one that it does
-// publish under, and no more once that one is read.
+// If an engine publishes nothing under the configured topic, the status names both this topic and
+// the engine's own. It no longer does once the engine's topic is read.
 func TestOtherTopicIsNamed(t *testing.T) {
 	fleet, o := options(t, fleet.Options{Engines: 1, Engine: sim.Options{Events: &sim.EventOptions{Topic: "kv-events"}}})
 	right, err := os.ReadFile(o.Endpoints)

@@ -113,7 +113,7 @@ func (b *band) used(now int64) bool {
 	return b.waiting > 0 || b.own > 0 || (b.lastUse > 0 && now-b.lastUse < usedBand)
 }
 
-// scoreOf returns the score of a flow with head w. The lowest score goes first.
+// scoreOf returns the score of a flow with head w. The lowest score is dispatched first.
 func (b *band) scoreOf(f *flow, w *waiter) float64 {
 	switch b.Fairness {
 	case rules.Places:

@@ -469,7 +469,7 @@ func (c *Core) wanted(w *waiter) int64 {
 	return min(w.places, max(c.capacity.Permits/int64(max(c.capacity.Endpoints, 2)), 1))
 }
 
-// choose returns the flow whose head goes next, or nil if none may.
+// choose returns the flow whose head is dispatched next, or nil if none may.
 func (c *Core) choose(b *band, ceiling float64) *flow {
 	c.refresh()
 	if b.many() {

@@ -31,7 +31,7 @@ type failure struct {
 // Verdict is the result of a request with a prompt.
 type Verdict struct {
 	Prompt   uint64
-	Endpoint int // where it failed; unused if Answered
+	Endpoint int // of the failure; unused if Answered
 	Answered bool
 	Died     bool // the engine died with the prompt in flight
 	At       time.Time

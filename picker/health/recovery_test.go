@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestAgain: second tries are at most a tenth of the requests, and three of however few.
+// TestAgain: retries are at most a tenth of the requests, but always at least three.
 func TestAgain(t *testing.T) {
 	var a Again
 	now, tries := time.Unix(1000, 0), []int{}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStarved: clients that leave before their request is past its time show together that
-// nothing moves; one that waits for long, others that are answered, and long gaps do not.
+// TestStarved: clients that leave before their requests are overdue are evidence of a stall, taken
+// together. A single long wait, waits while other requests are answered, and long gaps are not.
 func TestStarved(t *testing.T) {
 	const patience = 3 * time.Second
 	type world struct {

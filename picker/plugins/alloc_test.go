@@ -57,8 +57,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestDecisionAllocations holds a whole decision, cycle and profile, to none, also where
-// engines have several ranks.
+// TestDecisionAllocations checks that a whole decision, cycle and profile, does not allocate, also
+// for engines with several ranks.
 func TestDecisionAllocations(t *testing.T) {
 	for _, name := range readyNames() {
 		fl, h, r := bigFleet(100), Single(profile(t, name)), ask(5000)

@@ -215,7 +215,7 @@ func (c uncached) place(tokens int) int64 {
 
 // played is the result of a structure under a scorer.
 type played struct {
-	later int   // requests whose first token came later than under cold least-loaded
+	later int   // requests with a later first token than under cold least-loaded
 	worst int64 // ticks
 	sum   int64 // of all times to first token
 }

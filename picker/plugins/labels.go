@@ -33,8 +33,8 @@ func (f byLabel) Filter(c *cycle.Cycle, keep []bool) {
 	}
 }
 
-// selectorParams are the parameters of label-selector-filter: a Kubernetes label selector, all
-// parts of which must match. The by-label form is accepted too.
+// selectorParams are the parameters of label-selector-filter: a Kubernetes label selector. All of
+// its parts must match. The by-label form is accepted too.
 type selectorParams struct {
 	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
 	MatchExpressions []expression      `json:"matchExpressions,omitempty"`

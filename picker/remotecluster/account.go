@@ -130,8 +130,8 @@ func (a *account) audit(held, cached int, now time.Time) {
 	a.doubt, a.doubtAt = (1-doubtShare)*a.doubtNow(now)+doubtShare*missing, now
 }
 
-// trial claims the single trial request for a cluster that failed, refused or was late. Until it has
-// ended, or the same time has passed again, no other request goes there.
+// trial claims the single trial request for a cluster that failed, refused or was late. Until it
+// has ended, or the same time has passed again, no other request is sent there.
 func (a *account) trial(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,8 +17,8 @@ const (
 	nominalAnswer = 200
 )
 
-// Waits above which, and KV-cache usage between which, a pool announces that it should get no more
-// requests.
+// Wait and queue length at which an endpoint counts as saturated. A saturated pool announces that
+// it should get no more requests.
 const (
 	fullWait  = 20.0 // seconds
 	fullQueue = 64   // requests waiting in an engine

@@ -307,8 +307,8 @@ func TestLease(t *testing.T) {
 	w.expect(prompt(500, "z"), "b", "silent")
 }
 
-// TestHeld: a prompt cached in B goes there if that outweighs the round trip, although nothing
-// waits here. So does the conversation's next request.
+// TestHeld: a prompt cached in B is sent there if that outweighs the round trip, although no
+// request waits here. So is the conversation's next request.
 func TestHeld(t *testing.T) {
 	for _, c := range []struct {
 		rtt   time.Duration
@@ -551,8 +551,8 @@ func TestNobodyHere(t *testing.T) {
 	}
 }
 
-// TestStoredResponses: a request that continues a response stored in a remote cluster goes there,
-// and one stored locally stays.
+// TestStoredResponses: a request that continues a response stored in a remote cluster is sent
+// there, and one stored locally stays.
 func TestStoredResponses(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil), other("c", nil))
 	w.busy(10)

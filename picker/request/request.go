@@ -105,8 +105,8 @@ type Request struct {
 	Whole bool
 	// Reports means that the body asks the engine to report cached tokens.
 	Reports bool
-	// Copyable means that Body is complete and the request is sent where it was placed, so that its
-	// prompt may also be sent to other endpoints.
+	// Copyable means that Body is complete and the request is sent to the chosen endpoint, so that
+	// its prompt may also be sent to other endpoints.
 	Copyable bool
 	// IfAvailable restricts the request to endpoints that hold its prompt (header prefer:
 	// if-available).
@@ -128,7 +128,7 @@ type Request struct {
 	MaxWait  time.Duration // the proxy's limit on the wait, 0: none
 	Waits    func()        // called when the request starts to wait for capacity; may be nil
 	// Leaves is called while the request waits for capacity, with the expected further wait in
-	// seconds. It returns true if the request has gone to a remote cluster. nil: it stays.
+	// seconds. It returns true if the request was sent to a remote cluster. nil: it stays.
 	Leaves func(wait float64) bool
 	Evict  func() // ends the running request without blocking, from any goroutine; nil if impossible
 

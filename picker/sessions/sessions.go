@@ -55,7 +55,7 @@ const (
 	DefaultSize = 1 << 17
 )
 
-// Table records where each session's last request went. It is bounded: when full, it drops the
+// Table records the endpoint of each session's last request. It is bounded: when full, it drops the
 // least recently used half. A session takes about 24 bytes, the default table at most 6 MB. Safe
 // for concurrent use.
 type Table struct {

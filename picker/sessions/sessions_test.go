@@ -116,7 +116,7 @@ func TestSessionTimeWraps(t *testing.T) {
 	}
 }
 
-// A session that returns after weeks goes where its next request goes.
+// A session that returns after weeks is bound by its next request.
 func TestSessionComesBack(t *testing.T) {
 	for _, days := range []int{1, 30, 90, 365} {
 		s := New(0)

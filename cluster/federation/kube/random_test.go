@@ -290,7 +290,7 @@ func (w *world) have(c string) string {
 	return b.String()
 }
 
-// settle waits until every object of every cluster is as expected.
+// settle waits until every object of every cluster has the expected content.
 func (w *world) settle() {
 	w.t.Helper()
 	for c, s := range w.sites {

@@ -299,7 +299,7 @@ func (k *known) addrs() (list []string) {
 	return list
 }
 
-// everywhere waits until every replica's status is as wanted.
+// everywhere waits until every replica's status has the wanted values.
 func (r *rollout) everywhere(what string, ok func(*known) bool) {
 	r.t.Helper()
 	var last string

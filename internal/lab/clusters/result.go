@@ -20,7 +20,7 @@ type Result struct {
 	Broken    int // answers that were cut off by the death of a cluster
 	Loops     int // forwarded more than once
 	BadHops   int // tokens that were not accepted
-	Unsettled int // clusters that others see wrongly at the end
+	Unsettled int // clusters whose state is wrong at others at the end
 	Leaked    int // engines that still count requests that have ended
 	Control   uint64
 	firsts    []float64

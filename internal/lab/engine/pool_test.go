@@ -145,8 +145,8 @@ func TestPoolLaw(t *testing.T) {
 	})
 }
 
-// TestEvictionOrder: of an ended request the end of the prefix goes first, and
-// a hit saves a block from eviction.
+// TestEvictionOrder: the end of an ended request's prefix is evicted first, and a hit saves a block
+// from eviction.
 func TestEvictionOrder(t *testing.T) {
 	e := mustNew(t, Config{BlockSize: 4, Blocks: 6, Events: true, Model: unit})
 	run(t, e, Request{ID: 1, Prompt: 13, Output: 1, Blocks: []Hash{1, 2, 3}})

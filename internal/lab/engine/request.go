@@ -59,7 +59,7 @@ func (r *Request) check(c *Config) error {
 	return nil
 }
 
-// seq is a request and how far it has come.
+// seq is a request and its progress.
 type seq struct {
 	Request
 	number     uint64  // in order of arrival

@@ -120,7 +120,7 @@ func (s *simulation) nextChange() time.Duration {
 	return s.Changes[s.changed].At
 }
 
-// change lets the next one come about.
+// change applies the next change.
 func (s *simulation) change() error {
 	c := &s.Changes[s.changed]
 	s.changed++

@@ -26,8 +26,8 @@ func (k blockKeys) of(blocks []trace.Block) blockKeys {
 	return k
 }
 
-// residency is which engine holds which block: copies by block and engine, in
-// GPU memory and, where engines have a host tier, there.
+// residency records which engine holds which block: copies by block and engine, in GPU memory and,
+// for engines with a host tier, in host memory.
 type residency struct {
 	engines int
 	copies  []uint8

@@ -72,8 +72,8 @@ func (l *learning) play(t *testing.T, name string, c Case, share float64, change
 	}
 }
 
-// notWorse fails when learning costs more than a fifth against knowing, in any
-// window.
+// notWorse fails if a run with learned costs is more than a fifth worse than one with known costs,
+// in any window.
 func (l *learning) notWorse(t *testing.T, what string, than *learning) {
 	t.Helper()
 	for k := range l {

@@ -20,7 +20,7 @@ type Network struct {
 
 // move is a prompt's blocks on their way.
 type move struct {
-	at time.Duration // when they have come
+	at time.Duration // time of arrival
 	j  *journey
 }
 

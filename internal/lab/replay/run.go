@@ -370,7 +370,7 @@ func (j *journey) tell(tokens int, at time.Time) {
 	}
 }
 
-// tellProgress shows the replicas how far all answers have come.
+// tellProgress reports the progress of all answers to the replicas.
 func (s *simulation) tellProgress() {
 	if s.now-s.told < progressEvery {
 		return

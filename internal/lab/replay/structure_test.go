@@ -184,7 +184,7 @@ func (k knobs) measure(tb testing.TB) found {
 	return f
 }
 
-// compare finds the baseline and the ratios, and the rate where there is none.
+// compare computes the baseline and the ratios, and the rate if it is missing.
 func (f *found) compare(tb testing.TB) {
 	tb.Helper()
 	if f.Rate == 0 {
@@ -209,7 +209,7 @@ func (f *found) confirmed(tb testing.TB) [2]float64 {
 	return [2]float64{p90[seeds/2], p99[seeds/2]}
 }
 
-// Most that the default policy may take of the better baseline's times.
+// Limits of the default policy, relative to the better baseline's times.
 const mostP90, mostP99 = 1.5, 3.0
 
 func (f *found) within(r [2]float64) bool {

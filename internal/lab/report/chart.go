@@ -127,7 +127,7 @@ func (p *Plot) track(i int, t track) error {
 	return nil
 }
 
-// whiskers draws how far single seeds are from the means, where there are several.
+// whiskers draws the range of single seeds around the means, if there are several seeds.
 func (p *Plot) whiskers(points []spanned, c color.Color) error {
 	if !slices.ContainsFunc(points, func(s spanned) bool { return s.below+s.above > 0 }) {
 		return nil

@@ -37,7 +37,7 @@ func ints(v any) (out []uint64) {
 	return out
 }
 
-// stores reads batches of a rank until n stores have come.
+// stores reads batches of a rank until n stores have arrived.
 func stores(t *testing.T, e *Engine, of int, provoke func(), n int) (list []stored, rank any) {
 	t.Helper()
 	pubs, _ := e.EventAddrs()

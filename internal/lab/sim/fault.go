@@ -50,7 +50,7 @@ func (e *Engine) SetFaults(f faults.Faults) {
 	}
 }
 
-// dieAgain restarts the engine again and again until end is closed.
+// dieAgain restarts the engine repeatedly until end is closed.
 func (e *Engine) dieAgain(f faults.Faults, end chan struct{}) {
 	for {
 		select {

@@ -59,7 +59,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestNothingIsLeft: engines that come and go, under fire, leave no goroutine.
+// TestNothingIsLeft: engines that start and stop under load leave no goroutine.
 func TestNothingIsLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 3 {

@@ -68,7 +68,7 @@ type Options struct {
 	MaxBody          int64 // larger requests are refused with 413, unread; 0: 256 MiB
 
 	StreamInterval int           // tokens per streamed chunk; default 1
-	StartDelay     time.Duration // not ready (503) for so long after Open and every restart
+	StartDelay     time.Duration // time of not ready (503) after Open and every restart
 	Created        int64         // "created" of answers, for reproducible bodies; 0: the time
 	Log            *slog.Logger  // default: discards
 }

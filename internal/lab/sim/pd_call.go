@@ -83,7 +83,7 @@ func (c *call) loadFailed() {
 	_, _ = c.w.Write([]byte(`data: {"error":{"message":"Internal server error","type":"InternalServerError","param":null,"code":500}}` + "\n\ndata: [DONE]\n\n"))
 }
 
-// die ends the engine for good, as a failed assertion does.
+// die ends the engine permanently, as a failed assertion does.
 func (e *Engine) die() {
 	e.background(func() { _ = e.down(false) }) // its listener may be closed already
 }

@@ -61,7 +61,7 @@ func (d *disagg) right(r response) (b body, right bool) {
 	return b, answer.Check(d.d.words, seed, b.Choices[0].Message.Content) == nil
 }
 
-// figures waits until an engine's figures are as wanted.
+// figures waits until an engine's figures have the wanted values.
 func figures(t *testing.T, e *Engine, ok func(core.TransferStats) bool) {
 	t.Helper()
 	testkit.Eventually(t, func() string {

@@ -107,8 +107,8 @@ func (e *Engine) Name() string {
 // Options returns the options with defaults filled in.
 func (e *Engine) Options() Options { return e.opt }
 
-// EventAddrs returns the bound host:port of the PUB and replay sockets by rank;
-// replay is "" where there is none.
+// EventAddrs returns the bound host:port of the PUB and replay sockets by rank; replay is "" if
+// there is none.
 func (e *Engine) EventAddrs() (pub, replay []string) {
 	st := e.current()
 	if st == nil {

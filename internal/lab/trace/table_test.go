@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAzure reads rows as the public files have them, CRLF and seven decimals included,
-// and as copies with a zone do. Requests stand alone.
+// TestAzure reads rows as in the public files, with CRLF and seven decimals, and as in copies with
+// a zone. Requests have no sessions.
 func TestAzure(t *testing.T) {
 	const rows = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n" +
 		"2023-11-16 18:15:46.6805900,374,44\r\n" +

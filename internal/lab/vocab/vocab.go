@@ -30,8 +30,7 @@ type Vocabulary struct {
 	end   uint32
 }
 
-// node is a prefix of " word": the edge by letter leads to a longer one, 0
-// where there is none.
+// node is a prefix of " word": the edge by letter leads to a longer one; 0 if there is none.
 type node [26]int32
 
 // New builds the vocabulary.

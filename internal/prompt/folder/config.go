@@ -160,8 +160,8 @@ func (c *Config) parse(data []byte) error {
 	return c.templateValue(conf)
 }
 
-// prefixOf is where a tokenizer of a class puts a space. From transformers 5 on Llama's
-// classes take tokens and merges alone out of tokenizer.json.
+// prefixOf returns where a tokenizer of a class puts a space. From transformers 5 on, Llama's
+// classes take only tokens and merges from tokenizer.json.
 func prefixOf(class string, conf *value.Dict) string {
 	class = strings.TrimSuffix(class, "Fast")
 	if class != "LlamaTokenizer" && class != "CodeLlamaTokenizer" {

@@ -44,7 +44,7 @@ func (a args) get(i int, name string, def value.Value) value.Value {
 	return def
 }
 
-// flag returns the truth of an argument, false where it is left out.
+// flag returns the truth of an argument, false if it is omitted.
 func (a args) flag(i int, name string) bool { return a.get(i, name, value.Value{}).IsTrue() }
 
 // most fails when there are more than n positional arguments, or a keyword

@@ -44,7 +44,7 @@ func TestMemoryOfDocuments(t *testing.T) {
 			}
 		}
 	}
-	// One object with many keys, and ordinary text, neither of which exceeds the limit.
+	// One object with many keys, and ordinary text; neither exceeds the limit.
 	var keys strings.Builder
 	for i := range 60_000 {
 		keys.WriteString(`"` + strings.Repeat("k", 1+i%7) + string(rune('a'+i%26)) + Int(int64(i)).Text() + `":"` + strings.Repeat("v", 40) + `",`)

@@ -73,8 +73,8 @@ func (v *Vocab) wordStart(text []byte, pos int) int {
 	return pos
 }
 
-// wordEnd returns the first place at or behind pos, within a kilobyte, where a
-// word or an added token ends. start is a place where one begins.
+// wordEnd returns the first position at or after pos, within a kilobyte, at which a word or an
+// added token ends. start is the start of a word or token.
 func (v *Vocab) wordEnd(text []byte, start, pos int) int {
 	stop := min(len(text), pos+boundaryReach)
 	for at := start; ; {

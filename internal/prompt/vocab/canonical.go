@@ -235,8 +235,8 @@ func (c *Checker) compare(want []uint32, i, b int) int {
 	return -1
 }
 
-// straddling is piece for one that begins in the text before the first token: one of its
-// tokens has to begin where that does.
+// straddling is piece for a piece that begins in the text before the first token: one of its tokens
+// has to begin where the piece begins.
 func (c *Checker) straddling(a, b int) int {
 	first := c.offs[0]
 	c.want = c.v.bpe.encode(c.want[:0], c.text[a:b])

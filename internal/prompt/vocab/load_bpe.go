@@ -140,9 +140,9 @@ func mergePair(m []byte) (left, right string, ok bool) {
 // not split at spaces.
 const maxExcept = 64
 
-// spacesPattern returns the pattern that cuts text before each run of spaces.
-// That changes no encoding where no token that merges can form reaches over
-// the cut; the few tokens that could are the pattern's exceptions.
+// spacesPattern returns the pattern that cuts text before each run of spaces. The cut changes no
+// encoding if no token that merges can form extends over it; the few tokens that could are the
+// pattern's exceptions.
 func (l *jsonLoader) spacesPattern() *split.Pattern {
 	var except [][]byte
 	for s, id := range l.byStr {

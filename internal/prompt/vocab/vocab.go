@@ -91,8 +91,8 @@ func (v *Vocab) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
 		if a == b {
 			return dst[:start], false
 		}
-		// Most tokens are short: eight bytes are copied, of which those beyond
-		// the token are written over by the next.
+		// Most tokens are short, so eight bytes are copied at once. The next token overwrites the
+		// excess bytes.
 		if n, next := len(dst), blob[a:]; b-a <= wordBytes && len(next) >= wordBytes && cap(dst)-n >= wordBytes {
 			dst = dst[:n+wordBytes]
 			binary.LittleEndian.PutUint64(dst[n:], binary.LittleEndian.Uint64(next))

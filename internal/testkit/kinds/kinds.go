@@ -172,7 +172,7 @@ func do(ctx context.Context, method, url string, body io.Reader, headers ...stri
 	return resp, text, err
 }
 
-// raw sends head; then, when an interim answer has come, rest.
+// raw sends head and, after an interim answer, rest.
 func raw(name, head, rest string) Kind {
 	return Kind{name, func(ctx context.Context, addr string) (*http.Response, []byte, error) {
 		conn, in, err := dial(ctx, addr)

@@ -105,8 +105,7 @@ func (c *Cluster) StartServer() {
 	})
 }
 
-// StopServer kills the API server: its clients notice as they would a machine
-// that went away.
+// StopServer kills the API server: to its clients it looks like a machine that disappeared.
 func (c *Cluster) StopServer() { c.server.stop() }
 
 // Config returns the administrator's configuration.

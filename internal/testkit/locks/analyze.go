@@ -18,7 +18,7 @@ import (
 
 const module = "github.com/grapevine-epp/grapevine/"
 
-// finding is a sink that is reached where it must not be.
+// finding is a sink that is reached from a forbidden place.
 type finding struct {
 	where string   // mutex, or the entry of the request path
 	fn    string   // the function that holds the mutex
@@ -92,7 +92,7 @@ type analysis struct {
 type reached struct {
 	sink
 	in  *ssa.Function // that calls it
-	via *ssa.Function // callee of the function; nil where it calls the sink itself
+	via *ssa.Function // callee of the function; nil if it calls the sink itself
 }
 
 // callees returns the module's functions that a call may run before it returns: the callees in the

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// An engine of half the speed does half the work: a fleet that counted it as a whole
-// one would think that queues are gone when they are not.
+// An engine of half the speed does half the work. A fleet that counted it as a whole engine would
+// assume that queues are empty when they are not.
 func TestColdFleetKnowsSpeeds(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	after := func(speeds float64) float64 {

@@ -26,7 +26,7 @@ func (c *Core) hold(j *Job) {
 	c.transfers.held.Add(1)
 }
 
-// give ends a lease and counts how; it returns false where there is none.
+// give ends a lease and counts its result; it returns false if there is no lease.
 func (c *Core) give(id string, how *atomic.Int64) bool {
 	l := c.leases[id]
 	if l == nil {

@@ -65,7 +65,7 @@ type Faults struct {
 	ListDelay  time.Duration `json:"list_delay"`  // before it is
 
 	Poison string        `json:"poison"` // the engine dies of a request that contains it
-	Up     time.Duration `json:"up"`     // the engine dies again and again, after living so long; 0: it does not
+	Up     time.Duration `json:"up"`     // the engine dies repeatedly, this long after each start; 0: it does not
 	Down   time.Duration `json:"down"`   // how long one that died refuses connections
 
 	Events kvstream.Faults `json:"events"` // on every rank

@@ -196,8 +196,8 @@ func (p *Page) cacheConfig(o *Options) {
 	}
 }
 
-// appendLoRA writes the adapter series, which come and go: the value is the
-// time at which the combination was last seen.
+// appendLoRA writes the adapter series, each for one combination of adapters. The value is the time
+// at which the combination was last seen.
 func appendLoRA(dst []byte, v *view, maxLoRA int) []byte {
 	const name = "vllm:lora_requests_info"
 	first := true

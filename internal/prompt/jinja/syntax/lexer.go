@@ -126,8 +126,8 @@ func (l *lexer) data(s string) {
 	}
 }
 
-// after handles the end of a tag at l.pos: "-" swallows white space, and a
-// block's line end goes unless "+" keeps it.
+// after handles the end of a tag at l.pos: "-" removes white space, and a block's line end is
+// removed unless "+" keeps it.
 func (l *lexer) after(sign byte, block bool) {
 	start := l.pos
 	switch {

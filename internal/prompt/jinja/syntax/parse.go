@@ -135,7 +135,7 @@ func describe(t token) string {
 	return fmt.Sprintf("%.30q", t.text)
 }
 
-// use returns the place of a name in a list of uses, where it puts it.
+// use returns the index of a name in a list of uses, and adds the name if it is missing.
 func (p *parser) use(list *[]Use, name string) int {
 	for i, u := range *list {
 		if u.Name == name {

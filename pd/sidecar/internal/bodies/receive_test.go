@@ -25,8 +25,8 @@ func TestRoomIsTaken(t *testing.T) {
 	}
 }
 
-// TestReadAll reads bodies of all sizes, with and without an announced length, that come
-// whole, byte by byte, and with their end.
+// TestReadAll reads bodies of all sizes, with and without an announced length. They arrive at once,
+// byte by byte, or together with their end.
 func TestReadAll(t *testing.T) {
 	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 3*firstRead + 7} {
 		text := strings.Repeat("x", size)
