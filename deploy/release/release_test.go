@@ -10,7 +10,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -174,8 +178,11 @@ func (c *container) serve(t *testing.T) {
 	for i := range addresses {
 		addresses[i] = parts.FreeAddress(t)
 	}
+	engine := httptest.NewServer(http.HandlerFunc(answer))
+	t.Cleanup(engine.Close)
+	at := engine.Listener.Addr().(*net.TCPAddr)
 	path := filepath.Join(c.root, "endpoints.yaml") // as a volume would be
-	if err := os.WriteFile(path, []byte("endpoints: [{address: 127.0.0.1, port: 1}]\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, "endpoints: [{address: 127.0.0.1, port: %d}]\n", at.Port), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if os.Getuid() == 0 {
@@ -191,7 +198,7 @@ func (c *container) serve(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	testkit.Await(t, "the endpoint in the status of the image's replica", func() bool {
 		got, err := c.command("status", "--admin="+addresses[2]).CombinedOutput()
-		return err == nil && strings.Contains(string(got), "127.0.0.1:1")
+		return err == nil && strings.Contains(string(got), at.String())
 	})
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -202,6 +209,16 @@ func (c *container) serve(t *testing.T) {
 	case <-time.After(2 * time.Minute):
 		_ = cmd.Process.Kill()
 		t.Errorf("it does not end:\n%s", log.String())
+	}
+}
+
+// answer serves what a replica reads from an engine.
+func answer(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/v1/models":
+		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"m","object":"model"}]}`)
+	case "/metrics":
+		_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\n")
 	}
 }
 
