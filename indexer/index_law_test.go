@@ -93,8 +93,8 @@ func (w *world) source(t *rapid.T) block.Source {
 	return block.Source{Endpoint: block.EndpointID(rapid.IntRange(0, 3).Draw(t, "endpoint")), Rank: uint16(rapid.IntRange(0, 1).Draw(t, "rank"))}
 }
 
-// next is the path below path of a block as a source holds it: some sources
-// judge some blocks to be non-canonical, and no query passes those.
+// next returns the path below path of a block at a source. Some sources consider some blocks
+// non-canonical, and no query passes those blocks.
 func (w *world) next(s block.Source, path string, b []byte) (string, block.Flags) {
 	path += "|" + string(b)
 	if (int(b[0])+int(s.Endpoint))%5 == 0 {

@@ -31,9 +31,8 @@ func (g *group) says(s *Server, state, part string) {
 	})
 }
 
-// Replicas that have other files for a model would hand blocks to each other that
-// no prompt matches. They read its engines by themselves, say so, and share again
-// once their files are the same.
+// Replicas with different files for a model would exchange blocks that no prompt matches. They read
+// the model's engines directly, report this, and share again once their files are equal.
 func TestOtherModelFiles(t *testing.T) {
 	parts.Full(t)
 	g := newGroup(t, 1, 10000, "partitioned")

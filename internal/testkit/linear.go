@@ -96,8 +96,8 @@ func processor(f func()) time.Duration {
 	return used() - begun
 }
 
-// HardJSON are JSON objects of about n bytes, and texts that are none, that are hard to read
-// in one go: each is one thing over and over.
+// HardJSON returns JSON objects of about n bytes, and invalid texts, that are hard to parse in
+// linear time. Each repeats one construct.
 var HardJSON = map[string]func(n int) []byte{
 	"backslashes":             repeated(`{"x":"`, `\\`, `"}`),
 	"escaped quotes":          repeated(`{"x":"`, `\"`, `"}`),

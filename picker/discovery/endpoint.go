@@ -24,7 +24,7 @@ type Endpoint struct {
 	Labels    map[string]string
 	Models    []string
 	Engine    endpoint.EngineType // EngineUnknown: to be detected from its metrics
-	Events    endpoint.Events     // zero: not configured, so the engine's own values are used
+	Events    endpoint.Events     // zero: not configured, so the engine is queried
 	Metrics   string              // URL; "" for /metrics at the endpoint's address
 	Line      int                 // first line of the entry
 }

@@ -22,7 +22,7 @@ type Producer struct {
 	BlocksPerEP   int                // blocks per endpoint if its own size is unknown
 	FixedCapacity bool               // do not size the index by the endpoint's own figures
 	Tiers         *cycle.TierWeights // nil means the defaults
-	Events        endpoint.Events    // default for endpoints; zero: the engines' own values
+	Events        endpoint.Events    // default for endpoints; zero: the engines are queried
 	EventsListen  string             // address for engines that dial in; "" for none
 	Sessions      []request.SessionSource
 	FlowHeaders   []string                                                            // headers with the flow if there is no fairness ID

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWork: work counts when it was done, not when its answer ended; windows are whole.
+// TestWork: work counts at the time when it was done, not when its answer ended. Windows are
+// complete.
 func TestWork(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	at := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }

@@ -161,10 +161,10 @@ type decision struct {
 	// By candidate, from the engine's constants and load.
 	steps, doubts, requests []float64
 
-	// Values over all candidates. quickest, soonest and soft are minimum seconds: the whole prompt
-	// with its stalls, the same including the wait, and the same including delays of others. memory
-	// is the minimum wait for memory, and rate the dispatches per second and the requests in
-	// flight.
+	// Values over all candidates. quickest, soonest and soft are minimum seconds: of the whole
+	// prompt with its stalls, of the same including the wait, and of the same including delays of
+	// others. memory is the minimum wait for memory, rate the dispatches per second, and all the
+	// requests in flight.
 	quickest, soonest, soft, memory, rate float64
 	all                                   int64
 
