@@ -4,9 +4,9 @@
 // The main path:
 //
 //  1. A cluster describes each pool that it exports by an [Export]. It records the prefixes of
-//     the pool's requests in a set of hot blocks. Their keys are unrelated to those of the
+//     the pool's requests in a set of hot blocks. Their keys are unrelated to the keys of the
 //     cluster's own index (package filter).
-//  2. For each other cluster there is a source: the filter of the pair, with a key of its own.
+//  2. For each other cluster there is a source: the filter of the pair, with a separate key.
 //     The importing side asks for changes since its last position.
 //  3. The data of all other clusters forms a [View], an immutable snapshot. Requests read it
 //     with one atomic load: [Current.Load].

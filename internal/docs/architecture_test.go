@@ -20,8 +20,8 @@ type walk struct {
 	hops []hop
 }
 
-// hop is one function of a walk. far means that the previous function does not name it: it runs on
-// another goroutine, or is called through a field or an interface under another name.
+// hop is one function of a walk. far means that the previous function does not name it. Then it
+// runs on another goroutine, or is called through a field or an interface under another name.
 type hop struct {
 	file, fn string
 	far      bool

@@ -123,7 +123,7 @@ func (c *cutRig) cutAt(text string, at int) []uint32 {
 }
 
 // TestCuts: for prompts with token ids, the prediction equals the engine's cached prefix of these
-// ids, for any tokenization of the same text, and for any cached length of the text.
+// ids. This holds for any tokenization of the same text, and for any cached length.
 func TestCuts(t *testing.T) {
 	c, engine := newCutRig(t), pool.New(3000)
 	rng := rand.New(rand.NewPCG(9, 9))
@@ -191,7 +191,7 @@ func TestCutAhead(t *testing.T) {
 }
 
 // TestCutsAreNamed: if only prompts with token ids have fewer predicted blocks than the engine has,
-// the verdict names these prompts and the endpoint's state stays, with or without matching text
+// the verdict names these prompts. The endpoint's state stays, with or without matching text
 // prompts.
 func TestCutsAreNamed(t *testing.T) {
 	for _, beside := range []bool{false, true} {
@@ -248,9 +248,9 @@ func TestOtherModelIsNamed(t *testing.T) {
 	}
 }
 
-// TestOneCountIsNoBlock: if an engine does not report its block size, a single repeated count of
-// cached tokens, as from one system prompt, must not be taken for it. Predictions that miss all of
-// these tokens count as wrong.
+// TestOneCountIsNoBlock: an engine does not report its block size, and its answers repeat a single
+// count of cached tokens, as from one system prompt. The count is not the block size, so
+// predictions that miss all of these tokens are wrong.
 func TestOneCountIsNoBlock(t *testing.T) {
 	for _, counts := range [][]int{{2048}, {2048, 4096}} {
 		var r record
