@@ -51,7 +51,7 @@ func (m *mortal) listen(t *testing.T, at string) {
 	}
 	m.at = l.Addr().String()
 	m.server = &http.Server{Handler: m, ReadHeaderTimeout: time.Minute}
-	go m.server.Serve(l) //nolint:errcheck // ends with its listener
+	go m.server.Serve(l)
 	t.Cleanup(func() { m.server.Close() })
 }
 
