@@ -45,8 +45,8 @@ func imagesOf(t *testing.T, binary string) map[string]podkit.Image {
 		}
 	}
 	return map[string]podkit.Image{
-		"grapevine:dev": own, "registry.example/grapevine:v1": own,
-		"envoyproxy/envoy:v1.38.0": envoy, "docker.io/envoyproxy/envoy:distroless-v1.33.2": envoy,
+		"grapevine:dev": own, "grapevine:v1": own,
+		"envoyproxy/envoy:v1.38.0": envoy, "envoyproxy/envoy:distroless-v1.33.2": envoy,
 	}
 }
 

@@ -37,7 +37,7 @@ func testPublished(t *testing.T, c *kubekit.Cluster, binary string) {
 	}
 	images := imagesOf(t, binary)
 	for _, name := range []string{"training", "prediction"} { // whose role the picker has itself
-		images["registry.k8s.io/gateway-api-inference-extension/latency-"+name+"-server:v1.5.0"] = podkit.Image{Absent: true}
+		images["gateway-api-inference-extension/latency-"+name+"-server:v1.5.0"] = podkit.Image{Absent: true}
 	}
 	for i, x := range published {
 		t.Run(x.version+" "+x.chart+" "+x.name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -67,7 +68,16 @@ type running struct {
 	done chan struct{}
 }
 
-// Open creates a kit. images has the content of each image that pods use, by its whole name.
+// image returns the image of that name. It has no files if there is none.
+func (k *Kit) image(name string) Image {
+	if registry, rest, ok := strings.Cut(name, "/"); ok && strings.ContainsAny(registry, ".:") {
+		name = rest
+	}
+	return k.images[name]
+}
+
+// Open creates a kit. images has the content of each image that pods use, by its name without the
+// registry.
 func Open(tb testing.TB, c *kubekit.Cluster, images map[string]Image) *Kit {
 	tb.Helper()
 	k := &Kit{tb: tb, c: c, images: images, dir: tb.TempDir(), pods: map[string]*Pod{}, services: map[string]*service{}}
@@ -195,7 +205,7 @@ func (k *Kit) start(o object) *Pod {
 	p.writeVolumes()
 	for i := range p.spec.InitContainers {
 		c := &p.spec.InitContainers[i]
-		if k.images[c.Image].Absent {
+		if k.image(c.Image).Absent {
 			continue
 		}
 		if r := p.run(c); c.Restart != "Always" {
@@ -250,8 +260,8 @@ func (p *Pod) command(c *container, x process) *exec.Cmd {
 // process returns the process that the container's specification and image describe.
 func (p *Pod) process(c *container) process {
 	p.k.tb.Helper()
-	image, ok := p.k.images[c.Image]
-	if !ok {
+	image := p.k.image(c.Image)
+	if image.Files == nil {
 		p.k.tb.Fatalf("pod %s: image %q cannot be pulled", p.Name, c.Image)
 	}
 	root := filepath.Join(p.dir, "root-"+c.Name)
@@ -368,7 +378,7 @@ func (p *Pod) Restart() {
 func (p *Pod) runAll() {
 	p.k.tb.Helper()
 	for i := range p.spec.Containers {
-		if c := &p.spec.Containers[i]; !p.k.images[c.Image].Absent {
+		if c := &p.spec.Containers[i]; !p.k.image(c.Image).Absent {
 			p.run(c)
 		}
 	}
