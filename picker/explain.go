@@ -197,7 +197,7 @@ func (row *recordRow) explain() explanation.Candidate {
 	}
 	if v.Sampled {
 		c.Load.GaugeAge, c.Load.EngineWaiting = millis(v.Age.Seconds()), v.Waiting
-		c.Load.KVUse = v.KVUse
+		c.Load.EngineRunning, c.Load.KVUse = v.Running, v.KVUse
 		if v.Ranks > 1 {
 			c.Load.Ranks = v.Ranks
 		}
