@@ -48,7 +48,7 @@ func TestExplanationHasEveryGauge(t *testing.T) {
 	for name, v := range map[string]reflect.Value{"load": reflect.ValueOf(got.Load), "predicted": reflect.ValueOf(*got.Predicted)} {
 		for i := range v.NumField() {
 			field, value := v.Type().Field(i), v.Field(i)
-			number := 0.
+			var number float64
 			if value.CanInt() {
 				number = float64(value.Int())
 			} else {
