@@ -54,15 +54,6 @@ func TestAllocations(t *testing.T) {
 	f("cheap", judge(t, cheap), 3)
 }
 
-func judge(tb testing.TB, p predictedParams) plugin.Decider {
-	tb.Helper()
-	model, err := p.Model()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return (&prices{p, model}).decider()
-}
-
 func BenchmarkPrice(b *testing.B) {
 	var specs []endpoint.Spec
 	for i := range 64 {

@@ -11,6 +11,15 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
+func judge(tb testing.TB, p predictedParams) plugin.Decider {
+	tb.Helper()
+	model, err := p.Model()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return (&prices{p, model}).decider()
+}
+
 // TestFailingPairs: a pair that never delivers gets at most 2% of the requests from the tenth on,
 // alone or next to a working pair. It is used again soon after it works.
 func TestFailingPairs(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -270,8 +271,8 @@ func (c *exchangeCase) play(t *testing.T) {
 		e.leave = leave
 	}
 	if strings.Contains(c.ID, "too-old") {
-		times := 0
-		o.Now = func() time.Time { times++; return time.Unix(int64(times*21), 0) }
+		var times atomic.Int64
+		o.Now = func() time.Time { return time.Unix(times.Add(1)*21, 0) }
 	}
 	s, err := New(o)
 	if err != nil {
