@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -601,9 +602,10 @@ func TestHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
+	at := ln.Addr().String()
 	get := func(path string) (Page, error) {
-		pool, eps := fleetOf(ln.Addr().String())
-		c := pool.Set([]endpoint.Spec{{Addr: eps[0].Addr, Metrics: "http://" + ln.Addr().String() + path}})
+		pool, eps := fleetOf(at)
+		c := pool.Set([]endpoint.Spec{{Addr: eps[0].Addr, Metrics: "http://" + at + path}})
 		p.Apply(c)
 		return p.Refresh(t.Context(), c.Snapshot.Endpoints[0])
 	}
@@ -622,8 +624,8 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("%s: %v is %s, want %s", path, err, causeOf(err), want)
 		}
 	}
-	server.Close()
+	at = parts.FreeAddress(t) // held, so that no other process answers
 	if _, err := get("/metrics"); causeOf(err) != causeDial {
-		t.Errorf("closed server: %v is %s", err, causeOf(err))
+		t.Errorf("refused connection: %v is %s, want %s", err, causeOf(err), causeDial)
 	}
 }
