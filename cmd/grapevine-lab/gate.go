@@ -121,7 +121,7 @@ func (f *gateFlags) run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "\nworse than %s by more than %.0f%% (%s):\n  %s\n", f.baseline, 100*gate.Tolerance, stored.Commit, strings.Join(worse, "\n  "))
 	if len(functions) > 0 {
-		fmt.Fprintf(out, "functions whose share of the CPU profile grew (8x8/40KB/16):\n  %s\n", strings.Join(functions, "\n  "))
+		fmt.Fprintf(out, "functions whose CPU time grew, as a share of the CPU time of one request at the stored commit:\n  %s\n", strings.Join(functions, "\n  "))
 	}
 	return cli.ExitCode(1)
 }

@@ -181,8 +181,11 @@ func (b *Baseline) worse(r Result) string {
 	return fmt.Sprintf("%s: %.4g %s, stored %.4g, limit %.4g, error %.2g", r.Name, r.Estimate.Median, r.Unit, was.Value, limit, r.Estimate.Error)
 }
 
-// Compare returns a line for every row that is worse than stored. Functions whose share of the
-// CPU profile grew follow, if there are any such rows.
+// printedGrowth is how many functions are listed for a row that is worse.
+const printedGrowth = 15
+
+// Compare returns a line for every row that is worse than stored. Functions whose CPU time grew
+// follow, if there are any such rows.
 func (b *Baseline) Compare(m Measured) (worse, functions []string) {
 	for _, r := range m.Rows {
 		if line := b.worse(r); line != "" {
@@ -191,6 +194,15 @@ func (b *Baseline) Compare(m Measured) (worse, functions []string) {
 	}
 	if len(worse) > 0 {
 		functions = grown(b.Profile, m.Profile)
+	}
+	direct := false // a direct comparison replaces the one with the stored profile
+	for _, r := range m.Rows {
+		if len(r.Grown) > 0 && !direct {
+			functions, direct = nil, true
+		}
+		for _, f := range r.Grown[:min(len(r.Grown), printedGrowth)] {
+			functions = append(functions, r.Name+": "+f)
+		}
 	}
 	return worse, functions
 }

@@ -22,7 +22,7 @@ type Share struct {
 	Percent  float64 `json:"percent"`
 }
 
-// keptShares is how many functions a profile is reduced to.
+// keptShares is how many functions of a profile are stored.
 const keptShares = 60
 
 func fetch(ctx context.Context, url, file string) error {
@@ -55,7 +55,7 @@ const (
 	functionID, functionName                                        = 1, 2
 )
 
-// shares reduces a CPU profile to the functions that were on the stack most often.
+// shares returns the functions of a CPU profile, those that were on the stack most often first.
 func shares(raw []byte) ([]Share, error) {
 	if z, err := gzip.NewReader(bytes.NewReader(raw)); err == nil {
 		if raw, err = io.ReadAll(z); err != nil {
@@ -154,7 +154,7 @@ func shares(raw []byte) ([]Share, error) {
 	slices.SortFunc(list, func(a, b Share) int {
 		return cmp.Or(cmp.Compare(b.Percent, a.Percent), strings.Compare(a.Function, b.Function))
 	})
-	return list[:min(len(list), keptShares)], nil
+	return list, nil
 }
 
 // fields calls each for every field of a message: v holds a number, b bytes.
@@ -201,7 +201,7 @@ func appendNumbers(dst []uint64, v uint64, packed []byte) []uint64 {
 	return dst
 }
 
-// grown lists functions whose share rose by more than a point and a fifth, largest growth first.
+// grown lists functions whose share rose by more than a point and a tenth, largest growth first.
 func grown(stored, now []Share) []string {
 	was := map[string]float64{}
 	for _, s := range stored {
@@ -221,7 +221,7 @@ func grown(stored, now []Share) []string {
 		if !ok {
 			before = floor
 		}
-		if s.Percent > before+1 && s.Percent > before*1.2 {
+		if s.Percent > before+1 && s.Percent > before*1.1 {
 			list = append(list, growth{s, before})
 		}
 	}

@@ -23,8 +23,10 @@ type Result struct {
 	Unit     string
 	Estimate Estimate
 	// Direct compares with a build of the stored commit in the same run: 1 is no change.
-	// It is set for rows that looked worse than stored.
+	// It is set for rows of CPU per request.
 	Direct *Estimate
+	// Grown lists the functions whose CPU time per request grew, if the row is worse.
+	Grown []string
 }
 
 // load is one row of CPU per request against the no-op.

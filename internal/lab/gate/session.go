@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -272,8 +273,31 @@ func (s *session) load(r *running, name string, l load) error {
 			break
 		}
 	}
+	if s.Stored.worse(row) != "" && was != nil {
+		if row.Grown, err = s.growth(r.members[0], now.client, was.client, row.Direct.Median); err != nil {
+			return err
+		}
+	}
 	s.add(row)
 	return nil
+}
+
+// growth takes CPU profiles of the replica and of the reference under the same load. It returns the
+// functions whose CPU time per request grew; ratio is the replica's cost of a request over the
+// reference's.
+func (s *session) growth(m *member, now, was *bench.Client, ratio float64) ([]string, error) {
+	before, err := s.profileOf(s.old.members[0], was)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.profileOf(m, now)
+	if err != nil {
+		return nil, err
+	}
+	for i := range after {
+		after[i].Percent *= ratio
+	}
+	return grown(before, after), nil
 }
 
 // certain reports whether the estimate of a direct comparison is clear of the tolerance.
@@ -496,7 +520,7 @@ func (s *session) idle(r *running) (woken, used []float64, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		woken, used = append(woken, float64(after-before)/period.Seconds()), append(used, cores[0])
+		woken, used = append(woken, float64(after-before)/period.Seconds()), append(used, cores.spent[0]/cores.took)
 	}
 	return woken, used, nil
 }
@@ -603,19 +627,23 @@ func (s *session) profile(r *running) error {
 	if err := r.store(s.ctx, o, c); err != nil {
 		return err
 	}
-	file := r.dir + "/cpu.pprof"
+	list, err := s.profileOf(r.members[0], c)
+	s.out.Profile = list[:min(len(list), keptShares)]
+	return err
+}
+
+// profileOf takes a CPU profile of a replica under the client's load.
+func (s *session) profileOf(m *member, c *bench.Client) ([]Share, error) {
+	file := filepath.Join(s.Dir, "cpu.pprof")
 	taken := make(chan error, 1)
-	go func() { taken <- fetch(s.ctx, "http://"+r.members[0].admin+"/debug/pprof/profile?seconds=5", file) }()
-	if _, err := c.Play(s.ctx, 6*time.Second); err != nil {
-		return err
-	}
-	if err := <-taken; err != nil {
-		return err
+	go func() { taken <- fetch(s.ctx, "http://"+m.admin+"/debug/pprof/profile?seconds=5", file) }()
+	_, err := c.Play(s.ctx, 6*time.Second)
+	if err := errors.Join(err, <-taken); err != nil {
+		return nil, err
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.out.Profile, err = shares(raw)
-	return err
+	return shares(raw)
 }

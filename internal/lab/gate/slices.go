@@ -15,70 +15,144 @@ import (
 type play struct {
 	client *bench.Client
 	pids   []int
-	idle   []float64 // cores that each process uses without requests
-	cost   []float64 // CPU seconds per request of each process, of the last slice
-	sent   float64   // messages per request, of the last slice
+	idle   *idle     // use of CPU without requests; nil: none
+	cost   []float64 // CPU seconds per request of each process, of the current round
+	sent   float64   // messages per request, of the current round
 }
 
-// slice plays for the given time and sets cost.
-func (p *play) slice(ctx context.Context, length time.Duration) error {
-	before := make([]time.Duration, len(p.pids))
-	for i, pid := range p.pids {
-		var err error
-		if before[i], err = processCPU(pid); err != nil {
-			return err
-		}
+// idle accumulates the CPU time that processes use while they get no requests.
+type idle struct {
+	spent []float64 // CPU seconds of each process
+	took  float64   // seconds
+}
+
+// add counts CPU time spent within a time without requests.
+func (i *idle) add(spent []float64, took float64) {
+	if i.spent == nil {
+		i.spent = make([]float64, len(spent))
+	}
+	for k, s := range spent {
+		i.spent[k] += s
+	}
+	i.took += took
+}
+
+// lap is what one slice cost.
+type lap struct {
+	spent    []float64 // CPU seconds of each process
+	took     float64   // seconds
+	requests float64
+	messages float64
+}
+
+// slice plays for the given time.
+func (p *play) slice(ctx context.Context, length time.Duration) (lap, error) {
+	before, err := usedCPU(p.pids)
+	if err != nil {
+		return lap{}, err
 	}
 	start := time.Now()
 	r, err := p.client.Play(ctx, length)
 	if err != nil {
-		return err
+		return lap{}, err
 	}
 	if r.Failed+r.Refused > 0 || r.Requests == 0 {
-		return fmt.Errorf("gate: %d requests, %d failed, %d refused: %w", r.Requests, r.Failed, r.Refused, errors.Join(r.Failure))
+		return lap{}, fmt.Errorf("gate: %d requests, %d failed, %d refused: %w", r.Requests, r.Failed, r.Refused, errors.Join(r.Failure))
 	}
-	took := time.Since(start).Seconds()
-	p.cost = p.cost[:0]
-	for i, pid := range p.pids {
-		after, err := processCPU(pid)
-		if err != nil {
-			return err
-		}
-		spent := (after - before[i]).Seconds()
-		if p.idle != nil {
-			spent -= p.idle[i] * took
-		}
-		p.cost = append(p.cost, spent/float64(r.Requests))
-	}
-	p.sent = float64(r.Messages) / float64(r.Requests)
-	return nil
+	l := lap{took: time.Since(start).Seconds(), requests: float64(r.Requests), messages: float64(r.Messages)}
+	l.spent, err = usedSince(p.pids, before)
+	return l, err
 }
 
-// rounds plays the slices of all plays in random order, round after round, and calls each
-// after every round. The first round warms up and does not count.
+// charge sets the costs of a slice, less what the processes use without requests.
+func (p *play) charge(l lap) {
+	p.cost = p.cost[:0]
+	for i, spent := range l.spent {
+		if p.idle != nil {
+			spent -= p.idle.spent[i] / p.idle.took * l.took
+		}
+		p.cost = append(p.cost, spent/l.requests)
+	}
+	p.sent = l.messages / l.requests
+}
+
+// rounds plays the slices of all plays in random order, round after round. Then it calls each for
+// every round, with the costs of that round. The first round warms up and does not count.
+//
+// While one play has its slice, the processes of the others are idle. Their use of CPU is measured
+// then, except right after their own slice. A single measurement before the rounds would be wrong
+// by half on a loaded machine, and by the same amount in every round.
 func rounds(ctx context.Context, n int, length time.Duration, plays []*play, each func()) error {
-	for round := range n + 1 {
-		order := rand.Perm(len(plays))
-		for _, i := range order {
-			if err := plays[i].slice(ctx, length); err != nil {
+	laps := make([][]lap, len(plays))
+	last := -1
+	for range n + 1 {
+		for _, i := range rand.Perm(len(plays)) {
+			var resting []*play
+			var before [][]time.Duration
+			for k, p := range plays {
+				if k == i || k == last || p.idle == nil {
+					continue
+				}
+				used, err := usedCPU(p.pids)
+				if err != nil {
+					return err
+				}
+				resting, before = append(resting, p), append(before, used)
+			}
+			start := time.Now()
+			l, err := plays[i].slice(ctx, length)
+			if err != nil {
 				return err
 			}
+			laps[i], last = append(laps[i], l), i
+			for k, p := range resting {
+				spent, err := usedSince(p.pids, before[k])
+				if err != nil {
+					return err
+				}
+				p.idle.add(spent, time.Since(start).Seconds())
+			}
 		}
-		if round > 0 {
-			each()
+	}
+	for round := 1; round <= n; round++ {
+		for i, p := range plays {
+			p.charge(laps[i][round])
 		}
+		each()
 	}
 	return nil
 }
 
-// measureIdle returns the cores that each process uses without requests.
-func measureIdle(ctx context.Context, pids []int, length time.Duration) ([]float64, error) {
-	before := make([]time.Duration, len(pids))
+// usedCPU returns the CPU time that each process has used.
+func usedCPU(pids []int) ([]time.Duration, error) {
+	used := make([]time.Duration, len(pids))
 	for i, pid := range pids {
 		var err error
-		if before[i], err = processCPU(pid); err != nil {
+		if used[i], err = processCPU(pid); err != nil {
 			return nil, err
 		}
+	}
+	return used, nil
+}
+
+// usedSince returns the CPU seconds that each process has used since before.
+func usedSince(pids []int, before []time.Duration) ([]float64, error) {
+	after, err := usedCPU(pids)
+	if err != nil {
+		return nil, err
+	}
+	spent := make([]float64, len(pids))
+	for i := range pids {
+		spent[i] = (after[i] - before[i]).Seconds()
+	}
+	return spent, nil
+}
+
+// measureIdle measures what the processes use without requests.
+func measureIdle(ctx context.Context, pids []int, length time.Duration) (*idle, error) {
+	before, err := usedCPU(pids)
+	if err != nil {
+		return nil, err
 	}
 	start := time.Now()
 	select {
@@ -86,14 +160,11 @@ func measureIdle(ctx context.Context, pids []int, length time.Duration) ([]float
 		return nil, ctx.Err()
 	case <-time.After(length):
 	}
-	took := time.Since(start).Seconds()
-	cores := make([]float64, len(pids))
-	for i, pid := range pids {
-		after, err := processCPU(pid)
-		if err != nil {
-			return nil, err
-		}
-		cores[i] = (after - before[i]).Seconds() / took
+	spent, err := usedSince(pids, before)
+	if err != nil {
+		return nil, err
 	}
-	return cores, nil
+	out := &idle{}
+	out.add(spent, time.Since(start).Seconds())
+	return out, nil
 }
