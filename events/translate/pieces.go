@@ -91,8 +91,12 @@ func (t *Translator) pieces(e *decode.Event, l *group, tier block.Tier) {
 }
 
 // storePieces assigns the pieces of a store to blocks. Pieces after the last known block end, or
-// more than a block length before one, are skipped.
+// more than a block length before one, are skipped, and so is a store without a block size.
 func (t *Translator) storePieces(e *decode.Event, l *group) {
+	if e.BlockSize == 0 {
+		t.stats.Skipped[SkipMisaligned]++
+		return
+	}
 	p, from := l.pieces, 0
 	again := !e.HasParent && t.awaits(true) && uint64(len(e.Tokens)) == uint64(len(e.Hashes))*uint64(e.BlockSize)
 	if again {

@@ -190,3 +190,16 @@ func TestPiecesAreBounded(t *testing.T) {
 		t.Errorf("rule %+v", rule)
 	}
 }
+
+// TestPiecesWithoutBlockSize: a store without a block size, of a group with pieces, is skipped.
+func TestPiecesWithoutBlockSize(t *testing.T) {
+	r := newRig(Options{})
+	base := decode.Event{Kind: decode.BlockStored, BlockSize: 32, SpecKind: []byte("full_attention"), Tokens: make([]uint32, 32), Hashes: []block.EngineHash{1}}
+	small := decode.Event{Kind: decode.BlockStored, Group: 1, BlockSize: 16, SpecKind: []byte("sliding_window"), Window: 32, Tokens: make([]uint32, 32), Hashes: []block.EngineHash{2, 1}}
+	r.apply(base, small)
+	small.BlockSize, small.SpecKind = 0, nil
+	r.apply(small)
+	if n := r.tr.stats.Skipped[SkipMisaligned]; n != 1 {
+		t.Errorf("%d stores skipped as misaligned, want 1", n)
+	}
+}
