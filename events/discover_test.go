@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 func TestParseSources(t *testing.T) {
@@ -129,7 +131,7 @@ func TestDiscoveryIsNotBelieved(t *testing.T) {
 func FuzzDiscovery(f *testing.F) {
 	f.Add([]byte(`[{"data_parallel_rank":0,"endpoint":"tcp://*:5557"}]`))
 	f.Add([]byte(`{"kv_events":{"endpoint_host":"*","endpoint_port_base":5557,"dp_size":2}}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, body []byte) {
 		for _, parse := range []func([]byte, string) ([]Stream, error){ParseSources, ParseServerInfo} {
 			streams, err := parse(body, "h")
 			if err == nil && len(streams) == 0 {

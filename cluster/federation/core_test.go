@@ -12,6 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // pairRig is an asking cluster b and the replicas of cluster a, on a network without losses.
@@ -502,7 +503,7 @@ func FuzzMessage(f *testing.F) {
 	for _, m := range messages() {
 		f.Add(m.append(nil))
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		m, err := decodeMessage(b)
 		if err != nil {
 			return
@@ -522,7 +523,7 @@ func FuzzReceive(f *testing.F) {
 	for _, m := range messages() {
 		f.Add(m.append(nil), false)
 	}
-	f.Fuzz(func(t *testing.T, b []byte, corrupt bool) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte, corrupt bool) {
 		r := newPair(t, []Export{somePool}, nil)
 		r.run(300*time.Millisecond, nil)
 		p := r.b.peers[0]

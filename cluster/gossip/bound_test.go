@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // FuzzPackets: for any input, the packets delivered are a prefix of those sent, and none is longer
@@ -20,7 +21,7 @@ import (
 func FuzzPackets(f *testing.F) {
 	f.Add([]byte{0, 3, 'o', 'n', 'e', 0, 0, 0, 1, 'x'})
 	f.Add([]byte{255, 255, 1})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		var again []byte
 		err := readPackets(bytes.NewReader(b), func() {}, func(p []byte) bool {
 			again = append(binary.BigEndian.AppendUint16(again, uint16(len(p))), p...)

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/stream"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 func FuzzMeta(f *testing.F) {
 	f.Add(meta{Boot: 1, StreamPort: 2, StreamHost: "h", Fingerprint: stream.Fingerprint{3}, Name: "n", Version: "v", Zone: "z"}.append(nil))
 	f.Add([]byte{1, 2, 3})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		m, err := parseMeta(b)
 		if err != nil {
 			return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/internal/window"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 var key1, key2 = bytes.Repeat([]byte{1}, 16), bytes.Repeat([]byte{2}, 32)
@@ -63,7 +64,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(s.seal("s", []byte("hello")))
 	f.Add(newTestSealer(f, "a", 7).seal("s", []byte("hello")))
 	plain := newTestSealer(f, "b", 7)
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		_, _ = s.open("s", b, maxUnheard)
 		if m, err := plain.open("s", b, maxUnheard); err == nil && m.From == "" {
 			t.Error("opened a message without a sender")
@@ -73,7 +74,7 @@ func FuzzOpen(f *testing.F) {
 
 func FuzzHeartbeat(f *testing.F) {
 	f.Add(heartbeat{1, true, "n", "v", "a", true, "z"}.append(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		h, err := parseHeartbeat(b)
 		if err != nil {
 			return
@@ -201,7 +202,7 @@ func TestProof(t *testing.T) {
 
 func FuzzProof(f *testing.F) {
 	f.Add((&proof{Ask: challenge{1}, Answer: challenge{2}, Beat: heartbeat{1, false, "n", "v", "a", true, "z"}}).append(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		p, err := parseProof(b)
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/grapevine-epp/grapevine/events/eventtest"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/tinylib/msgp/msgp"
 )
 
@@ -336,7 +337,7 @@ func FuzzDecode(f *testing.F) {
 	for _, c := range eventtest.Load(f).Payloads {
 		f.Add(eventtest.Unhex(f, c.Hex))
 	}
-	f.Fuzz(func(t *testing.T, p []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, p []byte) {
 		var b Batch
 		err := b.Decode(p)
 		if err == nil && msgp.NextType(p) != msgp.ArrayType && msgp.NextType(p) != msgp.MapType {

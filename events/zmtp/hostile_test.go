@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // listenTCP serves each connection with f until the test ends and returns the
@@ -204,7 +205,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(appendCommand(nil, cmdPing, []byte{0, 0, 'c'}))
 	f.Add(binary.BigEndian.AppendUint64([]byte{flagLong}, 1<<60))
 	f.Add(appendReady(nil, SUB))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		r := newReader(bytes.NewReader(b), Limits{Frame: 1 << 16, Message: 1 << 16, Frames: 8})
 		var m Message
 		for r.next(&m, func(body []byte) error { _, _, err := splitCommand(body); return err }) == nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 var renameCases = []struct{ name, contentType, in, want string }{
@@ -75,7 +77,7 @@ func FuzzRename(f *testing.F) {
 	for i, c := range renameCases {
 		f.Add(c.in, c.contentType == typeJSON, i+1)
 	}
-	f.Fuzz(func(t *testing.T, in string, object bool, size int) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, in string, object bool, size int) {
 		contentType := typeEvents
 		if object {
 			contentType = typeJSON

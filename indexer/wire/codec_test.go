@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // drawDelta draws any delta that encoding preserves: unused fields are zero, and ranges follow each
@@ -228,7 +229,7 @@ func FuzzDecodeDelta(f *testing.F) {
 	f.Add(AppendDelta(nil, steadyDelta(rand.New(rand.NewPCG(1, 1)), 2, 3)))
 	f.Add(AppendDelta(nil, &block.Delta{Ops: []block.Op{{Kind: block.OpClear, Tier: block.TierCPU, Group: 3}, {Kind: block.OpMove, N: 2}}, Hashes: []block.EngineHash{1, 2}}))
 	f.Add(binary.AppendUvarint([]byte{deltaVersion, byte(block.OpRemove)}, math.MaxUint32))
-	f.Fuzz(func(t *testing.T, in []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, in []byte) {
 		var d, again block.Delta
 		if err := DecodeDelta(in, &d); err != nil {
 			return

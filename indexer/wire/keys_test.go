@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 func TestKeysRoundTrip(t *testing.T) {
@@ -59,7 +60,7 @@ func FuzzDecodeKeys(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(AppendKeys(nil, []block.Key{1, 2, 3}))
 	f.Add(binary.AppendUvarint(nil, MaxKeys))
-	f.Fuzz(func(t *testing.T, in []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, in []byte) {
 		keys, rest, err := DecodeKeys(in, nil)
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // sameName are hashes in pairs of one short name each.
@@ -335,7 +336,7 @@ func FuzzDecodeShort(f *testing.F) {
 		Ops:    []block.Op{{Kind: block.OpClear, Group: 3}, {Kind: block.OpMove, Tier: 1, N: 2}, {Kind: block.OpRemove, N: 1, First: 1}},
 		Hashes: []block.EngineHash{d.Hashes[0], 9},
 	}))
-	f.Fuzz(func(t *testing.T, in []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, in []byte) {
 		var d, again block.Delta
 		if _, err := DecodeShort(in, p.x, block.Source{}, &p.t, &d); err != nil {
 			return

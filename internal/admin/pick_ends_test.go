@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 const someID = "0123456789abcdef01234567"
@@ -44,7 +45,7 @@ func TestParseEnd(t *testing.T) {
 func FuzzParseEnd(f *testing.F) {
 	f.Add([]byte(`pick=` + someID + ` status=200 served=10.0.0.1:80 end=OK`))
 	f.Add([]byte(`{"status":201,"resp_headers":{"X-Pick-Id":["` + someID + `"]}}`))
-	f.Fuzz(func(t *testing.T, line []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, line []byte) {
 		e, ok := parseEnd(line)
 		if ok && !validID(e.id) || e.status < 0 || e.status > 599 || e.complete && e.status == 0 {
 			t.Errorf("%+v %v", e, ok)

@@ -82,6 +82,51 @@ func TestDecodersAreFuzzed(t *testing.T) {
 	}
 }
 
+// unswept are fuzz targets whose input is not read as bytes by a decoder.
+var unswept = map[string]string{
+	"extproc.FuzzAnyOrder":    "its bytes are random draws",
+	"picker/endpoint.FuzzFit": "its arguments are numbers",
+
+	"internal/testkit/sweep.FuzzPlanted": "it calls Fuzz of its own package",
+}
+
+// TestFuzzTargetsAreSwept checks that fuzz targets call sweep.Fuzz instead of f.Fuzz, so that tests try
+// systematic changes of their seeds.
+func TestFuzzTargetsAreSwept(t *testing.T) {
+	tree, err := Load(os.DirFS("../.."), module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	swept := 0
+	for _, f := range tree.files {
+		if f.ast == nil || !f.test {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil || !strings.HasPrefix(fn.Name.Name, "Fuzz") || unswept[f.pkg+"."+fn.Name.Name] != "" {
+				continue
+			}
+			calls := false
+			ast.Inspect(fn.Body, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Fuzz" {
+					id, ok := s.X.(*ast.Ident)
+					calls = calls || ok && id.Name == "sweep"
+				}
+				return true
+			})
+			if !calls {
+				t.Errorf("%s: %s calls f.Fuzz, want sweep.Fuzz", f.pkg, fn.Name.Name)
+				continue
+			}
+			swept++
+		}
+	}
+	if swept < 70 {
+		t.Errorf("only %d fuzz targets are found", swept)
+	}
+}
+
 // fuzzed returns the names that a package's fuzz targets reach.
 func fuzzed(calls map[string]map[string]bool) map[string]bool {
 	seen := map[string]bool{}

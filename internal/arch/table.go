@@ -233,6 +233,7 @@ var Rows = Table{
 	{"internal/testkit/kinds", 1, Kit, 0},
 	{"internal/testkit/locks", 1, Kit, 0},
 	{"internal/testkit/mutants", 1, Kit, 0},
+	{"internal/testkit/sweep", 1, Kit, 0},
 
 	// Test kits, level 2.
 	{"internal/testkit", 2, Kit, 0},

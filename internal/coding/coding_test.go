@@ -13,6 +13,8 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // encode compresses body with one coding; raw is deflate without the zlib header.
@@ -143,7 +145,7 @@ func FuzzDecode(f *testing.F) {
 	for i, e := range encoders {
 		f.Add(byte(i), encode(f, e.made, text(1000)))
 	}
-	f.Fuzz(func(t *testing.T, which byte, body []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, which byte, body []byte) {
 		const limit = 1 << 16
 		got, err := Decode(body, []string{encoders[int(which)%len(encoders)].coding}, Limits{Size: limit})
 		if len(got) > limit {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // thing is the test's reduced object.
@@ -224,7 +225,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(listOf("7", "c", object("x", "1", "1"))))
 	f.Add([]byte(line("ADDED", object("x", "1", "1")) + line("ERROR", `{"kind":"Status","code":410,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}`)))
 	f.Add([]byte(`{"items":null,"metadata":null}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, data []byte) {
 		count := 0
 		_, err := readList(strings.NewReader(string(data)), func(json.RawMessage) error { count++; return nil })
 		if err == nil && count > len(data) {

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // TestMembersOf checks which EndpointSlice addresses are members.
@@ -66,7 +68,7 @@ func TestServiceName(t *testing.T) {
 // FuzzSlice decodes arbitrary bytes as an EndpointSlice. Any result consists of valid addresses.
 func FuzzSlice(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"s"},"addressType":"IPv6","endpoints":[{"addresses":["::ffff:10.0.0.1"],"conditions":{"terminating":true},"targetRef":{"kind":"Pod","name":"p"}}],"ports":[{"name":"gossip","port":7946}]}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, raw []byte) {
 		s, err := readSlice(raw)
 		if err != nil {
 			return

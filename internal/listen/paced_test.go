@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // said returns n streams as frames, after the preface.
@@ -155,7 +157,7 @@ func TestFramesInPieces(t *testing.T) {
 // FuzzFrames: any input is consumed completely, and no stream counts twice.
 func FuzzFrames(f *testing.F) {
 	f.Add(said(3, func(f *http2.Framer, id uint32) { opened(f, id); _ = f.WriteRSTStream(id, http2.ErrCodeCancel) }))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		s := frames{left: prefaceLen}
 		if n := s.see(b); max(n, -n) > len(b)/headerLen {
 			t.Errorf("%d streams in %d bytes", n, len(b))

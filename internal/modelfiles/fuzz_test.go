@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // FuzzListing decodes any listing: each accepted file stays in its folder and is none of weights.
@@ -14,7 +16,7 @@ func FuzzListing(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, data []byte) {
 		l, err := decodeListing(data)
 		if err != nil {
 			return
@@ -35,7 +37,7 @@ func FuzzNames(f *testing.F) {
 	for _, s := range []string{"org/m", "../../etc", "https://a/b", "refs/pr/1", "a--b/c", "/etc"} {
 		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, name string) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, name string) {
 		if ValidRepo(name) && filepath.Dir(repoFolder("/cache", name)) != "/cache" {
 			t.Errorf("ValidRepo(%q) leads to %s", name, repoFolder("/cache", name))
 		}

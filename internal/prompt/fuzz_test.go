@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 func testClock() time.Time { return time.Date(2026, 3, 7, 9, 5, 3, 0, time.UTC) }
@@ -32,7 +34,7 @@ func FuzzRender(f *testing.F) {
 		smallModel(f, folderOf(partsTemplate), Options{Now: testClock, Tools: ToolsAsWritten}),
 		smallModel(f, folderOf(dumpTemplate), Options{Now: testClock}),
 	}
-	f.Fuzz(func(t *testing.T, body []byte, kind uint8) {
+	sweep.Fuzz(f, sweep.Slow, func(t *testing.T, body []byte, kind uint8) {
 		for _, m := range models {
 			out, info, err := m.Render(t.Context(), []byte("~"), body, Kind(kind%uint8(numKinds)))
 			if err != nil && (string(out) != "~" || ReasonOf(err) == ReasonNone) {

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the given packages, two at a time with one worker
-# each. Goes on after a finding and reports all.
+# Runs every fuzz target of the given packages. Two packages run at a time, with
+# one worker each. Goes on after a finding and reports all.
+#
+# The first step in each package is the sweep: systematic changes of all seeds
+# (internal/testkit/sweep). Then each target is fuzzed.
 #
 #   fuzz.sh [--at-most SECONDS] DURATION PACKAGE...
 #       --at-most: targets that start later than that run their corpus and 100
@@ -23,9 +26,9 @@ case ${1:-} in
 --keep)
 	cache=$(go env GOCACHE)/fuzz
 	cd "$cache"
-	# At most 40 inputs of at most 2 KB for each target.
+	# At most 25 inputs of at most 2 KB for each target.
 	find . -mindepth 2 -type d -name 'Fuzz*' | sort | while read -r dir; do
-		find "$dir" -type f -size -2048c -printf '%s %p\n' | sort -n | head -40 | cut -d' ' -f2-
+		find "$dir" -type f -size -2048c -printf '%s %p\n' | sort -n | head -25 | cut -d' ' -f2-
 	done | sort | tar --owner=0 --group=0 --mtime=@0 --sort=name -cf - -T - | gzip -n9 >"$corpus"
 	echo "fuzz: kept $(tar tzf "$corpus" | wc -l) inputs in $corpus"
 	exit
@@ -38,15 +41,20 @@ esac
 duration=$1
 shift
 
-list=$(go test -run '^$' -list '^Fuzz' "$@")
-# Names come before the line "ok  PACKAGE  TIME" of their package.
-targets=$(awk '/^Fuzz/ { names[n++] = $1 } /^ok/ { for (i = 0; i < n; i++) print $2, names[i]; n = 0 }' <<<"$list")
-if [[ -z $targets ]]; then
+# A line for each package with targets: its import path, its folder, and the targets.
+packages=$(go list -f '{{.ImportPath}} {{.Dir}}{{range .TestGoFiles}} {{.}}{{end}}{{range .XTestGoFiles}} {{.}}{{end}}' "$@" |
+	while read -r package dir files; do
+		[[ -n $files ]] || continue
+		# shellcheck disable=SC2086 # names of Go files have no spaces
+		found=$(cd "$dir" && sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(f \*testing\.F).*/\1/p' $files)
+		[[ -z $found ]] || echo "$package $dir" $found
+	done)
+if [[ -z $packages ]]; then
 	echo "fuzz: no fuzz target in $*" >&2
 	exit 1
 fi
+cache=$(go env GOCACHE)/fuzz
 if [[ -f $corpus ]]; then
-	cache=$(go env GOCACHE)/fuzz
 	mkdir -p "$cache"
 	tar xzf "$corpus" -C "$cache" --skip-old-files
 fi
@@ -66,30 +74,50 @@ cut_short() {
 	' "$1"
 }
 
-# one PACKAGE TARGET: runs a target, prints its output, and notes a finding.
+# one PACKAGE FOLDER TARGET...: builds a package's tests once, sweeps the seeds of all its targets,
+# and fuzzes one target after the other. Prints the output and notes findings.
 one() {
-	local log=$logs/$2.${1//\//_} time=$duration rc=0
-	[[ -z $most ]] || ((SECONDS < most)) || time=100x
-	go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -parallel 1 "$1" </dev/null >"$log" 2>&1 || rc=$?
-	{
-		echo "fuzz: $2 in $1 for $time"
+	local package=$1 dir=$2 binary=$logs/${1//\//_} log time target rc=0
+	shift 2
+	log=$binary.log
+	if ! go test -c -gcflags=-d=libfuzzer -vet off -o "$binary" "$package" >"$log" 2>&1; then
+		cat "$log"
+		echo "build of $package" >>"$logs/failed"
+		return
+	fi
+	cd "$dir"
+	if GRAPEVINE_SWEEP=1 "$binary" -test.run '^Fuzz' -test.timeout 10m </dev/null >"$log" 2>&1; then
+		echo "fuzz: swept the seeds of $package"
+	else
+		echo "fuzz: sweep of $package"
+		cat "$log"
+		echo "sweep of $package" >>"$logs/failed"
+	fi
+	for target; do
+		time=$duration rc=0
+		[[ -z $most ]] || ((SECONDS < most)) || time=100x
+		"$binary" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$time" -test.parallel 1 \
+			-test.fuzzcachedir "$cache/$package" </dev/null >"$log" 2>&1 || rc=$?
+		echo "fuzz: $target in $package for $time"
 		cat "$log"
 		if ((rc)) && cut_short "$log"; then
-			echo "fuzz: $2 was cut short by its own deadline, without a finding"
+			echo "fuzz: $target was cut short by its own deadline, without a finding"
 		elif ((rc)); then
-			echo "$2 in $1" >>"$logs/failed"
+			echo "$target in $package" >>"$logs/failed"
 		fi
-	} 2>&1
+	done
+	rm -f "$binary"
 }
 
-while read -r package target; do
+while read -r package dir targets; do
 	while (($(jobs -rp | wc -l) >= 2)); do wait -n || true; done
-	one "$package" "$target" &
-done <<<"$targets"
+	# shellcheck disable=SC2086 # a list of names
+	one "$package" "$dir" $targets >"$logs/out.${package//\//_}" 2>&1 && cat "$logs/out.${package//\//_}" &
+done <<<"$packages"
 wait
 
 if [[ -s $logs/failed ]]; then
 	sed 's/^/fuzz: FAILED: /' "$logs/failed" >&2
 	exit 1
 fi
-echo "fuzz: $(wc -l <<<"$targets") targets without a finding in $SECONDS s"
+echo "fuzz: $(awk '{ n += NF - 2 } END { print n }' <<<"$packages") targets without a finding in $SECONDS s"

@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // chainDelta stores a chain of n blocks, removes every third, and clears before both.
@@ -74,7 +75,7 @@ func FuzzPayload(f *testing.F) {
 	f.Add(appendPayload(nil, 7, chainDelta(9)))
 	f.Add(appendPayload(nil, 7, &block.Delta{}))
 	f.Add([]byte{1, 2, 3})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		if _, parts, err := readPayload(b); err == nil {
 			digestOf(parts...)
 		}
@@ -96,7 +97,7 @@ func FuzzStage(f *testing.F) {
 	for _, p := range pages[1:] {
 		f.Add(uint64(maxSnapshot), p)
 	}
-	f.Fuzz(func(t *testing.T, announced uint64, page []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, announced uint64, page []byte) {
 		st, _ := testStore(plan.Shared)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

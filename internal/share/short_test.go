@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // decoding is an engine that decodes several sequences. A batch has a block for each of a few
@@ -153,7 +154,7 @@ func FuzzShortPayload(f *testing.F) {
 	for range 20 {
 		f.Add(read(f, st, s, engine.batch(4, 2, 60), indexVersion))
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		st, s := testStore(plan.Shared)
 		engine := newDecoding(3)
 		for range 10 {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 type inner struct {
@@ -184,7 +186,7 @@ func TestDistance(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("text: a\nlisted: [{names: [b]}]\nloose: {x: [1, 0x1f, 1e3, ~]}"))
 	f.Add([]byte("a: &a [1]\nb: *a\n<<: {c: *a}"))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, data []byte) {
 		n, r := Parse("f", data)
 		var v all
 		if err := n.Decode(&v); (err != nil) && r.Len() == 0 {

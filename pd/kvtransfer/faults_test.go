@@ -1,6 +1,10 @@
 package kvtransfer
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
+)
 
 func TestFaults(t *testing.T) {
 	var f Faults
@@ -22,7 +26,7 @@ func TestFaults(t *testing.T) {
 
 func FuzzFaults(f *testing.F) {
 	f.Add("0=refused,1=status_5xx")
-	f.Fuzz(func(t *testing.T, s string) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, s string) {
 		r := ParseFaults(s)
 		if ParseFaults(r.Text()) != r {
 			t.Errorf("%q: %+v", s, r)

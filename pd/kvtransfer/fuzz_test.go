@@ -2,6 +2,8 @@ package kvtransfer
 
 import (
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // FuzzApply applies a policy to arbitrary bodies. A stripped body has nothing left to remove, and a
@@ -13,7 +15,7 @@ func FuzzApply(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, body []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, body []byte) {
 		o, err := Parse(body)
 		if err != nil {
 			return

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 func TestWith(t *testing.T) {
@@ -58,7 +60,7 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a":[1,2,{"b":"c"}],"d":null}`, `{"\u0061":1e5}`, `{"a":"\""}`, `[`, `{"a":tru}`} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, in []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, in []byte) {
 		o, err := Parse(in)
 		var m map[string]json.RawMessage
 		valid := json.Unmarshal(in, &m) == nil && m != nil

@@ -3,6 +3,8 @@ package kvtransfer
 import (
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 func TestReport(t *testing.T) {
@@ -23,7 +25,7 @@ func TestReport(t *testing.T) {
 
 func FuzzReport(f *testing.F) {
 	f.Add("0;failed=1;prefill_us=10;decode_us=20")
-	f.Fuzz(func(t *testing.T, s string) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, s string) {
 		if r := ParseReport(s); r.Known && ParseReport(r.Text()) != r {
 			t.Errorf("%q: %+v", s, r)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
@@ -281,7 +282,7 @@ func FuzzParse(f *testing.F) {
 			f.Add(input)
 		}
 	}
-	f.Fuzz(func(t *testing.T, input string) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, input string) {
 		c, problems := Parse("f", []byte(input), Options{Table: pd.Table()})
 		if (c == nil) != (len(problems) > 0) {
 			t.Fatalf("config %v and problems %v", c, problems)

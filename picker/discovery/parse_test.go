@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -110,7 +111,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("a: &a {<<: *a}\nendpoints: [*a]"))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, data []byte) {
 		list, problems := Parse("f", data)
 		lines := strings.Count(string(data), "\n") + strings.Count(string(data), "\r") + 2
 		for _, p := range problems {

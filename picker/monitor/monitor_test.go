@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
@@ -356,7 +357,7 @@ func FuzzEvidence(f *testing.F) {
 	f.Add(appendEvidence(nil, &health.Evidence{Good: 3, Refused: true, Answered: health.Never, Moved: time.Second, Overdue: 2}, nil))
 	f.Add(appendEvidence(nil, &health.Evidence{Good: 3}, []health.ModelAvoidance{{Model: 1<<63 | 5, For: 3 * time.Second, Times: 2}}))
 	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		e, found, err := readEvidence(b)
 		if err != nil {
 			return

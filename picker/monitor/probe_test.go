@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
@@ -145,7 +146,7 @@ func FuzzProbeAnswer(f *testing.F) {
 	for _, s := range []string{wellStreamed, `{"choices":[1]}`, `{"error":{}}`, "data: x", "data:{\"data\":[null]}"} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		if read(b, "m", true) == full && read(b, "m", false) != full {
 			t.Error("an answer that is one with its end is none without")
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 type formHeaders map[string]string
@@ -67,7 +69,7 @@ func TestForm(t *testing.T) {
 
 func FuzzForm(f *testing.F) {
 	f.Add(upload([2]string{"file;a", "x"}, [2]string{"model", "m"}))
-	f.Fuzz(func(t *testing.T, body []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, body []byte) {
 		r := &Request{Path: "/v1/images/edits", Headers: formHeaders{"content-type": "multipart/form-data; boundary=" + boundary}, Body: body}
 		if err := Parse(r); err != nil || !bytes.Contains(body, []byte(r.Model)) && r.Fixed {
 			t.Fatalf("%v, model %q", err, r.Model)

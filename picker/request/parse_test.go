@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 type headerMap map[string]string
@@ -207,7 +208,7 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, body []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, body []byte) {
 		r := &Request{Path: "/v1/chat/completions", Body: body}
 		err := Parse(r)
 		ParsePrefix(&Request{Path: "/v1/messages", Body: body})

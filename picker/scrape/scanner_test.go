@@ -16,6 +16,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -242,7 +243,7 @@ func FuzzScan(f *testing.F) {
 		f.Add(load(f, name), uint8(0))
 	}
 	f.Add([]byte("vllm:num_requests_waiting{a=\"\\\\\\\"}\"} 1\nvllm:num_requests_waiting } 2"), uint8(1))
-	f.Fuzz(func(t *testing.T, page []byte, engine uint8) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, page []byte, engine uint8) {
 		s := NewScanner()
 		e := endpoint.EngineType(engine % 5)
 		got, err := s.Scan(bytes.NewReader(page), e)

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -270,7 +271,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(vllm("a", "b")))
 	f.Add([]byte(`{"data":[{"id":"a","parent":"a"},{"id":"a"}]}`))
 	f.Add([]byte(`{"version":"0.33.0"}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, data []byte) {
 		if v, err := decodeVersion(data); err == nil && (v == "" || len(v) > maxVersion) {
 			t.Errorf("version %q", v)
 		}

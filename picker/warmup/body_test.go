@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
@@ -36,7 +37,7 @@ func FuzzOneToken(f *testing.F) {
 	f.Add([]byte(`{"model":"m","prompt":"p","stream":true,"n":2}`), "x")
 	f.Add([]byte(`{"max_completion_tokens":5,"max_tokens":5,"messages":[{"a":"\u0000"}]}`), "")
 	f.Add([]byte(`{"n":1,"n":2,"prompt":1,"prompt":2}`), "m")
-	f.Fuzz(func(t *testing.T, body []byte, model string) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, body []byte, model string) {
 		out, err := oneToken(body, model, nil)
 		if err != nil || !json.Valid(body) {
 			return

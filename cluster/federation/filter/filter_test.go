@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 var (
@@ -363,7 +364,7 @@ func FuzzPart(f *testing.F) {
 	f.Add(r.source.AppendPart(nil, Position{}, MaxPart))
 	r.hot.Touch(r.keys(5))
 	f.Add(r.source.AppendPart(nil, Position{Epoch: r.source.epoch, Since: 1}, MaxPart))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		sink := NewSink(secretOf(t, string(testSecret)), testWay, 1<<20)
 		for range 2 {
 			before := sink.Position()

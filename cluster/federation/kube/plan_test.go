@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 var (
@@ -370,7 +372,7 @@ func TestWithEntry(t *testing.T) {
 func FuzzObjects(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"p","namespace":"n"},"status":{"parents":[{"controllerName":"grapevine-epp.github.io/federation","conditions":7},{}]}}`))
 	f.Add([]byte(`{"metadata":{"annotations":{"inference.networking.x-k8s.io/export":"ClusterSet"}},"status":{"controllers":[{"name":"grapevine-epp.github.io/federation"},7,null]}}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, raw []byte) {
 		r := reader{DefaultController}
 		if _, err := r.imported(raw); err == nil && !json.Valid(raw) {
 			t.Error("decoded an import from invalid JSON")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 	"github.com/grapevine-epp/grapevine/cluster/internal/window"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 const goodConfig = `
@@ -105,7 +106,7 @@ func TestRules(t *testing.T) {
 // FuzzParseConfig: any input is parsed or rejected.
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(goodConfig))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		if c, err := ParseConfig("f.yaml", b); err == nil && (c == nil || !validName(c.Cluster)) {
 			t.Error("accepted a config without a cluster name")
 		}
@@ -115,7 +116,7 @@ func FuzzParseConfig(f *testing.F) {
 // FuzzParsePool: a parsed pool formats to the input.
 func FuzzParsePool(f *testing.F) {
 	f.Add("a/b")
-	f.Fuzz(func(t *testing.T, s string) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, s string) {
 		if k, err := ParsePool(s); err == nil && k.String() != s {
 			t.Errorf("%q became %q", s, k)
 		}
@@ -171,7 +172,7 @@ func FuzzEnvelope(f *testing.F) {
 	_, _ = rand.Read(key)
 	l := &Link{o: Options{Config: &Config{Cluster: "b"}, Replica: "b-0"}}
 	n := &natsLink{l: l, derive: sealer, pairs: map[string]*pair{"a": {key: key, senders: newSenders()}}}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		e, err := parseEnvelope(b)
 		if err != nil {
 			return
@@ -186,7 +187,7 @@ func FuzzEnvelope(f *testing.F) {
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 7})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 7})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		if frame, err := readFrame(strings.NewReader(string(b))); err == nil && len(frame) > len(b) {
 			t.Error("read more bytes than the input has")
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // FuzzReceive: no frame makes a Core panic, moves a position back, or makes it hold more than its
@@ -14,7 +15,7 @@ func FuzzReceive(f *testing.F) {
 	for _, b := range seedFrames() {
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}, PendingBytes: 1000, SnapshotBytes: 1000, GaugeBytes: 1000})
 		c.Advance(1)
 		c.SetMembers([]group.Member{{ID: "b", Boot: 2}, {ID: "c", Boot: 3}})

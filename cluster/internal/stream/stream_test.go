@@ -26,6 +26,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // end is one member's Streams and the events they reported.
@@ -368,7 +369,7 @@ func FuzzHello(f *testing.F) {
 	f.Add(hello{Label: "test", ID: "a", Boot: 7, To: "b", ToBoot: 8}.append(nil))
 	f.Add(hello{Label: "test", ID: "a", Boot: 7}.append(nil)[:4+5+2+8])
 	f.Add([]byte("GVS1"))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		h, ok := parseHello(b)
 		if !ok {
 			return
@@ -382,7 +383,7 @@ func FuzzHello(f *testing.F) {
 func FuzzBatch(f *testing.F) {
 	f.Add(appendFrame(appendFrame(nil, []byte("one")), []byte("two")))
 	f.Add([]byte{1, 0, 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		var again []byte
 		n := 0
 		err := splitBatch(b, func(frame []byte) {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // seen is the data that a stream uses from a message.
@@ -147,7 +148,7 @@ func FuzzInbound(f *testing.F) {
 		}
 		f.Add(raw, i*5)
 	}
-	f.Fuzz(func(t *testing.T, raw []byte, cut int) {
+	sweep.Fuzz(f, sweep.Slow, func(t *testing.T, raw []byte, cut int) {
 		got, err := seenByUs(raw, cut)
 		var m extprocv3.ProcessingRequest
 		if proto.Unmarshal(raw, &m) != nil {

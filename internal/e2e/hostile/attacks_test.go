@@ -42,6 +42,7 @@ var attacks = []attack{
 	{"8 MB of empty values", (*rig).values, `use="work"`},
 	{"a client's destination and helpers", (*rig).headers, ""},
 	{"bodies without an end", (*rig).endless, ""},
+	{"bodies that are held open", (*rig).held, ""},
 	{"bodies whose last byte does not come", (*rig).lastByte, ""},
 	{"12 MB model names", (*rig).names, ""},
 	{"an engine that names 30,000 streams", (*rig).ranks, ""},
@@ -152,6 +153,40 @@ func (r *rig) endless() string {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 	defer cancel()
 	together(64, func(int) { r.stream(ctx, c, 60<<20) })
+	return ""
+}
+
+// held keeps bodies open whose sizes together stay below the budget of bodies. The program must report all
+// their bytes as taken from that budget, and as released when the streams end. Other limits do not
+// apply: the program has memory for these bodies, so that nothing is refused.
+func (r *rig) held() string {
+	const (
+		streams, each = 10, 4 << 20
+		others        = 1 << 20 // at most, of honest requests that come in meanwhile
+		used          = `grapevine_memory_budget_used_bytes{use="bodies"}`
+	)
+	conn, c := r.dial()
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for range streams {
+		wg.Go(func() { r.stream(ctx, c, each) })
+	}
+	most := 0.0
+	charged := testkit.PollUntil(func() bool {
+		most = max(most, r.cage.counters()[used])
+		return most >= streams*each
+	})
+	cancel()
+	wg.Wait()
+	if !charged {
+		return fmt.Sprintf("%d bytes of bodies are held, and at most %.0f are charged to the budget", streams*each, most)
+	}
+	left := 0.0
+	if !testkit.PollUntil(func() bool { left = r.cage.counters()[used]; return left <= others }) {
+		return fmt.Sprintf("%.0f bytes are still charged after all bodies ended", left)
+	}
 	return ""
 }
 

@@ -44,7 +44,7 @@ var only = flag.String("hostile.only", "", "regular expression: the attacks of T
 var part = flag.String("hostile.part", "1/1", "the part of the attacks that is run, such as 2/3: every third attack, from the second on; the first attacks, on memory and trust, always run")
 
 // always is the number of attacks at the head of the list that every part runs.
-const always = 3
+const always = 4
 
 // inPart reports whether the i-th attack belongs to the part.
 func inPart(t *testing.T, i int) bool {

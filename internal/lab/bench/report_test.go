@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 func TestReportRows(t *testing.T) {
@@ -110,7 +112,7 @@ func TestParseGoBench(t *testing.T) {
 func FuzzParseGoBench(f *testing.F) {
 	f.Add("pkg: m/x\nBenchmarkA-2 10 5 ns/op 1 B/op\n")
 	f.Add("BenchmarkA-2 10 NaN ns/op")
-	f.Fuzz(func(t *testing.T, text string) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, text string) {
 		rows, err := ParseGoBench(strings.NewReader(text), "m")
 		if err != nil {
 			return

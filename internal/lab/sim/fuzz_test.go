@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // FuzzRequest checks that every body gets a response or an error, and that its planned work can be
@@ -26,7 +27,7 @@ func FuzzRequest(f *testing.F) {
 		f.Add([]byte(seed), false)
 		f.Add([]byte(seed), true)
 	}
-	f.Fuzz(func(t *testing.T, body []byte, chat bool) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, body []byte, chat bool) {
 		p, prompts, err := e.parse(body, chat)
 		if err != nil {
 			return

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // FuzzTokenizerConfig loads any tokenizer_config.json.
@@ -15,7 +16,7 @@ func FuzzTokenizerConfig(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, conf []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, conf []byte) {
 		c := &Config{Templates: map[string]string{}}
 		if err := c.parse(conf); err != nil {
 			return

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 func FuzzRender(f *testing.F) {
@@ -20,7 +21,7 @@ func FuzzRender(f *testing.F) {
 	}
 	var vars []Var
 	v.Dict().Range(func(k string, v value.Value) bool { vars = append(vars, Var{k, v}); return true })
-	f.Fuzz(func(t *testing.T, src string) {
+	sweep.Fuzz(f, sweep.Slow, func(t *testing.T, src string) {
 		tmpl, err := Parse(src)
 		if err != nil {
 			return

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // FuzzName names arbitrary files. It must not panic, names must be stable, and invalid base64 must
@@ -22,7 +24,7 @@ func FuzzName(f *testing.F) {
 	f.Add([]byte("\xff\xd8\xff\xe0\x00\x04xx\xff\xc0\x00\x0b\x08\x00\x01\x00\x01\x03"), "=")
 	f.Add([]byte("RIFF\x00\x00\x00\x00WEBPVP8 "), "AAA\n")
 	f.Add([]byte("GIF89a"), "A===")
-	f.Fuzz(func(t *testing.T, file []byte, text string) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, file []byte, text string) {
 		n, ctx := New("m", "org/m"), context.Background()
 		for _, data := range []string{base64.StdEncoding.EncodeToString(file), text} {
 			name, ok, err := n.Name(ctx, nil, Item{Kind: "image", Data: data})

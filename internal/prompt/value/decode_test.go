@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 func TestDecode(t *testing.T) {
@@ -78,7 +80,7 @@ func FuzzDecode(f *testing.F) {
 	for _, s := range []string{`{"a":[1,2.5,"x\u00e9\ud83d\ude00"],"b":{"c":null}}`, `["\\\"",""]`, `{"s":"a\u0001\ud83d\ude00 \u4f60","big":123456789012345678901234567890,"fl":[1.0,0.1,1e16,-0.0,5e-324],"msgs":[{"role":"user","content":"U1"}]}`} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, in []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, in []byte) {
 		var d Decoder
 		var v Value
 		var err error

@@ -3,6 +3,8 @@ package value
 import (
 	"errors"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // FuzzSplit splits arbitrary documents. The rest and the separated members must together equal the
@@ -11,7 +13,7 @@ func FuzzSplit(f *testing.F) {
 	for _, s := range []string{`{"a":1,"b":[1,{"a":2}],"c":"x\"","a":3}`, ` { "b" : null , "\u0061" : "\\" } `, `{}`, `{"a":}`, `{"a" 1}`, `[1]`, `{"a":[1,2],}`} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, doc []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, doc []byte) {
 		rest, parts, err := Split(doc, "a", "b")
 		whole, e := new(Decoder).Decode(doc)
 		if e != nil || whole.Dict() == nil {

@@ -3,6 +3,8 @@ package vocab
 import (
 	"os"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // exercise calls everything that a loaded vocabulary offers.
@@ -37,7 +39,7 @@ func FuzzParseJSON(f *testing.F) {
 	} {
 		f.Add([]byte(s), []byte(" a b\u0301 ab<x> A\xff"))
 	}
-	f.Fuzz(func(t *testing.T, file, text []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, file, text []byte) {
 		if v, err := ParseJSON(file, Options{}); err == nil {
 			exercise(t, v, text)
 		}
@@ -47,7 +49,7 @@ func FuzzParseJSON(f *testing.F) {
 func FuzzParseTekken(f *testing.F) {
 	f.Add([]byte(`{"config":{"pattern":"x","default_vocab_size":9,"default_num_special_tokens":2},"vocab":[{"rank":0,"token_bytes":"YQ=="},{"rank":1,"token_bytes":"YWI="}]}`), []byte("a"))
 	f.Add([]byte(`{"config":{"default_vocab_size":4,"default_num_special_tokens":3},"vocab":[],"special_tokens":[{"rank":1,"token_str":"<bos>"}]}`), []byte("é"))
-	f.Fuzz(func(t *testing.T, file, text []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, file, text []byte) {
 		if v, err := ParseTekken(file, Options{}); err == nil {
 			exercise(t, v, text)
 		}
@@ -56,7 +58,7 @@ func FuzzParseTekken(f *testing.F) {
 
 func FuzzParseTiktoken(f *testing.F) {
 	f.Add([]byte("YQ== 0\nYg== 1\nYWI= 2\n"), []byte("abc"))
-	f.Fuzz(func(t *testing.T, file, text []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, file, text []byte) {
 		if v, err := ParseTiktoken(file, Options{Pattern: "o200k"}); err == nil {
 			exercise(t, v, text)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -17,7 +18,7 @@ func FuzzSoftState(f *testing.F) {
 	f.Add(appendCost(nil, &endpoint.Cost{}))
 	f.Add((&setup{secret: 7, models: map[string]uint64{"m": 1, "n": 2}}).append(nil))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		l, _, err := readLoad(b, now)

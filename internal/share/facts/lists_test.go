@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -113,7 +114,7 @@ func FuzzList(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(deflate(b))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		if r, err := readList(b); err == nil && r.From == "" {
 			t.Errorf("%x: a list without a source", b)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
@@ -176,7 +177,7 @@ func TestManyFlowsAreSummed(t *testing.T) {
 func FuzzGauges(f *testing.F) {
 	f.Add(appendGauges(nil, []rules.Gauge{{Flow: "a", Priority: -1, Requests: 2, Bytes: 3, Waiting: 4, InFlight: 5}}))
 	f.Add([]byte{1})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		list, err := readGauges(b)
 		if err != nil {
 			return

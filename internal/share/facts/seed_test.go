@@ -16,6 +16,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 )
 
 // TestSeedOrder: all members agree on the first seed. A seed in use precedes a new member's,
@@ -138,7 +139,7 @@ func converge(t *testing.T, n int) {
 
 func FuzzSeed(f *testing.F) {
 	f.Add((&seed{firm: true, born: 7, value: block.Seed{1}}).append(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		s, err := readSeed(b)
 		if err == nil && !bytes.Equal(s.append(nil), b[:seedBytes]) {
 			t.Errorf("%x decodes as %v", b, s)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
@@ -125,7 +126,7 @@ func TestBlameIsShared(t *testing.T) {
 // FuzzVerdict decodes arbitrary bytes as a verdict.
 func FuzzVerdict(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 2, 'a', 'b'})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
 		pool := endpoint.NewPool(endpoint.PoolOptions{})
 		var p health.Prompts
 		now := time.Unix(1_700_000_000, 0)

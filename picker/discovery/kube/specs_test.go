@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -236,7 +237,7 @@ func TestNames(t *testing.T) {
 func FuzzObjects(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"a","annotations":{"llm-d.ai/active-ports":"1"}},"spec":{"containers":[{"ports":[{"containerPort":1}]}]},"status":{"podIP":"::ffff:1.2.3.4","conditions":[{"type":"Ready","status":"True"}]}}`))
 	f.Add([]byte(`{"spec":{"selector":{"matchLabels":{"a":"b"}},"targetPorts":[{"number":1}],"rules":[{"matches":[{"model":{"value":"m"}}],"targets":[{"modelRewrite":"x","weight":1}]}]}}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, raw []byte) {
 		if p, err := (addressRules{}).readPod(raw); err == nil {
 			for _, s := range specs([]*pod{&p}, []uint16{1, 2}, endpoint.Events{Port: 1, Ranks: 1}).specs {
 				if !s.Addr.Addr().IsGlobalUnicast() || s.Addr.Addr().Is4In6() || s.Name == "" && p.name != "" {

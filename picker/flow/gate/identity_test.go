@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -44,7 +45,7 @@ func TestIdentify(t *testing.T) {
 
 func FuzzCertificate(f *testing.F) {
 	f.Add(`By=spiffe://a;Hash=1;URI=spiffe://old/client,Subject="CN=a\"b;c,O=x"`)
-	f.Fuzz(func(t *testing.T, v string) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, v string) {
 		if id := certificate(&request.Request{Headers: headers{certificates: v}}); len(id) > len(v) {
 			t.Errorf("%q names %q", v, id)
 		}

@@ -1,6 +1,10 @@
 package split
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
+)
 
 // FuzzSplit checks that every pattern's pieces cover any text.
 func FuzzSplit(f *testing.F) {
@@ -11,7 +15,7 @@ func FuzzSplit(f *testing.F) {
 	for _, p := range known {
 		all = append(all, p)
 	}
-	f.Fuzz(func(t *testing.T, s []byte) {
+	sweep.Fuzz(f, sweep.Default, func(t *testing.T, s []byte) {
 		for _, p := range all {
 			for sp := p.Split(s); !sp.Done(); {
 				a := sp.Pos()
