@@ -65,6 +65,7 @@ var Rows = Table{
 	{"internal/listen", 1, Product, 0},
 	{"internal/loglines", 1, Product, 0},
 	{"internal/parts", 1, Product, 0},
+	{"internal/problems", 1, Product, Pure},
 	{"internal/prompt/value", 1, Product, 0},
 	{"internal/prompt/vocab/split", 1, Product, 0},
 	{"internal/share/plan", 1, Product, Pure},

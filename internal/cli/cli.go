@@ -85,7 +85,7 @@ func Root(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.AddCommand(subcommands...)
-	cmd.SetHelpCommand(newHelp())
+	cmd.SetHelpCommand(newHelp(nil))
 	completeValues(cmd)
 	return WithFlagHint(cmd, nil)
 }

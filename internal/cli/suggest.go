@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -65,11 +66,28 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	return UsageError{fmt.Errorf("unknown command %q of %s; the commands are %s", word, cmd.CommandPath(), strings.Join(names, ", "))}
 }
 
+// Topics is help on words that are not commands. Text returns "" for words that it does not have.
+type Topics struct {
+	Use   string   // what may stand in place of a command, such as CODE
+	Words []string // for completion, each with its description after a tab
+	Text  func(word string) string
+}
+
+// WithTopics adds topics to the help command of root.
+func WithTopics(root *cobra.Command, t Topics) *cobra.Command {
+	root.SetHelpCommand(newHelp(&t))
+	return root
+}
+
 // newHelp returns the help command. Unlike cobra's, it fails for an unknown command.
-func newHelp() *cobra.Command {
+func newHelp(topics *Topics) *cobra.Command {
+	use, short := "help [COMMAND]", "Show the help of a command"
+	if topics != nil {
+		use, short = "help [COMMAND | "+topics.Use+"]", "Show the help of a command or of a problem"
+	}
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Show the help of a command",
+		Use:   use,
+		Short: short,
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, c := range cmd.Root().Commands() {
@@ -77,10 +95,19 @@ func newHelp() *cobra.Command {
 					names = append(names, c.Name()+"\t"+c.Short)
 				}
 			}
+			if topics != nil {
+				names = append(names, topics.Words...)
+			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at := cmd.Root()
+			if topics != nil && len(args) == 1 {
+				if text := topics.Text(args[0]); text != "" {
+					_, err := io.WriteString(cmd.OutOrStdout(), text)
+					return err
+				}
+			}
 			for _, word := range args {
 				next := slices.IndexFunc(at.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })
 				if next < 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/migrate"
+	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/command"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -65,13 +66,36 @@ one prefix index and one view of in-flight load.
 
 Simulated engines, demos, benchmarks and trace replay are in grapevine-lab.
 
+grapevine help codes lists the problems that status, log and alerts name by code.
+
 Exit codes: 0 success, 1 failure, 2 usage error.`,
 		Args: cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
 	}, newServe(p), newUp(p), newEPP(p), command.New(), newMigrate(p), newCheck(p), newExplain(p), newEnvoyConfig(), newStatus(), newFlow(), newMembers(), newFederation(), cli.NewVersion("grapevine", p.Version))
+	cli.WithTopics(root, codeTopics())
 	return cli.WithFlagHint(cli.WithVersion(root, p.Version), func(cmd *cobra.Command, name string) string {
 		if cmd.Name() == "serve" && migrate.Knows(name) {
 			return "other endpoint pickers have it: grapevine epp takes their flags, and grapevine migrate translates them"
 		}
 		return ""
 	})
+}
+
+// codeTopics is the help on problems by their code.
+func codeTopics() cli.Topics {
+	t := cli.Topics{Use: "codes | CODE", Words: []string{"codes\tList the codes of problems"}, Text: codeText}
+	for _, p := range problems.Table {
+		t.Words = append(t.Words, string(p.Code)+"\t"+p.Title)
+	}
+	return t
+}
+
+// codeText returns the help on a code, or "" for other words.
+func codeText(word string) string {
+	if word == "codes" {
+		return problems.Overview()
+	}
+	if p, ok := problems.Lookup(word); ok {
+		return p.Help()
+	}
+	return ""
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
+	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
@@ -173,6 +174,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	if st.Reason != "" {
 		state += " (" + st.Reason + ")"
 	}
+	writeProblems(w, st.Problems)
 	fmt.Fprintf(w, "%s %s: %s, up %s, %d decisions\n", st.Name, st.Version, state, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
 	fmt.Fprintln(w, configLine(&st.Config))
 	writeDiscovery(w, &st.Discovery, time.Now())
@@ -205,6 +207,41 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 		fmt.Fprintln(w)
 		writeMembers(w, st)
 	}
+}
+
+// writeProblems prints the problems that somebody has to act on, with effect and actions, and the
+// notices in one line each.
+func writeProblems(w io.Writer, list []problems.Found) {
+	for i := range list {
+		f := &list[i]
+		if f.Severity == problems.Notice {
+			fmt.Fprintf(w, "%s notice: %s%s\n", f.Code, f.Title, about(f))
+			continue
+		}
+		fmt.Fprintf(w, "%s %s: %s%s\n", f.Code, f.Severity, f.Title, about(f))
+		fmt.Fprintf(w, "  effect: %s\n", f.Effect)
+		for k, action := range f.Action {
+			label := "  do:    "
+			if k > 0 {
+				label = "         "
+			}
+			fmt.Fprintf(w, "%s %s\n", label, action)
+		}
+	}
+	if problems.Urgent(list) > 0 {
+		fmt.Fprintln(w, "grapevine help CODE has more on each problem.")
+	}
+	if len(list) > 0 {
+		fmt.Fprintln(w)
+	}
+}
+
+// about names the subjects of a problem.
+func about(f *problems.Found) string {
+	if text := f.Summary(); text != "" {
+		return ": " + text
+	}
+	return ""
 }
 
 // modelLine describes how prompts of a model are matched.

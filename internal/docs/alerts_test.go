@@ -1,25 +1,27 @@
 package docs
 
 import (
-	"regexp"
+	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/problems"
 )
 
-// TestAlertsHaveRunbookEntries checks that each alert of the chart links to a heading of the runbook,
-// and that the runbook lists each alert.
-func TestAlertsHaveRunbookEntries(t *testing.T) {
+// TestProblemsHaveARunbookEntry checks that the link of each alert leads to a heading of the runbook, and
+// that the dashboard shows problems by code.
+func TestProblemsHaveARunbookEntry(t *testing.T) {
 	alerts, runbook := read(t, "../../deploy/helm/grapevine/files/alerts.yaml"), read(t, "../../docs/runbook.md")
-	rules := regexp.MustCompile(`(?s)- alert: (\w+).*?runbook: docs/runbook\.md#(\S+)`).FindAllStringSubmatch(alerts, -1)
-	if all := regexp.MustCompile(`- alert:`).FindAllString(alerts, -1); len(rules) != len(all) || len(all) == 0 {
-		t.Fatalf("%d of %d alerts have a runbook entry", len(rules), len(all))
-	}
 	headings := anchors(runbook)
-	for _, r := range rules {
-		if !headings[r[2]] {
-			t.Errorf("alert %s links to docs/runbook.md#%s, which does not exist", r[1], r[2])
+	for _, p := range problems.Table {
+		anchor := strings.ToLower(string(p.Code))
+		if !headings[anchor] {
+			t.Errorf("docs/runbook.md has no heading %s", p.Code)
 		}
-		if !regexp.MustCompile("(?m)^\\| `" + r[1] + "` \\|").MatchString(runbook) {
-			t.Errorf("docs/runbook.md does not list the alert %s", r[1])
+		if p.Alert != nil && !strings.Contains(alerts, "runbook_url: "+problems.Runbook+"#"+anchor+"\n") {
+			t.Errorf("alert %s does not link to docs/runbook.md#%s", p.Alert.Name, anchor)
 		}
+	}
+	if dashboard := read(t, "../../deploy/helm/grapevine/files/dashboard.json"); !strings.Contains(dashboard, "by (code) (grapevine_problems") {
+		t.Error("the dashboard does not show problems by code")
 	}
 }

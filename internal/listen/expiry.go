@@ -14,9 +14,9 @@ import (
 // soon is how long before its expiry a certificate causes a warning.
 const soon = 7 * 24 * time.Hour
 
-// expiry reports when the server certificate expires, and warns once shortly before and once after.
+// Expiry reports when the server certificate expires, and warns once shortly before and once after.
 // It checks on every scrape.
-type expiry struct {
+type Expiry struct {
 	conf *tls.Config
 	log  *slog.Logger
 	now  func() time.Time
@@ -29,24 +29,35 @@ var expiryDesc = prometheus.NewDesc("grapevine_certificate_expiry_timestamp_seco
 
 // WatchExpiry returns a collector for the certificate's expiry. It also warns immediately if a
 // warning is due.
-func WatchExpiry(conf *tls.Config, log *slog.Logger) prometheus.Collector {
-	e := &expiry{conf: conf, log: log, now: time.Now}
+func WatchExpiry(conf *tls.Config, log *slog.Logger) *Expiry {
+	e := &Expiry{conf: conf, log: log, now: time.Now}
 	e.look()
 	return e
 }
 
 // Describe implements prometheus.Collector.
-func (e *expiry) Describe(ch chan<- *prometheus.Desc) { ch <- expiryDesc }
+func (e *Expiry) Describe(ch chan<- *prometheus.Desc) { ch <- expiryDesc }
 
 // Collect implements prometheus.Collector.
-func (e *expiry) Collect(ch chan<- prometheus.Metric) {
+func (e *Expiry) Collect(ch chan<- prometheus.Metric) {
 	if end := e.look(); !end.IsZero() {
 		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(end.Unix()))
 	}
 }
 
+// Warning describes the certificate's expiry if it is past or less than a week away; "" otherwise.
+func (e *Expiry) Warning() string {
+	if e == nil {
+		return ""
+	}
+	e.look()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.said
+}
+
 // look returns when the current certificate expires, or zero without one.
-func (e *expiry) look() time.Time {
+func (e *Expiry) look() time.Time {
 	var cert *tls.Certificate
 	if len(e.conf.Certificates) > 0 {
 		cert = &e.conf.Certificates[0]

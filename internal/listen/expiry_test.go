@@ -31,7 +31,7 @@ func TestCertificateExpiry(t *testing.T) {
 	}
 	cert := made(now.Add(30 * 24 * time.Hour))
 	var log bytes.Buffer
-	e := &expiry{
+	e := &Expiry{
 		conf: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil }},
 		log:  slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now },
 	}
@@ -50,7 +50,7 @@ func TestCertificateExpiry(t *testing.T) {
 	if e.look(); log.Len() > 0 {
 		t.Errorf("a new certificate: %s", log.String())
 	}
-	none := &expiry{conf: &tls.Config{}, now: time.Now}
+	none := &Expiry{conf: &tls.Config{}, now: time.Now}
 	if !none.look().IsZero() {
 		t.Error("no certificate ends")
 	}

@@ -9,6 +9,7 @@ import (
 
 // ClusterStatus summarizes the group.
 type ClusterStatus struct {
+	OK         bool   `json:"ok"`    // nothing has to be done
 	State      string `json:"state"` // off, joined, joining, leaving, alone, partitioned, degraded, misconfigured
 	Line       string `json:"line"`
 	Transport  string `json:"transport"`
@@ -45,7 +46,7 @@ type MemberStatus struct {
 func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 	st := s.node.Status()
 	c := ClusterStatus{
-		State: st.Health.State, Line: st.Health.Line, Transport: st.Bus.Kind, Advertised: st.Bus.Advertised,
+		OK: st.Health.OK, State: st.Health.State, Line: st.Health.Line, Transport: st.Bus.Kind, Advertised: st.Bus.Advertised,
 		Encrypted: st.Bus.Encrypted, Phase: st.Phase, Fallback: s.fallback(st.Health.State),
 	}
 	if !s.o.Cluster.enabled() {

@@ -55,53 +55,55 @@ type Server struct {
 	listeners *budget.Listeners
 	started   time.Time
 
-	hasher     block.Hasher
-	index      *indexer.Index
-	approx     *approx.Index
-	models     *prefix.Models
-	modelFiles foundModels
-	prefixes   *prefix.Matcher
-	profiles   prefix.Profiles // rendering profiles of engines
-	rendering  *remote.Prober  // nil: rendering probes are off
-	pool       *endpoint.Pool
-	scrape     *scrape.Poller
-	served     *served.Reader // reads engines' model lists
-	engineKey  engineKey
-	scheduler  *picker.Scheduler
-	warmUps    *warmup.Sender
-	recorder   *recording.Recorder
-	signer     *signed.Signer // nil: targets are not signed
-	finder     *share.Finder
-	config     atomic.Pointer[config.Config]
-	opened     *config.Config // configuration at startup; some settings apply until exit
-	gaugePace  atomic.Int64   // nanoseconds; see gaugePace
-	reloads    *reloads
-	discovery  discovery.Source
-	lists      *lists
-	node       *cluster.Node
-	bus        cluster.Bus
-	load       *facts.Load
-	gate       *gate.Gate
-	stopQueue  context.CancelFunc // admits all waiting requests; nil before the queue exists
-	queues     *facts.Queues
-	costs      *facts.Costs
-	hints      *facts.Hints
-	blame      health.Prompts
-	share      *share.Index
-	setup      *facts.Setup
-	ownSeed    block.Seed
-	seeds      *facts.Seeds // nil if the seed is derived from a secret or not shared
-	health     *monitor.Monitor
-	xds        *xdsShare
-	abroad     *multicluster.Part // nil: no federation
-	nameless   sync.Once          // logs once when a request selects clusters but federation is off
-	readiness  *listen.Readiness
-	dog        *watchdog.Watchdog
-	processor  *extproc.Processor
-	compat     *admin.Compat // nil: not served
-	extproc    *extproc.Server
-	admin      *admin.Server
-	pick       *admin.Pick // nil: none
+	hasher      block.Hasher
+	index       *indexer.Index
+	approx      *approx.Index
+	models      *prefix.Models
+	modelFiles  foundModels
+	prefixes    *prefix.Matcher
+	profiles    prefix.Profiles // rendering profiles of engines
+	rendering   *remote.Prober  // nil: rendering probes are off
+	pool        *endpoint.Pool
+	scrape      *scrape.Poller
+	served      *served.Reader // reads engines' model lists
+	engineKey   engineKey
+	scheduler   *picker.Scheduler
+	warmUps     *warmup.Sender
+	recorder    *recording.Recorder
+	signer      *signed.Signer // nil: targets are not signed
+	finder      *share.Finder
+	config      atomic.Pointer[config.Config]
+	opened      *config.Config // configuration at startup; some settings apply until exit
+	gaugePace   atomic.Int64   // nanoseconds; see gaugePace
+	reloads     *reloads
+	discovery   discovery.Source
+	lists       *lists
+	node        *cluster.Node
+	bus         cluster.Bus
+	load        *facts.Load
+	gate        *gate.Gate
+	stopQueue   context.CancelFunc // admits all waiting requests; nil before the queue exists
+	queues      *facts.Queues
+	costs       *facts.Costs
+	hints       *facts.Hints
+	blame       health.Prompts
+	share       *share.Index
+	setup       *facts.Setup
+	ownSeed     block.Seed
+	seeds       *facts.Seeds // nil if the seed is derived from a secret or not shared
+	health      *monitor.Monitor
+	xds         *xdsShare
+	abroad      *multicluster.Part // nil: no federation
+	nameless    sync.Once          // logs once when a request selects clusters but federation is off
+	readiness   *listen.Readiness
+	certificate *listen.Expiry // nil: no TLS
+	problems    problemWatch
+	dog         *watchdog.Watchdog
+	processor   *extproc.Processor
+	compat      *admin.Compat // nil: not served
+	extproc     *extproc.Server
+	admin       *admin.Server
+	pick        *admin.Pick // nil: none
 
 	decided  atomic.Uint64
 	draining atomic.Bool
@@ -195,7 +197,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.openRendering(); err != nil {
 		return err
 	}
-	s.registry.MustRegister(newCollector(s))
+	s.registry.MustRegister(newCollector(s), &s.problems)
 	s.pool.Subscribe(s.onChange)
 	if s.discovery, err = s.discover(c); err != nil {
 		return err
@@ -229,6 +231,7 @@ func (s *Server) keepOn(ctx context.Context) {
 	s.watchLocks()
 	s.wg.Go(func() { s.dog.Run(ctx) })
 	s.wg.Go(func() { s.watchReadiness(ctx) })
+	s.wg.Go(func() { s.watchProblems(ctx) })
 	if s.o.Source != nil {
 		s.wg.Go(func() { s.lists.run(ctx) })
 	}
@@ -306,7 +309,8 @@ func (s *Server) openAdmin() error {
 		return err
 	}
 	if secure != nil {
-		s.registry.MustRegister(listen.WatchExpiry(secure, s.o.Log))
+		s.certificate = listen.WatchExpiry(secure, s.o.Log)
+		s.registry.MustRegister(s.certificate)
 	}
 	s.admin, err = admin.Open(admin.Options{
 		Bind: s.o.Admin, Control: s.o.Control, Token: s.o.ControlToken, TLS: secure,

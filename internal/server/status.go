@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
+	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -32,6 +33,7 @@ type Status struct {
 	Version    string               `json:"version"`
 	State      string               `json:"state"` // starting, ready, degraded, draining
 	Reason     string               `json:"reason,omitempty"`
+	Problems   []problems.Found     `json:"problems"` // the most urgent first
 	UptimeS    float64              `json:"uptime_s"`
 	Decisions  uint64               `json:"decisions"`
 	Config     ConfigStatus         `json:"config"`
@@ -137,6 +139,7 @@ func (s *Server) Status() Status {
 		e.GaugesError = unread[ep.Address]
 		st.Endpoints = append(st.Endpoints, e)
 	}
+	st.Problems = findProblems(&st, s.symptoms())
 	return st
 }
 

@@ -1,0 +1,317 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/modelfiles"
+	"github.com/grapevine-epp/grapevine/internal/problems"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/health"
+)
+
+// symptoms are facts about a replica that its status does not show elsewhere.
+type symptoms struct {
+	stalled     []string // names of stalled loops
+	logLost     uint64   // log lines lost in the last minutes
+	certificate string   // warning about its expiry
+	poolSick    string   // health problem of a whole model or role
+	noDecode    string
+	unknownRole string
+}
+
+func (s *Server) symptoms() symptoms {
+	eps := s.pool.Snapshot().Endpoints
+	return symptoms{
+		stalled: s.dog.Stalled(), logLost: s.problems.logLost.Load(), certificate: s.certificate.Warning(),
+		poolSick: s.sick(), noDecode: s.undecodable(), unknownRole: unknownRole(eps),
+	}
+}
+
+// reachTime is how long after its start a replica reports endpoints that it could not reach.
+const reachTime = 20.0
+
+// findProblems returns the problems of a replica with this status, the most urgent first.
+func findProblems(st *Status, sy symptoms) []problems.Found {
+	var l problems.List
+	findReplicaProblems(&l, st, &sy)
+	findGroupProblems(&l, st)
+	if sy.poolSick != "" {
+		l.Add(problems.PoolSick, "", sy.poolSick)
+	}
+	for i := range st.Endpoints {
+		findHealthProblems(&l, &st.Endpoints[i], st.UptimeS)
+		findKnowledgeProblems(&l, &st.Endpoints[i])
+	}
+	findModelProblems(&l, st)
+	findListProblems(&l, st)
+	for i := range st.Queues {
+		if q := &st.Queues[i]; q.Waiting > 0 {
+			l.Add(problems.Saturated, q.Model, fmt.Sprintf("%d requests wait at this replica", q.Waiting))
+		}
+	}
+	if found := l.Found(); found != nil {
+		return found
+	}
+	return []problems.Found{}
+}
+
+func findReplicaProblems(l *problems.List, st *Status, sy *symptoms) {
+	switch {
+	case st.State == "draining":
+		l.Add(problems.Draining, "", "")
+	case st.State == "starting" && sy.noDecode == "" && (len(st.Endpoints) > 0 || unread(&st.Discovery)): // else another code says why
+		l.Add(problems.Starting, "", st.Reason)
+	}
+	if len(sy.stalled) > 0 {
+		l.Add(problems.Stalled, "", strings.Join(sy.stalled, ", "))
+	}
+	if sy.logLost > 0 {
+		l.Add(problems.LogLost, "", fmt.Sprintf("%d lines in the last minutes", sy.logLost))
+	}
+	if sy.certificate != "" {
+		l.Add(problems.Certificate, "", sy.certificate)
+	}
+	if sy.unknownRole != "" {
+		l.Add(problems.UnknownRole, "", sy.unknownRole)
+	}
+	if sy.noDecode != "" {
+		l.Add(problems.NoDecode, "", sy.noDecode)
+	}
+}
+
+// groupProblems are the codes of unhealthy group states.
+var groupProblems = map[string]problems.Code{
+	"partitioned": problems.Partitioned, "alone": problems.Alone, "misconfigured": problems.Settings, "degraded": problems.Releases,
+	"joining": problems.Joining, "leaving": problems.Leaving,
+}
+
+func findGroupProblems(l *problems.List, st *Status) {
+	if code, bad := groupProblems[st.Cluster.State]; bad && (!st.Cluster.OK || st.Cluster.State == "leaving") {
+		l.Add(code, "", st.Cluster.Line)
+	}
+	if st.Federation == nil {
+		return
+	}
+	for _, c := range st.Federation.Clusters {
+		if c.State != "live" {
+			l.Add(problems.Remote, c.Name, cmp.Or(c.Reason, c.State))
+		}
+	}
+}
+
+// causeProblems are the codes of endpoints that are out, by cause.
+var causeProblems = map[health.Cause]problems.Code{
+	health.Refused: problems.Refused,
+	health.Silent:  problems.Hung, health.Stalled: problems.Hung, health.Probe: problems.Hung,
+	health.Failed: problems.Failing, health.Broken: problems.Failing, health.Cut: problems.Failing, health.Halted: problems.Failing,
+	health.Declined: problems.Declining, health.Invalid: problems.Invalid,
+	health.Late: problems.Slow, health.Slow: problems.Slow,
+}
+
+// problemOf returns the code of the cause with this name.
+func problemOf(cause string) problems.Code {
+	for c, code := range causeProblems {
+		if c.String() == cause {
+			return code
+		}
+	}
+	return problems.Failing
+}
+
+func findHealthProblems(l *problems.List, e *EndpointStatus, uptime float64) {
+	h := &e.Health
+	switch h.State {
+	case health.Out.String(), health.Probing.String():
+		l.Add(problemOf(h.Cause), e.Address, h.State+": "+h.Evidence)
+	case health.Suspect.String():
+		l.Add(problems.Suspect, e.Address, h.Evidence)
+	case health.Returning.String():
+		l.Add(problems.Returning, e.Address, h.Evidence)
+	case health.Unreached:
+		if uptime > reachTime {
+			l.Add(problems.Unreached, e.Address, cmp.Or(e.GaugesError, "no data from it yet"))
+		}
+	default:
+		if !e.Up {
+			l.Add(problems.Refused, e.Address, "connections are refused")
+		}
+	}
+	if h.FullS > 0 {
+		l.Add(problems.Full, e.Address, fmt.Sprintf("avoided for another %.1f s", h.FullS))
+	}
+	if len(h.AvoidedModels) > 0 {
+		l.Add(problems.ModelFails, e.Address, strings.Join(h.AvoidedModels, ", "))
+	}
+	if e.GaugesError != "" && h.State == health.Healthy.String() && e.Up { // otherwise its health says more
+		l.Add(problems.NoGauges, e.Address, e.GaugesError)
+	}
+}
+
+// knowledgeProblems are the codes of states of knowledge that are not exact.
+var knowledgeProblems = map[string]problems.Code{
+	knowledge.Unknown.String(): problems.Approximate, knowledge.Approximate.String(): problems.Approximate,
+	knowledge.Unreadable.String(): problems.Unreadable, knowledge.CatchingUp.String(): problems.CatchingUp,
+	knowledge.Mismatched.String(): problems.Mismatched, knowledge.Partial.String(): problems.Partial,
+}
+
+func findKnowledgeProblems(l *problems.List, e *EndpointStatus) {
+	if code, imperfect := knowledgeProblems[e.Knowledge]; imperfect && e.Health.State == health.Healthy.String() && e.Up {
+		l.Add(code, e.Address, e.Reason)
+	}
+}
+
+func findModelProblems(l *problems.List, st *Status) {
+	for i := range st.Models {
+		if m := &st.Models[i]; m.Error != "" {
+			l.Add(problems.ModelFiles, m.Name, m.Error)
+		}
+	}
+	for i := range st.ModelFiles {
+		if m := &st.ModelFiles[i]; m.State != modelfiles.StateReady && m.State != modelfiles.StatePending {
+			l.Add(problems.ModelFiles, m.Model, string(m.State)+": "+cmp.Or(m.Remedy, m.Error))
+		}
+	}
+	if st.NoModel > 0 {
+		l.Add(problems.UnknownModel, "", fmt.Sprintf("%d requests since the start", st.NoModel))
+	}
+}
+
+// unread reports whether the list of endpoints is being read for the first time.
+func unread(d *discovery.Status) bool {
+	return d.From != "" && (d.State == discovery.StateUnread || d.State == discovery.StateCurrent && d.Read.IsZero())
+}
+
+func findListProblems(l *problems.List, st *Status) {
+	d := &st.Discovery
+	why := d.Reason()
+	if len(st.Endpoints) == 0 && st.State != "draining" && !unread(d) {
+		l.Add(problems.NoEndpoint, "", cmp.Or(why, d.From+" names no endpoint"))
+	}
+	switch {
+	case d.From == "" || unread(d) || d.State == discovery.StateEmpty:
+	case len(d.Unresolved) > 0:
+		for host, err := range d.Unresolved {
+			l.Add(problems.BadEntry, host, err)
+		}
+	case !d.OK():
+		l.Add(problems.StaleList, d.From, why)
+	}
+	for _, p := range d.Invalid {
+		l.Add(problems.BadEntry, "", p.String())
+	}
+	if st.Config.Problem != "" {
+		first, _, _ := strings.Cut(st.Config.Problem, "\n")
+		l.Add(problems.Config, "", first)
+	}
+	if st.Served.Problem != "" {
+		l.Add(problems.NotFollowed, "", st.Served.Problem)
+	}
+}
+
+// Intervals of the watch for problems.
+const (
+	problemInterval = 2 * time.Second
+	problemShare    = 100 // at most 1/problemShare of one processor
+	logLostTime     = 5 * time.Minute
+)
+
+// problemWatch is the state of the watch for problems. It exports their number.
+type problemWatch struct {
+	found   atomic.Pointer[[]problems.Found]
+	logLost atomic.Uint64
+}
+
+var problemsDesc = prometheus.NewDesc("grapevine_problems", "Subjects that have a problem now, by its code: engines, members, models or the replica itself; the runbook has each code.", []string{"code"}, nil)
+
+// Describe implements prometheus.Collector.
+func (w *problemWatch) Describe(ch chan<- *prometheus.Desc) { ch <- problemsDesc }
+
+// Collect implements prometheus.Collector. Every code that a replica can find has a series, so that
+// an alert ends.
+func (w *problemWatch) Collect(ch chan<- prometheus.Metric) {
+	count := map[problems.Code]int{}
+	if found := w.found.Load(); found != nil {
+		for _, f := range *found {
+			count[f.Code] = f.Count
+		}
+	}
+	for _, p := range problems.Table {
+		if p.Source == problems.Replica {
+			ch <- prometheus.MustNewConstMetric(problemsDesc, prometheus.GaugeValue, float64(count[p.Code]), string(p.Code))
+		}
+	}
+}
+
+// watchProblems looks for problems until ctx ends. It logs when one begins and when it ends.
+func (s *Server) watchProblems(ctx context.Context) {
+	since := map[problems.Code]time.Time{}
+	var lost lossCounter
+	t := time.NewTimer(problemInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		start := time.Now()
+		if s.o.LogWriter != nil {
+			s.problems.logLost.Store(lost.add(s.o.LogWriter.Dropped(), start))
+		}
+		found := s.Status().Problems
+		s.problems.found.Store(&found)
+		logProblems(s.o.Log, since, found, start)
+		t.Reset(max(problemInterval, problemShare*time.Since(start)))
+	}
+}
+
+// lossCounter counts losses until none has been added for logLostTime.
+type lossCounter struct {
+	total, recent uint64
+	last          time.Time
+}
+
+// add sets the total, and returns the recent losses.
+func (c *lossCounter) add(total uint64, now time.Time) uint64 {
+	if total > c.total {
+		c.recent += total - c.total
+		c.total, c.last = total, now
+	}
+	if now.Sub(c.last) > logLostTime {
+		c.recent = 0
+	}
+	return c.recent
+}
+
+// logProblems logs the differences to the problems that existed before, which are in since.
+func logProblems(log *slog.Logger, since map[problems.Code]time.Time, found []problems.Found, now time.Time) {
+	present := map[problems.Code]bool{}
+	for i := range found {
+		f := &found[i]
+		present[f.Code] = true
+		if _, known := since[f.Code]; known {
+			continue
+		}
+		since[f.Code] = now
+		level := slog.LevelWarn
+		if f.Severity == problems.Notice {
+			level = slog.LevelInfo
+		}
+		log.Log(context.Background(), level, "problem began", "code", string(f.Code), "severity", string(f.Severity), "problem", f.Title, "count", f.Count, "detail", f.Summary())
+	}
+	for code, began := range since {
+		if !present[code] {
+			delete(since, code)
+			log.Info("problem ended", "code", string(code), "after", now.Sub(began).Round(time.Second))
+		}
+	}
+}
