@@ -8,7 +8,7 @@
 //  3. A popular prefix is copied to another candidate once the rent paid by
 //     requests that stayed reaches the price of a copy (copies.go).
 //
-// The reasoning is in docs/adr/0017-never-later-than-without-caches.md. Tests in picker/plugins
+// The reasoning is in docs/adr/0017-default-policy-bound.md. Tests in picker/plugins
 // (fifo_test.go) cover the proven properties, and a search in internal/lab/replay
 // (structure_test.go) the others.
 //
