@@ -35,6 +35,7 @@ func predictedDefaults() predictedParams {
 //	pair(p, d)   = wait(p) + own(p) + chunks × base + harm(p, own)
 //	             + remaining link(p) + transfer(p, d, tokens that d lacks) + delay(p, sending)
 //	             + remaining wait(d) + step(d) + stay(d) + memory(d, 0)
+//	             + (1 − success(p, d)) × whole(d)
 //	harm(e, x)   = x × (OwnWeight + StallWeight × decoding(e) + QueueWeight × waiting(e)
 //	             + ArrivalWeight × arrival rate(e) × (wait(e) + x/2) / (1 − busy(e)))
 //	stay(d)      = DecodeWeight × answer × (step with the request in it + decoding × its addition to a step)
@@ -44,6 +45,9 @@ func predictedDefaults() predictedParams {
 //
 // A prefill at a decoding endpoint makes all its requests keep their memory for longer. If requests
 // wait for memory, this costs more than the stall.
+//
+// success is the probability that p computes the prompt for d, learned from reports of earlier
+// requests (endpoint.Splits). If it does not, d computes the prompt afterwards.
 //
 // own is the prefill of uncached tokens. endpoint.Cost gives the times of prefills and steps, and
 // endpoint.Transfers the costs of transfers.
@@ -123,6 +127,7 @@ func (j *prices) pair(c *cycle.Cycle, among plugin.Among) plugin.Way {
 				continue
 			}
 			seconds, others := j.handOver(c, &list[k], &d)
+			others += j.risk(c, list[k].at, i)
 			if price := list[k].price + d.price + seconds + others; price < way.Split && list[k].at != i {
 				way.Serve, way.Split = i, price
 			}
@@ -156,6 +161,7 @@ func (j *prices) order(c *cycle.Cycle, list []offer, way *plugin.Way) {
 			break
 		}
 		hand, others := j.handOver(c, o, &d)
+		others += j.risk(c, o.at, way.Serve)
 		total, at := o.price+hand+others, way.Helps
 		for at > 0 && total < price[at-1] {
 			at--
@@ -247,6 +253,15 @@ func (j *prices) handOver(c *cycle.Cycle, o *offer, d *demand) (seconds, others 
 	sending := float64(d.lacks) * d.token[level] * pair
 	others = max(sending-o.own, 0) * (j.QueueWeight*waiting(v) + j.ArrivalWeight*v.Load.Rate*(begins+sending/2))
 	return max(d.wait, begins) - o.seconds + d.level[level]*pair, others
+}
+
+// risk returns the expected cost of computing the prompt at d after all.
+func (j *prices) risk(c *cycle.Cycle, p, d int32) float64 {
+	success := c.Success(c.All(p).Endpoint, c.All(d).Endpoint)
+	if success == 1 || consumes(c.All(d)) {
+		return 0
+	}
+	return (1 - success) * j.whole(c, d)
 }
 
 // stay returns the cost of decoding at d.

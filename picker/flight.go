@@ -30,17 +30,19 @@ type flight struct {
 	held      cycle.PrefixMatch // at ep
 	record    recordRef
 
-	place   Permit
-	firstAt time.Time
-	lastAt  time.Time
-	tokens  int
-	learns  lessons
-	report  kvtransfer.Report
-	whole   float64 // predicted seconds to the first token if the request had not been split
-	vitals  vitals
-	warms   chan bool        // starts the request's warm-up; nil: none
-	fetched int32            // tokens of blocks fetched from another endpoint
-	ended   func(status int) // reports the end to the remote cluster's picker; nil: not involved
+	place      Permit
+	firstAt    time.Time
+	lastAt     time.Time
+	tokens     int
+	learns     lessons
+	report     kvtransfer.Report
+	whole      float64 // predicted seconds to the first token if the request had not been split
+	spared     float64 // predicted delay of other requests then, weighted, in seconds
+	comparable bool    // whole rests on samples, and the first token will be seen
+	vitals     vitals
+	warms      chan bool        // starts the request's warm-up; nil: none
+	fetched    int32            // tokens of blocks fetched from another endpoint
+	ended      func(status int) // reports the end to the remote cluster's picker; nil: not involved
 }
 
 // helper is an endpoint that does part of a request's work.
@@ -75,7 +77,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	}
 	work := c.WorkAt(best)
 	if plan.Leader() != nil {
-		f.whole = view.Rank().Wait(c.Now, float64(work.New), c.Answer()) + view.Rank().Cost.Prefill(work)
+		f.expectWhole(c)
 	}
 	if plan.New >= 0 {
 		work.New, f.learns.prefill = plan.New, false

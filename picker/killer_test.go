@@ -78,13 +78,15 @@ func TestPairsLearnFromReports(t *testing.T) {
 	for _, c := range []struct {
 		report kvtransfer.Report
 		status int
-		off    bool
+		fault  endpoint.PairFault
 	}{
-		{kvtransfer.Report{Known: true, Target: -1}, 200, true},
-		{kvtransfer.Report{Known: true, Target: 0}, 200, false},
-		{kvtransfer.Report{Known: true, Target: -1, Failed: 1, Faults: kvtransfer.Faults{{Target: 0, Fault: kvtransfer.Refused}}}, 200, false},
-		{kvtransfer.Report{Known: true, Target: -1}, 503, false},
-		{kvtransfer.Report{}, 200, false},
+		{kvtransfer.Report{Known: true, Target: -1}, 200, endpoint.PairNothing},
+		{kvtransfer.Report{Known: true, Target: -1, Local: kvtransfer.LocalTransfer}, 200, endpoint.PairTransfer},
+		{kvtransfer.Report{Known: true, Target: -1, Local: kvtransfer.LocalLate}, 200, endpoint.PairLate},
+		{kvtransfer.Report{Known: true, Target: 0}, 200, endpoint.PairWorks},
+		{kvtransfer.Report{Known: true, Target: -1, Failed: 1, Faults: kvtransfer.Faults{{Target: 0, Fault: kvtransfer.Refused}}}, 200, endpoint.PairWorks},
+		{kvtransfer.Report{Known: true, Target: -1}, 503, endpoint.PairWorks},
+		{kvtransfer.Report{}, 200, endpoint.PairWorks},
 	} {
 		pool := newPool(2)
 		s := newScheduler(t, Options{Pool: pool})
@@ -95,8 +97,12 @@ func TestPairsLearnFromReports(t *testing.T) {
 			f.SetHeaders = []request.HeaderSet{{Name: request.HeaderPrefiller, Value: eps[1].Address}}
 			f.reported(&request.Event{Status: c.status, At: t0, KVTransfer: c.report})
 		}
-		if got := !pool.Splits().Works(eps[1], eps[0]); got != c.off {
-			t.Errorf("report %+v, status %d: pair off %v, want %v", c.report, c.status, got, c.off)
+		got := endpoint.PairWorks
+		for _, r := range pool.Splits().Records() {
+			got = r.Fault
+		}
+		if off := !pool.Splits().Works(eps[1], eps[0]); got != c.fault || off != (c.fault != endpoint.PairWorks) {
+			t.Errorf("report %+v, status %d: fault %v, off %v, want %v", c.report, c.status, got, off, c.fault)
 		}
 	}
 }

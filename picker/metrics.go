@@ -79,15 +79,13 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 	}
 	splits := counterVec("split_seconds_total", "Time to the first token of streamed split requests against the predicted time of the whole request, by result: gained or lost.", "result")
 	m.splits = [2]prometheus.Counter{splits.WithLabelValues("gained"), splits.WithLabelValues("lost")}
-	off := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "grapevine_picker_split_pairs_off", Help: "Pairs of prefill and decode endpoints that are not used, because decode computed the prompts of the last split requests itself."},
-		func() float64 { return float64(pool.Splits().Off()) })
 	goesOn := counterVec("conversations_total", "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.", "result")
 	for u := range m.goesOn {
 		m.goesOn[u] = goesOn.WithLabelValues(cycle.ConversationUse(u).String())
 	}
 	ended := counterVec("ended_total", "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.", "complete")
 	m.ended = [3]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true"), ended.WithLabelValues("unknown")}
-	all = append(all, refusals, stages, computed, ended, goesOn, splits, off, poolGauge(pool, "endpoints", "Endpoints in the pool.",
+	all = append(all, refusals, stages, computed, ended, goesOn, splits, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*endpoint.Endpoint) float64 { return 1 }),
 		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *endpoint.Endpoint) float64 {
 			if ep.Down() {

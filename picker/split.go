@@ -4,7 +4,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -63,9 +67,69 @@ func (f *flight) reported(e *request.Event) {
 	}
 }
 
-// learnPair records whether the pair of prefill and decode endpoint worked. It did not if the
-// prefill endpoint answered and the decode endpoint still computed the prompt. Faults of the
-// prefill endpoint itself are evidence about its health.
+// SplitCounts counts decisions about prefill at another endpoint, and their results.
+type SplitCounts struct {
+	Split    uint64            `json:"split"`    // requests with a remote prefill
+	Whole    uint64            `json:"whole"`    // requests that could have had one
+	Computed map[string]uint64 `json:"computed"` // split requests by who computed the prompt
+	GainedS  float64           `json:"gained_s"` // seconds to the first token, of requests that gained
+	LostS    float64           `json:"lost_s"`   // the same of requests that lost
+}
+
+// SplitCounts returns the counts since the start of the replica.
+func (s *Scheduler) SplitCounts() SplitCounts {
+	m, stages := s.metrics, s.metrics.stages[cycle.StagePrefill]
+	c := SplitCounts{Computed: map[string]uint64{}, GainedS: count(m.splits[0]), LostS: count(m.splits[1])}
+	for outcome := range stages {
+		if n := uint64(count(stages[outcome])); cycle.StageOutcome(outcome) == cycle.StageSplit {
+			c.Split += n
+		} else {
+			c.Whole += n
+		}
+	}
+	for by, name := range kvtransfer.Computers {
+		c.Computed[name] = uint64(count(m.computed[by]))
+	}
+	return c
+}
+
+// count returns a counter's value.
+func count(c prometheus.Counter) float64 {
+	var m dto.Metric
+	_ = c.Write(&m) // counters never fail
+	return m.GetCounter().GetValue()
+}
+
+// pairFaults maps the causes in reports to faults of pairs. Proxies that report no cause had no KV
+// transfer.
+var pairFaults = map[kvtransfer.LocalCause]endpoint.PairFault{
+	kvtransfer.LocalNothing: endpoint.PairNothing, kvtransfer.LocalTransfer: endpoint.PairTransfer, kvtransfer.LocalLate: endpoint.PairLate,
+}
+
+// pairMessages are the log records for pairs that are turned off.
+var pairMessages = [endpoint.NumPairFaults]string{
+	endpoint.PairNothing:  "prefill pair is off: the prefill endpoint hands nothing over; check its KV connector and role, and --kv-connector of the sidecar",
+	endpoint.PairTransfer: "prefill pair is off: the decode endpoint fails with the KV transfers; check the side channel's address, and that both engines have one version, model and cache format",
+	endpoint.PairLate:     "prefill pair is off: KV transfers are too old when decode reads them; check the load of decode, and --lease of the sidecar",
+	endpoint.PairSlow:     "prefill pair is off: its first tokens are later than those of whole requests would be",
+}
+
+// expectWhole predicts the first token of a request that is about to be split, as if it were served
+// whole. Others is the delay of the requests at the serving endpoint, with the weights of the
+// predicted-pd-decider.
+func (f *flight) expectWhole(c *cycle.Cycle) {
+	const stall = .1 // weight of a decoding request's delay
+	rank, work := c.First().Rank(), c.WorkAt(c.Plan().Order[0])
+	own := rank.Cost.Prefill(work)
+	f.whole = rank.Wait(c.Now, float64(work.New), c.Answer()) + own + rank.Cost.Base
+	waiting := max(float64(rank.Load.Waiting), 0)
+	f.spared = own * (stall*max(float64(rank.Load.Requests)-waiting, 0) + waiting)
+	f.comparable = f.request.Stream && rank.Cost.PrefillSeen >= enoughSamples
+}
+
+// learnPair records whether the pair of prefill and decode endpoint worked, and the time that it
+// gained. It did not work if the prefill endpoint answered and the decode endpoint still computed the
+// prompt. Faults of the prefill endpoint itself are evidence about its health.
 func (f *flight) learnPair(e *request.Event) {
 	r := &f.report
 	if !r.Known || r.Target < 0 && r.Failed > 0 {
@@ -75,17 +139,23 @@ func (f *flight) learnPair(e *request.Event) {
 	if from == nil {
 		return
 	}
-	gained := 0.
-	if f.request.Stream {
-		gained = f.whole - e.At.Sub(f.queued.At).Seconds()
-	}
-	f.s.metrics.splitTime(gained)
-	if splits := f.s.opts.Pool.Splits(); splits.Learn(from, f.ep, r.Target >= 0, gained) {
-		if splits.Works(from, f.ep) {
-			f.s.opts.Log.Info("prefill pair works again", "prefill", from.Address, "decode", f.ep.Address)
-		} else {
-			f.s.opts.Log.Warn("prefill pair is off: its prompts were computed by the decode engine; the sidecar's log has the reason", "prefill", from.Address, "decode", f.ep.Address)
+	o := endpoint.SplitOutcome{Compared: f.comparable && r.Failed == 0 && f.serving == &f.own, Whole: f.whole, Spared: f.spared}
+	if r.Target < 0 {
+		if o.Fault = pairFaults[r.Local]; o.Fault == endpoint.PairWorks {
+			o.Fault = endpoint.PairNothing
 		}
+	}
+	if f.request.Stream {
+		o.Gained = f.whole - e.At.Sub(f.queued.At).Seconds()
+	}
+	f.s.metrics.splitTime(o.Gained)
+	fault, changed := f.s.opts.Pool.Splits().Learn(from, f.ep, o)
+	switch {
+	case !changed:
+	case fault == endpoint.PairWorks:
+		f.s.opts.Log.Info("prefill pair works again", "prefill", from.Address, "decode", f.ep.Address)
+	default:
+		f.s.opts.Log.Warn(pairMessages[fault], "prefill", from.Address, "decode", f.ep.Address)
 	}
 }
 

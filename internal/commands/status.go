@@ -202,6 +202,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	for _, q := range st.Queues {
 		fmt.Fprintln(w, queueLine(&q))
 	}
+	writePD(w, st.PD)
 	writeEndpoints(w, st.Endpoints)
 	if group {
 		fmt.Fprintln(w)

@@ -44,4 +44,9 @@ const (
 	Saturated    Code = "GV6002"
 	UnknownRole  Code = "GV7001"
 	NoDecode     Code = "GV7002"
+	NoPrefill    Code = "GV7003"
+	PairDiffers  Code = "GV7004"
+	PairNothing  Code = "GV7005"
+	PairFails    Code = "GV7006"
+	PairSlow     Code = "GV7007"
 )

@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -25,7 +26,9 @@ type symptoms struct {
 	certificate string   // warning about its expiry
 	poolSick    string   // health problem of a whole model or role
 	noDecode    string
+	noPrefill   string
 	unknownRole string
+	differences []problems.Item // properties that differ within pairs
 }
 
 func (s *Server) symptoms() symptoms {
@@ -33,6 +36,7 @@ func (s *Server) symptoms() symptoms {
 	return symptoms{
 		stalled: s.dog.Stalled(), logLost: s.problems.logLost.Load(), certificate: s.certificate.Warning(),
 		poolSick: s.sick(), noDecode: s.undecodable(), unknownRole: unknownRole(eps),
+		noPrefill: noPrefill(eps), differences: s.differences(eps),
 	}
 }
 
@@ -53,6 +57,7 @@ func findProblems(st *Status, sy symptoms) []problems.Found {
 	}
 	findModelProblems(&l, st)
 	findListProblems(&l, st)
+	findPairProblems(&l, st, &sy)
 	for i := range st.Queues {
 		if q := &st.Queues[i]; q.Waiting > 0 {
 			l.Add(problems.Saturated, q.Model, fmt.Sprintf("%d requests wait at this replica", q.Waiting))
@@ -85,6 +90,30 @@ func findReplicaProblems(l *problems.List, st *Status, sy *symptoms) {
 	}
 	if sy.noDecode != "" {
 		l.Add(problems.NoDecode, "", sy.noDecode)
+	}
+}
+
+// pairProblems are the codes of pairs that are off, by state.
+var pairProblems = map[string]problems.Code{
+	endpoint.PairNothing.String(): problems.PairNothing, endpoint.PairTransfer.String(): problems.PairFails,
+	endpoint.PairLate.String(): problems.PairFails, endpoint.PairSlow.String(): problems.PairSlow,
+}
+
+func findPairProblems(l *problems.List, st *Status, sy *symptoms) {
+	if sy.noPrefill != "" {
+		l.Add(problems.NoPrefill, "", sy.noPrefill)
+	}
+	for _, d := range sy.differences {
+		l.Add(problems.PairDiffers, d.Subject, d.Detail)
+	}
+	if st.PD == nil {
+		return
+	}
+	for i := range st.PD.Pairs {
+		p := &st.PD.Pairs[i]
+		if code, off := pairProblems[p.State]; off {
+			l.Add(code, p.Prefill+" and "+p.Decode, fmt.Sprintf("%d of %d split requests failed, average gain %.0f ms", p.Failed, p.Worked+p.Failed, 1000*p.AverageS))
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
+	pickerendpoint "github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
@@ -51,6 +52,9 @@ func TestFindProblems(t *testing.T) {
 	}
 	group := func(state string) func(*Status, *symptoms) {
 		return func(st *Status, _ *symptoms) { st.Cluster = ClusterStatus{State: state, Line: state + ": b"} }
+	}
+	pair := func(fault pickerendpoint.PairFault) func(*Status, *symptoms) {
+		return func(st *Status, _ *symptoms) { st.PD = &PDStatus{Pairs: []PairStatus{{State: fault.String()}}} }
 	}
 	broken := []strict.Problem{{Message: "not valid"}}
 	all := map[problems.Code]bool{}
@@ -116,6 +120,13 @@ func TestFindProblems(t *testing.T) {
 		{problems.NotFollowed, func(st *Status, _ *symptoms) { st.Served.Problem = "answers come from other endpoints" }},
 		{problems.Saturated, func(st *Status, _ *symptoms) { st.Queues = []rules.Status{{Model: "a", Waiting: 2}} }},
 		{problems.UnknownRole, func(_ *Status, sy *symptoms) { sy.unknownRole = "10.0.0.1:8000 has the unknown role" }},
+		{problems.NoPrefill, func(_ *Status, sy *symptoms) { sy.noPrefill = "no endpoint computes prompts for others" }},
+		{problems.PairDiffers, func(_ *Status, sy *symptoms) { sy.differences = []problems.Item{{Subject: "a and b"}} }},
+		{problems.PairNothing, pair(pickerendpoint.PairNothing)},
+		{problems.PairFails, pair(pickerendpoint.PairTransfer)},
+		{problems.PairFails, pair(pickerendpoint.PairLate)},
+		{problems.PairSlow, pair(pickerendpoint.PairSlow)},
+		{"", pair(pickerendpoint.PairWorks)},
 		{problems.NoDecode, func(_ *Status, sy *symptoms) { sy.noDecode = "no endpoint decodes" }},
 	} {
 		st, sy := goodStatus(), symptoms{}

@@ -37,6 +37,23 @@ func unknownRole(eps []*endpoint.Endpoint) string {
 	return first
 }
 
+// noPrefill describes a pool with endpoints labelled for decode and none labelled for prefill.
+func noPrefill(eps []*endpoint.Endpoint) string {
+	n := 0
+	for _, ep := range eps {
+		if ep.Role&endpoint.RolePrefill != 0 {
+			return ""
+		}
+		if role, _ := ep.Label(endpoint.LabelRole); role == "decode" {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no endpoint computes prompts for others: %d have the label %s=decode, and none has prefill or both", n, endpoint.LabelRole)
+}
+
 // undecodable returns noDecode of the pool, unless remote clusters may answer its requests.
 func (s *Server) undecodable() string {
 	if s.abroad != nil {

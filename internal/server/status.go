@@ -46,7 +46,8 @@ type Status struct {
 	Members    []MemberStatus       `json:"members,omitempty"`
 	Endpoints  []EndpointStatus     `json:"endpoints"`
 
-	Queues []rules.Status `json:"queues,omitempty"` // queues for capacity
+	Queues []rules.Status `json:"queues,omitempty"`         // queues for capacity
+	PD     *PDStatus      `json:"prefill_decode,omitempty"` // nil without roles
 
 	multicluster.Status // of remote clusters
 
@@ -128,7 +129,7 @@ func (s *Server) Status() Status {
 	x := s.index.Stats()
 	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
 	st.Cluster, st.Members = s.clusterStatus()
-	st.Queues = s.gate.Status()
+	st.Queues, st.PD = s.gate.Status(), s.pdStatus()
 	st.Status = s.abroad.Status(now)
 	unread := map[string]string{}
 	for _, p := range s.scrape.Status() {

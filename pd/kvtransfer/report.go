@@ -16,20 +16,38 @@ type Report struct {
 	// Prefill is the duration of the prefill request, Decode the time from the start of the decode
 	// request to its first content.
 	Prefill, Decode time.Duration
+	// Local is why the decode engine computed the prompt although a prefill engine had answered.
+	Local LocalCause
 	// Faults are in a separate header (ParseFaults).
 	Faults Faults
 }
 
+// LocalCause is why a decode engine computed a prompt that a prefill engine had computed too.
+type LocalCause uint8
+
+// Causes. Zero is unknown.
+const (
+	LocalUnknown  LocalCause = iota
+	LocalNothing             // the prefill engine's answer has no KV transfer that decode can use
+	LocalTransfer            // decode failed with the KV transfer
+	LocalLate                // the KV transfer was too old, or may have read freed blocks
+	numLocalCauses
+)
+
 // Text returns the header's value.
 func (r *Report) Text() string {
-	b := make([]byte, 0, 48)
+	b := make([]byte, 0, 64)
 	b = strconv.AppendInt(b, int64(r.Target), 10)
 	b = append(b, ";failed="...)
 	b = strconv.AppendInt(b, int64(r.Failed), 10)
 	b = append(b, ";prefill_us="...)
 	b = strconv.AppendInt(b, r.Prefill.Microseconds(), 10)
 	b = append(b, ";decode_us="...)
-	return string(strconv.AppendInt(b, r.Decode.Microseconds(), 10))
+	b = strconv.AppendInt(b, r.Decode.Microseconds(), 10)
+	if r.Local != LocalUnknown {
+		b = strconv.AppendInt(append(b, ";local="...), int64(r.Local), 10)
+	}
+	return string(b)
 }
 
 // Computers are the metric labels for who computed a prompt that was to be prefilled remotely: the
@@ -77,6 +95,10 @@ func ParseReport(s string) (r Report) {
 			r.Prefill = time.Duration(v) * time.Microsecond
 		case "decode_us":
 			r.Decode = time.Duration(v) * time.Microsecond
+		case "local":
+			if v < int64(numLocalCauses) {
+				r.Local = LocalCause(v)
+			}
 		}
 	}
 	return r

@@ -11,6 +11,7 @@ func TestReport(t *testing.T) {
 	for _, r := range []Report{
 		{Known: true, Target: 0, Prefill: 12300 * time.Microsecond, Decode: time.Second},
 		{Known: true, Target: -1, Failed: 2},
+		{Known: true, Target: -1, Local: LocalTransfer},
 	} {
 		if got := ParseReport(r.Text()); got != r {
 			t.Errorf("%s: %+v, want %+v", r.Text(), got, r)

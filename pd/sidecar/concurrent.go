@@ -94,6 +94,7 @@ func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 	}
 	if last != nil && last.good() {
 		x.s.m.retries.WithLabelValues("transfer").Inc()
+		x.report.Local = kvtransfer.LocalTransfer
 		x.local()
 		return
 	}

@@ -121,6 +121,7 @@ func sound(object []byte) bool {
 func (x *exchange) noHandOver(p *prefilled) {
 	x.s.m.retries.WithLabelValues("no_hand_over").Inc()
 	x.s.complain(handedNothing, p.target, nil)
+	x.report.Local = kvtransfer.LocalNothing
 	x.local()
 }
 
@@ -135,7 +136,7 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 	if x.s.o.Now().Sub(p.at) > x.s.o.Lease*2/3 {
 		x.s.m.retries.WithLabelValues("expired").Inc()
 		x.s.complain(tooOld, p.target, nil)
-		x.report.Target = -1
+		x.report.Target, x.report.Local = -1, kvtransfer.LocalLate
 		x.finish(x.decode(whole))
 		return
 	}
@@ -161,7 +162,10 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 			reason = "stale"
 		}
 		x.s.m.retries.WithLabelValues(reason).Inc()
-		x.report.Target = -1
+		x.report.Target, x.report.Local = -1, kvtransfer.LocalTransfer
+		if reason == "stale_transfer" {
+			x.report.Local = kvtransfer.LocalLate
+		}
 		why := fault
 		if fault = x.decode(whole); fault == nil && x.status/100 == 2 && reason == "transfer" { // otherwise the hand-over was not the cause
 			x.s.complain(transferFailed, p.target, why)

@@ -330,6 +330,15 @@ func (c *Cycle) Answer() float64 { return c.answers.Expect(c.Request.Target, c.R
 // succeeded there of late, or it is a trial.
 func (c *Cycle) Works(from, to *endpoint.Endpoint) bool { return c.trial || c.splits.Works(from, to) }
 
+// Success returns the probability that a prefill endpoint computes the prompt of a split request; 1 in
+// a trial.
+func (c *Cycle) Success(from, to *endpoint.Endpoint) float64 {
+	if c.trial {
+		return 1
+	}
+	return c.splits.Success(from, to)
+}
+
 // Transfers returns the learned costs of moving KV blocks between endpoints.
 func (c *Cycle) Transfers() *endpoint.Transfers { return c.moves }
 
