@@ -281,6 +281,7 @@ func (f *flight) firstToken(at time.Time) {
 	ttft := at.Sub(f.queued.At)
 	f.patience().first.Observe(f.vitals.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
+	f.ep.ObserveForecast(f.predicted.TTFT(), ttft.Seconds())
 	if f.learns.prefill {
 		f.learnLoads(ttft)
 		f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, ttft)

@@ -44,6 +44,7 @@ type RemoteOutcome struct {
 	Complete  bool             // the answer ended normally
 	First     time.Duration    // time to first token, 0 if not observed
 	Predicted cycle.Prediction // at the time of sending
+	Decode    float64          // predicted seconds from the first token to the end
 	Held      int              // prompt tokens expected to be cached there
 	Cached    int              // prompt tokens reported as cached; below 0: not reported
 }
@@ -89,7 +90,7 @@ func (f *flight) sentFar(now time.Time) {
 func (f *flight) endFar(now time.Time, cause health.Cause, full, complete bool) {
 	e := RemoteOutcome{
 		Sent: f.queued.At, At: now, Cause: cause, Full: full, Complete: complete, Predicted: f.predicted,
-		Held: int(f.held.Run.Tokens[block.TierGPU]), Cached: -1,
+		Held: int(f.held.Run.Tokens[block.TierGPU]), Cached: -1, Decode: f.predictedDecode(),
 	}
 	if u := &f.vitals.usage; u.CachedSeen {
 		e.Cached = u.CachedTokens

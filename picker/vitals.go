@@ -19,6 +19,7 @@ type vitals struct {
 	seen   bool    // its first token will be observed
 	first  float64 // predicted seconds to the first token
 	answer float64 // predicted seconds to the end
+	step   float64 // predicted seconds of a decode step
 	prompt uint64  // hash of the prompt, valid after the body is dropped
 	client uint64  // hash of the client's identity
 	told   time.Time
@@ -49,7 +50,8 @@ func (f *flight) beginVitals(view *cycle.View) {
 	v.prompt = f.request.PromptKey()
 	v.client = f.request.ClientKey(v.prompt)
 	v.first = f.predicted.TTFT()
-	v.answer = v.first + tokens*view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
+	v.step = view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
+	v.answer = v.first + tokens*v.step
 	v.watch.Model = cycle.ModelKey(f.request)
 	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.patient()))
 }
@@ -268,24 +270,41 @@ func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) 
 	to.Tracker().Begin(&v.watch, now, now.Add(f.patient()))
 }
 
-// learnWhole updates the cost model from an answer with known total time and usage: the step time
-// from a long answer, the prefill time from a short one.
+// learnWhole updates the cost model from an answer with a known total time whose first token was
+// not observed. Without reported usage, the expected length counts.
 func (f *flight) learnWhole(o *request.Outcome) {
-	const long, short = 16, 4
-	if f.tokens > 0 || !o.Usage.Seen || o.Usage.OutputTokens < 1 || f.split() {
+	if f.tokens > 0 || o.Status >= 400 || f.split() || f.request.Stream && !f.firstAt.IsZero() || !f.learns.prefill || !f.learns.step {
 		return
 	}
-	took, n := o.At.Sub(f.queued.At).Seconds(), float64(o.Usage.OutputTokens)
+	a := f.wholeAnswer(o)
+	f.ep.ObserveForecast(f.predicted.TTFT()+f.predictedDecode(), a.Took.Seconds())
+	f.s.opts.Pool.LearnWhole(f.ep, a)
+}
+
+// wholeAnswer returns the answer's duration and length.
+func (f *flight) wholeAnswer(o *request.Outcome) *endpoint.WholeAnswer {
 	l := f.s.opts.Pool.LoadTracker().RankLoad(f.ep, o.At)
-	sequences, context := float64(max(l.Requests-l.Waiting, 0))+1, float64(l.Context+int64(f.queued.Own.Input))
-	switch {
-	case o.Usage.OutputTokens >= long && f.learns.step:
-		if step := (took - f.predicted.TTFT()) / (n - 1); step > 0 {
-			f.s.opts.Pool.LearnStep(f.ep, sequences, context, step, o.At)
-		}
-	case o.Usage.OutputTokens <= short && f.learns.prefill:
-		if first := took - (n-1)*f.ep.Cost().StepOf(sequences, context); first > 0 {
-			f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, seconds(first))
-		}
+	a := endpoint.WholeAnswer{
+		Queued: &f.queued, Took: o.At.Sub(f.queued.At),
+		Sequences: float64(max(l.Requests-l.Waiting, 1)), Context: float64(l.Context + int64(f.queued.Own.Input)),
 	}
+	a.Tokens, a.Reported = f.generated()
+	return &a
+}
+
+// generated returns the number of generated tokens, as reported or expected.
+func (f *flight) generated() (tokens float64, reported bool) {
+	switch u := &f.vitals.usage; {
+	case f.request.Kind == request.KindEmbeddings:
+		return 0, true
+	case u.Seen:
+		return float64(max(u.OutputTokens, 0)), true
+	}
+	return f.s.opts.Pool.Answers().Expect(f.request.Target, f.request.MaxTokens), false
+}
+
+// predictedDecode returns the seconds of decoding that were predicted for the answer's length.
+func (f *flight) predictedDecode() float64 {
+	tokens, _ := f.generated()
+	return max(tokens-1, 0) * f.vitals.step
 }

@@ -17,10 +17,10 @@ const staleGauges = 5
 // writeEndpoints prints a row for each endpoint, and their problems below.
 func writeEndpoints(w io.Writer, eps []server.EndpointStatus) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tHEALTH\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE")
+	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tHEALTH\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE\tPREDICTED\tOBSERVED")
 	for i := range eps {
 		e := &eps[i]
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Address, e.Name, trusted(e), known(e), follows(e), e.InFlight, gauges(e))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.Address, e.Name, trusted(e), known(e), follows(e), e.InFlight, gauges(e), forecast(e))
 	}
 	tab.Flush()
 	writeTroubles(w, eps)
@@ -63,6 +63,14 @@ func gauges(e *server.EndpointStatus) string {
 		return "-\t-\t-"
 	}
 	return fmt.Sprintf("%d\t%d\t%.0f%%", e.Waiting, e.Running, 100*e.KVUse)
+}
+
+// forecast returns the predicted and the observed time of recent answers; "-" without any.
+func forecast(e *server.EndpointStatus) string {
+	if e.ObservedS == 0 {
+		return "-\t-"
+	}
+	return fmt.Sprintf("%.3f s\t%.3f s", e.PredictedS, e.ObservedS)
 }
 
 // writeTroubles prints the problems of endpoints. Endpoints with the same problem share a line.

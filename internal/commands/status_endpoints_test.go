@@ -23,7 +23,7 @@ func TestEndpointsAsPrinted(t *testing.T) {
 	read := []server.StreamStatus{{Events: "tcp://10.0.0.1:5557"}}
 	no404 := "scrape: answer 404"
 	eps := []server.EndpointStatus{
-		{Address: "a:1", Name: "a", Up: true, Health: well, Knowledge: "exact", LagMS: 1.5, Blocks: 7, InFlight: 2, Waiting: 1, Running: 3, KVUse: .5, Streams: read},
+		{Address: "a:1", Name: "a", Up: true, Health: well, Knowledge: "exact", LagMS: 1.5, Blocks: 7, InFlight: 2, Waiting: 1, Running: 3, KVUse: .5, Streams: read, PredictedS: .25, ObservedS: .5},
 		{Address: "b:1", Name: "b", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
 		{Address: "c:1", Name: "c", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
 		{Address: "d:1", Name: "d", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
@@ -34,16 +34,16 @@ func TestEndpointsAsPrinted(t *testing.T) {
 		{Address: "i:1", Name: "i", Up: true, Health: partly, Knowledge: "approximate", GaugeAgeS: -1},
 	}
 	const want = `
-ENDPOINT  NAME  HEALTH         KNOWLEDGE                       LAG     BLOCKS  IN FLIGHT  WAITING  RUNNING  KV USE
-a:1       a     healthy        exact                           1.5 ms  7       2          1        3        50%
-b:1       b     healthy        approximate                     -       -       0          -        -        -
-c:1       c     healthy        approximate                     -       -       0          -        -        -
-d:1       d     healthy        approximate                     -       -       0          -        -        -
-e:1       e     healthy        approximate                     -       -       0          -        -        -
-f:1       f     out, 0%        approximate                     -       -       0          -        -        -
-g:1       g     suspect, used  mismatched, up to 2.1 s behind  0.0 ms  0       0          0        0        0%
-h:1       h     down           approximate                     -       -       0          -        -        -
-i:1       i     healthy        approximate                     -       -       0          -        -        -
+ENDPOINT  NAME  HEALTH         KNOWLEDGE                       LAG     BLOCKS  IN FLIGHT  WAITING  RUNNING  KV USE  PREDICTED  OBSERVED
+a:1       a     healthy        exact                           1.5 ms  7       2          1        3        50%     0.250 s    0.500 s
+b:1       b     healthy        approximate                     -       -       0          -        -        -       -          -
+c:1       c     healthy        approximate                     -       -       0          -        -        -       -          -
+d:1       d     healthy        approximate                     -       -       0          -        -        -       -          -
+e:1       e     healthy        approximate                     -       -       0          -        -        -       -          -
+f:1       f     out, 0%        approximate                     -       -       0          -        -        -       -          -
+g:1       g     suspect, used  mismatched, up to 2.1 s behind  0.0 ms  0       0          0        0        0%      -          -
+h:1       h     down           approximate                     -       -       0          -        -        -       -          -
+i:1       i     healthy        approximate                     -       -       0          -        -        -       -          -
 b:1, c:1, d:1 and 1 more (no gauges): scrape: answer 404
 f:1 (out): connections are refused, for 12s; back by accepted connections, then 3 probes in a row that pass
 g:1 (suspect): 3 answers with status 500 or above, or with an error in them, for 2s; ignored, because it applies to most of the pool

@@ -15,6 +15,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/strict"
@@ -380,6 +381,7 @@ func (s *Server) scrapeOptions() (scrape.Options, error) {
 		OnPage: func(ep *endpoint.Endpoint, p scrape.Page) {
 			s.profile(ep)
 			s.load.Sampled(ep)
+			s.pool.LearnLatency(ep, p.Latency, monotime.Now())
 			s.prefixes.Sized(ep, p.Blocks, p.BlockSize)
 			s.prefixes.Counted(ep, prefix.Reused{Tokens: p.HitTokens, Counts: p.Counts, Uncached: p.Uncached})
 		},

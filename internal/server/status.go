@@ -83,6 +83,11 @@ type EndpointStatus struct {
 	KVUse     float64  `json:"kv_use"`
 	GaugeAgeS float64  `json:"gauge_age_s"` // -1: never read
 
+	// PredictedS and ObservedS are recent means of predicted and observed seconds to the first token,
+	// or to the end of answers whose first token was not observed.
+	PredictedS float64 `json:"predicted_s,omitempty"`
+	ObservedS  float64 `json:"observed_s,omitempty"`
+
 	// GaugesError is why the last reading of its metrics page failed.
 	GaugesError string `json:"gauges_error,omitempty"`
 
@@ -170,6 +175,8 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 			e.Up = false
 		}
 	}
+	f := ep.Forecast()
+	e.PredictedS, e.ObservedS = f.Predicted, f.Observed
 	state, reason := s.knowledgeOf(ep, k.State)
 	if reason != "" {
 		e.Knowledge, e.Reason = state.String(), reason

@@ -165,12 +165,16 @@ type Queued struct {
 
 // ObservePrefill learns from a first token that came ttft after q.
 func (c *counters) ObservePrefill(q *Queued, ttft time.Duration) {
+	c.observeFirst(q.first(ttft.Seconds()))
+}
+
+// observeFirst learns from the time of one or several first tokens.
+func (c *counters) observeFirst(s firstSample) {
 	cell := &c.cost
 	cell.mu.Lock()
 	defer cell.mu.Unlock()
 	cell.begin()
-	x, y, trust := prefillSample(&cell.prior, q, ttft)
-	cell.prefill.Observe(x, y, trust)
+	cell.prefill.Observe(s.inputs(&cell.prior), s.seconds, s.trust)
 	cell.publish()
 }
 
@@ -180,29 +184,45 @@ func (c *costCell) begin() {
 	}
 }
 
-// prefillSample returns the inputs of a prefill fit, in units of p.
-func prefillSample(p *Cost, q *Queued, ttft time.Duration) (x [3]float64, y, trust float64) {
-	tokens, pairs := float64(q.Own.New), q.Own.Pairs()
-	y, trust = ttft.Seconds(), 1
+// firstSample is a sample of a prefill fit: the prefill work up to a first token, and its duration.
+type firstSample struct {
+	tokens, pairs float64
+	seconds       float64 // since the first token before it, or since the dispatch
+	trust         float64
+}
+
+// first returns the sample of a first token that came ttft seconds after q.
+func (q *Queued) first(ttft float64) firstSample {
+	s := firstSample{tokens: float64(q.Own.New), pairs: q.Own.Pairs(), seconds: ttft, trust: 1}
 	if q.Ahead.Waiting > 0 {
-		tokens += float64(q.Ahead.Prefill)
-		pairs += q.Ahead.Pairs
+		s.tokens += float64(q.Ahead.Prefill)
+		s.pairs += q.Ahead.Pairs
 		if q.Ahead.LastFirst != 0 {
-			y += max(float64(q.At.UnixNano()-q.Ahead.LastFirst)/1e9, 0)
+			s.seconds += max(float64(q.At.UnixNano()-q.Ahead.LastFirst)/1e9, 0)
 		}
-		trust = 0.4 // the queue's order and later arrivals are unknown
+		s.trust = 0.4 // the queue's order and later arrivals are unknown
 	}
-	return [3]float64{p.Base, p.PerToken * tokens, p.PerPair * pairs}, y, trust
+	return s
+}
+
+// inputs returns the inputs of a prefill fit, in units of p.
+func (s *firstSample) inputs(p *Cost) [3]float64 {
+	return [3]float64{p.Base, p.PerToken * s.tokens, p.PerPair * s.pairs}
 }
 
 // ObserveStep learns from the mean time between tokens of one answer while the endpoint decoded
 // sequences with context tokens in total.
 func (c *counters) ObserveStep(sequences, context, seconds float64) {
+	c.observeStep(sequences, context, seconds, 1)
+}
+
+// observeStep is ObserveStep with a weight.
+func (c *counters) observeStep(sequences, context, seconds, trust float64) {
 	cell := &c.cost
 	cell.mu.Lock()
 	defer cell.mu.Unlock()
 	cell.begin()
-	cell.decode.Observe(stepSample(&cell.prior, sequences, context), seconds, 1)
+	cell.decode.Observe(stepSample(&cell.prior, sequences, context), seconds, trust)
 	cell.publish()
 }
 

@@ -158,8 +158,11 @@ type counters struct {
 	gauges gaugeCell
 	slots  fit.Slots
 	cost   costCell
-	places atomic.Int64 // maximum number of requests; 0: no limit
-	models modelCell
+	// latency and forecast compare the constants with observed times.
+	latency  latencyCell
+	forecast forecastCell
+	places   atomic.Int64 // maximum number of requests; 0: no limit
+	models   modelCell
 }
 
 // life is the request state of one incarnation of the engine.

@@ -131,18 +131,23 @@ func (p *Pool) prune() {
 
 // LearnPrefill trains the constants of ep and its fleet with one first token.
 func (p *Pool) LearnPrefill(ep *Endpoint, q *Queued, ttft time.Duration) {
-	x, y, trust := prefillSample(&p.opts.Prior, q, ttft)
+	ep.latency.seen(1)
+	p.learnFirst(ep, q.first(ttft.Seconds()), q.At.Add(ttft))
+}
+
+// learnFirst trains the constants of ep and its fleet with a sample of first tokens.
+func (p *Pool) learnFirst(ep *Endpoint, s firstSample, at time.Time) {
 	f := p.fleetOf(ep.fleet())
-	f.idles(q, ttft)
-	p.learn(f, 0, ep, sample{x, y, trust, q.At.Add(ttft)})
-	ep.ObservePrefill(q, ttft)
+	f.idles(&s)
+	p.learn(f, 0, ep, sample{s.inputs(&p.opts.Prior), s.seconds, s.trust, at})
+	ep.observeFirst(s)
 }
 
 // idles tracks the fastest tenth of sufficiently long prefills. Slower ones may include other
 // requests that this replica does not track.
-func (f *fleetCost) idles(q *Queued, ttft time.Duration) {
-	x, y, _ := prefillSample(&PriorCost, q, ttft)
-	ratio := math.Log(y / (x[0] + x[1] + x[2]))
+func (f *fleetCost) idles(s *firstSample) {
+	x := s.inputs(&PriorCost)
+	ratio := math.Log(s.seconds / (x[0] + x[1] + x[2]))
 	if x[1]+x[2] < x[0] || math.IsNaN(ratio) || math.IsInf(ratio, 0) {
 		return
 	}
@@ -155,8 +160,13 @@ func (f *fleetCost) idles(q *Queued, ttft time.Duration) {
 
 // LearnStep trains the constants of ep and its fleet with the time between tokens.
 func (p *Pool) LearnStep(ep *Endpoint, sequences, context, seconds float64, now time.Time) {
-	p.learn(p.fleetOf(ep.fleet()), 1, ep, sample{stepSample(&p.opts.Prior, sequences, context), seconds, 1, now})
-	ep.ObserveStep(sequences, context, seconds)
+	p.learnStep(ep, sequences, context, seconds, 1, now)
+}
+
+// learnStep is LearnStep with a weight.
+func (p *Pool) learnStep(ep *Endpoint, sequences, context, seconds, trust float64, now time.Time) {
+	p.learn(p.fleetOf(ep.fleet()), 1, ep, sample{stepSample(&p.opts.Prior, sequences, context), seconds, trust, now})
+	ep.observeStep(sequences, context, seconds, trust)
 }
 
 // sample is one sample of the pool's fit.

@@ -178,12 +178,27 @@ func (a *account) ended(e *picker.RemoteOutcome, roundTrip float64) {
 		a.probing = time.Time{}
 	}
 	a.audit(e.Held, e.Cached, e.At)
-	if e.First > 0 {
-		excess := e.First.Seconds() - e.Predicted.TTFT() - roundTrip - lateGrace
+	if excess, ok := excessOf(e); ok {
+		excess -= roundTrip + lateGrace
 		a.late = (1-lateShare)*a.lateNow(e.At) + lateShare*max(excess, 0)
 		a.lateAt = e.At
 	}
 }
+
+// excessOf returns by how many seconds a first token came after its prediction. If only the end of a
+// complete answer was observed, the excess over a slow decode counts.
+func excessOf(e *picker.RemoteOutcome) (seconds float64, ok bool) {
+	switch {
+	case e.First > 0:
+		return e.First.Seconds() - e.Predicted.TTFT(), true
+	case e.Complete && e.Cause == health.None:
+		return e.At.Sub(e.Sent).Seconds() - e.Predicted.TTFT() - slowDecode*e.Decode, true
+	}
+	return 0, false
+}
+
+// slowDecode is the ratio to its prediction up to which decoding does not make a whole answer late.
+const slowDecode = 1.25
 
 // memory records the prompts sent to a cluster until its filter contains them, so that
 // conversations return to it. It stores keys at growing distances, about a hundred per prompt.

@@ -636,3 +636,24 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("a dry run left %d prompts, %+v", w.stayed, w.fleet.Status(w.now))
 	}
 }
+
+// TestWholeAnswersAreLate checks that answers whose first token is not observed show a late cluster,
+// and that decoding by up to a quarter slower than predicted does not.
+func TestWholeAnswersAreLate(t *testing.T) {
+	sent := time.Unix(1_700_000_000, 0)
+	for _, c := range []struct {
+		took time.Duration
+		late bool
+	}{{1300 * time.Millisecond, false}, {4 * time.Second, true}} {
+		a := account{}
+		for i := range 10 {
+			at := sent.Add(time.Duration(i) * 5 * time.Second)
+			a.ended(&picker.RemoteOutcome{
+				Sent: at, At: at.Add(c.took), Complete: true, Cached: -1, Decode: 1, Predicted: cycle.Prediction{Own: .05},
+			}, .01)
+		}
+		if late := a.lateNow(sent.Add(50 * time.Second)); (late > 1) != c.late {
+			t.Errorf("answers of %v: cluster is %.2f s late, want late: %v", c.took, late, c.late)
+		}
+	}
+}

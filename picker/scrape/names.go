@@ -21,6 +21,10 @@ const (
 	whatHits           // prompt tokens found in the cache, counter
 	whatGenerated      // tokens generated, counter
 	whatEnded          // ended requests, counter
+	whatFirstSum       // seconds to first tokens, sum of a histogram
+	whatFirstCount     // its count
+	whatGapSum         // seconds between tokens, sum of a histogram
+	whatGapCount       // its count
 	whatStarted        // process start, seconds since the epoch
 	whatTritonRequests // by label
 	whatTritonBlocks   // by label
@@ -49,6 +53,12 @@ var named = []metric{
 	{"vllm:external_prefix_cache_hits_total", endpoint.EngineVLLM, whatHits}, // loaded by a connector after a local cache miss
 	{"vllm:generation_tokens_total", endpoint.EngineVLLM, whatGenerated},
 	{"vllm:request_success_total", endpoint.EngineVLLM, whatEnded},
+	{"vllm:time_to_first_token_seconds_sum", endpoint.EngineVLLM, whatFirstSum},
+	{"vllm:time_to_first_token_seconds_count", endpoint.EngineVLLM, whatFirstCount},
+	{"vllm:inter_token_latency_seconds_sum", endpoint.EngineVLLM, whatGapSum},
+	{"vllm:inter_token_latency_seconds_count", endpoint.EngineVLLM, whatGapCount},
+	{"vllm:time_per_output_token_seconds_sum", endpoint.EngineVLLM, whatGapSum},
+	{"vllm:time_per_output_token_seconds_count", endpoint.EngineVLLM, whatGapCount},
 
 	{"sglang:num_queue_reqs", endpoint.EngineSGLang, whatWaiting},
 	{"sglang:num_running_reqs", endpoint.EngineSGLang, whatRunning},
@@ -59,6 +69,10 @@ var named = []metric{
 	{"sglang:generation_tokens_total", endpoint.EngineSGLang, whatGenerated},
 	{"sglang:num_requests_total", endpoint.EngineSGLang, whatEnded},
 	{"sglang:num_aborted_requests_total", endpoint.EngineSGLang, whatEnded},
+	{"sglang:time_to_first_token_seconds_sum", endpoint.EngineSGLang, whatFirstSum},
+	{"sglang:time_to_first_token_seconds_count", endpoint.EngineSGLang, whatFirstCount},
+	{"sglang:inter_token_latency_seconds_sum", endpoint.EngineSGLang, whatGapSum},
+	{"sglang:inter_token_latency_seconds_count", endpoint.EngineSGLang, whatGapCount},
 
 	{"trtllm_num_requests_waiting", endpoint.EngineTRTLLM, whatWaiting},
 	{"trtllm_num_requests_running", endpoint.EngineTRTLLM, whatRunning},
@@ -67,6 +81,10 @@ var named = []metric{
 	{"trtllm_kv_cache_max_blocks", endpoint.EngineTRTLLM, whatBlocks},
 	{"trtllm_prompt_tokens_total", endpoint.EngineTRTLLM, whatQueries},
 	{"trtllm_prompt_cached_tokens_total", endpoint.EngineTRTLLM, whatHits},
+	{"trtllm_time_to_first_token_seconds_sum", endpoint.EngineTRTLLM, whatFirstSum},
+	{"trtllm_time_to_first_token_seconds_count", endpoint.EngineTRTLLM, whatFirstCount},
+	{"trtllm_time_per_output_token_seconds_sum", endpoint.EngineTRTLLM, whatGapSum},
+	{"trtllm_time_per_output_token_seconds_count", endpoint.EngineTRTLLM, whatGapCount},
 
 	{"nv_trt_llm_request_metrics", endpoint.EngineTriton, whatTritonRequests},
 	{"nv_trt_llm_kv_cache_block_metrics", endpoint.EngineTriton, whatTritonBlocks},

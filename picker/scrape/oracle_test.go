@@ -47,6 +47,12 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 		ends := append(o.series(d.ended), o.series(d.aborted)...)
 		p.Ended, p.EndsCount = sum(ends), len(ends) > 0
 		p.LoRA = o.lora(d)
+		for _, name := range d.firsts {
+			o.addHistogram(&p.Latency.First, name)
+		}
+		for _, name := range d.gaps {
+			o.addHistogram(&p.Latency.Gap, name)
+		}
 		return p, true, true
 	}
 	return p, false, true
@@ -58,15 +64,19 @@ type dialect struct {
 	waiting, running, use, queries, hits, more, generated string
 	ended, aborted                                        string
 	config, size, blocks                                  string // of labels, or of series when config is ""
+	firsts, gaps                                          []string
 }
 
 var dialects = []dialect{
 	{engine: endpoint.EngineVLLM, waiting: "vllm:num_requests_waiting", running: "vllm:num_requests_running", use: "vllm:kv_cache_usage_perc",
-		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", more: "vllm:external_prefix_cache_hits_total", generated: "vllm:generation_tokens_total", ended: "vllm:request_success_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks"},
+		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", more: "vllm:external_prefix_cache_hits_total", generated: "vllm:generation_tokens_total", ended: "vllm:request_success_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks",
+		firsts: []string{"vllm:time_to_first_token_seconds"}, gaps: []string{"vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"}},
 	{engine: endpoint.EngineSGLang, waiting: "sglang:num_queue_reqs", running: "sglang:num_running_reqs", use: "sglang:token_usage",
-		queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", generated: "sglang:generation_tokens_total", ended: "sglang:num_requests_total", aborted: "sglang:num_aborted_requests_total", config: "sglang:cache_config_info", size: "page_size", blocks: "num_pages"},
+		queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", generated: "sglang:generation_tokens_total", ended: "sglang:num_requests_total", aborted: "sglang:num_aborted_requests_total", config: "sglang:cache_config_info", size: "page_size", blocks: "num_pages",
+		firsts: []string{"sglang:time_to_first_token_seconds"}, gaps: []string{"sglang:inter_token_latency_seconds"}},
 	{engine: endpoint.EngineTRTLLM, waiting: "trtllm_num_requests_waiting", running: "trtllm_num_requests_running", use: "trtllm_kv_cache_utilization",
-		queries: "trtllm_prompt_tokens_total", hits: "trtllm_prompt_cached_tokens_total", size: "trtllm_kv_cache_tokens_per_block", blocks: "trtllm_kv_cache_max_blocks"},
+		queries: "trtllm_prompt_tokens_total", hits: "trtllm_prompt_cached_tokens_total", size: "trtllm_kv_cache_tokens_per_block", blocks: "trtllm_kv_cache_max_blocks",
+		firsts: []string{"trtllm_time_to_first_token_seconds"}, gaps: []string{"trtllm_time_per_output_token_seconds"}},
 	{engine: endpoint.EngineTriton, waiting: "nv_trt_llm_request_metrics/waiting", running: "nv_trt_llm_request_metrics/scheduled",
 		use: "nv_trt_llm_kv_cache_block_metrics/fraction", size: "nv_trt_llm_kv_cache_block_metrics/tokens_per",
 		blocks: "nv_trt_llm_kv_cache_block_metrics/max"},
@@ -85,6 +95,20 @@ func (r reader) series(name string) []float64 {
 		}
 	}
 	return out
+}
+
+// addHistogram adds the sum and the count of a histogram, whether or not its type is declared.
+func (r reader) addHistogram(to *endpoint.LatencySum, name string) {
+	for _, m := range r.families[name].GetMetric() {
+		if h := m.GetHistogram(); h != nil {
+			if v := h.GetSampleSum(); h.SampleSum != nil && v >= 0 && v <= maxNumber {
+				to.Seconds += v
+			}
+			to.Count += float64(h.GetSampleCount())
+		}
+	}
+	to.Seconds += sum(r.series(name + "_sum"))
+	to.Count += sum(r.series(name + "_count"))
 }
 
 // ranks counts the ranks in the series of a gauge, at least one. Gauges with other distinguishing

@@ -40,6 +40,8 @@ type Page struct {
 	// Ended requests since the start, with any result. EndsCount: the page has the counter.
 	Ended     float64
 	EndsCount bool
+	// Latency holds the sums and counts of latency histograms.
+	Latency endpoint.Latency
 
 	Bytes   int // read
 	Skipped int // overlong lines and invalid values
@@ -322,6 +324,8 @@ func (s *Scanner) finish(p *Page) error {
 	p.Uncached = t.config.uncached && !t.config.cached
 	p.Generated = t.sum[whatGenerated]
 	p.Ended, p.EndsCount = t.sum[whatEnded], t.count[whatEnded] > 0
+	p.Latency.First = endpoint.LatencySum{Seconds: t.sum[whatFirstSum], Count: t.sum[whatFirstCount]}
+	p.Latency.Gap = endpoint.LatencySum{Seconds: t.sum[whatGapSum], Count: t.sum[whatGapCount]}
 	p.BlockSize, p.Blocks = t.config.size, t.config.blocks
 	if t.count[whatBlockSize] > 0 {
 		p.BlockSize = whole(t.mean(whatBlockSize))

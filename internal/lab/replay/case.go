@@ -57,6 +57,8 @@ type Case struct {
 	Speculate  time.Duration // how long a decision counts as cached once the queue is done; default 5 s, negative 0
 	Gauges     time.Duration // sampling period of the engines' metrics; default 50 ms, negative: none
 	Bodies     float64       // share of responses whose tokens a replica sees; default 1
+	Whole      bool          // answers are not streamed: a replica sees only their end
+	Histograms bool          // engines report their latency counters with the gauges
 
 	// Urgency is the number of seconds by which an engine delays a request per second of its
 	// expected prefill. It applies to engines that schedule by priority (engine-priority-producer).

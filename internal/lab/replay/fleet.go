@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 const never = time.Duration(math.MaxInt64)
@@ -26,6 +27,16 @@ type station struct {
 	failed bool          // and not back yet
 
 	decoding []*journey // with a first token and not ended
+	latency  latency
+}
+
+// latency counts the times that an engine reports.
+type latency struct{ endpoint.Latency }
+
+// answered adds the times between the tokens of an answer.
+func (l *latency) answered(o *Outcome, tokens int) {
+	l.Gap.Count += float64(max(tokens-1, 0))
+	l.Gap.Seconds += (o.End - o.First).Seconds()
 }
 
 func newStations(c *Case) ([]station, error) {

@@ -33,6 +33,7 @@ type journey struct {
 	blocks   []trace.Block // full blocks of the prompt
 	keys     blockKeys
 	seen     bool // its tokens are shown to the replica
+	usage    bool // the replica sees the usage at its end
 	told     int  // tokens reported to the replica
 	atStep   int  // station.steps at the last telling
 	place    picker.Permit
@@ -204,6 +205,9 @@ func (s *simulation) sample(at time.Duration) {
 		}
 		for _, r := range s.replicas {
 			r.endpoints[i].SetGauges(g)
+			if s.Histograms {
+				r.pool.LearnLatency(r.endpoints[i], s.stations[i].latency.Latency, taken)
+			}
 		}
 	}
 }
@@ -280,7 +284,8 @@ func (s *simulation) journey(number int, r *trace.Request) *journey {
 	if n := len(s.replicas); n > 1 {
 		j.replica = s.replicas[s.rng.IntN(n)]
 	}
-	j.seen = s.Bodies >= 1 || s.rng.Float64() < s.Bodies
+	j.usage = s.Bodies >= 1 || s.rng.Float64() < s.Bodies
+	j.seen = j.usage && !s.Whole
 	j.blocks = r.Blocks[:r.Full(s.Trace.BlockSize)]
 	for _, b := range j.blocks {
 		j.names = append(j.names, engine.Hash(b)+1)
@@ -291,7 +296,7 @@ func (s *simulation) journey(number int, r *trace.Request) *journey {
 	j.keys = j.keys.of(j.blocks)
 	j.request = request.Request{
 		ID: "r", Path: "/v1/completions", Kind: request.KindCompletions, Model: "m", Target: "m", Objective: objective(r.Priority),
-		Session: s.shared.sessionName(r.Session), InputTokens: r.Input, Stream: true, ChunkKeys: j.keys,
+		Session: s.shared.sessionName(r.Session), InputTokens: r.Input, Stream: !s.Whole, ChunkKeys: j.keys,
 	}
 	return j
 }
@@ -332,6 +337,8 @@ func (s *simulation) firstToken(st *station, m engine.Mark) {
 		return // it was ended during the step
 	}
 	o := &s.outcomes[j.number]
+	st.latency.First.Count++
+	st.latency.First.Seconds += (s.now - s.Trace.Requests[j.number].At).Seconds()
 	if o.First = s.now; !o.Remote {
 		o.Cached = max(m.Cached-o.Fetched, 0)
 	}
@@ -354,9 +361,13 @@ func (s *simulation) finished(st *station, m engine.Mark) {
 	o.End, o.Preempted = s.now, m.Preemptions
 	j.tell(s.Trace.Requests[j.number].Output, s.clock())
 	r := &s.Trace.Requests[j.number]
+	st.latency.answered(o, r.Output)
+	if s.Whole {
+		j.decision.Observe(request.Event{Kind: request.EventHeaders, At: s.clock(), Status: 200})
+	}
 	j.decision.Done(request.Outcome{
 		At: s.clock(), Status: 200, Served: j.decision.Endpoints[0], Complete: true,
-		Usage: request.Usage{Seen: j.seen, CachedSeen: j.seen, PromptTokens: r.Input, OutputTokens: r.Output, CachedTokens: m.Cached},
+		Usage: request.Usage{Seen: j.usage, CachedSeen: j.usage, PromptTokens: r.Input, OutputTokens: r.Output, CachedTokens: m.Cached},
 	})
 	j.decision = nil
 	s.spare = append(s.spare, j)

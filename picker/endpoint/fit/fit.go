@@ -65,17 +65,26 @@ func (f *Linear) Observe(x [3]float64, y, trust float64) {
 	f.sy += w * sum * y
 	f.N += trust
 	f.solve()
+	if grown := Dot(f.A, x) / want; grown > 1 {
+		f.weigh(1 / (grown * grown))
+	}
+}
+
+// weigh multiplies the weight of all samples, whose errors are relative to the predictions of their
+// time. Otherwise the samples from before a slowdown would outweigh those after it.
+func (f *Linear) weigh(by float64) {
+	for i := range f.xx {
+		f.xx[i] *= by
+	}
+	for i := range f.xy {
+		f.xy[i] *= by
+	}
+	f.sx *= by
+	f.sy *= by
 }
 
 func (f *Linear) fade() {
-	for i := range f.xx {
-		f.xx[i] *= fitFade
-	}
-	for i := range f.xy {
-		f.xy[i] *= fitFade
-	}
-	f.sx *= fitFade
-	f.sy *= fitFade
+	f.weigh(fitFade)
 	f.N *= fitFade
 }
 
