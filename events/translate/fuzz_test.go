@@ -17,7 +17,7 @@ func FuzzTranslate(f *testing.F) {
 		f.Add(eventtest.Unhex(f, c.Hex), eventtest.Unhex(f, c.Hex), uint8(16))
 	}
 	f.Add(eventtest.StorePayload(3, 2), []byte("\x93\x01\x91\x91\xb0AllBlocksCleared\x00"), uint8(1))
-	sweep.Fuzz(f, sweep.Slow, func(t *testing.T, first, second []byte, unit uint8) {
+	sweep.Fuzz(f, sweep.Slow/4, func(t *testing.T, first, second []byte, unit uint8) {
 		r := newRig(Options{Vocabulary: letters{}, Canonical: func(_ []byte, ids []uint32, text []byte) bool {
 			return len(text)%2 == len(ids)%2
 		}, Unit: int(unit % 20), ParkBlocks: 64, ParkBytes: 4096})

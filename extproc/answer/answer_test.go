@@ -85,7 +85,7 @@ func FuzzScan(f *testing.F) {
 		f.Add([]byte(c.body), i*3+1, i%2 == 0)
 	}
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata:[DONE]\n\n"), 3, true)
-	sweep.Fuzz(f, sweep.Default, func(t *testing.T, body []byte, cut int, events bool) {
+	sweep.Fuzz(f, sweep.Slow, func(t *testing.T, body []byte, cut int, events bool) {
 		scan := func(size int) (*Scan, int, int) {
 			s := &Scan{readable: true, events: events}
 			tokens, firsts := 0, 0

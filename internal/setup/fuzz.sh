@@ -6,8 +6,8 @@
 # (internal/testkit/sweep). Then each target is fuzzed.
 #
 #   fuzz.sh [--at-most SECONDS] DURATION PACKAGE...
-#       --at-most: targets that start later than that run their corpus and 100
-#       more inputs only, so that each target runs and the whole ends soon
+#       --at-most: packages that start later than that are swept as in unit tests,
+#       and their targets run 100 inputs only, so that the whole ends soon
 #   fuzz.sh --keep
 #       replaces the kept corpus by the smallest inputs that Go's fuzzing cache has
 #
@@ -77,7 +77,7 @@ cut_short() {
 # one PACKAGE FOLDER TARGET...: builds a package's tests once, sweeps the seeds of all its targets,
 # and fuzzes one target after the other. Prints the output and notes findings.
 one() {
-	local package=$1 dir=$2 binary=$logs/${1//\//_} log time target rc=0
+	local package=$1 dir=$2 binary=$logs/${1//\//_} log time target sweep=1 rc=0
 	shift 2
 	log=$binary.log
 	if ! go test -c -gcflags=-d=libfuzzer -vet off -o "$binary" "$package" >"$log" 2>&1; then
@@ -86,8 +86,9 @@ one() {
 		return
 	fi
 	cd "$dir"
-	if GRAPEVINE_SWEEP=1 "$binary" -test.run '^Fuzz' -test.timeout 10m </dev/null >"$log" 2>&1; then
-		echo "fuzz: swept the seeds of $package"
+	[[ -z $most ]] || ((SECONDS < most)) || sweep=
+	if GRAPEVINE_SWEEP=$sweep "$binary" -test.run '^Fuzz' -test.timeout 10m </dev/null >"$log" 2>&1; then
+		echo "fuzz: swept the seeds of $package${sweep:+, all changes}, $SECONDS s after the start"
 	else
 		echo "fuzz: sweep of $package"
 		cat "$log"

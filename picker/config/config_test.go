@@ -282,7 +282,7 @@ func FuzzParse(f *testing.F) {
 			f.Add(input)
 		}
 	}
-	sweep.Fuzz(f, sweep.Default, func(t *testing.T, input string) {
+	sweep.Fuzz(f, 4*sweep.Slow, func(t *testing.T, input string) {
 		c, problems := Parse("f", []byte(input), Options{Table: pd.Table()})
 		if (c == nil) != (len(problems) > 0) {
 			t.Fatalf("config %v and problems %v", c, problems)

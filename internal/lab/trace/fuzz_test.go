@@ -16,7 +16,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,a,1,ChatGPT,472,18,490,Conversation log\n"))
 	f.Add([]byte("arrived_at,num_prefill_tokens,num_decode_tokens\n.5,12.0,3\n"))
 	f.Add([]byte(`[{"id":"x","conversations":[{"from":"human","value":"hello"},{"from":"gpt","value":"hi"}]}]`))
-	sweep.Fuzz(f, sweep.Default, func(t *testing.T, data []byte) {
+	sweep.Fuzz(f, sweep.Slow, func(t *testing.T, data []byte) {
 		got, err := Read(bytes.NewReader(data), ReadOptions{})
 		if err == nil && got == nil {
 			t.Fatal("no trace and no error")

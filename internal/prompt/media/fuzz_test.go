@@ -24,7 +24,7 @@ func FuzzName(f *testing.F) {
 	f.Add([]byte("\xff\xd8\xff\xe0\x00\x04xx\xff\xc0\x00\x0b\x08\x00\x01\x00\x01\x03"), "=")
 	f.Add([]byte("RIFF\x00\x00\x00\x00WEBPVP8 "), "AAA\n")
 	f.Add([]byte("GIF89a"), "A===")
-	sweep.Fuzz(f, sweep.Default, func(t *testing.T, file []byte, text string) {
+	sweep.Fuzz(f, sweep.Slow, func(t *testing.T, file []byte, text string) {
 		n, ctx := New("m", "org/m"), context.Background()
 		for _, data := range []string{base64.StdEncoding.EncodeToString(file), text} {
 			name, ok, err := n.Name(ctx, nil, Item{Kind: "image", Data: data})

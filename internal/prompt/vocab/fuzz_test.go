@@ -39,7 +39,7 @@ func FuzzParseJSON(f *testing.F) {
 	} {
 		f.Add([]byte(s), []byte(" a b\u0301 ab<x> A\xff"))
 	}
-	sweep.Fuzz(f, sweep.Default, func(t *testing.T, file, text []byte) {
+	sweep.Fuzz(f, sweep.Slow, func(t *testing.T, file, text []byte) {
 		if v, err := ParseJSON(file, Options{}); err == nil {
 			exercise(t, v, text)
 		}

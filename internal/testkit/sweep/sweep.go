@@ -138,9 +138,11 @@ const (
 	spread = 384
 )
 
-// interesting are bytes that decoders of text, msgpack, protobuf, varints and frames branch on.
-var interesting = []byte("\x00\x01\x02\x04\x08\x10\x20\x40\x7f\x80\x81\x90\xa0\xc0\xc1\xc2\xc3\xc4\xc6\xca\xcb\xcc\xcf\xd0\xd3\xd9\xdb\xdc\xdd\xde\xdf\xe0\xf0\xfe\xff" +
-	"\t\n\r \"'\\/{}[]():,;.=&*<>-+%#019aefntuzEN")
+// interesting are bytes that decoders of text, varints, protobuf and frames branch on, and all type bytes
+// of msgpack.
+var interesting = []byte("\x00\x01\x02\x04\x08\x10\x20\x40\x7f\x80\x81\x90\x91\x93\xa0\xa1\xbf" +
+	"\xc0\xc1\xc2\xc3\xc4\xc5\xc6\xc7\xc8\xc9\xca\xcb\xcc\xcd\xce\xcf\xd0\xd1\xd2\xd3\xd4\xd5\xd6\xd7\xd8\xd9\xda\xdb\xdc\xdd\xde\xdf" +
+	"\xe0\xf0\xfe\xff\t\n\r \"'\\/{}[]():,;.=&*<>-+%#019aefntuzEN")
 
 // cuts are the changes of a position that are not another value: the seed ends there, lacks the
 // byte, or has the byte twice.
