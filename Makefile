@@ -246,7 +246,7 @@ fuzz: setup ## run every fuzz target for FUZZTIME
 
 .PHONY: fuzz-short
 fuzz-short: setup ## try systematic changes of all seeds, and run every fuzz target for 3 s from the kept corpus (8 minutes at most)
-	@internal/setup/fuzz.sh --at-most 480 3s $(PACKAGES)
+	@internal/setup/fuzz.sh --at-most 300 3s $(PACKAGES)
 
 .PHONY: fuzz-long
 fuzz-long: setup ## run every fuzz target for 5 minutes (6 hours)
