@@ -58,7 +58,7 @@ type Options struct {
 	BackoffMin   time.Duration // first pause between connection attempts; default 50 ms
 	BackoffMax   time.Duration // longest pause; default 2 s
 	Grace        time.Duration // how long a lost connection counts as catching up; default 5 s
-	SharedRemote bool          // see TranslatorOptions
+	SharedRemote bool          // see translate.Options
 }
 
 func (o Options) withDefaults() Options {

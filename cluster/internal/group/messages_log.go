@@ -273,9 +273,10 @@ func (m *Tips) Decode(r Reader) error {
 	return r.err()
 }
 
-// Ask is a RangeAsk or a PageAsk. At is the requester's position. The answer to a RangeAsk may be
-// the first page of a snapshot if Force is set, or if the deltas are gone and the snapshot has lost
-// no more than At. A PageAsk for page 0 with a zero Snap starts a snapshot.
+// Ask requests a range of deltas or a page of a snapshot. At is the requester's position. The answer
+// to a request for a range may be the first page of a snapshot if Force is set, or if the deltas are
+// gone and the snapshot has lost no more than At. A request for page 0 with a zero Snap starts a
+// snapshot.
 type Ask struct {
 	Name, Source []byte
 	Version      uint64
@@ -317,7 +318,7 @@ const (
 	StatusBusy = 2 // retry later
 )
 
-// RangeReply answers a RangeAsk with consecutive deltas and the sender's position.
+// RangeReply answers a request for a range with consecutive deltas and the sender's position.
 type RangeReply struct {
 	Name    []byte
 	Version uint64
@@ -346,7 +347,7 @@ func (m *RangeReply) Decode(r Reader) error {
 	return r.err()
 }
 
-// PageReply answers a PageAsk.
+// PageReply answers a request for a page.
 type PageReply struct {
 	Name, Source []byte
 	Version      uint64

@@ -286,8 +286,12 @@ func (s *site) try(dir string, importers map[string][]string) string {
 	return survived
 }
 
+// unhelpful are parts of the paths of importers whose tests are not run: end-to-end tests, the laboratory, and
+// tests of the commands, which build the program without the mutation.
+var unhelpful = []string{"/internal/e2e", "/internal/lab", "/internal/commands"}
+
 // importersOf maps each package to at most three packages with tests that import it, the smallest
-// first, as patterns of go test. Packages of end-to-end tests are left out.
+// first, as patterns of go test. Unhelpful packages are left out.
 func importersOf() (map[string][]string, error) {
 	out, err := exec.Command("go", "list", "-f", `{{.Dir}} {{len .GoFiles}} {{len .TestGoFiles}} {{len .XTestGoFiles}} {{join .Imports ","}} {{.Module.Path}} {{.Module.Dir}}`, "./...").Output()
 	if err != nil {
@@ -300,7 +304,7 @@ func importersOf() (map[string][]string, error) {
 	found := map[string][]importer{}
 	for line := range strings.Lines(string(out)) {
 		f := strings.Fields(line)
-		if len(f) < 7 || f[2] == "0" && f[3] == "0" || strings.Contains(f[0], "/internal/e2e") || strings.Contains(f[0], "/internal/lab") {
+		if len(f) < 7 || f[2] == "0" && f[3] == "0" || slices.ContainsFunc(unhelpful, func(p string) bool { return strings.Contains(f[0], p) }) {
 			continue
 		}
 		var files int
