@@ -200,3 +200,13 @@ func TestFileOfFolder(t *testing.T) {
 		t.Error("reading a missing file succeeded")
 	}
 }
+
+// TestNoSecretsFile: a federation without a file of secrets has none, which is not an error.
+func TestNoSecretsFile(t *testing.T) {
+	if use, also, text, err := readSecrets(""); use != nil || also != nil || text != "" || err != nil {
+		t.Errorf("readSecrets(\"\") = %v, %v, %q, %v, want none", use, also, text, err)
+	}
+	if _, _, _, err := readSecrets(filepath.Join(t.TempDir(), "missing")); err == nil {
+		t.Error("readSecrets() of a missing file returned no error")
+	}
+}

@@ -27,6 +27,9 @@ func TestPace(t *testing.T) {
 	if wait := p.take(6<<20, now.Add(time.Hour)); wait != 0 {
 		t.Errorf("after an idle hour a burst of one second waits for %v", wait)
 	}
+	if p.allow(1, now.Add(time.Hour)) {
+		t.Error("allow() = true without a byte left")
+	}
 	if wait := p.take(6<<20, now.Add(time.Hour)); wait != time.Second {
 		t.Errorf("idle time was saved beyond one second: %v", wait)
 	}
