@@ -79,7 +79,7 @@ func (x *exchange) decode(d leg) *fault {
 	f := x.sendDecode(d)
 	kills := f != nil && f.before && f.lethal && x.r.Context().Err() == nil
 	if crowd := x.leaveDecode(kills); kills {
-		x.suspect, x.crowd = true, max(x.crowd, crowd)
+		x.suspect, x.crowd, x.confessed = true, max(x.crowd, crowd), x.confessed || errors.Is(f.err, errEngine5)
 	}
 	return f
 }

@@ -162,6 +162,7 @@ type exchange struct {
 
 	promptKey uint64 // hash of the body
 	suspect   bool   // a decode leg failed before its first content in a way that may be the engine's death
+	confessed bool   // it answered with an error
 	crowd     int    // prompts in flight at the decode engine then
 	revived   bool   // repeated after the death of the decode engine
 	condemned bool   // must reach no other engine

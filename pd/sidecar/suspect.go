@@ -22,9 +22,12 @@ import (
 //  2. If the engine lives, the request continues as after any other failure.
 //  3. If it died, the request waits up to Options.ReturnWait for the engine to restart, and is
 //     repeated there. A false suspicion costs this delay.
-//  4. If it stays down and no other prompt was in flight there, the prompt is sent to no other engine:
-//     the client gets status 500, which gateways do not retry.
-//  5. If other prompts were in flight, most of them are bystanders. They are computed by the decode
+//  4. If it stays down, answered with an error and held no other prompt, the prompt is sent to no other
+//     engine: the client gets status 500, which gateways do not retry.
+//  5. If a vLLM engine vanished without an answer, the prompt did not cause its death: prompts are
+//     computed in another process than the API server, which outlives it and answers 500. Such a
+//     request is computed by another engine. Other engines are one process, so rule 4 applies.
+//  6. If other prompts were in flight, most of them are bystanders. They are computed by the decode
 //     engine, one at a time.
 
 // deaths records the prompts in flight at each engine, by host and port. It is safe for concurrent
@@ -272,13 +275,17 @@ func (x *exchange) outlive(p *prefilled, body kvtransfer.Pieces, set http.Header
 	if ctx.Err() != nil {
 		return nil
 	}
-	if p.crowd <= 1 {
+	if p.crowd <= 1 && x.s.o.Connector.causes(p.status >= http.StatusInternalServerError) {
 		x.condemned = true
 		return nil
 	}
 	x.takeTurn()
 	return nil
 }
+
+// causes reports whether the death of an engine may be caused by the only prompt in flight there.
+// confessed means that the engine answered the request with an error before it died.
+func (c Connector) causes(confessed bool) bool { return confessed || c == SGLang || c == TRTLLM }
 
 // errKilled is the message for requests that were alone at an engine when it died.
 const errKilled = "an engine died while it computed this prompt, so the prompt was sent to no other engine"
@@ -303,7 +310,7 @@ func (x *exchange) revive() bool {
 		x.report.Target = -1
 		x.takeTurn()
 		x.finish(x.decode(leg{body: x.text(), cached: -1}))
-	case x.crowd > 1 || ctx.Err() != nil:
+	case x.crowd > 1 || ctx.Err() != nil || !x.s.o.Connector.causes(x.confessed):
 		return false
 	default:
 		x.condemn()
@@ -314,7 +321,7 @@ func (x *exchange) revive() bool {
 // outliveBoth decides how a request continues after the death of the prefill engine of two
 // simultaneous legs. The legs are not repeated: the decode engine may have computed a part.
 func (x *exchange) outliveBoth(p *prefilled) {
-	if p.crowd <= 1 {
+	if p.crowd <= 1 && x.s.o.Connector.causes(p.status >= http.StatusInternalServerError) {
 		x.condemned = true
 		return
 	}

@@ -126,37 +126,107 @@ func sendTo(s *Server, prompt string, targets ...*mortal) *httptest.ResponseReco
 	return w
 }
 
-// TestOnePromptEndsOneEngine: an engine that dies of a prompt, in any form, is the only one that
-// gets this prompt.
+// TestOnePromptEndsOneEngine: an engine that dies of a prompt is the only one that gets this prompt.
+// vLLM answers 500 before; TensorRT-LLM is one process and may break the connection.
 func TestOnePromptEndsOneEngine(t *testing.T) {
-	for _, connector := range []Connector{NIXL, Storage} {
-		for _, form := range []string{answers500, resets, midAnswer, healthGone} {
+	for _, c := range []struct {
+		connector Connector
+		forms     []string
+	}{{NIXL, []string{answers500, healthGone}}, {Storage, []string{answers500, healthGone}}, {TRTLLM, []string{answers500, resets, midAnswer, healthGone}}} {
+		for _, form := range c.forms {
 			p1, p2, d := newMortal(t, form), newMortal(t, form), newMortal(t, form)
-			s := pairing(t, Options{Connector: connector}, d)
+			s := pairing(t, Options{Connector: c.connector}, d)
 			w := sendTo(s, "killer", p1, p2)
 			if !p1.died.Load() || p2.died.Load() || d.died.Load() {
-				t.Errorf("connector %d, %s: dead engines: prefill 1 %v, prefill 2 %v, decode %v; want the first only", connector, form, p1.died.Load(), p2.died.Load(), d.died.Load())
+				t.Errorf("connector %d, %s: dead engines: prefill 1 %v, prefill 2 %v, decode %v; want the first only", c.connector, form, p1.died.Load(), p2.died.Load(), d.died.Load())
 			}
 			if got := w.Header().Get(request.HeaderFaults); w.Code != http.StatusInternalServerError || got != "0=died" {
-				t.Errorf("connector %d, %s: status %d, faults %q, want 500, 0=died", connector, form, w.Code, got)
-			}
-			if w := sendTo(s, "harmless", p2); w.Code != http.StatusOK {
-				t.Errorf("connector %d, %s: the next prompt is answered with %d", connector, form, w.Code)
+				t.Errorf("connector %d, %s: status %d, faults %q, want 500, 0=died", c.connector, form, w.Code, got)
 			}
 		}
 	}
 }
 
 // TestDecodeDiesOnce: a prompt that crashes the decode engine, split or not, gets a status that
-// gateways do not retry.
+// gateways do not retry. A vLLM engine that vanishes without an answer was not crashed by a prompt, so
+// that the gateway may try the next one.
 func TestDecodeDiesOnce(t *testing.T) {
-	for _, form := range []string{answers500, resets, midAnswer, healthGone} {
-		d := newMortal(t, form)
-		s := pairing(t, Options{}, d)
-		if w := sendTo(s, "killer"); w.Code != http.StatusInternalServerError || !d.died.Load() {
-			t.Errorf("%s: status %d, want 500", form, w.Code)
+	for connector, forms := range map[Connector]map[string]int{
+		NIXL:   {answers500: 500, healthGone: 500, resets: 503, midAnswer: 503},
+		TRTLLM: {answers500: 500, healthGone: 500, resets: 500, midAnswer: 500},
+	} {
+		for form, want := range forms {
+			d := newMortal(t, form)
+			s := pairing(t, Options{Connector: connector}, d)
+			if w := sendTo(s, "killer"); w.Code != want || !d.died.Load() {
+				t.Errorf("connector %d, %s: status %d, want %d", connector, form, w.Code, want)
+			}
 		}
 	}
+}
+
+// TestKillersInARow: of 20 killers, one after the other, each ends at most one engine, and the prompt
+// after it is served.
+func TestKillersInARow(t *testing.T) {
+	for i := range 20 {
+		form := []string{answers500, healthGone}[i%2]
+		p1, p2, d := newMortal(t, form), newMortal(t, form), newMortal(t, form)
+		s := pairing(t, Options{DeathWait: 200 * time.Millisecond}, d)
+		w := sendTo(s, "killer", p1, p2)
+		dead := 0
+		for _, m := range []*mortal{p1, p2, d} {
+			if m.died.Load() {
+				dead++
+			}
+		}
+		if dead != 1 || w.Code != http.StatusInternalServerError {
+			t.Errorf("killer %d (%s): %d engines died, status %d, want 1 and 500", i, form, dead, w.Code)
+		}
+		if w := sendTo(s, "harmless", p2); w.Code != http.StatusOK {
+			t.Errorf("killer %d (%s): the next prompt is answered with %d", i, form, w.Code)
+		}
+	}
+}
+
+// TestInnocentAtADeath: a request that is alone at a vLLM engine when the engine vanishes for good is
+// computed by another engine.
+func TestInnocentAtADeath(t *testing.T) {
+	p, d := newMortal(t, resets), newMortal(t, resets)
+	p.held = make(chan struct{})
+	s := pairing(t, Options{}, d)
+	got := make(chan *httptest.ResponseRecorder)
+	go func() { got <- sendTo(s, "hello", p) }()
+	<-p.entered
+	p.server.Close()
+	close(p.held)
+	if w := <-got; w.Code != http.StatusOK || w.Header().Get(request.HeaderFaults) != "0=died" {
+		t.Errorf("status %d, faults %q, want 200, 0=died", w.Code, w.Header().Get(request.HeaderFaults))
+	}
+}
+
+// TestInnocentsBesideAKiller: if a killer ends an engine with other prompts in flight, the killer gets
+// 500. The others are answered, or get a status that gateways retry.
+func TestInnocentsBesideAKiller(t *testing.T) {
+	p, d := newMortal(t, answers500), newMortal(t, answers500)
+	p.held = make(chan struct{})
+	s := pairing(t, Options{}, d)
+	var codes sync.Map
+	var wg sync.WaitGroup
+	for _, prompt := range []string{"hello", "killer", "hello again"} {
+		wg.Go(func() { codes.Store(prompt, sendTo(s, prompt, p).Code) })
+		<-p.entered
+	}
+	close(p.held)
+	wg.Wait()
+	codes.Range(func(prompt, code any) bool {
+		switch {
+		case prompt == "killer" && code != http.StatusInternalServerError:
+			t.Errorf("killer: status %v, want 500", code)
+		case prompt != "killer" && code != http.StatusOK && code != http.StatusServiceUnavailable:
+			t.Errorf("%v: status %v, want 200 or 503", prompt, code)
+		}
+		return true
+	})
 }
 
 // TestFalseSuspicion: failures without a death cost a delay at most.
