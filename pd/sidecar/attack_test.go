@@ -355,6 +355,9 @@ type many struct {
 
 // RoundTrip implements http.RoundTripper.
 func (m *many) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet { // a health check of a slow run
+		return said("", ""), nil
+	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err

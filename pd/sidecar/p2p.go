@@ -1,7 +1,10 @@
 package sidecar
 
 import (
+	"errors"
 	"net"
+	"net/http"
+	"net/netip"
 	"strconv"
 
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
@@ -29,11 +32,16 @@ func (x *exchange) byOffloading() {
 	})
 }
 
+var errNoHost = errors.New("sidecar: the address has no host")
+
 // peer returns the description of an engine's peer-to-peer tier.
 func (x *exchange) peer(id []byte, target string) ([]byte, error) {
 	host, text, err := net.SplitHostPort(target)
 	if err != nil {
 		return nil, err
+	}
+	if host == "" {
+		return nil, errNoHost
 	}
 	port, rank := x.s.o.P2PPort, 0
 	if n, err := strconv.Atoi(text); err == nil && n >= x.s.o.BasePort && n < x.s.o.BasePort+max(x.s.o.Ranks, 1) {
@@ -46,7 +54,7 @@ func (x *exchange) peer(id []byte, target string) ([]byte, error) {
 // picker names none that is allowed.
 func (x *exchange) source(target string) []byte {
 	list := targets(x.r.Header, request.HeaderKVSource)
-	if len(list) != 1 || list[0] == target || list[0] == x.engineAddress() {
+	if len(list) != 1 || list[0] == target || list[0] == x.engineAddress() || target == "" && x.isSelf(list[0]) {
 		return nil
 	}
 	if allowed := x.s.o.Targets; allowed != nil && !allowed.Source(list[0]) {
@@ -57,6 +65,22 @@ func (x *exchange) source(target string) []byte {
 		return nil
 	}
 	return peer
+}
+
+// isSelf reports whether an address is this proxy's own, as pickers name it, or that of its engine
+// behind the same host.
+func (x *exchange) isSelf(address string) bool {
+	local, ok := x.r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return false
+	}
+	own, err := netip.ParseAddrPort(local.String())
+	named, err2 := netip.ParseAddrPort(address)
+	if err != nil || err2 != nil || own.Addr().Unmap() != named.Addr().Unmap() {
+		return false
+	}
+	port := strconv.Itoa(int(named.Port()))
+	return named.Port() == own.Port() || port == x.s.engine.Port()
 }
 
 func (x *exchange) engineAddress() string { return x.s.engine.Host }

@@ -126,8 +126,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	asked := r.Header.Values("Upgrade")
 	webSocket := len(asked) == 1 && strings.EqualFold(strings.TrimSpace(asked[0]), "websocket")
 	switch {
-	case r.ProtoMajor != 1:
-		writeError(w, http.StatusHTTPVersionNotSupported, "HTTP/1.1 is spoken here")
+	case r.ProtoMajor != 1 && !(r.ProtoMajor == 2 && r.TLS != nil && r.TLS.NegotiatedProtocol == "h2"): // or a preface without HTTP/2
+		writeError(w, http.StatusHTTPVersionNotSupported, "HTTP/1.1 is spoken here, and HTTP/2 over TLS")
 		return false
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		writeError(w, http.StatusMethodNotAllowed, "no tunnels are opened here")

@@ -25,7 +25,7 @@ import (
 //     run out: the blocks were not freed.
 //   - It has grown, or it restarted: the transfer may be stale.
 //   - It cannot be read: the transfer is accepted only if the decode engine answered a health check
-//     throughout the wait, so that it sent heartbeats.
+//     throughout the wait, so that it sent heartbeats, and counted no failed notification or transfer.
 //
 // A stale transfer stays in the decode engine's prefix cache. From then on, all requests to that engine
 // get a cache salt of their own (taint), until the engine refuses connections, because a restart
@@ -37,6 +37,9 @@ var errStale = errors.New("sidecar: the KV transfer may have read freed blocks")
 // expiredCounter is vLLM's count of requests whose blocks were freed unread.
 const expiredCounter = "vllm:nixl_num_kv_expired_reqs_total"
 
+// failureCounters are vLLM's counts of failures at a decode engine. Heartbeats are notifications.
+var failureCounters = []string{"vllm:nixl_num_failed_notifications_total", "vllm:nixl_num_failed_transfers_total"}
+
 // transferWatch collects the evidence on one transfer.
 type transferWatch struct {
 	s      *Server
@@ -46,9 +49,11 @@ type transferWatch struct {
 	ended  chan struct{}
 
 	// Written before ended is closed.
-	before  float64
-	counted bool // before is valid
-	steady  bool // the decode engine answered throughout
+	before   float64
+	counted  bool // before is valid
+	failures float64
+	noted    bool // failures is valid
+	steady   bool // the decode engine answered throughout
 }
 
 // watchTransfer starts to watch the transfer of a prefill leg.
@@ -78,8 +83,12 @@ func (w *transferWatch) run(ctx context.Context) {
 		case <-tick.C:
 		}
 		if n == 2 { // most requests have their first content by then
-			w.before, w.counted = w.s.expired(ctx, w.base, every)
+			w.before, w.counted = w.s.sum(ctx, w.base, every, expiredCounter)
 			w.counted = w.counted && w.age() < w.limit()
+			if !w.counted {
+				w.failures, w.noted = w.s.sum(ctx, w.s.engine, every, failureCounters...)
+				w.noted = w.noted && w.age() < w.limit()
+			}
 		}
 		answered := w.s.answersWithin(ctx, 2*every)
 		if ctx.Err() != nil {
@@ -104,9 +113,11 @@ func (w *transferWatch) stale(ctx context.Context) bool {
 	if age < w.limit() {
 		return false
 	}
-	now, ok := w.s.expired(ctx, w.base, w.s.o.Lease/3)
-	if w.counted && ok {
+	if now, ok := w.s.sum(ctx, w.base, w.s.o.Lease/3, expiredCounter); w.counted && ok {
 		return now != w.before // a smaller count is from another process
+	}
+	if now, ok := w.s.sum(ctx, w.s.engine, w.s.o.Lease/3, failureCounters...); w.noted && ok && now != w.failures {
+		return true
 	}
 	return !w.steady
 }
@@ -128,9 +139,9 @@ func (s *Server) answersWithin(ctx context.Context, limit time.Duration) bool {
 	return true
 }
 
-// expired returns an engine's count of expired requests. ok is false if its metrics page cannot be read
-// within the limit or has no such counter.
-func (s *Server) expired(ctx context.Context, base *url.URL, limit time.Duration) (sum float64, ok bool) {
+// sum returns the sum of an engine's counters. ok is false if its metrics page cannot be read within the
+// limit or has none of the counters.
+func (s *Server) sum(ctx context.Context, base *url.URL, limit time.Duration, names ...string) (sum float64, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("metrics").String(), http.NoBody)
@@ -148,8 +159,8 @@ func (s *Server) expired(ctx context.Context, base *url.URL, limit time.Duration
 	lines := bufio.NewScanner(io.LimitReader(resp.Body, maxPage))
 	lines.Buffer(make([]byte, 0, 4<<10), maxPage)
 	for lines.Scan() {
-		rest, found := bytes.CutPrefix(lines.Bytes(), []byte(expiredCounter))
-		if !found || len(rest) == 0 || rest[0] != '{' && rest[0] != ' ' {
+		rest := sampleOf(lines.Bytes(), names)
+		if rest == nil {
 			continue
 		}
 		fields := bytes.Fields(rest[bytes.LastIndexByte(rest, '}')+1:])
@@ -161,6 +172,17 @@ func (s *Server) expired(ctx context.Context, base *url.URL, limit time.Duration
 		}
 	}
 	return sum, ok && lines.Err() == nil
+}
+
+// sampleOf returns the line after the metric's name if the metric is one of names, otherwise nil.
+func sampleOf(line []byte, names []string) []byte {
+	for _, name := range names {
+		rest, found := bytes.CutPrefix(line, []byte(name))
+		if found && len(rest) > 0 && (rest[0] == '{' || rest[0] == ' ') {
+			return rest
+		}
+	}
+	return nil
 }
 
 const keySalt = "cache_salt"

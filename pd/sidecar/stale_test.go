@@ -20,6 +20,7 @@ type pausing struct {
 	content time.Duration                    // of the first content, since the leg
 	mute    bool                             // the decode engine is stopped until then
 	page    func(since time.Duration) string // the prefill engine's metrics; "": none
+	fails   time.Duration                    // when a notification fails at the decode engine; 0: never
 	begun   time.Time
 	legs    []string // bodies at the decode engine
 	gone    bool     // the decode engine refuses connections
@@ -42,6 +43,13 @@ func (p *pausing) RoundTrip(r *http.Request) (*http.Response, error) {
 	case "/metrics":
 		if text := p.page(time.Since(p.begun)); prefill && text != "" {
 			return said(text, "text/plain"), nil
+		}
+		if !prefill && p.fails > 0 {
+			n := 0
+			if time.Since(p.begun) > p.fails {
+				n = 1
+			}
+			return said(fmt.Sprintf("%s{engine=\"0\"} %d.0\n", failureCounters[0], n), "text/plain"), nil
 		}
 		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
 	}
@@ -92,21 +100,25 @@ func TestStaleTransfers(t *testing.T) {
 		mute    bool
 		page    func(time.Duration) string
 		stale   bool
+		fails   time.Duration
 	}{
-		{"at once, without a counter", time.Second, false, none, false},
-		{"stopped for less than the lease", 11 * time.Second, true, never, false},
-		{"stopped for two leases, nothing expired", 69 * time.Second, true, never, false},
-		{"stopped for two leases, one expired", 69 * time.Second, true, once, true},
-		{"stopped for five leases, one expired", 150 * time.Second, true, once, true},
-		{"stopped for two leases, prefill restarted", 69 * time.Second, true, restarts, true},
-		{"stopped for two leases, without a counter", 69 * time.Second, true, none, true},
-		{"only decode's core stopped, one expired", 69 * time.Second, false, once, true},
-		{"queued, nothing expired", 280 * time.Second, false, never, false},
-		{"queued, without a counter", 280 * time.Second, false, none, false},
+		{"at once, without a counter", time.Second, false, none, false, 0},
+		{"stopped for less than the lease", 11 * time.Second, true, never, false, 0},
+		{"stopped for two leases, nothing expired", 69 * time.Second, true, never, false, 0},
+		{"stopped for two leases, one expired", 69 * time.Second, true, once, true, 0},
+		{"stopped for five leases, one expired", 150 * time.Second, true, once, true, 0},
+		{"stopped for two leases, prefill restarted", 69 * time.Second, true, restarts, true, 0},
+		{"stopped for two leases, without a counter", 69 * time.Second, true, none, true, 0},
+		{"only decode's core stopped, one expired", 69 * time.Second, false, once, true, 0},
+		{"queued, nothing expired", 280 * time.Second, false, never, false, 0},
+		{"queued, without a counter", 280 * time.Second, false, none, false, 0},
+		{"queued, without a counter, a notification failed", 280 * time.Second, false, none, true, 35 * time.Second},
+		{"queued, without a counter, one failed before", 280 * time.Second, false, none, false, time.Second},
+		{"queued, nothing expired, a notification failed", 280 * time.Second, false, never, false, 35 * time.Second},
 	} {
 		for _, stream := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				p := &pausing{content: c.content, mute: c.mute, page: c.page, begun: time.Now()}
+				p := &pausing{content: c.content, mute: c.mute, page: c.page, fails: c.fails, begun: time.Now()}
 				s, err := New(Options{Engine: "http://127.0.0.1:8200", Transport: p, Head: time.Hour})
 				if err != nil {
 					t.Fatal(err)

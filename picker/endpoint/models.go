@@ -15,6 +15,7 @@ type Model struct {
 	Name   string
 	Parent string // the base model of a LoRA adapter; "" for the base itself and its aliases
 	Root   string // source of its weights, a folder or repository name, as the engine reports it; "": unknown
+	Length int    // maximum tokens of prompt and answer, as the engine reports it; 0: unknown
 }
 
 // ModelList is an engine's list of models. It is immutable.
@@ -28,8 +29,20 @@ type ModelList struct {
 
 // Has reports whether the list has the name.
 func (l *ModelList) Has(name string) bool {
-	_, found := slices.BinarySearchFunc(l.Models, name, func(m Model, name string) int { return strings.Compare(m.Name, name) })
+	_, found := l.find(name)
 	return found
+}
+
+// Length returns the maximum tokens of a model's prompts and answers, 0 if unknown.
+func (l *ModelList) Length(name string) int {
+	if at, found := l.find(name); found {
+		return l.Models[at].Length
+	}
+	return 0
+}
+
+func (l *ModelList) find(name string) (at int, found bool) {
+	return slices.BinarySearchFunc(l.Models, name, func(m Model, name string) int { return strings.Compare(m.Name, name) })
 }
 
 func (l *ModelList) equal(o *ModelList) bool {

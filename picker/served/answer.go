@@ -24,6 +24,7 @@ type shown struct {
 	OwnedBy string  `json:"owned_by"`
 	Root    string  `json:"root"`
 	Parent  *string `json:"parent"`
+	Length  int     `json:"max_model_len,omitempty"`
 }
 
 // Answer returns the response to a client's GET of a path, based on the models that the pool's
@@ -46,7 +47,7 @@ func Answer(s *endpoint.Snapshot, method, path string, since time.Time) (status 
 	}
 	for _, m := range s.Models() {
 		if m.Name == name {
-			return http.StatusOK, marshal(show(m, since)), true
+			return http.StatusOK, marshal(show(s, m, since)), true
 		}
 	}
 	if !refusedByAll(s) {
@@ -76,7 +77,7 @@ func refusedByAll(s *endpoint.Snapshot) bool {
 func allModels(s *endpoint.Snapshot, since time.Time) []byte {
 	list := make([]shown, 0, len(s.Models()))
 	for _, m := range s.Models() {
-		list = append(list, show(m, since))
+		list = append(list, show(s, m, since))
 	}
 	return marshal(struct {
 		Object string  `json:"object"`
@@ -84,12 +85,24 @@ func allModels(s *endpoint.Snapshot, since time.Time) []byte {
 	}{"list", list})
 }
 
-func show(m endpoint.Model, since time.Time) shown {
-	v := shown{ID: m.Name, Object: "model", Created: since.Unix(), OwnedBy: "grapevine", Root: m.Name}
+func show(s *endpoint.Snapshot, m endpoint.Model, since time.Time) shown {
+	v := shown{ID: m.Name, Object: "model", Created: since.Unix(), OwnedBy: "grapevine", Root: m.Name, Length: shortest(s, m.Name)}
 	if m.Parent != "" {
 		v.Parent = &m.Parent
 	}
 	return v
+}
+
+// shortest returns the smallest length limit of a model among its endpoints, 0 if none reports one.
+func shortest(s *endpoint.Snapshot, name string) (limit int) {
+	for _, at := range s.Serving(name) {
+		if l, _ := s.Endpoints[at].EngineModels(); l != nil {
+			if n := l.Length(name); n > 0 && (limit == 0 || n < limit) {
+				limit = n
+			}
+		}
+	}
+	return limit
 }
 
 func marshal(v any) []byte {

@@ -14,6 +14,7 @@ const (
 	maxPage   = 4 << 20 // bytes
 	maxModels = 8192
 	maxName   = 512 // bytes; longer or unprintable names are omitted
+	maxLength = 1 << 40
 )
 
 var errNoList = errors.New("served: the answer is not a list of models")
@@ -52,6 +53,7 @@ type card struct {
 	OwnedBy string  `json:"owned_by"`
 	Root    *string `json:"root"`
 	Parent  *string `json:"parent"`
+	Length  any     `json:"max_model_len"`
 }
 
 // Decode decodes an engine's response to GET /v1/models. kind is the engine's type if known.
@@ -75,6 +77,9 @@ func Decode(data []byte, kind endpoint.EngineType) (endpoint.ModelList, error) {
 		}
 		if c.Root != nil && len(*c.Root) <= maxName && budget.Shows(*c.Root) {
 			m.Root = *c.Root
+		}
+		if n, number := c.Length.(float64); number && n >= 1 && n <= maxLength {
+			m.Length = int(n)
 		}
 		list.Models = append(list.Models, m)
 	}

@@ -239,8 +239,11 @@ func TestAnswer(t *testing.T) {
 		if _, _, ok := Answer(endpoint.NewPool(endpoint.PoolOptions{}).Snapshot(), "GET", "/v1/models", since); ok {
 			t.Error("Answer() ok for an empty pool")
 		}
-		pool.SetModels(s.Endpoints[0].ID, endpoint.ModelList{Models: []endpoint.Model{{Name: "llama"}}, Rejects: true}, since)
+		for i, length := range []int{8192, 4096} { // clients may rely on the smaller one
+			pool.SetModels(s.Endpoints[i].ID, endpoint.ModelList{Models: []endpoint.Model{{Name: "llama", Length: length}}, Rejects: true}, since)
+		}
 		s = pool.Snapshot()
+		f("GET", "/v1/models/llama", `{"id":"llama","object":"model","created":1000,"owned_by":"grapevine","root":"llama","parent":null,"max_model_len":4096}`)
 		want := `{"error":{"message":"The model ` + "`nobody`" + ` does not exist.","type":"invalid_request_error","param":null,"code":"model_not_found"}}`
 		if status, body, ok := Answer(s, "GET", "/v1/models/nobody", since); !ok || status != http.StatusNotFound || string(body) != want {
 			t.Errorf("model that every engine rejects: %v %d %s", ok, status, body)
@@ -254,6 +257,12 @@ func TestDecode(t *testing.T) {
 		list, err := Decode([]byte(data), kind)
 		if (err != nil) != (want < 0) || err == nil && (len(list.Models) != want || list.Rejects != rejects) {
 			t.Errorf("%.60s: %d models, rejects %v, %v", data, len(list.Models), list.Rejects, err)
+		}
+	}
+	for text, want := range map[string]int{`"max_model_len":40960`: 40960, `"max_model_len":null`: 0, `"max_model_len":"40960"`: 0, `"max_model_len":-1`: 0, `"x":1`: 0} {
+		list, err := Decode([]byte(`{"data":[{"id":"a",`+text+`}]}`), endpoint.EngineVLLM)
+		if err != nil || list.Length("a") != want {
+			t.Errorf("%s: length %d, %v, want %d", text, list.Length("a"), err, want)
 		}
 	}
 	f(vllm("a", "b"), endpoint.EngineUnknown, 2, true)

@@ -33,6 +33,9 @@ import (
 // maxHead bounds request headers. Envoy forwards 60 KiB by default.
 const maxHead = 128 << 10
 
+// maxStreams bounds the requests of an HTTP/2 connection.
+const maxStreams = 100
+
 // flags are the flags of sidecar.
 type flags struct {
 	o            sidecar.Options
@@ -284,6 +287,7 @@ func (f *flags) run(ctx context.Context) error {
 			l = tls.NewListener(l, cfg)
 		}
 		s := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second, MaxHeaderBytes: maxHead, IdleTimeout: 5 * time.Minute, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug)}
+		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
 		*to = append(*to, s)
 		f.log.Info("listening", "address", l.Addr().String())
 		go func() { ended <- s.Serve(l) }()
@@ -367,7 +371,7 @@ func (f *flags) tls() (*tls.Config, error) {
 	}
 	cfg, err := o.Config(f.log)
 	if cfg != nil {
-		cfg.NextProtos = []string{"http/1.1"}
+		cfg.NextProtos = []string{"h2", "http/1.1"}
 	}
 	return cfg, err
 }
