@@ -24,27 +24,34 @@ func explainPrompt(r *request.Request) explanation.Prompt {
 
 // Explain returns the recorded decision for a request, the latest if there are several.
 func (rs *Records) Explain(requestID string) (explanation.Explanation, bool) {
-	for _, e := range rs.last(len(rs.slots), requestID, 1) {
+	for _, e := range rs.last(requestID, 1) {
 		return e, true
 	}
 	return explanation.Explanation{}, false
 }
 
-// Last returns up to n recorded decisions, latest first.
-func (rs *Records) Last(n int) []explanation.Explanation { return rs.last(len(rs.slots), "", n) }
+// Numbered returns the recorded decision with that number.
+func (rs *Records) Numbered(number uint64) (explanation.Explanation, bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rec := rs.at(number); rec != nil {
+		return rec.explain(), true
+	}
+	return explanation.Explanation{}, false
+}
 
-func (rs *Records) last(slots int, id string, n int) []explanation.Explanation {
+// Last returns up to n recorded decisions, latest first.
+func (rs *Records) Last(n int) []explanation.Explanation { return rs.last("", n) }
+
+func (rs *Records) last(id string, n int) []explanation.Explanation {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	var out []explanation.Explanation
 	shown := budget.PrintableName(id) // also accept the id as displayed
-	for k := range min(uint64(slots), rs.next) {
-		rec := &rs.slots[(rs.next-1-k)%uint64(slots)]
-		if id != "" && string(rec.id) != shown && string(rec.id) != id {
-			continue
-		}
-		if out = append(out, rec.explain()); len(out) >= n {
-			break
+	for k := rs.next; k > rs.first && len(out) < n; k-- {
+		rec := rs.at(k - 1)
+		if id == "" || string(rec.id) == shown || string(rec.id) == id {
+			out = append(out, rec.explain())
 		}
 	}
 	return out
@@ -75,7 +82,7 @@ func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (explanatio
 
 func (rec *record) explain() explanation.Explanation {
 	e := explanation.Explanation{
-		RequestID: string(rec.id), At: rec.at, Model: string(rec.model), Target: string(rec.target), InputTokens: rec.input,
+		Number: rec.number, RequestID: string(rec.id), At: rec.at, Model: string(rec.model), Target: string(rec.target), InputTokens: rec.input,
 		Priority: rec.priority, Prompt: rec.prompt, Predicted: explainTime(rec.predicted), Omitted: rec.total - len(rec.rows),
 	}
 	for k, i := range rec.plan {

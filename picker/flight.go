@@ -113,6 +113,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 		f.Endpoints = f.Endpoints[:1]
 	}
 	f.record = s.records.add(c, f.predicted)
+	f.Number = f.record.number
 	f.Observe, f.Release = f.observe, f.release
 	return f
 }
@@ -247,7 +248,7 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.s.metrics.moved.Inc()
 	f.failedOver(ep, attempts, now)
 	f.endAsked(0)
-	f.AnswerHeaders = nil // they describe the first choice
+	f.AnswerHeaders = ofRequest(f.AnswerHeaders)
 	f.serving.Release()
 	f.ep, f.held, f.learns, f.serving = ep, cycle.PrefixMatch{}, lessons{}, &endpoint.Ticket{RemotePrefill: f.split()}
 	f.s.opts.Pool.LoadTracker().Open(f.serving, ep, f.queued.Own, f.queued.At)
@@ -376,4 +377,14 @@ func (f *flight) learnStep() {
 
 func seconds(s float64) time.Duration {
 	return time.Duration(min(max(s, 0), 3600) * float64(time.Second))
+}
+
+// ofRequest returns the answer headers that still hold when another endpoint serves the request.
+func ofRequest(headers []request.HeaderSet) (kept []request.HeaderSet) {
+	for _, h := range headers {
+		if h.Name == request.HeaderDecision {
+			kept = append(kept, h)
+		}
+	}
+	return kept
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
@@ -19,15 +20,29 @@ import (
 // ones are kept.
 const maxRecorded = 128
 
-// Records keeps the latest decisions for explain, without prompt text. Slots are reused, so
-// recording stops allocating once they have grown. It is safe for concurrent use.
+// Records keeps the latest decisions for explain, without prompt text. Records are reused, so
+// recording stops allocating once their number is stable. It is safe for concurrent use.
 type Records struct {
-	mu    sync.Mutex
-	slots []record
-	next  uint64 // number of records made
+	keep Retention
+
+	mu          sync.Mutex
+	ring        []*record // record n is at n % len(ring)
+	first, next uint64    // the kept records are first..next-1
+	bytes       int
 }
 
-// recordRef identifies a record while its slot is not reused.
+// Retention limits the decisions that are kept for explain.
+type Retention struct {
+	// Most is the greatest number of decisions; 0 means no limit.
+	Most int
+	// Age is how long decisions are kept. The last Least decisions are kept longer.
+	Age   time.Duration
+	Least int
+	// Bytes limits the memory of all decisions.
+	Bytes int
+}
+
+// recordRef identifies a record while it is kept.
 type recordRef struct{ number uint64 } // from 1; 0: none
 
 // record is one decision in compact form.
@@ -59,6 +74,7 @@ type record struct {
 	allowed   []bool // by position in pool; empty: all are
 	pinned    bool   // bound to the engine that stores its conversation
 	warmUp    explanation.WarmUp
+	bytes     int // of memory, with what it alone refers to
 }
 
 type recordRow struct {
@@ -88,33 +104,103 @@ type recordOutcome struct {
 	cause  health.Cause // counted against the serving endpoint
 }
 
-func newRecords(n int) *Records { return &Records{slots: make([]record, max(n, 0))} }
+func newRecords(keep Retention) *Records { return &Records{keep: keep, first: 1, next: 1} }
+
+// at returns the record with that number, or nil if it is not kept. The caller holds rs.mu.
+func (rs *Records) at(number uint64) *record {
+	if number < rs.first || number >= rs.next {
+		return nil
+	}
+	return rs.ring[number%uint64(len(rs.ring))]
+}
 
 // addRefused records that the request of c was not dispatched.
 func (rs *Records) addRefused(c *cycle.Cycle, why error) {
 	ref := rs.add(c, cycle.Prediction{})
-	if ref.number == 0 {
-		return
-	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if rec := &rs.slots[(ref.number-1)%uint64(len(rs.slots))]; rec.number == ref.number {
+	if rec := rs.at(ref.number); rec != nil {
 		rec.refused = why.Error()
 	}
 }
 
 // add records the decision of c.
 func (rs *Records) add(c *cycle.Cycle, p cycle.Prediction) recordRef {
-	if len(rs.slots) == 0 {
+	if rs.keep.Bytes <= 0 {
 		return recordRef{}
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rec := &rs.slots[rs.next%uint64(len(rs.slots))]
-	rs.next++
+	rec := rs.recycle(c.Now)
+	if rec == nil {
+		rec = new(record)
+	}
 	rec.number = rs.next
 	rec.fill(c, p)
-	return recordRef{rs.next}
+	rec.bytes = rec.size()
+	if last := rs.at(rs.next - 1); last != nil && last.health != rec.health {
+		rec.bytes += rec.health.Bytes()
+	}
+	rs.push(rec)
+	for rs.bytes > rs.keep.Bytes && rs.next-rs.first > 1 {
+		rs.pop()
+	}
+	return recordRef{rec.number}
+}
+
+// recycle drops the records that are too old or too many, and returns the last of them for reuse.
+func (rs *Records) recycle(now time.Time) (rec *record) {
+	for kept := rs.next - rs.first; kept > 0; kept-- {
+		old := rs.at(rs.first)
+		tooMany := rs.keep.Most > 0 && kept >= uint64(rs.keep.Most) || rs.bytes+old.bytes > rs.keep.Bytes
+		tooOld := kept > uint64(rs.keep.Least) && rs.keep.Age > 0 && now.Sub(old.at) > rs.keep.Age
+		if !tooMany && !tooOld {
+			break
+		}
+		rec = rs.pop()
+	}
+	return rec
+}
+
+// pop removes the oldest record.
+func (rs *Records) pop() *record {
+	at := rs.first % uint64(len(rs.ring))
+	rec := rs.ring[at]
+	rs.ring[at] = nil
+	rs.first++
+	rs.bytes -= rec.bytes
+	return rec
+}
+
+// push appends a record.
+func (rs *Records) push(rec *record) {
+	if rs.next-rs.first == uint64(len(rs.ring)) {
+		ring := make([]*record, max(2*len(rs.ring), 64))
+		for n := rs.first; n < rs.next; n++ {
+			ring[n%uint64(len(ring))] = rs.ring[n%uint64(len(rs.ring))]
+		}
+		rs.ring = ring
+	}
+	rs.ring[rs.next%uint64(len(rs.ring))] = rec
+	rs.next++
+	rs.bytes += rec.bytes
+}
+
+// size returns the memory of a record without the snapshots that it shares with others.
+func (rec *record) size() int {
+	n := int(unsafe.Sizeof(*rec)) + cap(rec.id) + cap(rec.model) + cap(rec.target) + cap(rec.allowed) + 4*cap(rec.plan)
+	n += sizeOf(rec.headers) + sizeOf(rec.stages) + sizeOf(rec.rows) + sizeOf(rec.rankings) + sizeOf(rec.clusters) + sizeOf(rec.avoided)
+	for i := range rec.rankings {
+		rr := &rec.rankings[i]
+		n += 4*cap(rr.order) + cap(rr.verdict) + 8*cap(rr.raw) + 8*cap(rr.total)
+	}
+	return n
+}
+
+// sizeOf returns the memory of a slice.
+func sizeOf[T any](s []T) int {
+	var one T
+	return cap(s) * int(unsafe.Sizeof(one))
 }
 
 func (rec *record) fill(c *cycle.Cycle, p cycle.Prediction) {
@@ -182,25 +268,19 @@ func (rr *recordRanking) fill(r *cycle.Ranking, rows []recordRow) {
 
 // warmed adds the endpoint of a warm-up to the record.
 func (rs *Records) warmed(ref recordRef, ep *endpoint.Endpoint, w endpoint.Work) {
-	if ref.number == 0 {
-		return
-	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if rec := &rs.slots[(ref.number-1)%uint64(len(rs.slots))]; rec.number == ref.number {
+	if rec := rs.at(ref.number); rec != nil {
 		rec.warmUp = explanation.WarmUp{Endpoint: ep.Address, Missing: w.New}
 	}
 }
 
 // finish adds the request's end, if its record still exists.
 func (rs *Records) finish(ref recordRef, f *flight, o request.Outcome) {
-	if ref.number == 0 {
-		return
-	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rec := &rs.slots[(ref.number-1)%uint64(len(rs.slots))]
-	if rec.number != ref.number {
+	rec := rs.at(ref.number)
+	if rec == nil {
 		return
 	}
 	rec.outcome = recordOutcome{done: true, status: o.Status, served: f.ep.Address, usage: o.Usage, failed: f.vitals.failed, cause: f.vitals.cause}

@@ -84,8 +84,9 @@ type Options struct {
 	// enough samples. From bodies it learns first-token times and cached tokens. 0 means 1 in 20;
 	// negative means none.
 	SampleBodies float64
-	// Records is the number of decisions kept for explain; 0 means 256, negative none.
-	Records int
+	// Records limits the decisions kept for explain. The zero value keeps the last 256, and
+	// negative Bytes keep none.
+	Records Retention
 	// Seed makes tie-breaking and sampling repeatable; 0 draws a random one.
 	Seed uint64
 
@@ -134,10 +135,9 @@ type Lists interface {
 const DefaultWorkTimeout = time.Second
 
 const (
-	defaultSample  = 0.05
-	defaultRecords = 256
-	enoughSamples  = 12 // below this number of samples, every response of an endpoint is requested
-	mostSamples    = 64 // maximum requested responses of an endpoint that yield no samples
+	defaultSample = 0.05
+	enoughSamples = 12 // below this number of samples, every response of an endpoint is requested
+	mostSamples   = 64 // maximum requested responses of an endpoint that yield no samples
 )
 
 // Scheduler is the Chooser of the server. It combines profiles, load tracking, records and
@@ -180,8 +180,8 @@ func New(o Options) (*Scheduler, error) {
 	if o.SampleBodies == 0 {
 		o.SampleBodies = defaultSample
 	}
-	if o.Records == 0 {
-		o.Records = defaultRecords
+	if o.Records == (Retention{}) {
+		o.Records = Retention{Most: 256, Bytes: 64 << 20}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

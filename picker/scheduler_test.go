@@ -399,7 +399,7 @@ func TestExplain(t *testing.T) {
 // decision's record, and that records of large pools are truncated.
 func TestRecordsWrap(t *testing.T) {
 	pool := newPool(300)
-	s := newScheduler(t, Options{Pool: pool, Records: 2})
+	s := newScheduler(t, Options{Pool: pool, Records: Retention{Most: 2, Bytes: 1 << 20}})
 	var all []*request.Decision
 	for i := range 3 {
 		r := chatRequest(fmt.Sprint("r", i), 10)

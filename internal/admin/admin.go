@@ -40,15 +40,17 @@ type Options struct {
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer // for the package's own metrics; may be nil
 	Ready      func() []Check
-	Stalled    func() []string            // names of stalled loops of the process; nil: unknown
-	Status     func() any                 // returns the JSON value of /status
-	Decisions  func(id string, n int) any // returns the JSON value of /debug/decisions
-	Explain    func(ctx context.Context, r *http.Request) (any, error)
-	Record     http.Handler                // GET /debug/record; it must end when the replica stops
-	Reload     func(context.Context) error // POST /-/reload
-	Budget     *budget.Budget              // memory for request bodies; nil: unlimited
-	Listeners  *budget.Listeners           // limits connections; nil: unlimited
-	Log        *slog.Logger
+	Stalled    func() []string // names of stalled loops of the process; nil: unknown
+	Status     func() any      // returns the JSON value of /status
+	// Decisions returns the JSON value of /debug/decisions, and the replicas that did not answer.
+	// local restricts it to this replica.
+	Decisions func(ctx context.Context, id string, n int, local bool) (found any, silent []string)
+	Explain   func(ctx context.Context, r *http.Request) (any, error)
+	Record    http.Handler                // GET /debug/record; it must end when the replica stops
+	Reload    func(context.Context) error // POST /-/reload
+	Budget    *budget.Budget              // memory for request bodies; nil: unlimited
+	Listeners *budget.Listeners           // limits connections; nil: unlimited
+	Log       *slog.Logger
 }
 
 // Limits of the listeners.

@@ -42,7 +42,9 @@ func TestReadyzListsWhatIsNotReady(t *testing.T) {
 }
 
 func TestDecisionsRefusesNonsense(t *testing.T) {
-	h := pages(Options{Decisions: func(id string, n int) any { return map[string]any{"id": id, "n": n} }})
+	h := pages(Options{Decisions: func(_ context.Context, id string, n int, _ bool) (any, []string) {
+		return map[string]any{"id": id, "n": n}, nil
+	}})
 	for _, q := range []string{"n=0", "n=x", "n=99999999"} {
 		if code, _ := get(t, h, "GET", "/debug/decisions?"+q); code != http.StatusBadRequest {
 			t.Errorf("%s: got %d", q, code)

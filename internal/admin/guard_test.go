@@ -29,7 +29,7 @@ import (
 func every() Options {
 	return Options{
 		Gatherer: prometheus.NewRegistry(), Ready: func() []Check { return nil }, Status: func() any { return 1 },
-		Decisions: func(string, int) any { return 1 }, Explain: func(_ context.Context, r *http.Request) (any, error) { return io.ReadAll(r.Body) },
+		Decisions: func(context.Context, string, int, bool) (any, []string) { return 1, nil }, Explain: func(_ context.Context, r *http.Request) (any, error) { return io.ReadAll(r.Body) },
 		Record: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Reload: func(context.Context) error { return nil },
 	}
 }

@@ -111,7 +111,11 @@ func page(status func() any) http.HandlerFunc {
 	}
 }
 
-func decisions(get func(id string, n int) any) http.HandlerFunc {
+// HeaderSilent lists the replicas of the group that did not answer, in a response of
+// /debug/decisions.
+const HeaderSilent = "X-Grapevine-Silent"
+
+func decisions(get func(ctx context.Context, id string, n int, local bool) (any, []string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		n := 20
 		if s := r.URL.Query().Get("n"); s != "" {
@@ -123,7 +127,11 @@ func decisions(get func(id string, n int) any) http.HandlerFunc {
 			n = v
 		}
 		q := r.URL.Query()
-		writeJSON(w, http.StatusOK, get(cmp.Or(q.Get("request_id"), q.Get("id")), n))
+		found, silent := get(r.Context(), cmp.Or(q.Get("request_id"), q.Get("id")), n, q.Has("local"))
+		if len(silent) > 0 {
+			w.Header().Set(HeaderSilent, strings.Join(silent, ", "))
+		}
+		writeJSON(w, http.StatusOK, found)
 	}
 }
 

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +26,7 @@ type explainFlags struct {
 
 	adminFlags
 	requestID string
+	local     bool
 	last      int
 	body      string
 	path      string
@@ -44,7 +44,8 @@ func newExplain(p Program) *cobra.Command {
 		Long: `Explains one decision: the state of every candidate, the verdict of each filter, every
 score with its weight, the choice, the runner-up and the margin.
 
-  --request-id, --last   a past decision that a replica still stores
+  --request-id           a past decision that any replica of the group still stores
+  --last                 past decisions of the asked replica
   --body                 the decision that a replica would make about a request; nothing is
                          sent to an engine, counted or stored
   --fleet                the same without a replica: a configuration applied to the saved
@@ -61,7 +62,8 @@ With --expect, the exit code is 1 if another endpoint was chosen, or none.`,
 	}
 	f.add(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.requestID, "request-id", "", "explain the kept decision about this x-request-id")
+	fl.StringVar(&f.requestID, "request-id", "", "explain the decision about this x-request-id, or with this x-grapevine-decision, that any replica of the group stores")
+	fl.BoolVar(&f.local, "local", false, "with --request-id: ask this replica only")
 	fl.IntVar(&f.last, "last", 0, "list the last N decisions; 1 explains the latest one")
 	fl.StringVar(&f.body, "body", "", "file with a request body; - for standard input")
 	fl.StringVar(&f.path, "path", "/v1/chat/completions", "path of the request")
@@ -84,7 +86,7 @@ func (f *explainFlags) run(cmd *cobra.Command) error {
 	case f.body != "":
 		list, err = f.explainLive(cmd)
 	default:
-		list, err = f.kept(cmd.Context())
+		list, err = f.kept(cmd)
 	}
 	if err != nil {
 		return err
@@ -103,6 +105,9 @@ func (f *explainFlags) check() error {
 		return fmt.Errorf("--last %d: want 1 to 1000", f.last)
 	}
 	kept := f.requestID != "" || f.last > 0
+	if f.local && f.requestID == "" {
+		return errors.New("--local requires --request-id")
+	}
 	switch {
 	case f.requestID != "" && f.last > 0:
 		return errors.New("--request-id and --last cannot be used together")
@@ -143,21 +148,35 @@ func (f *explainFlags) readBody(in io.Reader) ([]byte, error) {
 	return os.ReadFile(f.body)
 }
 
-// kept fetches decisions that a replica made. The default is the last one.
-func (f *explainFlags) kept(ctx context.Context) ([]explain.Decision, error) {
+// kept fetches decisions that replicas made. The default is the last one of the asked replica.
+func (f *explainFlags) kept(cmd *cobra.Command) ([]explain.Decision, error) {
 	query := url.Values{"n": {fmt.Sprint(max(f.last, 1))}}
 	if f.requestID != "" {
 		query.Set("id", f.requestID)
 	}
+	if f.local {
+		query.Set("local", "")
+	}
 	var list []explain.Decision
-	if err := f.get(ctx, "/debug/decisions?"+query.Encode(), &list); err != nil {
+	h, err := f.getWithHeader(cmd.Context(), "/debug/decisions?"+query.Encode(), &list)
+	if err != nil {
 		return nil, err
 	}
+	silent := h.Get(admin.HeaderSilent)
 	switch {
 	case len(list) > 0:
+		if len(list) > 1 && f.requestID != "" {
+			var names []string
+			for i := range list {
+				names = append(names, list[i].Replica)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: %d replicas decided about this request, and the latest decision is shown: %s\n", len(list), strings.Join(names, ", "))
+		}
 		return list, nil
+	case silent != "":
+		return nil, fmt.Errorf("no decision about request %q: these replicas did not answer: %s", f.requestID, silent)
 	case f.requestID != "":
-		return nil, fmt.Errorf("%s has no decision about request %q: none was made or it has expired, and no such request is waiting", f.admin, f.requestID)
+		return nil, fmt.Errorf("no replica has a decision about request %q: none was made or it has expired, and no such request is waiting (asked through %s)", f.requestID, f.admin)
 	}
 	return nil, fmt.Errorf("%s has made no decision yet", f.admin)
 }

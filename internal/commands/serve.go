@@ -109,6 +109,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.BoolVar(&f.o.PassControl, "pass-control", false, "forward engine control calls, such as /flush_cache, /sleep and /v1/load_lora_adapter, instead of answering 403")
 	fl.DurationVar(&f.o.MessageTimeout, "message-timeout", extproc.DefaultMessageTimeout, "message_timeout of the proxy: if the proxy buffers bodies, requests wait for capacity for less than this")
 	fl.DurationVar(&f.o.MaxMessageTimeout, "max-message-timeout", 0, "max_message_timeout of the proxy, requested when a request starts to wait (0: only message_timeout)")
+	fl.BoolVar(&f.o.DecisionHeader, "decision-header", false, "send clients the header x-grapevine-decision, which names the deciding replica and its decision for explain --request-id")
 	fl.DurationVar(&f.o.WorkTimeout, "work-timeout", picker.DefaultWorkTimeout, "time limit for computing a decision, after which only load decides; less than the proxy's message timeout")
 	fl.StringVar(&f.o.TLS.ClientCA, "client-ca", "", "CA file for proxies' certificates on the ext_proc and xDS listeners, reloaded when it changes; other proxies are refused (default: any proxy)")
 	fl.StringSliceVar(&f.o.TLS.ClientNames, "client-name", nil, "required SPIFFE or DNS name in a proxy's certificate, with --client-ca (repeatable)")

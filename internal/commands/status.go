@@ -3,9 +3,11 @@ package commands
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -36,12 +38,23 @@ func (f *adminFlags) add(cmd *cobra.Command) {
 
 // get reads a JSON page of the replica's admin port.
 func (f *adminFlags) get(ctx context.Context, path string, into any) error {
+	_, err := f.getWithHeader(ctx, path, into)
+	return err
+}
+
+// getWithHeader is get that also returns the answer's header.
+func (f *adminFlags) getWithHeader(ctx context.Context, path string, into any) (http.Header, error) {
 	if f.output != "text" && f.output != "json" {
-		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
+		return nil, cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return cli.UsageIf(admin.Client(f.admin).Get(ctx, path, into), admin.ErrAddress)
+	resp, err := admin.Client(f.admin).Do(ctx, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return nil, cli.UsageIf(err, admin.ErrAddress)
+	}
+	defer resp.Body.Close()
+	return resp.Header, json.NewDecoder(resp.Body).Decode(into)
 }
 
 func newStatus() *cobra.Command {

@@ -69,7 +69,7 @@ func (o *Offline) Decide(r *request.Request) (*Decision, error) {
 		return nil, err
 	}
 	s, err := picker.New(picker.Options{
-		Pool: pool, Rules: rules, Matcher: held, Prompts: o, Records: -1, Seed: o.Seed, Now: func() time.Time { return o.Now },
+		Pool: pool, Rules: rules, Matcher: held, Prompts: o, Records: picker.Retention{Bytes: -1}, Seed: o.Seed, Now: func() time.Time { return o.Now },
 	})
 	if err != nil {
 		return nil, err

@@ -57,6 +57,9 @@ func writeDecision(w io.Writer, e *Decision) {
 		id = "without an id"
 	}
 	wrapped(w, "request", fmt.Sprintf("%s at %s", id, e.At.Format("2006-01-02 15:04:05.000")))
+	if e.Decision != "" {
+		wrapped(w, "decision", fmt.Sprintf("%s of %s", e.Decision, e.Replica))
+	}
 	model := e.Model
 	if e.Target != "" && e.Target != e.Model {
 		model += " as " + e.Target

@@ -63,6 +63,7 @@ type Options struct {
 	EventsAllow       []netip.Prefix
 	MessageTimeout    time.Duration // the proxy's message_timeout, which bounds waits for capacity while it runs; default 5 s
 	MaxMessageTimeout time.Duration // the proxy's max_message_timeout; 0: message_timeout cannot be extended
+	DecisionHeader    bool          // set request.HeaderDecision in answers to clients
 	WorkTimeout       time.Duration // for the work of a decision, after which only load counts; default 1 s
 	AllowModeOverride bool
 	Gateway           extproc.Gateway // destination formats that the proxy accepts

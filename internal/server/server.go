@@ -55,55 +55,56 @@ type Server struct {
 	listeners *budget.Listeners
 	started   time.Time
 
-	hasher      block.Hasher
-	index       *indexer.Index
-	approx      *approx.Index
-	models      *prefix.Models
-	modelFiles  foundModels
-	prefixes    *prefix.Matcher
-	profiles    prefix.Profiles // rendering profiles of engines
-	rendering   *remote.Prober  // nil: rendering probes are off
-	pool        *endpoint.Pool
-	scrape      *scrape.Poller
-	served      *served.Reader // reads engines' model lists
-	engineKey   engineKey
-	scheduler   *picker.Scheduler
-	warmUps     *warmup.Sender
-	recorder    *recording.Recorder
-	signer      *signed.Signer // nil: targets are not signed
-	finder      *share.Finder
-	config      atomic.Pointer[config.Config]
-	opened      *config.Config // configuration at startup; some settings apply until exit
-	gaugePace   atomic.Int64   // nanoseconds; see gaugePace
-	reloads     *reloads
-	discovery   discovery.Source
-	lists       *lists
-	node        *cluster.Node
-	bus         cluster.Bus
-	load        *facts.Load
-	gate        *gate.Gate
-	stopQueue   context.CancelFunc // admits all waiting requests; nil before the queue exists
-	queues      *facts.Queues
-	costs       *facts.Costs
-	hints       *facts.Hints
-	blame       health.Prompts
-	share       *share.Index
-	setup       *facts.Setup
-	ownSeed     block.Seed
-	seeds       *facts.Seeds // nil if the seed is derived from a secret or not shared
-	health      *monitor.Monitor
-	xds         *xdsShare
-	abroad      *multicluster.Part // nil: no federation
-	nameless    sync.Once          // logs once when a request selects clusters but federation is off
-	readiness   *listen.Readiness
-	certificate *listen.Expiry // nil: no TLS
-	problems    problemWatch
-	dog         *watchdog.Watchdog
-	processor   *extproc.Processor
-	compat      *admin.Compat // nil: not served
-	extproc     *extproc.Server
-	admin       *admin.Server
-	pick        *admin.Pick // nil: none
+	hasher        block.Hasher
+	index         *indexer.Index
+	approx        *approx.Index
+	models        *prefix.Models
+	modelFiles    foundModels
+	prefixes      *prefix.Matcher
+	profiles      prefix.Profiles // rendering profiles of engines
+	rendering     *remote.Prober  // nil: rendering probes are off
+	pool          *endpoint.Pool
+	scrape        *scrape.Poller
+	served        *served.Reader // reads engines' model lists
+	engineKey     engineKey
+	scheduler     *picker.Scheduler
+	warmUps       *warmup.Sender
+	recorder      *recording.Recorder
+	signer        *signed.Signer // nil: targets are not signed
+	finder        *share.Finder
+	config        atomic.Pointer[config.Config]
+	opened        *config.Config // configuration at startup; some settings apply until exit
+	gaugePace     atomic.Int64   // nanoseconds; see gaugePace
+	reloads       *reloads
+	discovery     discovery.Source
+	lists         *lists
+	node          *cluster.Node
+	bus           cluster.Bus
+	load          *facts.Load
+	gate          *gate.Gate
+	stopQueue     context.CancelFunc // admits all waiting requests; nil before the queue exists
+	queues        *facts.Queues
+	costs         *facts.Costs
+	hints         *facts.Hints
+	peerDecisions *facts.Decisions
+	blame         health.Prompts
+	share         *share.Index
+	setup         *facts.Setup
+	ownSeed       block.Seed
+	seeds         *facts.Seeds // nil if the seed is derived from a secret or not shared
+	health        *monitor.Monitor
+	xds           *xdsShare
+	abroad        *multicluster.Part // nil: no federation
+	nameless      sync.Once          // logs once when a request selects clusters but federation is off
+	readiness     *listen.Readiness
+	certificate   *listen.Expiry // nil: no TLS
+	problems      problemWatch
+	dog           *watchdog.Watchdog
+	processor     *extproc.Processor
+	compat        *admin.Compat // nil: not served
+	extproc       *extproc.Server
+	admin         *admin.Server
+	pick          *admin.Pick // nil: none
 
 	decided  atomic.Uint64
 	draining atomic.Bool
@@ -297,7 +298,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	s.scheduler, err = picker.New(picker.Options{
 		RemoteClusters: s.abroad.RemoteClusters(),
 		Pool:           s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
-		SampleBodies: s.o.SampleBodies, Gate: s.gate, WorkTimeout: s.o.WorkTimeout, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
+		SampleBodies: s.o.SampleBodies, Gate: s.gate, Records: s.retention(), WorkTimeout: s.o.WorkTimeout, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
 }
@@ -410,6 +411,9 @@ func (c chooser) Choose(ctx context.Context, r *request.Request) (*request.Decis
 			c.s.compat.Watch(r, d, ep, start)
 		}
 		d.SetHeaders = c.s.signer.Append(d.SetHeaders)
+		if c.s.o.DecisionHeader && d.Number > 0 {
+			d.AnswerHeaders = append(slices.Clip(d.AnswerHeaders), request.HeaderSet{Name: request.HeaderDecision, Value: c.s.decisionID(d.Number)})
+		}
 		c.s.recorder.Attach(d, r)
 	}
 	return d, err

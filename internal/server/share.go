@@ -156,6 +156,7 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	s.hints = facts.NewHints(facts.HintOptions{
 		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Blame: &s.blame, Now: monotime.Now, Registry: s.registry,
 	})
+	s.peerDecisions = facts.NewDecisions(facts.DecisionOptions{Group: group, Find: s.findForPeer})
 	return nil
 }
 
@@ -181,6 +182,7 @@ func (s *Server) joinGroup(ctx context.Context, sessions *sessions.Table) error 
 		s.wg.Go(func() { s.queues.Run(ctx) })
 		s.wg.Go(func() { s.costs.Run(ctx) })
 		s.wg.Go(func() { s.hints.Run(ctx) })
+		s.wg.Go(func() { s.peerDecisions.Run(ctx) })
 	}
 	return nil
 }

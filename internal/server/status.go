@@ -22,7 +22,6 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
-	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
@@ -347,21 +346,6 @@ func (s *Server) watchReadiness(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-}
-
-// decisions handles /debug/decisions.
-func (s *Server) decisions(id string, n int) any {
-	if id == "" {
-		return s.scheduler.Records().Last(n)
-	}
-	e, ok := s.gate.Explain(id) // a reused id may be queued now and have an earlier decision
-	if placed, found := s.scheduler.Records().Explain(id); found && (!ok || placed.At.After(e.At)) {
-		e, ok = placed, true
-	}
-	if !ok {
-		return []explanation.Explanation{}
-	}
-	return []explanation.Explanation{e}
 }
 
 // collector exports endpoint state and the size of the index.

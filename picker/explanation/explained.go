@@ -4,6 +4,12 @@ import "time"
 
 // Explanation is one decision in full. It contains no prompt text. Times are in milliseconds.
 type Explanation struct {
+	// Replica is the replica that decided, and Decision its identifier of the decision; "" in dry
+	// runs. Number is the decision's number at that replica.
+	Replica  string `json:"replica,omitempty"`
+	Decision string `json:"decision,omitempty"`
+	Number   uint64 `json:"-"`
+
 	RequestID   string            `json:"request_id"`
 	At          time.Time         `json:"at"`
 	Model       string            `json:"model"`

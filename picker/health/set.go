@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unsafe"
 )
 
 // Set holds the health of a pool's endpoints, by small dense ids. It must be used by one goroutine.
@@ -360,6 +361,14 @@ type Snapshot struct {
 	GroupProblems []GroupProblem // by group
 	known         []known        // by id
 	views         []View         // of endpoints that are not healthy
+}
+
+// Bytes returns the memory of a snapshot, 0 for nil.
+func (s *Snapshot) Bytes() int {
+	if s == nil {
+		return 0
+	}
+	return cap(s.known)*int(unsafe.Sizeof(known{})) + cap(s.views)*int(unsafe.Sizeof(View{}))
 }
 
 // known is one endpoint of a Snapshot.

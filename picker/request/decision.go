@@ -18,7 +18,7 @@ type Chooser interface {
 type Decision struct {
 	Endpoints     []string    // ip:port, best first; the rest are fallbacks. Never empty.
 	SetHeaders    []HeaderSet // additional request headers (x-prefiller-host-port, …)
-	AnswerHeaders []HeaderSet // to be set on the client's response; nil after Observe reported another serving endpoint
+	AnswerHeaders []HeaderSet // to be set on the client's response; without those about the endpoint after Observe reported another one
 	ModelTarget   string      // model name to write into the body; "" leaves it unchanged
 	BodyExtra     string      // members, ",key:value…", to insert after the model; "" for none
 	Priority      int64       // with Prioritised: value of the body's member priority, replacing an existing one
@@ -27,7 +27,8 @@ type Decision struct {
 	// RetryRefusal allows a retry if the first endpoint refuses the request for lack of capacity (429):
 	// it is in another cluster, and the next one is here.
 	RetryRefusal bool
-	WantBody     bool // request this response's body (audit, learning)
+	Number       uint64 // of this decision at this replica, from 1; 0: it is not recorded
+	WantBody     bool   // request this response's body (audit, learning)
 
 	// Observe receives the events of the response path in order; it may be nil.
 	Observe func(Event)

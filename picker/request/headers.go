@@ -52,6 +52,9 @@ const (
 	// HeaderHop is the signed token of a request from another cluster of the federation. It passes
 	// the gateway like client headers do. Proxies leave it to the picker, which verifies it.
 	HeaderHop = "x-grapevine-hop"
+	// HeaderDecision identifies the decision in answers to clients, if the operator wants it: the
+	// replica's member ID, a dot and the decision's number.
+	HeaderDecision = "x-grapevine-decision"
 )
 
 // preferAvailable is the value of HeaderPrefer that restricts a request to endpoints holding its

@@ -143,7 +143,7 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	}
 	o := picker.Options{
 		Pool: r.pool, Rules: rules, Matcher: r.match, Sessions: r.sessions,
-		WarmUps: picker.WarmUps{Takes: r.takesWarmUp, Send: r.warmUp}, SampleBodies: -1, Records: -1, Seed: s.Seed<<8 + uint64(number) + 1, Now: s.clock,
+		WarmUps: picker.WarmUps{Takes: r.takesWarmUp, Send: r.warmUp}, SampleBodies: -1, Records: picker.Retention{Bytes: -1}, Seed: s.Seed<<8 + uint64(number) + 1, Now: s.clock,
 	}
 	if r.queue, err = newQueue(s, r.pool); err != nil {
 		return nil, err

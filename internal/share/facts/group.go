@@ -51,6 +51,8 @@ const (
 	stateQueues   = "queues"
 	stateAnswers  = "queueanswers"
 
+	stateDecisions = "decisions"
+
 	// StateHealth is each replica's observations of the endpoints' health.
 	StateHealth = "health"
 	// StateReplicas is the address of each replica's ext_proc service.

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/explanation"
+)
+
+// Limits of the decisions that a replica keeps.
+const (
+	decisionAge   = 10 * time.Minute
+	leastKept     = 256 // the last ones are kept for longer
+	decisionBytes = 32 << 20
+
+	peerDecisionTime = time.Second // time limit for answers of the other replicas
+	peerCandidates   = 16          // candidates in a decision that would be too large to send
+	peerBytes        = 128 << 10
+)
+
+// retention returns how many decisions this replica keeps.
+func (s *Server) retention() picker.Retention {
+	r := picker.Retention{Age: decisionAge, Least: leastKept, Bytes: decisionBytes}
+	if s.budget.Limit() > 0 {
+		r.Bytes = min(r.Bytes, int(s.budget.Share(budget.Records)/2))
+	}
+	return r
+}
+
+// decisionID identifies a decision of this replica in the group.
+func (s *Server) decisionID(number uint64) string {
+	return s.node.Self().ID + "." + strconv.FormatUint(number, 10)
+}
+
+// decisions handles /debug/decisions. For an id it also asks the other replicas, unless local is
+// set. silent names the replicas that did not answer.
+func (s *Server) decisions(ctx context.Context, id string, n int, local bool) (found any, silent []string) {
+	if id == "" {
+		list := s.scheduler.Records().Last(n)
+		for i := range list {
+			s.sign(&list[i])
+		}
+		return list, nil
+	}
+	list := []explanation.Explanation{}
+	if e, ok := s.ownDecision(id); ok {
+		list = append(list, e)
+	}
+	if !local && s.o.Cluster.enabled() {
+		var more []explanation.Explanation
+		more, silent = s.askPeers(ctx, id)
+		list = append(list, more...)
+	}
+	slices.SortStableFunc(list, func(a, b explanation.Explanation) int { return b.At.Compare(a.At) })
+	return list, silent
+}
+
+// ownDecision returns this replica's decision about a request, by the request's id or the
+// decision's.
+func (s *Server) ownDecision(id string) (explanation.Explanation, bool) {
+	if member, number, ok := cutLast(id, "."); ok && member == s.node.Self().ID {
+		if n, err := strconv.ParseUint(number, 10, 64); err == nil {
+			e, found := s.scheduler.Records().Numbered(n)
+			s.sign(&e)
+			return e, found
+		}
+	}
+	e, ok := s.gate.Explain(id) // a reused id may be queued now and have an earlier decision
+	if placed, found := s.scheduler.Records().Explain(id); found && (!ok || placed.At.After(e.At)) {
+		e, ok = placed, true
+	}
+	s.sign(&e)
+	return e, ok
+}
+
+// sign adds this replica's name and the decision's identifier.
+func (s *Server) sign(e *explanation.Explanation) {
+	e.Replica = s.o.Name
+	if e.Number > 0 {
+		e.Decision = s.decisionID(e.Number)
+	}
+}
+
+// findForPeer returns this replica's decision about a request for another replica, or nil. Of a
+// decision that is too large, it sends the first candidates.
+func (s *Server) findForPeer(id string) []byte {
+	e, ok := s.ownDecision(id)
+	if !ok {
+		return nil
+	}
+	b, err := json.Marshal(e)
+	if err == nil && len(b) > peerBytes {
+		shorten(&e)
+		b, err = json.Marshal(e)
+	}
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// shorten removes candidates until peerCandidates are left. The choice stays.
+func shorten(e *explanation.Explanation) {
+	kept := map[string]bool{e.Choice: true, e.RunnerUp: true}
+	for _, c := range e.Candidates {
+		if len(kept) < peerCandidates {
+			kept[c.Endpoint] = true
+		}
+	}
+	all := len(e.Candidates)
+	e.Candidates = slices.DeleteFunc(e.Candidates, func(c explanation.Candidate) bool { return !kept[c.Endpoint] })
+	e.Omitted += all - len(e.Candidates)
+	for i := range e.Profiles {
+		p := &e.Profiles[i]
+		p.Rows = slices.DeleteFunc(p.Rows, func(r explanation.Row) bool { return !kept[r.Endpoint] })
+	}
+	e.Avoided, e.Health = e.Avoided[:min(len(e.Avoided), peerCandidates)], e.Health[:min(len(e.Health), peerCandidates)]
+}
+
+// askPeers asks the other replicas for their decision about a request.
+func (s *Server) askPeers(ctx context.Context, id string) (list []explanation.Explanation, silent []string) {
+	peers, _ := s.node.Peers()
+	names, ids := map[string]string{}, []string{}
+	for _, p := range peers {
+		if p.State == "up" {
+			names[p.ID] = p.Name
+			ids = append(ids, p.ID)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, peerDecisionTime)
+	defer cancel()
+	for _, a := range s.peerDecisions.Ask(ctx, id, ids) {
+		delete(names, a.Member)
+		var e explanation.Explanation
+		if a.Decision != nil && json.Unmarshal(a.Decision, &e) == nil {
+			list = append(list, e)
+		}
+	}
+	for _, name := range names {
+		silent = append(silent, name)
+	}
+	slices.Sort(silent)
+	return list, silent
+}
+
+// cutLast splits s at the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
