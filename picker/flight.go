@@ -35,6 +35,7 @@ type flight struct {
 	lastAt     time.Time
 	tokens     int
 	learns     lessons
+	ready      cycle.Readiness // of ep at the dispatch
 	report     kvtransfer.Report
 	whole      float64 // predicted seconds to the first token if the request had not been split
 	spared     float64 // predicted delay of other requests then, weighted, in seconds
@@ -89,6 +90,8 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	}
 	f.held, f.queued = c.MatchAt(best), endpoint.Queued{Ahead: rank.Load, Own: work, At: c.Now}
 	f.predicted = c.Expected()
+	f.ready = c.Ready(rank, c.Answer())
+	c.UseNeeds(rank)
 	f.WantBody = s.wantBody(c)
 
 	f.serving = &f.own
@@ -283,10 +286,22 @@ func (f *flight) firstToken(at time.Time) {
 	f.patience().first.Observe(f.vitals.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
 	f.ep.ObserveForecast(f.predicted.TTFT(), ttft.Seconds())
+	if f.learnNeeds(ttft.Seconds() - f.predicted.TTFT()) {
+		return
+	}
 	if f.learns.prefill {
 		f.learnLoads(ttft)
 		f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, ttft)
 	}
+}
+
+// learnNeeds learns the time of loads from the excess over the prediction. It reports whether the
+// engine had to load something, which its prefill time does not show.
+func (f *flight) learnNeeds(excess float64) bool {
+	if f.ready.Used != 0 {
+		f.s.opts.Pool.NeedTimes().Observe(f.ready.Missing, excess+f.predicted.Load)
+	}
+	return f.ready.Missing != 0
 }
 
 func (f *flight) release(o request.Outcome) {

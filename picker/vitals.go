@@ -278,7 +278,9 @@ func (f *flight) learnWhole(o *request.Outcome) {
 	}
 	a := f.wholeAnswer(o)
 	f.ep.ObserveForecast(f.predicted.TTFT()+f.predictedDecode(), a.Took.Seconds())
-	f.s.opts.Pool.LearnWhole(f.ep, a)
+	if !f.learnNeeds(a.Took.Seconds() - f.predicted.TTFT() - f.predictedDecode()) {
+		f.s.opts.Pool.LearnWhole(f.ep, a)
+	}
 }
 
 // wholeAnswer returns the answer's duration and length.

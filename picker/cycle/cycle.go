@@ -49,6 +49,7 @@ type Prediction struct {
 	Own    float64 // own prefill
 	Base   float64 // fixed part
 	Fetch  float64 // fetching blocks from another holder, instead of their prefill
+	Load   float64 // loading other resources that the request needs, such as its adapter
 	Others float64 // cost to other requests, weighted
 
 	Fetched int32 // tokens of those blocks
@@ -56,7 +57,7 @@ type Prediction struct {
 }
 
 // TTFT returns the expected time to first token.
-func (p Prediction) TTFT() float64 { return p.Wait + p.Own + p.Base + p.Fetch }
+func (p Prediction) TTFT() float64 { return p.Wait + p.Own + p.Base + p.Fetch + p.Load }
 
 // Cycle is the working state of one decision: the candidates and their data, by index. Through Len,
 // At and Run, plugins see the candidates that earlier filters kept. A Cycle is used by one
@@ -84,11 +85,12 @@ type Cycle struct {
 	asks      Match
 	sessions  *sessions.Table
 
-	answers *fit.Answers
-	moves   *endpoint.Transfers
-	splits  *endpoint.Splits
-	trial   bool // pairs that are off may be used
-	fetched *endpoint.Transfers
+	answers   *fit.Answers
+	needTimes *endpoint.NeedTimes
+	moves     *endpoint.Transfers
+	splits    *endpoint.Splits
+	trial     bool // pairs that are off may be used
+	fetched   *endpoint.Transfers
 
 	live     []int32 // candidates visible through Len and At
 	rankings []*Ranking
@@ -145,6 +147,7 @@ func New(o Options, r *request.Request) *Cycle {
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), sessions.KeyIn(r.Tenant, r.Session)
 	c.Health = o.Pool.Health()
 	c.asks, c.sessions, c.random, c.answers = o.Match, o.Sessions, o.Seed, o.Pool.Answers()
+	c.needTimes = o.Pool.NeedTimes()
 	c.moves, c.fetched = o.Pool.Transfers(), o.Pool.Fetches()
 	c.splits, c.trial = o.Pool.Splits(), o.Pool.Splits().Trial()
 	if c.context = o.Context; c.context == nil {

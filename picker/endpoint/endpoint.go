@@ -170,6 +170,8 @@ type life struct {
 	began  time.Time // zero: before the endpoint was listed
 	book   bookCell
 	health healthCell
+
+	adapters adapterCell
 }
 
 func (p *Pool) makeEndpoint(spec Spec, id block.EndpointID, c *counters, l *life) *Endpoint {
@@ -207,6 +209,11 @@ func (e *Endpoint) BlockSize() int { return e.gauges.blockSize() }
 func (e *Endpoint) SetGauges(g Gauges) {
 	e.slots.Observe(g.At, g.Running, g.Waiting, g.Ranks, e.book.local.prefill.Load()+e.book.remote.prefill.Load())
 	e.gauges.store(g)
+	if g.LoRA != nil {
+		for _, name := range g.LoRA.Running {
+			e.adapters.use(ModelKey(name), g.At.UnixNano())
+		}
+	}
 }
 
 // GaugeAge returns the age of the sample at now, and false if there is none.

@@ -35,6 +35,7 @@ type Pool struct {
 	book    LoadTracker
 	fleets  fleets
 	answers fit.Answers
+	needs   NeedTimes
 	loads   fit.Saved // of loads from host memory
 	moves   Transfers // from prefill to decode endpoints
 	fetches Transfers // fetches from another holder of blocks
@@ -89,6 +90,9 @@ func (p *Pool) Snapshot() *Snapshot { return p.current.Load() }
 
 // Answers returns the learned answer lengths.
 func (p *Pool) Answers() *fit.Answers { return &p.answers }
+
+// NeedTimes returns the learned times to load what requests need.
+func (p *Pool) NeedTimes() *NeedTimes { return &p.needs }
 
 // Loads returns the learned saving of loading blocks from host memory.
 func (p *Pool) Loads() *fit.Saved { return &p.loads }

@@ -66,6 +66,7 @@ type Time struct {
 	Own    float64 `json:"own_ms"`
 	Base   float64 `json:"base_ms"`
 	Fetch  float64 `json:"fetch_ms,omitempty"` // until blocks held elsewhere have arrived
+	Load   float64 `json:"load_ms,omitempty"`  // until other resources, such as the adapter, are loaded
 	Others float64 `json:"others_ms"`
 }
 

@@ -16,21 +16,23 @@ var (
 // Config describes one engine. The zero value of every field but Blocks means
 // the default.
 type Config struct {
-	BlockSize            int   // tokens per block; default 16
-	Blocks               int   // blocks of the KV cache; required
-	MaxBatchTokens       int   // token budget of a step; default 8192
-	MaxSeqs              int   // sequences of a step; default 256
-	LongPrefillThreshold int   // largest chunk of one prompt; 0: none
-	ByPriority           bool  // waiting requests by Request.Priority, not as they came (vLLM's --scheduling-policy priority)
-	MaxModelLen          int   // tokens of prompt and response; default and maximum: the cache's capacity
-	MaxAdapters          int   // distinct adapters running at once; 0: no limit
-	NoPrefixCache        bool  // disables caching and events
-	Model                Model // default Model70B
-	AdmitWhole           bool  // a waiting request starts only when its whole prompt fits (vLLM from 0.23)
-	Host                 Host  // a second tier of the cache; zero: none
-	Noise                Noise // of step times; zero: none
-	Events               bool  // fill Result.Events
-	EveryToken           bool  // fill Result.Tokens; costs a pass over the running requests per step
+	BlockSize            int           // tokens per block; default 16
+	Blocks               int           // blocks of the KV cache; required
+	MaxBatchTokens       int           // token budget of a step; default 8192
+	MaxSeqs              int           // sequences of a step; default 256
+	LongPrefillThreshold int           // largest chunk of one prompt; 0: none
+	ByPriority           bool          // waiting requests by Request.Priority, not as they came (vLLM's --scheduling-policy priority)
+	MaxModelLen          int           // tokens of prompt and response; default and maximum: the cache's capacity
+	MaxAdapters          int           // distinct adapters running at once; 0: no limit
+	AdapterSlots         int           // adapters that stay loaded; 0: all
+	AdapterLoad          time.Duration // to load an adapter
+	NoPrefixCache        bool          // disables caching and events
+	Model                Model         // default Model70B
+	AdmitWhole           bool          // a waiting request starts only when its whole prompt fits (vLLM from 0.23)
+	Host                 Host          // a second tier of the cache; zero: none
+	Noise                Noise         // of step times; zero: none
+	Events               bool          // fill Result.Events
+	EveryToken           bool          // fill Result.Tokens; costs a pass over the running requests per step
 }
 
 // Host is the second tier of the KV cache, in host memory. Blocks entered in the prefix cache are

@@ -30,6 +30,7 @@ type Engine struct {
 	names    []Hash  // backing of generated names in events
 	hits     []int32
 	adapters []uint32
+	loaded   []uint32 // adapters, the most recently used one last
 	res      Result
 
 	// State of a run of steps that differ only in context length: every running request decodes

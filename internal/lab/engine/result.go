@@ -63,6 +63,7 @@ type Stats struct {
 	GeneratedTokens       uint64
 	Preemptions, Finished uint64
 	Aborted               uint64
+	AdapterLoads          uint64
 }
 
 // Usage is the used share of the KV cache, 0 to 1.

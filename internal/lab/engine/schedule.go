@@ -107,6 +107,23 @@ func (e *Engine) adapterFits(adapter uint32) bool {
 	return len(e.adapters) < e.cfg.MaxAdapters
 }
 
+// loadAdapter makes an adapter the most recently used one, and loads it if necessary.
+func (e *Engine) loadAdapter(adapter uint32) {
+	if e.cfg.AdapterLoad == 0 || adapter == 0 {
+		return
+	}
+	if i := slices.Index(e.loaded, adapter); i >= 0 {
+		e.loaded = slices.Delete(e.loaded, i, i+1)
+	} else {
+		e.load.loadBase += e.cfg.AdapterLoad.Nanoseconds() * 1000
+		e.stats.AdapterLoads++
+		if n := e.cfg.AdapterSlots; n > 0 && len(e.loaded) >= n {
+			e.loaded = slices.Delete(e.loaded, 0, 1)
+		}
+	}
+	e.loaded = append(e.loaded, adapter)
+}
+
 func contains(list []uint32, v uint32) bool {
 	for _, x := range list {
 		if x == v {
@@ -252,6 +269,7 @@ func (e *Engine) stored(s *seq, from, to int) {
 
 func (e *Engine) admit(s *seq, hits int) {
 	e.running = append(e.running, s)
+	e.loadAdapter(s.Adapter)
 	if s.cached >= 0 {
 		return // resumed
 	}

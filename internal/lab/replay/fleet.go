@@ -2,6 +2,7 @@ package replay
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
@@ -28,6 +29,21 @@ type station struct {
 
 	decoding []*journey // with a first token and not ended
 	latency  latency
+}
+
+// adapters returns the engine's report, like vLLM's: adapters of requests that run or wait.
+func (s *station) adapters() *endpoint.LoRA {
+	l := &endpoint.LoRA{Max: s.config.AdapterSlots}
+	s.core.ForEachAdapter(func(adapter uint32, running bool) {
+		list := &l.Waiting
+		if running {
+			list = &l.Running
+		}
+		if name := adapterName(adapter); !slices.Contains(*list, name) {
+			*list = append(*list, name)
+		}
+	})
+	return l
 }
 
 // latency counts the times that an engine reports.

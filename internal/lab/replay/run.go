@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
@@ -203,6 +204,9 @@ func (s *simulation) sample(at time.Duration) {
 			At: taken, Engine: endpoint.EngineVLLM, Waiting: st.Waiting, Running: st.Running,
 			KVUse: st.Usage(), BlockSize: s.Engine.BlockSize, Blocks: s.Engine.Blocks, Started: epoch,
 		}
+		if s.Engine.AdapterLoad > 0 {
+			g.LoRA = s.stations[i].adapters()
+		}
 		for _, r := range s.replicas {
 			r.endpoints[i].SetGauges(g)
 			if s.Histograms {
@@ -252,7 +256,7 @@ func (s *simulation) place(j *journey) error {
 		err = s.prefill(j, p)
 	} else if from, blocks := s.sender(j); from >= 0 {
 		s.fetch(j, from, blocks)
-	} else if err = s.submit(j.station, engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names, Priority: d.Priority}); err == nil {
+	} else if err = s.submit(j.station, engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names, Priority: d.Priority, Adapter: uint32(r.Adapter)}); err == nil {
 		s.flying[uint64(number)+1] = j
 	}
 	if err != nil {
@@ -298,8 +302,14 @@ func (s *simulation) journey(number int, r *trace.Request) *journey {
 		ID: "r", Path: "/v1/completions", Kind: request.KindCompletions, Model: "m", Target: "m", Objective: objective(r.Priority),
 		Session: s.shared.sessionName(r.Session), InputTokens: r.Input, Stream: !s.Whole, ChunkKeys: j.keys,
 	}
+	if r.Adapter > 0 {
+		j.request.Adapter = adapterName(uint32(r.Adapter))
+	}
 	return j
 }
+
+// adapterName is the name of an adapter.
+func adapterName(number uint32) string { return "adapter-" + strconv.FormatUint(uint64(number), 10) }
 
 // stepEnded applies the end of a station's step and starts the next one. No other event occurs
 // before until.

@@ -23,6 +23,7 @@ type Request struct {
 	Tenant  int32         // index into Trace.Tenants; 0 if the trace names none
 
 	Priority int32
+	Adapter  int32 // number of its LoRA adapter, 0 for none
 	// Blocks names the prompt's blocks. The last one may be partial.
 	Blocks []Block
 	// Answer names the blocks behind the full ones of the prompt, as far as a

@@ -142,7 +142,7 @@ func (s *scorer) cheapestCopy(d *decision, h int, held endpoint.Work) (l int, th
 		// The remaining terms are never negative, so they matter only for the few candidates that
 		// are cheap enough.
 		v := d.At(k)
-		p := s.Predict(v.Cost, &v.Load, held, d.waits[k], d.answer)
+		p := s.predictOwn(d, k, held)
 		if s.cost(d, p) >= there {
 			continue
 		}

@@ -68,7 +68,7 @@ func (s *scorer) best(d *decision, k int) cycle.Prediction {
 	if tokens < s.fetch.Tokens {
 		return computed
 	}
-	fetched := s.Predict(d.At(k).Cost, &d.At(k).Load, endpoint.Work{Input: w.Input, New: max(w.New-tokens, 1)}, d.waits[k], d.answer)
+	fetched := s.predictOwn(d, k, endpoint.Work{Input: w.Input, New: max(w.New-tokens, 1)})
 	fetched.Fetch, fetched.Fetched, fetched.From = s.fetching(d, k, from, tokens), int32(tokens), from.at
 	fetched.Others = computed.Others
 	if s.fetch.Store {

@@ -35,9 +35,9 @@ var Defaults = Params{
 // scorer is the default policy: the predicted time to first token of each candidate, plus the
 // request's cost to others there. Its score is the negative sum, in seconds.
 //
-//	cost = wait + own + chunks × base
-//	     + OwnWeight × own
-//	     + own × (StallWeight × decoding + QueueWeight × waiting)
+//	cost = wait + load + own + chunks × base
+//	     + OwnWeight × (load + own)
+//	     + (load + own) × (StallWeight × decoding + QueueWeight × waiting)
 //	     + ArrivalWeight × own × arrival rate × (wait + own/2) / (1 − busy)
 //	     + DecodeWeight × answer × (step with the request in it)
 //	     + MemoryWeight × P(memory full) × hold × arrival rate × (wait for memory beyond the minimum + hold/2)
@@ -47,6 +47,9 @@ var Defaults = Params{
 // own = B × new + E × new × (input − new/2). wait is the largest of the known bounds
 // (cycle.View.Wait). B, E, base and the decode step are learned per endpoint (endpoint.Cost), the
 // answer length per model (fit.Answers).
+//
+// load is the learned time to load other resources that the request needs and the engine lacks
+// (cycle.Cycle.Ready).
 //
 // hold is the request's share of the engine's KV memory times the seconds for which it keeps it
 // (memory.go).
@@ -102,13 +105,13 @@ func (s scorer) Score(c *cycle.Cycle, scores []float64) {
 func (s *scorer) price(c *cycle.Cycle, scores []float64) decision {
 	d := decision{Cycle: c, scores: scores, answer: c.Answer(), target: c.Request.SLOTTFT.Seconds()}
 	d.input = max(c.Request.InputTokens, 1)
-	d.place(c.Scratch(8 * len(scores)))
+	d.place(c.Scratch(9 * len(scores)))
 	s.findHolders(&d)
 	s.survey(&d)
 	for k := range scores {
 		p := s.best(&d, k)
 		c.Predict(k, p)
-		scores[k], d.owns[k] = -s.cost(&d, p), p.Own+p.Fetch
+		scores[k], d.owns[k] = -s.cost(&d, p), p.Own+p.Fetch+p.Load
 	}
 	return d
 }
@@ -116,7 +119,7 @@ func (s *scorer) price(c *cycle.Cycle, scores []float64) decision {
 // place divides room into the per-candidate arrays.
 func (d *decision) place(room []float64) {
 	n := len(d.scores)
-	for _, list := range []*[]float64{&d.waits, &d.owns, &d.news, &d.memories, &d.wholes, &d.steps, &d.doubts, &d.requests} {
+	for _, list := range []*[]float64{&d.waits, &d.owns, &d.news, &d.memories, &d.wholes, &d.steps, &d.doubts, &d.requests, &d.loads} {
 		*list, room = room[:n:n], room[n:]
 	}
 }
@@ -135,12 +138,14 @@ func (s *scorer) survey(d *decision) {
 		}
 		d.news[k], d.wholes[k] = float64(d.Cycle.Work(k).New), v.Cost.Prefill(whole)
 		d.waits[k], d.memories[k] = v.Waits(d.Now, d.news[k], d.answer)
+		ready := d.Cycle.Ready(v, d.answer)
+		d.waits[k], d.loads[k] = max(d.waits[k], ready.Wait), ready.Load
 		d.steps[k], d.doubts[k], d.requests[k] = v.Cost.Step, v.Cost.Uncertainty, float64(v.Load.Requests)
 		d.least, d.memory = min(d.least, d.waits[k]), min(d.memory, d.memories[k])
 
 		own, stall := d.wholes[k], 1+s.StallWeight*decoding(&v.Load)
-		d.quickest, d.soonest = min(d.quickest, own*stall), min(d.soonest, d.waits[k]+own*stall)
-		d.soft = min(d.soft, d.waits[k]+own*(1+s.delays(&v.Load)))
+		d.quickest, d.soonest = min(d.quickest, own*stall), min(d.soonest, d.waits[k]+d.loads[k]+own*stall)
+		d.soft = min(d.soft, d.waits[k]+d.loads[k]+own*(1+s.delays(&v.Load)))
 		d.rate, d.all = d.rate+v.Load.Rate, d.all+max(v.Load.Requests, 0)
 	}
 	if d.told = 1; book < engines {
@@ -160,6 +165,8 @@ type decision struct {
 
 	// By candidate, from the engine's constants and load.
 	steps, doubts, requests []float64
+
+	loads []float64 // seconds to load what else the request needs, by candidate
 
 	// Values over all candidates. quickest, soonest and soft are minimum seconds: of the whole
 	// prompt with its stalls, of the same including the wait, and of the same including delays of
@@ -201,9 +208,20 @@ func (s *scorer) cost(d *decision, p cycle.Prediction) float64 {
 
 // predict returns the prediction for candidate k if its work were w, including the cost to others.
 func (s *scorer) predict(d *decision, k int, w endpoint.Work) cycle.Prediction {
+	p, v := s.predictOwn(d, k, w), d.At(k)
+	p.Others += s.more(d, k, v, w)
+	return p
+}
+
+// predictOwn is predict without the costs of uneven work, memory and zone. A load keeps the engine
+// from all other work, and may evict what another request needs, so it costs others as much as a
+// prefill of the same time.
+func (s *scorer) predictOwn(d *decision, k int, w endpoint.Work) cycle.Prediction {
 	v := d.At(k)
 	p := s.Predict(v.Cost, &v.Load, w, d.waits[k], d.answer)
-	p.Others += s.more(d, k, v, w)
+	if p.Load = d.loads[k]; p.Load > 0 {
+		p.Others += p.Load * (s.OwnWeight + s.delays(&v.Load))
+	}
 	return p
 }
 
@@ -324,7 +342,7 @@ func (s *scorer) even(d *decision) {
 	doubt, step := d.doubts[best], d.steps[best]
 	for k, x := range scores {
 		slack := max(-top*max(s.Alike, doubt, d.doubts[k]), step)
-		if x > top-slack && d.news[k] == missing {
+		if x > top-slack && d.news[k] == missing && d.loads[k] == d.loads[best] {
 			scores[k] = top - evenRequest*max(d.requests[k], 0)
 			if s.zoneCost(d.At(k)) > 0 {
 				scores[k] -= evenZone
