@@ -126,11 +126,12 @@ func (f *gateFlags) run(ctx context.Context, out io.Writer) error {
 	return cli.ExitCode(1)
 }
 
-// build returns the program grapevine as of a commit. It builds it once, into the cache folder.
+// build returns the program grapevine as of a commit, next to the grapevine-lab of that commit. It
+// builds both once, into the cache folder.
 func build(ctx context.Context, commit string) (string, error) {
 	dir := filepath.Join(parts.Cache(), "reference", commit)
 	path := filepath.Join(dir, "grapevine")
-	if _, err := os.Stat(path); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "grapevine-lab")); err == nil {
 		return path, nil
 	}
 	if err := os.RemoveAll(filepath.Dir(dir)); err != nil { // remove earlier commits
@@ -152,7 +153,10 @@ func build(ctx context.Context, commit string) (string, error) {
 	if err := errors.Join(archive.Run(), unpack.Wait()); err != nil {
 		return "", fmt.Errorf("the stored commit %s is not in this clone: %w", commit, err)
 	}
-	compile := exec.CommandContext(ctx, "go", "build", "-C", source, "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/grapevine")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	compile := exec.CommandContext(ctx, "go", "build", "-C", source, "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", dir+string(filepath.Separator), "./cmd/grapevine", "./cmd/grapevine-lab")
 	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := compile.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build of commit %s: %w\n%s", commit, err, out)

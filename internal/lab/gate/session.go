@@ -7,9 +7,11 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -28,8 +30,9 @@ type Options struct {
 	Out    io.Writer      // progress: one line per row
 	Stored *Baseline      // rows that look worse than stored are measured again; may be nil
 
-	// Reference returns the program grapevine as of the stored commit. Rows of CPU per request are
-	// compared directly with this program, since ratios against the no-op rise on a loaded machine.
+	// Reference returns the program grapevine as of the stored commit, in a folder that also has
+	// grapevine-lab. Rows of CPU per request are compared directly with this program, since ratios
+	// against the no-op rise on a loaded machine. So are kernels that look worse than stored.
 	Reference func(context.Context) (string, error)
 }
 
@@ -140,11 +143,63 @@ func (s *session) kernel(k *Kernel) error {
 		}
 		samples = append(samples, more...)
 	}
-	s.add(result(k.Name, Ratio, "x calibration", samples))
+	row := result(k.Name, Ratio, "x calibration", samples)
+	if s.Stored.worse(row) != "" && s.Reference != nil {
+		if err := s.kernelDirect(k, slice, &row); err != nil {
+			return err
+		}
+	}
+	s.add(row)
 	if strings.HasPrefix(k.Name, "decision/") {
 		s.level(k.Name+"/allocations", "per decision", Count, allocs)
 	}
 	return nil
+}
+
+// kernelDirect compares a kernel with that of the stored commit, run after run. Caches and memory of
+// a loaded machine slow large kernels down more than the calibration loop.
+func (s *session) kernelDirect(k *Kernel, slice time.Duration, row *Result) error {
+	picker, err := s.Reference(s.ctx)
+	if err != nil {
+		return err
+	}
+	lab := filepath.Join(filepath.Dir(picker), "grapevine-lab")
+	none := filepath.Join(s.Dir, "none.json") // stored figures would make it repeat the row
+	if err := os.WriteFile(none, []byte("{}"), 0o600); err != nil {
+		return err
+	}
+	const runs, rounds = 5, 8
+	var direct []float64
+	for range runs {
+		run := exec.CommandContext(s.ctx, lab, "gate", "--baseline", none, "--rounds", strconv.Itoa(rounds), "--rows", "^"+regexp.QuoteMeta(k.Name)+"$")
+		run.Stderr = os.Stderr
+		out, err := run.Output()
+		if err != nil {
+			return fmt.Errorf("%s at the stored commit: %w", k.Name, err)
+		}
+		was, err := printedMedian(string(out), k.Name)
+		if err != nil {
+			return err
+		}
+		now, _, err := k.measureFresh(2*rounds, slice)
+		if err != nil {
+			return err
+		}
+		direct = append(direct, estimate(now).Median/was)
+	}
+	e := estimate(direct)
+	row.Direct = &e
+	return nil
+}
+
+// printedMedian returns the figure of a row in the output of a run.
+func printedMedian(out, name string) (float64, error) {
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
+			return strconv.ParseFloat(f[1], 64)
+		}
+	}
+	return 0, fmt.Errorf("gate: no row %s in %q", name, out)
 }
 
 // measureGroup starts the group's stand if one of its rows is selected.
