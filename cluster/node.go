@@ -102,7 +102,7 @@ func (n *Node) HandOver(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			n.log.Warn("leaving before all sources are handed over", "error", ctx.Err())
+			n.log.Warn("leaving before other replicas have taken over all event sources", "error", ctx.Err())
 			handed = true
 		case <-t.C:
 		}

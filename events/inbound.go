@@ -118,7 +118,7 @@ func (m *Manager) Listen(o Inbound) error {
 			return err
 		}
 		in.socks = append(in.socks, sock)
-		m.opt.Log.Info("publishers of events may dial in", "address", sock.Addr().String(), "rank", rank)
+		m.opt.Log.Info("accepting connections from event publishers", "address", sock.Addr().String(), "rank", rank)
 	}
 	return nil
 }

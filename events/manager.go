@@ -21,12 +21,12 @@ type Manager struct {
 	slots   chan struct{} // concurrent replays
 	scratch sync.Pool     // of *work
 
-	mu      sync.Mutex // guards Set and Close
-	closed  bool
-	streams map[block.Source]*subscriber
-	inbound *inbound                        // inbound publishers
-	glances glances                         // topic probes of silent publishers
-	view    atomic.Pointer[[][]*subscriber] // by endpoint
+	mu          sync.Mutex // guards Set and Close
+	closed      bool
+	streams     map[block.Source]*subscriber
+	inbound     *inbound                        // inbound publishers
+	topicProbes topicProbes                     // topic probes of silent publishers
+	view        atomic.Pointer[[][]*subscriber] // by endpoint
 }
 
 // work is the memory for decoding and translating one batch. Streams share a few, so that idle
@@ -42,7 +42,7 @@ func Open(opt Options) *Manager {
 	m := &Manager{opt: opt, slots: make(chan struct{}, opt.Replays), streams: map[block.Source]*subscriber{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.scratch.New = func() any { return new(work) }
-	m.glances.by = map[Stream]*glance{}
+	m.topicProbes.by = map[Stream]*topicProbe{}
 	m.view.Store(new([][]*subscriber))
 	m.metrics = newMetrics(m, opt.Registry)
 	m.inbound = &inbound{m: m, subs: map[block.Source]*subscriber{}, by: map[block.Source]*guest{}}
@@ -141,7 +141,7 @@ func (m *Manager) Close() error {
 		all = append(all, s)
 	}
 	stopAll(all)
-	m.glances.close()
+	m.topicProbes.close()
 	clear(m.streams)
 	m.index()
 	m.metrics.unregister()

@@ -371,7 +371,7 @@ func (s *subscriber) clear() {
 	s.m.opt.Index.Apply(s.src, &w.delta)
 	if n := s.order.Counts().Restarts; n != s.restarts {
 		s.restarts, s.incarnation = n, 0
-		s.log.Info("engine restarted, or its history is gone", "restarts", n)
+		s.log.Info("engine restarted or lost its event history", "restarts", n)
 		if s.m.opt.OnRestart != nil {
 			s.m.opt.OnRestart(s.src, s.order.Wrapped())
 		}

@@ -13,29 +13,29 @@ import (
 
 // Limits of topic probes.
 const (
-	glanceTime    = 10 * time.Second // maximum duration
-	glanceAgain   = time.Minute      // minimum interval per stream
-	glanceAtOnce  = 8                // concurrent probes of different streams
-	glanceKept    = 4096             // streams with a stored result
-	glanceLimit   = 64               // messages
-	glanceMessage = 16 << 20         // bytes of one
-	glanceEnough  = 2                // batches with the same topic for a result
-	glanceTopic   = 256              // bytes of a topic
+	topicProbeTime     = 10 * time.Second // maximum duration
+	topicProbeInterval = time.Minute      // minimum interval per stream
+	maxTopicProbes     = 8                // concurrent probes of different streams
+	maxTopicResults    = 4096             // streams with a stored result
+	topicProbeMessages = 64               // messages
+	topicProbeBytes    = 16 << 20         // bytes of one
+	topicProbeBatches  = 2                // batches with the same topic for a result
+	maxTopicBytes      = 256              // bytes of a topic
 )
 
-// glances probes publishers without filtering if nothing arrives for the subscribed topic.
+// topicProbes probes publishers without filtering if nothing arrives for the subscribed topic.
 // Subscriptions are filtered by the publisher, so a wrong topic looks like an engine without
 // events.
-type glances struct {
+type topicProbes struct {
 	mu    sync.Mutex
-	by    map[Stream]*glance
+	by    map[Stream]*topicProbe
 	busy  int
 	found atomic.Int32 // number of probes that found another topic
 	wg    sync.WaitGroup
 }
 
-// glance is the last probe of a stream.
-type glance struct {
+// topicProbe is the last probe of a stream.
+type topicProbe struct {
 	began time.Time
 	found *TopicMismatch // nil: no mismatch
 }
@@ -51,15 +51,15 @@ type TopicMismatch struct {
 // TopicMismatch returns the result.
 func (m *Manager) ProbeTopics(streams []Stream) {
 	for _, s := range streams {
-		if _, inbound := s.dialsIn(); inbound || s.Topic == "" || !m.glances.begin(s, m.opt.Now()) {
+		if _, inbound := s.dialsIn(); inbound || s.Topic == "" || !m.topicProbes.begin(s, m.opt.Now()) {
 			continue
 		}
 		go func() {
-			defer m.glances.wg.Done()
-			found := m.glance(s)
-			m.glances.end(s, found)
+			defer m.topicProbes.wg.Done()
+			found := m.probeTopic(s)
+			m.topicProbes.end(s, found)
 			if found != nil {
-				m.opt.Log.Warn("events come under another topic alone than the one that is read", "events", s.Events, "topic", found.Topic, "read", s.Topic)
+				m.opt.Log.Warn("publisher uses another topic than the subscribed one", "events", s.Events, "topic", found.Topic, "read", s.Topic)
 			}
 		}()
 	}
@@ -67,7 +67,7 @@ func (m *Manager) ProbeTopics(streams []Stream) {
 
 // TopicMismatch returns the first mismatch found among streams, or nil.
 func (m *Manager) TopicMismatch(streams []Stream) *TopicMismatch {
-	g := &m.glances
+	g := &m.topicProbes
 	if g.found.Load() == 0 {
 		return nil
 	}
@@ -82,21 +82,21 @@ func (m *Manager) TopicMismatch(streams []Stream) *TopicMismatch {
 }
 
 // begin reports whether a stream may be probed. Then end must follow.
-func (g *glances) begin(s Stream, now time.Time) bool {
+func (g *topicProbes) begin(s Stream, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.by[s]
-	if g.busy >= glanceAtOnce || g.by == nil || l != nil && now.Sub(l.began) < glanceAgain {
+	if g.busy >= maxTopicProbes || g.by == nil || l != nil && now.Sub(l.began) < topicProbeInterval {
 		return false
 	}
 	if l == nil {
-		if len(g.by) >= glanceKept {
+		if len(g.by) >= maxTopicResults {
 			g.drop(now)
 		}
-		if len(g.by) >= glanceKept {
+		if len(g.by) >= maxTopicResults {
 			return false
 		}
-		l = &glance{}
+		l = &topicProbe{}
 		g.by[s] = l
 	}
 	l.began = now
@@ -106,16 +106,16 @@ func (g *glances) begin(s Stream, now time.Time) bool {
 }
 
 // drop removes old results. The caller holds mu.
-func (g *glances) drop(now time.Time) {
+func (g *topicProbes) drop(now time.Time) {
 	for s, l := range g.by {
-		if now.Sub(l.began) >= glanceAgain {
+		if now.Sub(l.began) >= topicProbeInterval {
 			g.keep(l, nil)
 			delete(g.by, s)
 		}
 	}
 }
 
-func (g *glances) end(s Stream, found *TopicMismatch) {
+func (g *topicProbes) end(s Stream, found *TopicMismatch) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy--
@@ -125,7 +125,7 @@ func (g *glances) end(s Stream, found *TopicMismatch) {
 }
 
 // keep stores a result. The caller holds mu.
-func (g *glances) keep(l *glance, found *TopicMismatch) {
+func (g *topicProbes) keep(l *topicProbe, found *TopicMismatch) {
 	if l.found != nil {
 		g.found.Add(-1)
 	}
@@ -135,20 +135,20 @@ func (g *glances) keep(l *glance, found *TopicMismatch) {
 }
 
 // close prevents further probes and waits for the running ones, whose context has ended.
-func (g *glances) close() {
+func (g *topicProbes) close() {
 	g.mu.Lock()
 	g.by = nil
 	g.mu.Unlock()
 	g.wg.Wait()
 }
 
-// glance probes the publisher of s. It returns nil if some messages have the subscribed topic, if
+// probeTopic probes the publisher of s. It returns nil if some messages have the subscribed topic, if
 // they have several topics, as through a forwarder, or if there are none.
-func (m *Manager) glance(s Stream) *TopicMismatch {
-	ctx, cancel := context.WithTimeout(m.ctx, glanceTime)
+func (m *Manager) probeTopic(s Stream) *TopicMismatch {
+	ctx, cancel := context.WithTimeout(m.ctx, topicProbeTime)
 	defer cancel()
 	conn, err := zmtp.Dial(ctx, s.Events, zmtp.Options{
-		Handshake: m.opt.Handshake, Limits: zmtp.Limits{Frame: glanceMessage, Message: glanceMessage},
+		Handshake: m.opt.Handshake, Limits: zmtp.Limits{Frame: topicProbeBytes, Message: topicProbeBytes},
 	})
 	if err != nil {
 		return nil
@@ -161,7 +161,7 @@ func (m *Manager) glance(s Stream) *TopicMismatch {
 	other, batches := "", 0
 	var msg zmtp.Message
 	var batch decode.Batch
-	for range glanceLimit {
+	for range topicProbeMessages {
 		if conn.Recv(&msg) != nil {
 			return nil
 		}
@@ -169,11 +169,11 @@ func (m *Manager) glance(s Stream) *TopicMismatch {
 		if !ok || batch.Decode(payload) != nil || len(batch.Events) == 0 {
 			continue // a heartbeat, or another service on the same port
 		}
-		topic := string(msg.Frame(0)[:min(len(msg.Frame(0)), glanceTopic)])
+		topic := string(msg.Frame(0)[:min(len(msg.Frame(0)), maxTopicBytes)])
 		if strings.HasPrefix(topic, s.Topic) || batches > 0 && topic != other {
 			return nil
 		}
-		if other, batches = topic, batches+1; batches == glanceEnough {
+		if other, batches = topic, batches+1; batches == topicProbeBatches {
 			return &TopicMismatch{other, m.opt.Now().UnixNano()}
 		}
 	}

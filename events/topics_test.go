@@ -10,11 +10,11 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// looking is the number of streams being checked.
-func (m *Manager) looking() int {
-	m.glances.mu.Lock()
-	defer m.glances.mu.Unlock()
-	return m.glances.busy
+// runningProbes is the number of running topic probes.
+func (m *Manager) runningProbes() int {
+	m.topicProbes.mu.Lock()
+	defer m.topicProbes.mu.Unlock()
+	return m.topicProbes.busy
 }
 
 // A check finds the only topic under which a publisher sends batches. It finds nothing if some
@@ -45,7 +45,7 @@ func TestGlance(t *testing.T) {
 			at := []Stream{{Events: "tcp://" + pub.Addr().String(), Topic: c.read}}
 			r.ProbeTopics(at)
 			testkit.Await(t, "somebody looks", func() bool { return pub.Subscribers() == 1 })
-			for i := 0; r.looking() > 0; i++ {
+			for i := 0; r.runningProbes() > 0; i++ {
 				_ = pub.Send([]byte(c.sends[i%len(c.sends)]), binary.BigEndian.AppendUint64(nil, uint64(i)), batch)
 			}
 			got := r.TopicMismatch(at)
@@ -53,7 +53,7 @@ func TestGlance(t *testing.T) {
 				t.Errorf("found %+v, want %q", got, c.want)
 			}
 			r.ProbeTopics(at)
-			if r.looking() > 0 {
+			if r.runningProbes() > 0 {
 				t.Error("it is looked at again at once")
 			}
 		})
@@ -71,7 +71,7 @@ func TestGlanceTakesBatchesOnly(t *testing.T) {
 	at := []Stream{{Events: "tcp://" + pub.Addr().String(), Topic: "kv@"}}
 	r.ProbeTopics(at)
 	testkit.Await(t, "somebody looks", func() bool { return pub.Subscribers() == 1 })
-	for i := 0; r.looking() > 0; i++ { // until it has read its maximum of messages
+	for i := 0; r.runningProbes() > 0; i++ { // until it has read its maximum of messages
 		_ = pub.Send([]byte("load"), binary.BigEndian.AppendUint64(nil, uint64(i)), []byte("\x01nothing"))
 	}
 	if got := r.TopicMismatch(at); got != nil {
@@ -84,7 +84,7 @@ func TestGlanceTakesBatchesOnly(t *testing.T) {
 func TestGlanceIsBounded(t *testing.T) {
 	r := openReader(t, testOptions())
 	r.ProbeTopics([]Stream{{Events: "tcp://" + parts.FreeAddress(t)}, {Events: InboundFrom("10.0.0.1"), Topic: "kv@"}})
-	if n := r.looking(); n != 0 {
+	if n := r.runningProbes(); n != 0 {
 		t.Errorf("%d are looked at", n)
 	}
 	pub, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
@@ -92,20 +92,20 @@ func TestGlanceIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pub.Close()
-	for i := range 3 * glanceAtOnce {
+	for i := range 3 * maxTopicProbes {
 		r.ProbeTopics([]Stream{{Rank: uint16(i), Events: "tcp://" + pub.Addr().String(), Topic: "kv@"}})
 	}
-	if n := r.looking(); n != glanceAtOnce {
-		t.Errorf("%d are looked at, want %d", n, glanceAtOnce)
+	if n := r.runningProbes(); n != maxTopicProbes {
+		t.Errorf("%d are looked at, want %d", n, maxTopicProbes)
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.looking(); n != 0 {
+	if n := r.runningProbes(); n != 0 {
 		t.Errorf("%d are looked at after the end", n)
 	}
 	r.ProbeTopics([]Stream{{Events: "tcp://" + pub.Addr().String(), Topic: "late"}})
-	if n := r.looking(); n != 0 {
+	if n := r.runningProbes(); n != 0 {
 		t.Errorf("%d are looked at after the end", n)
 	}
 }

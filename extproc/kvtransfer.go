@@ -37,6 +37,6 @@ func (p *Processor) warnUnseen(m *streamModes) {
 	if m.Request == BodyFullDuplex || m.Request == BodyBuffered || m.observe || p.unseen.Swap(true) {
 		return
 	}
-	p.opts.Log.Warn("the proxy does not send whole request bodies: hand-over members in them reach engines, which must not have a KV connector that clients could use",
+	p.opts.Log.Warn("the proxy does not send whole request bodies: KV transfer fields of clients reach the engines",
 		"request_body_mode", m.Request.String())
 }

@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_extproc_body_bytes_total", Help: "Body bytes that passed through, by direction."}, []string{"direction"}),
 		served: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "grapevine_extproc_served_total", Help: "Answers by the endpoint that gave them: chosen first, next of those named, elsewhere, unknown where the proxy does not say."}, []string{"by"}),
+			Name: "grapevine_extproc_served_total", Help: "Answers by the endpoint that gave them: chosen first, another named one, an unnamed one, or unknown where the proxy does not report it."}, []string{"by"}),
 	}
 	m.shed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "grapevine_extproc_shed_total", Help: "Streams that were ended while they waited for their bodies because memory was short."})

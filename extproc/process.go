@@ -50,7 +50,7 @@ func New(opts Options) (*Processor, error) {
 	p := &Processor{opts: opts, metrics: m, guards: &wire.Guards{Budget: opts.Budget, Timeout: opts.BodyTimeout}, holders: budget.NewHolders(opts.Budget, budget.Bodies)}
 	p.guards.Shed = func(n int) {
 		m.shed.Add(float64(n))
-		opts.Log.Warn("memory is short: streams that waited for their bodies were ended", "streams", n)
+		opts.Log.Warn("memory limit reached: ended streams that waited for request bodies", "streams", n)
 	}
 	p.kits.New = func() any {
 		k := &kit{route: wire.RouteWriter{Fallback: opts.FallbackMetadata}}

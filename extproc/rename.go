@@ -36,7 +36,7 @@ func (st *stream) restores() bool {
 	default:
 		if st.modes.Response == BodyNone && !st.modes.override {
 			if !st.p.fixedNames.Swap(true) {
-				st.p.opts.Log.Warn("answers keep the name that engines know a model by: the proxy sends no answers to the picker and has no allow_mode_override")
+				st.p.opts.Log.Warn("responses keep the engine's model name: the proxy does not send responses to the picker and does not set allow_mode_override")
 			}
 			return false
 		}

@@ -3,9 +3,9 @@ package extproc
 // ServedStatus compares serving endpoints with chosen ones, over all requests since the start.
 type ServedStatus struct {
 	Chosen  uint64 `json:"chosen"`
-	Next    uint64 `json:"next"`      // another named destination
-	Unnamed uint64 `json:"elsewhere"` // not named by the picker
-	Unknown uint64 `json:"unknown"`   // not reported by the proxy
+	Next    uint64 `json:"next"`    // another named destination
+	Unnamed uint64 `json:"unnamed"` // not named by the picker
+	Unknown uint64 `json:"unknown"` // not reported by the proxy
 	// Problem is the likely cause if the proxy mostly ignores the picker's choice.
 	Problem string `json:"problem,omitempty"`
 }
@@ -25,6 +25,6 @@ func (st *stream) noteServed() {
 	by, warn := st.p.served.Add(st.sent, st.back.served, st.p.opts.Now())
 	st.p.metrics.served.WithLabelValues(by).Inc()
 	if warn {
-		st.p.opts.Log.Warn("answers come from endpoints that were not chosen", "problem", st.p.served.Problem())
+		st.p.opts.Log.Warn("responses come from endpoints that the picker did not choose", "problem", st.p.served.Problem())
 	}
 }

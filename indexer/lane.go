@@ -20,13 +20,13 @@ type lane struct {
 	rest  []byte    // the prompt behind at
 	cuts  cuts
 	at    progress
-	set   uint32   // holder set of last
-	begun bool     // set is the set of a block
-	empty int      // blocks without text so far
-	next  branchTo // the block that a fork chose for this lane
-	alive []runner // sources that hold last and the whole prompt before it, by slot
-	spare []runner // memory of the next alive
-	rules []grip   // of the runners whose source has rules
+	set   uint32      // holder set of last
+	begun bool        // set is the set of a block
+	empty int         // blocks without text so far
+	next  branchTo    // the block that a fork chose for this lane
+	alive []runner    // sources that hold last and the whole prompt before it, by slot
+	spare []runner    // memory of the next alive
+	rules []ruleState // of the runners whose source has rules
 }
 
 // branchTo is a child of a lane's last block; node is nil for none.
@@ -159,7 +159,7 @@ func (x *Index) follow(w *walk, i int, until int32, slots *lockfree.Vector[slotO
 			members := x.sets.Get(s)
 			w.change(i, members, slots)
 			if len(l.rules) > 0 {
-				l.grasp(members, tokens)
+				l.noteHolders(members, tokens)
 			}
 			l.set, l.begun = s, true
 		}

@@ -289,7 +289,7 @@ func (s *Scheduler) countModelless(r *request.Request) {
 	}
 	if _, logged := s.modelless.paths.LoadOrStore(budget.PrintableName(r.Path), true); !logged {
 		s.modelless.n.Add(1)
-		s.opts.Log.Warn("request names no model and the pool serves several: any engine may get it", "path", budget.PrintableName(r.Path))
+		s.opts.Log.Warn("request without a model in a pool of several models: any engine may receive it", "path", budget.PrintableName(r.Path))
 	}
 }
 

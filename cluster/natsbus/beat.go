@@ -133,6 +133,6 @@ type oldRelease struct{ last atomic.Int64 }
 func (o *oldRelease) say(log *slog.Logger, id, version string) {
 	now := monotime.Now().UnixNano()
 	if last := o.last.Load(); now-last >= int64(time.Minute) && o.last.CompareAndSwap(last, now) {
-		log.Warn("member of an older release cannot prove that it is alive, so no state is shared with it", "member", id, "version", version)
+		log.Warn("member of an older release cannot prove its liveness, so no state is shared with it", "member", id, "version", version)
 	}
 }

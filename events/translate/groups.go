@@ -27,18 +27,18 @@ const (
 // groups is the state of a stream's KV-cache groups as learned from stores. Removals have only a
 // group's number.
 type groups struct {
-	list    []group
-	base    int                // the group that forms the chains, -1 while unknown
-	size    uint32             // tokens per block of the base, the largest seen
-	grown   bool               // larger blocks than the stored ones have arrived
-	first   []block.EngineHash // stored base blocks that may turn out to be partial entries
-	settled bool               // first has overflowed
-	uneven  bool               // some names may not be block ends of the base
-	sparse  bool               // the base has a window or states: the stream has no full attention
-	ruled   int                // groups with a rule
-	over    bool               // more groups than the index supports
-	due     bool               // rules must be sent
-	told    int                // batches since rules were sent
+	list       []group
+	base       int                // the group that forms the chains, -1 while unknown
+	size       uint32             // tokens per block of the base, the largest seen
+	grown      bool               // larger blocks than the stored ones have arrived
+	first      []block.EngineHash // stored base blocks that may turn out to be partial entries
+	settled    bool               // first has overflowed
+	uneven     bool               // some names may not be block ends of the base
+	sparse     bool               // the base has a window or states: the stream has no full attention
+	ruled      int                // groups with a rule
+	over       bool               // more groups than the index supports
+	due        bool               // rules must be sent
+	sinceRules int                // batches since rules were sent
 }
 
 type group struct {
@@ -260,10 +260,10 @@ func (t *Translator) ruled(events []decode.Event) {
 // tellRules starts a delta with the groups' rules if they are due.
 func (t *Translator) tellRules() {
 	g := &t.groups
-	if g.told++; !g.due && g.told < repeatRules {
+	if g.sinceRules++; !g.due && g.sinceRules < repeatRules {
 		return
 	}
-	g.due, g.told = false, 0
+	g.due, g.sinceRules = false, 0
 	first := len(t.out.Hashes)
 	for i := range g.list {
 		if l := &g.list[i]; l.role == roleRuled {

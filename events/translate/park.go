@@ -161,9 +161,9 @@ func (p *parking) remove(hashes []block.EngineHash, tier block.Tier) []block.Eng
 	return rest
 }
 
-// told removes blocks named by a report from the parking: they are now known and are not additional
+// reported removes blocks named by a report from the parking: they are now known and are not additional
 // copies. Blocks below the last one wait for the report.
-func (p *parking) told(hashes []block.EngineHash) {
+func (p *parking) reported(hashes []block.EngineHash) {
 	for i := 0; i < len(hashes) && p.blocks > 0; i++ {
 		f := p.byHash[hashes[i]]
 		if f == nil {

@@ -372,7 +372,7 @@ func (t *Translator) store(e *decode.Event, tier block.Tier, from block.Key, roo
 		for i := len(d.Blocks) - len(e.Hashes); i < len(d.Blocks); i++ {
 			d.Blocks[i].Flags |= block.FlagAgain
 		}
-		t.park.told(e.Hashes)
+		t.park.reported(e.Hashes)
 		t.stats.Reports++
 	}
 	t.stats.Stored += uint64(len(e.Hashes))

@@ -56,7 +56,7 @@ func (p *Pacing) tell(from net.Addr) {
 	more := p.quiet
 	p.told, p.quiet = now, 0
 	p.mu.Unlock()
-	p.Log.Warn("connection is paced because it ends streams without data", "listener", p.Listener, "address", from.String(), "since_last", more)
+	p.Log.Warn("limiting a connection that opens and resets streams without data", "listener", p.Listener, "address", from.String(), "since_last", more)
 }
 
 type pacedCreds struct {

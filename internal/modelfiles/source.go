@@ -296,7 +296,7 @@ func (s *Source) failed(m *model, found *Status, err error, n int) time.Duration
 	m.status, m.next = *found, time.Now().Add(wait)
 	s.mu.Unlock()
 	if news {
-		s.o.Log.Warn("model files not found, its prompts are matched approximately", "model", budget.PrintableName(found.Model), "state", string(found.State), "error", found.Error, "remedy", found.Remedy)
+		s.o.Log.Warn("model files not found, prompts of the model are matched approximately", "model", budget.PrintableName(found.Model), "state", string(found.State), "error", found.Error, "remedy", found.Remedy)
 	}
 	return wait
 }

@@ -101,11 +101,11 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Prefi
 	}
 	switch {
 	case out.changed && said.Reason != "":
-		m.o.Log.Warn("predictions do not come true", "endpoint", ep.Address, "model", said.Model, "reason", said.Reason, "do", said.Do)
+		m.o.Log.Warn("predicted cache hits do not match the engine's answers", "endpoint", ep.Address, "model", said.Model, "reason", said.Reason, "do", said.Do)
 	case out.changed:
-		m.o.Log.Info("predictions come true", "endpoint", ep.Address, "model", said.Model)
+		m.o.Log.Info("predicted cache hits match the engine's answers again", "endpoint", ep.Address, "model", said.Model)
 	case apart.Reason != "":
-		m.o.Log.Warn("predictions do not come true", "endpoint", ep.Address, "model", apart.Model, "reason", apart.Reason, "do", apart.Do)
+		m.o.Log.Warn("predicted cache hits do not match the engine's answers", "endpoint", ep.Address, "model", apart.Model, "reason", apart.Reason, "do", apart.Do)
 	}
 }
 
@@ -159,7 +159,7 @@ func (m *Matcher) follow(ep *endpoint.Endpoint, out consequence) {
 	}
 	switch {
 	case out.distrust:
-		m.o.Log.Warn("engine had less cached than its events said", "endpoint", ep.Address)
+		m.o.Log.Warn("engine had fewer cached tokens than its events announced", "endpoint", ep.Address)
 		m.o.Invalidate(ep)
 	case out.vouch:
 		m.o.Confirm(ep)

@@ -139,9 +139,9 @@ func (m *Matcher) checkClass(t trials, r *request.Request, ep *endpoint.Endpoint
 	cl.mu.Unlock()
 	switch {
 	case wrong && !was:
-		m.o.Log.Warn("predictions of one kind of request do not come true", "model", t.all.model, "requests", k.String(), "example", example)
+		m.o.Log.Warn("predicted cache hits of one request class do not match the engine's answers", "model", t.all.model, "requests", k.String(), "example", example)
 	case was && !wrong:
-		m.o.Log.Info("predictions of one kind of request come true", "model", t.all.model, "requests", k.String())
+		m.o.Log.Info("predicted cache hits of one request class match the engine's answers again", "model", t.all.model, "requests", k.String())
 	}
 	return wrong && short
 }

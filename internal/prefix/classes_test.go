@@ -80,7 +80,7 @@ func TestWrongClassesAreNamed(t *testing.T) {
 		if state != knowledge.Exact || !strings.Contains(reason, "chats of client claude-cli") || !strings.Contains(reason, "request id-") {
 			t.Errorf("one of %d: state %s, reason %q, want exact with the class and an example", share, state, reason)
 		}
-		if got := strings.Count(c.log.String(), "one kind of request"); got != 1 {
+		if got := strings.Count(c.log.String(), "one request class do not match"); got != 1 {
 			t.Errorf("one of %d: %d warnings, want 1:\n%s", share, got, c.log.String())
 		}
 	}

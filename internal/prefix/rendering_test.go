@@ -69,9 +69,9 @@ func TestUnlike(t *testing.T) {
 			Status: 200, Complete: true, Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: n},
 		})
 	}
-	expect("predictions come true", "exact events; exact")
+	expect("predicted cache hits match the engine's answers again", "exact events; exact")
 	if guess(request.KindChat, false) {
-		t.Error("chats go by what was sent, although predictions come true")
+		t.Error("chats go by what was sent, although predicted cache hits match the engine's answers again")
 	}
 	m.Left([]*endpoint.Endpoint{ep})
 	expect("left", "exact")

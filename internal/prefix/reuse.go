@@ -204,8 +204,8 @@ func (m *Matcher) Counted(ep *endpoint.Endpoint, r Reused) {
 		return
 	}
 	if reason, do := u.words(); reason != "" {
-		m.o.Log.Warn("predictions do not come true", "endpoint", ep.Address, "reason", reason, "do", do)
+		m.o.Log.Warn("predicted cache hits do not match the engine's answers", "endpoint", ep.Address, "reason", reason, "do", do)
 	} else {
-		m.o.Log.Info("predictions come true", "endpoint", ep.Address)
+		m.o.Log.Info("predicted cache hits match the engine's answers again", "endpoint", ep.Address)
 	}
 }

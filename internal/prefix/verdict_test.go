@@ -22,28 +22,28 @@ import (
 
 // fault is a mismatch between engines and picker.
 type fault struct {
-	name    string
-	render  func(text string) string // by the engine; nil: same as the picker
-	model   string                   // of the events; "": that of the requests
-	silent  bool                     // no events arrive
-	astray  bool                     // events arrive under another topic
-	sparse  bool                     // events include groups that are not indexed
-	window  int                      // blocks at a prompt's end that the engine keeps and needs; 0: all
-	plain   bool                     // the picker does not render prompts
-	less    int                      // cached blocks at the end that engines do not reuse
-	skips   bool                     // every other request does not read the cache
-	state   knowledge.State          // expected at the end
-	says    string                   // expected in the reason
-	partial bool                     // streams are read from the middle on
-	tools   bool                     // a third of the chats have tools, and render applies only to these
-	images  bool                     // the same with images
-	idle    bool                     // after 100 requests engines reuse no cached blocks
-	unsaid  bool                     // answers omit cached tokens if there are none
-	late    int                      // requests before the fault has an effect
-	mute    bool                     // answers never report cached tokens
-	blind   bool                     // answers do not report prompt tokens either
-	pace    time.Duration            // between requests; 0: two seconds
-	unread  [][2]int                 // ranges of requests during which no event is applied
+	name       string
+	render     func(text string) string // by the engine; nil: same as the picker
+	model      string                   // of the events; "": that of the requests
+	silent     bool                     // no events arrive
+	wrongTopic bool                     // events arrive under another topic
+	sparse     bool                     // events include groups that are not indexed
+	window     int                      // blocks at a prompt's end that the engine keeps and needs; 0: all
+	plain      bool                     // the picker does not render prompts
+	less       int                      // cached blocks at the end that engines do not reuse
+	skips      bool                     // every other request does not read the cache
+	state      knowledge.State          // expected at the end
+	says       string                   // expected in the reason
+	partial    bool                     // streams are read from the middle on
+	tools      bool                     // a third of the chats have tools, and render applies only to these
+	images     bool                     // the same with images
+	idle       bool                     // after 100 requests engines reuse no cached blocks
+	unsaid     bool                     // answers omit cached tokens if there are none
+	late       int                      // requests before the fault has an effect
+	mute       bool                     // answers never report cached tokens
+	blind      bool                     // answers do not report prompt tokens either
+	pace       time.Duration            // between requests; 0: two seconds
+	unread     [][2]int                 // ranges of requests during which no event is applied
 }
 
 // engines are simulated engines, each with an LRU cache of blocks.
@@ -55,7 +55,7 @@ type engines struct {
 	now     int
 	blocks  int
 	told    []int64         // when the events of each engine were last applied
-	glanced []int           // per engine, batches since its publisher was last checked, plus one; 0: no check
+	probed  []int           // per engine, batches since its publisher was last checked, plus one; 0: no check
 	pending [][]block.Delta // per engine, not applied yet
 }
 
@@ -121,8 +121,8 @@ func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached 
 		}
 	}
 	e.pending[i] = append(e.pending[i], d)
-	if e.glanced[i] > 0 {
-		e.glanced[i]++
+	if e.probed[i] > 0 {
+		e.probed[i]++
 	}
 	if hit = max(hit-e.f.less, 0); skip || e.f.idle && e.now > 100 {
 		hit = 0
@@ -178,12 +178,12 @@ func play(t *testing.T, f fault, n int) (out played) {
 		StreamInfo: func(ep *endpoint.Endpoint) StreamInfo {
 			n := e.index.Blocks(block.Source{Endpoint: ep.ID})
 			s := StreamInfo{Blocks: n, HasMessages: n > 0 || f.sparse, Sparse: f.sparse, Narrow: f.window > 0}
-			if f.astray && e.glanced[ep.ID] > 2 {
+			if f.wrongTopic && e.probed[ep.ID] > 2 {
 				s.TopicMismatch = &events.TopicMismatch{Topic: "kv-events"}
 			}
 			return s
 		},
-		ProbeTopics:    func(ep *endpoint.Endpoint) { e.glanced[ep.ID] = max(e.glanced[ep.ID], 1) },
+		ProbeTopics:    func(ep *endpoint.Endpoint) { e.probed[ep.ID] = max(e.probed[ep.ID], 1) },
 		LastEvent:      func(id block.EndpointID) int64 { return e.told[id] },
 		Invalidate:     func(*endpoint.Endpoint) { out.distrusts++ },
 		VerdictChanged: func(*endpoint.Endpoint) { out.doubts++ },
@@ -195,7 +195,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 	for range eps {
 		e.held = append(e.held, map[block.Key]int{})
 	}
-	e.glanced = make([]int, len(eps))
+	e.probed = make([]int, len(eps))
 	e.told, e.pending = make([]int64, len(eps)), make([][]block.Delta, len(eps))
 	if f.window > 0 {
 		e.blocks = 300 // the beginnings of chats are evicted
@@ -291,7 +291,7 @@ func TestVerdicts(t *testing.T) {
 		{name: "nothing", state: knowledge.Exact},
 		{name: "another template", render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "begin otherwise"},
 		{name: "another date", render: func(s string) string { return s[:200] + "23 Nov 2026" + s[200:] }, state: knowledge.Mismatched, says: "for about"},
-		{name: "another topic", silent: true, astray: true, state: knowledge.Mismatched, says: `topic "kv-events" alone`},
+		{name: "another topic", silent: true, wrongTopic: true, state: knowledge.Mismatched, says: `topic "kv-events" alone`},
 		{name: "no events at all", silent: true, state: knowledge.Mismatched, says: "no event has come"},
 		{name: "another model", model: "other", state: knowledge.Mismatched, says: "begin otherwise"},
 		{name: "no model", plain: true, state: knowledge.Approximate, says: "--model"},
@@ -307,7 +307,7 @@ func TestVerdicts(t *testing.T) {
 		{name: "events wait for a second, a hundred requests long", pace: 10 * time.Millisecond, unread: [][2]int{{0, 100}}, state: knowledge.Exact},
 		{name: "events wait for three seconds from the first request on", pace: 10 * time.Millisecond, unread: [][2]int{{0, 300}}, state: knowledge.Exact},
 		{name: "another template, a hundred requests a second", pace: 10 * time.Millisecond, render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "begin otherwise"},
-		{name: "another topic, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, astray: true, state: knowledge.Mismatched, says: `topic "kv-events" alone`},
+		{name: "another topic, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, wrongTopic: true, state: knowledge.Mismatched, says: `topic "kv-events" alone`},
 		{name: "no events at all, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, state: knowledge.Mismatched, says: "no event has come", late: 400},
 		{name: "nothing is said", mute: true, state: knowledge.Exact, says: "--enable-prompt-tokens-details"},
 		{name: "no usage is told", blind: true, state: knowledge.Exact, says: "include_usage"},

@@ -216,13 +216,13 @@ func (m *Models) load(e *entry, gen int) {
 	defer e.mu.Unlock()
 	e.err, e.sum = err, 0
 	if err != nil {
-		log.Warn("model not readable, its prompts are matched approximately", "error", err)
+		log.Warn("model files are unreadable, prompts of the model are matched approximately", "error", err)
 		return
 	}
 	e.loaded, e.took, e.sum = end, end.Sub(start), sum
 	e.model.Store(model)
 	if why := model.vocab.Lossy(); why != "" {
-		log.Warn("vocabulary cannot be decoded, its prompts are matched approximately", "reason", why)
+		log.Warn("vocabulary cannot be decoded, prompts of the model are matched approximately", "reason", why)
 		return
 	}
 	log.Info("model ready", "renderer", model.Renderer(), "vocabulary", model.vocab.Mode().String(), "tokens", model.vocab.Size(), "notes", strings.Join(model.notes, "; "))
@@ -280,7 +280,7 @@ func (m *Models) RenderAs(ctx context.Context, name string, dst, body []byte, ki
 	if !ok {
 		m.miss[ReasonNoModel].Add(1)
 		if !m.said.Swap(true) {
-			m.opts.Log.Warn("requests name a model of which no tokenizer is configured: where endpoints serve it, its prompts are matched approximately", "model", budget.PrintableName(name))
+			m.opts.Log.Warn("requests name a model without a configured tokenizer: its prompts are matched approximately", "model", budget.PrintableName(name))
 		}
 		return dst, Info{}, &Error{Reason: ReasonNoModel}
 	}

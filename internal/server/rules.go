@@ -168,7 +168,7 @@ func (s *Server) applyFound(f discovery.Found) {
 	s.found, s.specs = f.Names, f.Specs
 	c := s.config.Load()
 	if err := s.scheduler.SetRules(s.rules(c)); err != nil {
-		s.o.Log.Error("names of the source refused", "error", err)
+		s.o.Log.Error("names of the event source rejected", "error", err)
 	}
 	s.use(c)
 	s.pool.Set(completed(s.specs, c))
@@ -281,7 +281,7 @@ func (s *Server) sayWait(g *gate.Config) {
 	}
 	most := extproc.LongestWait(s.o.MessageTimeout, s.o.MaxMessageTimeout)
 	if ttl := g.Queue().TTL; ttl > most {
-		s.o.Log.Warn("where the proxy keeps bodies back, requests wait for less than defaultRequestTTL, since its timer ends before: see --max-message-timeout", "wait", most, "ttl", ttl)
+		s.o.Log.Warn("the proxy's message timeout ends before defaultRequestTTL when it withholds bodies: see --max-message-timeout", "wait", most, "ttl", ttl)
 	}
 }
 
@@ -324,7 +324,7 @@ func (s *Server) refresh() {
 func (s *Server) watchConfig(ctx context.Context) {
 	discovery.Watch(ctx, s.o.Config, discovery.WatchOptions{Log: s.o.Log}, func() {
 		if err := s.reloadConfig(true); err != nil {
-			s.o.Log.Error("configuration refused; keeping the old one", "error", err)
+			s.o.Log.Error("configuration rejected, keeping the previous one", "error", err)
 		}
 	})
 }

@@ -373,7 +373,7 @@ func (s *Server) openPick() (err error) {
 		Budget: s.budget, Listeners: s.listeners,
 	})
 	if err == nil {
-		s.o.Log.Info("picks for other proxies", "address", s.pick.Addr().String())
+		s.o.Log.Info("listening for picks of other proxies", "address", s.pick.Addr().String())
 	}
 	return err
 }
@@ -395,7 +395,7 @@ func (c chooser) Choose(ctx context.Context, r *request.Request) (*request.Decis
 	d, err := c.s.scheduler.Choose(ctx, r)
 	if r.Clusters != "" && c.s.abroad == nil {
 		c.s.nameless.Do(func() {
-			c.s.o.Log.Warn("requests say in which clusters they may be served, and this replica does not know which one is its own: they are served here", "header", request.HeaderClusters, "want", "cluster in a --federation-config")
+			c.s.o.Log.Warn("requests select clusters, but this replica does not know its own cluster's name: they are served here", "header", request.HeaderClusters, "want", "cluster in a --federation-config")
 		})
 	}
 	if err != nil && c.s.compat != nil {

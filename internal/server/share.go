@@ -214,7 +214,7 @@ func (s *Server) listenForEvents(c *config.Config) error {
 		return nil
 	}
 	if s.o.Cluster.enabled() {
-		s.o.Log.Warn("publishers dial in here, and a replica knows only what dials in to it: have engines bind where there are several replicas")
+		s.o.Log.Warn("publishers connect to this replica only: with several replicas, let the engines bind instead")
 	}
 	return s.share.Listen(in)
 }

@@ -330,7 +330,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 			if len(s.pool.Snapshot().Endpoints) > 0 && (known || over) {
 				s.settled.Store(true)
 				if !known {
-					s.o.Log.Warn("ready without full knowledge", "endpoints_pending", pending, "models_read", models, "cluster", phase.String())
+					s.o.Log.Warn("ready before the prefix index is complete", "endpoints_pending", pending, "models_read", models, "cluster", phase.String())
 				}
 			}
 		}

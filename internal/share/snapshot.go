@@ -53,7 +53,7 @@ func (d *indexDump) Next() ([]byte, error) {
 		err = fmt.Errorf("%w: %w", cluster.ErrTooLarge, err)
 	}
 	if err != nil {
-		d.st.share.o.Log.Warn("snapshot of a source failed; replicas without the source wait until its engine holds less or restarts", "source", d.name, "error", err)
+		d.st.share.o.Log.Warn("snapshot of a source failed: other replicas get its state when the engine holds fewer blocks or restarts", "source", d.name, "error", err)
 	}
 	return page, err
 }

@@ -157,6 +157,6 @@ func (d *Watchdog) step() {
 	if len(stalled) > 0 {
 		d.o.Log.Error("loops of this replica have stalled: it is not ready", "stalled", stalled)
 	} else {
-		d.o.Log.Info("all loops of this replica make progress again", "stalled_before", was)
+		d.o.Log.Info("all loops of this replica run again", "stalled_before", was)
 	}
 }

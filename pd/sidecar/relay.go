@@ -136,7 +136,7 @@ func (x *exchange) noteKept(answer []byte) {
 		return
 	}
 	x.s.kept.Do(func() {
-		x.s.o.Log.Warn("the decode engine keeps the blocks of its answers for the next turn, which is not supported: set bidirectional_kv_xfer to false there")
+		x.s.o.Log.Warn("the decode engine sends KV blocks back (bidirectional_kv_xfer), which is not supported: set it to false")
 	})
 }
 

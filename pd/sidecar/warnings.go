@@ -80,7 +80,7 @@ func (s *Server) complain(t trouble, target string, err error) {
 	if err != nil {
 		args = append(args, "error", err)
 	}
-	s.o.Log.Warn("a prompt was not computed elsewhere", args...)
+	s.o.Log.Warn("remote prefill failed, the decode engine computed the prompt", args...)
 }
 
 // complainOf logs the failure of a prefill leg, unless the request or load is the cause.

@@ -10,16 +10,16 @@ import (
 
 // Values of the label "by" of the served metric.
 const (
-	Chosen    = "chosen"    // the endpoint that the picker named first
-	Next      = "next"      // another endpoint that it named
-	Elsewhere = "elsewhere" // an endpoint that it did not name
-	Unknown   = "unknown"   // not reported by the proxy
+	Chosen  = "chosen"  // the endpoint that the picker named first
+	Next    = "next"    // another endpoint that it named
+	Unnamed = "unnamed" // an endpoint that it did not name
+	Unknown = "unknown" // not reported by the proxy
 )
 
 // Counter counts the serving endpoints and detects a proxy that ignores the picker's choice. It is
 // safe for concurrent use.
 type Counter struct {
-	chosen, next, elsewhere, unknown atomic.Uint64
+	chosen, next, unnamed, unknown atomic.Uint64
 
 	// span holds the number of answers since it was opened in its upper half, and those from
 	// unnamed endpoints in its lower half.
@@ -51,8 +51,8 @@ func (t *Counter) Add(sent []string, served string, now time.Time) (by string, w
 		t.next.Add(1)
 		by = Next
 	default:
-		t.elsewhere.Add(1)
-		by = Elsewhere
+		t.unnamed.Add(1)
+		by = Unnamed
 		step++
 	}
 	if len(sent) > 1 {
@@ -63,11 +63,11 @@ func (t *Counter) Add(sent []string, served string, now time.Time) (by string, w
 
 // judge evaluates the span and reports whether a warning is due.
 func (t *Counter) judge(span uint64, now time.Time) bool {
-	told, elsewhere := span>>32, span&(1<<32-1)
+	told, unnamed := span>>32, span&(1<<32-1)
 	if told < least {
 		return false
 	}
-	ignored := 2*elsewhere >= told
+	ignored := 2*unnamed >= told
 	t.ignored.Store(ignored)
 	if told >= perSpan && t.span.CompareAndSwap(span, 0) {
 		t.multiple.Store(false)
@@ -95,6 +95,6 @@ func (t *Counter) Problem() string {
 }
 
 // Counts returns the number of answers by origin since the start.
-func (t *Counter) Counts() (chosen, next, elsewhere, unknown uint64) {
-	return t.chosen.Load(), t.next.Load(), t.elsewhere.Load(), t.unknown.Load()
+func (t *Counter) Counts() (chosen, next, unnamed, unknown uint64) {
+	return t.chosen.Load(), t.next.Load(), t.unnamed.Load(), t.unknown.Load()
 }

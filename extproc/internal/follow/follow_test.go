@@ -24,14 +24,14 @@ func TestTally(t *testing.T) {
 		return count
 	}
 	if warnings(1000, one, "", Unknown)+warnings(50, one, "10.0.0.1:80", Chosen)+warnings(9, list, "10.0.0.2:80", Next)+
-		warnings(30, one, "10.0.0.9:80", Elsewhere) > 0 || tally.Problem() != "" {
+		warnings(30, one, "10.0.0.9:80", Unnamed) > 0 || tally.Problem() != "" {
 		t.Errorf("the proxy mostly obeys: %q", tally.Problem())
 	}
-	if n := warnings(200, one, "10.0.0.9:80", Elsewhere); n != 1 || !strings.Contains(tally.Problem(), "metadata") {
+	if n := warnings(200, one, "10.0.0.9:80", Unnamed); n != 1 || !strings.Contains(tally.Problem(), "metadata") {
 		t.Errorf("%d warnings, %q", n, tally.Problem())
 	}
 	now = now.Add(warnEvery)
-	if n := warnings(300, list, "10.0.0.9:80", Elsewhere); n != 1 || !strings.Contains(tally.Problem(), "single address") {
+	if n := warnings(300, list, "10.0.0.9:80", Unnamed); n != 1 || !strings.Contains(tally.Problem(), "single address") {
 		t.Errorf("a minute later: %d warnings, %q", n, tally.Problem())
 	}
 	if warnings(300, one, "10.0.0.1:80", Chosen) != 0 || tally.Problem() != "" {

@@ -24,9 +24,9 @@ var ErrStarved = errors.New("extproc: the request body did not arrive in time, o
 const (
 	// slowBody is the minimum speed of a body being received, in bytes per second.
 	slowBody = 64 << 10
-	// patience is the factor for the time limit before any part of the body has arrived: the proxy
+	// bodyWaitFactor is the factor for the time limit before any part of the body has arrived: the proxy
 	// may be collecting the body itself.
-	patience = 10
+	bodyWaitFactor = 10
 	// shedEvery is the minimum time between two rounds of shedding: a garbage collection must show
 	// the effect of the last one.
 	shedEvery = 100 * time.Millisecond
@@ -105,7 +105,7 @@ func (gs *Guards) Tap(ctx context.Context, info *tap.Info) (context.Context, err
 	ctx, cancel := context.WithCancelCause(ctx)
 	number := gs.turn.Add(1)
 	g := &Guard{guards: gs, shard: &gs.shards[number%uint64(len(gs.shards))], cancel: cancel, waiting: true, number: number}
-	wait := patience * gs.Timeout
+	wait := bodyWaitFactor * gs.Timeout
 	if end, ok := ctx.Deadline(); ok { // an expired stream may never run
 		wait = min(wait, time.Until(end)+time.Second)
 	}

@@ -72,7 +72,7 @@ func TestGuardsForget(t *testing.T) {
 		if n, begun := waiting(gs), gs.begun.Load(); n != 2 || begun != 1 {
 			t.Errorf("after the first one's deadline %d streams wait and %d have not run, want 2 and 1", n, begun)
 		}
-		time.Sleep(patience * gs.Timeout)
+		time.Sleep(bodyWaitFactor * gs.Timeout)
 		synctest.Wait()
 		g.End()
 		if n, begun := waiting(gs), gs.begun.Load(); n != 0 || begun != 0 {
@@ -100,7 +100,7 @@ func TestBodyTimeout(t *testing.T) {
 		if silent.Err() != nil || placed.Err() != nil {
 			t.Error("empty or placed stream was ended")
 		}
-		time.Sleep(patience * time.Minute)
+		time.Sleep(bodyWaitFactor * time.Minute)
 		synctest.Wait()
 		if !errors.Is(context.Cause(silent), ErrStarved) || placed.Err() != nil {
 			t.Error("silent stream was not ended, or placed stream was")

@@ -288,7 +288,7 @@ func (p *Prober) failed(j *job, err error) {
 	l := p.lookOf(j)
 	l.next = p.o.Now().Add(min(firstRetry<<min(l.failed, 8), lastRetry))
 	l.failed++
-	p.o.Log.Debug("engine could not be asked to render", "endpoint", j.ep.Address, "model", j.model.Name(), "error", err)
+	p.o.Log.Debug("engine did not render a chat", "endpoint", j.ep.Address, "model", j.model.Name(), "error", err)
 }
 
 func (p *Prober) lookOf(j *job) *look {
@@ -323,9 +323,9 @@ func (p *Prober) keep(j *job, found []Finding) {
 	log := p.o.Log.With("endpoint", j.ep.Address, "model", j.model.Name())
 	switch {
 	case l.differs && !was:
-		log.Warn("engine renders chats otherwise than this replica", "difference", first.String())
+		log.Warn("engine renders chats differently from this replica", "difference", first.String())
 	case was && !l.differs:
-		log.Info("engine renders chats as this replica does")
+		log.Info("engine renders chats like this replica")
 	}
 	if p.o.Found != nil {
 		p.o.Found(j.ep, j.model.Name(), found)

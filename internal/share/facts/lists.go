@@ -74,7 +74,7 @@ func (x *Lists) Publish(r *discovery.Record) {
 	if !bytes.Equal(b, x.sent) {
 		x.sent = b
 		if err := x.set(keyList, deflate(b)); err != nil {
-			x.log.Warn("endpoints not shared, a replica that cannot read its source does not get them", "endpoints", len(r.Found.Specs), "error", err)
+			x.log.Warn("endpoint list not shared with the group", "endpoints", len(r.Found.Specs), "error", err)
 		}
 	}
 	age := max(x.now().Sub(r.Read), 0)

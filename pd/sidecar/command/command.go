@@ -219,7 +219,7 @@ func (f *flags) targets() (sidecar.Targets, error) {
 		}
 		return sidecar.Signed{Verifier: v, Listed: listed}, nil
 	case listed == nil:
-		f.log.Warn("any address that the picker's headers name will be called: give --verify-key-file, --endpoints or --allow")
+		f.log.Warn("the sidecar connects to any address in the routing headers: set --verify-key-file, --endpoints or --allow")
 		return nil, nil
 	}
 	return listed, nil

@@ -37,7 +37,7 @@ func (f *flags) follow(ctx context.Context, t sidecar.Targets, wg *sync.WaitGrou
 		if err != nil {
 			if text := err.Error(); text != said {
 				said = text
-				f.log.Warn("engines that may be called stay as they were", "error", err)
+				f.log.Warn("list of allowed engines unchanged", "error", err)
 			}
 			return
 		}

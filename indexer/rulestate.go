@@ -5,10 +5,10 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
 )
 
-// grip tracks the groups with rules of one runner's source. Between two changes of the holder set,
+// ruleState tracks the groups with rules of one runner's source. Between two changes of the holder set,
 // a group has either every block or none. So the furthest position at which a rule is satisfied is
 // the last one before a change.
-type grip struct {
+type ruleState struct {
 	rules []condition
 	from  [block.MaxRules]int32 // where the consecutive blocks ending at to begin
 	to    [block.MaxRules]int32 // end of the group's last known block
@@ -21,18 +21,18 @@ type grip struct {
 }
 
 // count counts the tokens up to a position in a tier.
-func (g *grip) count(to int32, t block.Tier) {
+func (g *ruleState) count(to int32, t block.Tier) {
 	g.tokens[t] += to - g.counted
 	g.counted = to
 }
 
-// follow starts tracking the rules of a new runner. It returns the grip's index + 1.
+// follow starts tracking the rules of a new runner. It returns the index of its state + 1.
 func (l *lane) follow(rules []condition) int32 {
 	n := len(l.rules)
 	if n < cap(l.rules) {
 		l.rules = l.rules[:n+1]
 	} else {
-		l.rules = append(l.rules, grip{})
+		l.rules = append(l.rules, ruleState{})
 	}
 	g := &l.rules[n]
 	g.rules, g.held, g.since, g.best = rules, 0, 0, block.Run{}
@@ -43,9 +43,9 @@ func (l *lane) follow(rules []condition) int32 {
 	return int32(n) + 1
 }
 
-// grasp records which groups hold the next block, and those after it up to the next change of the
+// noteHolders records which groups hold the next block, and those after it up to the next change of the
 // holder set.
-func (l *lane) grasp(s *lockfree.Set, tokens int32) {
+func (l *lane) noteHolders(s *lockfree.Set, tokens int32) {
 	for i := range l.alive {
 		if l.alive[i].rules == 0 {
 			continue
@@ -80,7 +80,7 @@ func (l *lane) settle(at progress) {
 	}
 }
 
-func (g *grip) settle(r *runner, at progress) {
+func (g *ruleState) settle(r *runner, at progress) {
 	if at.tokens <= g.since {
 		return // already settled
 	}
