@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // simFlags are the flags of sim.
@@ -24,6 +26,10 @@ type simFlags struct {
 	events    bool
 	arrays    bool
 	modelDir  string
+	prefill   int
+	sidecar   int
+	pd        sim.PDOptions
+	link      float64
 	logFormat string
 	logLevel  string
 }
@@ -35,9 +41,14 @@ func newSim() *cobra.Command {
 		Short: "Run simulated engines",
 		Long: `Runs simulated inference engines in one process. They answer OpenAI requests, serve
 vLLM's metrics page, keep a paged prefix cache and publish KV-cache events. Timing follows
-a step-time model; no LLM is run. Faults are injected through /sim/ on each engine.`,
+a step-time model; no LLM is run. Faults are injected through /sim/ on each engine.
+
+With --prefill the first engines prefill for the others, with the fields of vLLM's
+NixlConnector. The endpoints file has the roles, and for decode engines the ports of their
+sidecars: run grapevine sidecar on each of them.`,
 		Example: `  grapevine-lab sim --engines 8 --port 8000 --endpoints-file endpoints.yaml --write-model model/
-  curl -X PUT 127.0.0.1:8000/sim/faults -d '{"slow":3}'`,
+  curl -X PUT 127.0.0.1:8000/sim/faults -d '{"slow":3}'
+  grapevine-lab sim --engines 2 --prefill 1 --port 8200 --sidecar-port 8000 --endpoints-file endpoints.yaml`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -58,6 +69,10 @@ a step-time model; no LLM is run. Faults are injected through /sim/ on each engi
 	fl.BoolVar(&f.fleet.Engine.Core.ByPriority, "by-priority", false, "schedule requests by the priority in their bodies, lowest first, like vLLM with --scheduling-policy priority")
 	fl.BoolVar(&f.events, "events", true, "publish KV-cache events")
 	fl.BoolVar(&f.arrays, "event-arrays", false, "publish events in the positional form of vLLM before 0.24")
+	fl.IntVar(&f.prefill, "prefill", 0, "engines, of --engines, that prefill for the others")
+	fl.IntVar(&f.sidecar, "sidecar-port", 0, "with --prefill: port of the first decode engine's sidecar, in the endpoints file; the next one has the next port")
+	fl.DurationVar(&f.pd.Lease, "lease", 30*time.Second, "with --prefill: how long blocks that are not read are kept")
+	fl.Float64Var(&f.link, "gigabytes-per-second", 10, "with --prefill: speed of KV transfers")
 	fl.StringVar(&f.modelDir, "write-model", "", "write the built-in vocabulary's tokenizer files into this folder")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -116,12 +131,42 @@ func (f *simFlags) complete(log *slog.Logger) error {
 		return cli.UsageError{Err: fmt.Errorf("--block-size %d with --kv-tokens %d gives an empty cache", f.blockSize, tokens)}
 	}
 	o.Core.Blocks = tokens / f.blockSize
+	if err := f.roles(); err != nil {
+		return err
+	}
 	if f.events {
 		o.Events = &sim.EventOptions{}
 		if f.arrays {
 			o.Events.Format = kvstream.FormatArray
 		} else {
 			o.Sources = "ranks" // as in recent vLLM
+		}
+	}
+	return nil
+}
+
+// roles gives the engines roles.
+func (f *simFlags) roles() error {
+	switch {
+	case f.prefill == 0 && f.sidecar == 0:
+		return nil
+	case f.prefill < 1 || f.prefill >= f.fleet.Engines:
+		return cli.UsageError{Err: fmt.Errorf("--prefill %d of --engines %d: one engine or more must prefill, and one decode", f.prefill, f.fleet.Engines)}
+	case f.sidecar < 0 || f.sidecar > 65535-f.fleet.Engines:
+		return cli.UsageError{Err: fmt.Errorf("--sidecar-port %d is not a port", f.sidecar)}
+	case !(f.link > 0) || f.pd.Lease <= 0:
+		return cli.UsageError{Err: fmt.Errorf("--gigabytes-per-second %v and --lease %v must be positive", f.link, f.pd.Lease)}
+	}
+	f.pd.BytesPerSecond = f.link * 1e9
+	f.fleet.Engine.PD = &f.pd
+	f.fleet.Describe = func(i int, e *fleet.Endpoint) {
+		e.Labels[endpoint.LabelRole] = "prefill"
+		if i < f.prefill {
+			return
+		}
+		e.Labels[endpoint.LabelRole] = "decode"
+		if f.sidecar > 0 {
+			e.Port = f.sidecar + i - f.prefill
 		}
 	}
 	return nil

@@ -69,7 +69,7 @@ func (e *Engine) doneBlocks(w *responder, r *http.Request) {
 
 var (
 	errLoad   = errors.New("sim: the prompt's blocks did not come")
-	errKilled = errors.New("sim: assertion failed: remote_block_ids is None")
+	errKilled = errors.New("sim: assertion failed: remote_block_ids has no group")
 )
 
 // sideChannel is the client of other engines' side channels.
@@ -79,7 +79,7 @@ var sideChannel = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1
 // whether they are that prompt's.
 func (c *call) pull(ctx context.Context, p *prompt, salt blockhash.Extra) (right bool, err error) {
 	h, o := c.p.KV, c.engine.opt.PD
-	if len(h.BlockIDs) == 0 || string(h.BlockIDs) == "null" {
+	if ids := string(h.BlockIDs); ids == "" || ids == "null" || ids == "[]" {
 		return false, errKilled
 	}
 	if h.RequestID == nil || h.EngineID == nil || h.Host == nil || h.Port == nil {

@@ -73,6 +73,7 @@ func New(o Options) (*Core, error) {
 		wake: make(chan struct{}, 1), done: make(chan struct{}), jobs: map[uint64]*Job{},
 		leases: map[string]*lease{}, lease: o.Lease,
 	}
+	c.meter.ReadTransfers(c.transfers.counts)
 	c.meter.Gauges(eng.Stats())
 	go c.run()
 	return c, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
 // lease is a prompt's blocks that wait to be read by another engine. The core's
@@ -136,6 +137,11 @@ type TransferStats struct {
 
 func (t *Transfers) stats() TransferStats {
 	return TransferStats{t.held.Load(), t.read.Load(), t.expired.Load(), t.late.Load(), t.failed.Load(), t.wrong.Load()}
+}
+
+// counts returns the counters of the metrics page.
+func (t *Transfers) counts() page.Transfers {
+	return page.Transfers{Expired: uint64(t.expired.Load()), Failed: uint64(t.failed.Load()), Late: uint64(t.late.Load())}
 }
 
 // StampOf returns a stamp for the content of a prompt's blocks.

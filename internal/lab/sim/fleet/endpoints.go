@@ -37,8 +37,12 @@ type EndpointEvents struct {
 // events fields are Grapevine's additions to the format.
 func (f *Fleet) Endpoints() []Endpoint {
 	var list []Endpoint
-	for _, e := range f.engines {
-		list = append(list, f.endpoint(e))
+	for i, e := range f.engines {
+		ep := f.endpoint(e)
+		if f.opt.Describe != nil {
+			f.opt.Describe(i, &ep)
+		}
+		list = append(list, ep)
 	}
 	return list
 }

@@ -32,6 +32,8 @@ type Options struct {
 	EndpointsFile string // written after all engines are up; "" for none
 	Namespace     string // in the endpoints file; default "default"
 	Labels        map[string]string
+	// Describe changes the entry of engine i in the endpoints file; it may be nil.
+	Describe func(i int, e *Endpoint)
 }
 
 // Fleet is a group of engines.

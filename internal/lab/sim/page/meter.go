@@ -97,6 +97,8 @@ type RequestTimes struct {
 type Meter struct {
 	mu       sync.Mutex
 	stats    engine.Stats
+	read     func() Transfers // nil: none
+	moved    Transfers
 	hists    [numHists]histogram
 	finished map[string]uint64 // by reason
 	lora     map[[2]string]float64
@@ -128,7 +130,7 @@ func NewMeter(c engine.Config, names func(uint32) string) *Meter {
 func (m *Meter) snapshot() *Meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &Meter{stats: m.stats, finished: maps.Clone(m.finished), lora: maps.Clone(m.lora)}
+	s := &Meter{stats: m.stats, moved: m.transfers(), finished: maps.Clone(m.finished), lora: maps.Clone(m.lora)}
 	for i := range m.hists {
 		s.hists[i] = m.hists[i].clone()
 	}
@@ -225,4 +227,17 @@ func (m *Meter) Stats() engine.Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.stats
+}
+
+// Transfers are counts of KV transfers.
+type Transfers struct{ Expired, Failed, Late uint64 }
+
+// ReadTransfers sets the source of the counts of KV transfers. It must be called before the page is read.
+func (m *Meter) ReadTransfers(read func() Transfers) { m.read = read }
+
+func (m *Meter) transfers() Transfers {
+	if m.read == nil {
+		return Transfers{}
+	}
+	return m.read()
 }

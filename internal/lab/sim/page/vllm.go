@@ -101,6 +101,13 @@ func (p *Page) vllmCounters(ranks []string) {
 	counter("vllm:prompt_tokens", "Number of prefill tokens processed.", stat(func(s engine.Stats) uint64 { return s.QueryTokens }))
 	counter("vllm:prompt_tokens_cached", "Number of cached prompt tokens.", stat(func(s engine.Stats) uint64 { return s.HitTokens }))
 	counter("vllm:generation_tokens", "Number of generation tokens processed.", stat(func(s engine.Stats) uint64 { return s.GeneratedTokens }))
+	moved := func(f func(Transfers) uint64) func(*Meter) float64 {
+		return func(m *Meter) float64 { return float64(f(m.moved)) }
+	}
+	counter("vllm:nixl_num_failed_transfers", "Number of failed NIXL KV Cache transfers.", moved(func(t Transfers) uint64 { return t.Failed }))
+	counter("vllm:nixl_num_failed_notifications", "Number of failed NIXL KV Cache notifications.", zero)
+	counter("vllm:nixl_num_kv_expired_reqs", "Number of requests that had their KV expire.", moved(func(t Transfers) uint64 { return t.Expired }))
+	counter("vllm:nixl_num_notifications_after_expiry", "Number of notifications for requests whose KV had expired.", moved(func(t Transfers) uint64 { return t.Late }))
 	const success = "vllm:request_success"
 	p.family(success+"_total", "counter", "Count of successfully processed requests.")
 	for _, reason := range []string{FinishStop, FinishLength, ReasonAbort, "error", "repetition"} {
