@@ -287,8 +287,8 @@ func (s *site) try(dir string, importers map[string][]string) string {
 }
 
 // unhelpful are parts of the paths of importers whose tests are not run: end-to-end tests, the laboratory, and
-// tests of the commands, which build the program without the mutation.
-var unhelpful = []string{"/internal/e2e", "/internal/lab", "/internal/commands", "/cmd/"}
+// tests of the commands and the server, which take minutes or build the program without the mutation.
+var unhelpful = []string{"/internal/e2e", "/internal/lab", "/internal/commands", "/internal/server", "/cmd/"}
 
 // importersOf maps each package to at most three packages with tests that import it, the smallest
 // first, as patterns of go test. Unhelpful packages are left out.
