@@ -21,7 +21,7 @@ type TB interface {
 const (
 	envCache = "GRAPEVINE_CACHE"
 	envEnvoy = "ENVOY"
-	envQuick = "GRAPEVINE_QUICK" // set only by `make check`
+	envQuick = "GRAPEVINE_QUICK" // set by `make check` and by tests with mutations
 )
 
 // Full marks a test that needs external parts, other programs or much time. `make test` runs all

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -23,8 +25,8 @@ func main() {
 	part := flag.String("part", "1/1", "the part of the list to try, such as 2/6: every sixth change, from the second on")
 	random := flag.Int("random", 0, "try that many random mutations over all packages instead of a list")
 	seed := flag.String("seed", "1", "seed of the random mutations, such as a commit")
-	share := flag.Float64("caught", 0.6, "share of the random mutations that tests must catch")
-	limit := flag.Duration("for", 30*time.Minute, "start no further random mutation after that time")
+	share := flag.Float64("caught", 0.75, "share of all random mutations that tests must catch; small samples may have less")
+	limit := flag.Duration("for", 2*time.Hour, "start no further change after that time")
 	flag.Parse()
 	if *random > 0 {
 		if err := runRandom(*random, *seed, *share, *limit); err != nil {
@@ -37,7 +39,7 @@ func main() {
 	if flag.NArg() > 0 {
 		list = flag.Arg(0)
 	}
-	if err := run(list, *only, *part); err != nil {
+	if err := run(list, *only, *part, *limit); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -49,7 +51,10 @@ type mutant struct {
 	tests                []string
 }
 
-func run(list, only, part string) error {
+// workers is the number of changes that are tried at a time.
+const workers = 2
+
+func run(list, only, part string, limit time.Duration) error {
 	var nth, parts int
 	if _, err := fmt.Sscanf(part, "%d/%d", &nth, &parts); err != nil || nth < 1 || nth > parts {
 		return fmt.Errorf("part %q: want such as 2/6", part)
@@ -62,19 +67,24 @@ func run(list, only, part string) error {
 	if err != nil {
 		return err
 	}
+	var chosen []*mutant
+	for i := range all {
+		if strings.Contains(all[i].name, only) && i%parts == nth-1 {
+			chosen = append(chosen, &all[i])
+		}
+	}
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	tried, alive := 0, 0
-	for i, m := range all {
-		if !strings.Contains(m.name, only) || i%parts != nth-1 {
-			continue
-		}
-		tried++
+	var mu sync.Mutex
+	alive := 0
+	skipped := each(chosen, limit, func(worker int, m *mutant) {
 		began := time.Now()
-		verdict, err := m.try(dir)
+		verdict, err := m.try(filepath.Join(dir, strconv.Itoa(worker)))
+		mu.Lock()
+		defer mu.Unlock()
 		if err != nil {
 			verdict = "ERROR"
 			fmt.Fprintln(os.Stderr, err)
@@ -83,12 +93,38 @@ func run(list, only, part string) error {
 			alive++
 		}
 		fmt.Printf("%-9s %5.1fs  %s\n", verdict, time.Since(began).Seconds(), m.name)
-	}
-	fmt.Printf("%d of %d changes were noticed\n", tried-alive, tried)
+	})
+	tried := len(chosen) - skipped
+	fmt.Printf("%d of %d changes were noticed (%d not tried for lack of time)\n", tried-alive, tried, skipped)
 	if alive > 0 {
 		return errors.New("some were not, or are not possible any more")
 	}
 	return nil
+}
+
+// each calls try for each change of a list, by several workers. It starts none after the limit and
+// returns how many it left out.
+func each[T any](list []T, limit time.Duration, try func(worker int, m T)) (skipped int) {
+	end := time.Now().Add(limit)
+	next := make(chan T)
+	var wg sync.WaitGroup
+	for worker := range workers {
+		wg.Go(func() {
+			for m := range next {
+				try(worker, m)
+			}
+		})
+	}
+	for i, m := range list {
+		if time.Now().After(end) {
+			skipped = len(list) - i
+			break
+		}
+		next <- m
+	}
+	close(next)
+	wg.Wait()
+	return skipped
 }
 
 // parse reads a list.
@@ -129,6 +165,9 @@ func (m *mutant) try(dir string) (verdict string, err error) {
 	}
 	if n := strings.Count(string(source), m.old); n != 1 {
 		return "", fmt.Errorf("%s has %q %d times", m.file, m.old, n)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
 	}
 	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {

@@ -114,3 +114,15 @@ func TestSampleCoversTrustAndCopies(t *testing.T) {
 		t.Errorf("sample() = %d sites, %d of critical code and %d copies, want 40, at least 10 and 10", len(one), guards, copies)
 	}
 }
+
+// TestLeastCaught checks that small samples are allowed more chance than large ones.
+func TestLeastCaught(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		want int
+	}{{1, 0}, {4, 2}, {16, 9}, {40, 25}, {400, 283}} {
+		if got := leastCaught(c.n, 0.75); got != c.want {
+			t.Errorf("leastCaught(%d, 0.75) = %d, want %d", c.n, got, c.want)
+		}
+	}
+}
