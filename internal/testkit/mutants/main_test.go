@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +11,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every change of the list is still possible: its text occurs once in its file.
+// selected matches the selectors of Go code.
+var selected = regexp.MustCompile(`\.([A-Za-z]\w*)`)
+
+// used reports whether a file of a folder has a word.
+func used(t *testing.T, dir, word string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := regexp.MustCompile(`\b` + word + `\b`)
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole.Match(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// Every change of the list is still possible: its text occurs once in its file, and its new text selects
+// fields and methods that the package uses.
 func TestListFitsTheProgram(t *testing.T) {
 	text, err := os.ReadFile("list.txt")
 	if err != nil {
@@ -32,6 +57,11 @@ func TestListFitsTheProgram(t *testing.T) {
 		}
 		if m.old == m.new || names[m.name] || len(m.tests) == 0 {
 			t.Errorf("%+v", m)
+		}
+		for _, word := range selected.FindAllStringSubmatch(m.new, -1) {
+			if !strings.Contains(m.old, word[1]) && !used(t, filepath.Dir("../../../"+m.file), word[1]) {
+				t.Errorf("%s: the new text has .%s, which its package does not use", m.name, word[1])
+			}
 		}
 		names[m.name] = true
 	}
