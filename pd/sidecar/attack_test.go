@@ -67,26 +67,26 @@ func asked(t *testing.T, o Options, body string) *httptest.ResponseRecorder {
 // it.
 func TestUnsoundHandOvers(t *testing.T) {
 	for object, passes := range map[string]bool{
-		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_request_id":"r"}`:                          true,
-		`{"do_remote_prefill":true,"remote_block_ids":[1,2]}`:                                                  true, // of older engines
-		`{"do_remote_prefill":true,"transfer_mode":"push","remote_request_id":"r"}`:                            true,
-		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"transfer_id":"tx1"}`:                              true,
-		`{"remote_block_ids":[[18446744073709551616000000000000000000]],"remote_request_id":"r","x":1e999999}`: true, // as it came
-		`{"do_remote_prefill":true,"remote_block_ids":null,"remote_request_id":"r"}`:                           false,
-		`{"do_remote_prefill":true,"remote_request_id":"r"}`:                                                   false,
-		`{"do_remote_prefill":true,"remote_block_ids":[],"remote_request_id":"r"}`:                             false, // ends vLLM 0.32
-		`{"do_remote_prefill":true,"remote_block_ids":[[]],"remote_request_id":"r"}`:                           true,
-		`{"do_remote_prefill":true,"remote_block_ids":[[1],[2,3]],"remote_request_id":"r"}`:                    true,
-		`{"do_remote_prefill":true,"remote_block_ids":[[1],2],"remote_request_id":"r"}`:                        false,
-		`{"do_remote_prefill":true,"remote_block_ids":[1,[2]],"remote_request_id":"r"}`:                        false,
-		`{"do_remote_prefill":true,"remote_block_ids":["a"],"remote_request_id":"r"}`:                          false,
-		`{"do_remote_prefill":true,"remote_block_ids":[["a"]],"remote_request_id":"r"}`:                        false,
-		`{"do_remote_prefill":true,"remote_block_ids":[[-1]],"remote_request_id":"r"}`:                         false,
-		`{"do_remote_prefill":true,"remote_block_ids":[[null]],"remote_request_id":"r"}`:                       false,
-		`{"do_remote_prefill":true,"remote_block_ids":{"a":1},"remote_request_id":"r"}`:                        false,
-		`{"do_remote_prefill":true,"remote_block_ids":[[1]]}`:                                                  false,
-		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_request_id":null}`:                         false,
-		`{"remote_block_ids":[[1]],"remote_request_id":"r","remote_block_ids":null}`:                           false, // engines take the last
+		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:       true,
+		`{"do_remote_prefill":true,"remote_block_ids":[1,2],"remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:                               true, // of older engines
+		`{"do_remote_prefill":true,"transfer_mode":"push","remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:         true,
+		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"transfer_id":"tx1"}`:                                                                              true,
+		`{"remote_block_ids":[[9007199254740993]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600,"x":1e999999}`:    true, // as it came
+		`{"do_remote_prefill":true,"remote_block_ids":null,"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:        false,
+		`{"do_remote_prefill":true,"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:                                false,
+		`{"do_remote_prefill":true,"remote_block_ids":[],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:          false, // ends vLLM 0.32
+		`{"do_remote_prefill":true,"remote_block_ids":[[]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:        true,
+		`{"do_remote_prefill":true,"remote_block_ids":[[1],[2,3]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`: true,
+		`{"do_remote_prefill":true,"remote_block_ids":[[1],2],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:     false,
+		`{"do_remote_prefill":true,"remote_block_ids":[1,[2]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:     false,
+		`{"do_remote_prefill":true,"remote_block_ids":["a"],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:       false,
+		`{"do_remote_prefill":true,"remote_block_ids":[["a"]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:     false,
+		`{"do_remote_prefill":true,"remote_block_ids":[[-1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:      false,
+		`{"do_remote_prefill":true,"remote_block_ids":[[null]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:    false,
+		`{"do_remote_prefill":true,"remote_block_ids":{"a":1},"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:     false,
+		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:                               false,
+		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_request_id":null,"remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:      false,
+		`{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600,"remote_block_ids":null}`:        false, // engines take the last
 		`[1]`: false, `"x"`: false, `7`: false,
 	} {
 		l := &legsOf{prefill: `{"kv_transfer_params":` + object + `}`, decode: []*http.Response{said(`{"choices":[]}`, "application/json")}}
@@ -97,7 +97,7 @@ func TestUnsoundHandOvers(t *testing.T) {
 	}
 }
 
-const soundPrefill = `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
+const soundPrefill = `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`
 
 // TestNothingIsNoAnswer: a 200 with an empty body or truncated JSON is a failure. With a hand-over
 // the request is repeated once; otherwise the gateway gets an error.

@@ -127,7 +127,7 @@ var catalog = []catalogCase{
 				strings.Contains(p.decode[0].body, `"max_tokens":50`) && !strings.Contains(p.decode[0].body, "min_tokens")
 		}},
 	{situation: "the transfer object of prefill's answer", peer: "decoded and encoded again", ours: "reaches decode byte for byte", reason: "it has long integers and a clock",
-		engines: saysOnce(first, 200, `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","clock":12345678901234567890.125}}`),
+		engines: saysOnce(first, 200, `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600,"clock":12345678901234567890.125}}`),
 		check: func(p *played) bool {
 			return strings.Contains(p.decode[0].body, `"clock":12345678901234567890.125`)
 		}},
@@ -180,7 +180,7 @@ var catalog = []catalogCase{
 	{situation: "prefill answers without a transfer object", peer: "decode gets `null`", ours: "decode gets the client's body; counted and logged", reason: "operators see that the pair does not work",
 		engines: saysOnce(first, 200, `{"kv_transfer_params":null}`), check: local},
 	{situation: "a transfer object that would crash decode", peer: "forwards it", ours: "decode computes the prompt", reason: "an assertion ends vLLM's engine",
-		engines: saysOnce(first, 200, `{"kv_transfer_params":{"do_remote_prefill":true,"remote_block_ids":[],"remote_request_id":"r"}}`), check: local},
+		engines: saysOnce(first, 200, `{"kv_transfer_params":{"do_remote_prefill":true,"remote_block_ids":[],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`), check: local},
 	{situation: "decode refuses connections", peer: "503", header: map[string]string{},
 		engines: func(s *stage) { s.refuses[decodeEngine] = true }, check: status(503)},
 	{situation: "the client's own `kv_transfer_params`", peer: "replaced in split requests, forwarded in others", ours: "removed from all", reason: "it can read another tenant's cache, or crash the engine",

@@ -24,7 +24,7 @@ func BenchmarkProxy(b *testing.B) {
 		body, _ := io.ReadAll(r.Body)
 		if !strings.Contains(string(body[max(len(body)-200, 0):]), `"stream":true`) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, answer[:len(answer)-1]+`,"kv_transfer_params":{"remote_block_ids":[[1,2,3]],"remote_request_id":"r","remote_prefill_cached_tokens":0}}`)
+			_, _ = io.WriteString(w, answer[:len(answer)-1]+`,"kv_transfer_params":{"remote_block_ids":[[1,2,3]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600,"remote_prefill_cached_tokens":0}}`)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")

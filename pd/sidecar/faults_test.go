@@ -34,7 +34,7 @@ func says(status int, body string) http.HandlerFunc {
 // request's list. It reports neither errors of clients nor requests that an engine rejected as
 // invalid.
 func TestFaultsAreTold(t *testing.T) {
-	const whole = `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
+	const whole = `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`
 	good := prefiller(t, says(200, whole))
 	refuses := parts.FreeAddress(t)
 	hangs := prefiller(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() })

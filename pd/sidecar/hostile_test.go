@@ -180,7 +180,7 @@ func TestClientLeaves(t *testing.T) {
 					wait("prefill", r)
 					return
 				}
-				_, _ = io.WriteString(w, `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`)
+				_, _ = io.WriteString(w, `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`)
 			})
 			engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
@@ -89,32 +90,85 @@ func (x *exchange) byNIXL() {
 	x.hand(p, d, func() { x.release(object) })
 }
 
-// sound reports whether a decode engine can use a KV-transfer object. The rules follow vLLM's NIXL
-// connector. An object without blocks, or with blocks other than numbers or groups of numbers,
-// crashes the engine. With groups but no request id, the engine waits forever. An object that asks
-// for blocks, as decode's for a next turn, pins blocks that no engine reads.
+// sound reports whether a decode engine can use a KV-transfer object. The rules follow the ways in which
+// vLLM's NIXL connector reads it. An object without blocks, with other blocks than numbers or groups of
+// numbers, or with a field of another type ends the engine. If a field that names the peer is missing,
+// the request waits forever. An object that asks for blocks, as decode's for a next turn, pins blocks
+// that no engine reads. Unknown fields are for other releases.
 func sound(object []byte) bool {
 	o, err := kvtransfer.Parse(object)
-	if err != nil || string(o.Get("do_remote_prefill")) == "false" || string(o.Get("do_remote_decode")) == "true" {
+	if err != nil || string(o.Get("do_remote_decode")) == "true" {
 		return false
 	}
-	blocks := o.Get("remote_block_ids")
+	for _, f := range transferFields {
+		if v := o.Get(f.key); !kvtransfer.IsNull(v) && !f.sound(v) {
+			return false
+		}
+	}
+	push := string(o.Get("transfer_mode")) == `"push"` // decode names its own blocks
+	grouped, ok := soundBlocks(o.Get("remote_block_ids"))
+	if !ok && !push {
+		return false
+	}
+	if !kvtransfer.IsNull(o.Get("transfer_id")) { // MoRI-IO
+		return true
+	}
+	for _, key := range []string{"remote_engine_id", "remote_host", "remote_port"} {
+		if kvtransfer.IsNull(o.Get(key)) {
+			return false
+		}
+	}
+	return !grouped || !kvtransfer.IsNull(o.Get("remote_request_id"))
+}
+
+// transferFields are the fields of KV-transfer objects that engines read, with the values that they
+// accept.
+var transferFields = []struct {
+	key   string
+	sound func(value []byte) bool
+}{
+	{"do_remote_prefill", func(v []byte) bool { return string(v) == "true" }},
+	{"do_remote_decode", func(v []byte) bool { return string(v) == "false" }},
+	{"remote_engine_id", isText}, {"remote_request_id", isText}, {"remote_host", isText}, {"transfer_id", isText}, {"transfer_mode", isText},
+	{"remote_port", isPort}, {"remote_handshake_port", isPort}, {"remote_notify_port", isPort},
+	{"tp_size", isSize}, {"dcp_size", isSize}, {"pp_size", isSize},
+	{"remote_num_tokens", isCount}, {"remote_prefill_cached_tokens", isCount}, {"remote_registration_generation", isCount},
+	{"remote_blocks_expiry_time", func(v []byte) bool { _, err := strconv.ParseFloat(string(v), 64); return err == nil }},
+}
+
+func isText(v []byte) bool  { return kvtransfer.Text(v) != "" }
+func isCount(v []byte) bool { return integer(v) >= 0 }
+func isSize(v []byte) bool  { return integer(v) >= 1 }
+func isPort(v []byte) bool  { n := integer(v); return n >= 1 && n <= 65535 }
+
+// integer returns the value of a whole number, -1 for others.
+func integer(v []byte) int64 {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// soundBlocks reports whether a value is a list of block numbers, or of groups of these.
+func soundBlocks(blocks []byte) (grouped, ok bool) {
 	groups, ok := kvtransfer.Elements(blocks)
-	ok = ok && len(groups) > 0
-	grouped := ok && groups[0][0] == '['
+	if !ok || len(groups) == 0 {
+		return false, false
+	}
+	grouped = groups[0][0] == '['
 	for _, g := range groups {
 		ids := [][]byte{g}
 		if grouped {
-			var list bool
-			ids, list = kvtransfer.Elements(g)
-			ok = ok && list
+			if ids, ok = kvtransfer.Elements(g); !ok {
+				return grouped, false
+			}
 		}
-		ok = ok && !slices.ContainsFunc(ids, func(id []byte) bool { return len(id) == 0 || id[0] < '0' || id[0] > '9' })
+		if slices.ContainsFunc(ids, func(id []byte) bool { return !isCount(id) }) {
+			return grouped, false
+		}
 	}
-	if string(o.Get("transfer_mode")) == `"push"` { // decode names its own blocks
-		ok = true
-	}
-	return ok && (!grouped || !kvtransfer.IsNull(o.Get("remote_request_id")) || !kvtransfer.IsNull(o.Get("transfer_id")))
+	return grouped, true
 }
 
 // noHandOver serves a request whose prefill returned no hand-over by the decode engine alone.

@@ -17,7 +17,7 @@ import (
 // engine's answer, the picker gets a report of the fault, and no byte of the malicious answer
 // reaches either.
 func TestHostilePrefillers(t *testing.T) {
-	const object = `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
+	const object = `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`
 	var asked atomic.Pointer[string]
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
@@ -42,11 +42,11 @@ func TestHostilePrefillers(t *testing.T) {
 		handed             bool // decode gets the prefill engine's hand-over
 		forEver            string
 	}{
-		{name: "an answer", says: head("Content-Length: 73\r\n") + object, handed: true},
-		{name: "an answer twice", says: strings.Repeat(head("Content-Length: 73\r\n")+object, 2), handed: true},
-		{name: "a hand-over twice in one answer", says: head("Content-Length: 146\r\nConnection: close\r\n") + object + object, faults: "0=garbage"},
-		{name: "trailers", says: head("Transfer-Encoding: chunked\r\nTrailer: X-Data-Parallel-Rank\r\n") + "49\r\n" + object + "\r\n0\r\nX-Data-Parallel-Rank: 3\r\n\r\n", handed: true},
-		{name: "100 Continue first", says: "HTTP/1.1 100 Continue\r\n\r\n" + head("Content-Length: 73\r\n") + object, handed: true},
+		{name: "an answer", says: head("Content-Length: 140\r\n") + object, handed: true},
+		{name: "an answer twice", says: strings.Repeat(head("Content-Length: 140\r\n")+object, 2), handed: true},
+		{name: "a hand-over twice in one answer", says: head("Content-Length: 280\r\nConnection: close\r\n") + object + object, faults: "0=garbage"},
+		{name: "trailers", says: head("Transfer-Encoding: chunked\r\nTrailer: X-Data-Parallel-Rank\r\n") + "8c\r\n" + object + "\r\n0\r\nX-Data-Parallel-Rank: 3\r\n\r\n", handed: true},
+		{name: "100 Continue first", says: "HTTP/1.1 100 Continue\r\n\r\n" + head("Content-Length: 140\r\n") + object, handed: true},
 		{name: "100 Continue without end", says: "", forEver: "HTTP/1.1 103 Early Hints\r\nLink: <" + strings.Repeat("x", 1000) + ">\r\n\r\n", faults: "0=broken"},
 		{name: "nothing", says: head("Content-Length: 0\r\n"), faults: "0=garbage"},
 		{name: "204", says: "HTTP/1.1 204 No Content\r\n\r\n", faults: "0=garbage"},
@@ -54,7 +54,7 @@ func TestHostilePrefillers(t *testing.T) {
 		{name: "another protocol", says: "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n" + object, faults: "0=garbage"},
 		{name: "HTTP/2", says: "\x00\x00\x00\x04\x00\x00\x00\x00\x00", faults: "0=broken", forEver: "\x00\x00\x00\x04\x00\x00\x00\x00\x00"},
 		{name: "compressed", says: head("Content-Encoding: gzip\r\nContent-Length: 6\r\n") + "\x1f\x8b\x08\x00\x00\x00", faults: "0=garbage"},
-		{name: "a head of 1 MB", says: head("X-Large: " + strings.Repeat("x", 1<<20) + "\r\nContent-Length: 73\r\n"), faults: "0=broken"},
+		{name: "a head of 1 MB", says: head("X-Large: " + strings.Repeat("x", 1<<20) + "\r\nContent-Length: 140\r\n"), faults: "0=broken"},
 		{name: "a head without end", says: "HTTP/1.1 200 OK\r\n", forEver: "X-More: x\r\n", faults: "0=broken"},
 		{name: "less than announced", says: head("Content-Length: 1000\r\n") + object, faults: "0=broken"},
 		{name: "a body without end", says: chunked, forEver: chunk, faults: "0=busy"}, // exceeds the memory

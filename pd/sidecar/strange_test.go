@@ -70,8 +70,8 @@ func TestHandOversAreUsedOnce(t *testing.T) {
 // answer are no hand-over.
 func TestOfOtherDirections(t *testing.T) {
 	for _, object := range []string{
-		`{"do_remote_prefill":false,"do_remote_decode":true,"remote_block_ids":[[1]],"remote_request_id":"r"}`,
-		`{"do_remote_decode":true,"remote_block_ids":[[1]],"remote_request_id":"r"}`, `{"ret_first_tok":true,"first_tok":7}`, `{}`, `""`,
+		`{"do_remote_prefill":false,"do_remote_decode":true,"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`,
+		`{"do_remote_decode":true,"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`, `{"ret_first_tok":true,"first_tok":7}`, `{}`, `""`,
 	} {
 		l := &legsOf{prefill: `{"kv_transfer_params":` + object + `}`, decode: []*http.Response{said(`{"choices":[]}`, "application/json")}}
 		if w := asked(t, Options{Transport: l}, `{"messages":[]}`); w.Code != 200 || len(l.bodies) != 1 || strings.Contains(l.bodies[0], keyHandOver) {

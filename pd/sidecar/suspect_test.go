@@ -79,7 +79,7 @@ func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !strings.Contains(string(body), "killer") {
 		m.served.Add(1)
-		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`)
+		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`)
 		return
 	}
 	defer m.die()

@@ -90,5 +90,5 @@ type hosts struct {
 // RoundTrip implements http.RoundTripper.
 func (h *hosts) RoundTrip(r *http.Request) (*http.Response, error) {
 	h.legs += h.names[r.URL.Host]
-	return said(`{"choices":[],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`, "application/json"), nil
+	return said(`{"choices":[],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`, "application/json"), nil
 }

@@ -359,7 +359,7 @@ type answering struct {
 // RoundTrip implements http.RoundTripper.
 func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasPrefix(r.URL.Host, "10.") {
-		body := `{"usage":{"prompt_tokens_details":null},"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
+		body := `{"usage":{"prompt_tokens_details":null},"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	}
 	if a.n == len(a.parts) {
