@@ -141,6 +141,7 @@ func (c *loadCell) store(l Load) {
 
 // LoadTracker tracks the in-flight load of a pool. It is safe for concurrent use.
 type LoadTracker struct {
+	now   func() time.Time // nil: reports have no delay
 	hook  atomic.Pointer[func(*Endpoint)]
 	watch atomic.Pointer[func(*Endpoint)]
 }
@@ -209,11 +210,47 @@ func (b *LoadTracker) Remote(ep *Endpoint) Load {
 }
 
 // SetRemote replaces the total in-flight load of the other replicas at ep. LastFirst and RatesAt
-// use this process's clock.
+// use this process's clock. RatesAt is the time of the report: the load is extrapolated from then to
+// now.
 func (b *LoadTracker) SetRemote(ep *Endpoint, l Load) {
+	if b.now != nil && l.RatesAt != 0 {
+		l.extrapolate(ep, b.now().UnixNano()-l.RatesAt)
+	}
 	ep.book.remote.store(l)
 	ep.book.remoteRates.store(&l)
 }
+
+// extrapolate removes the queued work that the engine of ep has done since a report that took delay
+// nanoseconds. Replicas report each change at once, so a report describes the load of that long ago
+// until the next one arrives.
+//
+// The engine works on the whole queue, of which this replica's requests are a part. Without this,
+// queues that have ended keep engines idle, and replicas with late reports place requests worse than
+// replicas without any.
+func (l *Load) extrapolate(ep *Endpoint, delay int64) {
+	if delay < int64(leastDelay) || l.Waiting <= 0 {
+		return
+	}
+	own, cost := &ep.book.local, ep.Cost()
+	seconds := cost.PerToken*float64(l.Prefill+own.prefill.Load()) + cost.PerPair*(l.Pairs+float64(own.pairs.Load()))
+	left := max(1-float64(delay)/1e9/seconds, 0)
+	if !(seconds > 0) {
+		left = 0
+	}
+	waiting := l.Waiting
+	l.Waiting = int64(math.Ceil(left * float64(l.Waiting)))
+	l.Prefill, l.Pairs = int64(left*float64(l.Prefill)), left*l.Pairs
+	if waiting > l.Waiting {
+		mean := max(l.Tokens-l.Context, 0) / waiting
+		l.Context += mean * (waiting - l.Waiting)
+	}
+	if l.LastFirst != 0 {
+		l.LastFirst += delay
+	}
+}
+
+// leastDelay is the delay of a report below which nothing is extrapolated: a few engine steps.
+const leastDelay = 100 * time.Millisecond
 
 // dispatched adds one dispatch with the given seconds of prefill to the rates.
 func (c *bookCell) dispatched(now time.Time, prefill float64) {

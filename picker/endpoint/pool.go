@@ -82,6 +82,7 @@ func NewPool(o PoolOptions) *Pool {
 	}
 	p := &Pool{opts: o, zone: zoneOf(o.Zone)}
 	p.current.Store(newSnapshot(nil, 0))
+	p.book.now = o.Now
 	return p
 }
 

@@ -99,16 +99,17 @@ type replica struct {
 	placing   *journey             // the request being placed
 	warming   int                  // running warm-ups
 
-	heard  int               // number of log messages processed
-	remote [][]endpoint.Load // by station and origin
-	costs  [][]endpoint.Cost
-	taught time.Duration
+	heard   int               // number of log messages processed
+	hearing time.Duration     // when the message that is being processed arrived
+	remote  [][]endpoint.Load // by station and origin
+	costs   [][]endpoint.Cost
+	taught  time.Duration
 }
 
 func newReplica(number int, s *simulation) (*replica, error) {
 	r := &replica{number: number, sim: s, sessions: sessions.New(0)}
 	// Engines that leave keep their ids, however late they return.
-	r.pool = endpoint.NewPool(endpoint.PoolOptions{Now: s.clock, Prior: s.Prior, Keep: s.Trace.Length + 1})
+	r.pool = endpoint.NewPool(endpoint.PoolOptions{Now: r.clock, Prior: s.Prior, Keep: s.Trace.Length + 1})
 	specs := make([]endpoint.Spec, s.Endpoints)
 	for i := range specs {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
@@ -211,9 +212,20 @@ func (r *replica) catchUp(now time.Duration) {
 	r.teach(now)
 	for ; r.heard < len(sh.log) && sh.log[r.heard].at+r.sim.Share <= now; r.heard++ {
 		if m := &sh.log[r.heard]; m.from != r.number {
+			r.hearing = m.at + r.sim.Share
 			r.hear(m)
+			r.hearing = 0
 		}
 	}
+}
+
+// clock returns the time of the pool: now, or when the message that is being processed arrived.
+// Messages are processed late, before the next decision.
+func (r *replica) clock() time.Time {
+	if r.hearing > 0 {
+		return epoch.Add(r.hearing)
+	}
+	return r.sim.clock()
 }
 
 func (r *replica) hear(m *message) {
