@@ -15,7 +15,7 @@ func TestLateReports(t *testing.T) {
 	for _, load := range []struct {
 		name string
 		rate float64
-	}{{"agentic", 3}, {"agentic", 4}, {"fanout", 3}, {"chat", 10}} {
+	}{{"agentic", 3}, {"fanout", 3}} {
 		w, err := trace.Named(load.name)
 		if err != nil {
 			t.Fatal(err)

@@ -117,6 +117,40 @@ func TestPruningKeepsTheChoice(t *testing.T) {
 	}
 }
 
+// TestNoWeightLoosensTheBound checks that the chosen candidate's first token is at most mostLate
+// times the minimum wait + whole prompt, plus one step, for any weights. In the fleet without caches
+// the first request waits for memory alone.
+func TestNoWeightLoosensTheBound(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	tight := 0
+	for i := range 2000 {
+		p := Defaults
+		p.StallWeight, p.QueueWeight = []float64{0, .1, 1, 100}[i%4], []float64{0, 1, 100}[i%3]
+		p.OwnWeight, p.CopyThreshold = 10*rng.Float64(), 3*rng.Float64()
+		s, c := New(p, nil).(scorer), randomCycle(rng)
+		scores := make([]float64, c.Len())
+		s.Score(c, scores)
+		whole, chosen := endpoint.Work{Input: c.Request.InputTokens, New: c.Request.InputTokens}, greatest(scores)
+		least, quickest, memory := far, far, far
+		for k := range scores {
+			v := c.At(k).Rank()
+			wait, room := v.Waits(c.Now, float64(c.Work(k).New), c.Answer())
+			least, quickest, memory = min(least, wait+v.Cost.Prefill(whole)), min(quickest, v.Cost.Prefill(whole)), min(memory, room)
+		}
+		v := c.At(chosen).Rank()
+		first := v.Wait(c.Now, float64(c.Work(chosen).New), c.Answer()) + v.Cost.Prefill(c.Work(chosen))
+		if most := mostLate*max(least, memory+quickest) + v.Cost.Step; first > most*(1+1e-9) {
+			t.Fatalf("stall weight %v: first token after %.3f s, want at most %.3f s", p.StallWeight, first, most)
+		} else if first > least+v.Cost.Step {
+			tight++
+		}
+		c.Free()
+	}
+	if tight < 50 {
+		t.Errorf("%d of 2,000 choices are later than the minimum: the fleets test nothing", tight)
+	}
+}
+
 func TestPower(t *testing.T) {
 	for _, base := range []float64{0, .5, .9, .999, 1} {
 		for _, n := range []int{1, 2, 3, 17, 256, 1024} {

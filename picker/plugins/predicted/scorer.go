@@ -128,7 +128,7 @@ func (d *decision) place(room []float64) {
 // large.
 func (s *scorer) survey(d *decision) {
 	whole := endpoint.Work{Input: d.input, New: d.input}
-	d.least, d.quickest, d.soonest, d.soft, d.memory = far, far, far, far, far
+	d.least, d.quickest, d.soonest, d.soft, d.memory, d.alone = far, far, far, far, far, far
 	var book, engines int64
 	for k := range d.scores {
 		view := d.Cycle.At(k)
@@ -143,6 +143,7 @@ func (s *scorer) survey(d *decision) {
 		d.steps[k], d.doubts[k], d.requests[k] = v.Cost.Step, v.Cost.Uncertainty, float64(v.Load.Requests)
 		d.least, d.memory = min(d.least, d.waits[k]), min(d.memory, d.memories[k])
 
+		d.alone = min(d.alone, d.waits[k]+d.loads[k]+d.wholes[k])
 		own, stall := d.wholes[k], 1+s.StallWeight*decoding(&v.Load)
 		d.quickest, d.soonest = min(d.quickest, own*stall), min(d.soonest, d.waits[k]+d.loads[k]+own*stall)
 		d.soft = min(d.soft, d.waits[k]+d.loads[k]+own*(1+s.delays(&v.Load)))
@@ -173,6 +174,7 @@ type decision struct {
 	// others. memory is the minimum wait for memory, rate the dispatches per second, and all the
 	// requests in flight.
 	quickest, soonest, soft, memory, rate float64
+	alone                                 float64 // minimum wait + whole prompt, without any stall
 	all                                   int64
 
 	input  int     // prompt tokens
@@ -252,6 +254,9 @@ func (s *Params) delays(l *endpoint.Load) float64 {
 // far is later than any prediction.
 const far = 1e18
 
+// mostLate is the largest ratio of a predicted first token to the minimum wait + whole prompt.
+const mostLate = 1.5
+
 // mostBusy bounds the prefill share.
 const mostBusy = .9
 
@@ -268,6 +273,11 @@ const mostBusy = .9
 // fleet would wait for memory at least as long as the engine with the most space. It holds the same
 // prompts, shares none, and is no faster at any.
 //
+// No weight moves the bound beyond mostLate times the minimum over candidates of wait + whole prompt,
+// or the same in a fleet without caches if that is later. The candidate with the minimum is always
+// within it. Otherwise the stall of decoding requests, which grows with the prompt, would keep long
+// prompts in the queue of a few engines while others are idle.
+//
 // If engines differ in speed, no bound guarantees this, and the lateness of that fleet does not
 // count: no request waits longer than if it left its cache at that moment.
 func (s *scorer) limit(d *decision) {
@@ -278,7 +288,7 @@ func (s *scorer) limit(d *decision) {
 	alone, speeds, unlike := s.speeds(d)
 	cold, seen := s.cold.add(d.Now, len(d.scores), speeds, alone, d.rate)
 	capped := min(d.soft, cold+d.memory+d.quickest)
-	d.seen, d.limit = seen, max(d.soonest, capped+unlike*(d.soft-capped))
+	d.seen, d.limit = seen, min(max(d.soonest, capped+unlike*(d.soft-capped)), mostLate*max(d.alone, cold+d.memory+alone))
 	d.most = s.most(d.all, len(d.scores))
 	for k := range d.scores {
 		if beyond := s.beyond(d, k); beyond > 0 {
