@@ -62,3 +62,25 @@ func TestLargeBodiesUseHalfOfTheProcessors(t *testing.T) {
 		}
 	}
 }
+
+// TestTurnsOfProcessors checks that half of the processors read large inputs, and at least one.
+func TestTurnsOfProcessors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for processors, want := range map[int]int{1: 1, 2: 1, 6: 3} {
+		runtime.GOMAXPROCS(processors)
+		b := New(1 << 30)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // what has to wait is refused
+		got := 0
+		for range 2 * processors {
+			select {
+			case b.turns <- struct{}{}:
+				got++
+			default:
+			}
+		}
+		if _, ok := b.AcquireCPU(ctx, heavy); ok || got != want {
+			t.Errorf("%d processors: %d large inputs are read at a time, want %d; one more: %t", processors, got, want, ok)
+		}
+	}
+}

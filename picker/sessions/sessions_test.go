@@ -34,6 +34,8 @@ func TestSessions(t *testing.T) {
 	f(3, true)
 	s.Merge(Binding{a, 4, t0.Add(time.Second)})
 	f(4, true)
+	s.Merge(Binding{a, 5, t0.Add(time.Second)}) // of two bindings of one time the later call wins
+	f(5, true)
 	s.Bind(Binding{0, 4, t0})
 	if _, ok := s.Lookup(0); ok || told != 1 {
 		t.Errorf("without a session: found %v, hook called %d times", ok, told)
