@@ -35,3 +35,34 @@ func TestIdleReplicasLeaveThePool(t *testing.T) {
 		t.Errorf("%d of 90 permits are held while %d requests wait", let, c.waiting)
 	}
 }
+
+// TestIdleFlowsExpire checks that a flow without requests is kept for idleFlow, and not longer.
+func TestIdleFlowsExpire(t *testing.T) {
+	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places}})
+	c.SetCapacity(1, rules.Capacity{Permits: 1, Endpoints: 1})
+	const start = int64(1e9)
+	if _, out := c.Offer(start, rules.Request{Flow: "holder"}); out != rules.Dispatched {
+		t.Fatalf("Offer() = %v, want dispatched", out)
+	}
+	slot, out := c.Offer(start, rules.Request{Flow: "leaver"})
+	if out != rules.Queued {
+		t.Fatalf("Offer() = %v, want queued", out)
+	}
+	c.Cancel(start, slot)
+	known := func() bool {
+		for key := range c.flows {
+			if key.id == "leaver" {
+				return true
+			}
+		}
+		return false
+	}
+	c.Advance(start + int64(idleFlow))
+	if !known() {
+		t.Error("a flow expired before it was idle for long")
+	}
+	c.Advance(start + int64(idleFlow) + 1)
+	if known() {
+		t.Error("a flow did not expire")
+	}
+}
