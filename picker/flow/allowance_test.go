@@ -98,6 +98,9 @@ func TestReturnedIsCountedOnce(t *testing.T) {
 		if c.fleet.ghost != 20 {
 			t.Fatalf("%g permits belong to a silent member, want 20", c.fleet.ghost)
 		}
+		if got := c.inFlight(); got != 20 {
+			t.Errorf("%d permits are in flight after a member with 20 became silent, want 20", got)
+		}
 		c.ReceiveShares(4+silentAfter, "other", []rules.Gauge{{Flow: "f", InFlight: told}})
 		if got := c.inFlight(); got != want {
 			t.Errorf("%d permits are in flight after it reported %d, want %d", got, told, want)
