@@ -160,7 +160,7 @@ func WithVersion(root *cobra.Command, version string) *cobra.Command {
 
 // NewVersion returns the subcommand that prints the version of the command name.
 func NewVersion(name, version string) *cobra.Command {
-	var output string
+	var output Output
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
@@ -168,16 +168,13 @@ func NewVersion(name, version string) *cobra.Command {
 		Args:    NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
-			switch output {
-			case "text":
+			if output.IsText() {
 				_, err := io.WriteString(out, versionLine(name, version))
 				return err
-			case "json":
-				return json.NewEncoder(out).Encode(map[string]string{"version": version, "go": runtime.Version()})
 			}
-			return UsageError{fmt.Errorf("--output %q: want text or json", output)}
+			return output.WriteLine(out, map[string]string{"version": version, "go": runtime.Version()})
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	AddOutput(cmd, &output)
 	return cmd
 }

@@ -129,7 +129,7 @@ var flagValues = map[string][]string{
 	"kind":               {"resilient", "gateway", "plain", "bootstrap"},
 	"log-format":         {"text", "json"},
 	"log-level":          {"debug", "info", "warn", "error"},
-	"output":             {"text", "json"},
+	"output":             {"text", "wide", "json", "yaml"},
 	"plot-format":        {"svg", "png"},
 	"preset":             {"8b", "70b"},
 	"unknown-model":      {"reject", "place"},

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -21,10 +20,11 @@ import (
 type checkFlags struct {
 	plugins plugin.Table
 
-	endpoints, config, output string
-	effective, live           bool
-	admin, engineKey          string
-	models                    []string
+	endpoints, config string
+	output            cli.Output
+	effective, live   bool
+	admin, engineKey  string
+	models            []string
 }
 
 func newCheck(p Program) *cobra.Command {
@@ -59,7 +59,7 @@ two completions that are sent to each engine.`,
 	cmd.Flags().StringVar(&f.admin, "admin", "", "with --live: admin address of a replica whose endpoints are checked")
 	cmd.Flags().StringVar(&f.engineKey, "engine-key-file", "", "with --live: file with the engines' API key (--api-key of the engine)")
 	cmd.Flags().StringArrayVar(&f.models, "model", nil, "with --live: NAME=FOLDER of a model's tokenizer files, if they are not found automatically (repeatable)")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: text or json")
+	cli.AddOutput(cmd, &f.output)
 	return cmd
 }
 
@@ -95,10 +95,7 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	if f.endpoints == "" && f.config == "" {
 		return cli.UsageError{Err: errors.New("nothing to check: give a configuration or endpoints file")}
 	}
-	if f.output != "text" && f.output != "json" {
-		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
-	}
-	if f.effective && (f.config == "" || f.output != "text") {
+	if f.effective && (f.config == "" || f.output != cli.Text) {
 		return cli.UsageError{Err: errors.New("--print-effective requires --config and cannot be used with --output")}
 	}
 	var problems []strict.Problem
@@ -142,13 +139,13 @@ func printEffective(cmd *cobra.Command, c *config.Config) error {
 }
 
 // report prints problems, or fine if there are none.
-func report(cmd *cobra.Command, output string, problems []strict.Problem, fine string) error {
+func report(cmd *cobra.Command, output cli.Output, problems []strict.Problem, fine string) error {
 	out := cmd.OutOrStdout()
-	if output == "json" {
+	if !output.IsText() {
 		if problems == nil {
 			problems = []strict.Problem{}
 		}
-		if err := json.NewEncoder(out).Encode(problems); err != nil {
+		if err := output.WriteLine(out, problems); err != nil {
 			return err
 		}
 	} else {

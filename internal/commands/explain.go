@@ -98,9 +98,6 @@ func (f *explainFlags) run(cmd *cobra.Command) error {
 }
 
 func (f *explainFlags) check() error {
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("--output %q: want text or json", f.output)
-	}
 	if f.last < 0 || f.last > 1000 {
 		return fmt.Errorf("--last %d: want 1 to 1000", f.last)
 	}
@@ -205,11 +202,11 @@ func (f *explainFlags) explainLive(cmd *cobra.Command) ([]explain.Decision, erro
 }
 
 func (f *explainFlags) print(w io.Writer, list []explain.Decision) error {
-	if f.output == "json" {
+	if !f.output.IsText() {
 		if f.last > 1 {
-			return cli.WriteJSON(w, list)
+			return f.output.Write(w, list)
 		}
-		return cli.WriteJSON(w, &list[0])
+		return f.output.Write(w, &list[0])
 	}
 	if f.last > 1 {
 		return explain.WriteList(w, list)

@@ -36,8 +36,8 @@ the pools that this cluster exports. The exit code is 1 if there is no federatio
 			if st.Federation == nil {
 				return fmt.Errorf("%s is not part of a federation (see --federation-config)", st.Name)
 			}
-			if f.output == "json" {
-				return cli.WriteJSON(cmd.OutOrStdout(), struct {
+			if !f.output.IsText() {
+				return f.output.Write(cmd.OutOrStdout(), struct {
 					*link.Status
 					Objects *objects.Status        `json:"objects,omitempty"`
 					Use     []remotecluster.Status `json:"elsewhere,omitempty"`

@@ -30,8 +30,8 @@ waiting requests of a flow are totals over all replicas.`,
 			if err := f.get(cmd.Context(), "/status", &st); err != nil {
 				return err
 			}
-			if f.output == "json" {
-				return cli.WriteJSON(cmd.OutOrStdout(), st.Queues)
+			if !f.output.IsText() {
+				return f.output.Write(cmd.OutOrStdout(), st.Queues)
 			}
 			writeQueues(cmd.OutOrStdout(), st.Queues)
 			return nil

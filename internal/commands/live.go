@@ -29,9 +29,6 @@ func (f *checkFlags) look(cmd *cobra.Command) error {
 	if (f.endpoints == "") == (f.admin == "") || f.config != "" || f.effective {
 		return cli.UsageError{Err: errors.New("--live requires either --endpoints or --admin, and excludes --config and --print-effective")}
 	}
-	if f.output != "text" && f.output != "json" {
-		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
-	}
 	ctx := cmd.Context()
 	targets, err := f.targets(ctx)
 	if err != nil {
@@ -60,8 +57,8 @@ func (f *checkFlags) look(cmd *cobra.Command) error {
 		})
 	}
 	wg.Wait()
-	if f.output == "json" {
-		err = cli.WriteJSON(cmd.OutOrStdout(), found)
+	if !f.output.IsText() {
+		err = f.output.Write(cmd.OutOrStdout(), found)
 	} else {
 		writeLive(cmd.OutOrStdout(), found)
 	}

@@ -50,6 +50,7 @@ type serveFlags struct {
 	// unknownModel selects how requests for a model without engines are handled.
 	unknownModel string
 	given        func(flag string) bool
+	warnings     []string // about the environment
 }
 
 func newServe(p Program) *cobra.Command {
@@ -65,9 +66,17 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
   grapevine serve --endpoints endpoints.yaml --model qwen3=/models/Qwen3-8B
   grapevine serve --endpoints endpoints.yaml --config epp.yaml --tls-cert tls.crt --tls-key tls.key`,
 		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.ReadSettings(cmd.Flags(), os.Environ()); err != nil {
+				return err
+			}
+			f.warnings = cli.MisspelledEnvironment(cmd.Flags(), os.Environ())
+			return f.run(cmd.Context())
+		},
 	}
+	cli.GroupFlags(cmd, serveGroups)
 	fl := cmd.Flags()
+	fl.String(cli.SettingsFlag, "", "YAML file with values of these flags by name; the command line and the environment variables GRAPEVINE_FLAG_NAME take precedence")
 	f.given = fl.Changed
 	fl.StringVar(&f.o.Name, "name", hostname(), "name of this replica")
 	fl.StringVar(&f.o.Zone, "zone", "", "zone of this replica, compared with the label topology.kubernetes.io/zone of endpoints (default: $ZONE)")
@@ -186,6 +195,9 @@ func (f *serveFlags) run(ctx context.Context) error {
 	}
 	defer cli.ExitAfter(ctx, f.o.Drain, log)()
 	f.o.Log, f.o.LogWriter, f.o.Started = log, cli.Stderr(), started
+	for _, w := range f.warnings {
+		log.Warn(w) //nolint:sloglint // the text names the variable
+	}
 	if err := f.complete(); err != nil {
 		return err
 	}

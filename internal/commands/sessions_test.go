@@ -246,7 +246,7 @@ var (
 func (s *session) text(at int) string {
 	var b strings.Builder
 	st := s.replicas[at].Status()
-	writeStatus(&b, &st, true)
+	writeStatus(&b, &st, true, false)
 	out := b.String()
 	for i, e := range s.fleet.Engines() {
 		out = strings.ReplaceAll(out, e.Addr(), fmt.Sprintf("engine-%d:8000", i))

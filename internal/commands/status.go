@@ -28,12 +28,12 @@ import (
 // adminFlags are the flags of commands that ask a running replica.
 type adminFlags struct {
 	admin  string
-	output string
+	output cli.Output
 }
 
 func (f *adminFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.admin, "admin", "127.0.0.1:9090", "admin address of a replica")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: text or json")
+	cli.AddOutput(cmd, &f.output)
 }
 
 // get reads a JSON page of the replica's admin port.
@@ -44,9 +44,6 @@ func (f *adminFlags) get(ctx context.Context, path string, into any) error {
 
 // getWithHeader is get that also returns the answer's header.
 func (f *adminFlags) getWithHeader(ctx context.Context, path string, into any) (http.Header, error) {
-	if f.output != "text" && f.output != "json" {
-		return nil, cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
-	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	resp, err := admin.Client(f.admin).Do(ctx, http.MethodGet, path, nil, nil)
@@ -95,12 +92,12 @@ replica is not ready.`,
 				case <-time.After(200 * time.Millisecond):
 				}
 			}
-			if f.output == "json" {
-				if err := cli.WriteJSON(cmd.OutOrStdout(), st); err != nil {
+			if !f.output.IsText() {
+				if err := f.output.Write(cmd.OutOrStdout(), st); err != nil {
 					return err
 				}
 			} else {
-				writeStatus(cmd.OutOrStdout(), &st, group)
+				writeStatus(cmd.OutOrStdout(), &st, group, f.output == cli.Wide)
 			}
 			if st.State != "ready" {
 				return cli.ExitCode(1)
@@ -182,7 +179,7 @@ func modelFilesLine(m *modelfiles.Status) string {
 	return line
 }
 
-func writeStatus(w io.Writer, st *server.Status, group bool) {
+func writeStatus(w io.Writer, st *server.Status, group, wide bool) {
 	state := st.State
 	if st.Reason != "" {
 		state += " (" + st.Reason + ")"
@@ -216,7 +213,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 		fmt.Fprintln(w, queueLine(&q))
 	}
 	writePD(w, st.PD)
-	writeEndpoints(w, st.Endpoints)
+	writeEndpoints(w, st.Endpoints, wide)
 	if group {
 		fmt.Fprintln(w)
 		writeMembers(w, st)
@@ -290,8 +287,8 @@ func newMembers() *cobra.Command {
 			if err := f.get(cmd.Context(), "/status", &st); err != nil {
 				return err
 			}
-			if f.output == "json" {
-				return cli.WriteJSON(cmd.OutOrStdout(), st.Members)
+			if !f.output.IsText() {
+				return f.output.Write(cmd.OutOrStdout(), st.Members)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", st.Cluster.Line)
 			writeMembers(cmd.OutOrStdout(), &st)

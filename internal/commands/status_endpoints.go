@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -14,16 +15,38 @@ import (
 // staleGauges is the age in seconds from which an engine's gauges are no longer shown.
 const staleGauges = 5
 
-// writeEndpoints prints a row for each endpoint, and their problems below.
-func writeEndpoints(w io.Writer, eps []server.EndpointStatus) {
+// writeEndpoints prints a row for each endpoint, and their problems below. A wide table also has the
+// engine's version, its models, its event streams and their readers.
+func writeEndpoints(w io.Writer, eps []server.EndpointStatus, wide bool) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tHEALTH\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE\tPREDICTED\tOBSERVED")
+	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tHEALTH\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE\tPREDICTED\tOBSERVED"+columns(wide, "ENGINE", "MODELS", "STREAMS", "READERS"))
 	for i := range eps {
 		e := &eps[i]
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.Address, e.Name, trusted(e), known(e), follows(e), e.InFlight, gauges(e), forecast(e))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s%s\n", e.Address, e.Name, trusted(e), known(e), follows(e), e.InFlight, gauges(e), forecast(e),
+			columns(wide, e.EngineVersion, strings.Join(e.Models, ","), streams(e), strings.Join(e.Readers, ",")))
 	}
 	tab.Flush()
 	writeTroubles(w, eps)
+}
+
+// columns returns further cells of a wide table, with "-" for empty ones.
+func columns(wide bool, cells ...string) (out string) {
+	if !wide {
+		return ""
+	}
+	for _, c := range cells {
+		out += "\t" + cmp.Or(c, "-")
+	}
+	return out
+}
+
+// streams lists the event streams of an endpoint.
+func streams(e *server.EndpointStatus) string {
+	var names []string
+	for _, s := range e.Streams {
+		names = append(names, s.Events)
+	}
+	return strings.Join(names, ",")
 }
 
 // trusted describes the health of an endpoint.

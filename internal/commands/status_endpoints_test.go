@@ -52,7 +52,7 @@ i:1 (full): engine rejected a request for lack of capacity, avoided for another 
 i:1 (fails models): poet, sql: avoided here, because their requests fail while other models are answered
 `
 	var b bytes.Buffer
-	writeEndpoints(&b, eps)
+	writeEndpoints(&b, eps, false)
 	if diff := gocmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
 	}
