@@ -79,7 +79,7 @@ demo-ha: setup-demo build ## show what clients notice when replicas die, restart
 	@$(LAB) demo --ha
 
 .PHONY: demo-pd
-demo-pd: setup-demo build ## show prefill and decode apart against the same engines together (80 s)
+demo-pd: setup-demo build ## show prefill and decode apart against the same engines together, at two loads (150 s)
 	@$(LAB) demo --pd
 
 .PHONY: demo-quality

@@ -35,13 +35,26 @@ type pdClass struct {
 	kind workload.Kind
 }
 
-// pdClasses mix prompts of all lengths. Prompts of the last class share three quarters of their
-// tokens, which all engines cache.
-var pdClasses = []pdClass{
-	{"200 tokens", 5, workload.Kind{Turns: 1, UserTokens: 200, Spread: .2, Answer: 120}},
-	{"2,000 tokens", 1.5, workload.Kind{Turns: 1, UserTokens: 2000, Spread: .2, Answer: 120}},
-	{"8,000 tokens", 1, workload.Kind{Turns: 1, UserTokens: 8000, Spread: .2, Answer: 120}},
-	{"2,000, 75% cached", 1, workload.Kind{Shared: 1, SharedTokens: 1500, Turns: 1, UserTokens: 500, Spread: .2, Answer: 120}},
+// pdLoad is one load of [RunPD].
+type pdLoad struct {
+	name    string
+	classes []pdClass
+}
+
+// pdLoads are a load of prompts of all lengths with short answers, and one of long prompts and long answers,
+// at which two prefill engines are too few while one of them is down. Prompts of the class with cached
+// tokens share three quarters of their tokens, which all engines cache.
+var pdLoads = []pdLoad{
+	{"short answers", []pdClass{
+		{"200 tokens", 5, workload.Kind{Turns: 1, UserTokens: 200, Spread: .2, Answer: 120}},
+		{"2,000 tokens", 1.5, workload.Kind{Turns: 1, UserTokens: 2000, Spread: .2, Answer: 120}},
+		{"8,000 tokens", 1, workload.Kind{Turns: 1, UserTokens: 8000, Spread: .2, Answer: 120}},
+		{"2,000, 75% cached", 1, workload.Kind{Shared: 1, SharedTokens: 1500, Turns: 1, UserTokens: 500, Spread: .2, Answer: 120}},
+	}},
+	{"long prompts and long answers", []pdClass{
+		{"200 tokens", 4, workload.Kind{Turns: 1, UserTokens: 200, Spread: .2, Answer: 400}},
+		{"8,000 tokens", 1.8, workload.Kind{Turns: 1, UserTokens: 8000, Spread: .2, Answer: 400}},
+	}},
 }
 
 // The pair of pools of [RunPD].
@@ -52,12 +65,18 @@ const (
 	pdBytes   = 327680 // KV-cache bytes per token: 70B in 16 bits
 )
 
-// PDSummary holds the results of [RunPD] for the same load on the same engines: once with whole
-// requests at every engine, once with prefill and decode on different engines.
+// PDSummary holds the results of [RunPD].
 type PDSummary struct {
+	Loads     []PDLoad
+	Killed    string
+	LastError error
+}
+
+// PDLoad holds the results of one load on the same engines: once with whole requests at every engine,
+// once with prefill and decode on different engines.
+type PDLoad struct {
+	Name            string
 	Together, Apart []PDRow // by class
-	Killed          string
-	LastError       error
 }
 
 // PDRow holds the results of one class of prompts.
@@ -66,17 +85,25 @@ type PDRow struct {
 	Requests, Failed uint64
 	TTFT, TPOT       [2]time.Duration // p50, p90
 	Remote           float64          // share of the prompts that another engine computed
+	Tokens           int              // of an answer
+}
+
+// whole returns the typical time of a whole answer.
+func (r *PDRow) whole() time.Duration {
+	return r.TTFT[0] + time.Duration(max(r.Tokens-1, 0))*r.TPOT[0]
 }
 
 // OK reports whether all requests were answered and both paths were used.
 func (s *PDSummary) OK() bool {
 	split := false
-	for _, rows := range [][]PDRow{s.Together, s.Apart} {
-		for i := range rows {
-			if rows[i].Failed > 0 || rows[i].Requests == 0 {
-				return false
+	for k := range s.Loads {
+		for _, rows := range [][]PDRow{s.Loads[k].Together, s.Loads[k].Apart} {
+			for i := range rows {
+				if rows[i].Failed > 0 || rows[i].Requests == 0 {
+					return false
+				}
+				split = split || rows[i].Remote > 0
 			}
-			split = split || rows[i].Remote > 0
 		}
 	}
 	return split
@@ -91,8 +118,15 @@ func RunPD(ctx context.Context, o Options) (*PDSummary, error) {
 	s := &PDSummary{}
 	fmt.Fprintf(o.Out, "%d engines (simulated: 70B on four GPUs), a real Envoy, prompts of 200 to 8,000 tokens.\n", o.Engines)
 	var err error
-	if s.Together, err = o.pdPhase(ctx, s, false); err == nil {
-		s.Apart, err = o.pdPhase(ctx, s, true)
+	for k := range pdLoads {
+		l := PDLoad{Name: pdLoads[k].name}
+		if l.Together, err = o.pdPhase(ctx, s, &pdLoads[k], false); err == nil {
+			l.Apart, err = o.pdPhase(ctx, s, &pdLoads[k], true)
+		}
+		if err != nil {
+			break
+		}
+		s.Loads = append(s.Loads, l)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -104,7 +138,7 @@ func RunPD(ctx context.Context, o Options) (*PDSummary, error) {
 }
 
 // pdPhase measures the load with one arrangement of the engines.
-func (o Options) pdPhase(ctx context.Context, s *PDSummary, apart bool) (rows []PDRow, err error) {
+func (o Options) pdPhase(ctx context.Context, s *PDSummary, load *pdLoad, apart bool) (rows []PDRow, err error) {
 	dir, err := os.MkdirTemp("", "grapevine-pd-")
 	if err != nil {
 		return nil, err
@@ -149,7 +183,7 @@ func (o Options) pdPhase(ctx context.Context, s *PDSummary, apart bool) (rows []
 		return nil, err
 	}
 	defer e.Stop(3 * time.Second)
-	return r.pdLoad(ctx, s, fleet, url, apart)
+	return r.pdMeasure(ctx, s, load, fleet, url, apart)
 }
 
 // pdConfig is the configuration of the pickers, which choose the pair by price.
@@ -233,10 +267,10 @@ func (c *remoteCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// pdLoad runs all classes at once. The first quarter is a warm-up and does not count.
-func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url string, apart bool) ([]PDRow, error) {
-	runners, counters := make([]*workload.Runner, len(pdClasses)), make([]*remoteCounter, len(pdClasses))
-	for i, c := range pdClasses {
+// pdMeasure runs all classes of a load at once. The first quarter is a warm-up and does not count.
+func (r *run) pdMeasure(ctx context.Context, s *PDSummary, load *pdLoad, fleet *fleet.Fleet, url string, apart bool) ([]PDRow, error) {
+	runners, counters := make([]*workload.Runner, len(load.classes)), make([]*remoteCounter, len(load.classes))
+	for i, c := range load.classes {
 		client := workload.NewClient(url, 64)
 		client.Rewritten = apart
 		counters[i] = &remoteCounter{RoundTripper: client.HTTP.Transport}
@@ -254,7 +288,7 @@ func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url 
 	if apart {
 		what = fmt.Sprintf("%d engines prefill, %d decode behind sidecars", pdPrefill, pdDecode)
 	}
-	fmt.Fprintf(r.o.Out, "%s: %v\n", what, r.o.Phase)
+	fmt.Fprintf(r.o.Out, "%s; %s: %v\n", load.name, what, r.o.Phase)
 	if err := pause(r.o.Phase / 4)(ctx); err != nil {
 		return nil, err
 	}
@@ -279,7 +313,7 @@ func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *fleet.Fleet, url 
 	for i, w := range runners {
 		StopLoad(ctx, w)
 		t := w.Totals().Minus(&before[i])
-		row := PDRow{Name: pdClasses[i].name, Requests: t.Requests, Failed: Failures(&t)}
+		row := PDRow{Name: load.classes[i].name, Requests: t.Requests, Failed: Failures(&t), Tokens: load.classes[i].kind.Answer}
 		row.TTFT = [2]time.Duration{t.TTFT.Quantile(.5), t.TTFT.Quantile(.9)}
 		row.TPOT = [2]time.Duration{t.TPOT.Quantile(.5), t.TPOT.Quantile(.9)}
 		if all := counters[i].all.Load(); all > 0 {
