@@ -286,10 +286,7 @@ func (f *flight) firstToken(at time.Time) {
 	f.patience().first.Observe(f.vitals.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
 	f.ep.ObserveForecast(f.predicted.TTFT(), ttft.Seconds())
-	if f.learnNeeds(ttft.Seconds() - f.predicted.TTFT()) {
-		return
-	}
-	if f.learns.prefill {
+	if f.learns.prefill && !f.learnNeeds(ttft.Seconds()-f.predicted.TTFT()) {
 		f.learnLoads(ttft)
 		f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, ttft)
 	}

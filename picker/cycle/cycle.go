@@ -87,6 +87,8 @@ type Cycle struct {
 
 	answers   *fit.Answers
 	needTimes *endpoint.NeedTimes
+	needs     endpoint.Needs // that the request may have
+	adapters  bool           // an engine reports adapters
 	moves     *endpoint.Transfers
 	splits    *endpoint.Splits
 	trial     bool // pairs that are off may be used
@@ -236,6 +238,7 @@ func (c *Cycle) observe() {
 	n := len(c.endpoints)
 	c.views = resize(c.views, n)
 	now := c.Now.UnixNano()
+	c.adapters = false
 	for i, ep := range c.endpoints {
 		v := &c.views[i]
 		v.Endpoint, v.Cost = ep, ep.Cost()
@@ -243,9 +246,11 @@ func (c *Cycle) observe() {
 		ep.AddLoad(&v.Load, now)
 		v.Reading = ep.Reading(now)
 		v.rank = nil
+		c.adapters = c.adapters || ep.LoRA() != nil
 	}
 	c.observeRanks()
 	c.shareSlots()
+	c.findNeeds()
 }
 
 // observeRanks creates rank views for engines with several ranks.

@@ -9,6 +9,8 @@ import (
 
 // need describes a resource that engines load for requests.
 type need struct {
+	// applies reports whether the request may need the resource at any candidate.
+	applies func(c *Cycle) bool
 	// key identifies the resource that the request needs at v, 0 for none.
 	key func(c *Cycle, v *View) uint64
 	// held reports whether the engine has it.
@@ -21,7 +23,7 @@ type need struct {
 
 // needs is the table of resources. The scorer, the records and the learned times use every entry.
 var needs = [endpoint.NumNeeds]need{
-	endpoint.NeedAdapter: {key: (*Cycle).adapterKey, held: holdsAdapter, wait: (*Cycle).waitOfAdapter, use: useAdapter},
+	endpoint.NeedAdapter: {applies: mayNeedAdapter, key: (*Cycle).adapterKey, held: holdsAdapter, wait: (*Cycle).waitOfAdapter, use: useAdapter},
 }
 
 // Readiness is the state of the resources that a request needs at one candidate.
@@ -34,8 +36,28 @@ type Readiness struct {
 // Ready returns the readiness of candidate v for the request, whose answer is expected to have that
 // many tokens.
 func (c *Cycle) Ready(v *View, answer float64) Readiness {
+	if c.needs == 0 {
+		return Readiness{}
+	}
+	return c.ready(v, answer)
+}
+
+// findNeeds determines once which resources the request may need.
+func (c *Cycle) findNeeds() {
+	c.needs = 0
+	for n := range needs {
+		if needs[n].applies(c) {
+			c.needs = c.needs.With(endpoint.Need(n))
+		}
+	}
+}
+
+func (c *Cycle) ready(v *View, answer float64) Readiness {
 	var r Readiness
 	for n := range needs {
+		if !c.needs.Has(endpoint.Need(n)) {
+			continue
+		}
 		key := needs[n].key(c, v)
 		if key == 0 {
 			continue
@@ -53,11 +75,14 @@ func (c *Cycle) Ready(v *View, answer float64) Readiness {
 // UseNeeds records that the request is sent to candidate v.
 func (c *Cycle) UseNeeds(v *View) {
 	for n := range needs {
-		if key := needs[n].key(c, v); key != 0 {
+		if key := needs[n].key(c, v); c.needs.Has(endpoint.Need(n)) && key != 0 {
 			needs[n].use(c, v, key)
 		}
 	}
 }
+
+// mayNeedAdapter reports whether the request names an adapter, or an engine reports adapters.
+func mayNeedAdapter(c *Cycle) bool { return c.Request.Adapter != "" || c.adapters }
 
 // adapterKey returns the key of the request's adapter at v. A model other than the base model is an
 // adapter at engines that report adapters.

@@ -53,7 +53,14 @@ func (l Load) Add(o Load) Load {
 	return l
 }
 
-// fadeTo decays the rates to a later time.
+// FadeTo decays the rates to a later time, which becomes the time of the report.
+func (l *Load) FadeTo(at time.Time) {
+	if l.RatesAt != 0 {
+		l.fadeTo(at.UnixNano())
+	}
+}
+
+// fadeTo is FadeTo in Unix nanoseconds.
 func (l *Load) fadeTo(at int64) {
 	rate, busy := fade(at - l.RatesAt)
 	l.Rate, l.Busy, l.RatesAt = l.Rate*rate, l.Busy*busy, at
@@ -87,6 +94,7 @@ type loadCell struct {
 type bookCell struct {
 	local  loadCell
 	remote loadCell
+	shared atomic.Bool // other replicas reported load
 
 	rateMu      sync.Mutex // serializes changes of localRates
 	localRates  rateCell
@@ -102,7 +110,7 @@ type rateCell struct {
 // addTo adds the rates, decayed to now, to l.
 func (c *rateCell) addTo(l *Load, now int64) {
 	rate, busy := math.Float64frombits(c.rate.Load()), math.Float64frombits(c.busy.Load())
-	if at := c.at.Load(); at != 0 {
+	if at := c.at.Load(); at != 0 && (rate != 0 || busy != 0) {
 		r, b := fade(now - at)
 		rate, busy = rate*r, busy*b
 	}
@@ -187,9 +195,11 @@ func (c *life) AddLoad(l *Load, now int64) { c.book.sum(l, now) }
 // sum adds the local and remote parts to l.
 func (c *bookCell) sum(l *Load, now int64) {
 	c.local.addTo(l)
-	c.remote.addTo(l)
 	c.localRates.addTo(l, now)
-	c.remoteRates.addTo(l, now)
+	if c.shared.Load() {
+		c.remote.addTo(l)
+		c.remoteRates.addTo(l, now)
+	}
 }
 
 // Local returns this replica's in-flight load of ep. Its rates carry a time, so that receivers can
@@ -217,6 +227,7 @@ func (b *LoadTracker) SetRemote(ep *Endpoint, l Load) {
 		l.extrapolate(ep, b.now().UnixNano()-l.RatesAt)
 	}
 	ep.book.remote.store(l)
+	ep.book.shared.Store(true)
 	ep.book.remoteRates.store(&l)
 }
 
@@ -228,7 +239,7 @@ func (b *LoadTracker) SetRemote(ep *Endpoint, l Load) {
 // queues that have ended keep engines idle, and replicas with late reports place requests worse than
 // replicas without any.
 func (l *Load) extrapolate(ep *Endpoint, delay int64) {
-	if delay < int64(leastDelay) || l.Waiting <= 0 {
+	if delay < int64(leastDelay) || delay > int64(mostDelay) || l.Waiting <= 0 {
 		return
 	}
 	own, cost := &ep.book.local, ep.Cost()
@@ -249,8 +260,12 @@ func (l *Load) extrapolate(ep *Endpoint, delay int64) {
 	}
 }
 
-// leastDelay is the delay of a report below which nothing is extrapolated: a few engine steps.
-const leastDelay = 100 * time.Millisecond
+// Delays outside of this range are ignored: below it, an engine does a few steps, and above it, the
+// clocks differ.
+const (
+	leastDelay = 100 * time.Millisecond
+	mostDelay  = 30 * time.Second
+)
 
 // dispatched adds one dispatch with the given seconds of prefill to the rates.
 func (c *bookCell) dispatched(now time.Time, prefill float64) {

@@ -230,3 +230,38 @@ func TestBookConcurrent(t *testing.T) {
 		t.Errorf("left in the book: %+v", l)
 	}
 }
+
+// TestLateReport checks that a report loses the work that the engine has done during its delay, of
+// the whole queue, and that reports without a delay or with a wrong clock stay as they are.
+func TestLateReport(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, c := range []struct {
+		name    string
+		delay   time.Duration
+		local   bool
+		prefill int64
+		waiting int64
+	}{
+		{"none", 50 * time.Millisecond, false, 20_000, 2},
+		{"a quarter of the queue", 250 * time.Millisecond, false, 15_000, 2},
+		{"the same with as much local work ahead", 250 * time.Millisecond, true, 17_500, 2},
+		{"all of the queue", 2 * time.Second, false, 0, 0},
+		{"a wrong clock", time.Hour, false, 20_000, 2},
+	} {
+		p := NewPool(PoolOptions{Now: func() time.Time { return now }})
+		p.Set(specs(1))
+		ep := p.Snapshot().Endpoints[0]
+		if c.local {
+			p.LoadTracker().Open(new(Ticket), ep, Work{Input: 20_000, New: 20_000}, now)
+			ep.book.local.pairs.Store(0)
+		}
+		p.LoadTracker().SetRemote(ep, Load{Requests: 2, Waiting: 2, Prefill: 20_000, Tokens: 20_000, RatesAt: now.Add(-c.delay).UnixNano()})
+		l := p.LoadTracker().Remote(ep)
+		if l.Prefill != c.prefill || l.Waiting != c.waiting {
+			t.Errorf("%s: %d requests with %d tokens wait, want %d with %d", c.name, l.Waiting, l.Prefill, c.waiting, c.prefill)
+		}
+		if want := (2 - c.waiting) * 10_000; l.Context != want {
+			t.Errorf("%s: context of %d tokens, want %d", c.name, l.Context, want)
+		}
+	}
+}

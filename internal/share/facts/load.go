@@ -240,6 +240,7 @@ func (l *Load) tell(address string, t total) {
 		delete(l.sums, address)
 	}
 	if ep := l.o.Pool.Snapshot().Known(address); ep != nil {
+		t.FadeTo(l.o.Now()) // replicas report each change at once, so the sum is the present load
 		l.o.Pool.LoadTracker().SetRemote(ep, t.Load)
 	}
 }

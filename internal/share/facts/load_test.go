@@ -161,3 +161,32 @@ func TestTotals(t *testing.T) {
 		t.Errorf("%d of 20000 sums were kept; %d sums held", kept, len(l.sums))
 	}
 }
+
+// TestOldReportsStand checks that a report counts as the present load while its writer reports no
+// change, also when a later report of another replica is withdrawn.
+func TestOldReportsStand(t *testing.T) {
+	now, pool := time.Unix(1_700_000_000, 0), (*endpoint.Pool)(nil)
+	clock := func() time.Time { return now }
+	pool = endpoint.NewPool(endpoint.PoolOptions{Now: clock})
+	l := NewLoad(LoadOptions{
+		Pool: pool, Now: clock, Log: slog.New(slog.DiscardHandler),
+		Group: Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc { return nil }},
+	})
+	const address = "10.0.0.1:8000"
+	pool.Set([]endpoint.Spec{{Host: "10.0.0.1", Addr: netip.MustParseAddrPort(address)}})
+	want := endpoint.Load{Requests: 1, Waiting: 1, Prefill: 100_000, Pairs: 5e9, Tokens: 100_000, Rate: .1}
+	if err := l.Merge("a", 1, address, appendLoad(nil, want, now)); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Second)
+	if err := l.Merge("b", 1, address, appendLoad(nil, endpoint.Load{Requests: 1, Rate: .1}, now)); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(3 * time.Second)
+	if err := l.Merge("b", 1, address, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := pool.LoadTracker().Remote(pool.Snapshot().Known(address)); got.Waiting != 1 || got.Prefill != want.Prefill {
+		t.Errorf("%d requests with %d tokens wait, want 1 with %d", got.Waiting, got.Prefill, want.Prefill)
+	}
+}
