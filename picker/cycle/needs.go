@@ -89,7 +89,7 @@ func mayNeedAdapter(c *Cycle) bool { return c.Request.Adapter != "" || c.adapter
 func (c *Cycle) adapterKey(v *View) uint64 {
 	name := c.Request.Adapter
 	if name == "" {
-		if base := v.Base(); v.LoRA() == nil || base == "" || c.Request.Target == base {
+		if v.LoRA() == nil || c.Request.Target == v.Base() {
 			return 0
 		}
 		name = c.Request.Target
