@@ -49,4 +49,16 @@ const (
 	PairNothing  Code = "GV7005"
 	PairFails    Code = "GV7006"
 	PairSlow     Code = "GV7007"
+
+	ClockSkew         Code = "GV8001"
+	FileLimit         Code = "GV8002"
+	Unresolved        Code = "GV8003"
+	PortInUse         Code = "GV8004"
+	BadCertificate    Code = "GV8005"
+	EngineUnreachable Code = "GV8006"
+	StreamUnreachable Code = "GV8007"
+	PeerUnreachable   Code = "GV8008"
+	EnvoyConfig       Code = "GV8009"
+	Versions          Code = "GV8010"
+	NoReplica         Code = "GV8011"
 )

@@ -3,7 +3,7 @@ package problems
 import "slices"
 
 // Table lists every problem by code. The order is that of the runbook.
-var Table = slices.Concat(replica, group, engines, knowledge, lists, traffic)
+var Table = slices.Concat(replica, group, engines, knowledge, lists, traffic, host)
 
 var replica = []Problem{
 	{
@@ -458,5 +458,85 @@ var traffic = []Problem{
 		},
 		Verify: "The pair is `on` in `grapevine status`. One decision in 64 tries it.",
 		Alert:  &Alert{Name: "GrapevineSplitIsSlower", For: "30m"},
+	},
+}
+
+var host = []Problem{
+	{
+		Code: ClockSkew, Title: "clocks differ", Severity: Warning, Source: Doctor,
+		Meaning: "The clock of the replica differs from the clock of this host.",
+		Effect:  "Times in logs and traces do not match. Tokens and certificates may be rejected.",
+		Action:  []string{"Enable NTP on both hosts: `timedatectl status`."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: FileLimit, Title: "limit of open files is low", Severity: Warning, Source: Doctor,
+		Meaning: "A process may open fewer files and connections than a busy replica needs.",
+		Effect:  "Under load, new connections are refused.",
+		Action:  []string{"Raise the limit: `ulimit -n 65536`, `LimitNOFILE=` of the systemd unit, or the container runtime's default."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: Unresolved, Title: "host name does not resolve", Severity: Warning, Source: Doctor,
+		Meaning: "The name of an engine or a replica has no address.",
+		Effect:  "The engine gets no requests, or the replica does not find its group.",
+		Action:  []string{"Check the name, and the resolver of this host: `getent hosts NAME`."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: PortInUse, Title: "address cannot be listened on", Severity: Warning, Source: Doctor,
+		Meaning: "Another process uses the port, or the address is not of this host.",
+		Effect:  "The replica does not start.",
+		Action:  []string{"Find the process: `ss -ltnp`.", "Stop it, or choose another port with `--listen`, `--health` or `--admin`."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: BadCertificate, Title: "certificate cannot be used", Severity: Warning, Source: Doctor,
+		Meaning: "The certificate or its key is missing, does not match, or is not valid for the next week.",
+		Effect:  "The replica does not start, or proxies reject it.",
+		Action:  []string{"Renew the files of `--tls-cert` and `--tls-key`."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: EngineUnreachable, Title: "engine cannot be reached from here", Severity: Warning, Source: Doctor,
+		Meaning: "The engine accepts no HTTP connection from this host.",
+		Effect:  "A replica here sends it no requests.",
+		Action:  []string{"Check that the engine runs, and its address and port.", "Check the network policy between this host and the engine."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: StreamUnreachable, Title: "event port cannot be reached from here", Severity: Warning, Source: Doctor,
+		Meaning: "The port of the engine's KV-cache events accepts no connection from this host.",
+		Effect:  "The cached blocks of the engine are estimated.",
+		Action:  []string{"Check the port in the engine's `--kv-events-config`, and that it does not bind to 127.0.0.1.", "Open the port in the network policy."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: PeerUnreachable, Title: "replica cannot be reached from here", Severity: Warning, Source: Doctor,
+		Meaning: "The stream port of another replica accepts no connection from this host.",
+		Effect:  "The replicas do not share their state.",
+		Action:  []string{"Open TCP and UDP port 7946, and TCP port 7947, between the replicas."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: EnvoyConfig, Title: "Envoy configuration has no working picker", Severity: Warning, Source: Doctor,
+		Meaning: "The file has no ext_proc filter, or its picker accepts no connection.",
+		Effect:  "Envoy answers 500, or balances without the picker.",
+		Action:  []string{"Compare the file with the output of `grapevine envoy-config`.", "Check the address of the picker's cluster."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: Versions, Title: "versions differ", Severity: Notice, Source: Doctor,
+		Meaning: "This program, the replica and its peers are not of one release.",
+		Effect:  "None during an upgrade.",
+		Action:  []string{"Finish the upgrade ([order](tasks/upgrade.md))."},
+		Verify:  "Run `grapevine doctor` again.",
+	},
+	{
+		Code: NoReplica, Title: "no replica answers", Severity: Warning, Source: Doctor,
+		Meaning: "No replica answers at the address of `--admin`.",
+		Effect:  "None, if the address is wrong. Otherwise the replica serves nothing.",
+		Action:  []string{"Check the address, and that the admin listener is reachable: it binds to 127.0.0.1 by default."},
+		Verify:  "Run `grapevine doctor` again.",
 	},
 }

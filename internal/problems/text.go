@@ -28,6 +28,9 @@ func plainAll(texts []string) []string {
 	return out
 }
 
+// PlainActions returns the actions without Markdown links.
+func (p *Problem) PlainActions() []string { return plainAll(p.Action) }
+
 // Help returns an entry as text for a terminal.
 func (p *Problem) Help() string {
 	var b strings.Builder
