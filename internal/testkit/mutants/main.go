@@ -25,7 +25,7 @@ func main() {
 	part := flag.String("part", "1/1", "the part of the list to try, such as 2/6: every sixth change, from the second on")
 	random := flag.Int("random", 0, "try that many random mutations over all packages instead of a list")
 	seed := flag.String("seed", "1", "seed of the random mutations, such as a commit")
-	share := flag.Float64("caught", 0.75, "share of all random mutations that tests must catch; small samples may have less")
+	share := flag.Float64("caught", 0.65, "share of all random mutations that tests must catch; small samples may have less")
 	limit := flag.Duration("for", 2*time.Hour, "start no further change after that time")
 	flag.Parse()
 	if *random > 0 {
