@@ -28,7 +28,7 @@ case ${1:-} in
 	cd "$cache"
 	# At most 25 inputs of at most 2 KB for each target.
 	find . -mindepth 2 -type d -name 'Fuzz*' | sort | while read -r dir; do
-		find "$dir" -type f -size -2048c -printf '%s %p\n' | sort -n | head -25 | cut -d' ' -f2-
+		find "$dir" -type f -size -2048c -printf '%s %p\n' | sort -n | awk 'NR <= 25 { print $2 }'
 	done | sort | tar --owner=0 --group=0 --mtime=@0 --sort=name -cf - -T - | gzip -n9 >"$corpus"
 	echo "fuzz: kept $(tar tzf "$corpus" | wc -l) inputs in $corpus"
 	exit
