@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -73,7 +74,7 @@ sidecars: run grapevine sidecar on each of them.`,
 	fl.IntVar(&f.sidecar, "sidecar-port", 0, "with --prefill: port of the first decode engine's sidecar, in the endpoints file; the next one has the next port")
 	fl.DurationVar(&f.pd.Lease, "lease", 30*time.Second, "with --prefill: how long blocks that are not read are kept")
 	fl.Float64Var(&f.link, "gigabytes-per-second", 10, "with --prefill: speed of KV transfers")
-	fl.StringVar(&f.modelDir, "write-model", "", "write the built-in vocabulary's tokenizer files into this folder")
+	fl.StringVar(&f.modelDir, "write-model", "", "write the built-in vocabulary's tokenizer files into this folder, and report it as the model's folder")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -91,6 +92,11 @@ func (f *simFlags) run(cmd *cobra.Command) error {
 		if err := vocab.New().WriteModel(f.modelDir); err != nil {
 			return err
 		}
+		root, err := filepath.Abs(f.modelDir)
+		if err != nil {
+			return err
+		}
+		f.fleet.Engine.Root = root // engines name the folder of a local model, and the picker finds it there
 	}
 	fleet, err := fleet.Open(f.fleet)
 	if err != nil {

@@ -227,6 +227,7 @@ var Rows = Table{
 	{"internal/arch", 1, Kit, 0},
 	{"internal/e2e", 1, Kit, 0},
 	{"internal/e2e/engines", 1, Kit, 0},
+	{"internal/e2e/guides", 1, Kit, 0},
 	{"internal/e2e/hostile", 1, Kit, 0},
 	{"internal/e2e/kube", 1, Kit, 0},
 	{"internal/e2e/proxies", 1, Kit, 0},

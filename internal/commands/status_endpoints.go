@@ -124,7 +124,7 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 			say(e, e.Knowledge, e.Reason)
 		}
 		if e.Source != "" && e.Knowledge != knowledge.CatchingUp.String() { // a transient state
-			say(e, "rests on", e.Source)
+			say(e, "predicted from", e.Source)
 		}
 		if e.GaugesError != "" {
 			say(e, "no gauges", e.GaugesError)

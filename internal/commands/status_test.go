@@ -91,7 +91,7 @@ func TestReasonsArePrinted(t *testing.T) {
 		{Address: "c:1", Knowledge: "approximate", Source: "S", Health: server.HealthStatus{State: "healthy"}},
 		{Address: "d:1", Knowledge: "catching-up", Source: "S", Health: server.HealthStatus{State: "healthy"}},
 	})
-	if want := "a:1 (exact): chats with tools: R\nb:1, c:1 (rests on): S\n"; b.String() != want {
+	if want := "a:1 (exact): chats with tools: R\nb:1, c:1 (predicted from): S\n"; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
 }

@@ -166,7 +166,7 @@ func (l *looker) watch(ctx context.Context, model string) {
 		streams, _ = events.Discover(ctx, l.client, l.url, nil, events.Trust{})
 	}
 	if len(streams) == 0 {
-		l.note("it names no event stream, and none is configured: its cache is known by what was sent there")
+		l.note("it names no event stream, and none is configured: its cache is estimated from the requests sent to it")
 	}
 	listening := make([]*ear, len(streams))
 	for i, s := range streams {

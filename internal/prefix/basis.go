@@ -16,34 +16,34 @@ func (m *Matcher) Basis(ep *endpoint.Endpoint, state knowledge.State) string {
 	var b strings.Builder
 	switch seen := m.o.StreamInfo(ep); {
 	case state == knowledge.Mismatched:
-		b.WriteString("its events or what was sent there, whichever has been nearer to its answers")
+		b.WriteString("its events or the requests sent to it, whichever was closer to its answers")
 	case seen.Blocks > 0:
-		b.WriteString("its events or what was sent there, whichever tells of more")
+		b.WriteString("its events or the requests sent to it, whichever predicts more")
 	default:
-		b.WriteString("what was sent there")
+		b.WriteString("the requests sent to it")
 	}
 	switch s := m.sizing.Load(); {
 	case s.Fixed && s.Blocks > 0:
-		b.WriteString(", as much of it as the configuration says")
+		b.WriteString(", limited to the configured cache size")
 	case m.sized(ep):
-		b.WriteString(", as much of it as its cache holds by its own figures")
+		b.WriteString(", limited to the engine's cache size")
 	case s.Blocks > 0:
-		b.WriteString(", as much of it as the configuration says, since its engine does not tell the size of its cache")
+		b.WriteString(", limited to the configured cache size because the engine does not report one")
 	default:
-		b.WriteString(", the latest of it, since its engine does not tell the size of its cache")
+		b.WriteString(", limited to the most recent ones because the engine does not report its cache size")
 	}
 	answers, page := m.telling(ep)
 	switch {
 	case answers && m.disputed(ep):
-		b.WriteString("; corrected by its answers (its page counts fewer cached tokens than they report, and is not used)")
+		b.WriteString("; corrected by its answers (its metrics page counts fewer cached tokens and is ignored)")
 	case answers && page:
-		b.WriteString("; corrected by its answers and by what its page counts as found")
+		b.WriteString("; corrected by its answers and its metrics page")
 	case answers:
 		b.WriteString("; corrected by its answers")
 	case page:
-		b.WriteString("; corrected by what its page counts as found")
+		b.WriteString("; corrected by its metrics page")
 	default:
-		b.WriteString("; nothing has told yet whether it is found there")
+		b.WriteString("; not confirmed by answers or metrics yet")
 	}
 	return b.String()
 }

@@ -31,12 +31,12 @@ func TestBasis(t *testing.T) {
 	}
 	f(knowledge.Exact, "")
 	f(knowledge.Partial, "")
-	const alone = "what was sent there"
-	f(knowledge.Approximate, alone+", the latest of it, since its engine does not tell the size of its cache; nothing has told yet whether it is found there")
+	const alone = "the requests sent to it"
+	f(knowledge.Approximate, alone+", limited to the most recent ones because the engine does not report its cache size; not confirmed by answers or metrics yet")
 	blocks = 5
-	f(knowledge.CatchingUp, "its events or what was sent there, whichever tells of more, the latest of it, since its engine does not tell the size of its cache; nothing has told yet whether it is found there")
+	f(knowledge.CatchingUp, "its events or the requests sent to it, whichever predicts more, limited to the most recent ones because the engine does not report its cache size; not confirmed by answers or metrics yet")
 	m.Sized(ep, 1000, 16)
-	f(knowledge.Mismatched, "its events or what was sent there, whichever has been nearer to its answers, as much of it as its cache holds by its own figures; nothing has told yet whether it is found there")
+	f(knowledge.Mismatched, "its events or the requests sent to it, whichever was closer to its answers, limited to the engine's cache size; not confirmed by answers or metrics yet")
 	blocks = 0
 	u := m.reuses.make(ep.ID)
 	m.Counted(ep, Reused{Tokens: 0, Counts: true})
@@ -44,13 +44,13 @@ func TestBasis(t *testing.T) {
 		u.ended(1000, 64)
 		m.Counted(ep, Reused{Tokens: float64(1000 * (i + 1)), Counts: true})
 	}
-	f(knowledge.Approximate, alone+", as much of it as its cache holds by its own figures; corrected by what its page counts as found")
+	f(knowledge.Approximate, alone+", limited to the engine's cache size; corrected by its metrics page")
 	of, _ := m.audits.LoadOrStore("m", newAudits("m"))
 	of.(*audits).with(ep.ID, func(r *record) { r.tells(true, true) })
-	f(knowledge.Approximate, alone+", as much of it as its cache holds by its own figures; corrected by its answers and by what its page counts as found")
+	f(knowledge.Approximate, alone+", limited to the engine's cache size; corrected by its answers and its metrics page")
 	m.SetSizing(Sizing{Blocks: 10, Fixed: true}, nil)
-	f(knowledge.Approximate, alone+", as much of it as the configuration says; corrected by its answers and by what its page counts as found")
+	f(knowledge.Approximate, alone+", limited to the configured cache size; corrected by its answers and its metrics page")
 	m.Left([]*endpoint.Endpoint{ep})
 	m.SetSizing(Sizing{Blocks: 10}, nil)
-	f(knowledge.Approximate, alone+", as much of it as the configuration says, since its engine does not tell the size of its cache; nothing has told yet whether it is found there")
+	f(knowledge.Approximate, alone+", limited to the configured cache size because the engine does not report one; not confirmed by answers or metrics yet")
 }

@@ -189,7 +189,7 @@ func (u *reuse) words() (reason, do string) {
 	if u.off {
 		return "its engine says that it caches no prefixes, so that it is expected to have none", "leave out --no-enable-prefix-caching there, if it should"
 	}
-	return fmt.Sprintf("of what was sent there its engine counts %d%% of the cached tokens that were expected, and no more is expected now", (whole-cut)/10),
+	return fmt.Sprintf("its engine counts %d%% of the cached tokens predicted from the requests sent to it; predictions are reduced to that", (whole-cut)/10),
 		"see that it caches prefixes, and that its cache is large enough"
 }
 

@@ -279,7 +279,7 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 		}
 	case lacking != "":
 		v.state = knowledge.Approximate
-		v.Reason, v.Do = lacking, "nothing: it is known by what was sent there where that comes nearer"
+		v.Reason, v.Do = lacking, "nothing: Grapevine uses the requests sent to it where they predict better"
 	case r.blind == memory && r.n < enough:
 		v.Reason = "its answers do not come with a count of tokens, so that nothing shows whether its prompts match"
 		v.Do = "have clients that stream ask for it (stream_options.include_usage), and let answers be looked at (--sample-bodies, the proxy's response bodies)"
@@ -317,9 +317,9 @@ func (m *Matcher) joinedLate(r *record, come uint64) (reason, do string) {
 // unrendered describes why prompts of a model are not matched in their own space.
 func (m *Matcher) unrendered(model string) (reason, do string) {
 	if model == "" {
-		return "its prompts are matched by what was sent there, since their model is not configured", "name the model's folder with --model"
+		return "its model is not configured, so its cache is estimated from the requests sent to it", "name the model's folder with --model"
 	}
-	return fmt.Sprintf("prompts of %s are matched by what was sent there, since they cannot be rendered", model), "see models in the status for the reasons"
+	return fmt.Sprintf("prompts of %s cannot be rendered, so the engine's cache is estimated from the requests sent to it", model), "see models in the status for the reasons"
 }
 
 // astray describes the topic of a publisher that differs from the subscribed one.
@@ -347,7 +347,7 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 	case seen.Blocks == 0 && !seen.HasMessages:
 		return "no event has come, while its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
 	case seen.lacking() != "":
-		return seen.lacking(), "nothing: it is known by what was sent there"
+		return seen.lacking(), "nothing: its cache is estimated from the requests sent to it"
 	case seen.Blocks == 0:
 		return "its events name no block that a prompt could begin with, while its answers report cached tokens",
 			"compare the topic with the engine's"

@@ -69,7 +69,7 @@ type EndpointStatus struct {
 	Up        bool     `json:"up"`
 	Knowledge string   `json:"knowledge"`          // a knowledge.State
 	Reason    string   `json:"reason,omitempty"`   // why it is not better, if that is permanent
-	Source    string   `json:"rests_on,omitempty"` // source of predictions if events are not used
+	Source    string   `json:"predicted_from,omitempty"` // source of predictions if events are not used
 	Complete  bool     `json:"complete"`           // events complete since the cache was empty
 	LagMS     float64  `json:"lag_ms"`
 	AgeMS     float64  `json:"age_ms,omitempty"` // time without events from a busy engine
