@@ -67,10 +67,10 @@ type EndpointStatus struct {
 	Address   string   `json:"address"`
 	Name      string   `json:"name"`
 	Up        bool     `json:"up"`
-	Knowledge string   `json:"knowledge"`          // a knowledge.State
-	Reason    string   `json:"reason,omitempty"`   // why it is not better, if that is permanent
+	Knowledge string   `json:"knowledge"`                // a knowledge.State
+	Reason    string   `json:"reason,omitempty"`         // why it is not better, if that is permanent
 	Source    string   `json:"predicted_from,omitempty"` // source of predictions if events are not used
-	Complete  bool     `json:"complete"`           // events complete since the cache was empty
+	Complete  bool     `json:"complete"`                 // events complete since the cache was empty
 	LagMS     float64  `json:"lag_ms"`
 	AgeMS     float64  `json:"age_ms,omitempty"` // time without events from a busy engine
 	Behind    uint64   `json:"behind_batches"`
