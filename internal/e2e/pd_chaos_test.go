@@ -68,6 +68,12 @@ schedulingProfiles:
 // openPD opens a rig whose sidecars have the given prefill timeout.
 func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 	t.Helper()
+	return openPDBehind(t, prefill, decode, leg, func(_ int, engine string) string { return engine })
+}
+
+// openPDBehind opens a rig whose prefill engine i is reached at the address that front returns.
+func openPDBehind(t *testing.T, prefill, decode int, leg time.Duration, front func(i int, engine string) string) *pdRig {
+	t.Helper()
 	r := &pdRig{rig: begin(t), leg: leg, counts: prometheus.NewRegistry()}
 	t.Cleanup(r.closePD)
 	r.openFleet(rigOptions{engines: prefill + decode, engine: sim.Options{Speed: 5, PD: &sim.PDOptions{Lease: pdLease, Handshake: 300 * time.Millisecond}}})
@@ -76,26 +82,35 @@ func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 	list := r.fleet.Endpoints()
 	allowed := sidecar.Listed{}
 	for i, e := range r.prefill {
-		list[i].Labels[endpoint.LabelRole] = "prefill"
-		allowed[e.Addr()] = endpoint.RolePrefill
+		at := front(i, e.Addr())
+		list[i].Labels[endpoint.LabelRole], list[i].Port = "prefill", portOf(t, at)
+		allowed[at] = endpoint.RolePrefill
 	}
 	for i, e := range r.decode {
 		at := &list[prefill+i]
 		at.Labels[endpoint.LabelRole] = "decode"
 		front := r.openSidecar(e, allowed)
 		r.front = append(r.front, front)
-		_, port, err := net.SplitHostPort(front)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if at.Port, err = strconv.Atoi(port); err != nil {
-			t.Fatal(err)
-		}
+		at.Port = portOf(t, front)
 	}
 	r.write(list)
 	r.openReplica(config(t, splitsAll))
 	r.openEnvoy(rigOptions{})
 	return r
+}
+
+// portOf returns the port of an address.
+func portOf(t *testing.T, address string) int {
+	t.Helper()
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // openSidecar runs the proxy of a decode engine and returns its address.
