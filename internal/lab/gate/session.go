@@ -220,27 +220,23 @@ func (s *session) measureGroup(g *group) error {
 	if len(loads)+len(more) == 0 {
 		return nil
 	}
-	r, err := g.stand.start(s.ctx, s.Config, s.model)
+	r, err := s.begin(g)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		r.close()
-		if s.old != nil {
-			s.old.close()
-			s.old = nil
-		}
-	}()
+	defer func() { s.end(r) }()
 	if high, err := memory(r.members[0].pid(), "VmHWM"); err == nil && g.name == "8x8" && s.wants("memory/start") {
 		s.level("memory/start", "MB", Level, high)
 	}
-	if _, err := measureIdle(s.ctx, nil, time.Duration(g.stand.Endpoints)*5*time.Millisecond); err != nil {
-		return err // until the replica has read the model list of every endpoint
-	}
 	for _, l := range loads {
-		if err := s.load(r, g.name+"/"+l.name, l); err != nil {
+		row, err := s.load(r, g.name+"/"+l.name, l)
+		if err == nil && row.Direct != nil && s.Stored.worse(row) != "" {
+			r, row, err = s.secondOpinion(r, g, l, row)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
+		s.add(row)
 	}
 	for _, f := range more {
 		if err := f(s, r); err != nil {
@@ -248,6 +244,45 @@ func (s *session) measureGroup(g *group) error {
 		}
 	}
 	return nil
+}
+
+// begin starts the group's stand.
+func (s *session) begin(g *group) (*running, error) {
+	r, err := g.stand.start(s.ctx, s.Config, s.model)
+	if err != nil {
+		return nil, err
+	}
+	// until the replica has read the model list of every endpoint
+	if _, err := measureIdle(s.ctx, nil, time.Duration(g.stand.Endpoints)*5*time.Millisecond); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// end stops a stand and its reference.
+func (s *session) end(r *running) {
+	r.close()
+	if s.old != nil {
+		s.old.close()
+		s.old = nil
+	}
+}
+
+// secondOpinion measures a row that is worse once more, with new processes, and returns the better
+// result with the new stand. Two processes of one program differ by several percent, for example in
+// the layout of their memory; a real change shows both times.
+func (s *session) secondOpinion(r *running, g *group, l load, first Result) (*running, Result, error) {
+	again, err := s.begin(g)
+	if err != nil {
+		return r, first, err
+	}
+	s.end(r)
+	row, err := s.load(again, g.name+"/"+l.name, l)
+	if err != nil || first.Direct.Median < row.Direct.Median {
+		return again, first, err
+	}
+	return again, row, nil
 }
 
 // open connects a client for the load.
@@ -289,16 +324,16 @@ const batches = 4
 
 // load measures one row of CPU per request. With a reference it also compares the replica with one
 // of the stored commit, slice by slice, until the verdict is certain.
-func (s *session) load(r *running, name string, l load) error {
+func (s *session) load(r *running, name string, l load) (Result, error) {
 	plays, err := s.pair(r, l.opts)
 	if err != nil {
-		return err
+		return Result{}, err
 	}
 	defer func() { closeAll(plays) }()
 	now := plays[1]
 	was, err := s.earlier(r, l)
 	if err != nil {
-		return err
+		return Result{}, err
 	}
 	if was != nil {
 		plays = append(plays, was)
@@ -317,7 +352,7 @@ func (s *session) load(r *running, name string, l load) error {
 			}
 		})
 		if err != nil {
-			return err
+			return row, err
 		}
 		row = result(name, Ratio, "x no-op", samples)
 		if was == nil {
@@ -330,11 +365,10 @@ func (s *session) load(r *running, name string, l load) error {
 	}
 	if s.Stored.worse(row) != "" && was != nil {
 		if row.Grown, err = s.growth(r.members[0], now.client, was.client, row.Direct.Median); err != nil {
-			return err
+			return row, err
 		}
 	}
-	s.add(row)
-	return nil
+	return row, nil
 }
 
 // growth takes CPU profiles of the replica and of the reference under the same load. It returns the
