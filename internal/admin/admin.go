@@ -48,6 +48,7 @@ type Options struct {
 	Explain   func(ctx context.Context, r *http.Request) (any, error)
 	Record    http.Handler                // GET /debug/record; it must end when the replica stops
 	Reload    func(context.Context) error // POST /-/reload
+	LogLevels LogLevels                   // GET and PUT /-/loglevel; nil: none
 	Budget    *budget.Budget              // memory for request bodies; nil: unlimited
 	Listeners *budget.Listeners           // limits connections; nil: unlimited
 	Log       *slog.Logger
@@ -209,6 +210,10 @@ func handler(o Options, g guard, m *metrics) http.Handler {
 	}
 	if o.Reload != nil {
 		guarded("POST /-/reload", reload(o.Reload))
+	}
+	if o.LogLevels != nil {
+		guarded("GET /-/loglevel", logLevels(o.LogLevels))
+		guarded("PUT /-/loglevel", logLevels(o.LogLevels))
 	}
 	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace, "cmdline": pprof.Cmdline} {
 		guarded("GET /debug/pprof/"+path, unhurried(h))

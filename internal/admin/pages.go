@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -153,5 +154,28 @@ func reload(f func(context.Context) error) http.HandlerFunc {
 			return
 		}
 		fmt.Fprintln(w, "reloaded")
+	}
+}
+
+// LogLevels are the levels of the process's log.
+type LogLevels interface {
+	Set(levels string) error
+	String() string
+}
+
+// logLevels changes the levels to the body of a PUT, and answers with the levels in use.
+func logLevels(l LogLevels) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			b, err := io.ReadAll(r.Body)
+			if err == nil {
+				err = l.Set(strings.TrimSpace(string(b)))
+			}
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+		}
+		fmt.Fprintln(w, l.String())
 	}
 }

@@ -118,20 +118,29 @@ func SubcommandsOf(other string, names ...string) cobra.PositionalArgs {
 }
 
 // NewLogger returns a logger that writes text or JSON lines to w, from level debug, info, warn or
-// error on.
+// error on. Packages may have other levels: "info,picker/monitor=debug".
 func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, UsageError{fmt.Errorf("--log-level %q: want debug, info, warn or error", level)}
+	log, _, err := newLeveled(w, format, level)
+	return log, err
+}
+
+// newLeveled returns a logger and the handler that has its levels.
+func newLeveled(w io.Writer, format, level string) (*slog.Logger, *leveled, error) {
+	levels, err := NewLevels(level)
+	if err != nil {
+		return nil, nil, UsageError{fmt.Errorf("--log-level: %w", err)}
 	}
-	o := &slog.HandlerOptions{Level: l}
+	h := &leveled{levels: levels, repeats: newRepeats()}
+	o := &slog.HandlerOptions{Level: slog.LevelDebug} // the levels decide
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
+		h.next = slog.NewTextHandler(w, o)
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+		h.next = slog.NewJSONHandler(w, o)
+	default:
+		return nil, nil, UsageError{fmt.Errorf("--log-format %q: want text or json", format)}
 	}
-	return nil, UsageError{fmt.Errorf("--log-format %q: want text or json", format)}
+	return slog.New(h), h, nil
 }
 
 // WriteJSON writes v as indented JSON.

@@ -24,6 +24,7 @@ const maxLogBuffer = 512 << 10
 type LogWriter struct {
 	w       io.Writer
 	dropped atomic.Uint64
+	handler atomic.Pointer[leveled] // of the last Logger; nil: none
 
 	mu      sync.Mutex
 	buf     []byte
@@ -62,12 +63,31 @@ func (l *LogWriter) Write(p []byte) (int, error) {
 // Dropped returns how many lines were lost.
 func (l *LogWriter) Dropped() uint64 { return l.dropped.Load() }
 
-// Register registers the counter of lost lines.
+// Levels returns the levels of the last Logger, or nil without one.
+func (l *LogWriter) Levels() *Levels {
+	if h := l.handler.Load(); h != nil {
+		return h.levels
+	}
+	return nil
+}
+
+// Register registers the counters of lost and of repeated lines.
 func (l *LogWriter) Register(r prometheus.Registerer) error {
-	return r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+	if err := r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "grapevine_log_lines_dropped_total",
 		Help: "Log lines that were lost because standard error accepted no bytes.",
-	}, func() float64 { return float64(l.Dropped()) }))
+	}, func() float64 { return float64(l.Dropped()) })); err != nil {
+		return err
+	}
+	return r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "grapevine_log_lines_repeated_total",
+		Help: "Log lines that were left out because five equal ones had been written in the same minute.",
+	}, func() float64 {
+		if h := l.handler.Load(); h != nil {
+			return float64(h.repeats.suppressed.Load())
+		}
+		return 0
+	}))
 }
 
 // Flush waits until everything has been written. It returns false if that takes longer than
@@ -92,10 +112,11 @@ func (l *LogWriter) Flush(timeout time.Duration) bool {
 // Logger returns a logger like NewLogger's, whose lines, made printable, are written to l. The line
 // about lost lines has the same format.
 func (l *LogWriter) Logger(format, level string) (*slog.Logger, error) {
-	log, err := NewLogger(Printable(l), format, level)
+	log, h, err := newLeveled(Printable(l), format, level)
 	if err != nil {
 		return nil, err
 	}
+	l.handler.Store(h)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lostMsg = func(lines uint64) []byte {

@@ -145,7 +145,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.DurationVar(&f.o.Linger, "linger", 2*time.Second, "part of --drain in which new requests are still accepted while proxies are told of the shutdown")
 	f.engineFlags(fl)
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error, and PACKAGE=LEVEL for single packages, such as info,picker/monitor=debug; grapevine log-level changes it at run time")
 	return cmd
 }
 

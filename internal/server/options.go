@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
@@ -150,4 +151,12 @@ func (o *Options) complete() error {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
+}
+
+// logLevels returns the levels of the log, or nil if they cannot be changed.
+func (s *Server) logLevels() admin.LogLevels {
+	if s.o.LogWriter == nil || s.o.LogWriter.Levels() == nil {
+		return nil
+	}
+	return s.o.LogWriter.Levels()
 }

@@ -316,7 +316,7 @@ func (s *Server) openAdmin() error {
 	s.admin, err = admin.Open(admin.Options{
 		Bind: s.o.Admin, Control: s.o.Control, Token: s.o.ControlToken, TLS: secure,
 		Gatherer: s.gatherer(), Registerer: s.registry, Ready: s.checks, Stalled: s.dog.Stalled, Status: func() any { return s.Status() },
-		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, Budget: s.budget, Listeners: s.listeners, Log: s.o.Log,
+		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, LogLevels: s.logLevels(), Budget: s.budget, Listeners: s.listeners, Log: s.o.Log,
 	})
 	return err
 }
