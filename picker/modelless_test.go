@@ -31,7 +31,7 @@ func TestModellessRequestsAreCounted(t *testing.T) {
 		if got := testutil.ToFloat64(s.metrics.modelless); got != c.want {
 			t.Errorf("models %q: %v requests counted, want %v", c.models, got, c.want)
 		}
-		if got, want := strings.Count(log.String(), "names no model"), int(c.want)*2/3; got != want {
+		if got, want := strings.Count(log.String(), "without a model"), int(c.want)*2/3; got != want {
 			t.Errorf("models %q: %d paths logged, want %d", c.models, got, want)
 		}
 	}

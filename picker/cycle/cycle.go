@@ -88,7 +88,7 @@ type Cycle struct {
 	answers   *fit.Answers
 	needTimes *endpoint.NeedTimes
 	needs     endpoint.Needs // that the request may have
-	adapters  bool           // an engine reports adapters
+	seen      seenState
 	moves     *endpoint.Transfers
 	splits    *endpoint.Splits
 	trial     bool // pairs that are off may be used
@@ -238,27 +238,46 @@ func (c *Cycle) observe() {
 	n := len(c.endpoints)
 	c.views = resize(c.views, n)
 	now := c.Now.UnixNano()
-	c.adapters = false
+	c.seen = seenState{serve: true}
 	for i, ep := range c.endpoints {
 		v := &c.views[i]
 		v.Endpoint, v.Cost = ep, ep.Cost()
 		v.Load = endpoint.Load{}
 		ep.AddLoad(&v.Load, now)
 		v.Reading = ep.Reading(now)
-		v.rank = nil
-		c.adapters = c.adapters || ep.LoRA() != nil
+		v.rank, v.freeElsewhere = nil, true
+		c.seen.add(v)
 	}
-	c.observeRanks()
-	c.shareSlots()
+	if c.seen.ranks > 0 {
+		c.observeRanks()
+	}
+	if c.seen.slots {
+		c.shareSlots()
+	}
 	c.findNeeds()
+}
+
+// seenState records, while the candidates are observed, which of the later passes over them have
+// anything to do. In large pools each pass takes as long as memory needs to deliver the candidates.
+type seenState struct {
+	ranks    int  // engines with several ranks
+	slots    bool // an engine's sequence limit is known
+	full     bool // an endpoint has reached its permit limit
+	adapters bool // an engine reports adapters
+	serve    bool // every endpoint serves whole requests or decodes
+}
+
+func (s *seenState) add(v *View) {
+	s.ranks += one(v.Ranks > 1)
+	s.slots = s.slots || v.Slots > 0
+	s.full = s.full || v.full()
+	s.adapters = s.adapters || v.LoRA() != nil
+	s.serve = s.serve && v.Role&endpoint.RoleDecode != 0
 }
 
 // observeRanks creates rank views for engines with several ranks.
 func (c *Cycle) observeRanks() {
-	n := 0
-	for i := range c.views {
-		n += one(c.views[i].Ranks > 1)
-	}
+	n := c.seen.ranks
 	c.ranks = resize(c.ranks, n) // views point into it
 	for i := range c.views {
 		if v := &c.views[i]; v.Ranks > 1 {

@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,5 +50,47 @@ func TestReady(t *testing.T) {
 	c.AllowAll()
 	if c.UseNeeds(c.At(0)); c.Ready(c.At(0), 100).Missing != 0 {
 		t.Error("an adapter is missing where its request was sent")
+	}
+}
+
+// TestSkippedPasses checks that the passes over the candidates that are skipped because nothing asks
+// for them would change nothing.
+func TestSkippedPasses(t *testing.T) {
+	for i := range 64 {
+		pool := endpoint.NewPool(endpoint.PoolOptions{Now: func() time.Time { return t0 }})
+		specs := make([]endpoint.Spec, 3)
+		for k := range specs {
+			specs[k].Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(k)}), 8000)
+			if i&8 != 0 && k == 0 {
+				specs[k].Labels = map[string]string{endpoint.LabelRole: "prefill"}
+			}
+		}
+		pool.Set(specs)
+		for k, ep := range pool.Snapshot().Endpoints {
+			g := endpoint.Gauges{At: t0, Running: k, Ranks: 1 + i&1}
+			if ep.SetGauges(g); i&2 != 0 && k == 1 {
+				ep.SetSlots(4, t0)
+			}
+			pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: int64(i >> 4 * k)})
+		}
+		c := New(Options{Pool: pool, Now: t0, Seed: 1}, &request.Request{Model: "m", Target: "m"})
+		type state struct {
+			slots       int64
+			free, ranks bool
+		}
+		read := func() (out []state) {
+			for k := range c.views {
+				v := c.views[k].Rank()
+				out = append(out, state{v.Slots, v.freeElsewhere, c.views[k].rank != nil})
+			}
+			return out
+		}
+		before := read()
+		c.observeRanks()
+		c.shareSlots()
+		if after := read(); !slices.Equal(before, after) {
+			t.Errorf("pool %d: %+v, with all passes %+v", i, before, after)
+		}
+		c.Free()
 	}
 }

@@ -167,6 +167,9 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 // RunServing is Run for candidates that serve whole requests or decode. It returns a *Error if the
 // role labels alone exclude all.
 func (p *Profile) RunServing(c *Cycle) (*Ranking, error) {
+	if c.seen.serve && len(c.views) > 0 {
+		return p.Run(c), nil
+	}
 	able := 0
 	ranking := p.RunAmong(c, func(v *View) bool {
 		if v.Role&endpoint.RoleDecode == 0 {

@@ -109,11 +109,7 @@ func (c *Cycle) serves() bool {
 // seat excludes candidates that have reached their permit limit while others of their role have
 // not. Requests in an engine's own queue run in arrival order and cannot be moved.
 func (c *Cycle) seat() {
-	full := false
-	for i := range c.views {
-		full = full || c.views[i].full()
-	}
-	if !full || c.pinned {
+	if !c.seen.full || c.pinned {
 		return
 	}
 	c.keep = resize(c.keep, len(c.views))

@@ -103,7 +103,7 @@ func bigFleet(n int) *fleet {
 
 func BenchmarkDecision(b *testing.B) {
 	for _, name := range []string{"default", "weighted", "unified"} {
-		for _, n := range []int{8, 100, 1000} {
+		for _, n := range []int{8, 100, 1000, 10_000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				fl, h, r, plan := bigFleet(n), Single(profile(b, name)), ask(5000), &cycle.Plan{}
 				b.ReportAllocs()

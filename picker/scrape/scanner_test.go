@@ -276,3 +276,38 @@ func BenchmarkScan(b *testing.B) {
 	}
 	b.ReportMetric(float64(page.Len())/1e3, "page_kB")
 }
+
+// TestScanLatency checks that sums and counts of latency histograms are added over ranks, and that
+// buckets and histograms of whole requests are not.
+func TestScanLatency(t *testing.T) {
+	want := endpoint.Latency{First: endpoint.LatencySum{Seconds: 7.5, Count: 30}, Gap: endpoint.LatencySum{Seconds: 3, Count: 150}}
+	for engine, page := range map[string]string{
+		"vllm": `vllm:num_requests_running{engine="0"} 1
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.5"} 10
+vllm:time_to_first_token_seconds_sum{engine="0"} 2.5
+vllm:time_to_first_token_seconds_count{engine="0"} 10
+vllm:time_to_first_token_seconds_sum{engine="1"} 5
+vllm:time_to_first_token_seconds_count{engine="1"} 20
+vllm:inter_token_latency_seconds_sum{engine="0"} 3
+vllm:inter_token_latency_seconds_count{engine="0"} 150
+vllm:request_time_per_output_token_seconds_sum{engine="0"} 9
+`,
+		"sglang": `sglang:num_running_reqs 1
+sglang:time_to_first_token_seconds_sum 7.5
+sglang:time_to_first_token_seconds_count 30
+sglang:inter_token_latency_seconds_sum 3
+sglang:inter_token_latency_seconds_count 150
+`,
+		"trtllm": `trtllm_num_requests_running 1
+trtllm_time_to_first_token_seconds_sum 7.5
+trtllm_time_to_first_token_seconds_count 30
+trtllm_time_per_output_token_seconds_sum 3
+trtllm_time_per_output_token_seconds_count 150
+`,
+	} {
+		got, err := NewScanner().Scan(strings.NewReader(page), endpoint.EngineUnknown)
+		if err != nil || got.Latency != want {
+			t.Errorf("%s: %+v, %v, want %+v", engine, got.Latency, err, want)
+		}
+	}
+}
