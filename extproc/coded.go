@@ -75,7 +75,7 @@ func (st *stream) decode(extent bodyExtent) (bodyExtent, error) {
 	return bodyAbsent, nil
 }
 
-// warnUndecoded logs the first body that cannot be decoded, per reason. Hand-over members in an
+// warnUndecoded logs the first body that cannot be decoded, per reason. KV transfer fields in an
 // undecoded body are not removed.
 func (p *Processor) warnUndecoded(result, codings string) {
 	if _, logged := p.undecoded.LoadOrStore(result, true); logged {

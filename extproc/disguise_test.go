@@ -18,7 +18,7 @@ import (
 )
 
 // handedOver parses a request as engines written in Python do, and reports whether it contains a
-// hand-over. The first content type defines the body's type, and an unknown upgrade is ignored.
+// KV transfer. The first content type defines the body's type, and an unknown upgrade is ignored.
 // JSON may be in UTF-8 with a byte order mark, UTF-16 or UTF-32.
 func handedOver(r *http.Request) bool {
 	body, _ := io.ReadAll(r.Body)
@@ -47,7 +47,7 @@ func wideJSON(text string, size int, little, mark bool) string {
 	return string(b)
 }
 
-// TestEnvoyDisguises: a hand-over in any encoding does not reach an engine that would read it,
+// TestEnvoyDisguises: a KV transfer in any encoding does not reach an engine that would read it,
 // behind either kind of Envoy.
 func TestEnvoyDisguises(t *testing.T) {
 	const chat, other = "/v1/chat/completions", "/invocations"

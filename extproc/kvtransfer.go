@@ -5,12 +5,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// withoutHandover applies the policy for members that only proxies may set to a parsed request. It
+// withoutKVTransfer applies the policy for members that only proxies may set to a parsed request. It
 // reports whether it changed r.Body. In that case the request must be parsed again, and the proxy's
 // body replaced.
-func (st *stream) withoutHandover(extent bodyExtent) (changed bool, err error) {
+func (st *stream) withoutKVTransfer(extent bodyExtent) (changed bool, err error) {
 	r := st.request
-	if !r.Handover {
+	if !r.KVTransfer {
 		return false, nil
 	}
 	if extent != bodyWhole || r.Members > kvtransfer.MaxMembers {
@@ -20,7 +20,7 @@ func (st *stream) withoutHandover(extent bodyExtent) (changed bool, err error) {
 	if err != nil {
 		return false, request.Errorf(request.ReasonBadRequest, "request body is not a valid JSON object")
 	}
-	body, removed, err := st.p.opts.Handover.Apply(&o)
+	body, removed, err := st.p.opts.KVTransfer.Apply(&o)
 	if err != nil {
 		return false, request.Errorf(request.ReasonBadRequest, "%v", err)
 	}

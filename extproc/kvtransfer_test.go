@@ -15,12 +15,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// A large body whose hand-over members are removed is parsed twice within one turn. Two
+// A large body whose KV transfer fields are removed is parsed twice within one turn. Two
 // turns would wait for each other where the budget has one.
-func TestLargeBodyWithHandoverMembersTakesOneTurn(t *testing.T) {
+func TestLargeBodyWithKVTransferFieldsTakesOneTurn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	l := &ledger{decision: request.Decision{Endpoints: []string{"10.0.0.1:80"}}}
-	p, err := New(Options{Chooser: l, Parse: request.Parse, Handover: kvtransfer.Policy{Action: kvtransfer.Strip}, Budget: budget.New(1 << 30)})
+	p, err := New(Options{Chooser: l, Parse: request.Parse, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip}, Budget: budget.New(1 << 30)})
 	if err != nil {
 		t.Fatal(err)
 	}

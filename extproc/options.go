@@ -84,9 +84,9 @@ type Options struct {
 	// PassControl forwards engine control calls (request.Controls) instead of rejecting them.
 	PassControl bool
 
-	// Handover is the policy for body members by which proxies pass caches between engines. The
+	// KVTransfer is the policy for body members by which proxies pass caches between engines. The
 	// zero value rejects requests with such members.
-	Handover kvtransfer.Policy
+	KVTransfer kvtransfer.Policy
 
 	// Assume is the body modes of a proxy that does not announce them; nil means full duplex in
 	// both directions, as in conformant gateways.

@@ -98,7 +98,7 @@ func (st *stream) destinations() int {
 	return announced(st.ctx)
 }
 
-// parse reads the request and looks for hand-over members. Large bodies wait for CPU first.
+// parse reads the request and looks for KV transfer fields. Large bodies wait for CPU first.
 func (st *stream) parse(extent bodyExtent) error {
 	end, ok := st.p.opts.Budget.AcquireCPU(st.ctx, len(st.request.Body))
 	if !ok {
@@ -110,7 +110,7 @@ func (st *stream) parse(extent bodyExtent) error {
 		if err := st.parseBody(extent); err != nil {
 			return err
 		}
-		changed, err := st.withoutHandover(extent)
+		changed, err := st.withoutKVTransfer(extent)
 		if err != nil || !changed {
 			return err
 		}

@@ -23,7 +23,7 @@ func (st *stream) responseHeaders(m *wire.Inbound) error {
 	st.noteServed()
 	st.back.local, st.back.attempts = view.local(), view.attempts()
 	st.kit.scan.Open(view.Get(wire.HeaderContentType), view.Get(wire.HeaderContentEncoding))
-	report := kvtransfer.ParseReport(view.Get(request.HeaderHandOver))
+	report := kvtransfer.ParseReport(view.Get(request.HeaderKVTransfer))
 	if faults := view.Get(request.HeaderFaults); faults != "" {
 		report.Faults, st.back.faults = kvtransfer.ParseFaults(faults), true
 	}

@@ -148,14 +148,14 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 		l.decision.Endpoints = a.Vals
 	case "no-choice":
 		l.decision.Endpoints = nil
-	case "handover":
+	case "kv-transfer":
 		opts.Parse, opts.ParsePrefix = request.Parse, request.ParsePrefix
 		switch value {
 		case "refuse":
 		case "strip":
-			opts.Handover.Action = kvtransfer.Strip
+			opts.KVTransfer.Action = kvtransfer.Strip
 		default:
-			opts.Handover.Allow = a.Vals
+			opts.KVTransfer.Allow = a.Vals
 		}
 	case "rename":
 		l.decision.ModelTarget = value

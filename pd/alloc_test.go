@@ -43,13 +43,13 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 	dear, cheap := predictedDefaults(), predictedDefaults()
-	cheap.OwnWeight, cheap.HandOverSeconds = 0, 0
+	cheap.OwnWeight, cheap.TransferSeconds = 0, 0
 	for _, ep := range pool.Snapshot().Endpoints[:1] {
 		pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: 50})
 	}
 	f("little is missing", Missing(2000, 0), 0)
 	f("split", Missing(500, 0), 3)
-	dear.HandOverSeconds = 10
+	dear.TransferSeconds = 10
 	f("dear", judge(t, dear), 0)
 	f("cheap", judge(t, cheap), 3)
 }

@@ -126,7 +126,7 @@ func (j *prices) pair(c *cycle.Cycle, among plugin.Among) plugin.Way {
 			if !usable(c, list[k].at, i) {
 				continue
 			}
-			seconds, others := j.handOver(c, &list[k], &d)
+			seconds, others := j.kvTransfer(c, &list[k], &d)
 			others += j.risk(c, list[k].at, i)
 			if price := list[k].price + d.price + seconds + others; price < way.Split && list[k].at != i {
 				way.Serve, way.Split = i, price
@@ -160,7 +160,7 @@ func (j *prices) order(c *cycle.Cycle, list []offer, way *plugin.Way) {
 		if way.Helps == len(price) && o.price >= price[way.Helps-1] {
 			break
 		}
-		hand, others := j.handOver(c, o, &d)
+		hand, others := j.kvTransfer(c, o, &d)
 		others += j.risk(c, o.at, way.Serve)
 		total, at := o.price+hand+others, way.Helps
 		for at > 0 && total < price[at-1] {
@@ -245,9 +245,9 @@ func (j *prices) demand(c *cycle.Cycle, i int32) demand {
 	return d
 }
 
-// handOver returns the seconds from the end of a prefill until d has the missing blocks, and the
+// kvTransfer returns the seconds from the end of a prefill until d has the missing blocks, and the
 // cost to other requests waiting for the same sender.
-func (j *prices) handOver(c *cycle.Cycle, o *offer, d *demand) (seconds, others float64) {
+func (j *prices) kvTransfer(c *cycle.Cycle, o *offer, d *demand) (seconds, others float64) {
 	level, pair, v := endpoint.Shared(o.ep, d.ep), c.Transfers().PairFactor(o.ep, d.ep), c.All(o.at).Rank()
 	begins := max(o.seconds, float64(max(v.Load.Moving, 0))*d.token[level]*pair)
 	sending := float64(d.lacks) * d.token[level] * pair

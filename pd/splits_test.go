@@ -81,7 +81,7 @@ func TestUnprofitablePairs(t *testing.T) {
 	pays := endpoint.SplitOutcome{Compared: true, Whole: 1, Gained: .3}
 	spares := endpoint.SplitOutcome{Compared: true, Whole: 1, Gained: -.3, Spared: 1} // later, but the others at decode gain more
 	cheap := predictedDefaults()
-	cheap.OwnWeight, cheap.HandOverSeconds = 0, 0
+	cheap.OwnWeight, cheap.TransferSeconds = 0, 0
 	for fault, bad := range map[string]endpoint.SplitOutcome{
 		"hands nothing over": {Fault: endpoint.PairNothing},
 		"dead side channel":  {Fault: endpoint.PairTransfer},
@@ -128,7 +128,7 @@ func TestUnsurePairs(t *testing.T) {
 		return endpoint.SplitOutcome{}
 	}
 	cheap := predictedDefaults()
-	cheap.OwnWeight, cheap.HandOverSeconds = 0, 0
+	cheap.OwnWeight, cheap.TransferSeconds = 0, 0
 	for name, c := range map[string]struct {
 		decider plugin.Decider
 		most    int

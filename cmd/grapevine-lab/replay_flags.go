@@ -37,7 +37,7 @@ type replayFlags struct {
 	hostBlocks                  int
 	changes                     []string
 	bandwidth                   float64
-	handOver                    time.Duration
+	kvTransfer                  time.Duration
 	suggestRoles                bool
 	bodies                      float64
 
@@ -95,7 +95,7 @@ func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 	fl.IntSliceVar(&f.blocks, "blocks", nil, "KV-cache blocks in the GPU memory of each engine (default: by machine type)")
 	fl.IntVar(&f.hostBlocks, "host-blocks", 0, "blocks of a second cache tier in each engine's host memory, loaded over PCIe")
 	fl.Float64Var(&f.bandwidth, "bandwidth", 25, "of engines with roles (--engines 2xprefill+6xdecode, policies pd, pd-always, pd-never, pd-N) or that fetch blocks from each other (policy fetch): 10⁹ bytes per second out of each")
-	fl.DurationVar(&f.handOver, "hand-over", 30*time.Millisecond, "for the same engines: fixed time of each transfer")
+	fl.DurationVar(&f.kvTransfer, "transfer-latency", 30*time.Millisecond, "for the same engines: fixed time of each transfer")
 	fl.BoolVar(&f.suggestRoles, "suggest-roles", false, "only print how many of the --engines should prefill, for each workload at the first --load")
 	fl.IntVar(&f.maxSeqs, "max-num-seqs", 1024, "concurrent requests of an engine")
 	fl.IntVar(&f.batchTokens, "max-num-batched-tokens", 8192, "tokens per engine step")
@@ -156,7 +156,7 @@ func (f *replayFlags) checkValues() error {
 	need(f.longPrefill >= 0, "--long-prefill-token-threshold %d is negative", f.longPrefill)
 	need(f.requests >= 0 && f.requests <= 10_000_000, "--requests %d: want 0 to 10 million", f.requests)
 	need(f.hostBlocks >= 0, "--host-blocks %d is negative", f.hostBlocks)
-	need(f.bandwidth > 0 && f.handOver >= 0, "--bandwidth %g, --hand-over %s: want more than 0, at least 0", f.bandwidth, f.handOver)
+	need(f.bandwidth > 0 && f.kvTransfer >= 0, "--bandwidth %g, --transfer-latency %s: want more than 0, at least 0", f.bandwidth, f.kvTransfer)
 	need(f.urgency >= 0 && f.urgency <= 1000, "--engine-priority %g: want 0 to 1000", f.urgency)
 	need(f.maxSeqs > 0, "--max-num-seqs %d: want 1 or more", f.maxSeqs)
 	need(f.batchTokens > 0, "--max-num-batched-tokens %d: want 1 or more", f.batchTokens)

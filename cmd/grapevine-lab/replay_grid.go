@@ -250,7 +250,7 @@ func (f *replayFlags) base(c *replay.Case) error {
 		return fmt.Errorf("--model %q: want one of %s", f.model, machineNames())
 	}
 	c.Engine.Model, c.Engine.MaxSeqs, c.Engine.MaxBatchTokens, c.Engine.AdmitWhole = machine.Model, f.maxSeqs, f.batchTokens, true
-	c.Network = replay.Network{BytesPerToken: machine.KVBytes, BytesPerSecond: f.bandwidth * 1e9, Latency: f.handOver}
+	c.Network = replay.Network{BytesPerToken: machine.KVBytes, BytesPerSecond: f.bandwidth * 1e9, Latency: f.kvTransfer}
 	c.Engine.Host = engine.Host{Blocks: f.hostBlocks, Load: machine.Load}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestSimRoles(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s: status %d, %s, %v", path, resp.StatusCode, all, err)
 		}
-		return contentOf(string(all)), resp.Header.Get(request.HeaderHandOver)
+		return contentOf(string(all)), resp.Header.Get(request.HeaderKVTransfer)
 	}
 	for i, c := range []struct{ path, body string }{
 		{"/v1/completions", `"prompt":%q`},

@@ -43,7 +43,7 @@ type PickOptions struct {
 	Chooser    request.Chooser
 	Token      string                // required bearer token; "" for none
 	Trust      func() *request.Trust // decides whose intent headers count; nil: all clients'
-	Handover   kvtransfer.Policy     // body fields that only proxies may set; they cannot be removed here
+	KVTransfer kvtransfer.Policy     // body fields that only proxies may set; they cannot be removed here
 	Control    bool                  // place calls that control engines too
 	MaxBody    int                   // bytes of a body that are read; 0: 1 MiB
 	MaxOpen    int                   // open picks per caller; 0: 4096
@@ -264,7 +264,7 @@ func (p *Pick) choose(r *http.Request) (*request.Decision, error) {
 		*q = request.Request{ID: q.ID, Path: path, Headers: q.Headers, Body: body}
 		request.ParsePrefix(q)
 	}
-	if q.Handover {
+	if q.KVTransfer {
 		if err := p.handedOver(body, whole); err != nil {
 			return nil, err
 		}
@@ -297,7 +297,7 @@ func (p *Pick) handedOver(body []byte, whole bool) error {
 	if !whole || err != nil {
 		return wrong
 	}
-	_, removed, err := p.o.Handover.Apply(&o)
+	_, removed, err := p.o.KVTransfer.Apply(&o)
 	switch {
 	case err != nil:
 		return request.Errorf(request.ReasonBadRequest, "%v", err)

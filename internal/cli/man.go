@@ -25,6 +25,9 @@ func NewMan(version string) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
 			return writeMan(cmd.Root(), args[0], version)
 		},
 	}

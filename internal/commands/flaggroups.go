@@ -21,7 +21,7 @@ var serveGroups = []cli.FlagGroup{
 		"body-timeout", "max-body", "xds-listen", "xds-listener", "advertise", "health", "pick-listen", "pick-ends", "pick-expiry", "pick-token-file",
 	}},
 	{Title: "TLS and access", Flags: []string{
-		"plaintext", "tls-cert", "tls-key", "tls-min", "client-ca", "client-name", "control", "control-token-file", "pass-control", "targets-key-file", "handover-members", "handover-allow",
+		"plaintext", "tls-cert", "tls-key", "tls-min", "client-ca", "client-name", "control", "control-token-file", "pass-control", "targets-key-file", "kv-transfer-fields", "kv-transfer-allow",
 	}},
 	{Title: "Engines", Flags: []string{
 		"engine-key-file", "discover-any-host", "events-listen", "events-allow", "scrape-slow", "scrape-fast", "probe-idle", "probe-rendering", "refuse-killers", "full-report", "sample-bodies", "speculate",

@@ -42,7 +42,7 @@ type serveFlags struct {
 	// controlToken is the file of the control listener's token.
 	controlToken string
 	memory       string
-	handover     string
+	kvTransfer   string
 	keys         []string
 	logFormat    string
 	logLevel     string
@@ -113,8 +113,8 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes, at most a tenth of --memory; larger ones are answered with 413")
 	fl.StringVar(&f.memory, "memory", "", "memory limit of the process, such as 1GiB (default: the cgroup's limit, or the machine's memory)")
 	fl.DurationVar(&f.o.BodyTimeout, "body-timeout", extproc.DefaultBodyTimeout, "time limit for the rest of a request body after its first part")
-	fl.StringVar(&f.handover, "handover-members", "refuse", "handling of request body fields that transfer caches between engines: refuse (400) or strip")
-	fl.StringSliceVar(&f.o.Handover.Allow, "handover-allow", nil, "such fields that clients may send (repeatable)")
+	fl.StringVar(&f.kvTransfer, "kv-transfer-fields", "refuse", "handling of request body fields that transfer caches between engines: refuse (400) or strip")
+	fl.StringSliceVar(&f.o.KVTransfer.Allow, "kv-transfer-allow", nil, "such fields that clients may send (repeatable)")
 	fl.BoolVar(&f.o.PassControl, "pass-control", false, "forward engine control calls, such as /flush_cache, /sleep and /v1/load_lora_adapter, instead of answering 403")
 	fl.DurationVar(&f.o.MessageTimeout, "message-timeout", extproc.DefaultMessageTimeout, "message_timeout of the proxy: if the proxy buffers bodies, requests wait for capacity for less than this")
 	fl.DurationVar(&f.o.MaxMessageTimeout, "max-message-timeout", 0, "max_message_timeout of the proxy, requested when a request starts to wait (0: only message_timeout)")
@@ -291,12 +291,12 @@ func (f *serveFlags) complete() (err error) {
 	default:
 		return cli.UsageError{Err: fmt.Errorf("--unknown-model %s: want reject or place", f.unknownModel)}
 	}
-	switch f.handover {
+	switch f.kvTransfer {
 	case "refuse":
 	case "strip":
-		f.o.Handover.Action = kvtransfer.Strip
+		f.o.KVTransfer.Action = kvtransfer.Strip
 	default:
-		return cli.UsageError{Err: fmt.Errorf("--handover-members %q: want refuse or strip", f.handover)}
+		return cli.UsageError{Err: fmt.Errorf("--kv-transfer-fields %q: want refuse or strip", f.kvTransfer)}
 	}
 	if f.memory != "" {
 		n, err := budget.ParseSize(f.memory)

@@ -71,18 +71,18 @@ func TestIfAvailable(t *testing.T) {
 		t.Errorf("nobody holds the prompt: %+v, want 412", got)
 	}
 	if n := r.read(); n != 0 || len(r.legs()) != 0 {
-		t.Errorf("%d hand-overs, prefill legs %v for a request that was refused", n, r.legs())
+		t.Errorf("%d KV transfers, prefill legs %v for a request that was refused", n, r.legs())
 	}
 	first := r.chat(prompt)
 	if first.status != http.StatusOK || r.read() != 1 {
-		t.Fatalf("without the preference: %+v, %d hand-overs, want one", first, r.read())
+		t.Fatalf("without the preference: %+v, %d KV transfers, want one", first, r.read())
 	}
 	testkit.Await(t, "the prompt is known to be held", func() bool {
 		got = r.chat(prompt, request.HeaderPrefer, "if-available")
 		return got.status != http.StatusPreconditionFailed
 	})
 	if got.status != http.StatusOK || got.engine != first.engine || r.read() != 1 {
-		t.Errorf("held: %+v, %d hand-overs; the first answer was %+v", got, r.read(), first)
+		t.Errorf("held: %+v, %d KV transfers; the first answer was %+v", got, r.read(), first)
 	}
 	r.settle()
 }
@@ -102,7 +102,7 @@ func TestAlternates(t *testing.T) {
 	}
 	legs, well, sum := r.legs(), r.prefill[1].Transfers().Read, 0
 	if legs["ok"] < requests || well < requests || sick.Transfers().Read != 0 {
-		t.Errorf("prefill legs %v, %d hand-overs of the engine that works, %d of the other", legs, well, sick.Transfers().Read)
+		t.Errorf("prefill legs %v, %d KV transfers of the engine that works, %d of the other", legs, well, sick.Transfers().Read)
 	}
 	for _, by := range []string{"first", "alternate", "decode", "untold"} {
 		sum += r.computed(by)

@@ -191,7 +191,7 @@ func TestModelsRenderCounts(t *testing.T) {
 	if _, _, err := m.Render(gone, "a", nil, []byte(`{"messages":[{"role":"user","content":"hi"}]}`), KindChat); ReasonOf(err) != ReasonDeadline {
 		t.Errorf("a client that left: %v", err)
 	}
-	if n := strings.Count(logs.String(), "requests name a model of which no tokenizer is configured"); n != 1 {
+	if n := strings.Count(logs.String(), "requests name a model without a configured tokenizer"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, logs.String())
 	}
 	if n := strings.Count(logs.String(), "prompts of this model are matched approximately"); n != 1 || strings.Contains(logs.String(), "secret") {

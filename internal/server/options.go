@@ -54,7 +54,7 @@ type Options struct {
 	Memory      int64         // memory limit in bytes; 0: limit of cgroup or machine, negative: none
 	MaxBody     int           // bytes; default 64 MiB, at most a tenth of Memory
 	BodyTimeout time.Duration // for the rest of a buffered body; default 1 min
-	Handover    kvtransfer.Policy
+	KVTransfer  kvtransfer.Policy
 	PassControl bool         // allow engine control calls
 	Trust       events.Trust // of engines
 	// EventsListen lists addresses to which event publishers connect, tcp://host:port, the r-th for

@@ -328,7 +328,7 @@ func (s *Server) openProcessor() (err error) {
 		Forms:        func() bool { _, several := s.pool.Snapshot().OnlyBase(); return several },
 		Answer:       s.answer,
 		IgnoreSubset: s.o.IgnoreSubset, Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
-		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, MessageTimeout: s.o.MessageTimeout, MaxMessageTimeout: s.o.MaxMessageTimeout, Handover: s.o.Handover, PassControl: s.o.PassControl,
+		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, MessageTimeout: s.o.MessageTimeout, MaxMessageTimeout: s.o.MaxMessageTimeout, KVTransfer: s.o.KVTransfer, PassControl: s.o.PassControl,
 		AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
 		Trust:       func() *request.Trust { return s.config.Load().Trust },
 		AnswerModel: s.o.AnswerModel, Rewrites: s.scheduler.Rewrites,
@@ -368,7 +368,7 @@ func (s *Server) openPick() (err error) {
 		return nil
 	}
 	s.pick, err = admin.OpenPick(admin.PickOptions{
-		Bind: s.o.PickListen, Ends: s.o.PickEnds, Token: s.o.PickToken, Expiry: s.o.PickExpiry, Chooser: chooser{s}, Handover: s.o.Handover, Control: s.o.PassControl,
+		Bind: s.o.PickListen, Ends: s.o.PickEnds, Token: s.o.PickToken, Expiry: s.o.PickExpiry, Chooser: chooser{s}, KVTransfer: s.o.KVTransfer, Control: s.o.PassControl,
 		Trust: func() *request.Trust { return s.config.Load().Trust }, Registerer: s.registry, Log: s.o.Log,
 		Budget: s.budget, Listeners: s.listeners,
 	})

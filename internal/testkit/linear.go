@@ -109,7 +109,7 @@ var HardJSON = map[string]func(n int) []byte{
 	"strings with escapes":    repeated(`{"messages":[`, `"\n",`, `0]}`),
 	"equal names":             repeated(`{`, `"a":0,`, `"z":0}`),
 	"models":                  repeated(`{`, `"model":"m",`, `"z":0}`),
-	"hand-over":               repeated(`{`, `"kv_transfer_params":{},`, `"z":0}`),
+	"KV transfer":             repeated(`{`, `"kv_transfer_params":{},`, `"z":0}`),
 	"equal names inside":      repeated(`{"chat_template_kwargs":{`, `"a":0,`, `"z":0}}`),
 	"empty objects":           repeated(`{"documents":[`, `{},`, `{}]}`),
 	"messages":                repeated(`{"messages":[`, `{"role":"user","content":"a"},`, `{}]}`),

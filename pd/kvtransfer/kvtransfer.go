@@ -26,7 +26,7 @@ func Suspect(name string) bool {
 }
 
 // ErrField means that a body has KV-transfer fields that the policy rejects. The error names them.
-var ErrField = errors.New("hand-over members are set by proxies only")
+var ErrField = errors.New("KV transfer fields are set by proxies only")
 
 // Action is the treatment of a request with KV-transfer fields.
 type Action uint8

@@ -14,10 +14,10 @@ const maxDepth = 512
 
 // Errors of Parse.
 var (
-	ErrSyntax = errors.New("handover: not valid JSON")
-	ErrObject = errors.New("handover: not a JSON object")
-	ErrDepth  = errors.New("handover: JSON nests too deep")
-	ErrMany   = errors.New("handover: JSON object has too many members")
+	ErrSyntax = errors.New("kvtransfer: not valid JSON")
+	ErrObject = errors.New("kvtransfer: not a JSON object")
+	ErrDepth  = errors.New("kvtransfer: JSON nests too deep")
+	ErrMany   = errors.New("kvtransfer: JSON object has too many members")
 )
 
 // member is one field of a JSON object, as offsets into its text, so that the rest of the text

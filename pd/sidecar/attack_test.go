@@ -63,9 +63,9 @@ func asked(t *testing.T, o Options, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestUnsoundHandOvers: hand-over members that would crash or block a decode engine do not reach
+// TestInvalidKVTransfers: KV transfer fields that would crash or block a decode engine do not reach
 // it.
-func TestUnsoundHandOvers(t *testing.T) {
+func TestInvalidKVTransfers(t *testing.T) {
 	for object, passes := range map[string]bool{
 		`{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:       true,
 		`{"do_remote_prefill":true,"remote_block_ids":[1,2],"remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:                               true, // of older engines
@@ -99,7 +99,7 @@ func TestUnsoundHandOvers(t *testing.T) {
 
 const soundPrefill = `{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`
 
-// TestNothingIsNoAnswer: a 200 with an empty body or truncated JSON is a failure. With a hand-over
+// TestNothingIsNoAnswer: a 200 with an empty body or truncated JSON is a failure. With a KV transfer
 // the request is repeated once; otherwise the gateway gets an error.
 func TestNothingIsNoAnswer(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}]}`
@@ -120,7 +120,7 @@ func TestNothingIsNoAnswer(t *testing.T) {
 }
 
 // TestEventsAnyhow: events with comments, several lines of data, any line ends and in any
-// pieces arrive whole, without hand-overs and with the prefill leg's usage.
+// pieces arrive whole, without KV transfers and with the prefill leg's usage.
 func TestEventsAnyhow(t *testing.T) {
 	const usage = `"usage":{"prompt_tokens":9,` + "\ndata: " + `"prompt_tokens_details":{"cached_tokens":8}},"kv_transfer_params":{"remote_host":"10.9.9.9"}`
 	in := ": ping\n\nretry: 5\n" + textEvent + "id: 7\r\ndata: {\"choices\":[],\r\ndata: \"x\":1}\r\n\r\n" +
@@ -412,7 +412,7 @@ func TestManyStreams(t *testing.T) {
 }
 
 // TestTRTLLM: if the context leg finishes the answer, the client gets it in the requested form.
-// Without a hand-over the generation engine serves the whole request. Fields that engines exchange
+// Without a KV transfer the generation engine serves the whole request. Fields that engines exchange
 // do not reach the client.
 func TestTRTLLM(t *testing.T) {
 	const params = `"disaggregated_params":{"ctx_request_id":5,"encoded_opaque_state":"s"}`

@@ -68,7 +68,7 @@ func BenchmarkPrefillBody(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		kvtransfer.Chat.PrefillBody(&o, kvtransfer.Edit{Key: keyHandOver, Value: []byte(askHandOver)})
+		kvtransfer.Chat.PrefillBody(&o, kvtransfer.Edit{Key: keyKVTransfer, Value: []byte(askKVTransfer)})
 	}
 }
 

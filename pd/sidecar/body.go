@@ -19,7 +19,7 @@ func codings(h http.Header) []string {
 	return coding.Of(h.Values(coding.HeaderStandard), h.Values(coding.HeaderSGLang))
 }
 
-// readBody reads a body within its limit and removes hand-over members. If that fails, it responds
+// readBody reads a body within its limit and removes KV transfer fields. If that fails, it responds
 // to the client and returns false.
 func (s *Server) readBody(in *bodies.Intake, from io.ReadCloser) (o kvtransfer.Object, ok bool) {
 	text, ok := s.receive(in, from)
@@ -61,7 +61,7 @@ func (s *Server) receive(in *bodies.Intake, from io.ReadCloser) (text []byte, ok
 	return text, true
 }
 
-// object removes hand-over members from a received body. If that fails, it responds to the client
+// object removes KV transfer fields from a received body. If that fails, it responds to the client
 // and returns false.
 func (s *Server) object(in *bodies.Intake, text []byte) (o kvtransfer.Object, ok bool) {
 	refuse := func(status int, message string) (kvtransfer.Object, bool) {
@@ -121,7 +121,7 @@ const notUTF8 = "request bodies must be UTF-8 without a byte order mark"
 // maxSpace bounds the white space before the JSON of a forwarded body.
 const maxSpace = 4 << 10
 
-// inspect removes hand-over members from the body of a forwarded request. Engines serve prompts at
+// inspect removes KV transfer fields from the body of a forwarded request. Engines serve prompts at
 // more paths than the split ones (/invocations, PUT /generate). Bodies that are not JSON objects,
 // such as forms, are unchanged. If the body may contain members that cannot be found, inspect
 // responds to the client and returns false.

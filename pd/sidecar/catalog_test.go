@@ -107,7 +107,7 @@ func whole(p *played) bool { return p.status == 200 && len(p.decode) == 1 && len
 
 // local reports whether decode computed the prompt after prefill had been asked.
 func local(p *played) bool {
-	return p.status == 200 && len(p.prefill) > 0 && len(p.decode) == 1 && !strings.Contains(p.decode[0].body, keyHandOver)
+	return p.status == 200 && len(p.prefill) > 0 && len(p.decode) == 1 && !strings.Contains(p.decode[0].body, keyKVTransfer)
 }
 
 func saysOnce(host string, code int, body string) func(*stage) {

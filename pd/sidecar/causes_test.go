@@ -48,7 +48,7 @@ func TestLocalCauses(t *testing.T) {
 		r.Header.Set(headerPrefiller, "10.0.0.1:8000")
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
-		got := kvtransfer.ParseReport(w.Header().Get(request.HeaderHandOver))
+		got := kvtransfer.ParseReport(w.Header().Get(request.HeaderKVTransfer))
 		got.Prefill, got.Decode = 0, 0
 		if w.Code != http.StatusOK || got != c.want {
 			t.Errorf("%s: status %d, report %+v, want %+v", name, w.Code, got, c.want)

@@ -12,7 +12,7 @@ import (
 type legs struct {
 	target         string
 	prefill        kvtransfer.Pieces // body of the prefill leg
-	set            []byte            // hand-over members of the decode leg
+	set            []byte            // KV transfer fields of the decode leg
 	prefillHeader  http.Header
 	decodeHeader   http.Header
 	needs          bool // decode would wait forever for a failed prefill, so it is cancelled
@@ -39,7 +39,7 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 			close(dropped)
 		}
 	}()
-	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyHandOver, Value: l.set}), header: l.decodeHeader, cached: -1, again: true, dropped: dropped}
+	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyKVTransfer, Value: l.set}), header: l.decodeHeader, cached: -1, again: true, dropped: dropped}
 	if l.waits {
 		d.gate = ended
 	}

@@ -119,7 +119,7 @@ func TestDamagedTransfers(t *testing.T) {
 		if w.Code != http.StatusOK || len(l.bodies) != 1 {
 			t.Fatalf("%s: status %d after %d legs, want 200 after one", object, w.Code, len(l.bodies))
 		}
-		got := kvtransfer.Find([]byte(l.bodies[0]), keyHandOver)
+		got := kvtransfer.Find([]byte(l.bodies[0]), keyKVTransfer)
 		if got == nil {
 			continue
 		}

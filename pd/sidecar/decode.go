@@ -26,7 +26,7 @@ type leg struct {
 	// client.
 	again bool
 	// doubted means that a rejection is returned too while a retry is possible: the cause may be
-	// the hand-over.
+	// the KV transfer.
 	doubted bool
 	// dropped cancels the leg before its first content.
 	dropped <-chan struct{}
@@ -234,7 +234,7 @@ func (x *exchange) passJSON(resp *http.Response, d *leg, head *headWatch) *fault
 	if n := d.cachedTokens(); n >= 0 {
 		text = x.api.SetCached(text, n, false)
 	}
-	if bytes.Contains(text, wordHandOver) {
+	if bytes.Contains(text, wordKVTransfer) {
 		x.noteKept(text)
 		text = x.api.StripTransfer(text, false)
 	}
@@ -262,7 +262,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 		if length < 0 { // the start of a non-streamed answer is unknown
 			x.report.Decode = time.Since(d.start)
 		}
-		x.tellHandOver()
+		x.reportKVTransfer()
 	}
 	x.tellFaults()
 	x.status = resp.StatusCode

@@ -4,7 +4,7 @@
 // The path of a request for which the picker named a prefill endpoint:
 //
 //  1. Server.ServeHTTP reads the body within its limits, removes or rejects
-//     hand-over members that only proxies may set, and checks the picker's targets
+//     KV transfer fields that only proxies may set, and checks the picker's targets
 //     against Targets.
 //  2. A Connector sends the legs: serially if the prefill response contains the
 //     input of decode (nixl.go, storage.go), or simultaneously if both engines
@@ -12,10 +12,10 @@
 //  3. relay (relay.go) holds the header of the decode response until there is
 //     content, because engines report failed transfers in a 200 response. Until
 //     then the request can be retried. Afterwards it forwards data immediately and
-//     parses only events with usage or hand-over members.
+//     parses only events with usage or KV transfer fields.
 //
 // Invariants: a request reaches the decode engine at most twice. Output of a retry never follows
-// output of the first try. A hand-over older than two thirds of its lease is discarded, because
+// output of the first try. A KV transfer older than two thirds of its lease is discarded, because
 // engines read freed blocks without an error. A client that disconnects after the prefill leg does
 // not leave blocks pinned.
 //

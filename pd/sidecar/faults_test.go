@@ -24,7 +24,7 @@ func says(status int, body string) http.HandlerFunc {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set(request.HeaderFaults, "0=broken") // a header from an engine must be ignored
-		w.Header().Set(request.HeaderHandOver, "1;failed=1")
+		w.Header().Set(request.HeaderKVTransfer, "1;failed=1")
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}
@@ -51,7 +51,7 @@ func TestFaultsAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	if passed.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/models", nil)); w.Header().Get(request.HeaderFaults)+w.Header().Get(request.HeaderHandOver) != "" {
+	if passed.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/models", nil)); w.Header().Get(request.HeaderFaults)+w.Header().Get(request.HeaderKVTransfer) != "" {
 		t.Errorf("an engine reports: %v", w.Header())
 	}
 	for _, c := range []struct {

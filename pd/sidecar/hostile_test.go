@@ -32,7 +32,7 @@ func utf16(s string) string {
 	return string(out)
 }
 
-// TestPassedBodies: hand-over members reach the engine by no path, method or encoding, and bodies
+// TestPassedBodies: KV transfer fields reach the engine by no path, method or encoding, and bodies
 // without any arrive unchanged.
 func TestPassedBodies(t *testing.T) {
 	var got, method string

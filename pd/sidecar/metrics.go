@@ -34,7 +34,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Namespace: "grapevine", Subsystem: "sidecar", Name: "prefill_seconds", Help: "Duration of prefill legs that succeeded.",
 			Buckets: prometheus.ExponentialBuckets(.005, 2, 15),
 		}),
-		stripped:    counter("stripped_total", "Requests from which hand-over members were removed.").WithLabelValues(),
+		stripped:    counter("stripped_total", "Requests from which KV transfer fields were removed.").WithLabelValues(),
 		denied:      counter("targets_denied_total", "Requests that named an endpoint which was neither signed nor listed. It was left out; without another one the decode engine computes the prompt.").WithLabelValues(),
 		unreachable: counter("engine_unreachable_total", "Requests that the decode engine could not be asked.").WithLabelValues(),
 	}

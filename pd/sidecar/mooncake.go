@@ -106,7 +106,7 @@ func (x *exchange) byMooncake() {
 		id := quote("xfer-" + x.s.o.UUID())
 		return legs{
 			target: target,
-			prefill: x.api.PrefillBody(&x.body, kvtransfer.Edit{Key: keyHandOver, Value: object(
+			prefill: x.api.PrefillBody(&x.body, kvtransfer.Edit{Key: keyKVTransfer, Value: object(
 				"do_remote_prefill", []byte("false"), "do_remote_decode", []byte("true"), "transfer_id", id)}),
 			prefillHeader: http.Header{"X-Data-Parallel-Rank": {rank}},
 			set: object("do_remote_prefill", []byte("true"), "do_remote_decode", []byte("false"), "transfer_id", id,

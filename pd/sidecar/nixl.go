@@ -20,7 +20,7 @@ const (
 	// decode request carries unchanged.
 	NIXL Connector = iota
 	// Storage is a store shared by both engines, such as LMCache: decode finds prefill's blocks by
-	// content, without a hand-over.
+	// content, without a KV transfer.
 	Storage
 	// SGLang sends both legs simultaneously. The engines meet at the prefill engine's bootstrap
 	// server, in a room with a random number from the proxy.
@@ -54,32 +54,32 @@ func (c Connector) serve(x *exchange) {
 	}
 }
 
-// askHandOver is the object that makes a prefill engine keep its blocks.
-const askHandOver = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
+// askKVTransfer is the object that makes a prefill engine keep its blocks.
+const askKVTransfer = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 
-const keyHandOver = "kv_transfer_params"
+const keyKVTransfer = "kv_transfer_params"
 
 func (x *exchange) byNIXL() {
 	if w := x.s.o.Write; w != nil && w.Parallel {
 		x.byWrite()
 		return
 	}
-	p := x.serially(x.api.PrefillBody(&x.body, kvtransfer.Edit{Key: keyHandOver, Value: x.askHandOver()}))
+	p := x.serially(x.api.PrefillBody(&x.body, kvtransfer.Edit{Key: keyKVTransfer, Value: x.askKVTransfer()}))
 	if p == nil {
 		x.fallBack()
 		return
 	}
-	object := p.answer.Get(keyHandOver)
+	object := p.answer.Get(keyKVTransfer)
 	switch {
 	case p.rejected:
 		x.local()
 		return
 	case !sound(object):
-		x.noHandOver(p)
+		x.noKVTransfer(p)
 		return
 	}
 	x.salted()
-	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyHandOver, Value: object}), cached: x.api.Cached(p.text)}
+	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyKVTransfer, Value: object}), cached: x.api.Cached(p.text)}
 	if string(kvtransfer.Find(object, "transfer_mode")) != `"push"` { // decode reads memory of the prefill engine
 		d.transfer = x.watchTransfer(p)
 		defer d.transfer.stop()
@@ -171,15 +171,15 @@ func soundBlocks(blocks []byte) (grouped, ok bool) {
 	return grouped, true
 }
 
-// noHandOver serves a request whose prefill returned no hand-over by the decode engine alone.
-func (x *exchange) noHandOver(p *prefilled) {
+// noKVTransfer serves a request whose prefill returned no KV transfer by the decode engine alone.
+func (x *exchange) noKVTransfer(p *prefilled) {
 	x.s.m.retries.WithLabelValues("no_hand_over").Inc()
 	x.s.complain(handedNothing, p.target, nil)
 	x.report.Local = kvtransfer.LocalNothing
 	x.local()
 }
 
-// hand lets the decode engine respond with the hand-over or, if that fails before the first
+// hand lets the decode engine respond with the KV transfer or, if that fails before the first
 // content, without it. release frees blocks that will not be read.
 func (x *exchange) hand(p *prefilled, d leg, release func()) {
 	whole := leg{body: x.text(), cached: -1}
@@ -212,7 +212,7 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 		if errors.Is(fault.err, errHead) {
 			reason = "hang"
 		}
-		if fault.stale { // or the engine broke off at the hand-over, which can be used once
+		if fault.stale { // or the engine broke off at the KV transfer, which can be used once
 			reason = "stale"
 		}
 		x.s.m.retries.WithLabelValues(reason).Inc()
@@ -221,16 +221,16 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 			x.report.Local = kvtransfer.LocalLate
 		}
 		why := fault
-		if fault = x.decode(whole); fault == nil && x.status/100 == 2 && reason == "transfer" { // otherwise the hand-over was not the cause
+		if fault = x.decode(whole); fault == nil && x.status/100 == 2 && reason == "transfer" { // otherwise the KV transfer was not the cause
 			x.s.complain(transferFailed, p.target, why)
 		}
 	}
 	x.finish(fault)
 }
 
-// askHandOver returns the hand-over member of the prefill leg.
-func (x *exchange) askHandOver() []byte {
-	asked := []byte(askHandOver)
+// askKVTransfer returns the KV transfer field of the prefill leg.
+func (x *exchange) askKVTransfer() []byte {
+	asked := []byte(askKVTransfer)
 	if x.s.o.Write != nil {
 		asked = x.s.o.Write.asked(quote("tx" + x.s.o.UUID()))
 	}
@@ -258,7 +258,7 @@ func (x *exchange) release(object []byte) {
 	if err != nil {
 		return // cannot happen with this body
 	}
-	edits := []kvtransfer.Edit{{Key: keyHandOver, Value: object}}
+	edits := []kvtransfer.Edit{{Key: keyKVTransfer, Value: object}}
 	if model := x.body.Get("model"); model != nil {
 		edits = append(edits, kvtransfer.Edit{Key: "model", Value: model})
 	}

@@ -39,10 +39,10 @@ type Options struct {
 	BasePort, Ranks int
 	// Targets decides which addresses may be used; nil allows all.
 	Targets Targets
-	// KVTransfer is the policy for hand-over members in client bodies.
+	// KVTransfer is the policy for KV transfer fields in client bodies.
 	KVTransfer kvtransfer.Policy
 	// WebSockets forwards WebSockets to the engine. Their content is not inspected, so the engine
-	// must not accept hand-over members there.
+	// must not accept KV transfer fields there.
 	WebSockets bool
 	// BootstrapPort is the port of the bootstrap servers of SGLang and Mooncake: 8998.
 	BootstrapPort int
@@ -50,10 +50,10 @@ type Options struct {
 	// SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES=1.
 	RoomHeaders bool
 	// CacheHitThreshold adds cache_hit_threshold to shared-storage legs, for engines that support
-	// it. If clients may set it (HandOver.Allow), the decode engine is tried first.
+	// it. If clients may set it (KVTransfer.Allow), the decode engine is tried first.
 	CacheHitThreshold bool
 	// Lease is how long a prefill engine keeps unread blocks (30 s, as in vLLM's NIXL connector). A
-	// hand-over is used within the first two thirds.
+	// KV transfer is used within the first two thirds.
 	Lease time.Duration
 	// Prefill bounds one prefill leg (120 s). Head is the interval at which an engine that has not
 	// begun a decode response is checked for a hang (120 s).
@@ -75,7 +75,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Transport is the transport of all legs; nil creates one with persistent connections.
 	Transport http.RoundTripper
-	// Now is the clock for the age of hand-overs; nil is time.Now.
+	// Now is the clock for the age of KV transfers; nil is time.Now.
 	Now func() time.Time
 	// Random returns random bits for rooms; nil uses crypto/rand.
 	Random func() uint64

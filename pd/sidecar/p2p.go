@@ -26,7 +26,7 @@ func (x *exchange) byOffloading() {
 		}
 		return legs{
 			target:  target,
-			prefill: x.api.PrefillBody(&x.body, kvtransfer.Edit{Key: keyHandOver, Value: object(asked...)}),
+			prefill: x.api.PrefillBody(&x.body, kvtransfer.Edit{Key: keyKVTransfer, Value: object(asked...)}),
 			set:     object("remote_prefiller", peer),
 		}, nil
 	})
@@ -94,7 +94,7 @@ func (x *exchange) localWithSource() {
 		return
 	}
 	whole := leg{body: x.text(), cached: -1}
-	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyHandOver, Value: object("remote_kv_source", source)}), cached: -1, again: true}
+	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyKVTransfer, Value: object("remote_kv_source", source)}), cached: -1, again: true}
 	f := x.decode(d)
 	if f != nil && f.before && x.r.Context().Err() == nil {
 		x.s.m.retries.WithLabelValues("source").Inc()

@@ -39,12 +39,12 @@ func TestHostilePrefillers(t *testing.T) {
 	chunk := "1000\r\n" + strings.Repeat(" ", 0x1000) + "\r\n"
 	for _, c := range []struct {
 		name, says, faults string
-		handed             bool // decode gets the prefill engine's hand-over
+		handed             bool // decode gets the prefill engine's KV transfer
 		forEver            string
 	}{
 		{name: "an answer", says: head("Content-Length: 140\r\n") + object, handed: true},
 		{name: "an answer twice", says: strings.Repeat(head("Content-Length: 140\r\n")+object, 2), handed: true},
-		{name: "a hand-over twice in one answer", says: head("Content-Length: 280\r\nConnection: close\r\n") + object + object, faults: "0=garbage"},
+		{name: "a KV transfer twice in one answer", says: head("Content-Length: 280\r\nConnection: close\r\n") + object + object, faults: "0=garbage"},
 		{name: "trailers", says: head("Transfer-Encoding: chunked\r\nTrailer: X-Data-Parallel-Rank\r\n") + "8c\r\n" + object + "\r\n0\r\nX-Data-Parallel-Rank: 3\r\n\r\n", handed: true},
 		{name: "100 Continue first", says: "HTTP/1.1 100 Continue\r\n\r\n" + head("Content-Length: 140\r\n") + object, handed: true},
 		{name: "100 Continue without end", says: "", forEver: "HTTP/1.1 103 Early Hints\r\nLink: <" + strings.Repeat("x", 1000) + ">\r\n\r\n", faults: "0=broken"},
@@ -80,8 +80,8 @@ func TestHostilePrefillers(t *testing.T) {
 		if got := w.Header().Get("X-Grapevine-Prefill-Faults"); got != c.faults {
 			t.Errorf("%s: the picker is told %q, want %q", c.name, got, c.faults)
 		}
-		if local := strings.HasPrefix(w.Header().Get("X-Grapevine-Hand-Over"), "-1;"); local == c.handed {
-			t.Errorf("%s: the picker is told %q", c.name, w.Header().Get("X-Grapevine-Hand-Over"))
+		if local := strings.HasPrefix(w.Header().Get("X-Grapevine-Kv-Transfer"), "-1;"); local == c.handed {
+			t.Errorf("%s: the picker is told %q", c.name, w.Header().Get("X-Grapevine-Kv-Transfer"))
 		}
 		if n := b.Used(memory.Bodies); n != 0 {
 			t.Errorf("%s: %d bytes are still taken", c.name, n)

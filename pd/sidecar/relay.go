@@ -96,14 +96,14 @@ func (x *exchange) flush() {
 }
 
 var (
-	wordUsage    = []byte(`"usage"`)
-	wordHandOver = []byte(`_params"`) // kv_transfer_params, ec_transfer_params, disaggregated_params
+	wordUsage      = []byte(`"usage"`)
+	wordKVTransfer = []byte(`_params"`) // kv_transfer_params, ec_transfer_params, disaggregated_params
 )
 
-// write forwards events. It parses only events with usage to be replaced or with hand-over members.
+// write forwards events. It parses only events with usage to be replaced or with KV transfer fields.
 func (x *exchange) write(event []byte, d *leg) error {
 	usage := (d.cached >= 0 || d.late != nil) && bytes.Contains(event, wordUsage) && d.cachedTokens() >= 0
-	if !usage && !bytes.Contains(event, wordHandOver) {
+	if !usage && !bytes.Contains(event, wordKVTransfer) {
 		_, err := x.w.Write(event)
 		return err
 	}
@@ -132,7 +132,7 @@ func (x *exchange) write(event []byte, d *leg) error {
 // noteKept logs once that decode keeps the blocks of answers for a next turn's prefill, which
 // nothing fetches.
 func (x *exchange) noteKept(answer []byte) {
-	if string(kvtransfer.Find(answer, keyHandOver, "do_remote_decode")) != "true" {
+	if string(kvtransfer.Find(answer, keyKVTransfer, "do_remote_decode")) != "true" {
 		return
 	}
 	x.s.kept.Do(func() {

@@ -134,7 +134,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	case len(asked) == 0 || webSocket && r.Method == http.MethodGet && s.o.WebSockets:
 	case webSocket:
-		writeError(w, http.StatusForbidden, "WebSockets are not passed on: hand-over members in them cannot be looked for")
+		writeError(w, http.StatusForbidden, "WebSockets are not passed on: KV transfer fields in them cannot be looked for")
 		return false
 	default: // h2c, which would give the client an uninspected connection
 		r.Header.Del("Upgrade")
@@ -286,8 +286,8 @@ func (x *exchange) fail(status int, message string) {
 	writeError(x.w, status, message)
 }
 
-// tellHandOver adds the report to the response header.
-func (x *exchange) tellHandOver() { x.w.Header().Set(request.HeaderHandOver, x.report.Text()) }
+// reportKVTransfer adds the report to the response header.
+func (x *exchange) reportKVTransfer() { x.w.Header().Set(request.HeaderKVTransfer, x.report.Text()) }
 
 // tellFaults adds the failed prefill legs to the response header.
 func (x *exchange) tellFaults() {
@@ -298,7 +298,7 @@ func (x *exchange) tellFaults() {
 
 // unreported removes headers that only this proxy may send in responses.
 func unreported(h http.Header) {
-	h.Del(request.HeaderHandOver)
+	h.Del(request.HeaderKVTransfer)
 	h.Del(request.HeaderFaults)
 }
 

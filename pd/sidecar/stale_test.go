@@ -59,7 +59,7 @@ func (p *pausing) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	p.legs = append(p.legs, string(body))
 	text := "right"
-	if strings.Contains(string(body), keyHandOver) {
+	if strings.Contains(string(body), keyKVTransfer) {
 		text = "pulled"
 		if err := sleep(r.Context(), p.content); err != nil {
 			return nil, err

@@ -12,10 +12,10 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// TestRefusedHandOvers: a decode engine that rejects a request may reject its hand-over, as an
-// engine without a connector or of another release does. The repetition without hand-over shows
+// TestRefusedKVTransfers: a decode engine that rejects a request may reject its KV transfer, as an
+// engine without a connector or of another release does. The repetition without KV transfer shows
 // which.
-func TestRefusedHandOvers(t *testing.T) {
+func TestRefusedKVTransfers(t *testing.T) {
 	const whole, wrong = `{"choices":[{"message":{"content":"x"}}]}`, `{"error":{"code":422}}`
 	refusal := func(status int) *http.Response {
 		r := said(wrong, "application/json")
@@ -38,9 +38,9 @@ func TestRefusedHandOvers(t *testing.T) {
 	}
 }
 
-// TestHandOversAreUsedOnce: if an engine closes an idle connection, this may have happened before
-// the request arrived or because of the hand-over. The hand-over is not sent twice.
-func TestHandOversAreUsedOnce(t *testing.T) {
+// TestKVTransfersAreUsedOnce: if an engine closes an idle connection, this may have happened before
+// the request arrived or because of the KV transfer. The KV transfer is not sent twice.
+func TestKVTransfersAreUsedOnce(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}]}`
 	var handed atomic.Int64
 	engine := talks(t, func(_ int, c net.Conn, r *http.Request) bool {
@@ -61,20 +61,20 @@ func TestHandOversAreUsedOnce(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		if w.Code != 200 || w.Body.String() != whole || handed.Load() != int64(i+1) {
-			t.Errorf("request %d: %d %s, the engine was given %d hand-overs", i, w.Code, w.Body, handed.Load())
+			t.Errorf("request %d: %d %s, the engine was given %d KV transfers", i, w.Code, w.Body, handed.Load())
 		}
 	}
 }
 
 // TestOfOtherDirections: fields of another connector, or for the other direction, in a prefill
-// answer are no hand-over.
+// answer are no KV transfer.
 func TestOfOtherDirections(t *testing.T) {
 	for _, object := range []string{
 		`{"do_remote_prefill":false,"do_remote_decode":true,"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`,
 		`{"do_remote_decode":true,"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`, `{"ret_first_tok":true,"first_tok":7}`, `{}`, `""`,
 	} {
 		l := &legsOf{prefill: `{"kv_transfer_params":` + object + `}`, decode: []*http.Response{said(`{"choices":[]}`, "application/json")}}
-		if w := asked(t, Options{Transport: l}, `{"messages":[]}`); w.Code != 200 || len(l.bodies) != 1 || strings.Contains(l.bodies[0], keyHandOver) {
+		if w := asked(t, Options{Transport: l}, `{"messages":[]}`); w.Code != 200 || len(l.bodies) != 1 || strings.Contains(l.bodies[0], keyKVTransfer) {
 			t.Errorf("%s: %d, decode was asked %q", object, w.Code, l.bodies)
 		}
 	}

@@ -257,8 +257,8 @@ func TestFalseSuspicion(t *testing.T) {
 		close(p.held)
 		testkit.Await(t, "the death is noticed", func() bool { return testutil.ToFloat64(s.m.deaths.WithLabelValues("prefill")) == 1 })
 		p.listen(t, p.at)
-		if w := <-got; w.Code != http.StatusOK || w.Header().Get(request.HeaderFaults) != "0=died" || !strings.HasPrefix(w.Header().Get(request.HeaderHandOver), "0;") {
-			t.Errorf("status %d, report %q, want 200 and the prompt computed by target 0", w.Code, w.Header().Get(request.HeaderHandOver))
+		if w := <-got; w.Code != http.StatusOK || w.Header().Get(request.HeaderFaults) != "0=died" || !strings.HasPrefix(w.Header().Get(request.HeaderKVTransfer), "0;") {
+			t.Errorf("status %d, report %q, want 200 and the prompt computed by target 0", w.Code, w.Header().Get(request.HeaderKVTransfer))
 		}
 	})
 	t.Run("bystanders", func(t *testing.T) {

@@ -27,7 +27,7 @@ func canonical(names []string) []string {
 	return names
 }
 
-// foreign are headers by which clients could set an engine's hand-over fields, in net/http's
+// foreign are headers by which clients could set an engine's KV transfer fields, in net/http's
 // spelling.
 var foreign = []string{
 	"X-Override-Bootstrap-Host", "X-Override-Bootstrap-Port", "X-Override-Bootstrap-Room", "X-Override-Routed-Dp-Rank",

@@ -34,7 +34,7 @@ func (x *exchange) byTRTLLM() {
 	switch kvtransfer.Text(kvtransfer.Find(choices[0], "finish_reason")) {
 	case "length", "not_finished":
 	case "":
-		x.noHandOver(p)
+		x.noKVTransfer(p)
 		return
 	default:
 		x.answered(p, choices[0])
@@ -42,7 +42,7 @@ func (x *exchange) byTRTLLM() {
 	}
 	params, err := kvtransfer.Parse(kvtransfer.Find(choices[0], keyDisagg))
 	if err != nil || kvtransfer.IsNull(params.Get("ctx_request_id")) {
-		x.noHandOver(p)
+		x.noKVTransfer(p)
 		return
 	}
 	edits := []kvtransfer.Edit{{Key: "request_type", Value: quote("generation_only")}, {Key: "schedule_style", Value: style}, {Key: "conversation_id", Value: null}}
@@ -70,7 +70,7 @@ func (x *exchange) answered(p *prefilled, choice []byte) {
 	h := x.w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	x.tellHandOver()
+	x.reportKVTransfer()
 	x.tellFaults()
 	x.w.WriteHeader(http.StatusOK)
 	_, _ = x.w.Write(body) // the client may have disconnected

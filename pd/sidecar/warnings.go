@@ -46,7 +46,7 @@ var troubles = [numTroubles]struct{ what, look string }{
 	noRanks:        {"the prefill engine's bootstrap server does not tell its ranks", "is it up, and --mooncake-bootstrap-port its port?"},
 	handedNothing:  {"the prefill engine hands nothing over", "has it the KV connector that --kv-connector names, and the role of a producer?"},
 	transferFailed: {"decode fails with what prefill has handed over", "are both engines of one version, model and cache format, and does the decode engine reach the address that prefill names (VLLM_NIXL_SIDE_CHANNEL_HOST)?"},
-	tooOld:         {"hand-overs are too old when decode is asked", "is --lease the time that the prefill engines keep blocks?"},
+	tooOld:         {"KV transfers are too old when decode is asked", "is --lease the time that the prefill engines keep blocks?"},
 	readFreed:      {"a KV transfer may have read blocks that the prefill engine had freed; the answer was withheld and computed again", "was an engine or this process stopped for longer than --lease? Prefixes cached at the decode engine are unused until it restarts"},
 	notAllowed:     {"prefill targets refused: neither signed by a picker nor listed", "is the picker's key in --verify-key-file, or the engine in --endpoints or --allow, and are the clocks right?"},
 }

@@ -64,7 +64,7 @@ func TestComplaints(t *testing.T) {
 		{"no bootstrap server", prefiller(t, says(200, "{}")), nil, func(o *Options) { o.Connector, o.BootstrapPort = Mooncake, 1 }, "bootstrap server does not tell its ranks"},
 		{"not signed or listed", "10.0.0.1:80", nil, func(o *Options) { o.Targets = Listed{} }, "neither signed by a picker nor listed"},
 		{"other versions", prefiller(t, says(200, soundPrefill)), func(w http.ResponseWriter, r *http.Request) {
-			if text, _ := io.ReadAll(r.Body); bytes.Contains(text, []byte(keyHandOver)) {
+			if text, _ := io.ReadAll(r.Body); bytes.Contains(text, []byte(keyKVTransfer)) {
 				w.WriteHeader(http.StatusInternalServerError)
 				return
 			}

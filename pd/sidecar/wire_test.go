@@ -65,7 +65,7 @@ func (s *seen) take() string {
 }
 
 // TestNoOtherWay sends a sidecar, byte by byte, requests that proxies and engines are known to
-// parse differently. None brings a hand-over member, a second request or a tunnel to the engine.
+// parse differently. None brings a KV transfer field, a second request or a tunnel to the engine.
 func TestNoOtherWay(t *testing.T) {
 	engine := &seen{}
 	behind := httptest.NewServer(engine)

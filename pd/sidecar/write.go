@@ -30,7 +30,7 @@ func (w *Write) complete() {
 // simultaneously.
 var allLimits = []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "min_tokens"}
 
-// asked returns the hand-over of a prefill leg.
+// asked returns the KV transfer of a prefill leg.
 func (w *Write) asked(transfer []byte) []byte {
 	null := []byte("null")
 	return object("do_remote_decode", []byte("true"), "do_remote_prefill", []byte("false"), "remote_engine_id", null, "remote_block_ids", null,
@@ -39,7 +39,7 @@ func (w *Write) asked(transfer []byte) []byte {
 		"tp_size", number2(w.TP), "remote_dp_size", []byte("1"))
 }
 
-// made returns the hand-over of a decode leg that does not wait for prefill.
+// made returns the KV transfer of a decode leg that does not wait for prefill.
 func (w *Write) made(host string, transfer []byte) []byte {
 	shake := number2(w.Handshake[1])
 	return object("do_remote_prefill", []byte("true"), "do_remote_decode", []byte("false"),
@@ -62,7 +62,7 @@ func (x *exchange) byWrite() {
 		}
 		id := x.s.o.UUID()
 		transfer := quote("tx" + id)
-		edits := []kvtransfer.Edit{{Key: "stream", Value: []byte("false")}, {Key: "stream_options"}, {Key: keyHandOver, Value: w.asked(transfer)}}
+		edits := []kvtransfer.Edit{{Key: "stream", Value: []byte("false")}, {Key: "stream_options"}, {Key: keyKVTransfer, Value: w.asked(transfer)}}
 		for _, key := range allLimits {
 			edits = append(edits, kvtransfer.Edit{Key: key, Value: []byte("1")})
 		}

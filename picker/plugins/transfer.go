@@ -9,7 +9,7 @@ import (
 // TransferParams are the assumed costs of KV transfers before measurements.
 type TransferParams struct {
 	KVBytesPerToken    int     `json:"kvBytesPerToken"`
-	HandOverSeconds    float64 `json:"handOverSeconds"` // fixed part per transfer
+	TransferSeconds    float64 `json:"transferSeconds"` // fixed part per transfer
 	GigabytesPerSecond struct {
 		Host      float64 `json:"host"`
 		Rack      float64 `json:"rack"`
@@ -22,7 +22,7 @@ type TransferParams struct {
 // TransferDefaults returns the parameters of endpoint.DefaultTransfer.
 func TransferDefaults() TransferParams {
 	d := &endpoint.DefaultTransfer
-	p := TransferParams{KVBytesPerToken: int(d.BytesPerToken), HandOverSeconds: d.Fixed}
+	p := TransferParams{KVBytesPerToken: int(d.BytesPerToken), TransferSeconds: d.Fixed}
 	for level, speed := range p.speeds() {
 		*speed = d.Speed[level] / 1e9
 	}
@@ -37,10 +37,10 @@ func (p *TransferParams) speeds() [endpoint.NumLevels]*float64 {
 
 // Model returns the described model, and an error for invalid parameters.
 func (p TransferParams) Model() (endpoint.TransferModel, error) {
-	m := endpoint.TransferModel{Fixed: p.HandOverSeconds, BytesPerToken: float64(p.KVBytesPerToken)}
+	m := endpoint.TransferModel{Fixed: p.TransferSeconds, BytesPerToken: float64(p.KVBytesPerToken)}
 	errs := []error{
 		plugin.Require(p.KVBytesPerToken > 0, "kvBytesPerToken", "must be positive"),
-		plugin.Require(p.HandOverSeconds >= 0, "handOverSeconds", "must not be negative"),
+		plugin.Require(p.TransferSeconds >= 0, "transferSeconds", "must not be negative"),
 	}
 	names := [...]string{"host", "rack", "zone", "region", "elsewhere"}
 	for level, speed := range p.speeds() {

@@ -44,8 +44,8 @@ const (
 	HeaderKVSource    = "x-kv-cache-source-host-port"
 	HeaderConformance = "x-conformance-test-served-endpoint"
 	HeaderSignature   = "x-grapevine-targets-signature"
-	// HeaderHandOver is a response header with the sidecar's report (package kvtransfer).
-	HeaderHandOver = "x-grapevine-hand-over"
+	// HeaderKVTransfer is a response header with the sidecar's report (package kvtransfer).
+	HeaderKVTransfer = "x-grapevine-kv-transfer"
 	// HeaderFaults is a response header that lists failed prefill legs with causes. The picker
 	// removes it.
 	HeaderFaults = "x-grapevine-prefill-faults"

@@ -111,9 +111,9 @@ func scanBody(r *Request) (at int, ok bool) {
 	s.b, s.rested = r.Body, 0
 	defer func() { s.b = nil }()
 	i := s.space(bom(s.b))
-	r.Members, r.Handover, r.Whole, r.Reports, r.reads, r.Urgency = 0, false, false, false, reads{}, Span{}
+	r.Members, r.KVTransfer, r.Whole, r.Reports, r.reads, r.Urgency = 0, false, false, false, reads{}, Span{}
 	if i >= len(s.b) || s.b[i] != '{' {
-		r.Handover = wide(s.b)
+		r.KVTransfer = wide(s.b)
 		return i, false
 	}
 	s.deep = false
@@ -129,7 +129,7 @@ func scanBody(r *Request) (at int, ok bool) {
 	if s.cut() && m.Key.Found() && m.Val[0] < len(s.b) {
 		takeCut(r, s, m.Key, Span{m.Val[0], len(s.b)})
 	}
-	r.Handover = r.Handover || s.deep || wide(s.b)
+	r.KVTransfer = r.KVTransfer || s.deep || wide(s.b)
 	return s.bad, false
 }
 
@@ -236,10 +236,10 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		r.Whole = r.Whole || r.Background
 	case "sampling_params":
 		takeSampling(r, s, val)
-		r.Handover = r.Handover || memberOf(s, val, "extra_args") != nil
+		r.KVTransfer = r.KVTransfer || memberOf(s, val, "extra_args") != nil
 	case "vllm_xargs":
 		r.Reports = bytes.Contains(v, []byte("kv_cache_report_mode"))
-		r.Handover = r.Handover || kvtransfer.Suspect(string(name))
+		r.KVTransfer = r.KVTransfer || kvtransfer.Suspect(string(name))
 	case "priority":
 		r.Urgency = val
 	case "cache_salt":
@@ -255,7 +255,7 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 			r.User = user
 		}
 	default:
-		r.Handover = r.Handover || kvtransfer.Suspect(string(name))
+		r.KVTransfer = r.KVTransfer || kvtransfer.Suspect(string(name))
 	}
 }
 

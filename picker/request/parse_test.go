@@ -84,7 +84,7 @@ func TestParse(t *testing.T) {
 	f("/v1/completions", `{"model":"a","n":"2"}`, func(r *Request) any { return r.Whole }, true)
 
 	// A body that an engine can read and the parser cannot would pass unchecked, so it is suspect.
-	suspect := func(r *Request) any { return r.Handover }
+	suspect := func(r *Request) any { return r.KVTransfer }
 	for body, want := range map[string]bool{
 		"": false, "--part\r\n\r\n\x00\x00": false, "{\"a\":1}\n{\"a\":2}": false, "\x00\x00\x00\x18ftypmp42": false, "not json": false,
 		"{\x00\"\x00a\x00": true, "\x00{\x00\"": true, "\xff\xfe{\x00": true, "\xfe\xff\x00{": true, "\x00\x00\x00{": true, " \x00\n\x00{\x00": true,

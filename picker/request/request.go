@@ -96,10 +96,10 @@ type Request struct {
 	IncludeUsage bool // stream_options.include_usage
 	MaxTokens    int  // 0 when unset
 
-	Prompt   PromptSpans // positions of the prompt in Body
-	Urgency  Span        // position of the body's own priority value
-	Members  int         // number of members of the body's object
-	Handover bool        // the body may contain a member that only proxies may set
+	Prompt     PromptSpans // positions of the prompt in Body
+	Urgency    Span        // position of the body's own priority value
+	Members    int         // number of members of the body's object
+	KVTransfer bool        // the body may contain a member that only proxies may set
 	// Whole means that the request cannot be split between engines: it asks for several answers,
 	// for prompt log-probabilities, for one token, or for state that one engine keeps.
 	Whole bool

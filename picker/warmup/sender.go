@@ -94,7 +94,7 @@ var paths = map[request.Kind]string{request.KindCompletions: "/v1/completions", 
 // Takes reports whether r's prompt can be sent again and there is capacity for another warm-up. It
 // returns false for several prompts, images, and prompts that engines compute without the cache.
 func (s *Sender) Takes(r *request.Request) bool {
-	if !r.Copyable || paths[r.Kind] == "" || r.Handover || r.SkipsCache() || len(r.Body) > maxBody || r.Prompt.Media > 0 {
+	if !r.Copyable || paths[r.Kind] == "" || r.KVTransfer || r.SkipsCache() || len(r.Body) > maxBody || r.Prompt.Media > 0 {
 		return false
 	}
 	switch r.Prompt.Form {

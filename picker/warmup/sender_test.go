@@ -120,7 +120,7 @@ func TestTakes(t *testing.T) {
 	f(false, "/v1/embeddings", `{"model":"m","input":"p"}`, nil)
 	f(false, "/v1/responses", `{"model":"m","input":"p"}`, nil)
 	f(false, "/v1/completions", `{"model":"m","prompt":"p"}`, func(r *request.Request) { r.Copyable = false })
-	f(false, "/v1/completions", `{"model":"m","prompt":"p"}`, func(r *request.Request) { r.Handover = true })
+	f(false, "/v1/completions", `{"model":"m","prompt":"p"}`, func(r *request.Request) { r.KVTransfer = true })
 	f(false, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"`+strings.Repeat("x y ", maxBody/4)+`"}]}`, nil)
 }
 

@@ -262,7 +262,7 @@ func TestRealPair(t *testing.T) {
 		t.Errorf("%d different answers to %d prompts", len(distinct), prompts)
 	}
 	if failed != 0 {
-		t.Errorf("%.0f hand-overs failed or expired", failed)
+		t.Errorf("%.0f KV transfers failed or expired", failed)
 	}
 	// A cancelled probe may not have computed anything.
 	if local > probed || local%probeTokens != 0 {

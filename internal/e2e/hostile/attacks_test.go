@@ -46,7 +46,7 @@ var attacks = []attack{
 	{"bodies whose last byte does not come", (*rig).lastByte, ""},
 	{"12 MB model names", (*rig).names, ""},
 	{"an engine that names 30,000 streams", (*rig).ranks, ""},
-	{"members that hand caches over", (*rig).handover, `result="bad_request"`},
+	{"KV transfer fields", (*rig).transferFields, `result="bad_request"`},
 	{"a template without an end", (*rig).template, `model="poison",reason="`},
 	{"administration by other sites", (*rig).sites, `reason="cross_site"`},
 	{"large bodies for administration", (*rig).adminBodies, `reason="memory"`},
@@ -263,7 +263,7 @@ func (r *rig) ranks() string {
 	return ""
 }
 
-func (r *rig) handover() string {
+func (r *rig) transferFields() string {
 	for _, member := range []string{`"kv_transfer_params":{"do_remote_prefill":true,"remote_block_ids":null}`, `"bootstrap_host":"x","bootstrap_port":1`, `"kv_transfer_params":null,"kv_transfer_params":{"do_remote_decode":true}`} {
 		body := fmt.Appendf(nil, `{"model":%q,"messages":[{"role":"user","content":"a"}],%s}`, vocab.Name, member)
 		if status := r.post(chat, body); status != http.StatusBadRequest {

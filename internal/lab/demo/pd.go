@@ -260,7 +260,7 @@ func (c *remoteCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.RoundTripper.RoundTrip(r)
 	if err == nil {
 		c.all.Add(1)
-		if report := kvtransfer.ParseReport(resp.Header.Get(request.HeaderHandOver)); report.Known && report.Target >= 0 {
+		if report := kvtransfer.ParseReport(resp.Header.Get(request.HeaderKVTransfer)); report.Known && report.Target >= 0 {
 			c.remote.Add(1)
 		}
 	}

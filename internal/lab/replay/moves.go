@@ -15,7 +15,7 @@ import (
 type Network struct {
 	BytesPerToken  float64
 	BytesPerSecond float64       // out of one engine; transfers of an engine follow each other
-	Latency        time.Duration // of each hand-over besides
+	Latency        time.Duration // of each KV transfer besides
 }
 
 // move is a prompt's blocks on their way.
@@ -155,9 +155,9 @@ func (s *simulation) submit(at int, r engine.Request) error {
 	return nil
 }
 
-// tellHandOver reports to the replica how the first token was produced, as the proxy next to the
+// reportKVTransfer reports to the replica how the first token was produced, as the proxy next to the
 // engine does.
-func (s *simulation) tellHandOver(j *journey) {
+func (s *simulation) reportKVTransfer(j *journey) {
 	if !j.report.Known || !j.seen {
 		return
 	}

@@ -352,7 +352,7 @@ func (s *simulation) firstToken(st *station, m engine.Mark) {
 	if o.First = s.now; !o.Remote {
 		o.Cached = max(m.Cached-o.Fetched, 0)
 	}
-	s.tellHandOver(j)
+	s.reportKVTransfer(j)
 	j.told, j.atStep = 1, st.steps
 	st.decoding = append(st.decoding, j)
 	if j.seen {

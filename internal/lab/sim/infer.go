@@ -71,7 +71,7 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 	case wrong == faults.AnswerModel:
 		c.head.Model = "another-model"
 	}
-	if e.opt.PD != nil && !c.handOver(r.Context()) {
+	if e.opt.PD != nil && !c.kvTransfer(r.Context()) {
 		return
 	}
 	if c.cutAfter = math.MaxInt; cut {

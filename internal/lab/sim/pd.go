@@ -50,9 +50,9 @@ func (o *PDOptions) moves(tokens int, speed float64) time.Duration {
 	return time.Duration(seconds / speed * float64(time.Second))
 }
 
-// handOver is the member kv_transfer_params, as vLLM's NixlConnector writes and reads
+// kvTransfer is the member kv_transfer_params, as vLLM's NixlConnector writes and reads
 // it.
-type handOver struct {
+type kvTransfer struct {
 	DoRemotePrefill bool            `json:"do_remote_prefill"`
 	DoRemoteDecode  bool            `json:"do_remote_decode"`
 	BlockIDs        json.RawMessage `json:"remote_block_ids"`
@@ -66,11 +66,11 @@ type handOver struct {
 	Cached          *int            `json:"remote_prefill_cached_tokens,omitempty"`
 }
 
-func (h *handOver) prefills() bool { return h != nil && h.DoRemoteDecode && !h.DoRemotePrefill }
-func (h *handOver) pulls() bool    { return h != nil && h.DoRemotePrefill }
+func (h *kvTransfer) prefills() bool { return h != nil && h.DoRemoteDecode && !h.DoRemotePrefill }
+func (h *kvTransfer) pulls() bool    { return h != nil && h.DoRemotePrefill }
 
-// offer returns the hand-over of a prompt that was computed here.
-func (c *call) offer() *handOver {
+// offer returns the KV transfer of a prompt that was computed here.
+func (c *call) offer() *kvTransfer {
 	s := c.seqs[0]
 	blocks := c.core.LeasedBlocks(s.job.Lease)
 	if blocks == nil {
@@ -80,7 +80,7 @@ func (c *call) offer() *handOver {
 	host, portText, _ := net.SplitHostPort(c.w.st.addr)
 	port, _ := strconv.Atoi(portText)
 	_, cached, _, _ := s.job.State()
-	return &handOver{
+	return &kvTransfer{
 		DoRemotePrefill: true, BlockIDs: ids, EngineID: &c.w.st.id, RequestID: &s.job.Lease, Host: &host, Port: &port,
 		TPSize: 1, Tokens: len(s.prompt.tokens), Mode: "pull", Cached: &cached,
 	}

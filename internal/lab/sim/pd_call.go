@@ -9,9 +9,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
 )
 
-// handOver performs the KV transfer that the request asks for before it is computed. On failure it
+// kvTransfer performs the KV transfer that the request asks for before it is computed. On failure it
 // sends the error response and returns false.
-func (c *call) handOver(ctx context.Context) bool {
+func (c *call) kvTransfer(ctx context.Context) bool {
 	if c.p.KV.prefills() {
 		c.keepFor()
 	}

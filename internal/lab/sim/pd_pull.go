@@ -131,7 +131,7 @@ func (c *call) notify() {
 }
 
 // side sends a request to another engine over the side channel.
-func side(ctx context.Context, h *handOver, path string) ([]byte, error) {
+func side(ctx context.Context, h *kvTransfer, path string) ([]byte, error) {
 	body, _ := json.Marshal(sideMessage{*h.EngineID, *h.RequestID}) // text always encodes
 	url := "http://" + net.JoinHostPort(*h.Host, strconv.Itoa(*h.Port)) + path
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
@@ -153,7 +153,7 @@ func side(ctx context.Context, h *handOver, path string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Transfers returns the figures of the engine's hand-overs; none while it is down.
+// Transfers returns the figures of the engine's KV transfers; none while it is down.
 func (e *Engine) Transfers() (sum core.TransferStats) {
 	st := e.current()
 	if st == nil {

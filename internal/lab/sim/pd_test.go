@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-const wantHandOver = `,"max_tokens":1,"min_tokens":1,"kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
+const wantKVTransfer = `,"max_tokens":1,"min_tokens":1,"kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 
 // disagg is a pair of engines for prefill and decode.
 type disagg struct {
@@ -32,15 +32,15 @@ func newDisagg(t *testing.T, lease time.Duration, recompute bool) *disagg {
 	return &disagg{t, open(t, o()), open(t, o()), strings.Repeat("a long prompt that two engines share. ", 40)}
 }
 
-// prefill returns the hand-over of the prompt.
+// prefill returns the KV transfer of the prompt.
 func (d *disagg) prefill() string {
 	d.t.Helper()
 	var b struct {
 		KV json.RawMessage `json:"kv_transfer_params"`
 	}
-	do(d.t, d.p, "POST", "/v1/chat/completions", chatBody(d.text, wantHandOver)).decoded(d.t, 200, &b)
+	do(d.t, d.p, "POST", "/v1/chat/completions", chatBody(d.text, wantKVTransfer)).decoded(d.t, 200, &b)
 	if len(b.KV) == 0 {
-		d.t.Fatal("no hand-over")
+		d.t.Fatal("no KV transfer")
 	}
 	return string(b.KV)
 }
@@ -74,7 +74,7 @@ func figures(t *testing.T, e *Engine, ok func(core.TransferStats) bool) {
 
 func none(s core.TransferStats) bool { return s.Held == 0 }
 
-func TestHandOver(t *testing.T) {
+func TestKVTransfer(t *testing.T) {
 	d := newDisagg(t, time.Minute, false)
 	kv := d.prefill()
 	if got := d.p.Transfers(); got.Held != 1 || d.p.Stats()[0].Engine.UsedBlocks == 0 {
@@ -149,7 +149,7 @@ func TestRelease(t *testing.T) {
 		return none(d.p.Transfers())
 	})
 	d.p.Hang(faults.HangEngine)
-	d.left(d.p, chatBody(d.text, wantHandOver), wait)
+	d.left(d.p, chatBody(d.text, wantKVTransfer), wait)
 	testkit.Await(t, "the prefill engine sees the client leave", idle(d.p))
 	d.p.Hang(faults.HangNone)
 	if got := d.p.Transfers(); got.Held != 0 {
@@ -167,13 +167,13 @@ func (d *disagg) left(e *Engine, body string, wait time.Duration) {
 	}
 }
 
-// TestHostileHandOver covers clients that set the KV transfer fields themselves.
-func TestHostileHandOver(t *testing.T) {
+// TestHostileKVTransfer covers clients that set the KV transfer fields themselves.
+func TestHostileKVTransfer(t *testing.T) {
 	d := newDisagg(t, time.Minute, false)
 	ctx, leave := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer leave()
 	if _, err := try(ctx, d.d, "POST", "/v1/chat/completions", chatBody(d.text, `,"kv_transfer_params":{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_engine_id":"x","remote_host":"127.0.0.1","remote_port":1}`)); err == nil {
-		t.Error("a hand-over without a request id is answered")
+		t.Error("a KV transfer without a request id is answered")
 	}
 	_, _ = try(context.Background(), d.d, "POST", "/v1/chat/completions", chatBody(d.text, `,"kv_transfer_params":{"do_remote_prefill":true,"remote_block_ids":null}`))
 	testkit.Await(t, "the engine has died", func() bool { return d.d.current() == nil })

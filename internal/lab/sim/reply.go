@@ -29,7 +29,7 @@ type reply struct {
 
 	PromptTokenIDs []uint32 `json:"prompt_token_ids,omitempty"`
 
-	KV *handOver `json:"kv_transfer_params,omitempty"`
+	KV *kvTransfer `json:"kv_transfer_params,omitempty"`
 }
 
 // choice has text in completions, a message in chats and a delta in their

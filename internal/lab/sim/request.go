@@ -28,10 +28,10 @@ type params struct {
 		IncludeUsage         bool `json:"include_usage"`
 		ContinuousUsageStats bool `json:"continuous_usage_stats"`
 	} `json:"stream_options"`
-	CacheSalt      string    `json:"cache_salt"`
-	Priority       int64     `json:"priority"`
-	KV             *handOver `json:"kv_transfer_params"`
-	ReturnTokenIDs bool      `json:"return_token_ids"`
+	CacheSalt      string      `json:"cache_salt"`
+	Priority       int64       `json:"priority"`
+	KV             *kvTransfer `json:"kv_transfer_params"`
+	ReturnTokenIDs bool        `json:"return_token_ids"`
 	XArgs          struct {
 		Report string `json:"kv_cache_report_mode"`
 	} `json:"vllm_xargs"`

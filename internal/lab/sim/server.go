@@ -44,7 +44,7 @@ type Engine struct {
 
 // incarnation is the state that a restart replaces.
 type incarnation struct {
-	id      string // the engine's, for hand-overs
+	id      string // the engine's, for KV transfers
 	addr    string
 	cores   []*core.Core
 	pubs    []*kvstream.Publisher // by rank; empty without events

@@ -48,7 +48,7 @@ type flags struct {
 	allow        []string
 	endpoints    string
 	verifyKeys   string
-	handOver     string
+	kvTransfer   string
 	allowMembers []string
 	secure       bool
 	certs        string
@@ -103,10 +103,10 @@ are accepted under their names.`,
 	fl.StringSliceVar(&f.allow, "allow", nil, "host:port of engines that may be called, whatever their role (repeatable)")
 	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file whose endpoints may be called, those with a role label only for what their role is; followed")
 	fl.StringVar(&f.verifyKeys, "verify-key-file", "", "file with base64 public keys of pickers, one a line; only targets that one of them signed are called; followed")
-	fl.StringVar(&f.handOver, "hand-over", "strip", "hand-over members in clients' bodies: strip or refuse")
-	fl.StringSliceVar(&f.allowMembers, "allow-member", nil, "hand-over member that clients may send, such as cache_hit_threshold (repeatable)")
-	fl.BoolVar(&f.o.WebSockets, "allow-websockets", false, "pass WebSockets on to the engine; nobody looks for hand-over members in them")
-	fl.DurationVar(&f.o.Lease, "lease", 30*time.Second, "how long prefill engines keep unread blocks; hand-overs are used for two thirds of it")
+	fl.StringVar(&f.kvTransfer, "kv-transfer-fields", "strip", "KV transfer fields in clients' bodies: strip or refuse")
+	fl.StringSliceVar(&f.allowMembers, "allow-member", nil, "KV transfer field that clients may send, such as cache_hit_threshold (repeatable)")
+	fl.BoolVar(&f.o.WebSockets, "allow-websockets", false, "pass WebSockets on to the engine; nobody looks for KV transfer fields in them")
+	fl.DurationVar(&f.o.Lease, "lease", 30*time.Second, "how long prefill engines keep unread blocks; KV transfers are used for two thirds of it")
 	fl.DurationVar(&f.o.Prefill, "prefill-timeout", 2*time.Minute, "for one prefill leg")
 	fl.DurationVar(&f.o.Head, "head-timeout", 2*time.Minute, "how often a decode engine is checked for a hang while an answer has not begun; waiting in its queue has no limit")
 	fl.BoolVar(&f.o.NoFallback, "no-fallback", false, "fail requests that no prefill engine can serve, instead of computing them here")
@@ -138,13 +138,13 @@ func (f *flags) complete() (err error) {
 	if f.o.Connector, known = connectors[f.connector]; !known {
 		return cli.UsageError{Err: fmt.Errorf("--kv-connector %q: want nixlv2, shared-storage, lmcache, sglang, mooncake, offloading or trtllm", f.connector)}
 	}
-	switch f.handOver {
+	switch f.kvTransfer {
 	case "strip":
 		f.o.KVTransfer.Action = kvtransfer.Strip
 	case "refuse":
 		f.o.KVTransfer.Action = kvtransfer.Refuse
 	default:
-		return cli.UsageError{Err: fmt.Errorf("--hand-over %q: want strip or refuse", f.handOver)}
+		return cli.UsageError{Err: fmt.Errorf("--kv-transfer-fields %q: want strip or refuse", f.kvTransfer)}
 	}
 	f.o.KVTransfer.Allow = f.allowMembers
 	if f.o.CacheHitThreshold {

@@ -125,7 +125,7 @@ type Transfers struct {
 	wrong   atomic.Int64 // pulls of blocks that belong to another
 }
 
-// TransferStats are the figures of an engine's hand-overs.
+// TransferStats are the figures of an engine's KV transfers.
 type TransferStats struct {
 	Held    int64 `json:"held"`
 	Read    int64 `json:"read"`
