@@ -201,6 +201,7 @@ setup-charts:
 
 .PHONY: test-kube
 test-kube: setup-kube setup-charts setup build ## run the tests on a real Kubernetes API server
+	@$(SETUP) promtool
 	KUBE_PARTS=$$($(dir $(SETUP))kube.sh --where) KUBE_CHARTS=$$($(dir $(SETUP))gateways.sh --where charts) go test -count=1 -timeout $(TEST_TIMEOUT) -tags kube $(KUBE_PACKAGES)
 
 # The suite that certifies gateways, with Grapevine as the picker of all its pools.

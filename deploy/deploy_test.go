@@ -71,6 +71,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("Base", func(t *testing.T) { testBase(t, c) })
 	t.Run("Examples", func(t *testing.T) { testExamples(t, c) })
 	t.Run("ModelFiles", func(t *testing.T) { testModelFiles(t, c) })
+	t.Run("Alerts", func(t *testing.T) { testAlerts(t, c) })
 	t.Run("Install", func(t *testing.T) { testInstall(t, c) })
 	binary := buildImage(t)
 	t.Run("Page", func(t *testing.T) { testPage(t, c, binary) })

@@ -73,6 +73,11 @@ func (p *Problem) found() string {
 // Markdown returns the generated part of the runbook.
 func Markdown() string {
 	var b strings.Builder
+	b.WriteString("\n## All problems\n\n| code | severity | problem |\n|---|---|---|\n")
+	for i := range Table {
+		p := &Table[i]
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s |\n", p.Code, p.anchor(), p.Severity, p.Title)
+	}
 	for i := range Table {
 		p := &Table[i]
 		if i == 0 || p.Code[2] != Table[i-1].Code[2] {
@@ -112,9 +117,18 @@ func Rules() string {
 			fmt.Fprintf(&b, "        for: %s\n", p.Alert.For)
 		}
 		fmt.Fprintf(&b, "        labels: {severity: %s, code: %s}\n        annotations:\n", p.Severity, p.Code)
-		fmt.Fprintf(&b, "          summary: %q\n          effect: %q\n          action: %q\n          runbook_url: %s#%s\n", plain(p.Meaning), plain(p.Effect), strings.Join(plainAll(p.Action), " "), Runbook, p.anchor())
+		texts := p.Annotations()
+		fmt.Fprintf(&b, "          summary: %q\n          effect: %q\n          action: %q\n          runbook_url: %s\n", texts["summary"], texts["effect"], texts["action"], texts["runbook_url"])
 	}
 	return b.String()
+}
+
+// Annotations returns the annotations of the entry's alert.
+func (p *Problem) Annotations() map[string]string {
+	return map[string]string{
+		"summary": plain(p.Meaning), "effect": plain(p.Effect), "action": strings.Join(plainAll(p.Action), " "),
+		"runbook_url": Runbook + "#" + p.anchor(),
+	}
 }
 
 // expr returns the expression of the entry's alert.

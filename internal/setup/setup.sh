@@ -103,21 +103,29 @@ install_envoys() {
 	stamp "${ENVOY_VERSIONS[*]}"
 }
 
-# install_proxies unpacks nginx with its JavaScript module, HAProxy and Caddy of this
-# Debian release, without installing anything.
-install_proxies() {
-	local want apt=(apt-get -qq) name
-	need apt-get "these proxies are taken from Debian's packages; elsewhere: make test runs without them"
+# unpack_debian FOLDER PACKAGE...: unpacks packages of this Debian release into a folder, without
+# installing anything.
+unpack_debian() {
+	local root=$1 name apt=(apt-get -qq)
+	shift
 	need dpkg "it comes with apt-get"
-	want="$(. /etc/os-release && echo "$ID ${VERSION_ID:-}") ${PROXY_PACKAGES[*]}"
-	stamped "$want" "$cache"/proxies/bin/{nginx,haproxy,caddy} && return
-	say "proxies: unpacking ${PROXY_PACKAGES[*]} (12 MB)"
-	mkdir -p "$tmp/lists/partial" "$tmp/apt/archives/partial" "$tmp/deb" "$tmp/proxies/root" "$tmp/proxies/bin"
+	mkdir -p "$tmp/lists/partial" "$tmp/apt/archives/partial" "$tmp/deb" "$root"
 	# Lists of our own: those of the machine may be absent, or older than its mirror.
 	apt+=(-o "Dir::State::lists=$tmp/lists" -o "Dir::Cache=$tmp/apt" -o APT::Sandbox::User=root)
 	run "${apt[@]}" update
-	(cd "$tmp/deb" && run "${apt[@]}" download "${PROXY_PACKAGES[@]}")
-	for name in "$tmp"/deb/*.deb; do run dpkg-deb -x "$name" "$tmp/proxies/root"; done
+	(cd "$tmp/deb" && run "${apt[@]}" download "$@")
+	for name in "$tmp"/deb/*.deb; do run dpkg-deb -x "$name" "$root"; done
+}
+
+# install_proxies unpacks nginx with its JavaScript module, HAProxy and Caddy.
+install_proxies() {
+	local want name
+	need apt-get "these proxies are taken from Debian's packages; elsewhere: make test runs without them"
+	want="$(. /etc/os-release && echo "$ID ${VERSION_ID:-}") ${PROXY_PACKAGES[*]}"
+	stamped "$want" "$cache"/proxies/bin/{nginx,haproxy,caddy} && return
+	say "proxies: unpacking ${PROXY_PACKAGES[*]} (12 MB)"
+	unpack_debian "$tmp/proxies/root" "${PROXY_PACKAGES[@]}"
+	mkdir -p "$tmp/proxies/bin"
 	for name in sbin/nginx sbin/haproxy bin/caddy; do
 		# Programs look for the libraries and modules that were unpacked with them.
 		printf '#!/bin/sh\nroot=%q\nLD_LIBRARY_PATH=$(echo "$root"/usr/lib/*-linux-gnu*) exec "$root/usr/%s" "$@"\n' \
@@ -128,6 +136,21 @@ install_proxies() {
 	run "$cache/proxies/bin/nginx" -v
 	run "$cache/proxies/bin/haproxy" -v
 	run "$cache/proxies/bin/caddy" version
+	stamp "$want"
+}
+
+# install_promtool unpacks promtool, which evaluates the chart's alerts.
+install_promtool() {
+	local want
+	need apt-get "promtool is taken from Debian's package prometheus"
+	want="$(. /etc/os-release && echo "$ID ${VERSION_ID:-}") prometheus"
+	stamped "$want" "$cache/promtool/promtool" && return
+	say "promtool: unpacking prometheus (40 MB)"
+	unpack_debian "$tmp/root" prometheus
+	mkdir "$tmp/promtool"
+	mv "$tmp/root/usr/bin/promtool" "$tmp/promtool/promtool"
+	replace "$tmp/promtool" "$cache/promtool"
+	run "$cache/promtool/promtool" --version
 	stamp "$want"
 }
 
@@ -209,7 +232,7 @@ main() {
 	# Beside the parts, so that moving one into place is a rename.
 	rm -rf "$cache"/.tmp.*
 	for part in "${wanted[@]}"; do
-		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys proxies python models lint"
+		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys proxies promtool python models lint"
 		tmp=$cache/.tmp.$part
 		mkdir "$tmp"
 		# Not inside a condition: bash would ignore errors within the function.

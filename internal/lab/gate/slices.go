@@ -37,7 +37,7 @@ func (i *idle) add(spent []float64, took float64) {
 	i.took += took
 }
 
-// lap is what one slice cost.
+// lap holds the costs of one slice.
 type lap struct {
 	spent    []float64 // CPU seconds of each process
 	took     float64   // seconds
@@ -64,7 +64,7 @@ func (p *play) slice(ctx context.Context, length time.Duration) (lap, error) {
 	return l, err
 }
 
-// charge sets the costs of a slice, less what the processes use without requests.
+// charge sets the costs of a slice without the idle CPU time of the processes.
 func (p *play) charge(l lap) {
 	p.cost = p.cost[:0]
 	for i, spent := range l.spent {
@@ -79,9 +79,9 @@ func (p *play) charge(l lap) {
 // rounds plays the slices of all plays in random order, round after round. Then it calls each for
 // every round, with the costs of that round. The first round warms up and does not count.
 //
-// While one play has its slice, the processes of the others are idle. Their use of CPU is measured
-// then, except right after their own slice. A single measurement before the rounds would be wrong
-// by half on a loaded machine, and by the same amount in every round.
+// While one play has its slice, the processes of the other plays are idle. Their CPU time is measured
+// in this period, except right after their own slice. On a loaded machine, one measurement before the
+// rounds can be off by half, and it biases every round in the same way.
 func rounds(ctx context.Context, n int, length time.Duration, plays []*play, each func()) error {
 	laps := make([][]lap, len(plays))
 	last := -1
@@ -148,7 +148,7 @@ func usedSince(pids []int, before []time.Duration) ([]float64, error) {
 	return spent, nil
 }
 
-// measureIdle measures what the processes use without requests.
+// measureIdle measures the CPU time of the processes while they get no requests.
 func measureIdle(ctx context.Context, pids []int, length time.Duration) (*idle, error) {
 	before, err := usedCPU(pids)
 	if err != nil {
