@@ -40,7 +40,7 @@ the pools that this cluster exports. The exit code is 1 if there is no federatio
 				return f.output.Write(cmd.OutOrStdout(), struct {
 					*link.Status
 					Objects *objects.Status        `json:"objects,omitempty"`
-					Use     []remotecluster.Status `json:"elsewhere,omitempty"`
+					Use     []remotecluster.Status `json:"remote_clusters,omitempty"`
 				}{st.Federation, st.Objects, st.RemoteClusters})
 			}
 			writeFederation(cmd.OutOrStdout(), st.Federation)

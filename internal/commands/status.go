@@ -193,7 +193,7 @@ func writeStatus(w io.Writer, st *server.Status, group, wide bool) {
 		fmt.Fprintf(w, "federation: %s\n", st.Federation.Line)
 	}
 	for i := range st.RemoteClusters {
-		fmt.Fprintf(w, "elsewhere: %s %s\n", st.RemoteClusters[i].Cluster, usedAs(&st.RemoteClusters[i]))
+		fmt.Fprintf(w, "remote cluster: %s %s\n", st.RemoteClusters[i].Cluster, usedAs(&st.RemoteClusters[i]))
 	}
 	fmt.Fprintln(w, servedLine(&st.Served))
 	if st.Cluster.Fallback != "" {

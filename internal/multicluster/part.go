@@ -205,7 +205,7 @@ type Status struct {
 	// Objects is the state of the Kubernetes objects, or nil.
 	Objects *kube.Status `json:"federation_objects,omitempty"`
 	// RemoteClusters are the clusters that export the pool, as decisions see them.
-	RemoteClusters []remotecluster.Status `json:"elsewhere,omitempty"`
+	RemoteClusters []remotecluster.Status `json:"remote_clusters,omitempty"`
 }
 
 // Status returns the current status. Parts that do not exist are nil.

@@ -384,7 +384,7 @@ func (m *Monitor) logShunned(s *sight, now time.Time) {
 	n := s.ep.Tracker().AvoidedCount()
 	switch {
 	case n > s.shunned:
-		m.lines.Warn("an endpoint fails single models; their requests go elsewhere", "endpoint", s.ep.Address, "models", s.ep.AvoidedModels(nil, now), "count", n)
+		m.lines.Warn("endpoint fails some models, their requests go to other endpoints", "endpoint", s.ep.Address, "models", s.ep.AvoidedModels(nil, now), "count", n)
 	case n < s.shunned:
 		m.lines.Info("an endpoint no longer fails single models", "endpoint", s.ep.Address, "left", n)
 	}

@@ -98,7 +98,7 @@ type federationStatus struct {
 	Elsewhere []struct {
 		Cluster string `json:"cluster"`
 		Result  string `json:"result"`
-	} `json:"elsewhere"`
+	} `json:"remote_clusters"`
 	Federation struct {
 		Clusters []struct {
 			Pools []struct {
