@@ -371,7 +371,7 @@ func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Reques
 	}
 	return cycle.New(cycle.Options{
 		Context: ctx, Pool: s.opts.Pool, Match: s.match, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,
-		Harmful: s.suspects(r, now), WarmUps: s.mayWarmUp(r),
+		Harmful: s.suspects(r, now), WarmUps: s.mayWarmUp(r), ByPriority: rules.Urgency != nil,
 	}, r)
 }
 

@@ -152,8 +152,8 @@ func TestAnswersOutrankThePage(t *testing.T) {
 	if got := answer(60, confirmed); got < 4000 {
 		t.Errorf("%d tokens predicted where answers report 4080 and the page counts none, want 4080", got)
 	}
-	if rests := s.Basis(s.eps[0], knowledge.Approximate); !strings.Contains(rests, "its page counts fewer cached tokens") {
-		t.Errorf("rests on %q, want the page named as the one that contradicts", rests)
+	if rests := s.Basis(s.eps[0], knowledge.Approximate); !strings.Contains(rests, "its metrics page counts fewer cached tokens") {
+		t.Errorf("predicted from %q, want the page named as the one that contradicts", rests)
 	}
 	s.now = s.now.Add(2 * reuseRecent)
 	if got := answer(60, request.Usage{}); got > 1000 {

@@ -85,14 +85,15 @@ type Cycle struct {
 	asks      Match
 	sessions  *sessions.Table
 
-	answers   *fit.Answers
-	needTimes *endpoint.NeedTimes
-	needs     endpoint.Needs // that the request may have
-	seen      seenState
-	moves     *endpoint.Transfers
-	splits    *endpoint.Splits
-	trial     bool // pairs that are off may be used
-	fetched   *endpoint.Transfers
+	answers    *fit.Answers
+	needTimes  *endpoint.NeedTimes
+	needs      endpoint.Needs // that the request may have
+	seen       seenState
+	moves      *endpoint.Transfers
+	splits     *endpoint.Splits
+	trial      bool // pairs that are off may be used
+	byPriority bool
+	fetched    *endpoint.Transfers
 
 	live     []int32 // candidates visible through Len and At
 	rankings []*Ranking
@@ -126,6 +127,8 @@ type Options struct {
 	Tiers    *TierWeights // nil means DefaultTiers
 	Harmful  bool         // the prompt may crash the engine: choose the one with the least to lose
 	WarmUps  bool         // warm-up requests are allowed
+	// ByPriority reports that engines order waiting requests by the priority that the picker sets.
+	ByPriority bool
 }
 
 // TierWeights gives, per tier, the share of a token's prefill work that a cached copy saves, 0..1.
@@ -156,6 +159,7 @@ func New(o Options, r *request.Request) *Cycle {
 		c.context = context.Background()
 	}
 	c.matched, c.hasPred, c.ranked, c.pinned, c.queued, c.warmUps = false, false, 0, false, 0, o.WarmUps
+	c.byPriority = o.ByPriority
 	c.tiers, c.saves = DefaultTiers, DefaultTiers
 	c.saves[block.TierCPU] = o.Pool.Loads().Or(DefaultTiers[block.TierCPU])
 	if o.Tiers != nil {
@@ -491,3 +495,6 @@ func resize[T any](s []T, n int) []T {
 	}
 	return s[:n]
 }
+
+// ByPriority reports whether engines order waiting requests by the priority that the picker sets.
+func (c *Cycle) ByPriority() bool { return c.byPriority }

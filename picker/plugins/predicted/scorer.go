@@ -276,7 +276,9 @@ const mostBusy = .9
 // No weight moves the bound beyond mostLate times the minimum over candidates of wait + whole prompt,
 // or the same in a fleet without caches if that is later. The candidate with the minimum is always
 // within it. Otherwise the stall of decoding requests, which grows with the prompt, would keep long
-// prompts in the queue of a few engines while others are idle.
+// prompts in the queue of a few engines while others are idle. This does not hold for engines that
+// order requests by the picker's priority: short prompts overtake long ones there, so waits are not
+// those of a queue, and spreading long prompts costs the short ones more than it gains.
 //
 // If engines differ in speed, no bound guarantees this, and the lateness of that fleet does not
 // count: no request waits longer than if it left its cache at that moment.
@@ -288,7 +290,10 @@ func (s *scorer) limit(d *decision) {
 	alone, speeds, unlike := s.speeds(d)
 	cold, seen := s.cold.add(d.Now, len(d.scores), speeds, alone, d.rate)
 	capped := min(d.soft, cold+d.memory+d.quickest)
-	d.seen, d.limit = seen, min(max(d.soonest, capped+unlike*(d.soft-capped)), mostLate*max(d.alone, cold+d.memory+alone))
+	d.seen, d.limit = seen, max(d.soonest, capped+unlike*(d.soft-capped))
+	if !d.ByPriority() {
+		d.limit = min(d.limit, mostLate*max(d.alone, cold+d.memory+alone))
+	}
 	d.most = s.most(d.all, len(d.scores))
 	for k := range d.scores {
 		if beyond := s.beyond(d, k); beyond > 0 {
