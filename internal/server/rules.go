@@ -270,12 +270,12 @@ func (s *Server) queue(old, c *config.Config) {
 	if old == nil || old.Hash() != c.Hash() {
 		g := s.waitRules(c)
 		s.gate.Configure(g)
-		s.sayWait(g)
+		s.warnShortWait(g)
 	}
 }
 
-// sayWait warns of queue times longer than the proxy's timeout.
-func (s *Server) sayWait(g *gate.Config) {
+// warnShortWait warns of queue times longer than the proxy's timeout.
+func (s *Server) warnShortWait(g *gate.Config) {
 	if g == nil {
 		return
 	}

@@ -111,7 +111,7 @@ func changeEvents(t *testing.T, from, to string, change func(endpoint map[string
 }
 
 // A warning at startup of flow control reports wait times that exceed the proxy's timeout.
-func TestShortWaitsAreSaid(t *testing.T) {
+func TestShortWaitsAreLogged(t *testing.T) {
 	const config = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 featureGates: [flowControl]
@@ -124,10 +124,10 @@ flowControl: {defaultRequestTTL: 30s}
 			t.Fatal(err)
 		}
 		s := &Server{o: Options{MaxMessageTimeout: most, Log: slog.New(slog.NewTextHandler(&said, nil))}}
-		s.sayWait(c.Flow.Gate())
-		s.sayWait(nil)
-		if got := strings.Contains(said.String(), "less than defaultRequestTTL"); got != want || strings.Count(said.String(), "\n") > 1 {
-			t.Errorf("the proxy allows %v: says %q", most, &said)
+		s.warnShortWait(c.Flow.Gate())
+		s.warnShortWait(nil)
+		if got := strings.Contains(said.String(), "ends before defaultRequestTTL"); got != want || strings.Count(said.String(), "\n") > 1 {
+			t.Errorf("the proxy allows %v: logs %q", most, &said)
 		}
 	}
 }
