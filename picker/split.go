@@ -106,12 +106,12 @@ var pairFaults = map[kvtransfer.LocalCause]endpoint.PairFault{
 	kvtransfer.LocalNothing: endpoint.PairNothing, kvtransfer.LocalTransfer: endpoint.PairTransfer, kvtransfer.LocalLate: endpoint.PairLate,
 }
 
-// pairMessages are the log records for pairs that are turned off.
-var pairMessages = [endpoint.NumPairFaults]string{
-	endpoint.PairNothing:  "prefill pair is off: the prefill endpoint hands nothing over; check its KV connector and role, and --kv-connector of the sidecar",
-	endpoint.PairTransfer: "prefill pair is off: the decode endpoint fails with the KV transfers; check the side channel's address, and that both engines have one version, model and cache format",
-	endpoint.PairLate:     "prefill pair is off: KV transfers are too old when decode reads them; check the load of decode, and --lease of the sidecar",
-	endpoint.PairSlow:     "prefill pair is off: its first tokens are later than those of whole requests would be",
+// pairReasons are the reasons in the log for pairs that are turned off.
+var pairReasons = [endpoint.NumPairFaults]string{
+	endpoint.PairNothing:  "the prefill endpoint hands nothing over; check its KV connector and role, and --kv-connector of the sidecar",
+	endpoint.PairTransfer: "the decode endpoint fails with the KV transfers; check the side channel's address, and that both engines have one version, model and cache format",
+	endpoint.PairLate:     "KV transfers are too old when decode reads them; check the load of decode, and --lease of the sidecar",
+	endpoint.PairSlow:     "its first tokens are later than those of whole requests would be",
 }
 
 // expectWhole predicts the first token of a request that is about to be split, as if it were served
@@ -155,7 +155,7 @@ func (f *flight) learnPair(e *request.Event) {
 	case fault == endpoint.PairWorks:
 		f.s.opts.Log.Info("prefill pair works again", "prefill", from.Address, "decode", f.ep.Address)
 	default:
-		f.s.opts.Log.Warn(pairMessages[fault], "prefill", from.Address, "decode", f.ep.Address)
+		f.s.opts.Log.Warn("prefill pair turned off", "reason", pairReasons[fault], "prefill", from.Address, "decode", f.ep.Address)
 	}
 }
 

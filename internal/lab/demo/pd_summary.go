@@ -67,21 +67,21 @@ func both(d [2]time.Duration) string {
 	return fmt.Sprintf("%d / %d", d[0].Milliseconds(), d[1].Milliseconds())
 }
 
-func (s *PDLoad) longest() (most time.Duration) {
-	for i := range s.Together {
-		most = max(most, s.Together[i].TTFT[1], s.Apart[i].TTFT[1])
+func (l *PDLoad) longest() (most time.Duration) {
+	for i := range l.Together {
+		most = max(most, l.Together[i].TTFT[1], l.Apart[i].TTFT[1])
 	}
 	return most
 }
 
 // bars draws two times relative to the longest.
-func (s *PDLoad) bars(w io.Writer, what, name string, together, apart time.Duration) {
+func (l *PDLoad) bars(w io.Writer, what, name string, together, apart time.Duration) {
 	const width = 40
-	for _, l := range []struct {
+	for _, bar := range []struct {
 		kind string
 		d    time.Duration
 	}{{"together", together}, {"apart", apart}} {
-		n := int(width * float64(l.d) / float64(max(s.longest(), 1)))
-		fmt.Fprintf(w, "%s  %-20s %-9s %s\n", what, name, l.kind, strings.Repeat("#", n))
+		n := int(width * float64(bar.d) / float64(max(l.longest(), 1)))
+		fmt.Fprintf(w, "%s  %-20s %-9s %s\n", what, name, bar.kind, strings.Repeat("#", n))
 	}
 }

@@ -165,9 +165,9 @@ func TestTotals(t *testing.T) {
 // TestOldReportsStand checks that a report counts as the present load while its writer reports no
 // change, also when a later report of another replica is withdrawn.
 func TestOldReportsStand(t *testing.T) {
-	now, pool := time.Unix(1_700_000_000, 0), (*endpoint.Pool)(nil)
+	now := time.Unix(1_700_000_000, 0)
 	clock := func() time.Time { return now }
-	pool = endpoint.NewPool(endpoint.PoolOptions{Now: clock})
+	pool := endpoint.NewPool(endpoint.PoolOptions{Now: clock})
 	l := NewLoad(LoadOptions{
 		Pool: pool, Now: clock, Log: slog.New(slog.DiscardHandler),
 		Group: Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc { return nil }},
