@@ -15,7 +15,7 @@ func (s *Summary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%-33s %14s %14s\n", "", "round robin", "Grapevine")
 	fmt.Fprintf(w, "%-33s %14d %14d\n", "requests (after warm-up)", a.Requests, b.Requests)
 	fmt.Fprintf(w, "%-33s %14.1f %14.1f\n", "requests/s", a.PerSecond, b.PerSecond)
-	fmt.Fprintf(w, "%-33s %13.1f%% %13.1f%%  (ideal %.1f%%)\n", "prompt tokens cached, say engines", 100*a.HitRatio, 100*b.HitRatio, 100*b.Ideal)
+	fmt.Fprintf(w, "%-33s %13.1f%% %13.1f%%  (ideal %.1f%%)\n", "cached prompt tokens, by engines", 100*a.HitRatio, 100*b.HitRatio, 100*b.Ideal)
 	fmt.Fprintf(w, "%-33s %14s %14s  %s\n", "time to first token, p50", demo.Short(a.TTFT50), demo.Short(b.TTFT50), times(a.TTFT50, b.TTFT50))
 	fmt.Fprintf(w, "%-33s %14s %14s  %s\n", "time to first token, p90", demo.Short(a.TTFT90), demo.Short(b.TTFT90), times(a.TTFT90, b.TTFT90))
 	fmt.Fprintf(w, "%-33s %14d %14d\n\n", "failed requests", a.Failed, b.Failed)

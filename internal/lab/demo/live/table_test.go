@@ -110,7 +110,7 @@ func TestSummary(t *testing.T) {
                                      round robin      Grapevine
 requests (after warm-up)                     260            399
 requests/s                                  10.8           16.5
-prompt tokens cached, say engines          45.4%          97.2%  (ideal 97.9%)
+cached prompt tokens, by engines           45.4%          97.2%  (ideal 97.9%)
 time to first token, p50                  405 ms          43 ms  9.4× faster
 time to first token, p90                 1123 ms          64 ms  17.5× faster
 failed requests                                0              0
