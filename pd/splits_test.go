@@ -49,8 +49,8 @@ func newRig(t *testing.T, decider plugin.Decider, alone bool) *rig {
 	return &rig{pool: pool, eps: eps, h: h}
 }
 
-// send places n requests, and learns the outcome of those that are split. It returns how many went
-// through the bad prefill endpoint first, and how many were split.
+// send places n requests and records the outcome of each split request. It returns the number of
+// requests that used the bad prefill endpoint first, and the number of split requests.
 func (r *rig) send(t *testing.T, n int, outcome func(bad bool) endpoint.SplitOutcome) (throughBad, split int) {
 	t.Helper()
 	for range n {
@@ -74,9 +74,9 @@ func (r *rig) send(t *testing.T, n int, outcome func(bad bool) endpoint.SplitOut
 	return throughBad, split
 }
 
-// TestUnprofitablePairs: a pair that never delivers, or that delivers later than the decode endpoint
-// alone would, gets at most 2% of the requests from the tenth on, alone or next to a pair that pays. It
-// is used again soon after it pays.
+// TestUnprofitablePairs checks that a pair without a gain gets at most 2% of the requests from the
+// tenth on, alone or next to a good pair. The pair fails every transfer, or is slower than the decode
+// endpoint alone. It is used again soon after it gains time.
 func TestUnprofitablePairs(t *testing.T) {
 	pays := endpoint.SplitOutcome{Compared: true, Whole: 1, Gained: .3}
 	spares := endpoint.SplitOutcome{Compared: true, Whole: 1, Gained: -.3, Spared: 1} // later, but the others at decode gain more
@@ -117,8 +117,8 @@ func TestUnprofitablePairs(t *testing.T) {
 	}
 }
 
-// TestUnsurePairs: a pair that fails every other time is used by the price decider only if the gain is
-// worth the risk, and a threshold keeps it.
+// TestUnsurePairs checks a pair that fails every other time. The price decider uses it only if the
+// gain is worth the risk. A threshold decider keeps it.
 func TestUnsurePairs(t *testing.T) {
 	flips := 0
 	outcome := func(bool) endpoint.SplitOutcome {
