@@ -12,6 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -124,6 +125,9 @@ type Options struct {
 	// ReportServed adds the serving endpoint to each response, in the header that gateway
 	// conformance tests read.
 	ReportServed bool
+
+	// Tracer traces requests; nil: they are not traced.
+	Tracer *tracing.Tracer
 
 	// Registerer registers the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer

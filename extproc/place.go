@@ -6,6 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/coding"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -73,6 +74,7 @@ func (st *stream) place(extent bodyExtent) error {
 		st.kit.route.Tries(d.Tries, &room)
 		st.kit.route.RetryRefusal(d.RetryRefusal, &room)
 	}
+	st.kit.route.Trace(st.trace.Headers(), &room)
 	for _, name := range removed {
 		st.kit.route.RemoveHeader(name)
 	}
@@ -100,6 +102,9 @@ func (st *stream) destinations() int {
 
 // parse reads the request and looks for KV transfer fields. Large bodies wait for CPU first.
 func (st *stream) parse(extent bodyExtent) error {
+	span := st.trace.Sampled().Start(tracing.SpanParse)
+	defer span.End()
+	span.SetInt(tracing.Bytes, len(st.request.Body))
 	end, ok := st.p.opts.Budget.AcquireCPU(st.ctx, len(st.request.Body))
 	if !ok {
 		return request.Errorf(request.ReasonCancelled, "the client disconnected")
@@ -133,7 +138,11 @@ func (st *stream) choose() error {
 	start := st.p.opts.Now()
 	st.boundWait()
 	st.allowEviction()
+	span := st.trace.Sampled().Start(tracing.SpanDecision)
+	st.request.Trace = span
 	d, err := st.p.opts.Chooser.Choose(st.ctx, st.request)
+	st.request.Trace = nil
+	st.endDecision(span, d, err)
 	st.p.metrics.choose.Observe(st.p.opts.Now().Sub(start).Seconds())
 	if err != nil {
 		return st.refuse(asRefusal(err))
@@ -164,6 +173,7 @@ func (st *stream) refuse(e *request.Error) error {
 		e = request.Errorf(request.ReasonCancelled, "the client disconnected")
 	}
 	st.p.metrics.requests.WithLabelValues(e.Reason.String()).Inc()
+	st.traceRefusal(e)
 	st.p.opts.Log.Debug("request refused", "request_id", budget.PrintableName(st.request.ID), "reason", e.Reason.String())
 	if err := st.send(immediate(e)); err != nil {
 		return err

@@ -110,6 +110,7 @@ func (st *stream) open(view headerView, metadata []byte) {
 		r.Import = v[0]
 	}
 	st.request = r
+	st.beginTrace(view)
 }
 
 func (st *stream) requestBody(m *wire.Inbound) error {

@@ -86,6 +86,7 @@ func (st *stream) responseBody(m *wire.Inbound) error {
 		st.observe(request.Event{Kind: request.EventStored, ResponseID: id})
 	}
 	if first {
+		st.traceFirstToken()
 		st.observe(request.Event{Kind: request.EventFirstToken})
 	}
 	if tokens > 0 {

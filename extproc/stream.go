@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/answer"
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -32,7 +33,8 @@ type stream struct {
 	guard    *wire.Guard // nil if streams are not guarded
 	request  *request.Request
 	decision *request.Decision
-	sent     []string // destinations sent to the proxy, best first
+	trace    *tracing.Span // of the request; nil without a tracer
+	sent     []string      // destinations sent to the proxy, best first
 	in       inState
 	back     outState
 	released bool // the decision's accounting has ended
@@ -220,6 +222,7 @@ func (st *stream) close() {
 	// this.
 	unseen := st.back.headSeen && !st.back.ended && !st.eviction.happened() && st.modes.Response == BodyNone && st.back.bytes == 0
 	st.release(st.back.ended || unseen, unseen)
+	st.endTrace()
 	st.dropBody()
 	m := st.p.metrics
 	m.bytes.WithLabelValues(directionRequest).Add(float64(st.in.bytes))

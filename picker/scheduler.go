@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -257,7 +258,9 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*request.De
 	var place Permit
 	var err error
 	if !s.inVain(r) {
+		span := r.Trace.Start(tracing.SpanQueue)
 		place, err = s.opts.Gate.Wait(ctx, r)
+		span.End()
 	}
 	if f := gone(err); f != nil {
 		return &f.Decision, nil
@@ -328,6 +331,7 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 		f.Priority, f.Prioritised = rules.Urgency(c, f.Endpoints, f.predicted.Own)
 	}
 	s.warmUp(c, f)
+	s.traceChoice(c)
 	s.metrics.placed(s.opts.Now().Sub(start), c)
 	return f, nil
 }
@@ -367,7 +371,9 @@ func (s *Scheduler) assume(r *request.Request) error {
 // prepare renders r's prompt and opens its cycle.
 func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Request, now time.Time, seed uint64) *cycle.Cycle {
 	if s.opts.Prompts != nil {
+		span := r.Trace.Start(tracing.SpanRender)
 		s.opts.Prompts.Fill(ctx, r)
+		tracePrompt(span, r)
 	}
 	return cycle.New(cycle.Options{
 		Context: ctx, Pool: s.opts.Pool, Match: s.match, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,

@@ -70,6 +70,7 @@ var Rows = Table{
 	{"internal/prompt/vocab/split", 1, Product, 0},
 	{"internal/share/plan", 1, Product, Pure},
 	{"internal/strict", 1, Product, 0},
+	{"internal/tracing", 1, Product, 0},
 	{"internal/monotime", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
 	{"internal/watchdog", 1, Product, 0},
@@ -243,6 +244,7 @@ var Rows = Table{
 
 	// Test kits, level 3.
 	{"events/eventtest/pool", 3, Kit, 0},
+	{"internal/testkit/otlp", 3, Kit, 0},
 	{"internal/testkit/podkit", 3, Kit, 0},
 	{"internal/testkit/steps", 3, Kit, 0},
 

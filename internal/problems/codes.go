@@ -8,6 +8,7 @@ const (
 	LogLost      Code = "GV1004"
 	NotScraped   Code = "GV1005"
 	Certificate  Code = "GV1006"
+	Tracing      Code = "GV1007"
 	Partitioned  Code = "GV2001"
 	Alone        Code = "GV2002"
 	Settings     Code = "GV2003"

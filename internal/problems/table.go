@@ -58,6 +58,17 @@ var replica = []Problem{
 		Verify:  "`grapevine_certificate_expiry_timestamp_seconds` shows the new date.",
 		Alert:   &Alert{Name: "GrapevineCertificateExpires", For: "10m"},
 	},
+	{
+		Code: Tracing, Title: "spans are not exported", Severity: Notice,
+		Meaning: "The last export of spans to the OpenTelemetry collector failed.",
+		Effect:  "None on requests. The spans of failed exports are lost, and so are those for which the queue has no room.",
+		Action: []string{
+			"Read the error and the endpoint in the detail of this problem.",
+			"Check `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_EXPORTER_OTLP_PROTOCOL`: port 4317 is gRPC, port 4318 is HTTP.",
+			"Check that the collector runs and that the network policy allows the connection.",
+		},
+		Verify: "`grapevine_tracing_spans_total{result=\"exported\"}` grows.",
+	},
 }
 
 var group = []Problem{

@@ -9,6 +9,24 @@ import (
 // beforeCut is how long before streams are cut the waiting requests are admitted.
 const beforeCut = 2 * time.Second
 
+// flushTime is how long the export of the last spans may take, and flushLeast how long if no time is
+// left.
+const (
+	flushTime  = 5 * time.Second
+	flushLeast = 500 * time.Millisecond
+)
+
+// closeTracer exports the last spans before ctx ends.
+func (s *Server) closeTracer(ctx context.Context) {
+	left := flushTime
+	if end, ok := ctx.Deadline(); ok {
+		left = min(max(time.Until(end), flushLeast), flushTime)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
+	defer cancel()
+	s.tracer.Close(ctx)
+}
+
 // releaseBefore admits all waiting requests shortly before ctx ends.
 func (s *Server) releaseBefore(ctx context.Context) *time.Timer {
 	left := time.Duration(math.MaxInt64)

@@ -76,6 +76,7 @@ func TestMetricsPage(t *testing.T) {
 
 // families lists by name the metric families of a replica in a group and a federation.
 func families(t *testing.T) (list []family) {
+	t.Setenv("OTEL_TRACES_EXPORTER", "otlp") // no span is exported
 	_, o := options(t, fleet.Options{Engines: 1})
 	o.Cluster = ClusterOptions{Mode: "gossip", Label: "test", Bind: "127.0.0.1:0", StreamBind: "127.0.0.1:0", Keys: [][]byte{make([]byte, 32)}, Share: "mesh"}
 	o.ProbeRendering, o.LogWriter = true, cli.NewLogWriter(io.Discard)

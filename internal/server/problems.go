@@ -24,6 +24,7 @@ type symptoms struct {
 	stalled     []string // names of stalled loops
 	logLost     uint64   // log lines lost in the last minutes
 	certificate string   // warning about its expiry
+	tracing     string   // why spans cannot be exported
 	poolSick    string   // health problem of a whole model or role
 	noDecode    string
 	noPrefill   string
@@ -34,7 +35,7 @@ type symptoms struct {
 func (s *Server) symptoms() symptoms {
 	eps := s.pool.Snapshot().Endpoints
 	return symptoms{
-		stalled: s.dog.Stalled(), logLost: s.problems.logLost.Load(), certificate: s.certificate.Warning(),
+		stalled: s.dog.Stalled(), logLost: s.problems.logLost.Load(), certificate: s.certificate.Warning(), tracing: s.tracer.Failing(),
 		poolSick: s.sick(), noDecode: s.undecodable(), unknownRole: unknownRole(eps),
 		noPrefill: noPrefill(eps), differences: s.differences(eps),
 	}
@@ -84,6 +85,9 @@ func findReplicaProblems(l *problems.List, st *Status, sy *symptoms) {
 	}
 	if sy.certificate != "" {
 		l.Add(problems.Certificate, "", sy.certificate)
+	}
+	if sy.tracing != "" {
+		l.Add(problems.Tracing, "", sy.tracing)
 	}
 	if sy.unknownRole != "" {
 		l.Add(problems.UnknownRole, "", sy.unknownRole)

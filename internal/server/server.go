@@ -31,6 +31,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server/recording"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -97,7 +98,8 @@ type Server struct {
 	abroad        *multicluster.Part // nil: no federation
 	nameless      sync.Once          // logs once when a request selects clusters but federation is off
 	readiness     *listen.Readiness
-	certificate   *listen.Expiry // nil: no TLS
+	certificate   *listen.Expiry  // nil: no TLS
+	tracer        *tracing.Tracer // nil: requests are not traced
 	problems      problemWatch
 	dog           *watchdog.Watchdog
 	processor     *extproc.Processor
@@ -152,6 +154,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		}
 		s.o.Log.Info("prefill targets are signed", "public_key", base64.StdEncoding.EncodeToString(s.signer.Public()))
 	}
+	s.tracer = tracing.Open(tracing.Options{Service: "grapevine", Instance: s.o.Name, Version: s.o.Version, Registerer: s.registry, Log: s.o.Log})
 	s.ownSeed = s.seed()
 	s.hasher = block.NewHasher(s.ownSeed)
 	s.index = indexer.New(s.indexOptions())
@@ -331,7 +334,7 @@ func (s *Server) openProcessor() (err error) {
 		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, MessageTimeout: s.o.MessageTimeout, MaxMessageTimeout: s.o.MaxMessageTimeout, KVTransfer: s.o.KVTransfer, PassControl: s.o.PassControl,
 		AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
 		Trust:       func() *request.Trust { return s.config.Load().Trust },
-		AnswerModel: s.o.AnswerModel, Rewrites: s.scheduler.Rewrites,
+		AnswerModel: s.o.AnswerModel, Rewrites: s.scheduler.Rewrites, Tracer: s.tracer,
 		Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
@@ -524,6 +527,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	if s.pick != nil {
 		errs = append(errs, s.pick.Close())
 	}
+	s.closeTracer(ctx)
 	if s.admin != nil {
 		errs = append(errs, s.admin.Close(ctx))
 	}

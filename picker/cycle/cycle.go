@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -82,6 +83,7 @@ type Cycle struct {
 	tiers     TierWeights
 	saves     TierWeights     // tiers adjusted by learned savings
 	context   context.Context // of the request
+	trace     *tracing.Span   // of the current step; nil unless the request is sampled
 	asks      Match
 	sessions  *sessions.Table
 
@@ -159,7 +161,7 @@ func New(o Options, r *request.Request) *Cycle {
 		c.context = context.Background()
 	}
 	c.matched, c.hasPred, c.ranked, c.pinned, c.queued, c.warmUps = false, false, 0, false, 0, o.WarmUps
-	c.byPriority = o.ByPriority
+	c.byPriority, c.trace = o.ByPriority, r.Trace
 	c.tiers, c.saves = DefaultTiers, DefaultTiers
 	c.saves[block.TierCPU] = o.Pool.Loads().Or(DefaultTiers[block.TierCPU])
 	if o.Tiers != nil {
@@ -188,7 +190,7 @@ func (c *Cycle) AllowAll() {
 
 // Free returns the cycle to the pool. It must not be used afterwards.
 func (c *Cycle) Free() {
-	c.Request, c.Pool, c.Peer, c.context, c.asks, c.sessions, c.Health = nil, nil, nil, nil, nil, nil, nil
+	c.Request, c.Pool, c.Peer, c.context, c.asks, c.sessions, c.Health, c.trace = nil, nil, nil, nil, nil, nil, nil, nil
 	clear(c.endpoints)
 	clear(c.reserve)
 	clear(c.avoided)
@@ -445,7 +447,9 @@ func (c *Cycle) match() {
 	c.held = resize(c.held, len(c.endpoints))
 	clear(c.held)
 	if c.asks != nil {
+		span := c.trace.Start(tracing.SpanMatch)
 		c.asks(c.context, c.Request, c.endpoints, c.held)
+		span.End()
 	}
 }
 

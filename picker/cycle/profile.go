@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -107,6 +108,16 @@ func (p *Profile) Run(c *Cycle) *Ranking { return p.RunAmong(c, nil) }
 
 // RunAmong is Run for the candidates for which able is true; nil means all.
 func (p *Profile) RunAmong(c *Cycle, able func(*View) bool) *Ranking {
+	outer := c.trace
+	c.trace = outer.StartNamed(tracing.SpanProfile, tracing.Profile, p.Name)
+	r := p.rank(c, able)
+	c.trace.SetInt(tracing.Kept, len(r.Live))
+	c.trace.End()
+	c.trace = outer
+	return r
+}
+
+func (p *Profile) rank(c *Cycle, able func(*View) bool) *Ranking {
 	r := c.nextRanking(p)
 	c.showAll()
 	if able != nil {
@@ -129,7 +140,7 @@ func (p *Profile) RunAmong(c *Cycle, able func(*View) bool) *Ranking {
 	for s := range p.Scorers {
 		row := r.Raw[s*n : (s+1)*n]
 		clear(row)
-		p.Scorers[s].Score(c, row)
+		p.score(c, s, row)
 		w := p.Scorers[s].Weight
 		for k, v := range row {
 			r.Total[k] += w * v
@@ -140,11 +151,22 @@ func (p *Profile) RunAmong(c *Cycle, able func(*View) bool) *Ranking {
 			r.Total[k] = math.Inf(-1)
 		}
 	}
+	span := c.trace.Start(tracing.SpanPicker)
 	r.picked = p.Picker.Pick(c, r.Total, r.picked[:0])
+	span.End()
 	for _, k := range r.picked {
 		r.Order = append(r.Order, r.Live[k])
 	}
 	return r
+}
+
+// score runs scorer s. The prefix match that the first scorer may need is part of its span.
+func (p *Profile) score(c *Cycle, s int, row []float64) {
+	outer := c.trace
+	c.trace = outer.StartNamed(tracing.SpanScorer, tracing.Plugin, p.Scorers[s].Name)
+	p.Scorers[s].Score(c, row)
+	c.trace.End()
+	c.trace = outer
 }
 
 func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
@@ -152,6 +174,8 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 	for k := range c.keep {
 		c.keep[k] = true
 	}
+	outer := c.trace
+	c.trace = outer.StartNamed(tracing.SpanFilter, tracing.Plugin, p.Filters[f].Name)
 	p.Filters[f].Filter.Filter(c, c.keep)
 	kept := c.live[:0]
 	for k, i := range c.live {
@@ -162,6 +186,9 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 		}
 	}
 	c.live = kept
+	c.trace.SetInt(tracing.Kept, len(kept))
+	c.trace.End()
+	c.trace = outer
 }
 
 // RunServing is Run for candidates that serve whole requests or decode. It returns a *Error if the

@@ -5,6 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 )
 
 // Kind is the format of a request's body. It determines how the prompt is read.
@@ -131,6 +132,9 @@ type Request struct {
 	// seconds. It returns true if the request was sent to a remote cluster. nil: it stays.
 	Leaves func(wait float64) bool
 	Evict  func() // ends the running request without blocking, from any goroutine; nil if impossible
+
+	// Trace is the span of the decision, nil unless the request is sampled for tracing.
+	Trace *tracing.Span
 
 	// Subset is the set of endpoints that the proxy allows. HasSubset with an empty Subset allows
 	// none.

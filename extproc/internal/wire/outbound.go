@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -182,6 +183,18 @@ func (w *RouteWriter) Tries(t request.Tries, room *Room) {
 	headers := tries[t]
 	if !room.take(headers...) {
 		return
+	}
+	for _, h := range headers {
+		w.SetHeader(h.Name, h.Value)
+	}
+}
+
+// Trace sets the headers that continue the request's trace, together or not at all.
+func (w *RouteWriter) Trace(headers []tracing.Header, room *Room) {
+	for _, h := range headers {
+		if !room.take(request.HeaderSet(h)) {
+			return
+		}
 	}
 	for _, h := range headers {
 		w.SetHeader(h.Name, h.Value)

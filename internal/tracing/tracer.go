@@ -1,0 +1,180 @@
+package tracing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope is the name of the instrumentation scope.
+const scope = "github.com/grapevine-epp/grapevine"
+
+// Options configures a Tracer. The rest comes from the environment.
+type Options struct {
+	Service  string // service.name, unless the environment sets another one
+	Instance string // service.instance.id, likewise
+	Version  string // service.version, likewise
+
+	Registerer prometheus.Registerer // nil leaves the metrics unregistered
+	Log        *slog.Logger          // nil discards
+}
+
+// Tracer begins spans. A nil Tracer begins none. It is safe for concurrent use.
+type Tracer struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	formats  formats
+	queue    *queue
+	log      *slog.Logger
+}
+
+// Open returns the tracer that the environment describes, or nil if tracing is off. Settings that
+// cannot be used are logged and ignored: they must not stop a process that serves requests. Close
+// the tracer to flush its spans.
+func Open(o Options) *Tracer {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if !enabled(o.Log) {
+		return nil
+	}
+	t := &Tracer{log: o.Log, formats: formatsOf(os.Getenv("OTEL_PROPAGATORS"), o.Log)}
+	otel.SetErrorHandler(&limited{log: o.Log})
+	exporter, endpoint, err := openExporter()
+	if err != nil {
+		o.Log.Warn("tracing is off: the exporter cannot be opened", "error", err)
+		return nil
+	}
+	t.queue = newQueue(exporter, endpoint, o.Log)
+	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t.queue), sdktrace.WithResource(resourceOf(&o)))
+	t.tracer = t.provider.Tracer(scope, trace.WithInstrumentationVersion(o.Version))
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(t.queue); err != nil {
+			o.Log.Error("metrics of tracing are not served", "error", err)
+		}
+	}
+	o.Log.Info("requests are traced", "endpoint", endpoint, "sampler", cmp.Or(os.Getenv("OTEL_TRACES_SAMPLER"), "parentbased_always_on"))
+	return t
+}
+
+// enabled reports whether the environment turns tracing on.
+func enabled(log *slog.Logger) bool {
+	if off, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); off {
+		return false
+	}
+	switch exporter := strings.TrimSpace(os.Getenv("OTEL_TRACES_EXPORTER")); exporter {
+	case "":
+		return traceSetting("ENDPOINT") != ""
+	case "none":
+		return false
+	case "otlp":
+		return true
+	default:
+		log.Warn("tracing is off: OTEL_TRACES_EXPORTER must be otlp or none", "value", exporter)
+		return false
+	}
+}
+
+// traceSetting returns the value of an OTLP variable for traces, or else for all signals.
+func traceSetting(name string) string {
+	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
+}
+
+var (
+	errEndpoint = errors.New("OTEL_EXPORTER_OTLP_ENDPOINT must be a URL such as http://collector:4317")
+	errProtocol = errors.New("OTEL_EXPORTER_OTLP_PROTOCOL must be grpc or http/protobuf")
+)
+
+// grpcPort is the registered port of OTLP over gRPC.
+const grpcPort = "4317"
+
+// openExporter returns the exporter and its endpoint as text for people. Without a protocol the port
+// decides, since vLLM and many collectors use gRPC where the specification prefers HTTP.
+func openExporter() (sdktrace.SpanExporter, string, error) {
+	endpoint, protocol := traceSetting("ENDPOINT"), traceSetting("PROTOCOL")
+	if endpoint != "" {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, "", errEndpoint
+		}
+		if protocol == "" && u.Port() == grpcPort {
+			protocol = "grpc"
+		}
+		endpoint = u.Redacted()
+	}
+	// Neither function connects. The other variables, such as headers and certificates, are read by
+	// the exporters.
+	switch cmp.Or(protocol, "http/protobuf") {
+	case "grpc":
+		e, err := otlptracegrpc.New(context.Background())
+		return e, cmp.Or(endpoint, "http://localhost:4317"), err
+	case "http/protobuf":
+		e, err := otlptracehttp.New(context.Background())
+		return e, cmp.Or(endpoint, "http://localhost:4318"), err
+	default:
+		return nil, "", errProtocol
+	}
+}
+
+// resourceOf describes this process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
+func resourceOf(o *Options) *resource.Resource {
+	own := []attribute.KeyValue{attribute.String("service.name", o.Service)}
+	if o.Version != "" {
+		own = append(own, attribute.String("service.version", o.Version))
+	}
+	if o.Instance != "" {
+		own = append(own, attribute.String("service.instance.id", o.Instance))
+	}
+	r, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(own...), resource.WithFromEnv())
+	if err != nil {
+		otel.Handle(err)
+	}
+	return r
+}
+
+// Failing returns why spans cannot be exported, or "" if they can.
+func (t *Tracer) Failing() string {
+	if t == nil {
+		return ""
+	}
+	return t.queue.failing()
+}
+
+// Close exports the remaining spans, at most until ctx ends, and stops. Later spans are dropped.
+func (t *Tracer) Close(ctx context.Context) {
+	if t == nil {
+		return
+	}
+	if err := t.provider.Shutdown(ctx); err != nil {
+		t.log.Warn("some spans were not exported before the end", "error", err)
+	}
+	t.queue.abort()
+}
+
+// limited logs the SDK's errors, at most one a minute.
+type limited struct {
+	log   *slog.Logger
+	lines every
+}
+
+// Handle implements otel.ErrorHandler.
+func (l *limited) Handle(err error) {
+	if due, skipped := l.lines.due(time.Now(), time.Minute); due {
+		l.log.Warn("tracing reports an error", "error", err, "skipped", skipped)
+	}
+}
