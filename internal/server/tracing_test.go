@@ -108,6 +108,7 @@ func TestTraceOfARequest(t *testing.T) {
 	c.Configure(t)
 	set := playTraced(t, t.Context(), tracedServer(t), vocab.Name, "traceparent", clientSays)
 	spans := c.Await(t, tracing.SpanRequest, tracing.SpanDecision, tracing.SpanRender, tracing.SpanMatch, tracing.SpanScorer)
+	otlp.CheckNames(t, spans)
 	root := otlp.Named(spans, tracing.SpanRequest)[0]
 	if root.Trace != clientTrace || root.Parent != clientSpan {
 		t.Errorf("request span has trace %s and parent %s, want the client's", root.Trace, root.Parent)
@@ -196,6 +197,7 @@ func TestTraceOfARefusal(t *testing.T) {
 	c.Configure(t)
 	playTraced(t, t.Context(), tracedServer(t), "no-such-model")
 	spans := c.Await(t, tracing.SpanRequest, tracing.SpanDecision)
+	otlp.CheckNames(t, spans)
 	root, decision := otlp.Named(spans, tracing.SpanRequest)[0], otlp.Named(spans, tracing.SpanDecision)[0]
 	if root.Attributes["error.type"] != "model_not_found" || root.Attributes["http.response.status_code"] != int64(404) || root.Failed != "" {
 		t.Errorf("request %+v, want a client's mistake", root)

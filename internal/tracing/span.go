@@ -10,7 +10,7 @@ import (
 )
 
 // Span is a span of a request. A nil Span records nothing: all methods accept it, return nil, and
-// allocate nothing. A Span is used by one goroutine at a time.
+// allocate nothing. A Span is safe for concurrent use.
 type Span struct {
 	tracer *Tracer
 	ctx    context.Context

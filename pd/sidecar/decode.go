@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
@@ -38,7 +39,8 @@ type leg struct {
 	// transfer, if set, verifies the KV transfer before the first content is forwarded.
 	transfer *transferWatch
 	// asks means that the engine may decline because it holds too little of the prompt.
-	asks bool
+	asks  bool
+	trace *tracing.Span
 }
 
 // cachedTokens returns the cached tokens to report, -1 for decode's own.
@@ -76,7 +78,9 @@ func (x *exchange) decode(d leg) *fault {
 	d.start = time.Now()
 	x.decodes++
 	x.s.deaths.enter(x.s.engine.Host, x.promptKey)
+	d.trace = x.beginLeg(tracing.SpanDecode, x.s.engine.Host)
 	f := x.sendDecode(d)
+	x.endDecode(d.trace, f)
 	kills := f != nil && f.before && f.lethal && x.r.Context().Err() == nil
 	if crowd := x.leaveDecode(kills); kills {
 		x.suspect, x.crowd, x.confessed = true, max(x.crowd, crowd), x.confessed || errors.Is(f.err, errEngine5)
@@ -115,6 +119,7 @@ func (x *exchange) sendDecode(d leg) *fault {
 	}
 	r := x.request(ctx, x.s.engine, d.body)
 	maps.Copy(r.Header, d.header)
+	x.continueTrace(r.Header, d.trace)
 	resp, err := x.s.o.Transport.RoundTrip(r)
 	if err != nil {
 		f := &fault{err: err, before: true, unsent: !wire.sent.Load()}
@@ -267,6 +272,9 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 	x.tellFaults()
 	x.status = resp.StatusCode
 	x.s.answers.Add(1)
+	if length < 0 {
+		d.trace.Event(tracing.EventFirstToken)
+	}
 	x.leaveDecode(false)
 	x.endTurn()
 	x.w.WriteHeader(resp.StatusCode)

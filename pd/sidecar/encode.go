@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
@@ -120,14 +121,20 @@ func (x *exchange) encodeItem(ctx context.Context, target, id string, item []byt
 			r.Header[name] = v
 		}
 	}
+	span := x.beginLeg(tracing.SpanEncode, target)
+	defer span.End()
+	x.continueTrace(r.Header, span)
 	resp, err := x.s.o.Transport.RoundTrip(r)
 	if err != nil {
+		span.Fail(faultOf(err).String(), err.Error())
 		x.s.m.encodes.WithLabelValues(faultOf(err).String()).Inc()
 		return nil
 	}
 	defer resp.Body.Close()
+	span.SetInt(tracing.Status, resp.StatusCode)
 	answer, err := x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
 	if err != nil || resp.StatusCode != http.StatusOK {
+		span.Fail(kvtransfer.Failed.String(), "the encoder did not answer the request")
 		x.s.m.encodes.WithLabelValues(kvtransfer.Failed.String()).Inc()
 		return nil
 	}

@@ -263,6 +263,7 @@ func (x *exchange) release(object []byte) {
 		edits = append(edits, kvtransfer.Edit{Key: "model", Value: model})
 	}
 	r := x.request(ctx, x.s.engine, o.Pieces(edits...))
+	x.continueTrace(r.Header, nil)
 	r.URL.Path, r.URL.RawPath, r.URL.RawQuery = "/v1/completions", "", ""
 	resp, err := x.s.o.Transport.RoundTrip(r)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
@@ -73,6 +74,8 @@ type Options struct {
 
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+	// Tracer traces requests and their legs; nil: they are not traced.
+	Tracer *tracing.Tracer
 	// Transport is the transport of all legs; nil creates one with persistent connections.
 	Transport http.RoundTripper
 	// Now is the clock for the age of KV transfers; nil is time.Now.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
@@ -41,11 +42,12 @@ func (p *prefilled) good() bool { return p.fault == kvtransfer.NoFault && !p.rej
 func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.Pieces, set http.Header) *prefilled {
 	start := time.Now()
 	x.s.deaths.enter(target, x.promptKey)
+	span := x.beginLeg(tracing.SpanPrefill, target)
 	limited, cancel := context.WithTimeout(ctx, x.s.o.Prefill)
 	defer cancel()
-	p := x.askPrefill(limited, target, body, set)
+	p := x.askPrefill(limited, span, target, body, set)
 	if p.stale && ctx.Err() == nil {
-		if again := x.askPrefill(limited, target, body, set); again.fault == kvtransfer.NoFault { // otherwise the first result counts
+		if again := x.askPrefill(limited, span, target, body, set); again.fault == kvtransfer.NoFault { // otherwise the first result counts
 			p = again
 		}
 	}
@@ -65,6 +67,7 @@ func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.P
 		label = "cancelled"
 	}
 	x.s.m.prefills.WithLabelValues(label).Inc()
+	endPrefill(span, p, label)
 	x.s.complainOf(p)
 	if !p.good() {
 		x.s.o.Log.Debug("prefill leg", "target", target, "status", p.status, "outcome", label)
@@ -72,10 +75,11 @@ func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.P
 	return p
 }
 
-func (x *exchange) askPrefill(ctx context.Context, target string, body kvtransfer.Pieces, set http.Header) *prefilled {
+func (x *exchange) askPrefill(ctx context.Context, span *tracing.Span, target string, body kvtransfer.Pieces, set http.Header) *prefilled {
 	var wire wire
 	start, ctx := time.Now(), wire.watch(ctx)
 	r := x.request(ctx, x.prefillBase(target), body)
+	x.continueTrace(r.Header, span)
 	r.Host = ""
 	for name, values := range set {
 		r.Header[name] = values

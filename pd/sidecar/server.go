@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/retry"
@@ -95,6 +96,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x := &exchange{s: s, w: w, r: r, in: in, api: a, report: kvtransfer.Report{Target: -1}}
 	defer x.endTurn()
+	x.beginTrace()
+	defer x.endTrace()
 	if !x.read() {
 		s.m.requests.WithLabelValues("refused").Inc()
 		return
@@ -159,6 +162,7 @@ type exchange struct {
 	left     int               // the last leg that has begun its answer or ended
 	apart    bool              // served in two parts
 	status   int               // status of the forwarded response, 0 before
+	trace    *tracing.Span     // of the request; nil without a tracer
 
 	promptKey uint64 // hash of the body
 	suspect   bool   // a decode leg failed before its first content in a way that may be the engine's death
@@ -283,6 +287,7 @@ func dropHops(h http.Header) {
 // fail responds with an error in the engines' format.
 func (x *exchange) fail(status int, message string) {
 	x.tellFaults()
+	x.traceFailure(status, message)
 	writeError(x.w, status, message)
 }
 

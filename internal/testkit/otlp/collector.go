@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -19,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 )
 
 // Span is a received span.
@@ -214,4 +217,42 @@ func Children(list []Span, parent Span) (out []Span) {
 		}
 	}
 	return out
+}
+
+// CheckNames checks that the spans, events and attributes are those of [tracing.Spans], and that
+// every span has the kind and parent that are documented.
+func CheckNames(tb testing.TB, list []Span) {
+	tb.Helper()
+	byID := map[string]string{}
+	for _, s := range list {
+		byID[s.ID] = s.Name
+	}
+	for _, s := range list {
+		i := slices.IndexFunc(tracing.Spans, func(d tracing.SpanInfo) bool { return d.Name == s.Name })
+		if i < 0 {
+			tb.Errorf("span %s is not documented", s.Name)
+			continue
+		}
+		if want := "SPAN_KIND_" + strings.ToUpper(tracing.Spans[i].Kind); s.Kind.String() != want {
+			tb.Errorf("span %s has kind %s, want %s", s.Name, s.Kind, want)
+		}
+		if parent := byID[s.Parent]; strings.HasPrefix(tracing.Spans[i].Parent, "grapevine.") && parent != tracing.Spans[i].Parent {
+			tb.Errorf("span %s has parent %q, want %s", s.Name, parent, tracing.Spans[i].Parent)
+		}
+		for key := range s.Attributes {
+			if !tracing.Declared(s.Name, "", attribute.Key(key)) {
+				tb.Errorf("span %s: attribute %s is not documented", s.Name, key)
+			}
+		}
+		for _, e := range s.Events {
+			if !tracing.Declared(s.Name, e.Name, "") {
+				tb.Errorf("span %s: event %s is not documented", s.Name, e.Name)
+			}
+			for key := range e.Attributes {
+				if !tracing.Declared(s.Name, e.Name, attribute.Key(key)) {
+					tb.Errorf("event %s: attribute %s is not documented", e.Name, key)
+				}
+			}
+		}
+	}
 }

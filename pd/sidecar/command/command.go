@@ -23,6 +23,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/pd/signed"
@@ -273,6 +274,8 @@ func (f *flags) run(ctx context.Context) error {
 	if err := cli.Stderr().Register(reg); err != nil {
 		return err
 	}
+	f.o.Tracer = tracing.Open(tracing.Options{Service: "grapevine-sidecar", Registerer: reg, Log: f.log})
+	defer closeTracer(f.o.Tracer)
 	listeners := budget.NewListeners(f.o.Budget, reg)
 	var servers, side []*http.Server
 	ranks := sidecar.Ranks{Port: f.port}
@@ -347,6 +350,17 @@ func (f *flags) stop(proxies []*sidecar.Server, servers []*http.Server) error {
 	}
 	wg.Wait()
 	return nil
+}
+
+// flushTime bounds the export of the last spans. It is shorter than the second after which the
+// process exits in any case.
+const flushTime = 800 * time.Millisecond
+
+// closeTracer exports the last spans.
+func closeTracer(t *tracing.Tracer) {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	t.Close(ctx)
 }
 
 // rank returns the proxy of one data-parallel rank.
