@@ -10,24 +10,39 @@ import (
 )
 
 // A placed request counts as a crossing if its endpoint is in another zone than this replica, and
-// both zones are known.
+// both zones are known. The reason is whether the zone had an endpoint for it.
 func TestZoneCrossingsAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		replica, endpoint string
-		want              float64
-	}{{"z1", "z2", 1}, {"z1", "z1", 0}, {"", "z2", 0}, {"z1", "", 0}} {
+		local             bool // the pool also has an overloaded endpoint of the replica's zone
+		want              [2]float64
+	}{
+		{replica: "z1", endpoint: "z2", want: [2]float64{0, 1}}, {replica: "z1", endpoint: "z2", local: true, want: [2]float64{1, 0}},
+		{replica: "z1", endpoint: "z1"}, {endpoint: "z2"}, {replica: "z1"},
+	} {
 		p := endpoint.NewPool(endpoint.PoolOptions{Zone: c.replica})
 		spec := endpoint.Spec{Name: "e", Host: "10.0.0.1", Addr: netip.MustParseAddrPort("10.0.0.1:8000")}
 		if c.endpoint != "" {
 			spec.Labels = map[string]string{"topology.kubernetes.io/zone": c.endpoint}
 		}
-		p.Set([]endpoint.Spec{spec})
+		specs := []endpoint.Spec{spec}
+		if c.local {
+			specs = append(specs, endpoint.Spec{
+				Name: "local", Host: "10.0.0.2", Addr: netip.MustParseAddrPort("10.0.0.2:8000"),
+				Labels: map[string]string{"topology.kubernetes.io/zone": c.replica},
+			})
+		}
+		p.Set(specs)
+		if c.local {
+			p.LoadTracker().SetRemote(p.Snapshot().Endpoints[1], endpoint.Load{Requests: 100, Waiting: 100, Prefill: 1_000_000, Tokens: 1_000_000})
+		}
 		s := newScheduler(t, Options{Pool: p})
 		if _, err := s.Choose(t.Context(), chatRequest("r", 10)); err != nil {
 			t.Fatal(err)
 		}
-		if got := testutil.ToFloat64(s.metrics.crossed); got != c.want {
-			t.Errorf("replica in %q, endpoint in %q: %v crossings, want %v", c.replica, c.endpoint, got, c.want)
+		got := [2]float64{testutil.ToFloat64(s.metrics.crossed[crossedForGain]), testutil.ToFloat64(s.metrics.crossed[crossedWithoutEndpoint])}
+		if got != c.want {
+			t.Errorf("%+v: crossings by reason %v, want %v", c, got, c.want)
 		}
 	}
 }

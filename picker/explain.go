@@ -223,7 +223,7 @@ func (row *recordRow) explain() explanation.Candidate {
 
 func explainTime(p cycle.Prediction) explanation.Time {
 	return explanation.Time{
-		TTFT: millis(p.TTFT()), Wait: millis(p.Wait), Own: millis(p.Own), Base: millis(p.Base), Fetch: millis(p.Fetch), Load: millis(p.Load), Others: millis(p.Others),
+		TTFT: millis(p.TTFT()), Wait: millis(p.Wait), Own: millis(p.Own), Base: millis(p.Base), Fetch: millis(p.Fetch), Load: millis(p.Load), Others: millis(p.Others), Zone: millis(p.Zone),
 	}
 }
 

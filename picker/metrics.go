@@ -23,7 +23,7 @@ type metrics struct {
 	took       prometheus.Histogram
 	candidates prometheus.Histogram
 	moved      prometheus.Counter
-	crossed    prometheus.Counter
+	crossed    [2]prometheus.Counter // by crossing
 	modelless  prometheus.Counter
 	splits     [2]prometheus.Counter // seconds gained and lost by split requests
 	goesOn     [cycle.NumConversationUses]prometheus.Counter
@@ -52,7 +52,6 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			prometheus.ExponentialBuckets(5e-6, 2, 16)),
 		candidates: histogram("candidates", "Endpoints that a request could go to.", prometheus.ExponentialBuckets(1, 2, 12)),
 		moved:      counter("moved_total", "Requests that the proxy sent to another endpoint than the first choice."),
-		crossed:    counter("zone_crossings_total", "Placed requests that left this replica's zone, where both zones are known."),
 		modelless:  counter("modelless_total", "Requests that name no model where the picker looks, in a pool of several: any engine may get them."),
 		ttft:       histogram("ttft_seconds", "Time from decision to first token, where it was seen.", prometheus.ExponentialBuckets(0.01, 1.6, 20)),
 		ttftError: histogram("ttft_error_ratio", "First-token time seen over predicted.",
@@ -61,7 +60,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		cachedT:    counter("reported_cached_tokens_total", "Prompt tokens that engines reported from cache."),
 		promptT:    counter("reported_prompt_tokens_total", "Prompt tokens that engines reported."),
 	}
-	all := []prometheus.Collector{m.decisions, m.took, m.candidates, m.moved, m.crossed, m.modelless, m.ttft, m.ttftError, m.predictedT, m.cachedT, m.promptT}
+	all := []prometheus.Collector{m.decisions, m.took, m.candidates, m.moved, m.modelless, m.ttft, m.ttftError, m.predictedT, m.cachedT, m.promptT}
 	refusals := counterVec("refusals_total", "Requests that could not be placed, by reason.", "reason")
 	for _, reason := range request.Reasons() {
 		m.refusals = append(m.refusals, refusals.WithLabelValues(reason.String()))
@@ -77,6 +76,8 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 	for by, name := range kvtransfer.Computers {
 		m.computed[by] = computed.WithLabelValues(name)
 	}
+	crossed := counterVec("zone_crossings_total", "Placed requests that left this replica's zone, by reason: gain (endpoints of the zone were predicted to be worse) or no_endpoint (none could serve the request). Both zones are known.", "reason")
+	m.crossed = [2]prometheus.Counter{crossed.WithLabelValues("gain"), crossed.WithLabelValues("no_endpoint")}
 	splits := counterVec("split_seconds_total", "Time to the first token of streamed split requests against the predicted time of the whole request, by result: gained or lost.", "result")
 	m.splits = [2]prometheus.Counter{splits.WithLabelValues("gained"), splits.WithLabelValues("lost")}
 	goesOn := counterVec("conversations_total", "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.", "result")
@@ -85,7 +86,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 	}
 	ended := counterVec("ended_total", "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.", "complete")
 	m.ended = [3]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true"), ended.WithLabelValues("unknown")}
-	all = append(all, refusals, stages, computed, ended, goesOn, splits, poolGauge(pool, "endpoints", "Endpoints in the pool.",
+	all = append(all, refusals, stages, computed, ended, goesOn, splits, crossed, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*endpoint.Endpoint) float64 { return 1 }),
 		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *endpoint.Endpoint) float64 {
 			if ep.Down() {
@@ -161,7 +162,7 @@ func (m *metrics) placed(took time.Duration, c *cycle.Cycle) {
 	m.took.Observe(took.Seconds())
 	m.candidates.Observe(float64(c.Candidates()))
 	if c.First().InRemoteZone {
-		m.crossed.Inc()
+		m.crossed[crossingReason(c)].Inc()
 	}
 	if c.Request.Previous != "" {
 		m.goesOn[c.Conversation()].Inc()
@@ -169,6 +170,22 @@ func (m *metrics) placed(took time.Duration, c *cycle.Cycle) {
 	for _, s := range c.Plan().Stages {
 		m.stages[s.Kind][s.Outcome].Inc()
 	}
+}
+
+// Reasons of crossings, as indices of metrics.crossed.
+const (
+	crossedForGain = iota
+	crossedWithoutEndpoint
+)
+
+// crossingReason returns why the request leaves the zone.
+func crossingReason(c *cycle.Cycle) int {
+	for i := range int32(c.Candidates()) {
+		if v := c.All(i); !v.InRemoteZone && !v.IsRemote() {
+			return crossedForGain
+		}
+	}
+	return crossedWithoutEndpoint
 }
 
 func (m *metrics) predicted(want float64, got time.Duration) {

@@ -85,8 +85,12 @@ func writeDecision(w io.Writer, e *Decision) {
 		if p.Fetch > 0 {
 			fetch = fmt.Sprintf(" + fetching %.1f", p.Fetch)
 		}
-		wrapped(w, "predicted", fmt.Sprintf("first token after %.1f ms = wait %.1f%s + own prefill %.1f + fixed %.1f · costs others %.1f ms",
-			p.TTFT, p.Wait, fetch, p.Own, p.Base, p.Others))
+		zone := ""
+		if p.Zone > 0 {
+			zone = fmt.Sprintf(" · leaves the zone for %.1f ms", p.Zone)
+		}
+		wrapped(w, "predicted", fmt.Sprintf("first token after %.1f ms = wait %.1f%s + own prefill %.1f + fixed %.1f · costs others %.1f ms%s",
+			p.TTFT, p.Wait, fetch, p.Own, p.Base, p.Others, zone))
 	}
 	for _, s := range e.Stages {
 		wrapped(w, s.Stage, stageText(e, s))

@@ -52,6 +52,7 @@ type Prediction struct {
 	Fetch  float64 // fetching blocks from another holder, instead of their prefill
 	Load   float64 // loading other resources that the request needs, such as its adapter
 	Others float64 // cost to other requests, weighted
+	Zone   float64 // price of leaving the replica's zone
 
 	Fetched int32 // tokens of those blocks
 	From    int32 // sender's position among all candidates; -1: a store

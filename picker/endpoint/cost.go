@@ -30,6 +30,9 @@ type Cost struct {
 	// Uncertainty is the relative standard error of a prefill predicted by this replica's
 	// constants, compared with an equal endpoint.
 	Uncertainty float64 `json:"doubt"`
+	// Noise is the relative standard deviation of a single prefill around its prediction, at the
+	// pool's engines. Each replica learns it on its own.
+	Noise float64 `json:"noise"`
 }
 
 // PriorCost is the assumption for an unknown endpoint: between an 8B model on one device and a 70B
@@ -37,7 +40,7 @@ type Cost struct {
 var PriorCost = Cost{
 	Base: 0.020, PerToken: 50e-6, PerPair: 0.8e-9,
 	Step: 0.014, PerSeq: 50e-6, PerContext: 40e-9,
-	Idle: 1,
+	Idle: 1, Noise: 0.316, // the root of noisePrior
 }
 
 // Prefill returns the seconds of w on an otherwise idle endpoint, without Base.
@@ -95,6 +98,7 @@ type costCell struct {
 	own     [2]float64    // weight of the endpoint's own constants, 0..1
 	doubt   float64       // standard error of the own prefill constants, scaled by their weight
 	idle    float64       // Cost.Idle; 0: unknown
+	noise   float64       // Cost.Noise
 	bias    [2]bias
 	local   atomic.Pointer[Cost]
 	shared  atomic.Pointer[Cost] // of the other replicas
@@ -239,7 +243,7 @@ func (c *costCell) publish() {
 	local := Cost{
 		Base: a[0], PerToken: a[1], PerPair: a[2], PrefillSeen: c.prefill.N,
 		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.N, Uncertainty: c.doubt,
-		Idle: cmp.Or(c.idle, 1),
+		Idle: cmp.Or(c.idle, 1), Noise: cmp.Or(c.noise, PriorCost.Noise),
 	}
 	c.local.Store(&local)
 	merged := local

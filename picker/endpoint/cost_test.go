@@ -141,7 +141,7 @@ func TestFleetCost(t *testing.T) {
 
 func TestCostShared(t *testing.T) {
 	c := new(counters)
-	remote := Cost{Base: 1, PerToken: 2, PerPair: 3, Step: 4, PerSeq: 5, PerContext: 6, Idle: 1, PrefillSeen: 10, DecodeSeen: 10}
+	remote := Cost{Base: 1, PerToken: 2, PerPair: 3, Step: 4, PerSeq: 5, PerContext: 6, Idle: 1, Noise: PriorCost.Noise, PrefillSeen: 10, DecodeSeen: 10}
 	c.SetRemoteCost(remote)
 	if got := *c.Cost(); got != remote {
 		t.Errorf("nothing learned here: %+v", got)

@@ -249,6 +249,9 @@ func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 		b := &c.bias[half]
 		samples := b.samples(now)
 		c.idle = math.Exp(f.idle)
+		if half == 0 {
+			c.noise = math.Sqrt(noise)
+		}
 		c.fleet[half], c.own[half] = constants, spread*samples/(spread*samples+noise)
 		if half == 0 && samples > 0 {
 			c.doubt = c.own[0] * math.Sqrt(noise/samples)

@@ -68,6 +68,7 @@ type Time struct {
 	Fetch  float64 `json:"fetch_ms,omitempty"` // until blocks held elsewhere have arrived
 	Load   float64 `json:"load_ms,omitempty"`  // until other resources, such as the adapter, are loaded
 	Others float64 `json:"others_ms"`
+	Zone   float64 `json:"zone_ms,omitempty"` // price of leaving the replica's zone
 }
 
 // Candidate is the data about one candidate.

@@ -20,9 +20,9 @@ func (f *fleet) inZone(zone string) *fleet {
 	return f
 }
 
-// Among endpoints whose costs differ by less than a step, the replica's own zone is preferred. A
-// cached prefix, a request more or a queue counts for more. An endpoint without a zone has no
-// disadvantage.
+// The replica's zone is preferred unless the gain exceeds the uncertainty of the predictions. A
+// cached prefix or a queue counts for more, a single request does not. An endpoint without a zone
+// has no disadvantage.
 func TestZoneCost(t *testing.T) {
 	at := func(zone string, e one) one {
 		if e.labels = map[string]string{}; zone != "" {
@@ -32,6 +32,7 @@ func TestZoneCost(t *testing.T) {
 	}
 	const prompt = 40000
 	busy := endpoint.Load{Requests: 1}
+	worked := endpoint.Load{Busy: .5}
 	queue := endpoint.Load{Requests: 3, Waiting: 3, Prefill: 60000, Tokens: 60000}
 	cases := []struct {
 		what, here string
@@ -40,7 +41,10 @@ func TestZoneCost(t *testing.T) {
 		want       int // any of
 	}{
 		{"all idle", "a", "", []one{at("b", one{}), at("a", one{}), at("c", one{})}, 1},
-		{"a request more here than there", "a", "", []one{at("b", one{}), at("a", one{load: busy})}, 0},
+		{"a request more here than there", "a", "", []one{at("b", one{}), at("a", one{load: busy})}, 1},
+		{"a request more here, zones without effect", "a", `{"zoneCost":0}`, []one{at("b", one{}), at("a", one{load: busy})}, 0},
+		{"the zone worked more in recent minutes", "a", "", []one{at("b", one{}), at("a", one{load: worked}), at("a", one{load: worked})}, 1},
+		{"one endpoint of the zone worked more", "a", "", []one{at("a", one{load: worked}), at("a", one{})}, 1},
 		{"the prompt is held there", "a", "", []one{at("b", one{held: prompt}), at("a", one{})}, 0},
 		{"a queue here", "a", "", []one{at("b", one{}), at("a", one{load: queue})}, 0},
 		{"nobody here", "a", "", []one{at("b", one{load: queue}), at("b", one{})}, 1},

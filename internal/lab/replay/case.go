@@ -51,6 +51,8 @@ type Case struct {
 
 	Replicas   int           // default 1; arrivals are spread over them at random
 	Share      time.Duration // delay of messages between replicas, or Cut
+	Zones      []string      // by engine; missing and "": no zone
+	Homes      []Home        // by replica: its zone and demand; empty: no zones, requests are spread at random
 	Index      Index
 	IndexDelay time.Duration // of cache events; default 10 ms, negative 0
 	IndexScale float64       // size of the approximate index relative to the cache; default 1
@@ -70,6 +72,12 @@ type Case struct {
 
 	// Progress, if not nil, is called periodically with the share of requests that have arrived.
 	Progress func(share float64)
+}
+
+// Home is the place of a replica. Requests of one session go to one replica.
+type Home struct {
+	Zone   string
+	Demand float64 // share of the sessions that begin here, relative to the other replicas
 }
 
 func (c Case) check() (Case, error) {
@@ -95,6 +103,9 @@ func (c Case) check() (Case, error) {
 	}
 	if c.Endpoints < 1 || c.Replicas < 1 || c.Endpoints > maxEndpoints {
 		return c, fmt.Errorf("%w: %d engines, %d replicas", ErrCase, c.Endpoints, c.Replicas)
+	}
+	if len(c.Homes) > 0 && len(c.Homes) != c.Replicas {
+		return c, fmt.Errorf("%w: %d homes for %d replicas", ErrCase, len(c.Homes), c.Replicas)
 	}
 	if err := c.checkChanges(); err != nil {
 		return c, err

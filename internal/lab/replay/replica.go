@@ -109,14 +109,12 @@ type replica struct {
 func newReplica(number int, s *simulation) (*replica, error) {
 	r := &replica{number: number, sim: s, sessions: sessions.New(0)}
 	// Engines that leave keep their ids, however late they return.
-	r.pool = endpoint.NewPool(endpoint.PoolOptions{Now: r.clock, Prior: s.Prior, Keep: s.Trace.Length + 1})
+	r.pool = endpoint.NewPool(endpoint.PoolOptions{Now: r.clock, Prior: s.Prior, Keep: s.Trace.Length + 1, Zone: s.zone(number)})
 	specs := make([]endpoint.Spec, s.Endpoints)
 	for i := range specs {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
 		specs[i] = endpoint.Spec{Name: fmt.Sprintf("engine-%d", i), Addr: addr}
-		if i < len(s.Roles) && s.Roles[i] != "" {
-			specs[i].Labels = map[string]string{endpoint.LabelRole: s.Roles[i]}
-		}
+		specs[i].Labels = s.labels(i)
 	}
 	r.pool.Set(specs)
 	r.specs = specs

@@ -13,6 +13,7 @@ type Outcome struct {
 	Cached     int           // prompt tokens found in the cache
 	Preempted  int
 	Remote     bool   // another engine computed the prompt
+	Crossed    bool   // it left the zone of its replica
 	Fetched    int    // prompt tokens whose blocks were fetched from another engine's cache
 	Error      string // not answered; the rest is zero
 }
@@ -45,6 +46,8 @@ type Result struct {
 	Fetched    float64        `json:"fetched,omitempty"` // prompt tokens that were fetched from other engines / prompt tokens
 	WarmUps    int            `json:"warm_ups,omitempty"`
 	Warmed     float64        `json:"warmed,omitempty"` // prompt tokens that warm-ups computed / prompt tokens
+	// Crossed is the share of requests that left the zone of their replica.
+	Crossed float64 `json:"crossed,omitempty"`
 	// Goodput is the share of requests with a first token within 3 s and 100 ms
 	// per token after it.
 	Goodput float64 `json:"goodput"`
@@ -70,7 +73,7 @@ func (s *simulation) result() *Result {
 	var ttft, tpot, e2e, queued []float64
 	var input, cached, fetched, generated, inTime int
 	var from, to time.Duration = never, 0
-	remote := 0
+	remote, crossed := 0, 0
 	good := 0
 	for i := range s.outcomes {
 		r, o := &s.Trace.Requests[i], &s.outcomes[i]
@@ -100,7 +103,11 @@ func (s *simulation) result() *Result {
 		if o.Remote {
 			remote++
 		}
+		if o.Crossed {
+			crossed++
+		}
 	}
+	out.Crossed = ratio(float64(crossed), float64(out.Requests))
 	out.TTFT, out.TPOT, out.E2E, out.Queue = summarise(ttft), summarise(tpot), summarise(e2e), summarise(queued)
 	out.Tenants, out.Sizes = s.tenants(), s.bySize()
 	if s.Endpoints <= mostEngines {

@@ -251,7 +251,7 @@ func (s *simulation) place(j *journey) error {
 		return s.refused(j, err)
 	}
 	j.decision, j.station = d, j.replica.index(d.Endpoints[0])
-	s.outcomes[number] = Outcome{Endpoint: j.station, Queued: s.now - r.At}
+	s.outcomes[number] = Outcome{Endpoint: j.station, Queued: s.now - r.At, Crossed: s.crossed(j.replica.number, j.station)}
 	if p := s.prefiller(j); p >= 0 {
 		err = s.prefill(j, p)
 	} else if from, blocks := s.sender(j); from >= 0 {
@@ -285,7 +285,9 @@ func (s *simulation) journey(number int, r *trace.Request) *journey {
 	}
 	*j = journey{number: number, names: j.names[:0], keys: j.keys[:0]}
 	j.replica = s.replicas[0]
-	if n := len(s.replicas); n > 1 {
+	if len(s.Homes) > 0 {
+		j.replica = s.replicas[s.home(r.Session)]
+	} else if n := len(s.replicas); n > 1 {
 		j.replica = s.replicas[s.rng.IntN(n)]
 	}
 	j.usage = s.Bodies >= 1 || s.rng.Float64() < s.Bodies

@@ -147,7 +147,8 @@ func (s *scorer) cheapestCopy(d *decision, h int, held endpoint.Work) (l int, th
 			continue
 		}
 		p.Others += s.more(d, k, v, held)
-		if cost := s.cost(d, p); cost < there {
+		cost := s.cost(d, p)
+		if cost += s.crossing(d, v, cost); cost < there {
 			l, there = k, cost
 		}
 	}
@@ -199,7 +200,7 @@ func (s *scorer) pay(d *decision, h, l int, a account) bool {
 // runs. A copy that gives up a cache hit has its full price.
 func (s *scorer) copyPrice(d *decision, h, l int) float64 {
 	there, here := s.best(d, l), s.best(d, h)
-	later := max(s.cost(d, there)-there.Others-(s.cost(d, here)-here.Others), 0)
+	later := max(s.cost(d, there)-there.Others+d.crossings[l]-(s.cost(d, here)-here.Others+d.crossings[h]), 0)
 	cost := d.At(l).Cost
 	brings := cost.Prefill(d.Work(l)) - cost.Prefill(d.Work(h))
 	own := s.OwnWeight * brings

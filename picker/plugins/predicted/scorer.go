@@ -20,7 +20,7 @@ type Params struct {
 	CopyThreshold float64 `json:"copyThreshold"` // how many times savings must cover a copy's cost to others; 0: no copies
 	MaxShare      float64 `json:"maxShare"`      // maximum share of all in-flight requests at one endpoint; 0: unlimited
 	TargetWeight  float64 `json:"targetWeight"`  // time beyond the first-token target
-	ZoneCost      float64 `json:"zoneCost"`      // additional cost of another zone in seconds
+	ZoneCost      float64 `json:"zoneCost"`      // cost of crossing to another zone in seconds; 0: zones have no effect
 	Alike         float64 `json:"alike"`         // relative difference to the lowest cost that counts as equal
 	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills per step
 	WarmUp        bool    `json:"warmUp"`        // also copy to idle engines by separate warm-up requests
@@ -42,7 +42,7 @@ var Defaults = Params{
 //	     + DecodeWeight × answer × (step with the request in it)
 //	     + MemoryWeight × P(memory full) × hold × arrival rate × (wait for memory beyond the minimum + hold/2)
 //	     + BusyWeight × full step of an idle engine × (told × busy)²
-//	     + ZoneCost, if the candidate is in another zone than this replica
+//	     + the price of leaving this replica's zone (zone.go)
 //
 // own = B × new + E × new × (input − new/2). wait is the largest of the known bounds
 // (cycle.View.Wait). B, E, base and the decode step are learned per endpoint (endpoint.Cost), the
@@ -105,7 +105,7 @@ func (s scorer) Score(c *cycle.Cycle, scores []float64) {
 func (s *scorer) price(c *cycle.Cycle, scores []float64) decision {
 	d := decision{Cycle: c, scores: scores, answer: c.Answer(), target: c.Request.SLOTTFT.Seconds()}
 	d.input = max(c.Request.InputTokens, 1)
-	d.place(c.Scratch(9 * len(scores)))
+	d.place(c.Scratch(10 * len(scores)))
 	s.findHolders(&d)
 	s.survey(&d)
 	for k := range scores {
@@ -113,13 +113,14 @@ func (s *scorer) price(c *cycle.Cycle, scores []float64) decision {
 		c.Predict(k, p)
 		scores[k], d.owns[k] = -s.cost(&d, p), p.Own+p.Fetch+p.Load
 	}
+	s.priceZones(&d)
 	return d
 }
 
 // place divides room into the per-candidate arrays.
 func (d *decision) place(room []float64) {
 	n := len(d.scores)
-	for _, list := range []*[]float64{&d.waits, &d.owns, &d.news, &d.memories, &d.wholes, &d.steps, &d.doubts, &d.requests, &d.loads} {
+	for _, list := range []*[]float64{&d.waits, &d.owns, &d.news, &d.memories, &d.wholes, &d.steps, &d.doubts, &d.requests, &d.loads, &d.crossings} {
 		*list, room = room[:n:n], room[n:]
 	}
 }
@@ -167,7 +168,9 @@ type decision struct {
 	// By candidate, from the engine's constants and load.
 	steps, doubts, requests []float64
 
-	loads []float64 // seconds to load what else the request needs, by candidate
+	loads     []float64 // seconds to load what else the request needs, by candidate
+	crossings []float64 // price of leaving the zone in seconds, by candidate
+	home      home
 
 	// Values over all candidates. quickest, soonest and soft are minimum seconds: of the whole
 	// prompt with its stalls, of the same including the wait, and of the same including delays of
@@ -215,7 +218,7 @@ func (s *scorer) predict(d *decision, k int, w endpoint.Work) cycle.Prediction {
 	return p
 }
 
-// predictOwn is predict without the costs of uneven work, memory and zone. A load keeps the engine
+// predictOwn is predict without the costs of uneven work and memory. A load keeps the engine
 // from all other work, and may evict what another request needs, so it costs others as much as a
 // prefill of the same time.
 func (s *scorer) predictOwn(d *decision, k int, w endpoint.Work) cycle.Prediction {
@@ -227,9 +230,9 @@ func (s *scorer) predictOwn(d *decision, k int, w endpoint.Work) cycle.Predictio
 	return p
 }
 
-// more returns the costs of uneven work, memory and zone, all at least 0.
+// more returns the costs of uneven work and memory, both at least 0.
 func (s *scorer) more(d *decision, k int, v *cycle.View, w endpoint.Work) float64 {
-	return s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*d.memoryCost(v, w, d.memoryWait(k, v, w)) + s.zoneCost(v)
+	return s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*d.memoryCost(v, w, d.memoryWait(k, v, w))
 }
 
 // Predict returns the prediction for a request at an engine with the given constants and load, if
@@ -359,7 +362,7 @@ func (s *scorer) even(d *decision) {
 		slack := max(-top*max(s.Alike, doubt, d.doubts[k]), step)
 		if x > top-slack && d.news[k] == missing && d.loads[k] == d.loads[best] {
 			scores[k] = top - evenRequest*max(d.requests[k], 0)
-			if s.zoneCost(d.At(k)) > 0 {
+			if s.leaves(d.At(k)) {
 				scores[k] -= evenZone
 			}
 		}
@@ -372,15 +375,6 @@ const (
 	evenRequest = 1e-12
 	evenZone    = 1e-7
 )
-
-// zoneCost is the cost of sending a request to another zone. The time it takes is part of the
-// endpoint's learned constants.
-func (s *scorer) zoneCost(v *cycle.View) float64 {
-	if !v.InRemoteZone {
-		return 0
-	}
-	return s.ZoneCost
-}
 
 func decoding(l *endpoint.Load) float64 { return float64(max(l.Requests-l.Waiting, 0)) }
 
