@@ -84,7 +84,9 @@ func (p *disaggParams) upgrade() (uses []plugin.Use, err error) {
 		newer("deciders.encode", "encodeDeciderPluginName", &p.Deciders.Encode, &p.EncodeDeciderPluginName),
 		plugin.Require(p.Threshold == nil || *p.Threshold >= 0, "threshold", "must not be negative"),
 		plugin.Require(p.WithoutPrefill == "" || p.WithoutPrefill == decodeOnly || p.WithoutPrefill == failRequest, "withoutPrefill", "must be decode-only or fail"),
-		plugin.Require(decodeFirst(p.StageOrder), "stageOrder", "must be decode-first: prefill endpoints are chosen for a decode endpoint, not the other way round"),
+		plugin.Foreign(!decodeFirst(p.StageOrder), "stageOrder", plugin.Replacement{
+			Use: "use decode-first: prefill endpoints are chosen for a decode endpoint", Lost: "the choice of the prefill endpoint first",
+		}),
 		plugin.Require(p.PrimaryPort >= 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number"))
 	p.Profiles.Decode = cmp.Or(p.Profiles.Decode, "decode")
 	p.Profiles.Prefill = cmp.Or(p.Profiles.Prefill, "prefill")

@@ -14,6 +14,7 @@ func TestTable(t *testing.T) {
 	needs := map[string]bool{
 		"label-selector-filter": true, "by-label": true, "utilization-filter": true, "file-discovery": true, "header-label-affinity-scorer": true,
 		"priority-holdback-policy": true, "engine-priority-producer": true,
+		"endpoint-attribute-weight-scorer": true, "label-producer": true,
 	}
 	for _, row := range Table() {
 		for _, name := range append([]string{row.Name}, row.Aliases...) {
@@ -35,7 +36,7 @@ func TestTable(t *testing.T) {
 		plays := map[plugin.Kind]bool{
 			plugin.KindFilter: p.Filter != nil, plugin.KindScorer: p.Scorer != nil, plugin.KindPicker: p.Picker != nil, plugin.KindHandler: p.Handler != nil,
 			plugin.KindPolicy: p.Scorer != nil && p.Picker != nil, plugin.KindDetector: p.Detector != nil, plugin.KindFairness: p.Flow != nil, plugin.KindUsage: p.Flow != nil && p.Flow.Limit != nil,
-			plugin.KindOrdering: p.Flow != nil, plugin.KindDecider: p.Decider.Split != nil, plugin.KindProducer: p.Producer != nil || row.Note != "", plugin.KindDiscovery: p.File != nil,
+			plugin.KindOrdering: p.Flow != nil, plugin.KindDecider: p.Decider.Split != nil, plugin.KindProducer: p.Producer != nil || p.Labels != nil || row.Note != "", plugin.KindDiscovery: p.File != nil,
 			plugin.KindParser: row.Note != "", plugin.KindSource: row.Note != "" || p.Metrics != nil,
 		}
 		if !plays[row.Kind] {

@@ -28,7 +28,7 @@ Subcommands that run replicas start the program grapevine, found next to this on
 
 Exit codes: 0 success, 1 failure, 2 usage error.`,
 		Args: cli.SubcommandsOf("grapevine", "serve", "check", "explain", "envoy-config", "status", "members"),
-	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newConformance(), newGate(), newNoop(), newNATS(), cli.NewVersion("grapevine-lab", version)), version)
+	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newConformance(), newCorpus(), newGate(), newNoop(), newNATS(), cli.NewVersion("grapevine-lab", version)), version)
 }
 
 // picker returns the path of the program grapevine: next to this one, or on PATH.

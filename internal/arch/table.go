@@ -212,6 +212,7 @@ var Rows = Table{
 	{"internal/lab/replay", 7, Lab, 0},
 
 	// The laboratory, level 8.
+	{"internal/lab/corpus", 8, Lab, 0},
 	{"internal/lab/demo/live", 8, Lab, 0},
 	{"internal/lab/demo/sites", 8, Lab, 0},
 	{"internal/lab/replay/roles", 8, Lab, 0},

@@ -111,6 +111,14 @@ func (b *builder) readParsers(doc *strict.Object) {
 	for _, e := range list {
 		b.readParser(e)
 	}
+	if propagate := o.Field("propagatePriority"); propagate.Found() {
+		if on, ok := propagate.Bool(); ok && on {
+			propagate.Problem(plugin.Replacement{
+				Use:  "use engine-priority-producer",
+				Lost: "the objective's priority at the engine: the producer orders engines' queues by predicted work",
+			}.String(), "%s is not supported", propagate.Path())
+		}
+	}
 	o.Done()
 }
 

@@ -96,6 +96,13 @@ func (b *builder) readBand(n strict.Node, base rules.Band, explicit bool) rules.
 	band.Priority = int(v)
 	band.MaxBytes = quantity(o.Field("maxBytes"), base.MaxBytes)
 	band.MaxRequests = quantity(o.Field("maxRequests"), base.MaxRequests)
+	if n := o.Field("defaultRequestTTL"); n.Found() {
+		if ttl, ok := n.Duration(); ok && ttl > 0 {
+			band.TTL = ttl
+		} else if ok {
+			band.TTL = -1
+		}
+	}
 	if p := b.policy(o, "fairnessPolicy", plugin.KindFairness); p != nil {
 		band.Fairness, band.Weights, band.Service = p.Fairness, p.Weights, p.Service
 	}

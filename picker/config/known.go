@@ -3,6 +3,8 @@ package config
 import (
 	"maps"
 	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // knownGates are other pickers' feature gates and why they have no effect here; "" for gates with
@@ -21,42 +23,57 @@ var knownGates = map[string]string{
 
 func gateNames() []string { return slices.Sorted(maps.Keys(knownGates)) }
 
-// elsewhere are other pickers' plugin types that do not exist here, with the replacement.
-var elsewhere = map[string]string{
-	"pd-slo-pair-optimizer":                     "the pair is judged together anyway; use disagg-profile-handler",
-	"pd-slo-profile-handler":                    "use disagg-profile-handler with latency-scorer",
-	"ed-profile-handler":                        "use disagg-profile-handler with deciders.encode",
-	"e-pd-profile-handler":                      "use disagg-profile-handler with deciders.encode",
-	"slo-request-tracker":                       "use latency-scorer: latencies are learned by themselves",
-	"slo-scorer":                                "use latency-scorer",
-	"slo-aware-routing":                         "use latency-scorer",
-	"predicted-latency-scorer":                  "use latency-scorer",
-	"slo-aware-profile-handler":                 "use single-profile-handler with latency-scorer",
-	"predicted-latency-profile-handler":         "use single-profile-handler with latency-scorer",
-	"prefix-cache-tracking-scorer":              "use precise-prefix-cache-scorer",
-	"kvcache-aware-scorer":                      "use precise-prefix-cache-scorer",
-	"prefix-aware-scorer":                       "use prefix-cache-scorer",
-	"least-queue-filter":                        "use queue-scorer",
-	"least-kv-cache-filter":                     "use kv-cache-utilization-scorer",
-	"low-queue-filter":                          "use utilization-filter",
-	"lora-affinity-filter":                      "use lora-affinity-scorer",
-	"decision-tree-filter":                      "use scorers with weights",
-	"probabilistic-admitter":                    "saturation and priorities decide on admission; see flowControl",
-	"burst-prefix-cache-producer":               "leave it out: a decision counts as cached at once, so a burst with one prefix stays together",
-	"mm-embeddings-cache-producer":              "leave it out: use session-affinity-scorer to keep images where they were",
-	"mm-embeddings-cache-scorer":                "use session-affinity-scorer to keep images where they were",
-	"dp-rank-header-handler":                    "list each rank as an endpoint, and use data-parallel-profile-handler",
-	"endpoint-attribute-filter":                 "use utilization-filter",
-	"endpoint-attribute-scorer":                 "use kv-cache-utilization-scorer or running-requests-size-scorer",
-	"dcgm-data-source":                          "leave it out: load is counted from decisions and the engines' own gauges",
-	"dcgm-extractor":                            "leave it out: load is counted from decisions and the engines' own gauges",
-	"models-responder":                          "leave it out: GET /v1/models is sent to an endpoint",
-	"thunder-agent":                             "use predicted-ttft-scorer",
-	"k8s-notification-source":                   "leave it out: endpoints come from the endpoints file",
-	"request-attribute-reporter":                "leave it out: see grapevine-lab record",
-	"max-saturation-detector":                   "use utilization-detector or concurrency-detector",
-	"vllmgrpc-parser":                           "leave it out: what is not understood is placed by load alone",
-	"vertexai-parser":                           "leave it out: what is not understood is placed by load alone",
+// elsewhere are other pickers' plugin types that do not exist here.
+var elsewhere = map[string]plugin.Replacement{
+	"pd-slo-pair-optimizer":                     {Use: "use disagg-profile-handler with predicted-pd-decider", Lost: "pairs chosen by latency targets: pairs are chosen by predicted time"},
+	"pd-slo-profile-handler":                    {Use: "use disagg-profile-handler with latency-scorer", Lost: "targets for each stage"},
+	"ed-profile-handler":                        {Use: "use disagg-profile-handler with deciders.encode", Lost: "nothing"},
+	"e-pd-profile-handler":                      {Use: "use disagg-profile-handler with deciders.encode", Lost: "nothing"},
+	"slo-request-tracker":                       {Use: "leave it out, and use latency-scorer: latencies are learned", Lost: "the series of this plugin"},
+	"slo-scorer":                                {Use: "use latency-scorer", Lost: "the trained model: latencies are learned from answers"},
+	"slo-aware-routing":                         {Use: "use latency-scorer", Lost: "the trained model: latencies are learned from answers"},
+	"predicted-latency-scorer":                  {Use: "use latency-scorer", Lost: "the trained model: latencies are learned from answers"},
+	"slo-aware-profile-handler":                 {Use: "use single-profile-handler with latency-scorer", Lost: "the second profile for requests without targets"},
+	"predicted-latency-profile-handler":         {Use: "use single-profile-handler with latency-scorer", Lost: "the second profile for requests without targets"},
+	"prefix-cache-tracking-scorer":              {Use: "use precise-prefix-cache-scorer", Lost: "nothing"},
+	"kvcache-aware-scorer":                      {Use: "use precise-prefix-cache-scorer", Lost: "an index in Redis: replicas share theirs"},
+	"prefix-aware-scorer":                       {Use: "use prefix-cache-scorer", Lost: "nothing"},
+	"least-queue-filter":                        {Use: "use queue-scorer", Lost: "the hard cut: a scorer only prefers short queues"},
+	"least-kv-cache-filter":                     {Use: "use kv-cache-utilization-scorer", Lost: "the hard cut: a scorer only prefers free caches"},
+	"low-queue-filter":                          {Use: "use utilization-filter", Lost: "nothing"},
+	"lora-affinity-filter":                      {Use: "use lora-affinity-scorer", Lost: "the hard cut: a scorer only prefers endpoints with the adapter"},
+	"decision-tree-filter":                      {Use: "use scorers with weights", Lost: "branches that depend on an earlier filter's result"},
+	"probabilistic-admitter":                    {Use: "use flowControl with priorities", Lost: "refusal at random: requests of negative priority are refused while the pool is saturated"},
+	"burst-prefix-cache-producer":               {Use: "leave it out: a decision counts as cached at once", Lost: "the window in which requests wait for others with the same prompt"},
+	"mm-embeddings-cache-producer":              {Use: "use session-affinity-scorer, or prefix-cache-scorer: prompts include their images", Lost: "matches of an image that other prompts contain"},
+	"mm-embeddings-cache-scorer":                {Use: "use session-affinity-scorer, or prefix-cache-scorer: prompts include their images", Lost: "matches of an image that other prompts contain"},
+	"dp-rank-header-handler":                    {Use: "use data-parallel-profile-handler, with each rank as an endpoint", Lost: "the rank header of the engine: ranks are chosen by port"},
+	"endpoint-attribute-filter":                 {Use: "use utilization-filter", Lost: "attributes that customMetrics read from engines"},
+	"endpoint-attribute-scorer":                 {Use: "use kv-cache-utilization-scorer or running-requests-size-scorer", Lost: "attributes that customMetrics read from engines"},
+	"dcgm-data-source":                          {Use: "leave it out: load is counted from decisions and engines' gauges", Lost: "the use of GPUs by processes other than the engine"},
+	"dcgm-extractor":                            {Use: "leave it out: load is counted from decisions and engines' gauges", Lost: "the use of GPUs by processes other than the engine"},
+	"thunder-agent":                             {Use: "use agent-identity, program-aware-fairness and session-affinity-scorer", Lost: "pausing of programs by their KV footprint, and saturation by that footprint"},
+	"k8s-notification-source":                   {Use: "leave it out: endpoints come from pools, selectors or a file", Lost: "watches of other kinds of objects"},
+	"request-attribute-reporter":                {Use: "use grapevine-lab record, or the metrics of tokens", Lost: "token counts in the proxy's metadata for each request"},
+	"max-saturation-detector":                   {Use: "use utilization-detector or concurrency-detector", Lost: "the maximum of several detectors"},
+	"vllmgrpc-parser":                           {Use: "leave it out: calls that are not understood are placed by load", Lost: "prefix matching of gRPC calls"},
+	"vertexai-parser":                           {Use: "leave it out: calls that are not understood are placed by load", Lost: "prefix matching of these calls"},
+	"p2p-source-producer":                       {Use: "use kvSource: peers of predicted-ttft-scorer, which names the engine to pull from where that pays", Lost: "the fixed threshold minCachedTokenDelta: the decision is by cost"},
+	"disaggregatedset-rollout-screener":         {Use: "use label-selector-filter with the revision's label, and change it with each rollout", Lost: "gating by revision: prefill and decode engines of two revisions can be paired during a rollout"},
+	"lmetric-scorer":                            {Use: "use lmetric-policy, which has this rule", Lost: "the weighted sum with other scorers"},
+	"models-source":                             {Use: "leave it out: engines' lists of models are always read", Lost: "nothing"},
+	"latency-observer-producer-hub":             {Use: "use predicted-ttft-scorer: first-token times are learned for each endpoint", Lost: "percentiles by load at dispatch"},
+	"latency-observation-scorer-hub":            {Use: "use predicted-ttft-scorer, or latency-scorer", Lost: "explorationRate: endpoints without observations are not probed on purpose"},
+	"mrl-scorer-hub":                            {Use: "use predicted-ttft-scorer", Lost: "the ranking by residual sojourn time"},
+	"reserve-endpoint":                          {Use: "use disagg-profile-handler: it names the prefill endpoint to the decode engine in a header", Lost: "answers that name an endpoint without sending the request there"},
+	"session-manager":                           {Use: "use session-id-producer or agent-identity", Lost: "session ids in engines' requests and KV events"},
+	"session-interturn-latency-producer":        {Use: "leave it out: sessions keep their endpoint by session-affinity-scorer", Lost: "predicted times of a session's next turn"},
+	"kv-cache-retention":                        {Use: "leave it out: engines evict by their own rule", Lost: "retention of a session's blocks until its next turn"},
+	"kv-cache-hint":                             {Use: "leave it out: engines evict by their own rule", Lost: "retention hints in requests"},
+	"kv-cache-hint-v2":                          {Use: "leave it out: engines evict by their own rule", Lost: "retention hints in requests, and their budget"},
+	"outlen-bucket":                             {Use: "leave it out: load is counted in prompt tokens until the first token", Lost: "the expected length of answers in token-load-scorer"},
+	"no-hit-lru-filter":                         {Use: "use no-hit-lru-scorer", Lost: "the hard cut: a scorer only prefers endpoints that were not used for long"},
+	"local-syncer":                              {Use: "leave it out: replicas share their state (--cluster)", Lost: "nothing"},
 	"multicluster-session-affinity-filter":      federated,
 	"multicluster-queue-scorer":                 federated,
 	"multicluster-kv-cache-utilization-scorer":  federated,
@@ -65,11 +82,10 @@ var elsewhere = map[string]string{
 	"multicluster-file-discovery":               federated,
 	"multicluster-metrics-data-source":          federated,
 	"multicluster-metrics-extractor":            federated,
-	"p2p-source-producer":                       "use kvSource: peers of predicted-ttft-scorer: it names the engine to pull from where that pays",
-	"disaggregatedset-rollout-screener":         "use label-selector-filter and objectives: revisions are not gated",
-	"lmetric-scorer":                            "use lmetric-policy, which is that rule",
-	"models-source":                             "leave it out: the lists of models are always read",
 }
 
-// federated is the hint for endpoints that are clusters.
-const federated = "endpoints that stand for clusters are not scored here: pools of several clusters lend each other capacity by federation (grapevine federation, InferencePoolImport)"
+// federated replaces endpoints that are clusters.
+var federated = plugin.Replacement{
+	Use:  "use federation: clusters lend each other capacity (grapevine federation, InferencePoolImport)",
+	Lost: "scores of whole clusters by any scorer: the rule is predicted time and cost",
+}

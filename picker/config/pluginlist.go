@@ -42,7 +42,7 @@ func (b *builder) build(p *instance, typeName string, at strict.Node) {
 	if !ok {
 		hint, known := elsewhere[typeName]
 		if known {
-			at.Problem(hint, "plugin type %s of other pickers is not built in", typeName)
+			at.Problem(hint.String(), "plugin type %s of other pickers is not built in", typeName)
 			return
 		}
 		at.Problem(b.nearestType(typeName), "there is no plugin type %q", typeName)
@@ -90,7 +90,7 @@ func (b *builder) complain(p *instance, err error) {
 			at = p.params.At(bad.Field)
 		}
 		if !at.HasProblem() {
-			at.Problem("", "plugin %s: %v", p.name, err)
+			at.Problem(bad.Hint, "plugin %s: %v", p.name, err)
 		}
 	default:
 		p.node.Problem("", "plugin %s: %v", p.name, err)

@@ -93,3 +93,36 @@ func (b *builder) producer(at strict.Node, name string, types []string) *instanc
 	at.Problem(b.reference(name), "%s: there is no producer named %q", at.Path(), name)
 	return nil
 }
+
+// bindLabels connects plugins that read an attribute to the label that a label-producer publishes
+// under its key. Without a producer they keep working, and a note says that they see no value.
+func (b *builder) bindLabels() {
+	for _, in := range b.plugins {
+		read := in.plugin.Attribute
+		if read == nil || in.broken {
+			continue
+		}
+		if label := b.labelOf(in, *read); label != "" {
+			bound := in.plugin.BindLabel(label)
+			in.plugin.Scorer = bound.Scorer
+		} else if !in.broken {
+			b.note(in.node, "list a label-producer with this attributeKey", "plugin %s: no producer publishes attribute %q: all endpoints get the lowest score", in.name, read.Key)
+		}
+	}
+}
+
+// labelOf returns the label of an attribute, "" if no producer publishes it.
+func (b *builder) labelOf(in *instance, read plugin.Attribute) string {
+	if read.Producer != "" && b.byName[read.Producer] == nil {
+		at := in.params.At("producer")
+		at.Problem(b.reference(read.Producer), "%s: there is no producer named %q", at.Path(), read.Producer)
+		in.broken = true
+		return ""
+	}
+	for _, p := range b.plugins {
+		if label := p.plugin.Labels[read.Key]; label != "" && (read.Producer == "" || p.name == read.Producer) {
+			return label
+		}
+	}
+	return ""
+}

@@ -61,7 +61,7 @@ func (b *builder) readRef(p *profile, n strict.Node) {
 		b.note(weight, "", "the weight of %s says nothing: it is no scorer", in.name)
 	}
 	switch {
-	case in.plugin.Filter == nil && in.plugin.Scorer == nil && in.plugin.Picker == nil:
+	case in.plugin.Screens || in.plugin.Filter == nil && in.plugin.Scorer == nil && in.plugin.Picker == nil:
 		b.idleRef(in, ref)
 	case in.plugin.Picker != nil && p.picker != "":
 		ref.Problem("a profile has one picker", "profile %s has two pickers, %s and %s", p.Name, p.picker, in.name)
@@ -75,6 +75,9 @@ func (b *builder) idleRef(in *instance, ref strict.Node) {
 	if in.typ.Kind == plugin.KindHandler {
 		b.note(ref, "handlers are listed under plugins only", "%s is a profile handler, and has no part in profiles", in.name)
 		return
+	}
+	if in.typ.Kind == plugin.KindFilter {
+		return // applies to every profile anyway
 	}
 	b.note(ref, "", "%s, %s, has no part in profiles", in.name, article(in.typ.Kind))
 }
@@ -122,7 +125,7 @@ func (b *builder) implicitProfile() {
 	p := &profile{Profile: &cycle.Profile{Name: defaultProfile}}
 	b.profileAt = append(b.profileAt, strict.Node{})
 	for _, in := range slices.Clone(b.plugins) {
-		if in.broken || in.typ.Kind == plugin.KindDetector || in.plugin.Picker != nil && p.picker != "" {
+		if in.broken || in.plugin.Screens || in.typ.Kind == plugin.KindDetector || in.plugin.Picker != nil && p.picker != "" {
 			continue
 		}
 		if in.plugin.Filter != nil || in.plugin.Scorer != nil || in.plugin.Picker != nil {
@@ -210,5 +213,22 @@ func (b *builder) unrun(name string, h cycle.ProfileHandler) {
 		if !slices.Contains(run, p) {
 			b.note(b.profileAt[i], "name a decider for it", "profile %s is never run by %s", p.Name, name)
 		}
+	}
+}
+
+// addScreens puts the filters of screeners in front of every profile's filters.
+func (b *builder) addScreens() {
+	var screens []cycle.ProfileFilter
+	for _, in := range b.plugins {
+		if in.plugin.Screens {
+			in.refs++
+			screens = append(screens, cycle.ProfileFilter{Name: in.name, Filter: in.plugin.Filter})
+		}
+	}
+	if len(screens) == 0 {
+		return
+	}
+	for _, p := range b.out.Profiles {
+		p.Filters = append(slices.Clone(screens), p.Filters...)
 	}
 }

@@ -69,6 +69,7 @@ type flow struct {
 	service  float64 // decayed, in seconds
 	serveAt  int64
 	servedAt uint64
+	turns    int64   // requests dispatched, for MostTurns
 	ratio    float64 // see Core.ratio
 	lastUse  int64
 
@@ -122,6 +123,8 @@ func (b *band) scoreOf(f *flow, w *waiter) float64 {
 		return f.tag
 	case rules.LeastService:
 		return b.Service.WeightService*f.normService - b.Service.WeightHeadWait*f.normWait
+	case rules.MostTurns: // both waits grow alike, so the order of two heads does not change with time
+		return b.Service.WeightTime*float64(w.arrival)/float64(time.Second) - float64(f.turns)
 	default:
 		return 0
 	}
@@ -198,6 +201,7 @@ func (c *Core) band(priority int) *band {
 }
 
 func (c *Core) addBand(spec rules.Band) *band {
+	spec.TTL = min(spec.TTL, longestTTL)
 	b := &band{Band: spec, arrivals: line{none, none}, flight: line{none, none}, ceiling: 1}
 	at, found := slices.BinarySearchFunc(c.bands, spec.Priority, func(b *band, p int) int { return cmp.Compare(p, b.Priority) })
 	if !found {

@@ -24,9 +24,12 @@ type Core struct {
 	bytes   int64 // of waiting requests
 	own     int64 // permits in flight
 
-	bands  []*band // by descending priority
-	flows  map[flowKey]*flow
-	idle   flowList
+	bands []*band // by descending priority
+	flows map[flowKey]*flow
+	idle  flowList
+
+	idleFlow int64 // flows idle for longer are removed
+
 	served uint64
 	ratio  float64 // of service to the sizes' prediction, 0 until known
 
@@ -68,6 +71,12 @@ func (c *Core) begin(o rules.Options) {
 	}
 	o.TTL, o.EmptyTTL = min(o.TTL, longestTTL), min(o.EmptyTTL, longestTTL)
 	c.o, c.bands, c.flows, c.idle = o, nil, map[flowKey]*flow{}, flowList{}
+	c.idleFlow = int64(idleFlow)
+	for _, b := range append([]rules.Band{o.Default, o.Negative}, o.Bands...) {
+		if b.Fairness == rules.MostTurns {
+			c.idleFlow = max(c.idleFlow, int64(min(b.Service.Keep, longestTTL)))
+		}
+	}
 	for _, b := range o.Bands {
 		c.addBand(b)
 	}
@@ -222,6 +231,9 @@ func (c *Core) whenEmpty(full, empty rules.Outcome) rules.Outcome {
 // empty or stopped being empty.
 func (c *Core) end(w *waiter) int64 {
 	ttl, other := int64(c.o.TTL), int64(c.o.EmptyTTL)
+	if band := w.flow.band.TTL; band != 0 {
+		ttl = int64(max(band, 0))
+	}
 	if c.capacity.Endpoints == 0 {
 		ttl, other = other, ttl
 	}
@@ -411,6 +423,7 @@ func (c *Core) dispatch(i int32) {
 	f.serve(c.now, w.work, f.band.Service.HalfLife)
 	c.served++
 	f.servedAt = c.served
+	f.turns++
 	c.touch(f)
 	c.counts[rules.Dispatched]++
 }

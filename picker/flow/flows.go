@@ -69,7 +69,7 @@ func (c *Core) awake(f *flow) {
 
 // expireFlows removes flows that were idle for long.
 func (c *Core) expireFlows() {
-	for f := c.idle.first; f != nil && c.now-f.lastUse > int64(idleFlow); f = c.idle.first {
+	for f := c.idle.first; f != nil && c.now-f.lastUse > c.idleFlow; f = c.idle.first {
 		c.forget(f)
 	}
 }

@@ -60,12 +60,13 @@ func (c *Core) everybody() (waiting, flying []int32) {
 // rules.
 func (c *Core) remember(old *flow) {
 	old.serve(c.now, 0, old.band.Service.HalfLife)
-	if old.ghost == 0 && old.service == 0 && old.ratio == 0 {
+	if old.ghost == 0 && old.service == 0 && old.ratio == 0 && old.turns == 0 {
 		return
 	}
 	f := c.flow(c.band(old.band.Priority), old.id)
 	f.service, f.serveAt, f.servedAt = f.service+old.service, c.now, max(f.servedAt, old.servedAt)
 	f.ratio = max(f.ratio, old.ratio)
+	f.turns = max(f.turns, old.turns)
 	if f.use(c.now); old.ghost > 0 {
 		c.awake(f)
 		f.ghost += old.ghost

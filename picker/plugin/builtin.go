@@ -18,6 +18,8 @@ const (
 	noteServed   = "answers name the endpoint that served"
 	noteDefaults = "part of what is always there"
 	noteHeaders  = "the profile handler sets the headers"
+	noteModels   = "GET /v1/models is always answered with the models of all endpoints"
+	noteHistory  = "no plugin here reads the history of sessions"
 )
 
 // builtIn is the factory of types whose function is built in. It accepts any parameters.
@@ -43,8 +45,9 @@ func newTopologyExtractor(p *Params) (Plugin, error) {
 	names := map[string]string{}
 	err := p.Read(&names)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		err = errors.Join(err, Require(names[name] == "" || slices.Contains(topologyLabels, names[name]), name,
-			"cannot be another label: endpoints say where they are by "+strings.Join(topologyLabels, ", ")))
+		err = errors.Join(err, Foreign(names[name] != "" && !slices.Contains(topologyLabels, names[name]), name, Replacement{
+			Use: "use the labels " + strings.Join(topologyLabels, ", "), Lost: "other label names",
+		}))
 	}
 	return Plugin{}, err
 }
@@ -66,6 +69,10 @@ func SettingTypes() Table {
 		done(KindProducer, "predicted-latency-producer", noteLatency),
 		done(KindProducer, "latency-slo-admitter", noteAdmit),
 		done(KindProducer, "destination-endpoint-served-verifier", noteServed),
+		done(KindProducer, "models-responder", noteModels),
+		done(KindProducer, "session-state-producer", noteHistory),
+		{Name: "label-producer", Kind: KindProducer, Summary: "Publishes endpoint labels as attributes for endpoint-attribute-weight-scorer.",
+			New: WithParams(labelProducerParams{}, newLabelProducer)},
 		done(KindProducer, "disagg-headers-handler", noteHeaders, "prefill-header-handler"),
 		{Name: "metrics-data-source", Kind: KindSource, Summary: "Where engines' metrics pages are.",
 			New: WithParams(metricsSourceParams{Scheme: "http", Path: "/metrics", InsecureSkipVerify: true}, newMetricsSource)},

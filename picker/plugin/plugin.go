@@ -66,6 +66,15 @@ type Plugin struct {
 	// producer that its parameter names.
 	Holdings *Holdings
 	Bind     func(*Holdings) Plugin
+
+	// Labels maps the attribute keys that this plugin publishes to endpoint labels. Attribute is the
+	// key that a plugin reads, and BindLabel rebuilds the plugin for the key's label.
+	Labels    map[string]string
+	Attribute *Attribute
+	BindLabel func(label string) Plugin
+
+	// Screens means that Filter is the first filter of every profile; profiles do not name it.
+	Screens bool
 }
 
 // Holdings is one producer's data about cached prompts, if a configuration has several different
@@ -144,10 +153,24 @@ func (p *Params) Read(into any) error {
 	return p.Decode(into)
 }
 
+// Written reports whether the file has the parameter.
+func (p *Params) Written(name string) bool {
+	if p == nil || p.Decode == nil {
+		return false
+	}
+	all := map[string]Unchecked{}
+	if p.Decode(&all) != nil {
+		return false
+	}
+	_, ok := all[name]
+	return ok
+}
+
 // ParamError is a parameter with an invalid value.
 type ParamError struct {
 	Field   string // json name, dotted
 	Message string
+	Hint    string // how to fix it, or ""
 }
 
 func (e *ParamError) Error() string { return fmt.Sprintf("parameter %s %s", e.Field, e.Message) }
@@ -157,7 +180,25 @@ func Require(ok bool, field, message string) error {
 	if ok {
 		return nil
 	}
-	return &ParamError{field, message}
+	return &ParamError{Field: field, Message: message}
+}
+
+// Replacement tells users of another picker's setting what to use here and what that lacks.
+type Replacement struct{ Use, Lost string }
+
+// String formats the replacement as a hint. All hints of this kind contain [LostMark].
+func (r Replacement) String() string { return r.Use + "; " + LostMark + r.Lost }
+
+// LostMark precedes what a replacement lacks, in hints.
+const LostMark = "lost: "
+
+// Foreign returns a ParamError for a parameter of other pickers that has no function here. If set is
+// false it returns nil.
+func Foreign(set bool, field string, r Replacement) error {
+	if !set {
+		return nil
+	}
+	return &ParamError{Field: field, Message: "is not supported", Hint: r.String()}
 }
 
 // Faults joins errors, keeping only the first ParamError per field; nil if there are none.

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"math"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
@@ -19,8 +20,8 @@ func policies() Table {
 		{Name: "weighted-work-fairness-policy", Kind: KindFairness, Summary: "Every flow that waits gets as much predicted work done as the others.",
 			New: WithParams(weightParams{}, fairness(rules.Work))},
 		{Name: "program-aware-fairness", Kind: KindFairness, Summary: "Flows that were served little of late, and have waited long, go first.",
-			New: WithParams(serviceParams{Strategy: "las", EvictionTTLSeconds: 3600, EvictionSweepSeconds: 300,
-				WeightService: .8, WeightHeadWait: .2, HalfLifeSeconds: 60}, newService)},
+			New: WithParams(serviceParams{Strategy: strategyLAS, EvictionTTLSeconds: 3600, EvictionSweepSeconds: 300,
+				WeightService: .8, WeightHeadWait: .2, HalfLifeSeconds: 60, TurnPriorityTimeWeight: .5}, newService)},
 		ordering("fcfs-ordering-policy", "First come, first served.", rules.Arrival),
 		ordering("edf-ordering-policy", "Earliest end of the time to wait first.", rules.Deadline),
 		ordering("slo-deadline-ordering-policy", "Earliest latency target first.", rules.LatencyTarget),
@@ -65,19 +66,40 @@ type serviceParams struct {
 	WeightService        float64 `json:"lasWeightService"`
 	WeightHeadWait       float64 `json:"lasWeightHeadWait"`
 	HalfLifeSeconds      float64 `json:"lasHalfLifeSeconds"`
+
+	TurnPriorityTimeWeight float64  `json:"turnPriorityTimeWeight"`
+	DecayFactor            *float64 `json:"lasDecayFactor,omitempty"`
 }
+
+// Values of strategy of program-aware-fairness.
+const (
+	strategyLAS   = "las"
+	strategyTurns = "turn-priority"
+)
 
 func newService(p serviceParams) (Plugin, error) {
 	s := rules.Service{
 		WeightService: p.WeightService, WeightHeadWait: p.WeightHeadWait,
 		HalfLife: time.Duration(p.HalfLifeSeconds * float64(time.Second)),
 	}
-	return Plugin{Flow: &FlowPolicy{Fairness: rules.LeastService, Service: s}}, Faults(
-		Require(p.Strategy == "las", "strategy", "must be las"),
+	f := rules.LeastService
+	if p.Strategy == strategyTurns {
+		f = rules.MostTurns
+		s = rules.Service{WeightTime: p.TurnPriorityTimeWeight, Keep: math.MaxInt64} // a TTL of 0 keeps turns for ever
+		if p.EvictionTTLSeconds > 0 {
+			s.Keep = time.Duration(p.EvictionTTLSeconds * float64(time.Second))
+		}
+	}
+	return Plugin{Flow: &FlowPolicy{Fairness: f, Service: s}}, Faults(
+		Require(p.Strategy == strategyLAS || p.Strategy == strategyTurns, "strategy", "must be "+strategyLAS+" or "+strategyTurns),
+		Require(p.TurnPriorityTimeWeight >= 0 && p.TurnPriorityTimeWeight <= mostWeight, "turnPriorityTimeWeight", "must be from 0 to 1000000"),
+		Foreign(p.DecayFactor != nil, "lasDecayFactor", Replacement{
+			Use: "use lasHalfLifeSeconds", Lost: "decay of service by the number of decisions: it decays with time",
+		}),
 		Require(p.WeightService >= 0 && p.WeightService <= mostWeight, "lasWeightService", "must be from 0 to 1000000"),
 		Require(p.WeightHeadWait >= 0 && p.WeightHeadWait <= mostWeight, "lasWeightHeadWait", "must be from 0 to 1000000"),
 		Require(p.HalfLifeSeconds >= 0 && p.HalfLifeSeconds < 1e6, "lasHalfLifeSeconds", "must be between 0 and 1000000"),
-		Require(p.EvictionTTLSeconds >= 0, "evictionTtlSeconds", "must not be negative"),
+		Require(p.EvictionTTLSeconds >= 0 && p.EvictionTTLSeconds < 1e9, "evictionTtlSeconds", "must be from 0 to 1000000000"),
 		Require(p.EvictionSweepSeconds > 0, "evictionSweepSeconds", "must be positive"))
 }
 

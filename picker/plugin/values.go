@@ -69,7 +69,7 @@ type EngineNames struct {
 // FlowPolicy is a flow control policy. The fields in use depend on the type's kind.
 type FlowPolicy struct {
 	Fairness rules.Fairness     // among flows in a priority band
-	Service  rules.Service      // for rules.LeastService
+	Service  rules.Service      // for rules.LeastService and rules.MostTurns
 	Weights  map[string]float64 // by fairness ID
 	Ordering rules.Ordering     // of requests in a flow
 	// Limit builds the limit of each band's capacity.

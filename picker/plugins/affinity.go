@@ -15,6 +15,11 @@ type affinityParams struct {
 	PrefixProducer            string  `json:"prefixMatchInfoProducerName,omitempty"`
 	InFlightLoadProducerName  string  `json:"inFlightLoadProducerName,omitempty"`
 	LatencyPredictionProducer string  `json:"latencyPredictionInfoProducerName,omitempty"`
+
+	MaxTokensInFlightPenalty      int64  `json:"maxTokensInFlightPenalty,omitempty"` // of an older generation
+	PrefillCalibrationFile        string `json:"prefillCalibrationFile,omitempty"`
+	PrefillCalibrationFingerprint string `json:"prefillCalibrationFingerprint,omitempty"`
+	PrefillCalibrationRequired    bool   `json:"prefillCalibrationRequired,omitempty"`
 }
 
 // Values of ttftSource of the prefix-cache-affinity-filter.
@@ -32,6 +37,32 @@ var affinityDefaults = affinityParams{AffinityThreshold: .8, MaxTTFTPenaltyMs: 1
 type prefixAffinity struct {
 	affinityParams
 	holds *plugin.Holdings
+}
+
+// newAffinityType builds the filter. A written throughput has precedence over a measured one.
+func newAffinityType(params *plugin.Params) (plugin.Plugin, error) {
+	return plugin.WithParams(affinityDefaults, func(p affinityParams) (plugin.Plugin, error) {
+		problem, measured := p.calibrated(params.Written("peakPrefillThroughput"))
+		if measured > 0 {
+			p.PeakPrefillThroughput = measured
+			params.Used = &p
+		}
+		sourced, timed := params.Written("ttftSource"), params.Written("maxTTFTPenaltyMs") && p.MaxTTFTPenaltyMs > 0
+		if p.MaxTokensInFlightPenalty > 0 && !sourced {
+			p.MaxTTFTPenaltyMs = 0 // that generation knew times only from a predictor
+		}
+		out, err := newPrefixAffinity(p)
+		if problem != "" {
+			out.Differs = append(out.Differs, "the measured throughput is not applied: "+problem)
+		}
+		return out, plugin.Faults(err,
+			plugin.Require(p.MaxTokensInFlightPenalty >= 0, "maxTokensInFlightPenalty", "must not be negative"),
+			plugin.Require(problem == "" || !p.PrefillCalibrationRequired, "prefillCalibrationRequired", "does not hold: "+problem),
+			plugin.Foreign(p.MaxTokensInFlightPenalty > 0 && timed && !sourced, "maxTTFTPenaltyMs", plugin.Replacement{
+				Use:  "use maxTokensInFlightPenalty alone, or add ttftSource: latencyPredictor",
+				Lost: "nothing with a predictor; without one this bound never applied",
+			}))
+	})(params)
 }
 
 func newPrefixAffinity(p affinityParams) (plugin.Plugin, error) {
@@ -53,24 +84,34 @@ func (f prefixAffinity) Filter(c *cycle.Cycle, keep []bool) {
 	}
 	held := holdings(c, f.holds, c.Scratch(len(keep)))
 	in := float64(max(c.Request.InputTokens, 1))
-	sticky, rest := far, far // best expected first-token times
+	sticky, rest := best{far, far}, best{far, far}
 	n := 0
 	for k := range keep {
 		keep[k] = held[k]/in >= f.AffinityThreshold
-		ttft := f.ttft(c, k)
 		if keep[k] {
-			sticky, n = min(sticky, ttft), n+1
+			sticky.add(f.ttft(c, k), c.At(k).Load.Prefill)
+			n++
 		} else {
-			rest = min(rest, ttft)
+			rest.add(f.ttft(c, k), c.At(k).Load.Prefill)
 		}
 	}
 	known := f.TTFTSource == byThroughput || learned(c)
-	tooLate := known && f.MaxTTFTPenaltyMs > 0 && n < len(keep) && sticky-rest > f.MaxTTFTPenaltyMs/1e3
-	if n == 0 || tooLate || c.Float64() < f.ExplorationProbability {
+	others := n < len(keep)
+	tooLate := others && known && f.MaxTTFTPenaltyMs > 0 && sticky.ttft-rest.ttft > f.MaxTTFTPenaltyMs/1e3
+	tooBusy := others && f.MaxTokensInFlightPenalty > 0 && sticky.tokens-rest.tokens > float64(f.MaxTokensInFlightPenalty)
+	if n == 0 || tooLate || tooBusy || c.Float64() < f.ExplorationProbability {
 		for k := range keep {
 			keep[k] = true
 		}
 	}
+}
+
+// best has the least first-token time, and the least number of uncomputed prompt tokens, of some
+// endpoints.
+type best struct{ ttft, tokens float64 }
+
+func (b *best) add(ttft float64, tokens int64) {
+	b.ttft, b.tokens = min(b.ttft, ttft), min(b.tokens, float64(tokens))
 }
 
 // Chosen implements cycle.Observer.

@@ -19,7 +19,9 @@ func TestAllocations(t *testing.T) {
 		"header-label-affinity-scorer": `{"headerName":"x-zone","labelKey":"zone"}`,
 		"priority-holdback-policy":     `{"minCeiling":0.5}`,
 		"engine-priority-producer":     `{"matchLabels":{"zone":"a"}}`,
-		"utilization-filter":           `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
+
+		"endpoint-attribute-weight-scorer": `{"attributeKey":"zone","weights":{"a":1}}`, "label-producer": `{"label":"zone","attributeKey":"zone"}`,
+		"utilization-filter": `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
 	}
 	addresses := []string{fl.pool.Snapshot().Endpoints[0].Address}
 	r := ask(5000)
@@ -32,6 +34,9 @@ func TestAllocations(t *testing.T) {
 		p := build(t, row.Name, params[row.Name])
 		c := fl.cycle(r)
 		keep, scores, order := make([]bool, c.Len()), make([]float64, c.Len()), make([]int32, 0, c.Len())
+		if p.BindLabel != nil {
+			p = p.BindLabel("zone")
+		}
 		run := func() {
 			if p.Filter != nil {
 				p.Filter.Filter(c, keep)

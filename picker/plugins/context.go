@@ -8,8 +8,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// labelContext is the default label of context-length-aware.
-const labelContext = "llm-d.ai/context-length-range"
+// Default labels of context-length-aware and accelerator-capability-aware.
+const (
+	labelContext    = "llm-d.ai/context-length-range"
+	labelCapability = "llm-d.ai/accelerator-capability-range"
+)
 
 type contextParams struct {
 	Label           string `json:"label"`

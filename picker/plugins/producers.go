@@ -36,12 +36,20 @@ func (p IndexParams) producer(precise bool) *plugin.Producer {
 	}
 }
 
-func newApproxProducer(p IndexParams) (plugin.Plugin, error) {
+// approxParams are the parameters of approx-prefix-cache-producer.
+type approxParams struct {
+	IndexParams
+	PrefixHashSource string `json:"prefixHashSource,omitempty"`
+}
+
+func newApproxProducer(p approxParams) (plugin.Plugin, error) {
 	out := plugin.Plugin{Producer: p.producer(false)}
 	if p.AutoTune != nil && !*p.AutoTune { // otherwise it is sized by the engines' gauges, like the built-in index
-		out.Holdings = newApproxIndex(p)
+		out.Holdings = newApproxIndex(p.IndexParams)
 	}
-	return out, p.check()
+	return out, plugin.Faults(p.check(), plugin.Foreign(p.PrefixHashSource != "", "prefixHashSource", plugin.Replacement{
+		Use: "leave it out: replicas read prompts from request bodies", Lost: "block hashes in metadata of the proxy, so each body is parsed again",
+	}))
 }
 
 func newPreciseProducer(p preciseParams) (plugin.Plugin, error) {

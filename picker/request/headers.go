@@ -21,6 +21,7 @@ const (
 	HeaderSLOTPOTAlt      = "x-slo-tpot-ms"
 	HeaderPrefer          = "prefer"
 	HeaderQueueTTL        = "x-grapevine-queue-ttl-ms"
+	HeaderQueueTTLAlt     = "x-llm-d-inference-ttl" // a Go duration
 	HeaderClusters        = "x-grapevine-clusters"
 	HeaderSession         = "x-session-id"
 	HeaderSessionToken    = "x-session-token"
@@ -94,7 +95,7 @@ func readHeaders(r *Request) {
 	r.Client = product(r.Headers.Get(headerUserAgent))
 	r.Target = header(r.Headers, HeaderModelRewrite, HeaderModelRewriteAlt)
 	r.Session = header(r.Headers, HeaderSession, HeaderSessionToken)
-	r.QueueTTL = milliseconds(r.Headers.Get(HeaderQueueTTL))
+	r.QueueTTL = queueTTL(r.Headers)
 	r.SLOTTFT = milliseconds(header(r.Headers, HeaderSLOTTFT, HeaderSLOTTFTAlt))
 	r.Clusters = header(r.Headers, HeaderClusters, HeaderClusters)
 	r.IfAvailable = strings.Contains(r.Headers.Get(HeaderPrefer), preferAvailable)
@@ -134,6 +135,22 @@ func milliseconds(s string) time.Duration {
 		return 0
 	}
 	return time.Duration(min(ms, float64(maxSLO/time.Millisecond)) * float64(time.Millisecond))
+}
+
+// queueTTL returns the maximum queue time that the client asks for, 0 if there is none.
+func queueTTL(h Headers) time.Duration {
+	if ttl := milliseconds(h.Get(HeaderQueueTTL)); ttl > 0 {
+		return ttl
+	}
+	text := h.Get(HeaderQueueTTLAlt)
+	if text == "" || len(text) > maxHeaderValueLength {
+		return 0
+	}
+	ttl, err := time.ParseDuration(text)
+	if err != nil {
+		return 0
+	}
+	return min(max(ttl, 0), maxSLO)
 }
 
 // HeaderSet is one header to set on the upstream request or on its response.

@@ -144,6 +144,16 @@ func TestParseHeaders(t *testing.T) {
 			t.Errorf("%s: %v", bad, d)
 		}
 	}
+	for own, want := range map[string]time.Duration{"": 1500 * time.Millisecond, "200": 200 * time.Millisecond} {
+		if d := queueTTL(headerMap{HeaderQueueTTL: own, HeaderQueueTTLAlt: "1500ms"}); d != want {
+			t.Errorf("queue TTL %q and 1500ms: %v, want %v", own, d, want)
+		}
+	}
+	for text, want := range map[string]time.Duration{"2s": 2 * time.Second, "-2s": 0, "2": 0, "90h": time.Hour, "": 0} {
+		if d := queueTTL(headerMap{HeaderQueueTTLAlt: text}); d != want {
+			t.Errorf("queue TTL %q: %v, want %v", text, d, want)
+		}
+	}
 	if d := milliseconds("1e99"); d != time.Hour {
 		t.Errorf("1e99: %v", d)
 	}

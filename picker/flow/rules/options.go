@@ -15,6 +15,8 @@ const (
 	Work
 	// LeastService prefers flows with little recent service and long waits.
 	LeastService
+	// MostTurns prefers flows with many dispatched requests, and long waits.
+	MostTurns
 )
 
 // Ordering is the order within a flow. Ties are broken by arrival.
@@ -40,14 +42,18 @@ type Band struct {
 	Fairness    Fairness
 	Ordering    Ordering
 	Weights     map[string]float64 // by flow; default 1
-	Service     Service            // for LeastService
+	Service     Service            // for LeastService and MostTurns
+	TTL         time.Duration      // longest wait while there are endpoints; 0: as in Options; below 0: unlimited
 }
 
-// Service are the parameters of LeastService.
+// Service are the parameters of LeastService, and of MostTurns.
 type Service struct {
 	WeightService  float64       // of little service in a flow's score
 	WeightHeadWait float64       // of its head's wait
 	HalfLife       time.Duration // of service; 0: no decay
+
+	WeightTime float64       // MostTurns: turns that a second of waiting is worth
+	Keep       time.Duration // MostTurns: turns are forgotten after this idle time; 0: as other flows
 }
 
 // Options configure a Core.

@@ -1,4 +1,4 @@
-package commands
+package corpus
 
 import (
 	"flag"
@@ -36,16 +36,16 @@ var corpusAsks = []struct {
 // update the answers.
 func TestCorpus(t *testing.T) {
 	n := 0
-	datadriven.Walk(t, "testdata/corpus", func(t *testing.T, path string) {
+	datadriven.Walk(t, "shapes", func(t *testing.T, path string) {
 		if !strings.HasSuffix(path, ".txt") {
 			return
 		}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			n++
-			fleet := "testdata/corpus/fleet.json"
+			fleet := "shapes/fleet.json"
 			for _, a := range d.CmdArgs { // a fleet whose endpoints have roles or learned speeds
-				if a.Key == "roles" || a.Key == "learned" {
-					fleet = "testdata/corpus/" + a.Key + ".json"
+				if a.Key == "roles" || a.Key == "learned" || a.Key == "labelled" {
+					fleet = "shapes/" + a.Key + ".json"
 				}
 			}
 			return shapeOutcome(t, d.Input, fleet)

@@ -1,4 +1,4 @@
-package commands
+package corpus
 
 import (
 	"flag"
@@ -22,7 +22,7 @@ import (
 // no request is lost, and limits, bands and places are respected.
 func TestCorpusQueues(t *testing.T) {
 	n := 0
-	datadriven.Walk(t, "testdata/corpus", func(t *testing.T, path string) {
+	datadriven.Walk(t, "shapes", func(t *testing.T, path string) {
 		if !strings.HasSuffix(path, ".txt") {
 			return
 		}
@@ -210,7 +210,7 @@ func orderAsSaid(t *testing.T, name string, o rules.Options) {
 				ofA++
 			}
 		}
-		served := map[rules.Fairness][]int{rules.Strict: {5}, rules.Places: {2, 3}, rules.Work: {1}, rules.LeastService: {1}}
+		served := map[rules.Fairness][]int{rules.Strict: {5}, rules.Places: {2, 3}, rules.Work: {1}, rules.LeastService: {1}, rules.MostTurns: {5}}
 		if !slices.Contains(served[b.Fairness], ofA) {
 			t.Errorf("%s, band %d, fairness %d: %d of the first five are of a, whose requests are longer and came first", name, b.Priority, b.Fairness, ofA)
 		}
