@@ -27,6 +27,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -44,6 +45,7 @@ type pdRig struct {
 	sidecars        []*http.Server
 	leg             time.Duration        // timeout of a prefill
 	counts          *prometheus.Registry // of all sidecars
+	tracer          *tracing.Tracer      // of all sidecars; nil unless the environment configures it
 	serving         sync.WaitGroup
 }
 
@@ -68,13 +70,14 @@ schedulingProfiles:
 // openPD opens a rig whose sidecars have the given prefill timeout.
 func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 	t.Helper()
-	return openPDBehind(t, prefill, decode, leg, func(_ int, engine string) string { return engine })
+	return openPDBehind(t, prefill, decode, leg, func(_ int, engine string) string { return engine }, rigOptions{})
 }
 
-// openPDBehind opens a rig whose prefill engine i is reached at the address that front returns.
-func openPDBehind(t *testing.T, prefill, decode int, leg time.Duration, front func(i int, engine string) string) *pdRig {
+// openPDBehind opens a rig whose prefill engine i is reached at the address that front returns. Of
+// the options, those of Envoy count.
+func openPDBehind(t *testing.T, prefill, decode int, leg time.Duration, front func(i int, engine string) string, o rigOptions) *pdRig {
 	t.Helper()
-	r := &pdRig{rig: begin(t), leg: leg, counts: prometheus.NewRegistry()}
+	r := &pdRig{rig: begin(t), leg: leg, counts: prometheus.NewRegistry(), tracer: tracing.Open(tracing.Options{Service: "grapevine-sidecar"})}
 	t.Cleanup(r.closePD)
 	r.openFleet(rigOptions{engines: prefill + decode, engine: sim.Options{Speed: 5, PD: &sim.PDOptions{Lease: pdLease, Handshake: 300 * time.Millisecond}}})
 	all := r.fleet.Engines()
@@ -95,7 +98,7 @@ func openPDBehind(t *testing.T, prefill, decode int, leg time.Duration, front fu
 	}
 	r.write(list)
 	r.openReplica(config(t, splitsAll))
-	r.openEnvoy(rigOptions{})
+	r.openEnvoy(o)
 	return r
 }
 
@@ -118,7 +121,7 @@ func (r *pdRig) openSidecar(e *sim.Engine, allowed sidecar.Listed) string {
 	r.t.Helper()
 	h, err := sidecar.New(sidecar.Options{
 		Engine: "http://" + e.Addr(), Targets: allowed, KVTransfer: kvtransfer.Policy{Action: kvtransfer.Strip},
-		Lease: pdLease, Prefill: r.leg, Head: patience,
+		Lease: pdLease, Prefill: r.leg, Head: patience, Tracer: r.tracer,
 		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"engine": e.Name()}, r.counts),
 	})
 	if err != nil {
@@ -154,6 +157,9 @@ func (r *pdRig) closePD() {
 		_ = s.Close() // clients' open connections are cut
 	}
 	r.serving.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	r.tracer.Close(ctx)
 	r.close()
 }
 

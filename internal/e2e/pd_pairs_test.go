@@ -38,7 +38,7 @@ func TestPairBreaker(t *testing.T) {
 		t.Cleanup(front.Close)
 		bad = strings.TrimPrefix(front.URL, "http://")
 		return bad
-	})
+	}, rigOptions{})
 	pair := func() (p server.PairStatus) {
 		if st := r.servers[0].Status().PD; st != nil {
 			for _, one := range st.Pairs {

@@ -31,6 +31,7 @@ func formatsOf(names string, log *slog.Logger) (f formats) {
 	if names == "" {
 		return formatW3C | formatB3
 	}
+	var unknown []string
 	for name := range strings.SplitSeq(names, ",") {
 		switch strings.TrimSpace(name) {
 		case "tracecontext":
@@ -39,8 +40,11 @@ func formatsOf(names string, log *slog.Logger) (f formats) {
 			f |= formatB3
 		case "baggage", "none": // baggage passes through unchanged
 		default:
-			log.Warn("OTEL_PROPAGATORS names a format that is not supported", "format", name, "supported", "tracecontext, b3, b3multi, baggage, none")
+			unknown = append(unknown, name)
 		}
+	}
+	if unknown != nil {
+		log.Warn("OTEL_PROPAGATORS names formats that are not supported", "formats", unknown, "supported", "tracecontext, b3, b3multi, baggage, none")
 	}
 	return f
 }
