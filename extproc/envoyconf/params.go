@@ -91,6 +91,7 @@ type view struct {
 	ResponseTrailers            string
 	FailOpen, ModeOverride      bool
 	Strip                       []string // request headers that clients may not send
+	GatewayHeaders              []string // request headers for gateways of other clusters only
 	DestinationsKey, RetriesKey string
 	Destinations                int
 }
@@ -152,6 +153,7 @@ func (v *view) defaults() {
 	if v.Kind != Plain && v.StripIntent {
 		v.Strip = append(v.Strip, request.IntentHeaders()...)
 	}
+	v.GatewayHeaders = []string{request.HeaderHop, request.HeaderClusters}
 	v.DestinationsKey, v.RetriesKey = request.MetadataDestinations, request.MetadataRetries
 	v.Destinations = min(max(v.Retries, 0), 2) + 1
 	v.MessageSeconds, v.KeepSeconds = seconds(v.MessageTimeout), seconds(v.KeepAlive)

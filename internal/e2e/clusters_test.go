@@ -28,12 +28,14 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/remotecluster"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestClusters checks two clusters with engines, a replica and an Envoy each, joined by mutual TLS.
 // B's gateway also uses TLS and is addressed by name. Prompts that are hot in B go to B if that
 // pays; A's overload is shared; while the link is cut, A serves alone without a failed request;
-// after the cut everything is as before.
+// after the cut everything is as before. No engine receives a hop token or the choice of clusters,
+// also after a failed try at B's gateway.
 func TestClusters(t *testing.T) {
 	dir := t.TempDir()
 	if err := wan.Authorize(dir, "a", "b"); err != nil {
@@ -77,6 +79,7 @@ func TestClusters(t *testing.T) {
 	}
 
 	gateway.Cut()
+	leaves(a, b, "hot in between", func() float64 { return a.metric("grapevine_elsewhere_sent_total") }) // A's engines serve it after a failed try at B
 	control.Cut()
 	for range 3 {
 		a.must(long) // B is tried, then A's engine has it cached
@@ -89,22 +92,35 @@ func TestClusters(t *testing.T) {
 	if n := b.metric("grapevine_elsewhere_sent_total") + b.metric("grapevine_elsewhere_bad_hops_total"); n != 0 {
 		t.Errorf("B sent on, or did not believe, %v requests", n)
 	}
+	for _, s := range []*site{a, b} {
+		s.headers.Range(func(key, _ any) bool {
+			t.Errorf("an engine of %s received %s", s.name, key)
+			return true
+		})
+	}
 	a.settle()
 	b.settle()
 }
 
-// visits waits until A sends B a prompt that B's own users have sent, after A has B's hot prefixes.
-// Each attempt uses another prompt, because A caches the prompts that it serves itself.
+// visits waits until B serves a prompt of A's users.
 func visits(a, b *site, seed string) {
+	a.t.Helper()
+	leaves(a, b, seed, func() float64 { return b.metric("grapevine_elsewhere_hopped_total") })
+}
+
+// leaves waits until A sends B a prompt that B's own users have sent, after A has B's hot prefixes.
+// count is the number of such prompts. Each attempt uses another prompt, because A caches the prompts
+// that it serves itself.
+func leaves(a, b *site, seed string, count func() float64) {
 	a.t.Helper()
 	try := 0
 	testkit.Await(a.t, "a prompt that is hot in B goes there", func() bool {
 		try++
-		text, known, before := prompt(fmt.Sprint(seed, try), 4000), a.heard(), b.metric("grapevine_elsewhere_hopped_total")
+		text, known, before := prompt(fmt.Sprint(seed, try), 4000), a.heard(), count()
 		b.must(text)
 		testkit.Await(a.t, "A has heard of the prompt", func() bool { return a.heard() > known })
 		a.must(text)
-		return b.metric("grapevine_elsewhere_hopped_total") > before
+		return count() > before
 	})
 }
 
@@ -124,6 +140,16 @@ type site struct {
 	name    string
 	link    *link.Link
 	gateway atomic.Pointer[string]
+	headers sync.Map // headers for gateways that engines received, with their values
+}
+
+// received records headers that engines must not receive.
+func (s *site) received(h http.Header) {
+	for _, name := range []string{request.HeaderHop, request.HeaderClusters} {
+		if v := h.Get(name); v != "" {
+			s.headers.Store(name+": "+v, true)
+		}
+	}
 }
 
 // openSite opens a cluster whose pickers may send requests to the given gateways.
@@ -146,7 +172,7 @@ func openSite(t *testing.T, dir, name string, peers []link.PeerConfig, gateways 
 		t.Fatal(err)
 	}
 	pool := federation.PoolKey{Namespace: "ns", Name: "pool"}
-	s.openFleet(rigOptions{engines: 2, engine: sim.Options{Speed: 1}})
+	s.openFleet(rigOptions{engines: 2, engine: sim.Options{Speed: 1, OnRequest: s.received}})
 	s.openReplica(func(o *server.Options) {
 		o.Name = name + "-1"
 		o.Federation = multicluster.Options{
@@ -186,7 +212,13 @@ func (s *site) must(text string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	resp, err := once.Post("http://"+s.envoy.Addr("inference")+"/v1/completions", "application/json", bytes.NewReader(body))
+	r, err := http.NewRequest(http.MethodPost, "http://"+s.envoy.Addr("inference")+"/v1/completions", bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(request.HeaderClusters, "*")
+	resp, err := once.Do(r)
 	if err != nil {
 		s.t.Errorf("%s: %v", s.name, err)
 		return

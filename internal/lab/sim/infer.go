@@ -101,6 +101,9 @@ func (e *Engine) begin(w *responder, r *http.Request, body []byte, chat bool) (*
 	if err != nil {
 		return nil, err
 	}
+	if e.opt.OnRequest != nil {
+		e.opt.OnRequest(r.Header)
+	}
 	c := &call{w: w, p: p, chat: chat, engine: e, prompts: prompts}
 	if e.opt.PD == nil {
 		p.KV = nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
@@ -66,6 +67,10 @@ type Options struct {
 	// with several API processes do.
 	NoProcessMetrics bool
 	MaxBody          int64 // larger requests are refused with 413, unread; 0: 256 MiB
+
+	// OnRequest, if not nil, is called with the headers of every inference request. They are
+	// read-only.
+	OnRequest func(http.Header)
 
 	StreamInterval int           // tokens per streamed chunk; default 1
 	StartDelay     time.Duration // time of not ready (503) after Open and every restart
