@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // Limit is the number of changed inputs for each seed and argument.
@@ -34,7 +36,10 @@ func Fuzz(f *testing.F, limit Limit, check any) {
 		f.Fuzz(check)
 		return
 	}
-	if os.Getenv(Env) == "" {
+	switch {
+	case testkit.Raced: // races do not depend on one byte
+		limit = 1
+	case os.Getenv(Env) == "":
 		limit /= quick
 	}
 	fn := reflect.ValueOf(check)
