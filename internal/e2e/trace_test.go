@@ -100,6 +100,7 @@ func TestTrace(t *testing.T) {
 					})
 				})
 			}
+			t.Log("\n" + otlp.Tree(c.Spans()))
 		})
 	}
 }

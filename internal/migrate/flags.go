@@ -51,7 +51,7 @@ var foreignFlags = []foreignFlag{
 	{name: "metrics-client-ca-file", note: "the metrics listener has no TLS: keep it on a network of your own"},
 	{name: "ha-enable-leader-election", value: boolValue, note: "there is no leader: every replica serves; with --cluster gossip or nats they share what they know", quiet: isFalse},
 	{name: "drain-timeout", to: same("drain")},
-	{name: "tracing", value: boolValue, note: "there is no tracing", quiet: isFalse},
+	{name: "tracing", value: boolValue, note: "requests are traced if OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER is set", quiet: isFalse},
 	{name: "enable-pprof", value: boolValue, note: "profiles are always there, for clients on the same machine only", quiet: isTrue},
 	{name: "emit-endpoint-scores", value: boolValue, note: "scores are not sent to the proxy: see grapevine explain", quiet: isFalse},
 	{name: "disable-endpoint-subset-filter", value: boolValue, to: switched("ignore-subset")},

@@ -3,6 +3,7 @@ package otlp
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -255,4 +256,36 @@ func CheckNames(tb testing.TB, list []Span) {
 			}
 		}
 	}
+}
+
+// Tree draws spans as text: each below its parent, with service, start after the first span and
+// duration.
+func Tree(list []Span) string {
+	var b strings.Builder
+	known := map[string]bool{}
+	for _, s := range list {
+		known[s.ID] = true
+	}
+	var draw func(s Span, depth int)
+	draw = func(s Span, depth int) {
+		ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+		label := strings.Repeat("  ", depth) + s.Name
+		if plugin, ok := s.Attributes[string(tracing.Plugin)]; ok {
+			label += fmt.Sprintf(" (%v)", plugin)
+		}
+		if profile, ok := s.Attributes[string(tracing.Profile)]; ok {
+			label += fmt.Sprintf(" (%v)", profile)
+		}
+		fmt.Fprintf(&b, "%-18s %-52s %9.2f %9.2f\n", s.Service, label, ms(s.Start.Sub(list[0].Start)), ms(s.End.Sub(s.Start)))
+		for _, c := range Children(list, s) {
+			draw(c, depth+1)
+		}
+	}
+	fmt.Fprintf(&b, "%-18s %-52s %9s %9s\n", "service", "span", "start ms", "took ms")
+	for _, s := range list {
+		if !known[s.Parent] {
+			draw(s, 0)
+		}
+	}
+	return b.String()
 }
