@@ -130,8 +130,9 @@ func readCost(b []byte) (endpoint.Cost, error) {
 func (c *Costs) Merge(origin string, _ uint64, address string, value []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if value == nil {
+	if value == nil { // its samples are of an earlier engine
 		c.costs.Delete(address, origin)
+		c.apply(address, endpoint.Cost{})
 		return nil
 	}
 	cost, err := readCost(value)
@@ -139,10 +140,19 @@ func (c *Costs) Merge(origin string, _ uint64, address string, value []byte) err
 		return err
 	}
 	c.costs.Set(address, origin, cost)
-	if ep := c.o.Pool.Snapshot().Known(address); ep != nil {
-		ep.SetRemoteCost(endpoint.MeanCost(c.costs.Values(address)))
-	}
+	c.apply(address, endpoint.Cost{})
 	return nil
+}
+
+// apply sends the average of the other replicas' constants to an endpoint, or last if there are
+// none. The caller holds c.mu.
+func (c *Costs) apply(address string, last endpoint.Cost) {
+	if len(c.costs.Of(address)) > 0 {
+		last = endpoint.MeanCost(c.costs.Values(address))
+	}
+	if ep := c.o.Pool.Snapshot().Known(address); ep != nil {
+		ep.SetRemoteCost(last)
+	}
 }
 
 // Joined applies the known constants to endpoints that joined the pool.
@@ -156,12 +166,21 @@ func (c *Costs) Joined(eps []*endpoint.Endpoint) {
 	}
 }
 
-// Drop implements cluster.GaugeSink. Constants stay valid after their replica is gone: endpoints
-// keep the average until another replica sends new ones.
+// departedSamples is the weight of constants whose replicas have all departed, in samples. Nobody
+// corrects them any more, so this replica's own samples soon outweigh them.
+const departedSamples = 2
+
+// Drop implements cluster.GaugeSink. The constants of the last other replica stay with a small
+// weight, because they are better than none.
 func (c *Costs) Drop(origin string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.costs.Drop(origin)
+	for _, address := range c.costs.KeysOf(origin) {
+		last := endpoint.MeanCost(c.costs.Values(address))
+		last.PrefillSeen, last.DecodeSeen = min(last.PrefillSeen, departedSamples), min(last.DecodeSeen, departedSamples)
+		c.costs.Delete(address, origin)
+		c.apply(address, last)
+	}
 }
 
 // Endpoints returns the number of endpoints for which other replicas have sent constants.

@@ -3,6 +3,8 @@ package facts
 import (
 	"errors"
 	"fmt"
+	"math"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -44,5 +46,52 @@ func TestTenThousandEndpointsFit(t *testing.T) {
 		if err := errors.Join(costs.Set(address, cost), loads.Set(address, load)); err != nil {
 			t.Fatalf("after %d endpoints: %v", i, err)
 		}
+	}
+}
+
+// TestDepartedCosts: constants of replicas that have all departed stay while this replica has no
+// samples of its own, and its own samples outweigh them after that. Constants that are withdrawn,
+// because the engine is another one, do not stay.
+func TestDepartedCosts(t *testing.T) {
+	const address = "10.0.0.1:8000"
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort(address)}})
+	ep := pool.Snapshot().Known(address)
+	c := &Costs{o: CostOptions{Pool: pool}}
+	merge := func(origin string, factor float64) {
+		t.Helper()
+		cost := endpoint.PriorCost
+		cost.PerToken *= factor
+		cost.PrefillSeen, cost.DecodeSeen = 25, 25
+		if err := c.Merge(origin, 1, address, appendCost(nil, &cost)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string, factor float64) {
+		t.Helper()
+		if got := ep.Cost().PerToken / endpoint.PriorCost.PerToken; math.Abs(got-factor) > .01*factor {
+			t.Errorf("%s: %.2f times the prior, want %.2f", what, got, factor)
+		}
+	}
+	merge("a", 2)
+	merge("b", 4)
+	check("both replicas", 3)
+	c.Drop("b")
+	check("one has departed", 2)
+	c.Drop("a")
+	check("both have departed", 2)
+	for range 25 {
+		ep.ObservePrefill(&endpoint.Queued{Own: endpoint.Work{Input: 4000, New: 4000}}, time.Duration(4*endpoint.PriorCost.Prefill(endpoint.Work{Input: 4000, New: 4000})*float64(time.Second)))
+	}
+	if got := ep.Cost().PerToken / endpoint.PriorCost.PerToken; got < 3 {
+		t.Errorf("after 25 samples of four times the prior: %.2f times the prior, want at least 3", got)
+	}
+
+	merge("a", 2)
+	if err := c.Merge("a", 1, address, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, own := ep.Cost().PerToken, ep.LocalCost().PerToken; got != own {
+		t.Errorf("withdrawn constants still count: %v, want this replica's %v", got, own)
 	}
 }

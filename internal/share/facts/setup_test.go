@@ -62,3 +62,20 @@ func TestSetupWithoutNames(t *testing.T) {
 		}
 	}
 }
+
+// TestDepartedSetup: a departed replica's files are no reason to read an engine twice, nor a
+// mismatch.
+func TestDepartedSetup(t *testing.T) {
+	x := NewSetup(SetupOptions{Secret: 5})
+	other := setup{secret: 6}
+	if err := x.Merge("b", 1, keySetup, other.append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if id, what := x.Mismatch(); id != "b" {
+		t.Errorf("Mismatch() = %q, %q with another secret, want b", id, what)
+	}
+	x.Drop("b")
+	if id, what := x.Mismatch(); id != "" {
+		t.Errorf("Mismatch() = %q, %q after b has departed, want none", id, what)
+	}
+}

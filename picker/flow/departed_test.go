@@ -1,0 +1,52 @@
+package flow
+
+import (
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+)
+
+// TestDepartedPermits: the permits of a departed replica stay in use while the engines run its
+// requests, and are free once the engines' gauges show that they have ended, or after some service
+// times if no gauges arrive. Its waiting requests no longer count.
+func TestDepartedPermits(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		running int64 // requests of the departed replica that engines run; below 0: no gauges
+		want    int   // permits of the 40 that this replica gets
+	}{
+		{"engines run all of its requests", 20, 20}, {"half of them have ended", 10, 30}, {"all have ended", 0, 40},
+		{"no gauges", -1, 40},
+	} {
+		c := New(tenants)
+		c.SetCapacity(1, rules.Capacity{Permits: 40, Endpoints: 1})
+		c.ReceiveShares(1, "other", nil)
+		now := 1 + 2*learning
+		c.ReceiveShares(now, "other", []rules.Gauge{{Flow: "f", InFlight: 20, Waiting: 30, Requests: 30}})
+		c.ObserveRunning(now, 20)
+		c.PeerLeft(now, "other")
+		if s := c.Status(now, 1); s.Lost != 20 || s.Replicas != 1 {
+			t.Errorf("%s: %d permits of %d replicas are unaccounted for, want 20 of 1", tc.name, s.Lost, s.Replicas)
+		}
+		for range 60 {
+			c.Offer(now, rules.Request{Flow: "g"})
+		}
+		for range 300 {
+			now += int64(100 * time.Millisecond)
+			if tc.running >= 0 {
+				c.ObserveRunning(now, tc.running+int64(c.Status(now, 0).Own))
+			}
+			c.Advance(now)
+		}
+		s := c.Status(now, 9)
+		if own := int(s.Own); own > tc.want || own < tc.want-1 { // shares are rounded down
+			t.Errorf("%s: this replica has %d permits, want %d", tc.name, own, tc.want)
+		}
+		for _, b := range s.Bands {
+			if b.Others != 0 {
+				t.Errorf("%s: %d requests wait at a departed replica", tc.name, b.Others)
+			}
+		}
+	}
+}
