@@ -39,6 +39,11 @@ var FaultCases = []FaultCase{
 	{Name: "no choices", Faults: faults.Faults{Answer: faults.AnswerEmpty}},
 	{Name: "half a body", Faults: faults.Faults{Answer: faults.AnswerHalf}},
 	{Name: "another model", Faults: faults.Faults{Answer: faults.AnswerModel}},
+	{Name: "repeated text", Faults: faults.Faults{Answer: faults.AnswerNoise}},
+	{Name: "short answers", Faults: faults.Faults{Answer: faults.AnswerShort}},
+	{Name: "truncated answers", Faults: faults.Faults{Answer: faults.AnswerCut}},
+	{Name: "404 to one tenant", Faults: faults.Faults{ErrorShare: 1, ErrorStatus: 404, ErrorOnly: workload.TenantText}},
+	{Name: "500 to one tenant", Faults: faults.Faults{ErrorShare: 1, ErrorOnly: workload.TenantText}},
 	{Name: "restarts for ever", Faults: faults.Faults{Up: 2 * time.Second, Down: time.Second}},
 	{Name: "poisonous prompt", Faults: faults.Faults{Poison: workload.PoisonText, Down: time.Second}, Poison: true},
 }

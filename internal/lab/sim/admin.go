@@ -68,7 +68,7 @@ func (e *Engine) putFaults(w *responder, r *http.Request) {
 		return
 	}
 	if !f.Answer.Known() {
-		w.fail(badRequest("answer", "answer is %q, want \"\", %q, %q, %q or %q", f.Answer, faults.AnswerAbort, faults.AnswerEmpty, faults.AnswerHalf, faults.AnswerModel))
+		w.fail(badRequest("answer", "answer is %q, want \"\", %q, %q, %q, %q, %q, %q or %q", f.Answer, faults.AnswerAbort, faults.AnswerEmpty, faults.AnswerHalf, faults.AnswerModel, faults.AnswerNoise, faults.AnswerShort, faults.AnswerCut))
 		return
 	}
 	if q.For > 0 { // the only way out of some

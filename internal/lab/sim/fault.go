@@ -111,9 +111,12 @@ func (s *faultState) garbage() bool {
 }
 
 // refuse returns the error status for the next inference request, or 0.
-func (s *faultState) refuse() int {
+func (s *faultState) refuse(body []byte) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.f.ErrorOnly != "" && !bytes.Contains(body, []byte(s.f.ErrorOnly)) {
+		return 0
+	}
 	hit := s.errors.Next(s.f.ErrorShare)
 	if s.f.ErrorNext > 0 {
 		s.f.ErrorNext--

@@ -23,7 +23,8 @@ type call struct {
 	engine  *Engine
 	prompts []prompt
 
-	cutAfter int // tokens of a sequence, after which a stream breaks off
+	cut      bool // the answer lacks its second half
+	cutAfter int  // tokens of a sequence, after which a stream breaks off
 }
 
 func (e *Engine) completions(w *responder, r *http.Request) { e.infer(w, r, false) }
@@ -35,7 +36,7 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 		w.fail(fail)
 		return
 	}
-	if status := e.faults.refuse(); status != 0 {
+	if status := e.faults.refuse(body); status != 0 {
 		w.fail(&apiError{status, errInternal, "simulated fault", ""})
 		return
 	}
@@ -70,6 +71,10 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 		return
 	case wrong == faults.AnswerModel:
 		c.head.Model = "another-model"
+	case wrong == faults.AnswerNoise:
+		c.repeat()
+	case wrong == faults.AnswerCut:
+		c.halve()
 	}
 	if e.opt.PD != nil && !c.kvTransfer(r.Context()) {
 		return
@@ -180,6 +185,9 @@ func (c *call) whole(ctx context.Context) bool {
 	}
 	r := c.head
 	r.Usage = c.usage()
+	if c.cut {
+		return c.truncated(r)
+	}
 	for _, s := range c.seqs {
 		r.Choices = append(r.Choices, c.choice(s))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/core"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
@@ -34,6 +35,9 @@ func (e *Engine) plan(p *params, prompts []prompt, chat bool) ([]*sequence, erro
 		limit, err := p.limit(len(prompts[i].tokens), e.opt.Core.MaxModelLen, chat)
 		if err != nil {
 			return nil, err
+		}
+		if e.Faults().Answer == faults.AnswerShort {
+			limit = max(limit/10, 1)
 		}
 		for choice := range n {
 			s := &sequence{prompt: &prompts[i], index: len(seqs)}

@@ -104,7 +104,7 @@ func (c *call) piece(s *sequence, from, to int) {
 	} else {
 		ch.Text = &text
 	}
-	if to == len(s.output) {
+	if to == len(s.output) && !c.cut {
 		ch.FinishReason = &s.finish
 	}
 	if c.p.ReturnTokenIDs {

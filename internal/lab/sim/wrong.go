@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strconv"
@@ -56,4 +57,40 @@ func (c *call) half(ctx context.Context) {
 	_ = http.NewResponseController(c.w).Flush()
 	<-ctx.Done()
 	panic(http.ErrAbortHandler)
+}
+
+// repeat replaces every token's text by one character.
+func (c *call) repeat() {
+	for _, s := range c.seqs {
+		s.text = bytes.Repeat([]byte("!"), len(s.ends))
+		for i := range s.ends {
+			s.ends[i] = i + 1
+		}
+	}
+}
+
+// halve removes the text of the second half of each sequence, and its finish reason.
+func (c *call) halve() {
+	c.cut = true
+	for _, s := range c.seqs {
+		half := s.ends[len(s.ends)/2]
+		s.text = s.text[:half]
+		for i := range s.ends {
+			s.ends[i] = min(s.ends[i], half)
+		}
+	}
+}
+
+// truncated sends the first half of a response as if it were whole.
+func (c *call) truncated(r reply) bool {
+	for _, s := range c.seqs {
+		r.Choices = append(r.Choices, c.choice(s))
+	}
+	body, err := encode(r)
+	if err != nil {
+		return false
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	_, _ = c.w.Write(body[:len(body)/2])
+	return true
 }

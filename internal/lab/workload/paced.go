@@ -23,6 +23,8 @@ const (
 	poisonEvery  = 4 * time.Second
 	pacedTimeout = 10 * time.Second // about twenty times the duration of an answer
 	pacedTokens  = 24
+	// TenantText is in the requests of one tenant, a quarter of the load. The others name none.
+	TenantText = "a-tenant"
 )
 
 // Paced sends small chats at a steady rate, independent of their answers. Every second one is
@@ -80,7 +82,11 @@ func (l *Paced) send(n int) {
 	at := len(l.sent)
 	l.sent = append(l.sent, pacedRequest{at: time.Now()})
 	l.mu.Unlock()
-	engine, err := l.ask(text, n%2 == 0)
+	tenant := ""
+	if n/2%4 == 0 {
+		tenant = TenantText
+	}
+	engine, err := l.ask(text, tenant, n%2 == 0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.sent[at]
@@ -88,13 +94,17 @@ func (l *Paced) send(n int) {
 }
 
 // ask sends one chat and reads its answer.
-func (l *Paced) ask(text string, stream bool) (engine string, err error) {
+func (l *Paced) ask(text, tenant string, stream bool) (engine string, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, pacedTimeout)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{
+	members := map[string]any{
 		"model": vocab.Name, "stream": stream, "max_tokens": pacedTokens, "ignore_eos": true,
 		"messages": []map[string]string{{"role": "user", "content": text}},
-	})
+	}
+	if tenant != "" {
+		members["user"] = tenant
+	}
+	body, err := json.Marshal(members)
 	if err != nil {
 		return "", err
 	}
@@ -119,6 +129,12 @@ func (l *Paced) ask(text string, stream bool) (engine string, err error) {
 		return engine, fmt.Errorf("an answer without content: %.100s", answer)
 	case !bytes.Contains(answer, []byte(`"model":"`+vocab.Name+`"`)):
 		return engine, fmt.Errorf("an answer of another model: %.100s", answer)
+	case repeated.Match(answer):
+		return engine, fmt.Errorf("an answer of one character: %.100s", answer)
+	case !bytes.Contains(answer, []byte(`"finish_reason":"`)):
+		return engine, fmt.Errorf("an answer without a finish reason: %d bytes", len(answer))
+	case stream && bytes.Count(answer, []byte("data:")) < pacedTokens/2, !stream && !bytes.Contains(answer, fmt.Appendf(nil, `"completion_tokens":%d`, pacedTokens)):
+		return engine, fmt.Errorf("a short answer: %d bytes", len(answer))
 	case stream && !bytes.Contains(answer, []byte("[DONE]")):
 		return engine, fmt.Errorf("a stream without its end: %d bytes", len(answer))
 	}
@@ -128,13 +144,16 @@ func (l *Paced) ask(text string, stream bool) (engine string, err error) {
 // hasContent matches generated text in a chat's answer, streamed or not.
 var hasContent = regexp.MustCompile(`"content":"[^"]`)
 
+// repeated matches the text of logits that are not numbers, streamed or not.
+var repeated = regexp.MustCompile(`"content":"!("|!!!)`)
+
 // Poison occasionally sends the prompt that kills engines. These requests are not counted.
 func (l *Paced) Poison(now time.Time) {
 	if now.Sub(l.poisoned) < poisonEvery {
 		return
 	}
 	l.poisoned = now
-	l.wg.Go(func() { _, _ = l.ask(PoisonText, false) })
+	l.wg.Go(func() { _, _ = l.ask(PoisonText, "", false) })
 }
 
 // Span summarizes the requests of a period.

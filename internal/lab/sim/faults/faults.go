@@ -38,12 +38,15 @@ const (
 	AnswerEmpty Answer = "empty" // no choices
 	AnswerHalf  Answer = "half"  // whole answers: half of the body, then silence
 	AnswerModel Answer = "model" // of another model
+	AnswerNoise Answer = "noise" // one character, repeated, as from logits that are not numbers
+	AnswerShort Answer = "short" // a tenth of the tokens
+	AnswerCut   Answer = "cut"   // half of the answer, without a finish reason, and a normal end
 )
 
 // Known reports whether a is a defined value.
 func (a Answer) Known() bool {
 	switch a {
-	case AnswerSound, AnswerAbort, AnswerEmpty, AnswerHalf, AnswerModel:
+	case AnswerSound, AnswerAbort, AnswerEmpty, AnswerHalf, AnswerModel, AnswerNoise, AnswerShort, AnswerCut:
 		return true
 	}
 	return false
@@ -53,6 +56,7 @@ func (a Answer) Known() bool {
 type Faults struct {
 	ErrorNext   int     `json:"error_next"`   // inference requests that are refused, from the next on
 	ErrorShare  float64 `json:"error_share"`  // share of inference requests that are refused
+	ErrorOnly   string  `json:"error_only"`   // of requests that contain it; "": of all
 	ErrorStatus int     `json:"error_status"` // with this status; default 500
 	Slow        float64 `json:"slow"`         // factor on step times; 0: 1
 	Hang        Hang    `json:"hang"`
