@@ -186,9 +186,11 @@ func (st *stream) release(complete, unseen bool) {
 		Attempts: st.back.attempts,
 		Broken:   fault == answer.Broken,
 		Invalid:  fault == answer.Empty,
-		Foreign:  fault == answer.Sound && st.request != nil && st.kit.scan.OtherModel(st.request.Model, st.request.Target),
+		Foreign:  (fault == answer.Sound || fault == answer.Unfinished) && st.request != nil && st.kit.scan.OtherModel(st.request.Model, st.request.Target),
 		Unclosed: fault == answer.Unclosed,
 		Closed:   st.kit.scan.Closed(),
+		Finished: st.kit.scan.Finished(),
+		Endless:  fault == answer.Unfinished,
 		Evicted:  st.eviction.happened(),
 		Bytes:    st.back.bytes,
 		Usage:    st.kit.scan.Usage(),
@@ -209,7 +211,7 @@ func (st *stream) fault(whole bool) answer.Fault {
 	case request.KindChat, request.KindCompletions:
 		return fault
 	case request.KindResponses, request.KindMessages: // these end their streams differently
-		if fault != answer.Unclosed && fault != answer.Empty {
+		if fault != answer.Unclosed && fault != answer.Unfinished && fault != answer.Empty {
 			return fault
 		}
 	}

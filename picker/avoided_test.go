@@ -33,9 +33,9 @@ func TestExplainAvoided(t *testing.T) {
 	eps[0].Tracker().SetFull(t0, 3*time.Second)
 	for range 4 { // it fails only this model
 		for _, c := range []health.Cause{health.Failed, health.None} {
-			w := health.Watch{Model: endpoint.ModelKey("m")}
+			w := health.Watch{Traits: health.Traits{endpoint.ModelKey("m")}}
 			if c == health.None {
-				w.Model = endpoint.ModelKey("another")
+				w.Traits[health.TraitModel] = endpoint.ModelKey("another")
 			}
 			eps[1].Tracker().Begin(&w, t0, t0.Add(time.Second))
 			w.End(t0, c)

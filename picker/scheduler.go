@@ -156,6 +156,7 @@ type Scheduler struct {
 	patience [patiences]patience // by model
 	again    health.Again
 	prompts  *health.Prompts
+	lengths  health.Lengths // of sampled answers
 	clients  health.Prompts // clients whose requests were declined, by client and model; not shared
 
 	modelless struct {

@@ -22,6 +22,7 @@ type vitals struct {
 	step   float64 // predicted seconds of a decode step
 	prompt uint64  // hash of the prompt, valid after the body is dropped
 	client uint64  // hash of the client's identity
+	head   uint64  // hash of the prompt's beginning, if the answer's length will be compared
 	told   time.Time
 	failed string        // the endpoint that failed before a fallback served, and how
 	cause  health.Cause  // counted against the endpoint at the end; None, Void, Left: no evidence
@@ -49,10 +50,13 @@ func (f *flight) beginVitals(view *cycle.View) {
 	}
 	v.prompt = f.request.PromptKey()
 	v.client = f.request.ClientKey(v.prompt)
+	if f.WantBody && f.generates() {
+		v.head = f.request.HeadKey()
+	}
 	v.first = f.predicted.TTFT()
 	v.step = view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
 	v.answer = v.first + tokens*v.step
-	v.watch.Model = cycle.ModelKey(f.request)
+	v.watch.Traits = cycle.TraitsOf(f.request)
 	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.patient()))
 }
 
@@ -64,7 +68,9 @@ type patience struct{ first, whole health.Overrun } // of observed first tokens,
 const patiences = 512
 
 // patience returns the entry of the request's model.
-func (f *flight) patience() *patience { return &f.s.patience[f.vitals.watch.Model%patiences] }
+func (f *flight) patience() *patience {
+	return &f.s.patience[f.vitals.watch.Traits[health.TraitModel]%patiences]
+}
 
 // patient returns how long the request may take until its next progress.
 func (f *flight) patient() time.Duration {
@@ -141,7 +147,7 @@ func (f *flight) differs(c health.Cause, now time.Time) health.Cause {
 
 // clientOfModel returns a hash of the client and the model.
 func (f *flight) clientOfModel() uint64 {
-	return f.vitals.client ^ bits.RotateLeft64(f.vitals.watch.Model, 17)
+	return f.vitals.client ^ bits.RotateLeft64(f.vitals.watch.Traits[health.TraitModel], 17)
 }
 
 // idles reports whether the endpoint is idle, by its metrics page and the load tracker. A rejection
@@ -217,9 +223,11 @@ func (f *flight) concludeVitals(o *request.Outcome) {
 	case o.Broken:
 		f.learns = lessons{}
 		f.endVitals(o.At, health.Failed)
-	case (o.Invalid || o.Foreign && f.ep.Listed(f.request.Target)) && !f.ep.IsRemote():
+	case (o.Invalid || o.Endless && f.ep.Tracker().Finishes() || o.Foreign && f.ep.Listed(f.request.Target)) && !f.ep.IsRemote():
 		f.learns = lessons{}
 		f.endVitals(o.At, f.differs(health.Invalid, o.At))
+	case f.short(o):
+		f.endVitals(o.At, f.differs(health.Short, o.At))
 	case o.Unclosed && f.ep.Tracker().Closes(): // a client cannot cause this
 		f.learns = lessons{}
 		f.endVitals(o.At, health.Cut)
@@ -233,6 +241,9 @@ func (f *flight) concludeVitals(o *request.Outcome) {
 		} else {
 			f.learnWhole(o)
 		}
+		if o.Finished {
+			f.ep.Tracker().SetFinishes()
+		}
 		if o.Closed {
 			f.ep.Tracker().SetCloses()
 		}
@@ -242,6 +253,21 @@ func (f *flight) concludeVitals(o *request.Outcome) {
 	default: // the client or this server cancelled it
 		f.endVitals(o.At, health.Left)
 	}
+}
+
+// short reports whether a sampled answer is much shorter than those of other endpoints to similar
+// requests: of the same model, kind, tenant, limit and order of prompt size.
+func (f *flight) short(o *request.Outcome) bool {
+	v, tokens, unit := &f.vitals, f.tokens, uint64(0)
+	if o.Usage.Seen {
+		tokens, unit = o.Usage.OutputTokens, 1
+	}
+	if v.head == 0 || !o.Complete || o.Status != http.StatusOK || o.Unseen || o.Unclosed || f.ep.IsRemote() || tokens <= 0 {
+		return false
+	}
+	t := &v.watch.Traits
+	class := t[health.TraitClass] ^ bits.RotateLeft64(t[health.TraitClient], 7) ^ (uint64(bits.Len(uint(max(f.request.MaxTokens, 0))))<<1|unit)*0xff51afd7ed558ccd
+	return f.s.lengths.Short(class, v.head, int(f.ep.ID), tokens)
 }
 
 // waits reports whether a request without an answer has waited longer than predicted.

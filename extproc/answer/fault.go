@@ -7,10 +7,11 @@ type Fault uint8
 
 // Faults, the worst last.
 const (
-	Sound    Fault = iota
-	Unclosed       // a stream ended normally but without its closing event
-	Empty          // no generated text, or aborted by the engine
-	Broken         // an engine error, empty, or not an answer
+	Sound      Fault = iota
+	Unclosed         // a stream ended normally but without its closing event
+	Unfinished       // a stream without a finish reason
+	Empty            // no generated text, aborted by the engine, or of repeated text
+	Broken           // an engine error, empty, or not an answer
 )
 
 // faultFinder looks for errors in place of answers, at the beginning of each stream event or of a
@@ -94,6 +95,9 @@ func isBlank(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\
 // Closed reports whether the stream's closing event was read.
 func (s *Scan) Closed() bool { return s.counter.closed }
 
+// Finished reports whether a finish reason was found in the stream.
+func (s *Scan) Finished() bool { return s.finish.found }
+
 // Fault returns the fault of a completely read body. The request must be of a kind with JSON
 // answers or JSON events.
 func (s *Scan) Fault() Fault {
@@ -101,14 +105,16 @@ func (s *Scan) Fault() Fault {
 	switch {
 	case !s.readable:
 		return Sound
-	case s.fault.bad, !s.events && !s.json, s.events && s.counter.events == 0:
+	case s.fault.bad, !s.events && !s.json, !s.events && s.last != '}' && s.last != ']', s.events && s.counter.events == 0:
 		return Broken
 	case s.events && !s.counter.closed:
 		return Unclosed
 	case s.fault.any: // a client error
 		return Sound
-	case s.aborted, !s.text.found:
+	case s.aborted, !s.text.found, s.repeats.repeats():
 		return Empty
+	case s.events && !s.finish.found:
+		return Unfinished
 	}
 	return Sound
 }

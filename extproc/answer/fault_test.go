@@ -13,8 +13,8 @@ func TestFault(t *testing.T) {
 		name, kind, body string
 		want             Fault
 	}{
-		{"a stream", events, chunk + chunk + "data: [DONE]\n\n", Sound},
-		{"a stream with comments", events, ": ping\n\n" + chunk + "data:[DONE]\r\n\r\n", Sound},
+		{"a stream", events, chunk + chunk + "data: [DONE]\n\n", Unfinished},
+		{"a stream with comments", events, ": ping\n\n" + chunk + "data:[DONE]\r\n\r\n", Unfinished},
 		{"no closing event", events, chunk + chunk, Unclosed},
 		{"nothing", events, "", Broken},
 		{"nothing but the closing event", events, "data: [DONE]\n\n", Broken},

@@ -22,6 +22,9 @@ type Scan struct {
 	text     textFinder
 	id       idFinder
 	fault    faultFinder
+	finish   finishFinder
+	repeats  repeatFinder
+	last     byte // the last byte of a whole body that is not white space
 	aborted  bool // the engine aborted it: finish_reason abort
 	model    answeredModel
 }
@@ -49,7 +52,9 @@ func (s *Scan) Write(p []byte) (tokens int, first bool) {
 	s.id.write(p)
 	s.model.write(p)
 	s.aborted = s.aborted || aborts(p)
+	s.repeats.write(p)
 	if s.events {
+		s.finish.write(p)
 		first = s.text.write(p)
 		tokens = s.counter.write(p, &s.fault)
 	} else {
@@ -74,6 +79,9 @@ func (s *Scan) readWhole(p []byte) {
 			p, i = p[i:], -1
 		}
 	}
+	if t := bytes.TrimRight(p, " \t\r\n"); len(t) > 0 {
+		s.last = t[len(t)-1]
+	}
 	if s.opened {
 		s.fault.write(p)
 		s.text.write(p)
@@ -87,6 +95,8 @@ func (s *Scan) Reset() {
 	s.fault.reset()
 	s.readable, s.events, s.begun, s.opened, s.json, s.aborted = false, false, false, false, false, false
 	s.counter = eventCounter{}
+	s.finish, s.last = finishFinder{}, 0
+	s.repeats.reset()
 	s.model = answeredModel{}
 	s.text = textFinder{}
 }

@@ -120,6 +120,9 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 		if len(e.Health.AvoidedModels) > 0 {
 			say(e, "fails models", strings.Join(e.Health.AvoidedModels, ", ")+": avoided here, because their requests fail while other models are answered")
 		}
+		if n := e.Health.AvoidedOthers; n > 0 {
+			say(e, "fails clients", fmt.Sprintf("%d clients or kinds of request are avoided here, because they fail while others are answered", n))
+		}
 		if e.Reason != "" {
 			say(e, e.Knowledge, e.Reason)
 		}

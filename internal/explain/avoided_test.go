@@ -39,7 +39,7 @@ func TestAvoided(t *testing.T) {
 // TestAvoidedReasons: every reason has a text.
 func TestAvoidedReasons(t *testing.T) {
 	for _, why := range []string{
-		explanation.AvoidedFull, explanation.AvoidedModelFails, explanation.AvoidedPlaces, explanation.AvoidedPrompt, explanation.AvoidedSubset,
+		explanation.AvoidedFull, explanation.AvoidedModelFails, explanation.AvoidedClientFails, explanation.AvoidedKindFails, explanation.AvoidedPlaces, explanation.AvoidedPrompt, explanation.AvoidedSubset,
 		explanation.AvoidedConversation, explanation.AvoidedRole, explanation.AvoidedModel,
 	} {
 		var b bytes.Buffer

@@ -145,6 +145,8 @@ func healthText(h *explanation.Health) string {
 var avoidedWords = [...]struct{ why, words string }{
 	{explanation.AvoidedFull, "its engine rejected a request for lack of capacity"},
 	{explanation.AvoidedModelFails, "it fails requests for this model but answers others"},
+	{explanation.AvoidedClientFails, "it fails requests of this client but answers others"},
+	{explanation.AvoidedKindFails, "it fails requests of this kind and size but answers others"},
 	{explanation.AvoidedPlaces, "it has its maximum number of requests"},
 	{explanation.AvoidedPrompt, "the prompt failed at several engines, and a crash there would lose more work"},
 	{explanation.AvoidedConversation, "another engine stores the conversation"},

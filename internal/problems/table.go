@@ -177,11 +177,11 @@ var engines = []Problem{
 	},
 	{
 		Code: Invalid, Title: "engine sends invalid answers", Severity: Warning,
-		Meaning: "The engine's answers are empty, aborted or of another model.",
+		Meaning: "The engine's answers are empty, aborted, incomplete, of repeated text, of another model, or much shorter than its peers'.",
 		Effect:  "The endpoint gets only probes. Earlier requests there got unusable answers.",
 		Action:  []string{"Look at the engine's log.", "Check which model the engine serves: `curl http://ENGINE/v1/models`."},
 		Verify:  engineBack,
-		Details: "Causes in `status`: `invalid`.",
+		Details: "Causes in `status`: `invalid` and `short`.",
 		Alert:   &Alert{Name: "GrapevineEngineInvalid", For: "2m"},
 	},
 	{
@@ -228,12 +228,15 @@ var engines = []Problem{
 		Alert:   &Alert{Name: "GrapevineEngineUnreached", For: "5m"},
 	},
 	{
-		Code: ModelFails, Title: "a model fails at one engine", Severity: Warning,
-		Meaning: "Requests for the model fail at this engine, while its other models are answered.",
-		Effect:  "Requests for the model go to other engines.",
-		Action:  []string{"Check that the adapter or model is loaded at the engine."},
-		Verify:  "The model is gone from the line `fails models` of `grapevine status`.",
-		Alert:   &Alert{Name: "GrapevineModelFails", For: "5m"},
+		Code: ModelFails, Title: "a model or client fails at one engine", Severity: Warning,
+		Meaning: "Requests for the model, of the client or of the kind fail at this engine, while others are answered.",
+		Effect:  "These requests go to other engines.",
+		Action: []string{
+			"Check that the adapter or model is loaded at the engine.",
+			"For a client: compare the engine's keys and access rules with those of its peers.",
+		},
+		Verify: "The lines `fails models` and `fails clients` of `grapevine status` are gone.",
+		Alert:  &Alert{Name: "GrapevineModelFails", For: "5m"},
 	},
 	{
 		Code: Full, Title: "engine rejected a request for lack of capacity", Severity: Notice,

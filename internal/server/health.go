@@ -118,9 +118,10 @@ type HealthStatus struct {
 	Cause         string   `json:"cause,omitempty"`
 	Evidence      string   `json:"evidence,omitempty"`
 	BackBy        string   `json:"back_by,omitempty"`
-	FullS         float64  `json:"full_s,omitempty"`    // remaining time of avoidance after its engine rejected a request for lack of capacity
-	AvoidedModels []string `json:"shunned,omitempty"`   // models that fail here while others succeed; their requests go elsewhere
-	Overruled     bool     `json:"overruled,omitempty"` // soft evidence is ignored because it applies to most of the pool
+	FullS         float64  `json:"full_s,omitempty"`         // remaining time of avoidance after its engine rejected a request for lack of capacity
+	AvoidedModels []string `json:"shunned,omitempty"`        // models that fail here while others succeed; their requests go elsewhere
+	AvoidedOthers int      `json:"shunned_others,omitempty"` // clients and kinds of request that fail here while others succeed
+	Overruled     bool     `json:"overruled,omitempty"`      // soft evidence is ignored because it applies to most of the pool
 }
 
 func healthStatus(v health.View, now time.Time) HealthStatus {

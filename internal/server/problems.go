@@ -146,7 +146,7 @@ var causeProblems = map[health.Cause]problems.Code{
 	health.Refused: problems.Refused,
 	health.Silent:  problems.Hung, health.Stalled: problems.Hung, health.Probe: problems.Hung,
 	health.Failed: problems.Failing, health.Broken: problems.Failing, health.Cut: problems.Failing, health.Halted: problems.Failing,
-	health.Declined: problems.Declining, health.Invalid: problems.Invalid,
+	health.Declined: problems.Declining, health.Invalid: problems.Invalid, health.Short: problems.Invalid,
 	health.Late: problems.Slow, health.Slow: problems.Slow,
 }
 
@@ -183,6 +183,9 @@ func findHealthProblems(l *problems.List, e *EndpointStatus, uptime float64) {
 	}
 	if len(h.AvoidedModels) > 0 {
 		l.Add(problems.ModelFails, e.Address, strings.Join(h.AvoidedModels, ", "))
+	}
+	if h.AvoidedOthers > 0 {
+		l.Add(problems.ModelFails, e.Address, fmt.Sprintf("%d clients or kinds of request", h.AvoidedOthers))
 	}
 	if e.GaugesError != "" && h.State == health.Healthy.String() && e.Up { // otherwise its health says more
 		l.Add(problems.NoGauges, e.Address, e.GaugesError)

@@ -157,7 +157,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		Blocks: s.blocks(ep), Facts: saved.FactsOf(s.pool, ep, now),
 	}
 	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
-	e.Health.AvoidedModels = ep.AvoidedModels(nil, now)
+	e.Health.AvoidedModels, e.Health.AvoidedOthers = ep.AvoidedModels(nil, now), ep.AvoidedOthers(now)
 	e.Health.FullS = ep.Tracker().FullFor(now).Seconds()
 	e.Models = ep.Models
 	for _, st := range s.finder.Streams(ep) {

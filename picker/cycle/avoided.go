@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -26,8 +27,8 @@ func (c *Cycle) leave(why string) {
 		switch why {
 		case explanation.AvoidedFull:
 			a.More = ep.Tracker().FullFor(c.Now)
-		case explanation.AvoidedModelFails:
-			a.More = ep.Tracker().AvoidsFor(ModelKey(c.Request), c.Now)
+		case explanation.AvoidedModelFails, explanation.AvoidedClientFails, explanation.AvoidedKindFails:
+			a.More = ep.Tracker().AvoidsFor(TraitsOf(c.Request)[slices.Index(traitWords[:], why)], c.Now)
 		}
 		c.avoided = append(c.avoided, a)
 	}

@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -10,7 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// withhold excludes candidates that are unhealthy, have a full queue, or fail the request's model.
+// withhold excludes candidates that are unhealthy, have a full queue, or fail the request's model, client or
+// kind.
 // Candidates with a partial share are excluded at random.
 func (c *Cycle) withhold() {
 	now, restricted := c.Now.UnixNano(), false
@@ -38,20 +40,28 @@ func (c *Cycle) withhold() {
 	}
 	c.leave(explanation.AvoidedHealth)
 	c.spare(explanation.AvoidedFull, func(ep *endpoint.Endpoint) bool { return ep.Tracker().FullAt(now) })
-	c.shun(ModelKey(c.Request))
+	for trait, key := range TraitsOf(c.Request) {
+		c.shun(key, traitWords[trait])
+	}
 }
 
-// shun excludes candidates that fail the model, unless most candidates do. In that case the
-// endpoints are not at fault, and the rest would get all requests of the model.
-func (c *Cycle) shun(model uint64) {
+// traitWords are the reasons for which endpoints that fail a trait's value are excluded.
+var traitWords = [health.NumTraits]string{explanation.AvoidedModelFails, explanation.AvoidedClientFails, explanation.AvoidedKindFails}
+
+// shun excludes candidates that fail requests with a trait's value, unless most candidates do. In
+// that case the endpoints are not at fault, and the rest would get all such requests.
+func (c *Cycle) shun(key uint64, why string) {
+	if key == 0 {
+		return
+	}
 	fail := 0
 	for _, ep := range c.endpoints {
-		if ep.Tracker().Avoids(model, c.Now) {
+		if ep.Tracker().Avoids(key, c.Now) {
 			fail++
 		}
 	}
 	if fail > 0 && 2*fail <= len(c.endpoints) {
-		c.spare(explanation.AvoidedModelFails, func(ep *endpoint.Endpoint) bool { return ep.Tracker().Avoids(model, c.Now) })
+		c.spare(why, func(ep *endpoint.Endpoint) bool { return ep.Tracker().Avoids(key, c.Now) })
 	}
 }
 
@@ -165,6 +175,20 @@ func (v *View) full() bool {
 func (c *Cycle) Healthy(place int) bool {
 	ep := c.endpoints[c.plan.Order[place]]
 	return !ep.IsRemote() && ep.Share() == health.Full && !ep.Down() && !ep.Tracker().FullAt(c.Now.UnixNano())
+}
+
+// TraitsOf returns the traits by which an endpoint may fail the request and serve others. Clients
+// and kinds are those of one model.
+func TraitsOf(r *request.Request) (t health.Traits) {
+	model := ModelKey(r)
+	t[health.TraitModel] = model
+	if tenant := r.TenantKey(); tenant != 0 {
+		t[health.TraitClient] = tenant ^ bits.RotateLeft64(model, 17)
+	}
+	if r.Kind != request.KindOther {
+		t[health.TraitClass] = r.ClassKey() ^ bits.RotateLeft64(model, 31)
+	}
+	return t
 }
 
 // ModelKey returns the hash of a request's model, 0 if it names none.

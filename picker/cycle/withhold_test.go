@@ -92,7 +92,7 @@ func TestFailsAtMost(t *testing.T) {
 	pool := newPool(4)
 	eps := pool.Snapshot().Endpoints
 	end := func(ep *endpoint.Endpoint, model string, c health.Cause) {
-		w := health.Watch{Model: endpoint.ModelKey(model)}
+		w := health.Watch{Traits: health.Traits{endpoint.ModelKey(model)}}
 		ep.Tracker().Begin(&w, t0, t0.Add(time.Second))
 		w.End(t0, c)
 	}

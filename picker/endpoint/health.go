@@ -56,6 +56,11 @@ func (e *Endpoint) AvoidedModels(list []string, now time.Time) []string {
 	return list
 }
 
+// AvoidedOthers returns how many clients and kinds of request are sent elsewhere, as they fail here.
+func (e *Endpoint) AvoidedOthers(now time.Time) int {
+	return max(e.Tracker().AvoidedCount()-len(e.AvoidedModels(nil, now)), 0)
+}
+
 // Tracker returns the tracker of the endpoint's in-flight requests.
 func (c *life) Tracker() *health.Tracker { return &c.health.tracker }
 

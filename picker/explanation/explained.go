@@ -174,6 +174,8 @@ const (
 	AvoidedHealth       = "health"       // ejected, or suspect or recovering and not drawn; see Health
 	AvoidedFull         = "full"         // its engine rejected a request for lack of capacity
 	AvoidedModelFails   = "model_fails"  // it fails this model's requests but answers others
+	AvoidedClientFails  = "client_fails" // it fails this client's requests but answers others
+	AvoidedKindFails    = "kind_fails"   // it fails requests of this kind and size but answers others
 	AvoidedPlaces       = "places"       // it has its maximum number of requests
 	AvoidedPrompt       = "prompt"       // the prompt failed at several engines, and more work would be lost here if the engine crashed
 	AvoidedSubset       = "subset"       // the proxy does not allow it

@@ -7,46 +7,79 @@ import (
 	"time"
 )
 
-// shuns holds the models whose requests fail at an endpoint that serves other models well. An
-// adapter that hangs or was loaded incorrectly gets too few requests to affect the endpoint's own
-// score. All fields except open are guarded by Tracker.mu.
+// Trait is a property of requests by which an endpoint may fail some of them and serve the rest.
+type Trait uint8
+
+// Traits.
+const (
+	TraitModel  Trait = iota // the model or adapter
+	TraitClient              // the client, of one model
+	TraitClass               // kind, streaming and size, of one model
+	NumTraits
+)
+
+// Traits are the hashes of a request's traits, 0 for an unknown one. A hash identifies the trait
+// and its value.
+type Traits [NumTraits]uint64
+
+// shuns holds the values of traits whose requests fail at an endpoint that serves others well. An
+// adapter that hangs or was loaded incorrectly, or a client whose key an engine does not have, gets
+// too few requests to affect the endpoint's own score. All fields except open are guarded by
+// Tracker.mu.
 type shuns struct {
 	list [maxShuns]shun
 	news uint64       // version of this replica's own findings
-	open atomic.Int32 // number of models that are avoided now
+	open atomic.Int32 // number of values that are avoided now
 }
 
-// shun is the failure record of one model.
+// shun is the failure record of one value of a trait.
 type shun struct {
-	model  uint64 // 0: unused
+	trait  Trait
+	key    uint64 // 0: unused
+	model  uint64 // of the client or class, whose requests are compared with others of this model
+	client uint64 // of the last failure
 	score  float64
 	at     time.Time // time of the last score update
-	others int       // requests of other models answered in the same time
-	worse  int       // requests of other models that failed in the same time
-	times  int       // times the model was avoided; 0: not avoided
+	others int       // requests of other values answered in the same time
+	worse  int       // requests of other values that failed in the same time
+	times  int       // times the value was avoided; 0: not avoided
 	until  time.Time
 	from   string    // the replica that found the failure; "": this one
 	trial  time.Time // when a trial request was sent after until; zero: not yet
 }
 
 const (
-	maxShuns   = 8
-	shunAt     = 10. // about three failures in a row
-	shunHalf   = time.Minute
-	shunOthers = 3
-	shunPrior  = 5 // prior: good answers assumed of other models
-	shunFor    = 10 * time.Second
-	shunTrial  = 5 * time.Second // how long to wait for the result of a trial
-	shunMost   = 4               // maximum doublings of shunFor
-	mostTimes  = shunMost + 1    // highest count that is kept
+	maxShuns  = 16
+	shunAt    = 10. // about three failures in a row
+	shunUsual = .01 // failure share that is considered normal
+	// shunDiffers replaces shunUsual for the client of a response that the protocol allows, since
+	// these do not happen by chance: two in a row are enough.
+	shunDiffers = .001
+	shunHalf    = time.Minute
+	shunOthers  = 3
+	shunPrior   = 5 // prior: good answers assumed of other models
+	shunFor     = 10 * time.Second
+	shunTrial   = 5 * time.Second // how long to wait for the result of a trial
+	shunMost    = 4               // maximum doublings of shunFor
+	mostTimes   = shunMost + 1    // highest count that is kept
 )
 
-// note records the result of one request of a model.
-func (s *shuns) note(model uint64, bad bool, now time.Time) {
+// note records the result of one request.
+func (s *shuns) note(t *Traits, c Cause, now time.Time) {
+	for trait, key := range t {
+		s.noteOne(Trait(trait), key, t, c, now)
+	}
+}
+
+func (s *shuns) noteOne(trait Trait, key uint64, t *Traits, c Cause, now time.Time) {
+	bad, client, model := c != None, t[TraitClient], uint64(0)
+	if trait != TraitModel {
+		model = t[TraitModel]
+	}
 	var mine, free *shun
 	for i := range s.list {
 		e := &s.list[i]
-		if e.model != 0 && e.model != model {
+		if e.key != 0 && e.key != key && e.trait == trait && e.model == model {
 			if bad {
 				e.worse++
 			} else {
@@ -54,20 +87,33 @@ func (s *shuns) note(model uint64, bad bool, now time.Time) {
 			}
 		}
 		switch {
-		case model != 0 && e.model == model:
+		case key != 0 && e.key == key:
 			mine = e
-		case free == nil || free.model != 0 && (e.model == 0 || free.times > e.times || free.times == e.times && free.score > e.score):
+		case free == nil || free.key != 0 && (e.key == 0 || free.times > e.times || free.times == e.times && free.score > e.score):
 			free = e
 		}
 	}
 	if mine == nil {
-		if !bad || model == 0 || free.times > 0 {
+		if key == 0 || !bad || free.times > 0 {
 			return
 		}
 		mine = free
-		*mine = shun{model: model, at: now}
+		*mine = shun{key: key, at: now}
 	}
-	mine.weigh(bad, now)
+	mine.trait, mine.model = trait, model // unknown if another replica found it
+	usual := shunUsual
+	if bad && c.relative() {
+		switch {
+		case trait == TraitClient:
+			usual = shunDiffers
+		case client != 0 && client == mine.client: // it may be the client's fault
+			return
+		}
+	}
+	mine.weigh(bad, usual, now)
+	if bad {
+		mine.client = client
+	}
 	switch {
 	case mine.times == 0 && mine.score >= shunAt && mine.others >= shunOthers:
 		s.pass(mine, now)
@@ -79,12 +125,12 @@ func (s *shuns) note(model uint64, bad bool, now time.Time) {
 	}
 }
 
-// weigh updates the score. Failures count less when requests of other models fail as well, for
+// weigh updates the score. Failures count less when requests of other values fail as well, for
 // example on an overloaded engine.
-func (e *shun) weigh(bad bool, now time.Time) {
+func (e *shun) weigh(bad bool, usual float64, now time.Time) {
 	e.score *= math.Exp2(-float64(max(now.Sub(e.at), 0)) / float64(shunHalf))
 	e.at = now
-	usual := min(max(2*float64(e.worse)/float64(e.others+e.worse+shunPrior), .01), sickShare)
+	usual = min(max(2*float64(e.worse)/float64(e.others+e.worse+shunPrior), usual), sickShare)
 	gain := math.Log((1 - sickShare) / (1 - usual))
 	if bad {
 		gain = math.Log(sickShare / usual)
@@ -92,7 +138,7 @@ func (e *shun) weigh(bad bool, now time.Time) {
 	e.score = min(max(e.score+gain, 0), maxScore)
 }
 
-// pass starts avoiding the model. Each repetition doubles the duration, up to shunMost doublings.
+// pass starts avoiding the value. Each repetition doubles the duration, up to shunMost doublings.
 func (s *shuns) pass(e *shun, now time.Time) {
 	e.until, e.trial, e.from = now.Add(shunFor<<min(e.times, shunMost)), time.Time{}, ""
 	e.times++
@@ -108,85 +154,88 @@ func (s *shuns) end(e *shun) {
 	*e = shun{}
 }
 
-// find returns the entry of a model that is avoided, or nil.
-func (s *shuns) find(model uint64) *shun {
+// find returns the entry of a value that is avoided, or nil.
+func (s *shuns) find(key uint64) *shun {
 	for i := range s.list {
-		if e := &s.list[i]; e.model == model && e.times > 0 {
+		if e := &s.list[i]; e.key == key && e.times > 0 {
 			return e
 		}
 	}
 	return nil
 }
 
-// begin records that a request of a model was sent to the endpoint.
-func (s *shuns) begin(model uint64, now time.Time) {
+// begin records that a request was sent to the endpoint.
+func (s *shuns) begin(t *Traits, now time.Time) {
 	if s.open.Load() == 0 {
 		return
 	}
-	if e := s.find(model); e != nil && !now.Before(e.until) {
-		e.trial = now
+	for _, key := range t {
+		if e := s.find(key); e != nil && !now.Before(e.until) {
+			e.trial = now
+		}
 	}
 }
 
-func (s *shuns) has(model uint64, now time.Time) bool {
-	e := s.find(model)
+func (s *shuns) has(key uint64, now time.Time) bool {
+	e := s.find(key)
 	return e != nil && (now.Before(e.until) || now.Sub(e.trial) < shunTrial)
 }
 
-// Avoids reports whether requests of a model should avoid this endpoint, because they fail here
-// while requests of other models succeed. After ten seconds one trial request is allowed. Each
-// failed trial doubles the wait, up to 160 s.
-func (t *Tracker) Avoids(model uint64, now time.Time) bool {
+// Avoids reports whether requests with a value of a trait should avoid this endpoint, because they
+// fail here while others succeed. After ten seconds one trial request is allowed. Each failed trial
+// doubles the wait, up to 160 s.
+func (t *Tracker) Avoids(key uint64, now time.Time) bool {
 	if t.shuns.open.Load() == 0 {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.shuns.has(model, now)
+	return t.shuns.has(key, now)
 }
 
-// AvoidsFor returns how long from now requests of a model avoid this endpoint, or 0 if they do not.
-// A failed trial request extends the time.
-func (t *Tracker) AvoidsFor(model uint64, now time.Time) time.Duration {
+// AvoidsFor returns how long from now such requests avoid this endpoint, or 0 if they do not. A
+// failed trial request extends the time.
+func (t *Tracker) AvoidsFor(key uint64, now time.Time) time.Duration {
 	if t.shuns.open.Load() == 0 {
 		return 0
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.shuns.find(model); e != nil {
+	if e := t.shuns.find(key); e != nil {
 		return max(e.until.Sub(now), 0)
 	}
 	return 0
 }
 
-// ModelAvoidance reports to other replicas that a model is avoided at an endpoint.
+// ModelAvoidance reports to other replicas that a model, or a value of another trait, is avoided at
+// an endpoint.
 type ModelAvoidance struct {
-	Model uint64
+	Model uint64        // hash of the value
 	For   time.Duration // remaining time; 0: the next request is a trial
-	Times int           // times the model was avoided
+	Times int           // times the value was avoided
 }
 
-// Found appends the avoided models that this replica itself found, and returns a version number
+// Found appends the avoided values that this replica itself found, and returns a version number
 // that changes whenever they change.
 func (t *Tracker) Found(list []ModelAvoidance, now time.Time) ([]ModelAvoidance, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.shuns.list {
 		if e := &t.shuns.list[i]; e.times > 0 && e.from == "" {
-			list = append(list, ModelAvoidance{e.model, max(e.until.Sub(now), 0), min(e.times, mostTimes)})
+			list = append(list, ModelAvoidance{e.key, max(e.until.Sub(now), 0), min(e.times, mostTimes)})
 		}
 	}
 	return list, t.shuns.news
 }
 
-// ReceiveAvoidances replaces the findings of another replica for the endpoint. Its models are
+// ReceiveAvoidances replaces the findings of another replica for the endpoint. Its values are
 // avoided here too until that replica removes them or a trial request succeeds here.
 func (t *Tracker) ReceiveAvoidances(origin string, list []ModelAvoidance, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.shuns.list {
 		e := &t.shuns.list[i]
-		if e.times > 0 && e.from == origin && !slices.ContainsFunc(list, func(o ModelAvoidance) bool { return o.Model == e.model }) {
+		if e.times > 0 && e.from == origin && !slices.ContainsFunc(list, func(o ModelAvoidance) bool { return o.Model == e.key }) {
 			t.shuns.end(e)
 		}
 	}
@@ -206,7 +255,7 @@ func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 	case e == nil && o.For <= 0: // expired; this replica may have had an answer since
 		return
 	case e == nil:
-		i := slices.IndexFunc(s.list[:], func(e shun) bool { return e.model == o.Model })
+		i := slices.IndexFunc(s.list[:], func(e shun) bool { return e.key == o.Model })
 		if i < 0 {
 			i = slices.IndexFunc(s.list[:], func(e shun) bool { return e.times == 0 })
 		}
@@ -219,10 +268,10 @@ func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 	case e.from != origin, e.times == times && until.Sub(e.until) < time.Second: // no new information; a trial request may be in flight
 		return
 	}
-	*e = shun{model: o.Model, score: maxScore, at: now, others: shunOthers, times: times, until: until, from: origin}
+	*e = shun{key: o.Model, score: maxScore, at: now, others: shunOthers, times: times, until: until, from: origin}
 }
 
-// ClearModels removes all model failures, for example when the whole endpoint is out or its engine
+// ClearModels removes all records of failing models, clients and classes, for example when the whole endpoint is out or its engine
 // has restarted.
 func (t *Tracker) ClearModels() {
 	t.mu.Lock()
@@ -232,5 +281,5 @@ func (t *Tracker) ClearModels() {
 	t.shuns.news++
 }
 
-// AvoidedCount returns the number of avoided models.
+// AvoidedCount returns the number of avoided models, clients and classes.
 func (t *Tracker) AvoidedCount() int { return int(t.shuns.open.Load()) }

@@ -12,7 +12,7 @@ func TestShuns(t *testing.T) {
 	now := time.Unix(1000, 0)
 	const base, adapter = 1, 2
 	ask := func(model uint64, c Cause) {
-		w := Watch{Model: model}
+		w := Watch{Traits: Traits{model}}
 		tr.Begin(&w, now, now.Add(time.Second))
 		now = now.Add(100 * time.Millisecond)
 		w.End(now, c)
@@ -43,7 +43,7 @@ func TestShuns(t *testing.T) {
 		if tr.Avoids(adapter, now) {
 			t.Fatalf("still passed over after %v", wait)
 		}
-		w := Watch{Model: adapter}
+		w := Watch{Traits: Traits{adapter}}
 		tr.Begin(&w, now, now.Add(time.Second))
 		if !tr.Avoids(adapter, now.Add(4*time.Second)) || tr.Avoids(adapter, now.Add(6*time.Second)) {
 			t.Error("a second request goes there before the first has ended, or none ever does")
@@ -63,7 +63,7 @@ func TestShunsFew(t *testing.T) {
 	var tr Tracker
 	now := time.Unix(1000, 0)
 	end := func(model uint64, c Cause) {
-		w := Watch{Model: model}
+		w := Watch{Traits: Traits{model}}
 		tr.Begin(&w, now, now.Add(time.Second))
 		w.End(now, c)
 	}
@@ -105,7 +105,7 @@ func TestShunsNoneAlike(t *testing.T) {
 			if i*7919%100 < share[model] {
 				c = Cut
 			}
-			w := Watch{Model: model + 1}
+			w := Watch{Traits: Traits{model + 1}}
 			tr.Begin(&w, now, now.Add(time.Second))
 			w.End(now, c)
 			seen = seen || tr.AvoidedCount() > 0
@@ -119,4 +119,62 @@ func TestShunsNoneAlike(t *testing.T) {
 	f([2]int{40, 40}, false)
 	f([2]int{70, 70}, false)
 	f([2]int{2, 2}, false)
+}
+
+// TestAvoidsClients: an endpoint that declines one client and serves others is avoided by this
+// client after two failures. A client that is declined does not make the endpoint fail a kind of
+// request.
+func TestAvoidsClients(t *testing.T) {
+	var k Tracker
+	now := time.Unix(1000, 0)
+	ask := func(client uint64, c Cause) {
+		w := Watch{Traits: Traits{1, client, 99}}
+		k.Begin(&w, now, now.Add(time.Second))
+		w.End(now, c)
+		now = now.Add(100 * time.Millisecond)
+	}
+	ask(7, Declined)
+	for range 3 {
+		ask(0, None) // unnamed
+	}
+	if k.Avoids(7, now) {
+		t.Error("avoided after one failure")
+	}
+	ask(7, Declined)
+	if !k.Avoids(7, now) {
+		t.Error("not avoided after two failures in a row")
+	}
+	if k.Avoids(99, now) || k.Avoids(1, now) {
+		t.Error("one client's failures count against all requests of its kind")
+	}
+	for i := range 4 {
+		ask(uint64(20+i), Halted)
+	}
+	if k.Avoids(99, now) {
+		t.Error("a kind is avoided though no other kind was answered")
+	}
+	now = now.Add(11 * time.Second)
+	ask(7, None)
+	if k.Avoids(7, now) {
+		t.Error("still avoided after a good trial")
+	}
+}
+
+// TestAvoidsKinds: an endpoint that fails one kind of request and serves others is avoided by
+// requests of this kind.
+func TestAvoidsKinds(t *testing.T) {
+	var k Tracker
+	now := time.Unix(1000, 0)
+	for i := range 8 {
+		c := None
+		if i%2 == 0 {
+			c = Halted
+		}
+		w := Watch{Traits: Traits{1, 0, uint64(50 + i%2)}}
+		k.Begin(&w, now, now.Add(time.Second))
+		w.End(now, c)
+	}
+	if !k.Avoids(50, now) || k.Avoids(51, now) || k.Avoids(1, now) {
+		t.Errorf("kinds avoided: %v %v, model %v", k.Avoids(50, now), k.Avoids(51, now), k.Avoids(1, now))
+	}
 }

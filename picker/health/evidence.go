@@ -22,10 +22,11 @@ const (
 	Declined // 3xx and 4xx responses that the same client does not get from other endpoints
 	Invalid  // 200 responses that are empty, aborted, or of another model
 	Halted   // non-streamed responses that stopped midway
+	Short    // 200 responses much shorter than those of other endpoints to similar requests
 	NumCauses
 )
 
-var causeNames = [NumCauses]string{"none", "refused", "silent", "stalled", "failed", "broken", "cut", "late", "slow", "probe", "declined", "invalid", "halted"}
+var causeNames = [NumCauses]string{"none", "refused", "silent", "stalled", "failed", "broken", "cut", "late", "slow", "probe", "declined", "invalid", "halted", "short"}
 
 // String returns the cause's name as used in metrics.
 func (c Cause) String() string {
@@ -51,7 +52,7 @@ func (c Cause) severity() int {
 	switch c {
 	case Late, Slow:
 		return tardy
-	case Cut, Halted:
+	case Cut, Halted, Short:
 		return halves
 	default:
 		return nothing
@@ -63,11 +64,11 @@ func (c Cause) severity() int {
 var counted = [...]struct {
 	cause Cause
 	usual float64
-}{{Failed, .01}, {Broken, .01}, {Cut, .1}, {Late, .02}, {Declined, .05}, {Invalid, .05}, {Halted, .01}}
+}{{Failed, .01}, {Broken, .01}, {Cut, .1}, {Late, .02}, {Declined, .05}, {Invalid, .05}, {Halted, .01}, {Short, .05}}
 
 // relative reports whether the cause counts only by comparison with peers. A probe then decides: if
 // it passes, the requests were at fault.
-func (c Cause) relative() bool { return c == Declined || c == Invalid }
+func (c Cause) relative() bool { return c == Declined || c == Invalid || c == Short }
 
 // Counted reports whether the cause is counted per request.
 func (c Cause) Counted() bool {

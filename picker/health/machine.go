@@ -85,6 +85,7 @@ type machine struct {
 	flaps   int       // failed returns
 	back    time.Time // time of the last return; zero: never out
 	trusted time.Time // when it became fully healthy, or when a failed return was last removed
+	blind   bool      // it returned because its probes had no result
 	reborn  bool      // out since an earlier incarnation of its engine
 	passed  int       // consecutive passed probes
 	probed  time.Time // time of the last probe result
@@ -232,6 +233,9 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 		pass = base.inFavour()
 	}
 	add += float64(e.Good)*base.inFavour() + float64(e.Passed)*pass
+	if m.state == Returning && m.blind && m.cause.relative() && e.Bad[m.cause] > 0 { // the fault is the one before
+		add = max(add, suspectAt)
+	}
 	m.score = min(max(m.score+add, 0), maxScore)
 	if m.awaitsProbe(now) {
 		m.score = min(m.score, suspectAt-.1)
@@ -249,6 +253,9 @@ func (m *machine) awaitsProbe(now time.Time) bool {
 	case Returning:
 		since = m.since
 	default:
+		return false
+	}
+	if m.blind { // its probes had no result before
 		return false
 	}
 	return m.cause.relative() && m.tally.Denied == 0 && (since.IsZero() || now.Sub(since) < unprobedDoubt)
@@ -347,7 +354,7 @@ func (m *machine) stepTrusted(now time.Time, v verdict) {
 		if m.cause == Stalled { // a slow request or a wrong prediction
 			m.alarms = min(m.alarms+1, mostAlarms)
 		}
-		m.state, m.cause, m.trusted = Healthy, None, now
+		m.state, m.cause, m.trusted, m.blind = Healthy, None, now, false
 	}
 	if m.state == Healthy && m.score < clearBelow {
 		m.cause = None
@@ -417,6 +424,7 @@ func (m *machine) stepOut(now time.Time, e *Evidence, v verdict, o *Options) {
 		m.passed = 0
 		m.state = Out
 	case m.passed >= m.need(o), m.unprobed(now, e):
+		m.blind = m.passed < m.need(o)
 		m.state, m.score, m.back = Returning, 0, now
 	case m.passed > 0:
 		m.state = Probing
@@ -461,7 +469,7 @@ func (m *machine) stepReturning(now time.Time, v verdict, o *Options) {
 		}
 		m.putOut(now, cause)
 	case now.Sub(m.since) >= m.start(o):
-		m.state, m.cause, m.trusted = Healthy, None, now
+		m.state, m.cause, m.trusted, m.blind = Healthy, None, now, false
 	}
 }
 

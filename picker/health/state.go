@@ -96,7 +96,9 @@ func (v *View) Evidence() string {
 	case Declined:
 		return fmt.Sprintf("%d answers with status 3xx or 4xx to requests that other endpoints answer", s.Bad[Declined])
 	case Invalid:
-		return fmt.Sprintf("%d answers without content, aborted or of another model", s.Bad[Invalid])
+		return fmt.Sprintf("%d answers without content, aborted, incomplete, of repeated text or of another model", s.Bad[Invalid])
+	case Short:
+		return fmt.Sprintf("%d answers much shorter than those of other endpoints to similar requests", s.Bad[Short])
 	case Halted:
 		return fmt.Sprintf("%d answers stopped in the middle of their body", s.Bad[Halted])
 	case Slow:

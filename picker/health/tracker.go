@@ -27,6 +27,7 @@ type Tracker struct {
 	wary    atomic.Int64 // Unix nanoseconds until which every answer is observed
 	looked  atomic.Int64 // Unix nanoseconds when an answer was last selected
 	sampled atomic.Int64 // answers observed for other reasons
+	ends    atomic.Bool  // its streams have a finish reason
 	closes  atomic.Bool  // its streams end with a closing event
 }
 
@@ -60,7 +61,7 @@ func (t *Tracker) WatchClosely(now time.Time) { t.wary.Store(now.Add(wariness).U
 // Watch is one in-flight request. It is not safe for concurrent use, but its Tracker may read it at
 // any time. Begin it once.
 type Watch struct {
-	Model uint64 // identifies the requested model, 0: none; set it before Begin
+	Traits Traits // of the request; set them before Begin
 
 	t          *Tracker
 	prev, next *Watch
@@ -75,8 +76,8 @@ func (t *Tracker) Begin(w *Watch, now, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.awake(now)
-	*w = Watch{Model: w.Model, t: t, begun: now, due: due, next: t.first}
-	t.shuns.begin(w.Model, now)
+	*w = Watch{Traits: w.Traits, t: t, begun: now, due: due, next: t.first}
+	t.shuns.begin(&w.Traits, now)
 	if t.first != nil {
 		t.first.prev = w
 	}
@@ -109,7 +110,7 @@ func (t *Tracker) CountRemote(now time.Time, c Cause) {
 		t.bad[c]++
 		t.wary.Store(now.Add(wariness).UnixNano())
 	}
-	if c == None || c == Failed || c == Declined || c == Invalid { // there was a response
+	if c == None || c == Failed || c.relative() { // there was a response
 		t.moved = now
 	}
 }
@@ -154,7 +155,7 @@ func (w *Watch) End(now time.Time, c Cause) {
 	if c < NumCauses && c != None {
 		t.WatchClosely(now)
 	}
-	if c == None || c == Late || c == Failed || c == Void || c == Declined || c == Invalid { // there was a response
+	if c == None || c == Late || c == Failed || c == Void || c.relative() { // there was a response
 		t.moved = now
 	}
 	w.t, w.prev, w.next, w.body = nil, nil, nil, time.Time{}
@@ -173,10 +174,10 @@ func (w *Watch) judge(c Cause, now time.Time) {
 	case c == None && !w.judged:
 		t.good++
 		t.fulls = 0
-		t.shuns.note(w.Model, false, now)
+		t.shuns.note(&w.Traits, None, now)
 	case c != None && c < NumCauses && (!w.judged || c != Late):
 		t.bad[c]++
-		t.shuns.note(w.Model, true, now)
+		t.shuns.note(&w.Traits, c, now)
 	}
 	w.judged = true
 }
@@ -236,6 +237,17 @@ func (t *Tracker) SetCloses() {
 // Closes reports whether the endpoint's streams are known to end with a closing event, so that a
 // stream without it is truncated.
 func (t *Tracker) Closes() bool { return t.closes.Load() }
+
+// SetFinishes records that a stream of the endpoint had a finish reason.
+func (t *Tracker) SetFinishes() {
+	if !t.ends.Load() {
+		t.ends.Store(true)
+	}
+}
+
+// Finishes reports whether the endpoint's streams are known to have a finish reason, so that a
+// stream without one is incomplete.
+func (t *Tracker) Finishes() bool { return t.ends.Load() }
 
 // fullLongest is the maximum time for which a full queue excludes an endpoint.
 const fullLongest = 10 * time.Second

@@ -147,7 +147,7 @@ func TestFailsSharedModels(t *testing.T) {
 	const base, adapter = 1, 2
 	at := func(replica int) *health.Tracker { return r.replicas[replica].pool.Snapshot().Endpoints[1].Tracker() }
 	ask := func(replica int, model uint64, c health.Cause) {
-		w := health.Watch{Model: model}
+		w := health.Watch{Traits: health.Traits{model}}
 		at(replica).Begin(&w, r.now, r.now.Add(time.Second))
 		w.End(r.now, c)
 	}

@@ -379,14 +379,14 @@ func (m *Monitor) log(c health.Change) {
 		"evidence", c.To.Evidence(), "back_by", c.To.Remedy(), "overruled", c.To.Overruled)
 }
 
-// logShunned logs when an endpoint starts and stops failing single models.
+// logShunned logs when an endpoint starts and stops failing single models, clients or kinds of request.
 func (m *Monitor) logShunned(s *sight, now time.Time) {
 	n := s.ep.Tracker().AvoidedCount()
 	switch {
 	case n > s.shunned:
-		m.lines.Warn("endpoint fails some models, their requests go to other endpoints", "endpoint", s.ep.Address, "models", s.ep.AvoidedModels(nil, now), "count", n)
+		m.lines.Warn("endpoint fails some models, clients or kinds of request, which go to other endpoints", "endpoint", s.ep.Address, "models", s.ep.AvoidedModels(nil, now), "count", n)
 	case n < s.shunned:
-		m.lines.Info("an endpoint no longer fails single models", "endpoint", s.ep.Address, "left", n)
+		m.lines.Info("an endpoint no longer fails single models, clients or kinds of request", "endpoint", s.ep.Address, "left", n)
 	}
 	s.shunned = n
 }

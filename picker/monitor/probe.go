@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
 // Result is the result of a probe.
@@ -95,6 +96,7 @@ type Prober struct {
 const (
 	probeTokens    = 8
 	probeSlack     = 150 * time.Millisecond
+	briefly        = 4                // factor on the text of an endpoint, from which a peer's is longer
 	probePatience  = 4                // multiple of the predicted time
 	probeTimeout   = 1 * time.Second  // minimum
 	probeLongest   = 10 * time.Second // maximum
@@ -147,12 +149,15 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 		case status != http.StatusOK:
 			return Denied
 		}
-		switch read(answer, model, ep.Tracker().Closes() && q.streams) {
-		case noAnswer:
+		r := readAnswer(answer, model, ep.Tracker().Closes() && q.streams)
+		switch {
+		case r.content == noAnswer:
 			return Denied
-		case hollow: // its peers may answer the same way
+		case r.content == hollow: // its peers may answer the same way
 			empty = true
 			continue
+		case r.odd() && p.peerAnswers(whole, ep, model, &r):
+			return Denied
 		}
 		if time.Since(begun) > limit {
 			return Missed
@@ -161,7 +166,7 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 		return Passed
 	}
 	switch {
-	case p.peerAnswers(whole, ep, model):
+	case p.peerAnswers(whole, ep, model, &reading{}):
 		return Denied
 	case empty:
 		return Passed
@@ -169,9 +174,9 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 	return p.ask(whole, ep) // fall back to the engine's own health check
 }
 
-// peerAnswers reports whether another endpoint gives a full answer to one of the questions, for the
-// same model.
-func (p *Prober) peerAnswers(ctx context.Context, ep *endpoint.Endpoint, model string) bool {
+// peerAnswers reports whether another endpoint gives a better answer than own to one of the
+// questions, for the same model.
+func (p *Prober) peerAnswers(ctx context.Context, ep *endpoint.Endpoint, model string, own *reading) bool {
 	if p.Peer == nil {
 		return false
 	}
@@ -187,7 +192,10 @@ func (p *Prober) peerAnswers(ctx context.Context, ep *endpoint.Endpoint, model s
 		if err != nil {
 			return false
 		}
-		if status == http.StatusOK && read(answer, model, false) == full {
+		if status != http.StatusOK {
+			continue
+		}
+		if r := readAnswer(answer, model, false); r.betterThan(own) {
 			return true
 		}
 	}
@@ -250,12 +258,45 @@ const (
 	full                    // text, streamed or not, or embeddings
 )
 
-// read classifies an engine's answer to a request for a model. closes means that its streams end
-// with a closing event.
+// reading is what a probe finds in an answer.
+type reading struct {
+	content
+	text     int // bytes
+	repeated bool
+	endless  bool // a stream without a finish reason
+}
+
+// odd reports whether a full answer differs from what most models answer.
+func (r *reading) odd() bool {
+	return r.content == full && (r.repeated || r.endless || r.brief())
+}
+
+func (r *reading) brief() bool { return r.text > 0 && r.text < probeTokens }
+
+// betterThan reports whether r is full and lacks a defect of another answer.
+func (r *reading) betterThan(o *reading) bool {
+	switch {
+	case r.content != full:
+		return false
+	case o.content != full:
+		return true
+	}
+	return o.repeated && !r.repeated || o.endless && !r.endless || o.brief() && r.text >= briefly*o.text
+}
+
+// read returns the class of an answer, see readAnswer.
 func read(body []byte, model string, closes bool) content {
+	return readAnswer(body, model, closes).content
+}
+
+// readAnswer classifies an engine's answer to a request for a model. closes means that its streams
+// end with a closing event.
+func readAnswer(body []byte, model string, closes bool) reading {
 	if t := bytes.TrimLeft(body, " \t\r\n"); len(t) > 0 && t[0] == '{' {
 		return readDocument(t, model)
 	}
+	var text []byte
+	finished := false
 	best, other, closed, events := noAnswer, false, false, 0
 	for line := range bytes.Lines(body) {
 		event, found := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
@@ -268,42 +309,48 @@ func read(body []byte, model string, closes bool) content {
 		}
 		events++
 		if !json.Valid(event) || failure(event) {
-			return noAnswer
+			return reading{}
 		}
 		switch c := document(event, model); {
 		case c.aborted:
-			return noAnswer
+			return reading{}
 		default:
-			best, other = max(best, c.content), other || c.otherModel
+			best, other, finished = max(best, c.content), other || c.otherModel, finished || c.finished
+			text = append(text, c.text...)
 		}
 	}
 	switch {
 	case events == 0, closes && !closed, best == noAnswer:
-		return noAnswer
+		return reading{}
 	case other:
-		return hollow
+		best = hollow
 	}
-	return best
+	return reading{content: best, text: len(text), repeated: repeated(text), endless: best == full && !finished}
 }
 
-func readDocument(doc []byte, model string) content {
+// repeated reports whether a probe's answer repeats a few bytes.
+func repeated(text []byte) bool { return len(text) >= probeTokens-1 && health.Repeats(text) }
+
+func readDocument(doc []byte, model string) reading {
 	if failure(doc) {
-		return noAnswer
+		return reading{}
 	}
-	switch c := document(doc, model); {
+	c := document(doc, model)
+	switch {
 	case c.aborted:
-		return noAnswer
+		return reading{}
 	case c.otherModel:
-		return min(c.content, hollow)
-	default:
-		return c.content
+		c.content = min(c.content, hollow)
 	}
+	return reading{content: c.content, text: len(c.text), repeated: repeated(c.text)}
 }
 
 // documentContent is the classification of one JSON document of an answer.
 type documentContent struct {
 	content             content
 	aborted, otherModel bool
+	finished            bool // it has a finish reason
+	text                []byte
 }
 
 func document(doc []byte, model string) (c documentContent) {
@@ -335,12 +382,14 @@ func document(doc []byte, model string) (c documentContent) {
 	}
 	for i := range *a.Choices {
 		o := &(*a.Choices)[i]
-		c.aborted = c.aborted || o.FinishReason == "abort"
+		c.aborted, c.finished = c.aborted || o.FinishReason == "abort", c.finished || o.FinishReason != ""
 		for _, t := range [...]*text{&o.Message, &o.Delta} {
 			if o.Text+t.Content+t.Reasoning+t.ReasoningContent != "" || len(t.ToolCalls) > 0 {
 				c.content = full
 			}
+			c.text = append(c.text, t.Content+t.Reasoning+t.ReasoningContent...)
 		}
+		c.text = append(c.text, o.Text...)
 	}
 	return c
 }

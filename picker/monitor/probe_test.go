@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -174,6 +175,14 @@ func TestAliveIsNoProgress(t *testing.T) {
 func TestProbeComparesWithAPeer(t *testing.T) {
 	hollowStream := "data: {\"choices\":[{\"text\":\"\"}]}\n\ndata: [DONE]\n\n"
 	other := "data: {\"model\":\"other\",\"choices\":[{\"text\":\"4\"}]}\n\ndata: [DONE]\n\n"
+	streamed := func(finish string, pieces ...string) (s string) {
+		for _, p := range pieces {
+			s += fmt.Sprintf("data: {\"choices\":[{\"text\":%q}]}\n\n", p)
+		}
+		return s + fmt.Sprintf("data: {\"choices\":[{\"text\":\"\",\"finish_reason\":%s}]}\n\ndata: [DONE]\n\n", finish)
+	}
+	sentence, brief := streamed(`"length"`, " 4", " 5", " 6", " 7", " 8", " 9", " 10", " 11"), streamed(`"stop"`, " 4")
+	endless, noise := streamed("null", " 4 5 6", " 7 8 9"), streamed(`"length"`, "!", "!", "!", "!", "!", "!", "!", "!")
 	for _, c := range []struct {
 		name      string
 		own, peer http.HandlerFunc
@@ -187,6 +196,13 @@ func TestProbeComparesWithAPeer(t *testing.T) {
 		{"another model", text(200, other), text(200, wellStreamed), Denied},
 		{"both name another model", text(200, other), text(200, other), Passed},
 		{"an aborted answer", text(200, "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"abort\"}]}\n\ndata: [DONE]\n\n"), text(200, wellStreamed), Denied},
+		{"it repeats itself, the peer does not", text(200, noise), text(200, sentence), Denied},
+		{"both repeat themselves", text(200, noise), text(200, noise), Passed},
+		{"it says a word, the peer a sentence", text(200, brief), text(200, sentence), Denied},
+		{"both say a word", text(200, brief), text(200, brief), Passed},
+		{"no finish reason, the peer has one", text(200, endless), text(200, sentence), Denied},
+		{"neither has a finish reason", text(200, endless), text(200, endless), Passed},
+		{"a whole answer that repeats itself", text(200, `{"choices":[{"text":"!!!!!!!!","finish_reason":"length"}]}`), text(200, sentence), Denied},
 		{"the peer is broken", text(401, "{}"), text(500, "{}"), Alive},
 	} {
 		a, b := newAsked(t), newAsked(t)

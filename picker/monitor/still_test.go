@@ -39,7 +39,7 @@ func TestStandsStill(t *testing.T) {
 		}
 		moves := func(i int, ep *endpoint.Endpoint) { // the others' requests are answered
 			if i > 0 || r.now.Nanosecond()%int(time.Second) == 0 {
-				w := health.Watch{Model: 1}
+				w := health.Watch{Traits: health.Traits{1}}
 				ep.Tracker().Begin(&w, r.now, r.now.Add(time.Second))
 				w.End(r.now, health.None)
 			}
@@ -49,7 +49,7 @@ func TestStandsStill(t *testing.T) {
 		var watches []*health.Watch
 		for k := range 2 { // the other two have nothing to do
 			for range 6 {
-				w := &health.Watch{Model: model}
+				w := &health.Watch{Traits: health.Traits{model}}
 				r.replicas[0].pool.Snapshot().Endpoints[k].Tracker().Begin(w, r.now, r.now.Add(2*time.Second))
 				watches = append(watches, w)
 			}

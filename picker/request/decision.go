@@ -91,6 +91,8 @@ type Outcome struct {
 	Broken   bool   // the engine sent an error or nothing instead of an answer
 	Invalid  bool   // the answer has no content, or was aborted by the engine
 	Foreign  bool   // the answer names a model other than the requested one
+	Finished bool   // the stream had a finish reason
+	Endless  bool   // the stream ended without a finish reason
 	Closed   bool   // the stream had its closing event
 	Unclosed bool   // the stream ended without its protocol's closing event
 	Evicted  bool   // evicted in favour of other requests
