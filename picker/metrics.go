@@ -25,6 +25,9 @@ type metrics struct {
 	moved      prometheus.Counter
 	crossed    [2]prometheus.Counter // by crossing
 	modelless  prometheus.Counter
+
+	evaluations prometheus.Counter // failed, of expressions
+
 	splits     [2]prometheus.Counter // seconds gained and lost by split requests
 	goesOn     [cycle.NumConversationUses]prometheus.Counter
 	ended      [3]prometheus.Counter // failed, complete, unknown
@@ -50,17 +53,18 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		decisions: counter("decisions_total", "Requests that were placed."),
 		took: histogram("decision_seconds", "Time from the parsed request to the decision.",
 			prometheus.ExponentialBuckets(5e-6, 2, 16)),
-		candidates: histogram("candidates", "Endpoints that a request could go to.", prometheus.ExponentialBuckets(1, 2, 12)),
-		moved:      counter("moved_total", "Requests that the proxy sent to another endpoint than the first choice."),
-		modelless:  counter("modelless_total", "Requests that name no model where the picker looks, in a pool of several: any engine may get them."),
-		ttft:       histogram("ttft_seconds", "Time from decision to first token, where it was seen.", prometheus.ExponentialBuckets(0.01, 1.6, 20)),
+		evaluations: counter("expression_errors_total", "Evaluations of expressions that failed: the filter kept the endpoint, the scorer gave it 0."),
+		candidates:  histogram("candidates", "Endpoints that a request could go to.", prometheus.ExponentialBuckets(1, 2, 12)),
+		moved:       counter("moved_total", "Requests that the proxy sent to another endpoint than the first choice."),
+		modelless:   counter("modelless_total", "Requests that name no model where the picker looks, in a pool of several: any engine may get them."),
+		ttft:        histogram("ttft_seconds", "Time from decision to first token, where it was seen.", prometheus.ExponentialBuckets(0.01, 1.6, 20)),
 		ttftError: histogram("ttft_error_ratio", "First-token time seen over predicted.",
 			[]float64{.1, .25, .5, .67, .8, .9, 1, 1.1, 1.25, 1.5, 2, 4, 10}),
 		predictedT: counter("predicted_cached_tokens_total", "Prompt tokens that the decision expected in cache, where the engine reported."),
 		cachedT:    counter("reported_cached_tokens_total", "Prompt tokens that engines reported from cache."),
 		promptT:    counter("reported_prompt_tokens_total", "Prompt tokens that engines reported."),
 	}
-	all := []prometheus.Collector{m.decisions, m.took, m.candidates, m.moved, m.modelless, m.ttft, m.ttftError, m.predictedT, m.cachedT, m.promptT}
+	all := []prometheus.Collector{m.decisions, m.took, m.candidates, m.moved, m.modelless, m.evaluations, m.ttft, m.ttftError, m.predictedT, m.cachedT, m.promptT}
 	refusals := counterVec("refusals_total", "Requests that could not be placed, by reason.", "reason")
 	for _, reason := range request.Reasons() {
 		m.refusals = append(m.refusals, refusals.WithLabelValues(reason.String()))

@@ -318,7 +318,11 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 	defer s.release(r)
 	c := s.prepare(ctx, rules, r, start, seed)
 	defer c.Free()
-	if err := s.decide(c, rules, st); err != nil {
+	err := s.decide(c, rules, st)
+	if n := c.Failures(); n > 0 {
+		s.metrics.evaluations.Add(float64(n))
+	}
+	if err != nil {
 		if st == (standing{}) {
 			s.records.addRefused(c, err)
 		}

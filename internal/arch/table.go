@@ -137,6 +137,7 @@ var Rows = Table{
 	{"picker/discovery/kube", 4, Product, 0},
 	{"picker/monitor", 4, Product, 0},
 	{"picker/plugin", 4, Product, 0},
+	{"picker/plugins/expression", 4, Product, 0},
 	{"picker/plugins/policies", 4, Product, Hot},
 	{"picker/plugins/predicted", 4, Product, Hot},
 

@@ -65,6 +65,29 @@ func (n Node) HasProblem() bool {
 	return n.at != nil && n.report.at(n.at.Line, n.at.Column)
 }
 
+// Within returns the value with the position of a part of its text: the line from 1, and the column
+// from 0 in characters. It is exact for plain, quoted and literal scalars without escapes; others keep
+// the value's own position. Line 0 is the value itself.
+func (n Node) Within(line, column int) Node {
+	v := n.value()
+	if v == nil || line < 1 || v.Kind != yaml.ScalarNode {
+		return n
+	}
+	at := *v
+	switch {
+	case v.Style&yaml.LiteralStyle != 0:
+		at.Line, at.Column = v.Line+line, 0 // the indentation is not known
+	case v.Style&yaml.FoldedStyle != 0 || line > 1:
+		return n
+	case v.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
+		at.Column = v.Column + 1 + column
+	default:
+		at.Column = v.Column + column
+	}
+	n.at = &at
+	return n
+}
+
 // value resolves aliases. The checker has verified that they end.
 func (n Node) value() *yaml.Node {
 	v := n.at

@@ -87,7 +87,7 @@ func (b *builder) complain(p *instance, err error) {
 	case errors.As(err, &bad):
 		at := p.node
 		if p.params.Found() {
-			at = p.params.At(bad.Field)
+			at = p.params.At(bad.Field).Within(bad.At.Line, bad.At.Column)
 		}
 		if !at.HasProblem() {
 			at.Problem(bad.Hint, "plugin %s: %v", p.name, err)

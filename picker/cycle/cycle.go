@@ -115,6 +115,7 @@ type Cycle struct {
 	pinned       bool    // bound to the engine that stores the conversation
 	conversation ConversationUse
 	warmUps      bool
+	failures     int // see CountFailure
 }
 
 var cycles = sync.Pool{New: func() any { return new(Cycle) }}
@@ -161,7 +162,7 @@ func New(o Options, r *request.Request) *Cycle {
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
 	}
-	c.matched, c.hasPred, c.ranked, c.pinned, c.queued, c.warmUps = false, false, 0, false, 0, o.WarmUps
+	c.matched, c.hasPred, c.ranked, c.pinned, c.queued, c.warmUps, c.failures = false, false, 0, false, 0, o.WarmUps, 0
 	c.byPriority, c.trace = o.ByPriority, r.Trace
 	c.tiers, c.saves = DefaultTiers, DefaultTiers
 	c.saves[block.TierCPU] = o.Pool.Loads().Or(DefaultTiers[block.TierCPU])
@@ -347,6 +348,13 @@ func (c *Cycle) Candidates() int { return len(c.endpoints) }
 
 // All returns candidate i of all candidates, filtered or not.
 func (c *Cycle) All(i int32) *View { return &c.views[i] }
+
+// CountFailure records that a plugin could not compute a value for one candidate and used its
+// fallback.
+func (c *Cycle) CountFailure() { c.failures++ }
+
+// Failures returns how often that happened in this decision.
+func (c *Cycle) Failures() int { return c.failures }
 
 // Scratch returns a buffer of n unspecified values, valid until the next call.
 func (c *Cycle) Scratch(n int) []float64 {

@@ -171,7 +171,12 @@ type ParamError struct {
 	Field   string // json name, dotted
 	Message string
 	Hint    string // how to fix it, or ""
+	// At is the position of the problem within a text value. The zero value means the whole value.
+	At Position
 }
+
+// Position is a place in a text: the line from 1, and the column from 0 in characters.
+type Position struct{ Line, Column int }
 
 func (e *ParamError) Error() string { return fmt.Sprintf("parameter %s %s", e.Field, e.Message) }
 

@@ -37,20 +37,20 @@ func (f byLabel) Filter(c *cycle.Cycle, keep []bool) {
 // its parts must match. The by-label form is accepted too.
 type selectorParams struct {
 	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
-	MatchExpressions []expression      `json:"matchExpressions,omitempty"`
+	MatchExpressions []labelTerm       `json:"matchExpressions,omitempty"`
 	Label            string            `json:"label,omitempty"`
 	ValidValues      []string          `json:"validValues,omitempty"`
 	AllowsNoLabel    bool              `json:"allowsNoLabel,omitempty"`
 }
 
-type expression struct {
+type labelTerm struct {
 	Key      string   `json:"key"`
 	Operator string   `json:"operator"`
 	Values   []string `json:"values,omitempty"`
 }
 
 // selector keeps endpoints whose labels match all expressions.
-type selector struct{ terms []expression }
+type selector struct{ terms []labelTerm }
 
 func newSelector(p selectorParams) (plugin.Plugin, error) {
 	if p.Label != "" {
@@ -59,7 +59,7 @@ func newSelector(p selectorParams) (plugin.Plugin, error) {
 	var s selector
 	var errs []error
 	for name, value := range p.MatchLabels {
-		s.terms = append(s.terms, expression{name, "In", []string{value}})
+		s.terms = append(s.terms, labelTerm{name, "In", []string{value}})
 	}
 	sort.Slice(s.terms, func(i, j int) bool { return s.terms[i].Key < s.terms[j].Key })
 	for i, e := range p.MatchExpressions {
@@ -70,7 +70,7 @@ func newSelector(p selectorParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Filter: s}, plugin.Faults(errs...)
 }
 
-func (e expression) check(at string) error {
+func (e labelTerm) check(at string) error {
 	if e.Key == "" {
 		return &plugin.ParamError{Field: at + ".key", Message: "is needed"}
 	}
@@ -84,7 +84,7 @@ func (e expression) check(at string) error {
 	}
 }
 
-func (e *expression) holds(value string, found bool) bool {
+func (e *labelTerm) holds(value string, found bool) bool {
 	switch e.Operator {
 	case "In":
 		return found && slices.Contains(e.Values, value)

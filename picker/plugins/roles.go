@@ -18,7 +18,7 @@ func choosesRole(f cycle.Filter) bool {
 	case byLabel:
 		return f.Label == endpoint.LabelRole
 	case selector:
-		return slices.ContainsFunc(f.terms, func(e expression) bool { return e.Key == endpoint.LabelRole })
+		return slices.ContainsFunc(f.terms, func(e labelTerm) bool { return e.Key == endpoint.LabelRole })
 	default:
 		return false
 	}

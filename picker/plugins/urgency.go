@@ -12,7 +12,7 @@ import (
 // urgencyParams are the parameters of engine-priority-producer.
 type urgencyParams struct {
 	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
-	MatchExpressions []expression      `json:"matchExpressions,omitempty"`
+	MatchExpressions []labelTerm       `json:"matchExpressions,omitempty"`
 	EveryEndpoint    bool              `json:"everyEndpoint"`
 	WorkWeight       float64           `json:"workWeight"`
 	OverClients      bool              `json:"overClients"`

@@ -1,0 +1,115 @@
+package expression
+
+import (
+	"errors"
+	"reflect"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// headers and labels are maps from names to values for expressions. Every name has a value: the
+// empty string if it is absent. They cannot be iterated: macros are off.
+type (
+	headers vars
+	labels  vars
+)
+
+// lookup finds the value of a name.
+func (h *headers) lookup(name string) types.String { return (*vars)(h).header(name) }
+func (l *labels) lookup(name string) types.String  { return (*vars)(l).label(name) }
+
+// Contains implements traits.Container: it reports whether the value is not empty.
+func (h *headers) Contains(key ref.Val) ref.Val { return contains(h.lookup, key) }
+
+// Contains implements traits.Container.
+func (l *labels) Contains(key ref.Val) ref.Val { return contains(l.lookup, key) }
+
+// Find implements traits.Mapper.
+func (h *headers) Find(key ref.Val) (ref.Val, bool) { return find(h.lookup, key) }
+
+// Find implements traits.Mapper.
+func (l *labels) Find(key ref.Val) (ref.Val, bool) { return find(l.lookup, key) }
+
+// Get implements traits.Indexer.
+func (h *headers) Get(key ref.Val) ref.Val { return get(h.lookup, key) }
+
+// Get implements traits.Indexer.
+func (l *labels) Get(key ref.Val) ref.Val { return get(l.lookup, key) }
+
+func find(lookup func(string) types.String, key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return nil, false
+	}
+	return lookup(string(name)), true
+}
+
+func get(lookup func(string) types.String, key ref.Val) ref.Val {
+	if v, ok := find(lookup, key); ok {
+		return v
+	}
+	return types.NewErr("names are strings")
+}
+
+func contains(lookup func(string) types.String, key ref.Val) ref.Val {
+	v, ok := find(lookup, key)
+	return types.Bool(ok && v != types.String(""))
+}
+
+var errNoList = errors.New("headers and labels cannot be listed")
+
+// noItems is an iterator without items.
+type noItems struct{ ref.Val }
+
+// HasNext implements traits.Iterator.
+func (noItems) HasNext() ref.Val { return types.False }
+
+// Next implements traits.Iterator.
+func (noItems) Next() ref.Val { return nil }
+
+// The methods below complete traits.Mapper and ref.Val. The type checker leaves no expression that
+// reaches them with a result.
+
+// Size implements traits.Sizer.
+func (*headers) Size() ref.Val { return types.WrapErr(errNoList) }
+
+// Size implements traits.Sizer.
+func (*labels) Size() ref.Val { return types.WrapErr(errNoList) }
+
+// Iterator implements traits.Iterable.
+func (*headers) Iterator() traits.Iterator { return noItems{types.NullValue} }
+
+// Iterator implements traits.Iterable.
+func (*labels) Iterator() traits.Iterator { return noItems{types.NullValue} }
+
+// ConvertToNative implements ref.Val.
+func (*headers) ConvertToNative(reflect.Type) (any, error) { return nil, errNoList }
+
+// ConvertToNative implements ref.Val.
+func (*labels) ConvertToNative(reflect.Type) (any, error) { return nil, errNoList }
+
+// ConvertToType implements ref.Val.
+func (*headers) ConvertToType(ref.Type) ref.Val { return types.WrapErr(errNoList) }
+
+// ConvertToType implements ref.Val.
+func (*labels) ConvertToType(ref.Type) ref.Val { return types.WrapErr(errNoList) }
+
+// Equal implements ref.Val.
+func (h *headers) Equal(other ref.Val) ref.Val { return types.Bool(other == ref.Val(h)) }
+
+// Equal implements ref.Val.
+func (l *labels) Equal(other ref.Val) ref.Val { return types.Bool(other == ref.Val(l)) }
+
+// Type implements ref.Val.
+func (*headers) Type() ref.Type { return types.MapType }
+
+// Type implements ref.Val.
+func (*labels) Type() ref.Type { return types.MapType }
+
+// Value implements ref.Val.
+func (h *headers) Value() any { return h }
+
+// Value implements ref.Val.
+func (l *labels) Value() any { return l }
