@@ -160,6 +160,7 @@ func (st *stream) choose() error {
 func (st *stream) answerFor(status int, body []byte) error {
 	st.in.settled = true
 	st.p.metrics.requests.WithLabelValues(resultAnswered).Inc()
+	st.trace.Sampled().SetInt(tracing.Status, status)
 	if err := st.send(document(status, body)); err != nil {
 		return err
 	}

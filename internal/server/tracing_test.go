@@ -241,3 +241,26 @@ func TestTracingFails(t *testing.T) {
 		t.Errorf("problems = %v, want %s", found, problems.Tracing)
 	}
 }
+
+// TestTraceOfAModelList checks the span of a request that the picker answers itself.
+func TestTraceOfAModelList(t *testing.T) {
+	c := otlp.Start(t)
+	c.Configure(t)
+	stream, err := tracedServer(t).Process(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
+		RequestHeaders: &extprocv3.HttpHeaders{Headers: head(":path", "/v1/models", ":method", "GET").Headers, EndOfStream: true},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := stream.Recv(); err != nil || m.GetImmediateResponse() == nil {
+		t.Fatalf("%v, %v, want an immediate response", m, err)
+	}
+	spans := c.Await(t, tracing.SpanRequest)
+	otlp.CheckNames(t, spans)
+	if len(spans) != 1 || spans[0].Attributes["http.response.status_code"] != int64(200) || spans[0].Attributes["url.path"] != "/v1/models" {
+		t.Errorf("spans = %+v, want one with status 200", spans)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -257,6 +258,26 @@ grapevine_tracing_spans_total{result="failed"} %d
 	}
 }
 
+// lockedBuffer is a log that is read while exports go on.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String returns the log.
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // TestUnreachable checks the state that people see while the collector is away, that it is logged
 // once, and that neither requests nor the end of the process wait for it.
 func TestUnreachable(t *testing.T) {
@@ -270,7 +291,7 @@ func TestUnreachable(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "50")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "5")
-	var log bytes.Buffer
+	var log lockedBuffer
 	tr := tracing.Open(tracing.Options{Service: "test", Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if why := tr.Failing(); why != "" {
 		t.Errorf("Failing() = %q before an export", why)
