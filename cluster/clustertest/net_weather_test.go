@@ -4,6 +4,7 @@ package clustertest_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,8 @@ import (
 // everywhere applies f to every packet.
 func everywhere(f fault) rule { return func(flow) fault { return f } }
 
-// TestWeather: on a bad network members join, stay equal while engines write, and are not lost.
+// TestWeather: on a bad network within the documented limits members join, are equal soon after
+// engines have written, and share their load.
 func TestWeather(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -23,7 +25,10 @@ func TestWeather(t *testing.T) {
 	}{
 		{"5% loss", fault{loss: .05}, false},
 		{"5% loss without UDP", fault{loss: .05}, true},
+		{"20% loss", fault{loss: .2}, false},
 		{"100 ms each way", fault{delay: 100 * time.Millisecond}, false},
+		{"200 ms each way", fault{delay: 200 * time.Millisecond}, false},
+		{"300 ms each way", fault{delay: 300 * time.Millisecond}, false},
 		{"5% loss and 100 ms each way", fault{loss: .05, delay: 100 * time.Millisecond}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -76,4 +81,27 @@ func TestNoUDP(t *testing.T) {
 	testkit.Eventually(r.t, func() string { return r.knows(r.members...) })
 	r.obey(healthy)
 	t.Logf("well again after %v", testkit.Eventually(r.t, func() string { return r.agree(r.members...) }))
+}
+
+// TestBeyondLimits: at a round trip of two seconds the group does not hold. Each member reports that
+// it does not reach the others, and no fault of the configuration. It reads all sources itself, and the
+// group is whole again after the fault.
+func TestBeyondLimits(t *testing.T) {
+	r := group(t, 3)
+	r.obey(everywhere(fault{delay: time.Second}))
+	r.churn(2 * time.Second)
+	alone := func() (out string) {
+		for i, h := range r.members {
+			if s := h.state(t); s.Health.State == "misconfigured" {
+				t.Errorf("%s says %q", h.name, s.Health.Line)
+			}
+			others := slices.Delete(slices.Clone(r.members), i, i+1)
+			out += r.cutOff(r.members[i:i+1], others)
+		}
+		return out
+	}
+	t.Logf("all say so after %v", testkit.Eventually(r.t, alone))
+	t.Logf("all exact after %v", testkit.Eventually(r.t, func() string { return r.knows(r.members...) }))
+	r.obey(healthy)
+	t.Logf("joined and equal %v after that", testkit.Eventually(r.t, func() string { return r.agree(r.members...) }))
 }

@@ -106,7 +106,8 @@ func (b *Bus) start() (err error) {
 
 // config tunes memberlist for five probes a second. An unanswered suspicion removes a member after
 // SuspicionMult × ProbeInterval × max(1, log10(n)): 0.6 s in a small group, twice that if few
-// members confirm it.
+// members confirm it. While probes fail, memberlist multiplies interval and timeout by up to
+// AwarenessMaxMultiplier, so that links of 600 ms round trip are answered in time.
 func (b *Bus) config() (*memberlist.Config, error) {
 	c := memberlist.DefaultLANConfig()
 	c.Name = b.opt.Self.ID
@@ -114,7 +115,7 @@ func (b *Bus) config() (*memberlist.Config, error) {
 	c.Logger = log.New(b.mlog, "", 0)
 	c.ProbeInterval, c.ProbeTimeout = 200*time.Millisecond, 150*time.Millisecond
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = 3, 2
-	c.AwarenessMaxMultiplier = 4
+	c.AwarenessMaxMultiplier = 8
 	c.GossipInterval, c.GossipToTheDeadTime = 100*time.Millisecond, 10*time.Second
 	c.PushPullInterval = 10 * time.Second
 	c.TCPTimeout = 2 * time.Second

@@ -36,7 +36,9 @@ type peer struct {
 
 // Timeouts for dialing.
 const (
-	helloTimeout = 2 * time.Second
+	// helloTimeout covers TCP, TLS, HTTP/2 and the hello: four round trips of up to a second, and a
+	// lost packet.
+	helloTimeout = 5 * time.Second
 	backoffFirst = 50 * time.Millisecond
 	backoffMost  = time.Second
 )
