@@ -56,7 +56,7 @@ func head(kv ...string) *extprocv3.HttpHeaders {
 
 // playTraced plays a streamed request and its answer, and returns the headers that the picker sets
 // on the request.
-func playTraced(t *testing.T, ctx context.Context, client extprocv3.ExternalProcessorClient, model string, headers ...string) map[string]string {
+func playTraced(ctx context.Context, t *testing.T, client extprocv3.ExternalProcessorClient, model string, headers ...string) map[string]string {
 	t.Helper()
 	stream, err := client.Process(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func playTraced(t *testing.T, ctx context.Context, client extprocv3.ExternalProc
 func TestTraceOfARequest(t *testing.T) {
 	c := otlp.Start(t)
 	c.Configure(t)
-	set := playTraced(t, t.Context(), tracedServer(t), vocab.Name, "traceparent", clientSays)
+	set := playTraced(t.Context(), t, tracedServer(t), vocab.Name, "traceparent", clientSays)
 	spans := c.Await(t, tracing.SpanRequest, tracing.SpanDecision, tracing.SpanRender, tracing.SpanMatch, tracing.SpanScorer)
 	otlp.CheckNames(t, spans)
 	root := otlp.Named(spans, tracing.SpanRequest)[0]
@@ -184,7 +184,7 @@ func TestTraceOfAProxy(t *testing.T) {
 	c.Configure(t)
 	const proxySpan = "1111111111111111"
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+clientTrace+"-"+proxySpan+"-01")
-	playTraced(t, ctx, tracedServer(t), vocab.Name, "traceparent", clientSays)
+	playTraced(ctx, t, tracedServer(t), vocab.Name, "traceparent", clientSays)
 	spans := c.Await(t, tracing.SpanRequest)
 	if root := spans[0]; root.Trace != clientTrace || root.Parent != proxySpan {
 		t.Errorf("trace %s with parent %s, want the proxy's call %s", root.Trace, root.Parent, proxySpan)
@@ -195,7 +195,7 @@ func TestTraceOfAProxy(t *testing.T) {
 func TestTraceOfARefusal(t *testing.T) {
 	c := otlp.Start(t)
 	c.Configure(t)
-	playTraced(t, t.Context(), tracedServer(t), "no-such-model")
+	playTraced(t.Context(), t, tracedServer(t), "no-such-model")
 	spans := c.Await(t, tracing.SpanRequest, tracing.SpanDecision)
 	otlp.CheckNames(t, spans)
 	root, decision := otlp.Named(spans, tracing.SpanRequest)[0], otlp.Named(spans, tracing.SpanDecision)[0]
@@ -217,12 +217,12 @@ func TestUntraced(t *testing.T) {
 				c.Configure(t)
 			}
 			client := tracedServer(t)
-			set := playTraced(t, t.Context(), client, vocab.Name, "traceparent", "00-"+clientTrace+"-"+clientSpan+"-00")
+			set := playTraced(t.Context(), t, client, vocab.Name, "traceparent", "00-"+clientTrace+"-"+clientSpan+"-00")
 			if v, changed := set["traceparent"]; changed {
 				t.Errorf("traceparent is changed to %q", v)
 			}
 			if on { // a later request's spans arrive, so the first one's would have
-				playTraced(t, t.Context(), client, vocab.Name)
+				playTraced(t.Context(), t, client, vocab.Name)
 				c.Await(t, tracing.SpanRequest)
 			}
 			if slices.ContainsFunc(c.Spans(), func(s otlp.Span) bool { return s.Trace == clientTrace }) {

@@ -44,7 +44,7 @@ func formatsOf(names string, log *slog.Logger) (f formats) {
 		}
 	}
 	if unknown != nil {
-		log.Warn("OTEL_PROPAGATORS names formats that are not supported", "formats", unknown, "supported", "tracecontext, b3, b3multi, baggage, none")
+		log.Warn("unsupported formats in OTEL_PROPAGATORS", "formats", unknown, "supported", "tracecontext, b3, b3multi, baggage, none")
 	}
 	return f
 }
