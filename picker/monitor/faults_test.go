@@ -184,6 +184,7 @@ type faultWorld struct {
 	replicas []*faultReplica
 	cut      bool // they do not share
 	hasty    bool // clients leave before health would
+	mixed    bool // tenants with short and repeated answers, and engines of different speed
 	noise    bool // engines fail one request in a hundred, and one client in twelve leaves
 
 	asking sync.WaitGroup
@@ -322,12 +323,28 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	if n%4 < 2 {
 		user = []string{"big tenant", "other tenant"}[n%2]
 	}
+	most, repeats := 2*tokens, false
+	if w.mixed {
+		switch n % 5 {
+		case 0: // classification
+			user, tokens, most = "classifier", 1, 1
+		case 1: // without a limit, mostly short
+			user, most = "", 0
+			if n%3 > 0 {
+				tokens = 2
+			}
+		case 2: // asks for repeated characters
+			user, repeats = "repeater", true
+		case 3: // tool calls
+			user, tokens = "agent", 3+n%40
+		}
+	}
 	w.mu.Lock()
 	w.sent = append(w.sent, q)
 	w.mu.Unlock()
 	d, err := r.picker.Choose(context.Background(), &request.Request{
 		ID: fmt.Sprint(n), Path: "/v1/completions", Kind: request.KindCompletions, Model: "m", Target: "m", InputTokens: 100, Stream: stream,
-		User: user, Session: fmt.Sprint(n), MaxTokens: 2 * tokens,
+		User: user, Session: fmt.Sprint(n), MaxTokens: most,
 	})
 	if err != nil {
 		w.t.Error(err)
@@ -394,6 +411,7 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	case !seen: // a proxy that does not report the end
 		o.Unseen, o.Complete = true, true
 	}
+	o.Invalid = o.Invalid || repeats && seen && o.Complete && o.Status == 200
 	if seen && a.whole {
 		o.Usage = request.Usage{Seen: true, OutputTokens: a.tokens, PromptTokens: 100}
 		o.Closed = stream
@@ -438,11 +456,13 @@ func (w *faultWorld) run(kind string, row *faultRow) {
 		time.Sleep(time.Duration((.5 + w.rng.Float64()) * float64(faultEvery)))
 		switch now := time.Now(); {
 		case state == 0 && !now.Before(began):
-			e.set(kind)
-			state = 1
+			if state = 1; kind != "" {
+				e.set(kind)
+			}
 		case state == 1 && !now.Before(ends):
-			e.set("")
-			state = 2
+			if state = 2; kind != "" {
+				e.set("")
+			}
 		}
 		out, well := w.states(sick, row)
 		if state == 1 && found == 0 && out == len(w.replicas) {
@@ -596,6 +616,32 @@ func TestNoise(t *testing.T) {
 			}
 			if row.firstFailed+row.restFailed == 0 || row.probes == 0 {
 				t.Error("this is no noise")
+			}
+		})
+	}
+}
+
+// TestMixedTenants: no endpoint is out where tenants have short answers, ask for repeated text, and
+// engines differ in speed.
+func TestMixedTenants(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			row := &faultRow{}
+			for seed := range uint64(*faultRuns) {
+				synctest.Test(t, func(t *testing.T) {
+					w := openFaultWorld(t, way.replicas, way.cut, seed)
+					w.mixed, w.noise = true, true
+					i := 0
+					for _, e := range w.engines {
+						e.slow = 1 + i%3
+						i++
+					}
+					w.run("", row)
+				})
+			}
+			t.Logf("%d of %d requests failed; %d probes", row.firstFailed+row.restFailed, row.first+row.rest, row.probes)
+			if row.others > 0 {
+				t.Errorf("an endpoint is out, and all are well")
 			}
 		})
 	}
