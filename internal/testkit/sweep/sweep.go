@@ -9,8 +9,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"testing"
-
-	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // Limit is the number of changed inputs for each seed and argument.
@@ -37,7 +35,7 @@ func Fuzz(f *testing.F, limit Limit, check any) {
 		return
 	}
 	switch {
-	case testkit.Raced: // races do not depend on one byte
+	case raced: // races do not depend on one byte
 		limit = 1
 	case os.Getenv(Env) == "":
 		limit /= quick
