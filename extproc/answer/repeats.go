@@ -14,9 +14,8 @@ type finishFinder struct {
 }
 
 const (
-	finishKey    = `"finish_reason":"`
-	finishSpaced = `"finish_reason": "`
-	finishLength = len(finishSpaced)
+	finishKey    = `finish_reason":`
+	finishLength = len(finishKey) + len(` "`)
 )
 
 func (f *finishFinder) write(p []byte) {
@@ -34,8 +33,18 @@ func (f *finishFinder) write(p []byte) {
 	f.n = copy(f.edge[:], f.edge[max(0, n-finishLength):n])
 }
 
+// finishes reports whether p has a finish reason that is a string. Its events have one value each.
 func finishes(p []byte) bool {
-	return bytes.Contains(p, []byte(finishKey)) || bytes.Contains(p, []byte(finishSpaced))
+	for {
+		i := bytes.Index(p, []byte(finishKey))
+		if i < 0 {
+			return false
+		}
+		p = p[i+len(finishKey):]
+		if bytes.HasPrefix(p, []byte(`"`)) || bytes.HasPrefix(p, []byte(` "`)) {
+			return true
+		}
+	}
 }
 
 // Limits of repeatFinder.
