@@ -68,6 +68,7 @@ func TestFindProblems(t *testing.T) {
 		{problems.Stalled, func(_ *Status, sy *symptoms) { sy.stalled = []string{"readiness"} }},
 		{problems.LogLost, func(_ *Status, sy *symptoms) { sy.logLost = 7 }},
 		{problems.Certificate, func(_ *Status, sy *symptoms) { sy.certificate = "certificate expires soon" }},
+		{problems.Tracing, func(_ *Status, sy *symptoms) { sy.tracing = "collector:4317: connection refused" }},
 		{problems.Partitioned, group("partitioned")},
 		{problems.Alone, group("alone")},
 		{problems.Settings, group("misconfigured")},
