@@ -35,7 +35,7 @@ func TestDepartedPermits(t *testing.T) {
 		for range 300 {
 			now += int64(100 * time.Millisecond)
 			if tc.running >= 0 {
-				c.ObserveRunning(now, tc.running+int64(c.Status(now, 0).Own))
+				c.ObserveRunning(now, tc.running+c.Status(now, 0).Own)
 			}
 			c.Advance(now)
 		}
