@@ -240,7 +240,7 @@ test-engines: setup-engines setup ## compare predictions with the block managers
 
 .PHONY: race
 race: setup ## run the tests of the concurrent packages with the race detector
-	CGO_ENABLED=1 go test -race -vet=off -p 3 -timeout $(RACE_TIMEOUT) $(RACE_PACKAGES)
+	CGO_ENABLED=1 go test -race -vet=off -timeout $(RACE_TIMEOUT) $(RACE_PACKAGES)
 
 .PHONY: fuzz
 fuzz: setup ## run every fuzz target for FUZZTIME

@@ -93,6 +93,7 @@ func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(http.StatusInternalServerError)
 	_, _ = io.WriteString(w, `{"error":{"message":"EngineCore encountered an issue","code":500}}`)
+	_ = http.NewResponseController(w).Flush() // before the connections are closed
 }
 
 // pairing is a sidecar in front of a decode engine, with prefill engines.

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 var seeds = flag.Int("seeds", 500, "seeds of TestSeeds")
@@ -270,11 +272,19 @@ func (w *world) troubled(r *simReplica) (n int) {
 	return n
 }
 
+// numSeeds returns the number of seeds. The simulations have one goroutine, so the race detector gets few.
+func numSeeds() uint64 {
+	if testkit.Raced {
+		return uint64(*seeds) / 20
+	}
+	return uint64(*seeds)
+}
+
 // TestSeeds: replicas with different observations find unhealthy endpoints within seconds,
 // reinstate recovered ones, and never eject a healthy one.
 func TestSeeds(t *testing.T) {
 	var back []time.Duration
-	for seed := range uint64(*seeds) {
+	for seed := range numSeeds() {
 		w := newWorld(seed)
 		returned := map[string]bool{}
 		for w.now.Sub(time.Unix(1000, 0)) < simLength {

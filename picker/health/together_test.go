@@ -124,7 +124,7 @@ func (w *together) allFail() bool {
 // earlier state. After recovery, all endpoints return within five seconds.
 func TestNobodyIsBetter(t *testing.T) {
 	bad := 0
-	for seed := range uint64(*seeds) {
+	for seed := range numSeeds() {
 		w := newTogether(seed)
 		for w.now.Sub(time.Unix(1000, 0)) < w.over+togetherAfter {
 			w.tick()

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -557,10 +558,20 @@ func faultRowOf(t *testing.T, replicas int, cut bool, kind string) *faultRow {
 	return row
 }
 
+// notRaced skips a test that takes minutes under the race detector. The other tests of this file run
+// the same goroutines.
+func notRaced(t *testing.T) {
+	t.Helper()
+	if testkit.Raced {
+		t.Skip("its many runs in virtual time find no more races than one")
+	}
+}
+
 // TestFaults plays the faults of `make demo-faults` in virtual time, without retries. It limits the
 // failures of clients from the third second on, for three replicas, for one, and for three that do
 // not share. The limits cover several runs; the limit of 1% holds for many.
 func TestFaults(t *testing.T) {
+	notRaced(t)
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			for _, kind := range []string{"hangs, pages answer", "hangs, HTTP is dead", "500 at once", "500 for a third", "a third hangs", "30 times slower", "5 times slower", "resets connections", "resets half-way"} {
@@ -582,6 +593,7 @@ func TestFaults(t *testing.T) {
 // TestFaultsThatTheProtocolAllows: an engine whose answers differ from its peers' is found, with
 // any status.
 func TestFaultsThatTheProtocolAllows(t *testing.T) {
+	notRaced(t)
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			for _, kind := range []string{"401 at once", "401, probes have no result", "aborts", "halts whole answers", "a tenth of the text", "404 to a tenant"} {
@@ -650,6 +662,7 @@ func TestMixedTenants(t *testing.T) {
 // TestHastyClients: a hanging engine is found although every client leaves before its answer is
 // late, and no client streams.
 func TestHastyClients(t *testing.T) {
+	notRaced(t)
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			for _, kind := range []string{"hangs, pages answer", "hangs, HTTP is dead", "30 times slower"} {
