@@ -22,11 +22,11 @@ func (f *finishFinder) write(p []byte) {
 	if f.found {
 		return
 	}
-	f.found = finishes(p)
-	// Look at the edge between the chunks.
+	// Look at the edge between the chunks. All of a short chunk is there.
 	n := f.n + copy(f.edge[f.n:], p[:min(len(p), finishLength)])
-	f.found = f.found || finishes(f.edge[:n])
+	f.found = finishes(f.edge[:n])
 	if len(p) >= finishLength {
+		f.found = f.found || finishes(p)
 		f.n = copy(f.edge[:], p[len(p)-finishLength:])
 		return
 	}
