@@ -7,15 +7,13 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// queue is the bounded queue of ended spans in front of the exporter. The SDK's batch processor
-// collects them. queue bounds what the processor holds, so that every dropped span is counted, and
-// keeps the state of the exports. Ending a span never blocks.
+// queue passes ended spans to the SDK's batch processor. It bounds the number of spans in the
+// processor and counts dropped spans, and it keeps the state of exports. Ending a span never blocks.
 type queue struct {
 	sdktrace.SpanProcessor // the batch processor
 	most                   int64
@@ -30,7 +28,6 @@ type queue struct {
 
 	mu     sync.Mutex
 	reason string // of the last export's failure, "" if it succeeded
-	lines  every
 }
 
 // newQueue returns a queue in front of an exporter.
@@ -81,15 +78,12 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	defer cancel()
 	defer context.AfterFunc(e.q.stop, cancel)()
 	err := e.SpanExporter.ExportSpans(ctx, spans)
-	e.q.note(err, len(spans), time.Now())
+	e.q.note(err, len(spans))
 	return nil
 }
 
-// repeat is the interval between log lines about a collector that stays unreachable.
-const repeat = 5 * time.Minute
-
-// note records the result of an export.
-func (q *queue) note(err error, spans int, now time.Time) {
+// note records the result of an export, and logs it if it differs from the last one.
+func (q *queue) note(err error, spans int) {
 	if err == nil {
 		q.exported.Add(uint64(spans))
 	} else {
@@ -104,10 +98,8 @@ func (q *queue) note(err error, spans int, now time.Time) {
 	switch {
 	case err == nil && before != "":
 		q.log.Info("spans are exported again", "endpoint", q.endpoint)
-	case err != nil:
-		if due, _ := q.lines.due(now, repeat); due || before == "" {
-			q.log.Warn("spans cannot be exported", "endpoint", q.endpoint, "error", err, "failed", q.failed.Load(), "dropped", q.dropped.Load())
-		}
+	case err != nil && before == "":
+		q.log.Warn("spans cannot be exported", "endpoint", q.endpoint, "error", err, "failed", q.failed.Load(), "dropped", q.dropped.Load())
 	}
 }
 
@@ -130,24 +122,4 @@ func (q *queue) Collect(ch chan<- prometheus.Metric) {
 	for result, n := range map[string]*atomic.Uint64{"exported": &q.exported, "failed": &q.failed, "dropped": &q.dropped} {
 		ch <- prometheus.MustNewConstMetric(spansDesc, prometheus.CounterValue, float64(n.Load()), result)
 	}
-}
-
-// every limits the rate of log lines. The zero value is ready.
-type every struct {
-	mu      sync.Mutex
-	last    time.Time
-	skipped int
-}
-
-// due reports whether a line may be logged, and how many were skipped since the last one.
-func (e *every) due(now time.Time, interval time.Duration) (bool, int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.last.IsZero() && now.Sub(e.last) < interval {
-		e.skipped++
-		return false, 0
-	}
-	skipped := e.skipped
-	e.last, e.skipped = now, 0
-	return true, skipped
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
@@ -43,9 +42,9 @@ type Tracer struct {
 	log      *slog.Logger
 }
 
-// Open returns the tracer that the environment describes, or nil if tracing is off. Settings that
-// cannot be used are logged and ignored: they must not stop a process that serves requests. Close
-// the tracer to flush its spans.
+// Open returns the tracer that the environment describes, or nil if tracing is off. Invalid
+// settings are logged and ignored, because they must not stop a process that serves requests. Close
+// exports the remaining spans.
 func Open(o Options) *Tracer {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -54,7 +53,9 @@ func Open(o Options) *Tracer {
 		return nil
 	}
 	t := &Tracer{log: o.Log, formats: formatsOf(os.Getenv("OTEL_PROPAGATORS"), o.Log)}
-	otel.SetErrorHandler(&limited{log: o.Log})
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // the program's log limits repeated lines
+		o.Log.Warn("tracing reports an error", "error", err)
+	}))
 	exporter, endpoint, err := openExporter()
 	if err != nil {
 		o.Log.Warn("tracing is off: the exporter cannot be opened", "error", err)
@@ -103,8 +104,8 @@ var (
 // grpcPort is the registered port of OTLP over gRPC.
 const grpcPort = "4317"
 
-// openExporter returns the exporter and its endpoint as text for people. Without a protocol the port
-// decides, since vLLM and many collectors use gRPC where the specification prefers HTTP.
+// openExporter returns the exporter and its endpoint for log lines. If no protocol is set, port 4317
+// selects gRPC and any other port selects HTTP, the default of the specification.
 func openExporter() (sdktrace.SpanExporter, string, error) {
 	endpoint, protocol := traceSetting("ENDPOINT"), traceSetting("PROTOCOL")
 	if endpoint != "" {
@@ -155,7 +156,7 @@ func (t *Tracer) Failing() string {
 	return t.queue.failing()
 }
 
-// Close exports the remaining spans, at most until ctx ends, and stops. Later spans are dropped.
+// Close exports the remaining spans until ctx ends. Later spans are dropped.
 func (t *Tracer) Close(ctx context.Context) {
 	if t == nil {
 		return
@@ -164,17 +165,4 @@ func (t *Tracer) Close(ctx context.Context) {
 		t.log.Warn("some spans were not exported before the end", "error", err)
 	}
 	t.queue.abort()
-}
-
-// limited logs the SDK's errors, at most one a minute.
-type limited struct {
-	log   *slog.Logger
-	lines every
-}
-
-// Handle implements otel.ErrorHandler.
-func (l *limited) Handle(err error) {
-	if due, skipped := l.lines.due(time.Now(), time.Minute); due {
-		l.log.Warn("tracing reports an error", "error", err, "skipped", skipped)
-	}
 }

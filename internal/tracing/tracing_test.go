@@ -51,8 +51,8 @@ func end(t *testing.T, tr *tracing.Tracer) {
 	tr.Close(ctx)
 }
 
-// TestOff checks that tracing is off without settings, and with settings that turn it off or cannot
-// be used.
+// TestOff checks that tracing is off without settings, with settings that turn it off, and with
+// invalid settings.
 func TestOff(t *testing.T) {
 	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	for name, env := range map[string]map[string]string{
@@ -77,7 +77,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestOffAllocatesNothing checks that spans cost nothing without a tracer.
+// TestOffAllocatesNothing checks that spans allocate nothing without a tracer.
 func TestOffAllocatesNothing(t *testing.T) {
 	var tr *tracing.Tracer
 	h := headers{}
@@ -134,7 +134,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestParent checks which headers a trace is continued from, and the headers that continue it.
+// TestParent checks the accepted trace headers and the headers for the next server.
 func TestParent(t *testing.T) {
 	c := otlp.Start(t)
 	c.Configure(t)
@@ -180,8 +180,8 @@ func TestParent(t *testing.T) {
 	}
 }
 
-// TestSampling checks the standard samplers. A request that is not sampled has no span, but its
-// headers say so, unless they already do.
+// TestSampling checks the standard samplers. A request that is not sampled has no span. It gets
+// headers with the sampling decision unless it arrived with them.
 func TestSampling(t *testing.T) {
 	c := otlp.Start(t)
 	c.Configure(t)
@@ -221,8 +221,8 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// TestQueueFull checks that a slow collector blocks nobody, and that every span which finds no room
-// is counted.
+// TestQueueFull checks that a slow collector blocks no request, and that every dropped span is
+// counted.
 func TestQueueFull(t *testing.T) {
 	c := otlp.Start(t)
 	c.Configure(t)
@@ -258,7 +258,7 @@ grapevine_tracing_spans_total{result="failed"} %d
 	}
 }
 
-// lockedBuffer is a log that is read while exports go on.
+// lockedBuffer is a log that can be read during exports.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -278,8 +278,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestUnreachable checks the state that people see while the collector is away, that it is logged
-// once, and that neither requests nor the end of the process wait for it.
+// TestUnreachable checks the reported state while the collector cannot be reached. The failure is
+// logged once. Neither requests nor the end of the process wait for the collector.
 func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

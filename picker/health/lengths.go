@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Lengths compares the length of answers with those of other endpoints to similar requests. It is
-// safe for concurrent use. Its zero value is ready. Its memory is constant.
+// Lengths finds endpoints whose answers are much shorter than their peers' answers to similar
+// requests. It is safe for concurrent use. Its zero value is ready. Its memory is constant.
 //
-// Requests are similar if they belong to the same class, and if their prompts begin alike. Where no
-// other endpoint has seen prompts with this beginning, the class decides, and several short answers
-// to prompts with the same beginning count once: a router may send all requests of an application
-// with naturally short answers to one endpoint.
+// Requests are similar if they have the same class and the same beginning of the prompt. If no other
+// endpoint has seen this beginning, requests of the same class are compared. Short answers to one
+// beginning then count once, because all requests of an application with short answers may go to
+// one endpoint.
 type Lengths struct {
 	mu     sync.Mutex
 	fine   [lengthClasses]lengthClass // by class and beginning
@@ -45,9 +45,9 @@ type lengthStat struct {
 	mean, square float64
 }
 
-// Short records an answer's tokens and reports whether it is much shorter than those of other
-// endpoints to similar requests. class identifies similar requests, head the beginning of the
-// prompt.
+// Short records the number of tokens of an answer, and reports whether the answer is much shorter
+// than its peers' answers to similar requests. class and head are hashes: of the kind of request and
+// of the beginning of the prompt.
 func (l *Lengths) Short(class, head uint64, endpoint, tokens int) bool {
 	x := math.Log1p(float64(max(tokens, 0)))
 	l.mu.Lock()
@@ -61,7 +61,7 @@ func (l *Lengths) Short(class, head uint64, endpoint, tokens int) bool {
 	return shorter && all.distinct(head)
 }
 
-// at returns the record of a class, which replaces another one in its place.
+// at returns the record of a class. A new record replaces the one with the same index.
 func at(list *[lengthClasses]lengthClass, key uint64) *lengthClass {
 	c := &list[(key^key>>32)%lengthClasses]
 	if c.key != key {
@@ -70,8 +70,8 @@ func at(list *[lengthClasses]lengthClass, key uint64) *lengthClass {
 	return c
 }
 
-// compare compares a length with those of other endpoints, and records it. known means that these
-// had enough answers.
+// compare records a length and compares it with the lengths at other endpoints. known is false if
+// the other endpoints have too few answers.
 func (c *lengthClass) compare(endpoint int, x float64) (short, known bool) {
 	var own *lengthStat
 	n, mean, square := 0., 0., 0.
@@ -106,8 +106,7 @@ func (c *lengthClass) compare(endpoint int, x float64) (short, known bool) {
 	return x < mean-margin, true
 }
 
-// distinct reports whether a beginning is not among the last ones with short answers, and records
-// it.
+// distinct records a beginning with a short answer. It reports whether the beginning is new.
 func (c *lengthClass) distinct(head uint64) bool {
 	for _, h := range c.heads {
 		if h == head {

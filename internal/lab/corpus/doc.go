@@ -5,10 +5,14 @@
 //  2. [Shape.Check] loads a shape and classifies the outcome.
 //  3. [Measure] counts the outcomes of a period, and [Report.Text] prints them.
 //
-// Outcomes are loads, replaced (each problem has a hint with a replacement and what is lost), and
-// faulty (other pickers refuse the file too). Shapes that load also make decisions in the package's
-// tests: the recorded scores follow other pickers' formulas, so a file that loads decides the same.
+// The outcomes are:
+//   - loads: the file works here;
+//   - replaced: the file is refused, and each error names a replacement and the lost behaviour;
+//   - faulty: other pickers refuse the file too.
 //
-// The day of a source is the day of its release or discussion; for files of unknown age, the day of
-// the newest copy that was read.
+// Tests make decisions with the shapes that load, and compare the scores with recorded ones. The
+// recorded scores follow the published formulas.
+//
+// A source has the day of its release or discussion. If that is unknown, it has the day of the
+// newest copy.
 package corpus
