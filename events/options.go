@@ -52,7 +52,7 @@ type Options struct {
 	ReplayIdle   time.Duration // longest pause within a replay; default 2 s
 	ReplayTotal  time.Duration // longest replay; default 60 s
 	CoolDown     time.Duration // pause after a failed replay, doubled up to eight times; default 1 s, so 1 s … 4 min
-	Settle       time.Duration // from subscription to replay; default 20 ms
+	Settle       time.Duration // from subscription to the first replay; default 20 ms
 	Heartbeat    time.Duration // silence before a ping; default 2 s
 	Handshake    time.Duration // bound of each connection attempt; default 3 s
 	BackoffMin   time.Duration // first pause between connection attempts; default 50 ms

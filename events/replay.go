@@ -41,8 +41,8 @@ func (s *subscriber) stopReplay() {
 	}
 }
 
-// replay runs one attempt. wait lets the subscription take effect first, so that no batch is missed
-// between replay and stream.
+// replay runs one attempt. wait gives the subscription time to take effect first, so that batches are
+// rarely missed between replay and stream. A slow publisher can take longer; see [order.Order.Checks].
 func (s *subscriber) replay(ctx context.Context, attempt uint32, from uint64, wait time.Duration) {
 	if wait > 0 && !sleep(ctx, wait) {
 		return
@@ -122,7 +122,8 @@ func (s *subscriber) replayed(attempt uint32, seq uint64, payload []byte) {
 }
 
 // schedule schedules the next Order.Timeout if one is due. The caller holds mu. A replay that
-// leaves verified data resets the failure count.
+// leaves verified data resets the failure count. Pauses between checks of a connection without
+// batches grow fourfold.
 func (s *subscriber) schedule() {
 	o := s.order
 	if !o.NeedsTimeout() {
@@ -135,7 +136,10 @@ func (s *subscriber) schedule() {
 		return
 	}
 	pause := s.m.opt.CoolDown << min(max(s.failed, 1)-1, maxCoolDowns)
-	if o.IsLive() {
+	switch done, due := o.Checks(); {
+	case due:
+		pause = s.m.opt.CoolDown << (2 * done)
+	case o.IsLive():
 		s.failed++ // a replay has just left suspect data
 	}
 	s.wg.Add(1)

@@ -115,6 +115,18 @@ func TestLostBatchesAndReplies(t *testing.T) {
 	}
 }
 
+// A publisher can take longer to learn of a subscription than the first replay waits. What it publishes
+// in between is not sent to this reader. The reader finds it without another batch.
+func TestBatchesBeforeSubscription(t *testing.T) {
+	e := newFakeEngine(t, 4)
+	e.dropLive = 100
+	r := openReader(t, testOptions())
+	r.follow(e.stream())
+	testkit.Await(t, "the first replay", func() bool { return r.Knowledge(testSource.Endpoint).State.Followed() })
+	e.publish(3)
+	r.agrees(t, e)
+}
+
 func TestRestarts(t *testing.T) {
 	for name, before := range map[string]int{"behind": 0, "ahead": 300, "at the same number": 100} {
 		t.Run(name, func(t *testing.T) {

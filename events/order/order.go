@@ -40,6 +40,7 @@ const (
 	recentBatches = 8 // payload hashes kept to distinguish a duplicate from a restart
 	maxStalls     = 3 // replays without progress before a gap is given up
 	maxFailures   = 2 // failed replays before live batches are applied anyway
+	maxChecks     = 3 // replays that look for batches lost while a connection was new
 )
 
 // Order sequences the batches of one source. From sequence numbers and payload hashes alone it
@@ -65,6 +66,8 @@ type Order struct {
 	started  uint64               // value of last when the replay was requested
 	stalls   int                  // consecutive replays without new batches
 	failures int                  // consecutive failed replays
+	heard    bool                 // this connection has delivered a batch, so its subscription works
+	checks   int                  // replays that looked for lost batches since it was made
 	held     held                 // early batches
 	wrapped  bool                 // at the last restart the ring began after the last applied batch: it may be the same engine
 	counts   Counts
@@ -88,7 +91,6 @@ type sumAt struct {
 }
 
 // New returns the order of a new source. hasReplay means that its engine has a replay socket.
-// has none.
 func New(hasReplay bool) *Order {
 	return &Order{hasReplay: hasReplay}
 }
@@ -135,6 +137,7 @@ func (o *Order) Connected() []Action {
 	o.out = o.out[:0]
 	o.held.clear()
 	o.peak, o.stalls, o.failures = 0, 0, 0
+	o.heard, o.checks = false, 0
 	if o.hasReplay {
 		o.catchUp()
 		return o.out
@@ -181,6 +184,10 @@ func (o *Order) Cleared(seq uint64) {
 func (o *Order) Live(seq uint64, payload []byte) []Action {
 	o.out = o.out[:0]
 	o.peak = max(o.peak, seq+1)
+	o.heard = true
+	if o.checking() {
+		o.pending = false // the number of this batch says whether one is missing
+	}
 	if o.phase == phaseReplay {
 		o.held.addLive(seq, payload)
 		return o.out
@@ -439,8 +446,9 @@ func (o *Order) goOn() {
 	}
 }
 
-// Timeout must be called some time after a failed replay, and periodically while data is suspect.
-// It tries again.
+// Timeout must be called some time after [Order.NeedsTimeout] has returned true. It repeats a failed
+// replay, rebuilds suspect data, or checks a connection that has delivered no batch: what the engine
+// published after the replay and before it knew of the subscription was never sent.
 func (o *Order) Timeout() []Action {
 	o.out = o.out[:0]
 	if !o.hasReplay || o.pending {
@@ -452,6 +460,9 @@ func (o *Order) Timeout() []Action {
 	case o.phase == phaseLive && o.doubt:
 		// Batches were skipped, so a full replay is required.
 		o.ask(true)
+	case o.unchecked():
+		o.checks++
+		o.ask(false)
 	}
 	return o.out
 }

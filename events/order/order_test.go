@@ -168,6 +168,42 @@ func TestOrderLaw(t *testing.T) {
 	}
 }
 
+// TestUnheardLaw publishes batches that no live stream delivers, at random moments after a connection
+// was made, and nothing after them. Checks find them.
+func TestUnheardLaw(t *testing.T) {
+	for seed := range int64(200) {
+		rng := rand.New(rand.NewSource(seed))
+		w := &orderWorld{t: t, rng: rng, o: New(true), e: engine{ring: 40}, faultless: true}
+		for range 1 + rng.Intn(4) {
+			for range rng.Intn(3) {
+				w.e.publish()
+			}
+			w.up = true
+			w.do(w.o.Connected())
+			for range rng.Intn(4) {
+				w.serveReplay()
+			}
+			for range rng.Intn(3) {
+				w.e.publish() // not heard
+			}
+			if rng.Intn(3) == 0 {
+				w.do(w.o.Live(w.e.publish()))
+			}
+			for w.o.NeedsTimeout() || w.replay {
+				w.do(w.o.Timeout())
+				w.serveReplay()
+			}
+			if w.e.next > 0 {
+				w.check(seed)
+			}
+			if s := w.o.State(); !s.Followed() {
+				t.Fatalf("seed %d: %v", seed, s)
+			}
+			w.o.Disconnected()
+		}
+	}
+}
+
 type orderWorld struct {
 	t         *testing.T
 	rng       *rand.Rand

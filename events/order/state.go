@@ -18,7 +18,23 @@ func (o *Order) Replays() bool { return o.hasReplay }
 
 // NeedsTimeout reports whether Timeout must be called later.
 func (o *Order) NeedsTimeout() bool {
-	return o.hasReplay && !o.pending && (o.phase == phaseReplay || o.phase == phaseLive && o.doubt)
+	return o.hasReplay && !o.pending && (o.phase == phaseReplay || o.phase == phaseLive && o.doubt || o.unchecked())
+}
+
+// Checks returns how often a connection without batches was checked, and whether another check is due.
+func (o *Order) Checks() (done int, due bool) {
+	return o.checks, o.hasReplay && !o.pending && o.unchecked()
+}
+
+// unchecked reports whether batches may have been lost before the subscription of this connection
+// took effect.
+func (o *Order) unchecked() bool {
+	return o.phase == phaseLive && !o.doubt && !o.heard && o.checks < maxChecks
+}
+
+// checking reports whether the replay in progress is such a check and has delivered nothing new.
+func (o *Order) checking() bool {
+	return o.pending && o.phase == phaseLive && !o.doubt
 }
 
 // Wrapped reports whether, at the last restart, the engine's ring began after the last applied
