@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/kube"
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/remotecluster"
@@ -42,7 +43,7 @@ type Options struct {
 	Hot func(by *filter.Secret) *filter.Hot
 }
 
-// Replica provides data about this replica. All fields are required. The functions may be called at
+// Replica provides data about this replica. All fields but Watch and Connections are required. The functions may be called at
 // any time between Run and Close.
 type Replica struct {
 	Name       string
@@ -53,6 +54,7 @@ type Replica struct {
 	Unready    func() string             // why the pool is not known yet; "": it is
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
+	Watch      *watchdog.Loop // of Run; nil: not watched
 
 	Connections int // limit of connections from other clusters; 0: the link's default
 }
@@ -240,6 +242,7 @@ func (p *Part) Run(ctx context.Context) {
 	defer describe.Stop()
 	var seen *federation.View
 	for {
+		p.r.Watch.Working()
 		if v := p.o.Read(); p.names.changed.Swap(false) || v != seen {
 			seen = v
 			if p.hops != nil && v.Secret != nil {
@@ -247,11 +250,13 @@ func (p *Part) Run(ctx context.Context) {
 			}
 			p.fleet.Update(v)
 		}
+		p.r.Watch.Waiting()
 		select {
 		case <-ctx.Done():
 			return
 		case <-follow.C:
 		case now := <-describe.C:
+			p.r.Watch.Working()
 			p.describe(now)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func (s *Server) openFederation() (err error) {
 	grouped := s.o.Cluster.enabled()
 	s.abroad, err = multicluster.Open(s.o.Federation, multicluster.Replica{
-		Name: s.o.Name, Pool: s.pool, Registerer: s.registry, Log: s.o.Log,
+		Name: s.o.Name, Pool: s.pool, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("federation"),
 		Connections: s.listeners.Part(8),
 		Group: func() (others, turn int) {
 			if !grouped {

@@ -133,7 +133,13 @@ func (s *Server) Reload(context.Context) error {
 // discover opens the endpoint source. The source or file of the options takes precedence over the
 // file named in the configuration.
 func (s *Server) discover(c *config.Config) (discovery.Source, error) {
-	sink := discovery.Sink{Update: s.onFound, Registerer: s.registry, Log: s.o.Log, Writes: func() bool { return s.Rank() == 0 }}
+	watch := s.dog.Loop("endpoint list").Within(longWork)
+	update := func(f discovery.Found) {
+		watch.Working()
+		defer watch.Waiting()
+		s.onFound(f)
+	}
+	sink := discovery.Sink{Update: update, Registerer: s.registry, Log: s.o.Log, Writes: func() bool { return s.Rank() == 0 }}
 	if s.o.Source != nil {
 		return s.o.Source(sink)
 	}

@@ -145,12 +145,13 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.modelsReady, EngineRestarted: s.pool.Renew, Log: s.o.Log, Watch: s.dog.Loop("event streams").Within(longWork), Registry: s.registry,
 	})
 	s.xds = newXDSShare(s, group)
-	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: monotime.Now, Log: s.o.Log})
+	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: monotime.Now, Log: s.o.Log, Watch: s.dog.Loop("load counts")})
 	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("queue")}); err != nil {
 		return err
 	}
 	s.queues = facts.NewQueues(group, facts.Queue{
 		Changes: s.gate.Changes, Receive: s.gate.Receive, PeerLeft: s.gate.PeerLeft, Answers: s.gate.Answers, Answered: s.gate.Answered,
+		Watch: s.dog.Loop("queue shares"),
 	}, s.o.Log)
 	s.costs = facts.NewCosts(facts.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
 	s.hints = facts.NewHints(facts.HintOptions{

@@ -5,6 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -114,4 +116,22 @@ func TestReadyTimeoutCountsFromProcessStart(t *testing.T) {
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("ready after %v", took)
 	}
+}
+
+// TestEndpointListStalls blocks an update of the endpoint list, which works in memory only. The
+// replica reports the loop until the update ends.
+func TestEndpointListStalls(t *testing.T) {
+	g := newGroup(t, 1, 64, "mesh")
+	s := g.replicas[0]
+	g.ready(s)
+	stalled := func() bool { return slices.Contains(s.dog.Stalled(), "endpoint list") }
+	s.reloading.Lock() // the update waits for this
+	release := sync.OnceFunc(s.reloading.Unlock)
+	t.Cleanup(release) // before the replica stops
+	if err := g.fleet.WriteEndpoints(filepath.Join(g.dir, "endpoints.yaml"), g.fleet.Endpoints()[0].Name); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Await(t, "the endpoint list stalls", stalled)
+	release()
+	testkit.Await(t, "the endpoint list goes on", func() bool { return !stalled() })
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/varint"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -19,12 +20,13 @@ const loadDelay = 5 * time.Millisecond
 // expireEvery is how often the time limits of departed replicas' requests are checked.
 const expireEvery = 5 * time.Second
 
-// LoadOptions configure a Load. All fields are required.
+// LoadOptions configure a Load. All fields but Watch are required.
 type LoadOptions struct {
 	Group Group
 	Pool  *endpoint.Pool
 	Now   func() time.Time
 	Log   *slog.Logger
+	Watch *watchdog.Loop // of Run; nil: not watched
 }
 
 // Load shares in-flight load: absolute values per endpoint, written by each replica for itself. It
@@ -89,10 +91,12 @@ func (l *Load) Run(ctx context.Context) {
 	expire := time.NewTicker(expireEvery)
 	defer expire.Stop()
 	for {
+		l.o.Watch.Waiting()
 		select {
 		case <-ctx.Done():
 			return
 		case <-expire.C:
+			l.o.Watch.Working()
 			l.expire(l.o.Now())
 			continue
 		case <-l.wake:
@@ -102,6 +106,7 @@ func (l *Load) Run(ctx context.Context) {
 			return
 		case <-time.After(loadDelay):
 		}
+		l.o.Watch.Working()
 		l.Flush()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/varint"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
@@ -33,6 +34,8 @@ type Queue struct {
 	// Acknowledgments of other replicas' gauges.
 	Answers  func(tell func(model string, a rules.Answer))
 	Answered func(origin, model string, a rules.Answer)
+
+	Watch *watchdog.Loop // of Queues.Run; nil: not watched
 }
 
 // Queues shares queued and in-flight requests by flow: absolute gauges, written by each replica for
@@ -61,7 +64,9 @@ func (s *Queues) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			s.queue.Watch.Working()
 			s.Flush(n%int(queueBeat/queueDelay) == 0)
+			s.queue.Watch.Waiting()
 		}
 	}
 }

@@ -44,7 +44,9 @@ func (q *queue) Answers(tell func(string, rules.Answer)) {
 
 func (q *queue) Answered(origin, model string, a rules.Answer) { q.answered = append(q.answered, a) }
 
-func (q *queue) methods() Queue { return Queue{q.Changes, q.Hear, q.Gone, q.Answers, q.Answered} }
+func (q *queue) methods() Queue {
+	return Queue{Changes: q.Changes, Receive: q.Hear, PeerLeft: q.Gone, Answers: q.Answers, Answered: q.Answered}
+}
 
 // TestAnswers: a replica's requests and acknowledgments arrive unchanged, or not at all.
 func TestAnswers(t *testing.T) {
