@@ -37,7 +37,7 @@ func (c *Cycle) allow(r *request.Request) {
 // endpoints with unknown models, and if there are none either, endpoints that are not known to
 // reject the model. A request without a model may use any endpoint.
 func (c *Cycle) gatherModel(model string) {
-	c.endpoints, c.unserved = c.endpoints[:0], false
+	c.endpoints, c.places, c.unserved = c.endpoints[:0], c.places[:0], false
 	if model == "" {
 		c.gatherAll()
 		return
@@ -64,14 +64,10 @@ func (c *Cycle) gatherModel(model string) {
 
 // gatherAll lists all allowed endpoints.
 func (c *Cycle) gatherAll() {
-	if !c.Request.HasSubset {
-		c.endpoints = append(c.endpoints[:0], c.Pool.Endpoints...)
-		return
-	}
-	c.endpoints = c.endpoints[:0]
-	for i, ok := range c.allowed {
-		if ok {
-			c.endpoints = append(c.endpoints, c.Pool.Endpoints[i])
+	c.endpoints, c.places = c.endpoints[:0], c.places[:0]
+	for i, ep := range c.Pool.Endpoints {
+		if !c.Request.HasSubset || c.allowed[i] {
+			c.endpoints, c.places = append(c.endpoints, ep), append(c.places, int32(i))
 		}
 	}
 }
@@ -80,7 +76,7 @@ func (c *Cycle) gatherAll() {
 func (c *Cycle) take(positions []int32) {
 	for _, i := range positions {
 		if !c.Request.HasSubset || c.allowed[i] {
-			c.endpoints = append(c.endpoints, c.Pool.Endpoints[i])
+			c.endpoints, c.places = append(c.endpoints, c.Pool.Endpoints[i]), append(c.places, i)
 		}
 	}
 }

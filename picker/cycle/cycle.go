@@ -25,6 +25,9 @@ type View struct {
 	freeElsewhere bool // some candidate of its role has a free slot
 
 	rank *View // of one rank of the engine; nil: a single rank
+
+	timed endpoint.Timed
+	turn  uint64 // observation for which the parts that depend on the time were set
 }
 
 // Rank returns the view of the data-parallel rank to which the engine would send the request. Its
@@ -75,8 +78,11 @@ type Cycle struct {
 	Peer *endpoint.Endpoint
 
 	endpoints []*endpoint.Endpoint
-	views     []View
-	ranks     []View // of engines with several ranks
+	views     []*View
+	places    []int32 // positions in the pool of the endpoints that were gathered, ascending
+	fleet     fleet
+	remote    []*View // added candidates, for reuse
+	remotes   int     // number of them in use
 	held      []PrefixMatch
 	predicted []Prediction
 	hasPred   bool
@@ -91,7 +97,7 @@ type Cycle struct {
 	answers    *fit.Answers
 	needTimes  *endpoint.NeedTimes
 	needs      endpoint.Needs // that the request may have
-	seen       seenState
+	seen       flags          // of all candidates
 	moves      *endpoint.Transfers
 	splits     *endpoint.Splits
 	trial      bool // pairs that are off may be used
@@ -116,9 +122,8 @@ type Cycle struct {
 	conversation ConversationUse
 	warmUps      bool
 	failures     int // see CountFailure
+	memory       *sync.Pool
 }
-
-var cycles = sync.Pool{New: func() any { return new(Cycle) }}
 
 // Options are the inputs of a cycle. Match and Sessions may be nil.
 type Options struct {
@@ -152,7 +157,11 @@ func (w *TierWeights) Of(r *block.Run) float64 {
 
 // New returns a cycle with the endpoints that may serve r. Return it with Free.
 func New(o Options, r *request.Request) *Cycle {
-	c := cycles.Get().(*Cycle)
+	memory := o.Pool.Memory()
+	c, _ := memory.Get().(*Cycle)
+	if c == nil {
+		c = &Cycle{memory: memory}
+	}
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), sessions.KeyIn(r.Tenant, r.Session)
 	c.Health = o.Pool.Health()
 	c.asks, c.sessions, c.random, c.answers = o.Match, o.Sessions, o.Seed, o.Pool.Answers()
@@ -193,16 +202,16 @@ func (c *Cycle) AllowAll() {
 // Free returns the cycle to the pool. It must not be used afterwards.
 func (c *Cycle) Free() {
 	c.Request, c.Pool, c.Peer, c.context, c.asks, c.sessions, c.Health, c.trace = nil, nil, nil, nil, nil, nil, nil, nil
-	clear(c.endpoints)
 	clear(c.reserve)
 	clear(c.avoided)
-	clear(c.views)
-	clear(c.ranks)
-	c.ranks = c.ranks[:0]
+	for _, v := range c.remote[:c.remotes] {
+		*v = View{}
+	}
+	c.remotes = 0
 	clear(c.far.terms)
 	clear(c.far.question)
 	c.plan.reset()
-	cycles.Put(c)
+	c.memory.Put(c)
 }
 
 // gather lists the endpoints that may serve r: allowed by the proxy and serving its model.
@@ -243,64 +252,21 @@ func prefer(list []*endpoint.Endpoint, good func(*endpoint.Endpoint) bool) []*en
 
 // observe takes one consistent snapshot of every candidate.
 func (c *Cycle) observe() {
-	n := len(c.endpoints)
-	c.views = resize(c.views, n)
-	now := c.Now.UnixNano()
-	c.seen = seenState{serve: true}
+	c.fleet.follow(c.Pool, c.Now.UnixNano())
+	c.views = resize(c.views, len(c.endpoints))
+	c.seen = 0
+	at, all := 0, c.Pool.Endpoints
 	for i, ep := range c.endpoints {
-		v := &c.views[i]
-		v.Endpoint, v.Cost = ep, ep.Cost()
-		v.Load = endpoint.Load{}
-		ep.AddLoad(&v.Load, now)
-		v.Reading = ep.Reading(now)
-		v.rank, v.freeElsewhere = nil, true
-		c.seen.add(v)
+		for all[c.places[at]] != ep {
+			at++
+		}
+		c.views[i] = c.fleet.view(c.Pool, c.places[at], &c.seen)
+		at++
 	}
-	if c.seen.ranks > 0 {
-		c.observeRanks()
-	}
-	if c.seen.slots {
+	if c.seen&flagSlots != 0 {
 		c.shareSlots()
 	}
 	c.findNeeds()
-}
-
-// seenState records, while the candidates are observed, which of the later passes over them have
-// anything to do. In large pools each pass takes as long as memory needs to deliver the candidates.
-type seenState struct {
-	ranks    int  // engines with several ranks
-	slots    bool // an engine's sequence limit is known
-	full     bool // an endpoint has reached its permit limit
-	adapters bool // an engine reports adapters
-	serve    bool // every endpoint serves whole requests or decodes
-}
-
-func (s *seenState) add(v *View) {
-	s.ranks += one(v.Ranks > 1)
-	s.slots = s.slots || v.Slots > 0
-	s.full = s.full || v.full()
-	s.adapters = s.adapters || v.LoRA() != nil
-	s.serve = s.serve && v.Role&endpoint.RoleDecode != 0
-}
-
-// observeRanks creates rank views for engines with several ranks.
-func (c *Cycle) observeRanks() {
-	n := c.seen.ranks
-	c.ranks = resize(c.ranks, n) // views point into it
-	for i := range c.views {
-		if v := &c.views[i]; v.Ranks > 1 {
-			n--
-			c.ranks[n] = v.PerRank()
-			v.rank = &c.ranks[n]
-		}
-	}
-}
-
-func one(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
 }
 
 // shareSlots sets an endpoint's unknown slot count to the largest known count of its role.
@@ -310,18 +276,18 @@ func (c *Cycle) shareSlots() {
 	var most [endpoint.Roles]int64
 	var free [endpoint.Roles]bool
 	for i := range c.views {
-		v := c.views[i].Rank()
+		v := c.All(int32(i)).Rank()
 		most[v.Role] = max(most[v.Role], v.Slots)
 	}
-	for i := range c.views {
-		v := c.views[i].Rank()
+	for _, v := range c.views {
+		v = v.Rank()
 		if v.Slots == 0 && max(v.Ran, int64(v.Running)) <= most[v.Role] {
 			v.Slots = most[v.Role]
 		}
 		free[v.Role] = free[v.Role] || !v.allSlotsTaken()
 	}
-	for i := range c.views {
-		v := c.views[i].Rank()
+	for _, v := range c.views {
+		v = v.Rank()
 		v.freeElsewhere = free[v.Role]
 	}
 }
@@ -341,13 +307,19 @@ func (c *Cycle) Context() context.Context { return c.context }
 func (c *Cycle) Len() int { return len(c.live) }
 
 // At returns remaining candidate k.
-func (c *Cycle) At(k int) *View { return &c.views[c.live[k]] }
+func (c *Cycle) At(k int) *View { return c.All(c.live[k]) }
 
 // Candidates returns the number of all candidates.
 func (c *Cycle) Candidates() int { return len(c.endpoints) }
 
 // All returns candidate i of all candidates, filtered or not.
-func (c *Cycle) All(i int32) *View { return &c.views[i] }
+func (c *Cycle) All(i int32) *View {
+	v := c.views[i]
+	if v.turn != c.fleet.turn {
+		c.fleet.advance(v)
+	}
+	return v
+}
 
 // CountFailure records that a plugin could not compute a value for one candidate and used its
 // fallback.

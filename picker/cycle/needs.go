@@ -82,7 +82,7 @@ func (c *Cycle) UseNeeds(v *View) {
 }
 
 // mayNeedAdapter reports whether the request names an adapter, or an engine reports adapters.
-func mayNeedAdapter(c *Cycle) bool { return c.Request.Adapter != "" || c.seen.adapters }
+func mayNeedAdapter(c *Cycle) bool { return c.Request.Adapter != "" || c.seen&flagAdapters != 0 }
 
 // adapterKey returns the key of the request's adapter at v. A model other than the base model is an
 // adapter at engines that report adapters.

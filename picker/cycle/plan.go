@@ -120,7 +120,7 @@ func (c *Cycle) prediction(i int32, w endpoint.Work) Prediction {
 	if c.hasPred && c.predicted[i] != (Prediction{}) {
 		return c.predicted[i]
 	}
-	v := c.views[i].Rank()
+	v := c.All(i).Rank()
 	return Prediction{Wait: v.Cost.Wait(&v.Load, c.Now), Own: v.Cost.Prefill(w), Base: v.Cost.Base}
 }
 

@@ -194,7 +194,7 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 // RunServing is Run for candidates that serve whole requests or decode. It returns a *Error if the
 // role labels alone exclude all.
 func (p *Profile) RunServing(c *Cycle) (*Ranking, error) {
-	if c.seen.serve && len(c.views) > 0 {
+	if c.seen&flagHelps == 0 && len(c.views) > 0 {
 		return p.Run(c), nil
 	}
 	able := 0
@@ -215,7 +215,7 @@ func (p *Profile) RunServing(c *Cycle) (*Ranking, error) {
 func (c *Cycle) showAble(r *Ranking, able func(*View) bool) {
 	kept := c.live[:0]
 	for _, i := range c.live {
-		if able(&c.views[i]) {
+		if able(c.All(i)) {
 			kept = append(kept, i)
 		} else {
 			r.verdicts[i] = VerdictUnable

@@ -75,12 +75,24 @@ func (c *Cycle) Add(v View, held int, p Prediction) int32 {
 		c.hasPred = true
 	}
 	c.endpoints = append(c.endpoints, v.Endpoint)
-	c.views = append(c.views, v)
+	c.views = append(c.views, c.addView(v))
 	c.predicted = append(c.predicted[:len(c.endpoints)-1], p)
 	h := PrefixMatch{}
 	h.Run.Tokens[block.TierGPU] = int32(held)
 	c.held = append(c.held[:len(c.endpoints)-1], h)
 	return int32(len(c.endpoints) - 1)
+}
+
+// addView stores a view that is not of this pool.
+func (c *Cycle) addView(v View) *View {
+	if c.remotes == len(c.remote) {
+		c.remote = append(c.remote, new(View))
+	}
+	at := c.remote[c.remotes]
+	c.remotes++
+	*at = v
+	at.turn = c.fleet.turn
+	return at
 }
 
 // Prefer puts candidate i first in the plan and clears the other entries. If stay is true, the

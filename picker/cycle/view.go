@@ -9,7 +9,7 @@ import (
 func (c *Cycle) Plan() *Plan { return &c.plan }
 
 // First returns the view of the plan's serving endpoint. The plan must not be empty.
-func (c *Cycle) First() *View { return &c.views[c.plan.Order[0]] }
+func (c *Cycle) First() *View { return c.All(c.plan.Order[0]) }
 
 // Unserved reports whether every allowed endpoint is known to reject the model. Then there are no
 // candidates.
@@ -55,7 +55,9 @@ func (c *Cycle) SetQueueWait(seconds float64) { c.queued = seconds }
 
 // Replace substitutes another endpoint for candidate i.
 func (c *Cycle) Replace(i int32, ep *endpoint.Endpoint) {
-	c.endpoints[i], c.views[i].Endpoint = ep, ep
+	v := *c.All(i)
+	v.Endpoint = ep
+	c.endpoints[i], c.views[i] = ep, c.addView(v)
 }
 
 // NotifyChosen notifies observer plugins of the first choice of their profiles.

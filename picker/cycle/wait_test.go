@@ -73,10 +73,14 @@ func TestShareSlots(t *testing.T) {
 			[]View{view(endpoint.RolePrefill, 1, 1, 1), view(endpoint.RoleDecode, 9, 1, 0)}, []int64{1, 0}, []bool{false, true},
 		},
 	} {
-		c := &Cycle{views: x.views}
+		c := new(Cycle)
+		for i := range x.views {
+			c.views = append(c.views, c.addView(x.views[i]))
+			c.views[i].freeElsewhere = true
+		}
 		c.shareSlots()
-		for i := range c.views {
-			if v := &c.views[i]; v.Slots != x.slots[i] || v.freeElsewhere != x.free[i] {
+		for i, v := range c.views {
+			if v.Slots != x.slots[i] || v.freeElsewhere != x.free[i] {
 				t.Errorf("%s: endpoint %d has %d slots, one is free: %v", name, i, v.Slots, v.freeElsewhere)
 			}
 		}

@@ -3,7 +3,6 @@ package cycle
 import (
 	"cmp"
 	"math/bits"
-	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/explanation"
@@ -15,11 +14,8 @@ import (
 // kind.
 // Candidates with a partial share are excluded at random.
 func (c *Cycle) withhold() {
-	now, restricted := c.Now.UnixNano(), false
-	for _, ep := range c.endpoints {
-		restricted = restricted || ep.Share() < health.Full || ep.Tracker().FullAt(now) || ep.Tracker().AvoidedCount() > 0
-	}
-	if !restricted {
+	now := c.Now.UnixNano()
+	if !c.restricted(now) {
 		return
 	}
 	c.keep = resize(c.keep, len(c.endpoints))
@@ -43,6 +39,20 @@ func (c *Cycle) withhold() {
 	for trait, key := range TraitsOf(c.Request) {
 		c.shun(key, traitWords[trait])
 	}
+}
+
+// restricted reports whether any endpoint that was gathered may be excluded.
+func (c *Cycle) restricted(now int64) bool {
+	for _, i := range c.places {
+		if !c.Pool.Mark(i).Restricted() {
+			continue
+		}
+		ep := c.Pool.Endpoints[i]
+		if ep.Share() < health.Full || ep.Tracker().FullAt(now) || ep.Tracker().AvoidedCount() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // traitWords are the reasons for which endpoints that fail a trait's value are excluded.
@@ -119,20 +129,16 @@ func (c *Cycle) serves() bool {
 // seat excludes candidates that have reached their permit limit while others of their role have
 // not. Requests in an engine's own queue run in arrival order and cannot be moved.
 func (c *Cycle) seat() {
-	if !c.seen.full || c.pinned {
+	if c.seen&flagFull == 0 || c.pinned {
 		return
 	}
+	var free [endpoint.Roles]bool
+	for _, v := range c.views {
+		free[v.Role] = free[v.Role] || !v.full()
+	}
 	c.keep = resize(c.keep, len(c.views))
-	for i := range c.views {
-		v := &c.views[i]
-		c.keep[i] = !v.full()
-		for k := 0; k < len(c.views) && !c.keep[i]; k++ {
-			if c.views[k].Role == v.Role && !c.views[k].full() {
-				break
-			} else if k == len(c.views)-1 {
-				c.keep[i] = true // every endpoint of the role is at its limit
-			}
-		}
+	for i, v := range c.views {
+		c.keep[i] = !v.full() || !free[v.Role]
 	}
 	c.keepViews(explanation.AvoidedPlaces)
 }
@@ -144,10 +150,15 @@ func (c *Cycle) isolate() {
 		begunA, begunB := a.Requests-a.Waiting, b.Requests-b.Waiting
 		return begunA < begunB || begunA == begunB && a.Requests < b.Requests
 	}
+	var least [endpoint.Roles]*endpoint.Load
+	for _, v := range c.views {
+		if l := least[v.Role]; l == nil || less(&v.Load, l) {
+			least[v.Role] = &v.Load
+		}
+	}
 	c.keep = resize(c.keep, len(c.views))
-	for i := range c.views {
-		v := &c.views[i]
-		c.keep[i] = !slices.ContainsFunc(c.views, func(o View) bool { return o.Role == v.Role && less(&o.Load, &v.Load) })
+	for i, v := range c.views {
+		c.keep[i] = !less(least[v.Role], &v.Load)
 	}
 	c.keepViews(explanation.AvoidedPrompt)
 }
@@ -156,9 +167,9 @@ func (c *Cycle) isolate() {
 func (c *Cycle) keepViews(why string) {
 	c.leave(why)
 	n := 0
-	for i := range c.keep {
+	for i, v := range c.views {
 		if c.keep[i] {
-			c.views[n] = c.views[i]
+			c.views[n] = v
 			n++
 		}
 	}

@@ -168,6 +168,7 @@ func (b *LoadTracker) OnChange(f func(*Endpoint)) {
 func (b *LoadTracker) Watch(f func(*Endpoint)) { b.watch.Store(&f) }
 
 func (b *LoadTracker) changed(ep *Endpoint) {
+	ep.mark.changed()
 	if f := b.hook.Load(); f != nil {
 		(*f)(ep)
 	}
@@ -229,6 +230,7 @@ func (b *LoadTracker) SetRemote(ep *Endpoint, l Load) {
 	ep.book.remote.store(l)
 	ep.book.shared.Store(true)
 	ep.book.remoteRates.store(&l)
+	ep.mark.changed()
 }
 
 // extrapolate removes the queued work that the engine of ep has done since a report that took delay

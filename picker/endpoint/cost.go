@@ -103,6 +103,7 @@ type costCell struct {
 	local   atomic.Pointer[Cost]
 	shared  atomic.Pointer[Cost] // of the other replicas
 	merged  atomic.Pointer[Cost]
+	mark    *Mark // nil outside of a pool
 }
 
 // Cost returns the endpoint's constants as learned by all replicas. The result is read-only.
@@ -257,7 +258,11 @@ func (c *costCell) publish() {
 		merged.PrefillSeen += max(r.PrefillSeen, 0)
 		merged.DecodeSeen += max(r.DecodeSeen, 0)
 	}
+	if last := c.merged.Load(); last != nil && *last == merged {
+		return
+	}
 	c.merged.Store(&merged)
+	c.mark.changed()
 }
 
 // prefill and decode return c's constants times factors.

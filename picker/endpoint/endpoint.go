@@ -147,6 +147,7 @@ type Endpoint struct {
 	labels []label // sorted by name
 	place  uint64  // hash of the address, for tables
 	levels [len(Levels)]uint64
+	mark   *Mark
 	*counters
 	*life
 }
@@ -163,6 +164,8 @@ type counters struct {
 	forecast forecastCell
 	places   atomic.Int64 // maximum number of requests; 0: no limit
 	models   modelCell
+
+	mark *Mark // nil outside of a pool
 }
 
 // life is the request state of one incarnation of the engine.
@@ -172,6 +175,8 @@ type life struct {
 	health healthCell
 
 	adapters adapterCell
+
+	mark *Mark // nil outside of a pool
 }
 
 func (p *Pool) makeEndpoint(spec Spec, id block.EndpointID, c *counters, l *life) *Endpoint {
@@ -184,6 +189,8 @@ func (p *Pool) makeEndpoint(spec Spec, id block.EndpointID, c *counters, l *life
 		ep.labels = append(ep.labels, label{k, v})
 	}
 	slices.SortFunc(ep.labels, func(a, b label) int { return strings.Compare(a.name, b.name) })
+	ep.mark = p.markOf(int(id))
+	ep.mark.bind(c, l)
 	at := ep.levels[LevelZone]
 	ep.InRemoteZone = p.zone > noName && at > noName && at != p.zone
 	return ep
@@ -214,6 +221,7 @@ func (e *Endpoint) SetGauges(g Gauges) {
 			e.adapters.use(ModelKey(name), g.At.UnixNano())
 		}
 	}
+	e.mark.changed()
 }
 
 // GaugeAge returns the age of the sample at now, and false if there is none.

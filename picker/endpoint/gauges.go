@@ -120,16 +120,23 @@ type Reading struct {
 
 // Reading returns the last sample. now is in Unix nanoseconds.
 func (c *counters) Reading(now int64) Reading {
-	at := c.gauges.at.Load()
-	if at == 0 {
+	r := c.gauges.reading()
+	if r.Sampled {
+		r.Age = time.Duration(now - c.gauges.at.Load())
+		r.Slots, r.Ran = c.slots.Read(now), c.slots.Peak(now)
+	}
+	return r
+}
+
+// reading returns the last sample without the parts that depend on the time.
+func (c *gaugeCell) reading() Reading {
+	if c.at.Load() == 0 {
 		return Reading{}
 	}
-	r := Reading{Sampled: true, Age: time.Duration(now - at), KVUse: math.Float64frombits(c.gauges.kvUse.Load())}
-	r.Ranks = int(c.gauges.ranks.Load())
-	r.Waiting, r.Running = unpack(c.gauges.queue.Load())
-	size, blocks := unpack(c.gauges.cache.Load())
+	r := Reading{Sampled: true, KVUse: math.Float64frombits(c.kvUse.Load()), Ranks: int(c.ranks.Load())}
+	r.Waiting, r.Running = unpack(c.queue.Load())
+	size, blocks := unpack(c.cache.Load())
 	r.Capacity = float64(size) * float64(blocks)
-	r.Slots, r.Ran = c.slots.Read(now), c.slots.Peak(now)
 	return r
 }
 
@@ -144,7 +151,10 @@ func (r Reading) PerRank() Reading {
 }
 
 // SetSlots sets the engine's sequence limit.
-func (c *counters) SetSlots(limit int64, now time.Time) { c.slots.Set(limit, now) }
+func (c *counters) SetSlots(limit int64, now time.Time) {
+	c.slots.Set(limit, now)
+	c.mark.changed()
+}
 
 // LoRA returns the engine's last report on its adapters, or nil.
 func (c *counters) LoRA() *LoRA { return c.gauges.lora.Load() }

@@ -34,6 +34,9 @@ func (c *life) SetDown(down bool) {
 
 func (c *life) setShare(share uint32) {
 	c.health.withheld.Store(health.Full - min(share, health.Full))
+	if share < health.Full {
+		c.mark.restrict()
+	}
 }
 
 // ModelKey returns the hash of a model name for the Tracker, 0 for "".
@@ -77,7 +80,11 @@ func (p *Pool) SetHealth(h *health.Snapshot) {
 
 // SetPermits sets the maximum number of requests at the engine, including its own queue; 0: no
 // limit.
-func (c *counters) SetPermits(n int64) { c.places.Store(n) }
+func (c *counters) SetPermits(n int64) {
+	if c.places.Swap(n) != n {
+		c.mark.changed()
+	}
+}
 
 // Permits returns the value of the last SetPermits.
 func (c *counters) Permits() int64 { return c.places.Load() }

@@ -41,9 +41,11 @@ type Pool struct {
 	fetches Transfers // fetches from another holder of blocks
 	splits  Splits    // outcomes of split requests
 	health  atomic.Pointer[health.Snapshot]
+	memory  sync.Pool
 
 	mu        sync.Mutex
 	next      block.EndpointID
+	marks     []*Mark  // by id
 	kept      []kept   // oldest first
 	free      []freeID // oldest first
 	listeners []func(Change)
@@ -106,6 +108,10 @@ func (p *Pool) Splits() *Splits { return &p.splits }
 
 // Fetches returns the learned costs of fetching KV blocks from another holder.
 func (p *Pool) Fetches() *Transfers { return &p.fetches }
+
+// Memory returns the working memory of decisions about this pool. Its content belongs to package
+// cycle.
+func (p *Pool) Memory() *sync.Pool { return &p.memory }
 
 // LoadTracker returns the in-flight tracker of the pool's endpoints.
 func (p *Pool) LoadTracker() *LoadTracker { return &p.book }

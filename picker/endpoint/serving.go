@@ -224,4 +224,5 @@ func (c *counters) forget(prior Cost) {
 	c.cost.shared.Store(nil)
 	c.cost.publish()
 	c.slots.Set(0, time.Time{})
+	c.mark.changed()
 }

@@ -14,7 +14,11 @@ type Snapshot struct {
 	byAddr map[netip.AddrPort]int32
 	byID   []int32 // index in Endpoints + 1, by dense id
 	models *modelIndex
+	marks  []*Mark // by index in Endpoints
 }
+
+// Mark returns the mark of the endpoint at an index in Endpoints.
+func (s *Snapshot) Mark(i int32) *Mark { return s.marks[i] }
 
 // Lookup returns the endpoint at an ip:port, or nil. It accepts any spelling of an IPv6 address.
 func (s *Snapshot) Lookup(address string) *Endpoint {
@@ -55,7 +59,9 @@ func canonical(a netip.AddrPort) netip.AddrPort {
 
 func newSnapshot(endpoints []*Endpoint, version uint64) *Snapshot {
 	s := &Snapshot{Endpoints: endpoints, Version: version, byAddr: make(map[netip.AddrPort]int32, len(endpoints))}
+	s.marks = make([]*Mark, len(endpoints))
 	for i, ep := range endpoints {
+		s.marks[i] = ep.mark
 		s.byAddr[canonical(ep.Addr)] = int32(i)
 		for int(ep.ID) >= len(s.byID) {
 			s.byID = append(s.byID, 0)

@@ -120,6 +120,7 @@ func (t *Ticket) Generated(n int) {
 	t.out += int64(n)
 	t.ep.book.local.tokens.Add(int64(n))
 	t.ep.book.local.context.Add(int64(n))
+	t.ep.mark.changed()
 }
 
 // Release removes the request from the load tracker. It reports whether this was the first call.

@@ -30,6 +30,20 @@ type shuns struct {
 	list [maxShuns]shun
 	news uint64       // version of this replica's own findings
 	open atomic.Int32 // number of values that are avoided now
+
+	restricted *atomic.Bool // see Tracker.OnRestrict; may be nil
+}
+
+// opened counts a value that is avoided from now on.
+func (s *shuns) opened() {
+	s.open.Add(1)
+	s.restrict()
+}
+
+func (s *shuns) restrict() {
+	if s.restricted != nil {
+		s.restricted.Store(true)
+	}
 }
 
 // shun is the failure record of one value of a trait.
@@ -117,7 +131,7 @@ func (s *shuns) noteOne(trait Trait, key uint64, t *Traits, c Cause, now time.Ti
 	switch {
 	case mine.times == 0 && mine.score >= shunAt && mine.others >= shunOthers:
 		s.pass(mine, now)
-		s.open.Add(1)
+		s.opened()
 	case mine.times > 0 && !mine.trial.IsZero() && bad:
 		s.pass(mine, now)
 	case mine.times > 0 && !mine.trial.IsZero(), mine.score < clearBelow && mine.times == 0:
@@ -263,7 +277,7 @@ func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 			return
 		}
 		e = &s.list[i]
-		s.open.Add(1)
+		s.opened()
 	case o.For > 0 && times > e.times: // a trial failed at the other replica
 	case e.from != origin, e.times == times && until.Sub(e.until) < time.Second: // no new information; a trial request may be in flight
 		return

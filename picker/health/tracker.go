@@ -263,7 +263,12 @@ func (t *Tracker) SetFull(now time.Time, d time.Duration) {
 	}
 	until := now.Add(min(d<<max(t.fulls-1, 0), fullLongest)).UnixNano()
 	t.full.Store(max(until, t.full.Load()))
+	t.shuns.restrict()
 }
+
+// OnRestrict sets a flag that the tracker sets when it finds the queue full, or requests to avoid.
+// Call it before any other method.
+func (t *Tracker) OnRestrict(flag *atomic.Bool) { t.shuns.restricted = flag }
 
 // FullAt reports whether the queue counts as full at a time in Unix nanoseconds.
 func (t *Tracker) FullAt(now int64) bool { return t.full.Load() > now }

@@ -84,6 +84,33 @@ func (c *Slots) Read(now int64) int64 {
 	return int64(most)
 }
 
+// KeptSlots is the estimate at one time, from which the estimate at later times follows as long as
+// there are no samples.
+type KeptSlots struct {
+	Limit, Peak     int64
+	limitAt, peakAt int64 // when each was last seen, in Unix nanoseconds
+}
+
+// Keep returns the estimate.
+func (c *Slots) Keep() KeptSlots {
+	k := KeptSlots{Peak: c.peak.Load(), peakAt: c.peakAt.Load(), limitAt: c.at.Load()}
+	if most, seen := unpack(c.learned.Load()); seen >= slotsSeen {
+		k.Limit = int64(most)
+	}
+	return k
+}
+
+// At returns what Read and Peak return at that time, in Unix nanoseconds.
+func (k *KeptSlots) At(now int64) (limit, peak int64) {
+	if now-k.limitAt <= int64(slotsLast) {
+		limit = k.Limit
+	}
+	if now-k.peakAt <= int64(slotsLast) {
+		peak = k.Peak
+	}
+	return limit, peak
+}
+
 func pack(most, seen int) uint64 { return uint64(uint32(most))<<32 | uint64(uint32(seen)) }
 
 func unpack(v uint64) (most, seen int) { return int(v >> 32), int(uint32(v)) }

@@ -1,0 +1,83 @@
+package endpoint
+
+import (
+	"math"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
+)
+
+// Timed is the part of an endpoint's state that changes with the time alone. Together with the load
+// and the gauges of ReadState it gives the state at any later time, without reading the endpoint
+// again.
+type Timed struct {
+	sampled int64 // time of the gauges; 0: none
+	slots   fit.KeptSlots
+	// Rates that do not decay, and those that do, as of the clock's epoch.
+	rate, busy             float64
+	fadingRate, fadingBusy float64
+}
+
+// Clock is the time of a decision. The zero value must be set before use.
+type Clock struct {
+	epoch      int64 // of the rates of all Timed values of this clock
+	now        int64
+	rate, busy float64 // decay of the rates since the epoch
+}
+
+// longestEpoch keeps the rates as of the epoch in the range of a float64.
+const longestEpoch = 10 * busyWindow
+
+// Set sets the time. It returns false if the epoch had to be changed: Timed values read before are
+// invalid then.
+func (c *Clock) Set(now int64) bool {
+	same := c.epoch != 0 && now >= c.epoch && now-c.epoch < int64(longestEpoch)
+	if !same {
+		c.epoch = now
+	}
+	c.now = now
+	c.rate, c.busy = fade(now - c.epoch)
+	return same
+}
+
+// ReadState reads the endpoint's load over all replicas and its gauges, except for the parts that
+// t.Advance sets.
+func (e *Endpoint) ReadState(l *Load, r *Reading, t *Timed, c *Clock) {
+	*l, *t = Load{}, Timed{}
+	b := &e.book
+	b.local.addTo(l)
+	b.localRates.keep(t, c)
+	if b.shared.Load() {
+		b.remote.addTo(l)
+		b.remoteRates.keep(t, c)
+	}
+	if *r = e.gauges.reading(); r.Sampled {
+		t.sampled, t.slots = e.gauges.at.Load(), e.slots.Keep()
+	}
+}
+
+// Advance sets the parts of l and r that depend on the time.
+func (t *Timed) Advance(l *Load, r *Reading, c *Clock) {
+	l.Rate, l.Busy = t.rate+t.fadingRate*c.rate, t.busy+t.fadingBusy*c.busy
+	if t.sampled != 0 {
+		r.Age = time.Duration(c.now - t.sampled)
+		r.Slots, r.Ran = t.slots.At(c.now)
+	}
+}
+
+// MaySlot reports whether the engine's sequence limit is or was known.
+func (t *Timed) MaySlot() bool { return t.slots.Limit > 0 }
+
+// keep adds the rates to t.
+func (c *rateCell) keep(t *Timed, clock *Clock) {
+	rate, busy := math.Float64frombits(c.rate.Load()), math.Float64frombits(c.busy.Load())
+	at := c.at.Load()
+	if at == 0 || rate == 0 && busy == 0 {
+		t.rate, t.busy = t.rate+rate, t.busy+busy
+		return
+	}
+	grown := math.Exp(float64(at-clock.epoch) / float64(busyWindow))
+	square := grown * grown
+	t.fadingRate += rate * square * square * grown
+	t.fadingBusy += busy * grown
+}
