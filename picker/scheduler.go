@@ -63,6 +63,10 @@ type Options struct {
 	// WorkTimeout bounds the work of a decision, excluding waits at the Gate. After it, only load
 	// counts. It must be shorter than the proxy's timeout. 0 means DefaultWorkTimeout.
 	WorkTimeout time.Duration
+	// Slow is called with the time of each decision that took SlowDecision or longer, excluding
+	// waits at the Gate. It must not block. 0 disables it.
+	Slow         func(took time.Duration)
+	SlowDecision time.Duration
 	// Lists refreshes the engines' model lists; nil: they are not refreshed.
 	Lists Lists
 	// PlaceUnknown dispatches requests for models that no endpoint serves; false rejects them with
@@ -323,6 +327,7 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 		s.metrics.evaluations.Add(float64(n))
 	}
 	if err != nil {
+		s.reportSlow(s.opts.Now().Sub(start))
 		if st == (standing{}) {
 			s.records.addRefused(c, err)
 		}
@@ -337,8 +342,17 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 	}
 	s.warmUp(c, f)
 	s.traceChoice(c)
-	s.metrics.placed(s.opts.Now().Sub(start), c)
+	took := s.opts.Now().Sub(start)
+	s.metrics.placed(took, c)
+	s.reportSlow(took)
 	return f, nil
+}
+
+// reportSlow reports a decision that took long.
+func (s *Scheduler) reportSlow(took time.Duration) {
+	if s.opts.SlowDecision > 0 && took >= s.opts.SlowDecision {
+		s.opts.Slow(took)
+	}
 }
 
 // resolve fills in the fields of r that depend on the configuration.

@@ -47,6 +47,7 @@ type Options struct {
 	Decisions func(ctx context.Context, id string, n int, local bool) (found any, silent []string)
 	Explain   func(ctx context.Context, r *http.Request) (any, error)
 	Record    http.Handler                // GET /debug/record; it must end when the replica stops
+	Flight    http.Handler                // POST and GET /debug/flight, GET /debug/flight/{name}
 	Reload    func(context.Context) error // POST /-/reload
 	LogLevels LogLevels                   // GET and PUT /-/loglevel; nil: none
 	Budget    *budget.Budget              // memory for request bodies; nil: unlimited
@@ -207,6 +208,11 @@ func handler(o Options, g guard, m *metrics) http.Handler {
 	}
 	if o.Record != nil {
 		guarded("GET /debug/record", unhurried(o.Record))
+	}
+	if o.Flight != nil {
+		for _, pattern := range []string{"POST /debug/flight", "GET /debug/flight", "GET /debug/flight/{name}"} {
+			guarded(pattern, unhurried(o.Flight))
+		}
 	}
 	if o.Reload != nil {
 		guarded("POST /-/reload", reload(o.Reload))

@@ -30,13 +30,13 @@ func every() Options {
 	return Options{
 		Gatherer: prometheus.NewRegistry(), Ready: func() []Check { return nil }, Status: func() any { return 1 },
 		Decisions: func(context.Context, string, int, bool) (any, []string) { return 1, nil }, Explain: func(_ context.Context, r *http.Request) (any, error) { return io.ReadAll(r.Body) },
-		Record: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Reload: func(context.Context) error { return nil },
+		Record: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Flight: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Reload: func(context.Context) error { return nil },
 	}
 }
 
 var (
 	openPages    = []string{"GET /metrics", "GET /healthz", "GET /readyz", "GET /status", "GET /"}
-	guardedPages = []string{"GET /debug/decisions", "POST /debug/explain", "GET /debug/record", "POST /-/reload", "GET /debug/pprof/", "GET /debug/pprof/heap", "GET /debug/pprof/cmdline", "GET /debug/pprof/symbol"}
+	guardedPages = []string{"GET /debug/decisions", "POST /debug/explain", "GET /debug/record", "POST /debug/flight", "GET /debug/flight", "GET /debug/flight/name", "POST /-/reload", "GET /debug/pprof/", "GET /debug/pprof/heap", "GET /debug/pprof/cmdline", "GET /debug/pprof/symbol"}
 )
 
 // TestWhoIsLetIn requests every page from authorized and unauthorized clients.

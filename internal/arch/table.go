@@ -60,6 +60,7 @@ var Rows = Table{
 	{"internal/budget", 1, Product, 0},
 	{"internal/cli", 2, Product, 0},
 	{"internal/coding", 1, Product, 0},
+	{"internal/flightrecorder", 1, Product, 0},
 	{"internal/knowledge", 1, Product, 0},
 	{"internal/kubeapi", 1, Product, 0},
 	{"internal/listen", 1, Product, 0},

@@ -27,4 +27,5 @@ var serveGroups = []cli.FlagGroup{
 		"engine-key-file", "discover-any-host", "events-listen", "events-allow", "scrape-slow", "scrape-fast", "probe-idle", "probe-rendering", "refuse-killers", "full-report", "sample-bodies", "speculate",
 	}},
 	{Title: "Metrics", Flags: []string{"metrics-compat", "metrics-pool"}},
+	{Title: "Flight records", Flags: []string{"flight-dir", "flight-trace", "flight-slow-decision"}},
 }

@@ -25,7 +25,7 @@ var replica = []Problem{
 		Meaning: "One of the replica's own loops makes no progress. The replica reports that it is not ready.",
 		Effect:  "Proxies stop sending requests to this replica. The other replicas carry its load.",
 		Action: []string{
-			"Run `kubectl port-forward POD 9090`, then save the goroutines: `curl -o goroutines.txt 'http://127.0.0.1:9090/debug/pprof/goroutine?debug=2'`.",
+			"Run `kubectl port-forward POD 9090`, then save a [flight record](tasks/debug.md#save-a-flight-record): `grapevine flight-record -o record.tar.gz`.",
 			"Restart the replica, and report the saved file.",
 		},
 		Verify: "`curl http://127.0.0.1:9090/healthz` answers `ok`.",

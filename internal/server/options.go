@@ -66,8 +66,12 @@ type Options struct {
 	MaxMessageTimeout time.Duration // the proxy's max_message_timeout; 0: message_timeout cannot be extended
 	DecisionHeader    bool          // set request.HeaderDecision in answers to clients
 	WorkTimeout       time.Duration // for the work of a decision, after which only load counts; default 1 s
-	AllowModeOverride bool
-	Gateway           extproc.Gateway // destination formats that the proxy accepts
+	// FlightDir is a folder for flight records; "" keeps them in memory. FlightTrace is the length of
+	// their execution trace, 0 for none. A decision that takes SlowDecision makes one; 0 for never.
+	FlightDir                 string
+	FlightTrace, SlowDecision time.Duration
+	AllowModeOverride         bool
+	Gateway                   extproc.Gateway // destination formats that the proxy accepts
 	// PickListen is the listener for proxies without external processing; "" for none. Outside
 	// loopback PickToken is required.
 	PickListen, PickToken string

@@ -291,6 +291,7 @@ func (w *problemWatch) Collect(ch chan<- prometheus.Metric) {
 func (s *Server) watchProblems(ctx context.Context) {
 	since := map[problems.Code]time.Time{}
 	var lost lossCounter
+	var health healthRecorder
 	t := time.NewTimer(problemInterval)
 	defer t.Stop()
 	for {
@@ -303,7 +304,9 @@ func (s *Server) watchProblems(ctx context.Context) {
 		if s.o.LogWriter != nil {
 			s.problems.logLost.Store(lost.add(s.o.LogWriter.Dropped(), start))
 		}
-		found := s.Status().Problems
+		st := s.Status()
+		health.see(&st, s.flight)
+		found := st.Problems
 		s.problems.found.Store(&found)
 		logProblems(s.o.Log, since, found, start)
 		t.Reset(max(problemInterval, problemShare*time.Since(start)))

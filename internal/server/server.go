@@ -22,6 +22,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/flightrecorder"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/multicluster"
@@ -102,6 +103,7 @@ type Server struct {
 	tracer        *tracing.Tracer // nil: requests are not traced
 	problems      problemWatch
 	dog           *watchdog.Watchdog
+	flight        *flightrecorder.Recorder
 	processor     *extproc.Processor
 	compat        *admin.Compat // nil: not served
 	extproc       *extproc.Server
@@ -209,6 +211,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.openProcessor(); err != nil { // before the status pages, which read it
 		return err
 	}
+	if err := s.openFlight(); err != nil {
+		return err
+	}
 	if err := s.openAdmin(); err != nil {
 		return err
 	}
@@ -236,6 +241,7 @@ func (s *Server) keepOn(ctx context.Context) {
 	s.wg.Go(func() { s.dog.Run(ctx) })
 	s.wg.Go(func() { s.watchReadiness(ctx) })
 	s.wg.Go(func() { s.watchProblems(ctx) })
+	s.wg.Go(func() { s.flight.Run(ctx) })
 	if s.o.Source != nil {
 		s.wg.Go(func() { s.lists.run(ctx) })
 	}
@@ -301,7 +307,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	s.scheduler, err = picker.New(picker.Options{
 		RemoteClusters: s.abroad.RemoteClusters(),
 		Pool:           s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
-		SampleBodies: s.o.SampleBodies, Gate: s.gate, Records: s.retention(), WorkTimeout: s.o.WorkTimeout, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
+		SampleBodies: s.o.SampleBodies, Gate: s.gate, Records: s.retention(), WorkTimeout: s.o.WorkTimeout, SlowDecision: s.o.SlowDecision, Slow: s.slowDecision, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
 }
@@ -319,7 +325,7 @@ func (s *Server) openAdmin() error {
 	s.admin, err = admin.Open(admin.Options{
 		Bind: s.o.Admin, Control: s.o.Control, Token: s.o.ControlToken, TLS: secure,
 		Gatherer: s.gatherer(), Registerer: s.registry, Ready: s.checks, Stalled: s.dog.Stalled, Status: func() any { return s.Status() },
-		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, LogLevels: s.logLevels(), Budget: s.budget, Listeners: s.listeners, Log: s.o.Log,
+		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Flight: s.flight, Reload: s.Reload, LogLevels: s.logLevels(), Budget: s.budget, Listeners: s.listeners, Log: s.o.Log,
 	})
 	return err
 }
@@ -532,6 +538,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		errs = append(errs, s.admin.Close(ctx))
 	}
 	s.wg.Wait()
+	s.flight.Close()
 	if s.modelFiles.source != nil {
 		s.modelFiles.source.Close()
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
@@ -25,11 +26,26 @@ import (
 // that the cost of tracing is the difference between rows.
 func BenchmarkTracing(b *testing.B) {
 	for _, c := range []struct{ name, ratio string }{{"off", ""}, {"sampled 1%", "0.01"}, {"sampled 100%", "1"}} {
-		b.Run(c.name, func(b *testing.B) { benchTracing(b, c.ratio) })
+		b.Run(c.name, func(b *testing.B) { benchRequests(b, c.ratio, func(*Options) {}) })
 	}
 }
 
-func benchTracing(b *testing.B, ratio string) {
+// BenchmarkFlight measures what a request costs without and with the flight recorder's execution
+// trace.
+func BenchmarkFlight(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		trace time.Duration
+	}{{"off", 0}, {"5s", 5 * time.Second}} {
+		b.Run(c.name, func(b *testing.B) {
+			benchRequests(b, "", func(o *Options) { o.FlightTrace, o.SlowDecision = c.trace, time.Minute })
+		})
+	}
+}
+
+// benchRequests plays requests through a replica. ratio is the share of traced requests; "" disables
+// tracing.
+func benchRequests(b *testing.B, ratio string, change func(*Options)) {
 	if ratio != "" {
 		collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 		defer collector.Close()
@@ -44,10 +60,12 @@ func benchTracing(b *testing.B, ratio string) {
 		b.Fatal(err)
 	}
 	defer fleet.Close()
-	s, err := Open(Options{
+	o := Options{
 		Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: file, Linger: -1,
 		TLS: listen.TLS{Plaintext: true}, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	change(&o)
+	s, err := Open(o)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,13 +2,19 @@ package server
 
 import (
 	"context"
+	"strings"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/flightrecorder"
 )
 
 // onStall takes this replica out of service while one of its loops is stalled: health checks fail,
 // and peers receive nothing, as from a crashed replica.
 func (s *Server) onStall(stalled []string) {
 	s.readiness.SetStalled(len(stalled) > 0)
+	if len(stalled) > 0 {
+		s.flight.Trigger(flightrecorder.Health, "stalled: "+strings.Join(stalled, ", "))
+	}
 	if s.node != nil {
 		s.node.SetMuted(len(stalled) > 0)
 	}
