@@ -118,6 +118,7 @@ quick: ## run the unit tests of the packages that your change touches, and the a
 
 .PHONY: golden
 golden: ## rewrite all golden files and generated tables; review the diff
+	go test ./internal/problems -rewrite
 	go test ./internal/docs -rewrite
 	go test ./internal/server -run TestMetricsPage -rewrite
 	go test ./internal/commands -run TestFlagTable -rewrite

@@ -74,6 +74,7 @@ var Rows = Table{
 	{"internal/tracing", 1, Product, 0},
 	{"internal/monotime", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
+	{"internal/lateness", 1, Product, Pure},
 	{"internal/watchdog", 1, Product, 0},
 	{"pd/kvtransfer", 1, Product, 0},
 	{"pd/sidecar/internal/retry", 1, Product, 0},

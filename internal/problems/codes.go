@@ -9,6 +9,7 @@ const (
 	NotScraped   Code = "GV1005"
 	Certificate  Code = "GV1006"
 	Tracing      Code = "GV1007"
+	Late         Code = "GV1008"
 	Partitioned  Code = "GV2001"
 	Alone        Code = "GV2002"
 	Settings     Code = "GV2003"

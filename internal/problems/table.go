@@ -69,6 +69,17 @@ var replica = []Problem{
 		},
 		Verify: "`grapevine_tracing_spans_total{result=\"exported\"}` grows.",
 	},
+	{
+		Code: Late, Title: "replica has too little processor time", Severity: Warning,
+		Meaning: "The replica's own timers run late, and those of most other ready replicas do not. It reports that it is not ready.",
+		Effect:  "None while other replicas serve: proxies send their requests there. Requests of a late replica would wait as long as its timers.",
+		Action: []string{
+			"Compare `container_cpu_cfs_throttled_periods_total` of the replicas. Raise or remove the CPU limit of the pod.",
+			"Look for other programs that use the node's processors.",
+		},
+		Verify: "`grapevine_replica_lateness_seconds` is below 0.05. The replica returns after ten seconds, or later if it left repeatedly.",
+		Alert:  &Alert{Name: "GrapevineReplicaLate", For: "1m"},
+	},
 }
 
 var group = []Problem{

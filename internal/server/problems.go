@@ -25,6 +25,7 @@ type symptoms struct {
 	logLost     uint64   // log lines lost in the last minutes
 	certificate string   // warning about its expiry
 	tracing     string   // why spans cannot be exported
+	late        string   // why the replica is out of service for lack of processor time
 	poolSick    string   // health problem of a whole model or role
 	noDecode    string
 	noPrefill   string
@@ -37,7 +38,7 @@ func (s *Server) symptoms() symptoms {
 	return symptoms{
 		stalled: s.dog.Stalled(), logLost: s.problems.logLost.Load(), certificate: s.certificate.Warning(), tracing: s.tracer.Failing(),
 		poolSick: s.sick(), noDecode: s.undecodable(), unknownRole: unknownRole(eps),
-		noPrefill: noPrefill(eps), differences: s.differences(eps),
+		noPrefill: noPrefill(eps), differences: s.differences(eps), late: s.xds.pace.slow(),
 	}
 }
 
@@ -88,6 +89,9 @@ func findReplicaProblems(l *problems.List, st *Status, sy *symptoms) {
 	}
 	if sy.tracing != "" {
 		l.Add(problems.Tracing, "", sy.tracing)
+	}
+	if sy.late != "" {
+		l.Add(problems.Late, "", sy.late)
 	}
 	if sy.unknownRole != "" {
 		l.Add(problems.UnknownRole, "", sy.unknownRole)

@@ -69,6 +69,7 @@ func TestFindProblems(t *testing.T) {
 		{problems.LogLost, func(_ *Status, sy *symptoms) { sy.logLost = 7 }},
 		{problems.Certificate, func(_ *Status, sy *symptoms) { sy.certificate = "certificate expires soon" }},
 		{problems.Tracing, func(_ *Status, sy *symptoms) { sy.tracing = "collector:4317: connection refused" }},
+		{problems.Late, func(_ *Status, sy *symptoms) { sy.late = "timers of this replica run 480 ms late" }},
 		{problems.Partitioned, group("partitioned")},
 		{problems.Alone, group("alone")},
 		{problems.Settings, group("misconfigured")},

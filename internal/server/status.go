@@ -288,6 +288,9 @@ func (s *Server) checks() []admin.Check {
 	if why := s.undecodable(); why != "" {
 		c[1].Ready, c[1].Reason = false, why
 	}
+	if why := s.xds.pace.slow(); why != "" {
+		c[0].Ready, c[0].Reason = false, why
+	}
 	if p := s.pending(); p > 0 {
 		c[3].Reason = fmt.Sprintf("%d of %d endpoints are not known exactly", p, n)
 	} else if why := s.untrue(); why != "" {
@@ -298,7 +301,7 @@ func (s *Server) checks() []admin.Check {
 
 // ready reports whether requests are accepted.
 func (s *Server) ready() bool {
-	return s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0 && s.undecodable() == ""
+	return s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0 && s.undecodable() == "" && s.xds.pace.slow() == ""
 }
 
 // empty reports whether the list of endpoints was read successfully and is empty.

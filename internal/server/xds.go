@@ -36,7 +36,7 @@ const (
 )
 
 // xdsShare publishes the address of this replica's ext_proc service to the group while it is ready,
-// and the addresses of all ready replicas to Envoy. A crashed replica is removed when its gauges
+// its lateness, and the addresses of all ready replicas to Envoy. A crashed replica is removed when its gauges
 // are dropped. It is safe for concurrent use.
 type xdsShare struct {
 	s     *Server
@@ -47,7 +47,10 @@ type xdsShare struct {
 	wg    sync.WaitGroup
 
 	mu     sync.Mutex
-	remote facts.Origins[string] // ext_proc addresses, under keyExtProc
+	remote facts.Origins[string]        // ext_proc addresses, under keyExtProc
+	lates  facts.Origins[time.Duration] // under keyLate
+
+	pace ownPace
 }
 
 func newXDSShare(s *Server, group facts.Group) *xdsShare {
@@ -107,6 +110,11 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 	var pool *endpoint.Snapshot
 	var last []string
 	for {
+		if late := x.pace.step(time.Now(), x); late != nil {
+			if err := x.share(keyLate, late); err != nil {
+				x.s.o.Log.Warn("lateness not shared", "error", err)
+			}
+		}
 		ready := ""
 		if x.s.ready() {
 			ready = self
@@ -171,7 +179,11 @@ func (x *xdsShare) replicas(self string) []string {
 func (x *xdsShare) Merge(origin string, _ uint64, key string, value []byte) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if key != keyExtProc {
+	switch key {
+	case keyLate:
+		return mergeLate(&x.lates, origin, value)
+	case keyExtProc:
+	default:
 		return nil // from a later version
 	}
 	if value == nil {
@@ -191,6 +203,7 @@ func (x *xdsShare) Drop(origin string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.remote.Drop(origin)
+	x.lates.Drop(origin)
 }
 
 // close ends the streams after the context of open has ended.

@@ -55,7 +55,7 @@ const (
 
 	// StateHealth is each replica's observations of the endpoints' health.
 	StateHealth = "health"
-	// StateReplicas is the address of each replica's ext_proc service.
+	// StateReplicas is the address of each replica's ext_proc service, and its lateness.
 	StateReplicas = "replicas"
 	// StateVersion is the version of all gauges and feeds.
 	StateVersion = 1
