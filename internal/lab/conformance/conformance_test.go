@@ -1,141 +1,130 @@
 package conformance
 
 import (
-	"net"
-	"path/filepath"
-	"slices"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 	"time"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/protobuf/types/known/structpb"
-
-	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
-	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
-	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
-// TestGrapevine runs all cases against a complete replica with simulated engines.
-func TestGrapevine(t *testing.T) {
-	dir := t.TempDir()
-	list := filepath.Join(dir, "endpoints.yaml")
-	fleet, err := fleet.Open(fleet.Options{Engines: 3, EndpointsFile: list})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { fleet.Close() })
-	if err := vocab.New().WriteModel(filepath.Join(dir, "model")); err != nil {
-		t.Fatal(err)
-	}
-	health := parts.FreeAddress(t)
-	s, err := server.Open(server.Options{
-		Listen: "127.0.0.1:0", Health: health, Admin: "127.0.0.1:0", Endpoints: list, Linger: -1, FallbackMetadata: true,
-		Models: []server.ModelOptions{{Name: vocab.Name, Path: filepath.Join(dir, "model")}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-	o := Options{Target: s.ExtProcAddr().String(), Health: health, Model: vocab.Name, Timeout: time.Minute}
-	for _, e := range s.Status().Endpoints {
-		o.Endpoints = append(o.Endpoints, e.Address)
-	}
-	awaitServing(t, o.Health)
-	results, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		t.Logf("%s %s %s %s", r.Outcome, r.Level, r.Name, r.Detail)
-		if r.Outcome != Pass {
-			t.Errorf("%s: %s", r.Name, r.Detail)
-		}
-	}
-}
-
-// awaitServing waits until the health check reports SERVING.
-func awaitServing(t *testing.T, addr string) {
+// play runs the suite against the reference picker with a fault.
+func play(t *testing.T, fault string, timeout time.Duration, ids ...string) *Report {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	pool := []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"}
+	report, err := Run(t.Context(), Options{
+		Target: startReference(t, &reference{fault: fault, pool: pool}), Empty: startReference(t, &reference{fault: fault}),
+		Plaintext: true, Endpoints: pool, Model: "m", Timeout: timeout,
+	}, ids...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	for err == nil {
-		var r *grpc_health_v1.HealthCheckResponse
-		if r, err = watch.Recv(); err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING {
-			return
+	return report
+}
+
+// TestReference checks that a picker that keeps every rule passes every case that applies.
+func TestReference(t *testing.T) {
+	for _, r := range play(t, "", time.Minute).Results {
+		want := Pass
+		if r.ID == "destination-list" {
+			want = NotApplicable // it names one endpoint
+		}
+		if r.Outcome != want {
+			t.Errorf("%s: %s (%s), want %s", r.ID, r.Outcome, r.Seen, want)
 		}
 	}
-	t.Fatal(err)
 }
 
-// stubborn is a picker that sends every request to one endpoint at once and never returns the body.
-type stubborn struct {
-	extproc.UnimplementedExternalProcessorServer
-}
-
-func (stubborn) Process(stream extproc.ExternalProcessor_ProcessServer) error {
-	for {
-		m, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		const where = "192.0.2.1:8000"
-		mutation := &extproc.CommonResponse{HeaderMutation: &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-			{Header: &corev3.HeaderValue{Key: destination, RawValue: []byte(where)}},
-		}}}
-		answer := &extproc.ProcessingResponse{DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-			namespaceLB: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{destination: structpb.NewStringValue(where)}}),
-		}}}
-		switch {
-		case m.GetRequestHeaders() != nil:
-			answer.Response = &extproc.ProcessingResponse_RequestHeaders{RequestHeaders: &extproc.HeadersResponse{Response: mutation}}
-		case m.GetRequestTrailers() != nil:
-			answer.Response = &extproc.ProcessingResponse_RequestTrailers{RequestTrailers: &extproc.TrailersResponse{}}
-		case m.GetRequestBody().GetEndOfStream():
-			answer.Response = &extproc.ProcessingResponse_RequestBody{RequestBody: &extproc.BodyResponse{Response: &extproc.CommonResponse{
-				BodyMutation: &extproc.BodyMutation{Mutation: &extproc.BodyMutation_StreamedResponse{StreamedResponse: &extproc.StreamedBodyResponse{EndOfStream: true}}},
-			}}}
-		default:
+// TestFaults plants one fault for each MUST and SHOULD case in the reference picker. The case must
+// fail.
+func TestFaults(t *testing.T) {
+	for _, c := range Cases() {
+		if c.Level == May {
 			continue
 		}
-		if err := stream.Send(answer); err != nil {
-			return err
-		}
+		t.Run(c.ID, func(t *testing.T) {
+			t.Parallel()
+			timeout := time.Second
+			switch c.ID {
+			case "decision-time", "close-early", "out-of-order":
+				timeout = time.Minute // the fault is not a missing answer
+			}
+			if r := play(t, c.ID, timeout, c.ID).Results[0]; r.Outcome != Fail {
+				t.Errorf("%s: %s with its fault planted (%s), want %s", c.ID, r.Outcome, r.Seen, Fail)
+			} else {
+				t.Log(r.Seen)
+			}
+		})
 	}
 }
 
-// TestBrokenPicker checks that a picker that violates every rule passes no case.
-func TestBrokenPicker(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// TestUnreachable checks that a picker without a listener gets no verdict.
+func TestUnreachable(t *testing.T) {
+	report, err := Run(t.Context(), Options{Target: "127.0.0.1:1", Plaintext: true, Endpoints: []string{"10.0.0.1:1", "10.0.0.2:1"}}, "destination-header", "body-huge", "subset-empty")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer()
-	extproc.RegisterExternalProcessorServer(g, stubborn{})
-	go func() { _ = g.Serve(l) }() // ends with the test
-	t.Cleanup(g.Stop)
-	results, err := Run(t.Context(), Options{Target: l.Addr().String(), Plaintext: true, Endpoints: []string{"10.0.0.1:1", "10.0.0.2:1"}, Timeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
+	if report.Failed() != 0 || report.Unclear() != 3 {
+		t.Errorf("%d failed and %d inconclusive, want 0 and 3: %v", report.Failed(), report.Unclear(), report.Results)
 	}
-	for _, r := range results {
-		if want := map[bool]Outcome{true: Skip, false: Fail}[slices.Contains([]string{"health", "health-inference-extension"}, r.Name)]; r.Outcome != want {
-			t.Errorf("%s: %s %s, want %s", r.Name, r.Outcome, r.Detail, want)
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []Options{{}, {Target: "x"}, {Target: "x", Endpoints: []string{"10.0.0.1:1"}}} {
+		if _, err := Run(t.Context(), o); !errors.Is(err, ErrOptions) {
+			t.Errorf("Run(%+v) = %v, want %v", o, err, ErrOptions)
 		}
 	}
-	if _, err := Run(t.Context(), Options{Target: "x", Endpoints: []string{"10.0.0.1:1"}}); err == nil {
-		t.Error("one endpoint is enough")
+	if _, err := Run(t.Context(), Options{Target: "x", Endpoints: []string{"10.0.0.1:1", "10.0.0.2:1"}}, "no-such-case"); err == nil {
+		t.Error("an unknown case is accepted")
+	}
+}
+
+// TestCases checks that every case has what a report shows.
+func TestCases(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range Cases() {
+		if seen[c.ID] || c.ID == "" || c.Source == "" || c.Requirement == "" || c.Test == "" || c.run == nil {
+			t.Errorf("case %q is incomplete or not unique", c.ID)
+		}
+		seen[c.ID] = true
+	}
+}
+
+// TestFormats checks that the forms of a report agree and that the table of several reports marks
+// differences.
+func TestFormats(t *testing.T) {
+	good := play(t, "", time.Minute, "destination-header", "subset-empty")
+	good.Picker = Picker{Name: "good", Version: "v1", Command: "picker --run"}
+	bad := play(t, "subset-empty", time.Minute, "destination-header", "subset-empty")
+	bad.Picker = Picker{Name: "bad"}
+	var table, page bytes.Buffer
+	if err := errors.Join(good.WriteTable(&table), good.WriteMarkdown(&page)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"pass  MUST  destination-header", "MUST: 2 passed, 0 failed, 0 not applicable, 0 inconclusive"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, &table)
+		}
+	}
+	for _, want := range []string{"# Conformance report: good v1", "picker --run", "| `subset-empty` | MUST | pass |"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %q:\n%s", want, &page)
+		}
+	}
+	matrix := Matrix([]*Report{good, bad})
+	for _, want := range []string{"| `destination-header` | MUST | pass | pass |", "| **`subset-empty`** | MUST | pass | fail |", "| passed | MUST | 2 of 2 | 1 of 2 |"} {
+		if !strings.Contains(matrix, want) {
+			t.Errorf("the matrix lacks %q:\n%s", want, matrix)
+		}
+	}
+	var back Report
+	raw, err := json.Marshal(good)
+	if err == nil {
+		err = json.Unmarshal(raw, &back)
+	}
+	if err != nil || back.Summary[Must][Pass] != 2 || back.APIVersion != ReportVersion {
+		t.Errorf("after JSON: %+v, %v", back, err)
 	}
 }
