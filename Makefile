@@ -216,6 +216,25 @@ test-gie: setup-gateways setup ## run the conformance suite of the Gateway API i
 	KUBE_PARTS=$$($(dir $(SETUP))kube.sh --where) GIE_SUITE=$$($(dir $(SETUP))gateways.sh --where)/gie.test \
 		go test -count=1 -timeout 30m -tags kube -v -run '^TestSuite$$' ./internal/e2e/kube
 
+# Endpoint pickers of other projects, which only the conformance reports run.
+.PHONY: setup-pickers
+setup-pickers: setup-kube
+	@$(dir $(SETUP))gateways.sh lwepp >/dev/null
+	@$(dir $(SETUP))gateways.sh epp >/dev/null
+
+REPORTS = KUBE_PARTS=$$($(dir $(SETUP))kube.sh --where) VERSION=$(VERSION) \
+	LWEPP=$$($(dir $(SETUP))gateways.sh --where lwepp)/picker GIE_EPP=$$($(dir $(SETUP))gateways.sh --where epp)/picker \
+	go test -count=1 -timeout 40m -tags kube -v -run '^TestReports$$' ./internal/e2e/kube
+
+.PHONY: conformance-reports
+conformance-reports: setup-pickers ## test the conformance of three endpoint pickers and store docs/conformance-reports (10 minutes; minutes to build once)
+	$(REPORTS) -args -reports.write
+	go test -count=1 ./internal/lab/conformance -run '^TestPages$$' -rewrite
+
+.PHONY: test-conformance
+test-conformance: setup-pickers ## test the conformance of three endpoint pickers and compare with docs/conformance-reports
+	$(REPORTS)
+
 .PHONY: setup-envoy-gateway
 setup-envoy-gateway: setup-kube
 	@$(dir $(SETUP))gateways.sh eg >/dev/null

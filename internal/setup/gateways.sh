@@ -4,6 +4,8 @@
 #
 #   gie   the conformance suite of the Gateway API Inference Extension (gie.test)
 #   eg    Envoy Gateway with hooks for inference pools (harness); minutes
+#   lwepp the light endpoint picker of that extension (picker); minutes
+#   epp   the last full endpoint picker of that extension (picker); minutes
 #
 # and copies
 #
@@ -30,6 +32,7 @@ case $part in
 gie) target=make\ setup-gateways ;;
 eg) target=make\ setup-envoy-gateway ;;
 charts) target=make\ setup-charts ;;
+lwepp | epp) target=make\ setup-pickers ;;
 *) say "there is no part $part"; exit 2 ;;
 esac
 hash=$({
@@ -72,6 +75,9 @@ elif [[ ! -e $folder/ready ]]; then
 	gie) # not with && before mv: a build that fails has to end this
 		nice -n 15 go test -c -vet=off -mod=readonly -buildvcs=false -ldflags '-s -w' -o "$folder/.new" sigs.k8s.io/gateway-api-inference-extension/conformance
 		mv -f "$folder/.new" "$folder/gie.test" ;;
+	lwepp | epp)
+		nice -n 15 go build -mod=readonly -buildvcs=false -ldflags '-s -w' -o "$folder/.new" "sigs.k8s.io/gateway-api-inference-extension/cmd/$part"
+		mv -f "$folder/.new" "$folder/picker" ;;
 	eg) # its sources are texts here: they are of a module of their own, which the tree's tools cannot build
 		source=$folder/source
 		mkdir -p "$source/pools"
