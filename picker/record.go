@@ -18,7 +18,7 @@ import (
 
 // maxRecorded bounds the candidates of one record. Of more, those named by the plan and the first
 // ones are kept.
-const maxRecorded = 128
+const maxRecorded = cycle.Listed
 
 // Records keeps the latest decisions for explain, without prompt text. Records are reused, so
 // recording stops allocating once their number is stable. It is safe for concurrent use.

@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +26,6 @@ type View struct {
 	freeElsewhere bool // some candidate of its role has a free slot
 
 	rank *View // of one rank of the engine; nil: a single rank
-
-	timed endpoint.Timed
-	turn  uint64 // observation for which the parts that depend on the time were set
 }
 
 // Rank returns the view of the data-parallel rank to which the engine would send the request. Its
@@ -78,14 +76,18 @@ type Cycle struct {
 	Peer *endpoint.Endpoint
 
 	endpoints []*endpoint.Endpoint
-	views     []*View
-	places    []int32 // positions in the pool of the endpoints that were gathered, ascending
+	views     []*kept
+	places    []int32 // positions in the pool, ascending; before observe, of all that were gathered
 	fleet     fleet
-	remote    []*View // added candidates, for reuse
+	remote    []*kept // added candidates, for reuse
 	remotes   int     // number of them in use
 	held      []PrefixMatch
 	predicted []Prediction
+	predictOf []uint32 // decision of each prediction
+	decision  uint32   // number of this decision
 	hasPred   bool
+	top       int // see Top
+	state     any // see State
 	matched   bool
 	tiers     TierWeights
 	saves     TierWeights     // tiers adjusted by learned savings
@@ -171,7 +173,11 @@ func New(o Options, r *request.Request) *Cycle {
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
 	}
-	c.matched, c.hasPred, c.ranked, c.pinned, c.queued, c.warmUps, c.failures = false, false, 0, false, 0, o.WarmUps, 0
+	if c.decision++; c.decision == 0 { // after four billion decisions
+		clear(c.predictOf[:cap(c.predictOf)])
+		c.decision = 1
+	}
+	c.matched, c.hasPred, c.ranked, c.pinned, c.queued, c.warmUps, c.failures, c.top = false, false, 0, false, 0, o.WarmUps, 0, 0
 	c.byPriority, c.trace = o.ByPriority, r.Trace
 	c.tiers, c.saves = DefaultTiers, DefaultTiers
 	c.saves[block.TierCPU] = o.Pool.Loads().Or(DefaultTiers[block.TierCPU])
@@ -205,7 +211,7 @@ func (c *Cycle) Free() {
 	clear(c.reserve)
 	clear(c.avoided)
 	for _, v := range c.remote[:c.remotes] {
-		*v = View{}
+		*v = kept{}
 	}
 	c.remotes = 0
 	clear(c.far.terms)
@@ -260,7 +266,8 @@ func (c *Cycle) observe() {
 		for all[c.places[at]] != ep {
 			at++
 		}
-		c.views[i] = c.fleet.view(c.Pool, c.places[at], &c.seen)
+		c.places[i] = c.places[at]
+		c.views[i] = c.fleet.view(c.Pool, c.places[i], &c.seen)
 		at++
 	}
 	if c.seen&flagSlots != 0 {
@@ -279,21 +286,21 @@ func (c *Cycle) shareSlots() {
 		v := c.All(int32(i)).Rank()
 		most[v.Role] = max(most[v.Role], v.Slots)
 	}
-	for _, v := range c.views {
-		v = v.Rank()
+	for _, kept := range c.views {
+		v := kept.Rank()
 		if v.Slots == 0 && max(v.Ran, int64(v.Running)) <= most[v.Role] {
 			v.Slots = most[v.Role]
 		}
 		free[v.Role] = free[v.Role] || !v.allSlotsTaken()
 	}
-	for _, v := range c.views {
-		v = v.Rank()
+	for _, kept := range c.views {
+		v := kept.Rank()
 		v.freeElsewhere = free[v.Role]
 	}
 }
 
 func (c *Cycle) showAll() {
-	c.predicted = resize(c.predicted, len(c.endpoints))
+	c.predicted, c.predictOf = resize(c.predicted, len(c.endpoints)), resize(c.predictOf, len(c.endpoints))
 	c.live = resize(c.live, len(c.endpoints))
 	for i := range c.live {
 		c.live[i] = int32(i)
@@ -314,11 +321,11 @@ func (c *Cycle) Candidates() int { return len(c.endpoints) }
 
 // All returns candidate i of all candidates, filtered or not.
 func (c *Cycle) All(i int32) *View {
-	v := c.views[i]
-	if v.turn != c.fleet.turn {
-		c.fleet.advance(v)
+	k := c.views[i]
+	if k.turn != c.fleet.turn {
+		c.fleet.advance(k)
 	}
-	return v
+	return &k.View
 }
 
 // CountFailure records that a plugin could not compute a value for one candidate and used its
@@ -420,7 +427,7 @@ func (c *Cycle) WorkAt(i int32) endpoint.Work {
 		c.match()
 	}
 	in := max(c.Request.InputTokens, 1)
-	return endpoint.Work{Input: in, New: max(in-int(c.saves.Of(&c.held[i].Run)), 1)}
+	return endpoint.Work{Input: in, New: c.missing(in, &c.held[i].Run)}
 }
 
 func (c *Cycle) match() {
@@ -439,12 +446,38 @@ func (c *Cycle) Predict(k int, p Prediction) { c.PredictAt(c.live[k], p) }
 
 // PredictAt is Predict for a position among all candidates.
 func (c *Cycle) PredictAt(i int32, p Prediction) {
-	if !c.hasPred {
-		clear(c.predicted)
-		c.hasPred = true
-	}
-	c.predicted[i] = p
+	c.hasPred = true
+	c.predicted[i], c.predictOf[i] = p, c.decision
 }
+
+// HasPredicted reports whether a scorer has set the estimate for position i among all candidates.
+func (c *Cycle) HasPredicted(i int32) bool { return c.hasPred && c.predictOf[i] == c.decision }
+
+// Listed is the number of candidates, from the first one, that the record of a decision shows in
+// addition to those of the plan. Scorers predict these even if they cannot be picked.
+const Listed = 128
+
+// Top returns how many of the best candidates the profile needs. A scorer may give the others any
+// score that is not better, and no prediction, except for candidates that are Listed or Named. 0
+// means that the scores of all are needed.
+func (c *Cycle) Top() int { return c.top }
+
+// Named reports whether an earlier profile of the decision has picked position i among all
+// candidates.
+func (c *Cycle) Named(i int32) bool {
+	for _, r := range c.rankings[:max(c.ranked-1, 0)] {
+		if slices.Contains(r.Order, i) {
+			return true
+		}
+	}
+	return false
+}
+
+// State returns the value of the last SetState, also of earlier decisions.
+func (c *Cycle) State() any { return c.state }
+
+// SetState keeps a scorer's working memory for reuse.
+func (c *Cycle) SetState(s any) { c.state = s }
 
 // Bound returns the remaining candidate that served the session's last request, or -1.
 func (c *Cycle) Bound() int {

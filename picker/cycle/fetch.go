@@ -8,7 +8,7 @@ import (
 // already moves blocks or names a specific port cannot include it; the blocks are then computed.
 func (c *Cycle) PlanFetch() {
 	best, plan := c.plan.Order[0], &c.plan
-	if !c.hasPred || c.predicted[best].Fetched == 0 {
+	if !c.HasPredicted(best) || c.predicted[best].Fetched == 0 {
 		return
 	}
 	if len(plan.Also) > 0 || plan.New >= 0 || plan.Port != 0 || len(plan.Headers) > 0 {

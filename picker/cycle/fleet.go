@@ -10,15 +10,18 @@ import (
 type fleet struct {
 	endpoints []*endpoint.Endpoint
 	kept      []kept
+	terms     []Terms
 	turn      uint64 // number of observations
 	clock     endpoint.Clock
 }
 
 // kept is the view of one endpoint, as of its last change.
 type kept struct {
-	View
+	timed   endpoint.Timed
 	changes uint64 // the endpoint's count of changes, plus one; 0: never read
+	turn    uint64 // observation for which advance was called
 	flags   flags
+	View
 }
 
 // flags are the properties of one endpoint that decide which passes over the candidates are needed.
@@ -41,28 +44,29 @@ func (f *fleet) follow(s *endpoint.Snapshot, now int64) {
 		return
 	}
 	f.endpoints = s.Endpoints
-	f.kept = resize(f.kept, len(s.Endpoints))
+	f.kept, f.terms = resize(f.kept, len(s.Endpoints)), resize(f.terms, len(s.Endpoints))
 	clear(f.kept[:cap(f.kept)])
 }
 
 // view returns the view of the endpoint at position i of the pool, and adds its properties to seen.
-func (f *fleet) view(s *endpoint.Snapshot, i int32, seen *flags) *View {
+func (f *fleet) view(s *endpoint.Snapshot, i int32, seen *flags) *kept {
 	k := &f.kept[i]
 	if changes := uint64(s.Mark(i).Changes()) + 1; k.changes != changes {
 		k.read(s.Endpoints[i], &f.clock)
+		f.terms[i].read(k)
 		k.changes = changes
 	}
 	*seen |= k.flags
-	return &k.View
+	return k
 }
 
 func (k *kept) read(ep *endpoint.Endpoint, clock *endpoint.Clock) {
 	v := &k.View
 	v.Endpoint, v.Cost = ep, ep.Cost()
-	ep.ReadState(&v.Load, &v.Reading, &v.timed, clock)
+	ep.ReadState(&v.Load, &v.Reading, &k.timed, clock)
 	k.flags = 0
 	k.flags.set(flagRanks, v.Ranks > 1)
-	k.flags.set(flagSlots, v.timed.MaySlot())
+	k.flags.set(flagSlots, k.timed.MaySlot())
 	k.flags.set(flagFull, v.full())
 	k.flags.set(flagAdapters, v.LoRA() != nil)
 	k.flags.set(flagHelps, v.Role&endpoint.RoleDecode == 0)
@@ -75,9 +79,10 @@ func (f *flags) set(flag flags, yes bool) {
 }
 
 // advance sets the parts of v that depend on the time of the decision or on other candidates.
-func (f *fleet) advance(v *View) {
-	v.timed.Advance(&v.Load, &v.Reading, &f.clock)
-	v.freeElsewhere, v.turn = true, f.turn
+func (f *fleet) advance(k *kept) {
+	v := &k.View
+	k.timed.Advance(&v.Load, &v.Reading, &f.clock)
+	v.freeElsewhere, k.turn = true, f.turn
 	if v.Ranks <= 1 {
 		v.rank = nil
 		return

@@ -42,6 +42,9 @@ func (c *Cycle) Ready(v *View, answer float64) Readiness {
 	return c.ready(v, answer)
 }
 
+// NeedsAny reports whether the request may need any resource.
+func (c *Cycle) NeedsAny() bool { return c.needs != 0 }
+
 // findNeeds determines once which resources the request may need.
 func (c *Cycle) findNeeds() {
 	c.needs = 0

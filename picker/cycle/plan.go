@@ -117,7 +117,7 @@ func (c *Cycle) Expected() Prediction {
 // prediction returns a scorer's prediction for candidate i, or the plain cost model's if there is
 // none.
 func (c *Cycle) prediction(i int32, w endpoint.Work) Prediction {
-	if c.hasPred && c.predicted[i] != (Prediction{}) {
+	if c.HasPredicted(i) && c.predicted[i] != (Prediction{}) {
 		return c.predicted[i]
 	}
 	v := c.All(i).Rank()

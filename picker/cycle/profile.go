@@ -38,6 +38,19 @@ type Picker interface {
 	Pick(c *Cycle, totals []float64, order []int32) []int32
 }
 
+// Completer is a scorer that leaves out predictions of candidates that are not picked.
+type Completer interface {
+	// Complete sets the prediction of remaining candidate k, if the last call of Score did not.
+	Complete(c *Cycle, k int)
+}
+
+// TopPicker is a Picker for which the best totals alone decide.
+type TopPicker interface {
+	Picker
+	// Top returns how many of them the picker needs, at least 1.
+	Top() int
+}
+
 // Observer is a plugin that is notified of the result after the decision, before the request is
 // sent.
 type Observer interface {
@@ -137,6 +150,7 @@ func (p *Profile) rank(c *Cycle, able func(*View) bool) *Ranking {
 	if n == 0 {
 		return r
 	}
+	c.top = p.top()
 	for s := range p.Scorers {
 		row := r.Raw[s*n : (s+1)*n]
 		clear(row)
@@ -157,7 +171,27 @@ func (p *Profile) rank(c *Cycle, able func(*View) bool) *Ranking {
 	for _, k := range r.picked {
 		r.Order = append(r.Order, r.Live[k])
 	}
+	if c.top > 0 {
+		p.complete(c, r)
+	}
 	return r
+}
+
+// top returns how many of the best scores a single scorer has to rank, 0 for all.
+func (p *Profile) top() int {
+	if picker, ok := p.Picker.(TopPicker); ok && len(p.Scorers) == 1 && p.Scorers[0].Weight > 0 {
+		return picker.Top()
+	}
+	return 0
+}
+
+// complete adds the predictions of the picked candidates.
+func (p *Profile) complete(c *Cycle, r *Ranking) {
+	if s, ok := p.Scorers[0].Scorer.(Completer); ok {
+		for _, k := range r.picked {
+			s.Complete(c, int(k))
+		}
+	}
 }
 
 // score runs scorer s. The prefix match that the first scorer may need is part of its span.

@@ -70,13 +70,11 @@ func (c *Cycle) Add(v View, held int, p Prediction) int32 {
 	if !c.matched {
 		c.match()
 	}
-	if !c.hasPred {
-		clear(c.predicted)
-		c.hasPred = true
-	}
+	c.hasPred = true
 	c.endpoints = append(c.endpoints, v.Endpoint)
 	c.views = append(c.views, c.addView(v))
 	c.predicted = append(c.predicted[:len(c.endpoints)-1], p)
+	c.predictOf = append(c.predictOf[:len(c.endpoints)-1], c.decision)
 	h := PrefixMatch{}
 	h.Run.Tokens[block.TierGPU] = int32(held)
 	c.held = append(c.held[:len(c.endpoints)-1], h)
@@ -84,14 +82,13 @@ func (c *Cycle) Add(v View, held int, p Prediction) int32 {
 }
 
 // addView stores a view that is not of this pool.
-func (c *Cycle) addView(v View) *View {
+func (c *Cycle) addView(v View) *kept {
 	if c.remotes == len(c.remote) {
-		c.remote = append(c.remote, new(View))
+		c.remote = append(c.remote, new(kept))
 	}
 	at := c.remote[c.remotes]
 	c.remotes++
-	*at = v
-	at.turn = c.fleet.turn
+	at.View, at.turn = v, c.fleet.turn
 	return at
 }
 

@@ -44,7 +44,7 @@ func (c *Cycle) Known(i int32) (run block.Run, worth float64) {
 
 // Predicted returns a scorer's prediction for candidate i, or zero.
 func (c *Cycle) Predicted(i int32) Prediction {
-	if !c.hasPred {
+	if !c.HasPredicted(i) {
 		return Prediction{}
 	}
 	return c.predicted[i]

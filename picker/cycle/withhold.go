@@ -169,7 +169,7 @@ func (c *Cycle) keepViews(why string) {
 	n := 0
 	for i, v := range c.views {
 		if c.keep[i] {
-			c.views[n] = v
+			c.views[n], c.places[n] = v, c.places[i]
 			n++
 		}
 	}

@@ -54,25 +54,46 @@ func (c *Cost) StepOf(sequences, context float64) float64 {
 	return c.Step + c.PerSeq*sequences + c.PerContext*context
 }
 
+// Queue holds the terms of Cost.Wait for one load.
+type Queue struct {
+	work, step, longest float64 // seconds: of all prefills, of a decode step, and of the longest prefill
+	lastFirst           int64
+	waits               bool
+}
+
+// Queue returns the terms of the queue that l describes.
+func (c *Cost) Queue(l *Load) Queue {
+	if l.Waiting <= 0 {
+		return Queue{}
+	}
+	return Queue{
+		work: c.PerToken*float64(l.Prefill) + c.PerPair*l.Pairs, step: c.StepOf(float64(l.Requests-l.Waiting), float64(l.Context)),
+		longest: c.longest(l), lastFirst: l.LastFirst, waits: true,
+	}
+}
+
 // Wait returns the expected seconds until every request of the queue described by l has its first
 // token. The queue's work decreases with the time since the last first token, by at most its
 // longest prefill. An engine without a first token for more than twice that is blocked (on memory
 // or its sequence limit) or hangs; its requests are expected to wait as long again.
 func (c *Cost) Wait(l *Load, now time.Time) float64 {
-	if l.Waiting <= 0 {
+	q := c.Queue(l)
+	return q.Wait(now.UnixNano())
+}
+
+// Wait is Cost.Wait at a time in Unix nanoseconds.
+func (q *Queue) Wait(now int64) float64 {
+	if !q.waits {
 		return 0
 	}
-	work := c.PerToken*float64(l.Prefill) + c.PerPair*l.Pairs
-	step := c.StepOf(float64(l.Requests-l.Waiting), float64(l.Context))
-	if l.LastFirst == 0 {
-		return max(work, step)
+	if q.lastFirst == 0 {
+		return max(q.work, q.step)
 	}
-	silent := max(float64(now.UnixNano()-l.LastFirst)/1e9, 0)
-	longest := c.longest(l)
-	if silent > 2*longest+blockedSteps*step {
-		return max(work, silent)
+	silent := max(float64(now-q.lastFirst)/1e9, 0)
+	if silent > 2*q.longest+blockedSteps*q.step {
+		return max(q.work, silent)
 	}
-	return max(work-min(silent, longest), step)
+	return max(q.work-min(silent, q.longest), q.step)
 }
 
 // blockedSteps is the number of steps that an engine may be late before it counts as blocked.

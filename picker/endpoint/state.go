@@ -13,29 +13,32 @@ import (
 type Timed struct {
 	sampled int64 // time of the gauges; 0: none
 	slots   fit.KeptSlots
-	// Rates that do not decay, and those that do, as of the clock's epoch.
+	Rates   Rates
+}
+
+// Rates are Load.Rate and Load.Busy at any time: the parts that do not decay, and those that do, as
+// of the clock's epoch.
+type Rates struct {
 	rate, busy             float64
 	fadingRate, fadingBusy float64
 }
 
 // Clock is the time of a decision. The zero value must be set before use.
 type Clock struct {
+	set        bool
 	epoch      int64 // of the rates of all Timed values of this clock
 	now        int64
 	rate, busy float64 // decay of the rates since the epoch
 }
 
-// longestEpoch keeps the rates as of the epoch in the range of a float64.
-const longestEpoch = 10 * busyWindow
-
 // Set sets the time. It returns false if the epoch had to be changed: Timed values read before are
 // invalid then.
 func (c *Clock) Set(now int64) bool {
-	same := c.epoch != 0 && now >= c.epoch && now-c.epoch < int64(longestEpoch)
-	if !same {
-		c.epoch = now
-	}
-	c.now = now
+	// The epoch depends on the time alone, so that equal decisions give equal results, to the last
+	// digit. It changes often enough to keep rates as of the epoch in the range of a float64.
+	epoch := now - now%int64(busyWindow)
+	same := c.set && c.epoch == epoch
+	c.epoch, c.now, c.set = epoch, now, true
 	c.rate, c.busy = fade(now - c.epoch)
 	return same
 }
@@ -46,19 +49,30 @@ func (e *Endpoint) ReadState(l *Load, r *Reading, t *Timed, c *Clock) {
 	*l, *t = Load{}, Timed{}
 	b := &e.book
 	b.local.addTo(l)
-	b.localRates.keep(t, c)
+	b.localRates.keep(&t.Rates, c)
 	if b.shared.Load() {
 		b.remote.addTo(l)
-		b.remoteRates.keep(t, c)
+		b.remoteRates.keep(&t.Rates, c)
 	}
 	if *r = e.gauges.reading(); r.Sampled {
 		t.sampled, t.slots = e.gauges.at.Load(), e.slots.Keep()
 	}
 }
 
+// Now returns the time in Unix nanoseconds.
+func (c *Clock) Now() int64 { return c.now }
+
+// At returns the rates at the time of the clock.
+func (t *Rates) At(c *Clock) (rate, busy float64) {
+	return t.rate + t.fadingRate*c.rate, t.busy + t.fadingBusy*c.busy
+}
+
+// Sampled returns the time of the gauges in Unix nanoseconds, 0 if there are none.
+func (t *Timed) Sampled() int64 { return t.sampled }
+
 // Advance sets the parts of l and r that depend on the time.
 func (t *Timed) Advance(l *Load, r *Reading, c *Clock) {
-	l.Rate, l.Busy = t.rate+t.fadingRate*c.rate, t.busy+t.fadingBusy*c.busy
+	l.Rate, l.Busy = t.Rates.At(c)
 	if t.sampled != 0 {
 		r.Age = time.Duration(c.now - t.sampled)
 		r.Slots, r.Ran = t.slots.At(c.now)
@@ -69,7 +83,7 @@ func (t *Timed) Advance(l *Load, r *Reading, c *Clock) {
 func (t *Timed) MaySlot() bool { return t.slots.Limit > 0 }
 
 // keep adds the rates to t.
-func (c *rateCell) keep(t *Timed, clock *Clock) {
+func (c *rateCell) keep(t *Rates, clock *Clock) {
 	rate, busy := math.Float64frombits(c.rate.Load()), math.Float64frombits(c.busy.Load())
 	at := c.at.Load()
 	if at == 0 || rate == 0 && busy == 0 {

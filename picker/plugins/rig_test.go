@@ -66,12 +66,13 @@ func newFleet(list ...one) *fleet {
 
 func (f *fleet) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for k, ep := range eps {
-		e := f.list[ep.ID]
-		held[k].Run.Tokens[block.TierGPU] = e.held
-		if e.tiers != nil {
-			held[k].Run.Tokens = *e.tiers
+		e, run := &f.list[ep.ID], &held[k].Run
+		if e.tiers == nil {
+			run.Tokens[block.TierGPU], run.Blocks = e.held, e.held/16
+			continue
 		}
-		held[k].Run.Blocks = held[k].Run.Total() / 16
+		run.Tokens = *e.tiers
+		run.Blocks = run.Total() / 16
 	}
 }
 func (f *fleet) Chosen(*request.Request, *endpoint.Endpoint)                                       {}

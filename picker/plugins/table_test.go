@@ -119,3 +119,37 @@ func BenchmarkDecision(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkDecisionInService is the default policy while the fleet changes: each decision follows a
+// dispatch, a first token, an end, and the gauges that are read at 500 requests/s and one reading per
+// second. Three endpoints hold the prompt.
+func BenchmarkDecisionInService(b *testing.B) {
+	for _, n := range []int{8, 100, 512, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			fl, h, r, plan := bigFleet(n), Single(profile(b, "default")), ask(5000), &cycle.Plan{}
+			for i := range fl.list {
+				if fl.list[i].held = 0; i%(n/3) == 0 {
+					fl.list[i].held = 4096
+				}
+			}
+			eps, book, at, due := fl.pool.Snapshot().Endpoints, fl.pool.LoadTracker(), 0, 0.0
+			b.ReportAllocs()
+			for b.Loop() {
+				ticket := endpoint.Ticket{}
+				book.Open(&ticket, eps[at%n], endpoint.Work{Input: 5000, New: 900}, t0)
+				ticket.FirstToken(t0)
+				ticket.Release()
+				for due += float64(n) / 500; due >= 1; due-- {
+					at++
+					eps[at%n].SetGauges(*fl.list[at%n].gauges)
+				}
+				c := fl.cycle(r)
+				plan.Order = plan.Order[:0]
+				if err := h.Handle(c, plan); err != nil {
+					b.Fatal(err)
+				}
+				c.Free()
+			}
+		})
+	}
+}

@@ -14,6 +14,9 @@ const Fallbacks = 3
 // MaxScore picks the best totals, with ties broken at random.
 type MaxScore int
 
+// Top implements cycle.TopPicker.
+func (n MaxScore) Top() int { return max(int(n), 1) }
+
 // Pick implements cycle.Picker.
 func (n MaxScore) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	for range min(int(n), len(totals)) {
@@ -42,6 +45,9 @@ func best(c *cycle.Cycle, totals []float64, taken []int32) int32 {
 
 // FirstScore picks the best totals, with ties broken by position, as the published policies do.
 type FirstScore int
+
+// Top implements cycle.TopPicker.
+func (n FirstScore) Top() int { return max(int(n), 1) }
 
 // Pick implements cycle.Picker.
 func (n FirstScore) Pick(_ *cycle.Cycle, totals []float64, order []int32) []int32 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -135,18 +136,23 @@ func (s *scorer) spread(d *decision) {
 // as holder h, and its cost. It returns h and its cost if none is cheaper.
 func (s *scorer) cheapestCopy(d *decision, h int, held endpoint.Work) (l int, there float64) {
 	l, there = h, -d.scores[h]
+	tokens, pairs := float64(held.New), held.Pairs()
+	chunks := s.chunks(held)
 	for k, missing := range d.news {
-		if int(missing) <= held.New || s.beyond(d, k) > 0 {
-			continue // it holds as much, so its score already shows its cost, or it must not be chosen
+		if missing <= tokens {
+			continue // it holds as much, so its score already shows its cost
 		}
 		// The remaining terms are never negative, so they matter only for the few candidates that
 		// are cheap enough.
-		v := d.At(k)
-		p := s.predictOwn(d, k, held)
-		if s.cost(d, p) >= there {
+		t := d.Terms(k)
+		own := t.PerToken*tokens + t.PerPair*pairs
+		first := d.waits[k] + own + chunks*t.Base
+		others := own*(s.OwnWeight+s.delays(t)) + s.decode(t, d) + d.uneven*d.busys[k]
+		if first+others >= there || s.beyond(d, k) > 0 {
 			continue
 		}
-		p.Others += s.more(d, k, v, held)
+		v := d.At(k)
+		p := s.predict(d, k, held)
 		cost := s.cost(d, p)
 		if cost += s.crossing(d, v, cost); cost < there {
 			l, there = k, cost
@@ -200,12 +206,18 @@ func (s *scorer) pay(d *decision, h, l int, a account) bool {
 // runs. A copy that gives up a cache hit has its full price.
 func (s *scorer) copyPrice(d *decision, h, l int) float64 {
 	there, here := s.best(d, l), s.best(d, h)
-	later := max(s.cost(d, there)-there.Others+d.crossings[l]-(s.cost(d, here)-here.Others+d.crossings[h]), 0)
+	later := max(s.leaving(d, l, there)-there.Others-(s.leaving(d, h, here)-here.Others), 0)
 	cost := d.At(l).Cost
 	brings := cost.Prefill(d.Work(l)) - cost.Prefill(d.Work(h))
 	own := s.OwnWeight * brings
 	spare := own - min(max(s.OwnWeight*later, brings*d.busy/(1-d.busy)), own)
 	return later + s.CopyThreshold*max(there.Others-here.Others-spare+brings*d.full, 0)
+}
+
+// leaving returns the cost of a prediction for candidate k with the price of leaving the zone.
+func (s *scorer) leaving(d *decision, k int, p cycle.Prediction) float64 {
+	cost := s.cost(d, p)
+	return cost + s.crossing(d, d.At(k), cost)
 }
 
 func greatest(v []float64) int {

@@ -5,7 +5,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// memoryCost returns the total delay, in seconds, that this request's KV memory at v causes for
+// memoryCost returns the total delay, in seconds, that this request's KV memory at candidate k, which is v, causes for
 // later requests.
 //
 // Memory acts like a second queue: a request occupies a share while it runs, and if memory is full,
@@ -15,9 +15,7 @@ import (
 // If memory is not full, no request waits. With n requests running, the probability of a full
 // memory is estimated as use^n. So a long prompt counts if few others would fill the rest, and does
 // not count if many short ones leave space.
-//
-// room is the wait for memory at v.
-func (d *decision) memoryCost(v *cycle.View, w endpoint.Work, room float64) float64 {
+func (d *decision) memoryCost(k int, v *cycle.View, w endpoint.Work) float64 {
 	if !v.Fresh() || v.Capacity <= 0 {
 		return 0
 	}
@@ -27,16 +25,8 @@ func (d *decision) memoryCost(v *cycle.View, w endpoint.Work, room float64) floa
 	}
 	full := power(use, max(v.Running, 1))
 	hold := d.hold(v, w)
-	wait := max(room-d.least, 0)
+	wait := max(d.WaitOfMemory(k, float64(w.New), d.answer)-d.least, 0)
 	return full * hold * v.Load.Rate * (wait + hold/2)
-}
-
-// memoryWait returns the wait for the memory of w at candidate k, which is v.
-func (d *decision) memoryWait(k int, v *cycle.View, w endpoint.Work) float64 {
-	if float64(w.New) == d.news[k] {
-		return d.memories[k]
-	}
-	return v.WaitOfMemory(float64(w.New), d.answer)
 }
 
 // power returns base^n by repeated squaring, for a base in [0, 1] and n ≥ 1.
@@ -59,4 +49,4 @@ func (d *decision) hold(v *cycle.View, w endpoint.Work) float64 {
 }
 
 // littleUsed is the memory use below which nothing waits for memory.
-const littleUsed = .5
+const littleUsed = cycle.Half

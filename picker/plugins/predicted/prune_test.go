@@ -86,25 +86,25 @@ func TestPruningKeepsTheChoice(t *testing.T) {
 		c := randomCycle(rng)
 		scores := make([]float64, c.Len())
 		d := s.price(c, scores)
-		s.limit(&d)
-		s.even(&d)
+		s.demote(d)
+		s.even(d)
 		h := greatest(scores)
 		held := d.Work(h)
 		want, least := h, -scores[h]
 		for k := range scores {
-			if d.Work(k).New <= held.New || s.beyond(&d, k) > 0 {
+			if d.Work(k).New <= held.New || s.beyond(d, k) > 0 {
 				continue
 			}
 			all++
 			v := d.At(k)
-			if s.cost(&d, s.Predict(v.Cost, &v.Load, held, d.waits[k], d.answer)) >= -scores[h] {
+			if s.cost(d, s.Predict(v.Cost, &v.Load, held, d.waits[k], d.answer)) >= -scores[h] {
 				pruned++
 			}
-			if cost := s.cost(&d, s.predict(&d, k, held)); cost < least {
+			if cost := s.cost(d, s.predict(d, k, held)); cost < least {
 				want, least = k, cost
 			}
 		}
-		if got, there := s.cheapestCopy(&d, h, held); got != want || there != least {
+		if got, there := s.cheapestCopy(d, h, held); got != want || there != least {
 			t.Fatalf("candidate %d at %v, want %d at %v", got, there, want, least)
 		}
 		if want != h {

@@ -94,66 +94,147 @@ func (s scorer) Score(c *cycle.Cycle, scores []float64) {
 		return
 	}
 	d := s.price(c, scores)
-	s.limit(&d)
-	s.even(&d)
+	s.demote(d)
+	s.even(d)
 	if s.copies != nil {
-		s.spread(&d)
+		s.spread(d)
 	}
 }
 
-// price sets scores to the negative costs of the candidates, and returns the data for the rules.
-func (s *scorer) price(c *cycle.Cycle, scores []float64) decision {
-	d := decision{Cycle: c, scores: scores, answer: c.Answer(), target: c.Request.SLOTTFT.Seconds()}
-	d.input = max(c.Request.InputTokens, 1)
-	d.place(c.Scratch(10 * len(scores)))
-	s.findHolders(&d)
-	s.survey(&d)
-	for k := range scores {
-		p := s.best(&d, k)
-		c.Predict(k, p)
-		scores[k], d.owns[k] = -s.cost(&d, p), p.Own+p.Fetch+p.Load
+// price sets scores to the negative costs of the candidates, and returns the data for the rules. If
+// few of the scores are needed, it prices only candidates that may be among the best (prune.go).
+func (s *scorer) price(c *cycle.Cycle, scores []float64) *decision {
+	d := begin(c, scores)
+	s.findHolders(d)
+	s.survey(d)
+	s.bound(d)
+	if d.pruned = c.Top() > 0 && len(scores) > cycle.Listed && s.fetch == nil; d.pruned {
+		s.priceBest(d, c.Top())
+		return d
 	}
-	s.priceZones(&d)
+	open := d.open
+	for k := range scores {
+		s.quote(d, k, open.next(k))
+	}
+	s.priceZones(d)
 	return d
 }
 
-// place divides room into the per-candidate arrays.
-func (d *decision) place(room []float64) {
-	n := len(d.scores)
-	for _, list := range []*[]float64{&d.waits, &d.owns, &d.news, &d.memories, &d.wholes, &d.steps, &d.doubts, &d.requests, &d.loads, &d.crossings} {
+// begin returns the working memory of a decision.
+func begin(c *cycle.Cycle, scores []float64) *decision {
+	d, ok := c.State().(*decision)
+	if !ok {
+		d = new(decision)
+		c.SetState(d)
+	}
+	*d = decision{Cycle: c, scores: scores, answer: c.Answer(), target: c.Request.SLOTTFT.Seconds(), open: d.open[:0], leaders: d.leaders[:0]}
+	d.input = max(c.Request.InputTokens, 1)
+	n, room := len(scores), c.Scratch(10*len(scores))
+	for _, list := range []*[]float64{&d.waits, &d.owns, &d.news, &d.wholes, &d.steps, &d.requests, &d.loads, &d.firsts, &d.others, &d.busys} {
 		*list, room = room[:n:n], room[n:]
 	}
+	return d
 }
 
-// survey collects the inputs of costs and rules from every candidate in one pass, because views are
-// large.
+// quote sets the price of candidate k, without the price of leaving the zone. why is its entry of
+// decision.open.
+func (s *scorer) quote(d *decision, k int, why reason) {
+	var p cycle.Prediction
+	if s.fetch == nil && why&fills == 0 && d.loads[k] == 0 {
+		p = cycle.Prediction{Wait: d.waits[k], Own: d.owns[k], Base: s.chunks(d.Work(k)) * d.Terms(k).Base, Others: d.others[k] + d.uneven*d.busys[k]}
+	} else {
+		p = s.best(d, k)
+	}
+	d.Predict(k, p)
+	d.scores[k], d.owns[k] = -s.cost(d, p), p.Own+p.Fetch+p.Load
+}
+
+// reason is why the survey does not include all terms of a candidate's cost.
+type reason uint8
+
+const (
+	fills  reason = 1 << iota // it may fill the memory
+	leaves                    // it is in another zone
+)
+
+// openList lists such candidates in ascending order, each with its reasons.
+type openList []openEntry
+
+type openEntry struct {
+	k   int32
+	why reason
+}
+
+// next returns the reasons of candidate k, 0 if it is not in the list. It is called with k ascending,
+// and removes what it has returned.
+func (l *openList) next(k int) reason {
+	if len(*l) == 0 || (*l)[0].k != int32(k) {
+		return 0
+	}
+	why := (*l)[0].why
+	*l = (*l)[1:]
+	return why
+}
+
+// survey collects the inputs of costs and rules from every candidate in one pass, because in large
+// pools each pass takes as long as memory needs to deliver the candidates. Sums and bounds are local
+// variables: fields would be written back for each candidate.
 func (s *scorer) survey(d *decision) {
 	whole := endpoint.Work{Input: d.input, New: d.input}
-	d.least, d.quickest, d.soonest, d.soft, d.memory, d.alone = far, far, far, far, far, far
-	var book, engines int64
-	for k := range d.scores {
-		view := d.Cycle.At(k)
-		v := view.Rank()
-		if view.Sampled {
-			book, engines = book+max(view.Load.Requests, 0), engines+int64(view.Waiting+view.Running)
+	least, quickest, soonest, soft, memory, alone, fastest := far, far, far, far, far, far, far
+	rate, all, slowest, doubt, step := 0.0, 0.0, 0.0, 0.0, 0.0
+	in, pairs, zones, needs := float64(d.input), whole.Pairs(), s.ZoneCost > 0, d.NeedsAny()
+	var tracked, reported int64
+	d.MissingTokens(d.news)
+	for k, tokens := range d.news {
+		w := endpoint.Work{Input: d.input, New: int(tokens)}
+		t, now := d.Terms(k), d.Moment(k, tokens, d.answer)
+		tracked, reported = tracked+int64(t.Tracked), reported+int64(t.Reported)
+		wait, load := now.Wait, 0.0
+		if needs {
+			ready := d.Cycle.Ready(d.At(k), d.answer)
+			wait, load = max(wait, ready.Wait), ready.Load
 		}
-		d.news[k], d.wholes[k] = float64(d.Cycle.Work(k).New), v.Cost.Prefill(whole)
-		d.waits[k], d.memories[k] = v.Waits(d.Now, d.news[k], d.answer)
-		ready := d.Cycle.Ready(v, d.answer)
-		d.waits[k], d.loads[k] = max(d.waits[k], ready.Wait), ready.Load
-		d.steps[k], d.doubts[k], d.requests[k] = v.Cost.Step, v.Cost.Uncertainty, float64(v.Load.Requests)
-		d.least, d.memory = min(d.least, d.waits[k]), min(d.memory, d.memories[k])
+		own, prompt := t.PerToken*tokens+t.PerPair*w.Pairs(), t.PerToken*in+t.PerPair*pairs
+		delays := s.delays(t)
+		d.wholes[k], d.waits[k], d.loads[k], d.owns[k] = prompt, wait, load, own+load
+		d.steps[k], d.requests[k] = t.Step, t.Requests
+		d.firsts[k] = wait + own + s.chunks(w)*t.Base + 0 + load
+		d.busys[k] = s.unevenness(t.Idle, now.Busy)
+		others := s.others(own, wait, delays, now.Rate, now.Busy) + s.decode(t, d)
+		if load > 0 {
+			others += load * (s.OwnWeight + delays)
+		}
+		d.others[k] = others
+		var why reason
+		if zones && t.InRemoteZone {
+			why, d.away = leaves, true
+		}
+		if tokens >= t.HalfFull*almost && now.Rate != 0 {
+			why |= fills
+		}
+		if why != 0 {
+			d.open = append(d.open, openEntry{int32(k), why})
+		}
 
-		d.alone = min(d.alone, d.waits[k]+d.loads[k]+d.wholes[k])
-		own, stall := d.wholes[k], 1+s.StallWeight*decoding(&v.Load)
-		d.quickest, d.soonest = min(d.quickest, own*stall), min(d.soonest, d.waits[k]+d.loads[k]+own*stall)
-		d.soft = min(d.soft, d.waits[k]+d.loads[k]+own*(1+s.delays(&v.Load)))
-		d.rate, d.all = d.rate+v.Load.Rate, d.all+max(v.Load.Requests, 0)
+		start, stalled := wait+load, prompt*(1+s.StallWeight*t.Decoding)
+		least, memory = min(least, wait), min(memory, now.Memory)
+		alone, quickest, soonest = min(alone, start+prompt), min(quickest, stalled), min(soonest, start+stalled)
+		soft = min(soft, start+prompt*(1+delays))
+		rate, all = rate+now.Rate, all+max(t.Requests, 0)
+		fastest, slowest = min(fastest, prompt), max(slowest, prompt)
+		doubt, step = max(doubt, t.Uncertainty), max(step, t.Step)
 	}
-	if d.told = 1; book < engines {
-		d.told = float64(book) / float64(engines)
+	d.least, d.memory, d.alone, d.quickest, d.soonest, d.soft = least, memory, alone, quickest, soonest, soft
+	d.rate, d.all, d.fastest, d.slowest, d.doubt, d.step = rate, all, fastest, slowest, doubt, step
+	if d.told = 1; tracked < reported {
+		d.told = float64(tracked) / float64(reported)
 	}
+	d.uneven = s.BusyWeight * d.told * d.told
 }
+
+// almost keeps rounding from changing which side of a bound a value is on.
+const almost = 1 - 1e-9
 
 // decision is the shared state of one decision.
 type decision struct {
@@ -161,28 +242,39 @@ type decision struct {
 	scores []float64 // negative costs
 	waits  []float64 // seconds, by candidate
 	owns   []float64 // seconds to compute or fetch missing blocks, by candidate
-	// By candidate, used by several terms and rules: tokens to compute, wait for their memory
-	// (cycle.View.WaitOfMemory), and seconds of prefill of the whole prompt.
-	news, memories, wholes []float64
+	loads  []float64 // seconds to load what else the request needs, by candidate
+	// By candidate, used by several terms and rules: tokens to compute, and seconds of prefill of
+	// the whole prompt.
+	news, wholes []float64
 
 	// By candidate, from the engine's constants and load.
-	steps, doubts, requests []float64
+	steps, requests []float64
 
-	loads     []float64 // seconds to load what else the request needs, by candidate
-	crossings []float64 // price of leaving the zone in seconds, by candidate
-	home      home
+	// Terms of the costs, by candidate: the first token, the cost to others without those of uneven
+	// work and memory, and the result of unevenness.
+	firsts, others, busys []float64
+
+	home   home
+	open   openList
+	away   bool // some candidates are in another zone
+	pruned bool // not all candidates are priced
+	// leaders are the best scores of priced candidates within the limits, in descending order.
+	leaders []float64
 
 	// Values over all candidates. quickest, soonest and soft are minimum seconds: of the whole
 	// prompt with its stalls, of the same including the wait, and of the same including delays of
 	// others. memory is the minimum wait for memory, rate the dispatches per second, and all the
-	// requests in flight.
+	// requests in flight. fastest and slowest are seconds of the whole prompt alone. doubt and step
+	// are the greatest uncertainty and decode step.
 	quickest, soonest, soft, memory, rate float64
+	fastest, slowest, doubt, step         float64
 	alone                                 float64 // minimum wait + whole prompt, without any stall
-	all                                   int64
+	all                                   float64
 
 	input  int     // prompt tokens
 	least  float64 // minimum wait
 	answer float64 // expected answer tokens
+	uneven float64 // price of unevenness
 	told   float64 // tracked share of the engines' requests, 0..1; below 1 while other replicas are unreachable
 	target float64 // first-token target in seconds, 0: none
 	limit  float64 // maximum seconds of wait and own work
@@ -225,33 +317,47 @@ func (s *scorer) predictOwn(d *decision, k int, w endpoint.Work) cycle.Predictio
 	v := d.At(k)
 	p := s.Predict(v.Cost, &v.Load, w, d.waits[k], d.answer)
 	if p.Load = d.loads[k]; p.Load > 0 {
-		p.Others += p.Load * (s.OwnWeight + s.delays(&v.Load))
+		p.Others += p.Load * (s.OwnWeight + s.delays(d.Terms(k)))
 	}
 	return p
 }
 
 // more returns the costs of uneven work and memory, both at least 0.
 func (s *scorer) more(d *decision, k int, v *cycle.View, w endpoint.Work) float64 {
-	return s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*d.memoryCost(v, w, d.memoryWait(k, v, w))
+	return d.uneven*s.busy(v) + s.MemoryWeight*d.memoryCost(k, v, w)
 }
 
 // Predict returns the prediction for a request at an engine with the given constants and load, if
 // it starts after wait seconds and has an answer of that many tokens.
 func (s *Params) Predict(cost *endpoint.Cost, l *endpoint.Load, w endpoint.Work, wait, answer float64) cycle.Prediction {
 	own, running := cost.Prefill(w), decoding(l)
-	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
-	p := cycle.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
+	p := cycle.Prediction{Wait: wait, Own: own, Base: s.chunks(w) * cost.Base}
 	step := cost.StepOf(running+1, float64(l.Context+int64(w.Input)))
-	longer := 1 / (1 - min(max(l.Busy, 0), mostBusy))
-	p.Others = own*(s.OwnWeight+s.delays(l)) +
-		s.ArrivalWeight*own*l.Rate*(wait+own/2)*longer +
-		s.DecodeWeight*answer*step
+	delays := s.StallWeight*running + s.QueueWeight*float64(max(l.Waiting, 0))
+	p.Others = s.others(own, wait, delays, l.Rate, l.Busy) + s.DecodeWeight*answer*step
 	return p
 }
 
+// others returns the cost to others of own seconds of prefill after wait seconds, at an engine with
+// the given delays, rate of dispatches and busy share.
+func (s *Params) others(own, wait, delays, rate, busy float64) float64 {
+	longer := 1 / (1 - min(max(busy, 0), mostBusy))
+	return own*(s.OwnWeight+delays) + s.ArrivalWeight*own*rate*(wait+own/2)*longer
+}
+
+// decode returns the cost of the request's own decoding at an engine with the given terms.
+func (s *scorer) decode(t *cycle.Terms, d *decision) float64 {
+	return s.DecodeWeight * d.answer * (t.Next + t.PerContext*(t.Context+float64(d.input)))
+}
+
+// chunks returns the number of steps in which an engine prefills w.
+func (s *Params) chunks(w endpoint.Work) float64 {
+	return float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
+}
+
 // delays returns the cost in seconds, to requests already there, of one second of work.
-func (s *Params) delays(l *endpoint.Load) float64 {
-	return s.StallWeight*decoding(l) + s.QueueWeight*float64(max(l.Waiting, 0))
+func (s *Params) delays(t *cycle.Terms) float64 {
+	return s.StallWeight*t.Decoding + s.QueueWeight*t.Queued
 }
 
 // far is later than any prediction.
@@ -263,8 +369,8 @@ const mostLate = 1.5
 // mostBusy bounds the prefill share.
 const mostBusy = .9
 
-// limit ranks candidates that must not be chosen behind all others: candidates above their share of
-// in-flight requests, and candidates with a first token that would be too late.
+// bound sets the limits that candidates must not exceed (demote): the share of in-flight requests,
+// and the time to first token.
 //
 // The bound is the minimum over candidates of wait + whole prompt, including the prompt's delay of
 // requests already there. If all candidates decode or have queues, moving a request for its own
@@ -285,19 +391,23 @@ const mostBusy = .9
 //
 // If engines differ in speed, no bound guarantees this, and the lateness of that fleet does not
 // count: no request waits longer than if it left its cache at that moment.
-func (s *scorer) limit(d *decision) {
+func (s *scorer) bound(d *decision) {
+	speeds, unlike := s.speeds(d)
+	cold, seen := s.cold.add(d.Now, len(d.scores), speeds, d.fastest, d.rate)
+	capped := min(d.soft, cold+d.memory+d.quickest)
+	d.seen, d.limit = seen, max(d.soonest, capped+unlike*(d.soft-capped))
+	if !d.ByPriority() {
+		d.limit = min(d.limit, mostLate*max(d.alone, cold+d.memory+d.fastest))
+	}
+	d.most = s.most(d.all, len(d.scores))
+}
+
+// demote ranks candidates that exceed a limit behind all others.
+func (s *scorer) demote(d *decision) {
 	lowest := 0.0
 	for _, x := range d.scores {
 		lowest = min(lowest, x)
 	}
-	alone, speeds, unlike := s.speeds(d)
-	cold, seen := s.cold.add(d.Now, len(d.scores), speeds, alone, d.rate)
-	capped := min(d.soft, cold+d.memory+d.quickest)
-	d.seen, d.limit = seen, max(d.soonest, capped+unlike*(d.soft-capped))
-	if !d.ByPriority() {
-		d.limit = min(d.limit, mostLate*max(d.alone, cold+d.memory+alone))
-	}
-	d.most = s.most(d.all, len(d.scores))
 	for k := range d.scores {
 		if beyond := s.beyond(d, k); beyond > 0 {
 			d.scores[k] = 3*lowest - beyond // no uncertainty makes it equal to others
@@ -305,21 +415,20 @@ func (s *scorer) limit(d *decision) {
 	}
 }
 
-// speeds returns the seconds of the whole prompt at the fastest candidate, the sum of all
-// candidates' speeds relative to the fastest, and the degree of difference. The degree is 0 while
-// the slowest takes at most a quarter longer beyond possible chance, and 1 from half as long again.
-// The transition is continuous, so that noise does not switch the rule.
-func (s *scorer) speeds(d *decision) (quickest, sum, unlike float64) {
-	quickest = far
-	slowest, doubt := 0.0, 0.0
-	for k, own := range d.wholes {
-		quickest, slowest, doubt = min(quickest, own), max(slowest, own), max(doubt, d.doubts[k])
-	}
-	unlike = min(max((slowest/quickest-1-doubtfully*doubt-hardlyUnlike)/(surelyUnlike-hardlyUnlike), 0), 1)
+// speeds returns the sum of all candidates' speeds relative to the fastest, and the degree of
+// difference. The degree is 0 while the slowest takes at most a quarter longer beyond possible
+// chance, and 1 from half as long again. The transition is continuous, so that noise does not switch
+// the rule.
+func (s *scorer) speeds(d *decision) (sum, unlike float64) {
+	unlike = min(max((d.slowest/d.fastest-1-doubtfully*d.doubt-hardlyUnlike)/(surelyUnlike-hardlyUnlike), 0), 1)
+	last, speed := 0.0, 0.0
 	for _, own := range d.wholes {
-		sum += quickest / own
+		if own != last { // most engines of a pool are alike, and a division is slow
+			last, speed = own, d.fastest/own
+		}
+		sum += speed
 	}
-	return quickest, sum, unlike
+	return sum, unlike
 }
 
 // The number of standard errors by which two engines must differ, and the relative differences
@@ -340,12 +449,12 @@ func (s *scorer) beyond(d *decision, k int) float64 {
 
 // most returns the maximum number of requests for one of n endpoints with all in flight. With few
 // in flight, chance alone makes shares uneven.
-func (s *scorer) most(all int64, n int) float64 {
+func (s *scorer) most(all float64, n int) float64 {
 	if s.MaxShare <= 0 {
 		return far
 	}
-	mean := float64(all+1) / float64(n)
-	return max(s.MaxShare*float64(all+1), mean) + 2*math.Sqrt(mean) + 2
+	mean := (all + 1) / float64(n)
+	return max(s.MaxShare*(all+1), mean) + 2*math.Sqrt(mean) + 2
 }
 
 // even sets the scores of candidates that are practically as good as the best one to its score,
@@ -357,12 +466,16 @@ func (s *scorer) even(d *decision) {
 	scores := d.scores
 	best := greatest(scores)
 	top, missing := scores[best], d.news[best]
-	doubt, step := d.doubts[best], d.steps[best]
+	doubt, step := d.Terms(best).Uncertainty, d.steps[best]
+	widest := max(-top*max(s.Alike, d.doubt), step)
 	for k, x := range scores {
-		slack := max(-top*max(s.Alike, doubt, d.doubts[k]), step)
-		if x > top-slack && d.news[k] == missing && d.loads[k] == d.loads[best] {
+		if x <= top-widest || d.news[k] != missing || d.loads[k] != d.loads[best] {
+			continue
+		}
+		t := d.Terms(k)
+		if slack := max(-top*max(s.Alike, doubt, t.Uncertainty), step); x > top-slack {
 			scores[k] = top - evenRequest*max(d.requests[k], 0)
-			if s.leaves(d.At(k)) {
+			if t.InRemoteZone && s.ZoneCost > 0 {
 				scores[k] -= evenZone
 			}
 		}
@@ -379,6 +492,9 @@ const (
 func decoding(l *endpoint.Load) float64 { return float64(max(l.Requests-l.Waiting, 0)) }
 
 // busy returns the squared busy share at v times a full step of an idle engine.
-func (s *scorer) busy(v *cycle.View) float64 {
-	return v.Cost.Idle * endpoint.PriorCost.PerToken * float64(s.ChunkTokens) * v.Load.Busy * v.Load.Busy
+func (s *scorer) busy(v *cycle.View) float64 { return s.unevenness(v.Cost.Idle, v.Load.Busy) }
+
+// unevenness is busy for an engine whose constants include idle.
+func (s *scorer) unevenness(idle, busy float64) float64 {
+	return idle * endpoint.PriorCost.PerToken * float64(s.ChunkTokens) * busy * busy
 }

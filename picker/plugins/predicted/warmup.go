@@ -38,7 +38,7 @@ func (s *scorer) warmUpPrice(d *decision, l int) float64 {
 	v, w, one := d.At(l), d.Work(l), *d
 	one.answer = 1
 	brings := v.Cost.Prefill(w)
-	others := s.Predict(v.Cost, &v.Load, w, d.waits[l], 1).Others + s.MemoryWeight*one.memoryCost(v, w, v.WaitOfMemory(float64(w.New), 1))
+	others := s.Predict(v.Cost, &v.Load, w, d.waits[l], 1).Others + s.MemoryWeight*one.memoryCost(l, v, w)
 	own := s.OwnWeight * brings
 	spare := own - min(brings*d.busy/(1-d.busy), own)
 	return max(s.CopyThreshold*(others-spare+brings*d.full), own)

@@ -23,41 +23,43 @@ type home struct {
 // distributed errors, 93% of such gains are real.
 const sureGain = 1.5
 
-// leaves reports whether a request at v leaves this replica's zone.
-func (s *scorer) leaves(v *cycle.View) bool { return v.InRemoteZone && s.ZoneCost > 0 }
-
 // priceZones adds the price of leaving the zone to the costs of the candidates.
 func (s *scorer) priceZones(d *decision) {
-	clear(d.crossings)
-	d.home = home{}
-	away := false
-	for k := range d.scores {
-		v := d.At(k)
-		if s.leaves(v) {
-			away = true
-			continue
-		}
-		cost, busy := -d.scores[k], s.busy(v)
-		if d.home.cost == 0 || cost < d.home.cost {
-			d.home.cost = cost
-		}
-		if d.home.busy == 0 || busy < d.home.busy {
-			d.home.busy = busy
-		}
-	}
-	if !away {
+	if !d.away {
 		return
 	}
-	for k := range d.scores {
-		price := s.crossing(d, d.At(k), -d.scores[k])
-		if d.crossings[k] = price; price == 0 {
-			continue
+	for k, x := range d.scores {
+		if !d.Terms(k).InRemoteZone {
+			d.home.add(-x, d.busys[k])
 		}
-		d.scores[k] -= price
-		p := d.Predicted(d.Index(k))
-		p.Zone = price
-		d.Predict(k, p)
 	}
+	for _, o := range d.open {
+		if o.why&leaves != 0 {
+			s.cross(d, int(o.k))
+		}
+	}
+}
+
+// add adds a candidate in the zone.
+func (h *home) add(cost, busy float64) {
+	if h.cost == 0 || cost < h.cost {
+		h.cost = cost
+	}
+	if h.busy == 0 || busy < h.busy {
+		h.busy = busy
+	}
+}
+
+// cross adds the price of leaving the zone to the cost of candidate k.
+func (s *scorer) cross(d *decision, k int) {
+	price := s.crossing(d, d.At(k), -d.scores[k])
+	if price == 0 {
+		return
+	}
+	d.scores[k] -= price
+	p := d.Predicted(d.Index(k))
+	p.Zone = price
+	d.Predict(k, p)
 }
 
 // crossing returns the price of leaving the zone for v, where the request costs that many seconds. It
@@ -66,7 +68,7 @@ func (s *scorer) priceZones(d *decision) {
 // The cost of uneven work is no prediction: it keeps caches equally old over minutes. An idle zone
 // therefore has no advantage from it over the endpoint of this zone that has worked least.
 func (s *scorer) crossing(d *decision, v *cycle.View, cost float64) float64 {
-	if !s.leaves(v) {
+	if s.ZoneCost <= 0 || !v.InRemoteZone {
 		return 0
 	}
 	if d.home.cost == 0 {
