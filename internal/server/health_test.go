@@ -29,7 +29,12 @@ func failing(t *testing.T, engines, sick int) (*Server, *fleet.Fleet, func() str
 	}
 	s := open(t, o)
 	testkit.Await(t, "all endpoints", func() bool { return len(s.Status().Endpoints) == engines })
-	n := 0
+	n, open := 0, make(chan func(), engines)
+	t.Cleanup(func() {
+		for len(open) > 0 {
+			(<-open)()
+		}
+	})
 	return s, fleet, func() string {
 		n++
 		r := &request.Request{ID: fmt.Sprint("request-", n), Path: "/v1/completions", Headers: none{}, Body: fmt.Appendf(nil, `{"model":%q,"prompt":"request %d"}`, vocab.Name, n)}
@@ -44,9 +49,14 @@ func failing(t *testing.T, engines, sick int) (*Server, *fleet.Fleet, func() str
 		if e := bad[d.Endpoints[0]]; e != nil && e.Faults().ErrorShare > 0 {
 			status = 500
 		}
-		now := time.Now()
-		d.Observe(request.Event{Kind: request.EventHeaders, At: now, Status: status, Served: d.Endpoints[0]})
-		d.Done(request.Outcome{At: now, Status: status, Complete: true})
+		open <- func() {
+			now := time.Now()
+			d.Observe(request.Event{Kind: request.EventHeaders, At: now, Status: status, Served: d.Endpoints[0]})
+			d.Done(request.Outcome{At: now, Status: status, Complete: true})
+		}
+		if len(open) == cap(open) { // without requests in flight, the engine that was the fastest first would get all
+			(<-open)()
+		}
 		return d.Endpoints[0]
 	}
 }
@@ -69,7 +79,13 @@ func TestSickEngine(t *testing.T) {
 		}
 		return HealthStatus{}
 	}
-	testkit.Await(t, "the sick engine out", func() bool { place(); return shown().State == "out" })
+	testkit.Eventually(t, func() string {
+		place()
+		if h := shown(); h.State != "out" {
+			return fmt.Sprintf("the sick engine is %+v", h)
+		}
+		return ""
+	})
 	if h := shown(); h.Cause != "failed" && h.Cause != "probe" || !strings.Contains(h.Evidence, "answers with status 500") || !strings.Contains(h.BackBy, "probes") || h.Share != 0 {
 		t.Errorf("what status says: %+v", h)
 	}
