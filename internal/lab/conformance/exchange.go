@@ -293,6 +293,8 @@ func endOf(err error) error {
 		return errors.New("no complete answer within the time limit")
 	case isUnreachable(st):
 		return unreachable{err}
+	case st.Code() == codes.Unavailable && strings.Contains(st.Message(), "error reading from server"):
+		return errors.New("the connection broke before the answer was complete")
 	default:
 		return fmt.Errorf("the stream was closed with %s (%.120s) before the answer was complete", st.Code(), st.Message())
 	}

@@ -27,7 +27,7 @@ import (
 type reference struct {
 	extproc.UnimplementedExternalProcessorServer
 	grpc_health_v1.UnimplementedHealthServer
-	fault  string // id of a case; "" for none
+	fault  string // id of a case, or plain-body for bodies without streamed_response; "" for none
 	pool   []string
 	next   atomic.Int64
 	active atomic.Int64
@@ -260,7 +260,7 @@ func (c *conversation) sendBody(body string) error {
 		piece := &extproc.StreamedBodyResponse{Body: []byte(body[:n]), EndOfStream: n == len(body)}
 		body = body[n:]
 		response := &extproc.CommonResponse{BodyMutation: &extproc.BodyMutation{Mutation: &extproc.BodyMutation_StreamedResponse{StreamedResponse: piece}}}
-		if c.fault == "duplex-without-config" && !c.hasConfig {
+		if c.fault == "duplex-without-config" && !c.hasConfig || c.fault == "plain-body" {
 			response = nil
 		}
 		if err := c.send(&extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{RequestBody: &extproc.BodyResponse{Response: response}}}); err != nil {
