@@ -270,33 +270,11 @@ func (c *Cycle) observe() {
 		c.views[i] = c.fleet.view(c.Pool, c.places[i], &c.seen)
 		at++
 	}
+	c.places = c.places[:len(c.endpoints)]
 	if c.seen&flagSlots != 0 {
-		c.shareSlots()
+		c.fleet.shareSlots(c.places)
 	}
 	c.findNeeds()
-}
-
-// shareSlots sets an endpoint's unknown slot count to the largest known count of its role.
-// Otherwise it would look free next to an endpoint known to be full. shareSlots also records which
-// roles have a free slot.
-func (c *Cycle) shareSlots() {
-	var most [endpoint.Roles]int64
-	var free [endpoint.Roles]bool
-	for i := range c.views {
-		v := c.All(int32(i)).Rank()
-		most[v.Role] = max(most[v.Role], v.Slots)
-	}
-	for _, kept := range c.views {
-		v := kept.Rank()
-		if v.Slots == 0 && max(v.Ran, int64(v.Running)) <= most[v.Role] {
-			v.Slots = most[v.Role]
-		}
-		free[v.Role] = free[v.Role] || !v.allSlotsTaken()
-	}
-	for _, kept := range c.views {
-		v := kept.Rank()
-		v.freeElsewhere = free[v.Role]
-	}
 }
 
 func (c *Cycle) showAll() {

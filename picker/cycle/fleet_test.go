@@ -128,6 +128,7 @@ func (g *fleetRig) compare(t *testing.T, c *Cycle) {
 	t.Helper()
 	near := cmp.Options{cmpopts.EquateApprox(1e-12, 1e-15), cmpopts.IgnoreFields(endpoint.Reading{}, "Slots")}
 	var seen flags
+	slots, free := g.sharedSlots()
 	for i := range int32(c.Candidates()) {
 		v := c.All(i)
 		ep := v.Endpoint
@@ -144,11 +145,18 @@ func (g *fleetRig) compare(t *testing.T, c *Cycle) {
 		if diff := cmp.Diff(want, v.Reading, near); diff != "" {
 			t.Errorf("gauges of candidate %d: %s", i, diff)
 		}
-		if v.Slots != want.Slots && (v.Slots == 0 || want.Slots != 0) {
-			t.Errorf("candidate %d has %d slots, want %d or a shared count", i, v.Slots, want.Slots)
+		if r := v.Rank(); r.Slots != slots[ep] || r.freeElsewhere != free[ep.Role] {
+			t.Errorf("candidate %d has %d slots, want %d; free elsewhere %v, want %v", i, r.Slots, slots[ep], r.freeElsewhere, free[ep.Role])
 		}
 		if (v.Ranks > 1) != (v.Rank() != v) || v.Ranks > 1 && v.Rank().Load != v.Load.PerRank(v.Ranks) {
 			t.Errorf("candidate %d has %d ranks, and the view of one is %+v", i, v.Ranks, v.Rank())
+		}
+		r := v.Rank()
+		now := Moment{Rate: r.Load.Rate, Busy: r.Load.Busy}
+		tokens := float64(g.IntN(20_000))
+		now.Wait, now.Memory = r.Waits(g.now, tokens, 200)
+		if got := c.Moment(int(i), tokens, 200); got != now {
+			t.Errorf("candidate %d has %+v, want %+v", i, got, now)
 		}
 		var f flags
 		f.set(flagRanks, want.Ranks > 1)
@@ -161,6 +169,25 @@ func (g *fleetRig) compare(t *testing.T, c *Cycle) {
 	if len(c.avoided) == 0 && c.seen&^flagSlots != seen&^flagSlots || c.seen&flagSlots < seen&flagSlots {
 		t.Errorf("properties %b, want %b", c.seen, seen)
 	}
+}
+
+// sharedSlots returns the sequence limits of the endpoints, and which roles have a free slot.
+func (g *fleetRig) sharedSlots() (slots map[*endpoint.Endpoint]int64, free map[endpoint.Role]bool) {
+	most := map[endpoint.Role]int64{}
+	slots, free = map[*endpoint.Endpoint]int64{}, map[endpoint.Role]bool{}
+	for _, ep := range g.pool.Snapshot().Endpoints {
+		slots[ep] = ep.Reading(g.now.UnixNano()).PerRank().Slots
+		most[ep.Role] = max(most[ep.Role], slots[ep])
+	}
+	for _, ep := range g.pool.Snapshot().Endpoints {
+		r := ep.Reading(g.now.UnixNano())
+		if r = r.PerRank(); slots[ep] == 0 && max(r.Ran, int64(r.Running)) <= most[ep.Role] {
+			slots[ep] = most[ep.Role]
+		}
+		requests := g.pool.LoadTracker().RankLoad(ep, g.now).Requests
+		free[ep.Role] = free[ep.Role] || slots[ep] == 0 || requests < slots[ep]
+	}
+	return slots, free
 }
 
 // TestRestrictedMarks checks that every reason to exclude an endpoint is noticed.

@@ -159,11 +159,7 @@ func (c *Cycle) Moment(k int, tokens, answer float64) (now Moment) {
 		now.Rate, now.Busy = now.Rate/t.ranks, now.Busy/t.ranks
 	}
 	m.rate, m.fresh = now.Rate, m.now <= t.freshUntil
-	if c.seen&flagSlots != 0 {
-		if v := c.views[c.live[k]].Rank(); v.freeElsewhere {
-			m.slots = v.Slots
-		}
-	}
+	m.slots = c.fleet.freeSlots(c.places[c.live[k]])
 	now.Wait, now.Memory = t.waits(&m, tokens, answer)
 	return now
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -46,42 +47,38 @@ func TestViewWait(t *testing.T) {
 // TestShareSlots: an engine's known slot count applies to engines of its role that have not run
 // more. A slot is free while one of these engines has one.
 func TestShareSlots(t *testing.T) {
-	view := func(role endpoint.Role, requests int64, running int, slots int64) View {
-		return View{
-			Endpoint: &endpoint.Endpoint{Role: role}, Load: endpoint.Load{Requests: requests},
-			Reading: endpoint.Reading{Sampled: true, Running: running, Slots: slots},
-		}
+	view := func(role endpoint.Role, requests, running, slots int64) slotTerms {
+		var s fit.Slots
+		s.Set(slots, time.Unix(0, 1))
+		return slotTerms{s.Keep(), running, requests, role}
 	}
 	for name, x := range map[string]struct {
-		views []View
+		views []slotTerms
 		slots []int64
 		free  []bool
 	}{
 		"nobody has shown any": {
-			[]View{view(endpoint.RoleDecode, 9, 9, 0), view(endpoint.RoleDecode, 9, 9, 0)}, []int64{0, 0}, []bool{true, true},
+			[]slotTerms{view(endpoint.RoleDecode, 9, 9, 0), view(endpoint.RoleDecode, 9, 9, 0)}, []int64{0, 0}, []bool{true, true},
 		},
 		"one has, and is full": {
-			[]View{view(endpoint.RoleDecode, 4, 4, 4), view(endpoint.RoleDecode, 3, 3, 0)}, []int64{4, 4}, []bool{true, true},
+			[]slotTerms{view(endpoint.RoleDecode, 4, 4, 4), view(endpoint.RoleDecode, 3, 3, 0)}, []int64{4, 4}, []bool{true, true},
 		},
 		"both are": {
-			[]View{view(endpoint.RoleDecode, 4, 4, 4), view(endpoint.RoleDecode, 5, 4, 0)}, []int64{4, 4}, []bool{false, false},
+			[]slotTerms{view(endpoint.RoleDecode, 4, 4, 4), view(endpoint.RoleDecode, 5, 4, 0)}, []int64{4, 4}, []bool{false, false},
 		},
 		"the other runs more": {
-			[]View{view(endpoint.RoleDecode, 4, 4, 4), view(endpoint.RoleDecode, 9, 9, 0)}, []int64{4, 0}, []bool{true, true},
+			[]slotTerms{view(endpoint.RoleDecode, 4, 4, 4), view(endpoint.RoleDecode, 9, 9, 0)}, []int64{4, 0}, []bool{true, true},
 		},
 		"another role": {
-			[]View{view(endpoint.RolePrefill, 1, 1, 1), view(endpoint.RoleDecode, 9, 1, 0)}, []int64{1, 0}, []bool{false, true},
+			[]slotTerms{view(endpoint.RolePrefill, 1, 1, 1), view(endpoint.RoleDecode, 9, 1, 0)}, []int64{1, 0}, []bool{false, true},
 		},
 	} {
-		c := new(Cycle)
-		for i := range x.views {
-			c.views = append(c.views, c.addView(x.views[i]))
-			c.views[i].freeElsewhere = true
-		}
-		c.shareSlots()
-		for i, v := range c.views {
-			if v.Slots != x.slots[i] || v.freeElsewhere != x.free[i] {
-				t.Errorf("%s: endpoint %d has %d slots, one is free: %v", name, i, v.Slots, v.freeElsewhere)
+		f := fleet{slots: x.views, limits: make([]int64, len(x.views))}
+		f.clock.Set(1)
+		f.shareSlots([]int32{0, 1})
+		for i, s := range x.views {
+			if f.limits[i] != x.slots[i] || f.free[s.role] != x.free[i] {
+				t.Errorf("%s: endpoint %d has %d slots, one is free: %v", name, i, f.limits[i], f.free[s.role])
 			}
 		}
 	}

@@ -73,14 +73,14 @@ func (t *Timed) Sampled() int64 { return t.sampled }
 // Advance sets the parts of l and r that depend on the time.
 func (t *Timed) Advance(l *Load, r *Reading, c *Clock) {
 	l.Rate, l.Busy = t.Rates.At(c)
+	r.Slots, r.Ran = t.slots.At(c.now)
 	if t.sampled != 0 {
 		r.Age = time.Duration(c.now - t.sampled)
-		r.Slots, r.Ran = t.slots.At(c.now)
 	}
 }
 
-// MaySlot reports whether the engine's sequence limit is or was known.
-func (t *Timed) MaySlot() bool { return t.slots.Limit > 0 }
+// Slots returns the engine's sequence limit.
+func (t *Timed) Slots() fit.KeptSlots { return t.slots }
 
 // keep adds the rates to t.
 func (c *rateCell) keep(t *Rates, clock *Clock) {

@@ -100,6 +100,14 @@ func (c *Slots) Keep() KeptSlots {
 	return k
 }
 
+// PerRank returns the estimate for one of the engine's ranks.
+func (k KeptSlots) PerRank(ranks int) KeptSlots {
+	if n := int64(ranks); n > 1 {
+		k.Limit, k.Peak = max(k.Limit/n, min(k.Limit, 1)), k.Peak/n
+	}
+	return k
+}
+
 // At returns what Read and Peak return at that time, in Unix nanoseconds.
 func (k *KeptSlots) At(now int64) (limit, peak int64) {
 	if now-k.limitAt <= int64(slotsLast) {
