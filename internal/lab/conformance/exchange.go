@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -94,6 +95,7 @@ type answer struct {
 	heads     int               // answers to the request headers
 	immediate *extproc.ImmediateResponse
 	context   *corev3.Metadata // of each message of the request, as Envoy sends it
+	sending   sync.WaitGroup   // the request's body
 }
 
 // ask sends a request and reads until the proxy knows the destination. The stream stays open until
@@ -104,7 +106,11 @@ func (s *session) ask(ctx context.Context, r request) (*answer, error) {
 
 // finish sends a request and reads until the answer is complete, with the body to forward.
 func (s *session) finish(ctx context.Context, r request) (*answer, error) {
-	return s.askAt(ctx, s.client, r, r.complete())
+	a, err := s.askAt(ctx, s.client, r, r.complete())
+	if err == nil && a.immediate == nil {
+		a.sending.Wait()
+	}
+	return a, err
 }
 
 // askAt sends a request and reads until the last message, which counts only in full duplex.
@@ -114,7 +120,7 @@ func (s *session) askAt(ctx context.Context, client extproc.ExternalProcessorCli
 		return nil, err
 	}
 	if r.mode == duplex {
-		go func() { _ = a.sendBody(r) }() // at the same time as the picker; read reports a broken stream
+		a.sending.Go(func() { _ = a.sendBody(r) }) // at the same time as the picker; read reports a broken stream
 		return a, a.read(r, last)
 	}
 	if err := a.read(r, isHead); err != nil || a.immediate != nil || r.mode == withoutBody {

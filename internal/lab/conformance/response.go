@@ -52,6 +52,7 @@ func (a *answer) respond(r reply) (*returned, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.sending.Wait()
 	a.context = head.GetMetadataContext()
 	if err := a.send(head); err != nil {
 		return nil, err
