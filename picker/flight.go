@@ -342,6 +342,9 @@ func (f *flight) end(o *request.Outcome) *outcomes.End {
 		Endpoint: f.ep, Model: f.request.Target, Status: o.Status, Complete: o.Complete, Broken: o.Broken,
 		Cause: f.vitals.cause, Whole: o.At.Sub(f.queued.At),
 	}
+	if o.Usage.Seen && o.Usage.CachedSeen {
+		e.PromptTokens, e.CachedTokens = o.Usage.PromptTokens, o.Usage.CachedTokens
+	}
 	if o.Unseen && f.request.Stream {
 		e.Whole = 0
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/outcomes"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
@@ -230,6 +231,9 @@ func (s *Scheduler) Rewrites() bool { return len(s.rules.Load().Names.Rewrites) 
 
 // Records returns the decisions recorded for explain.
 func (s *Scheduler) Records() *Records { return s.records }
+
+// Outcomes returns the counts of ended requests.
+func (s *Scheduler) Outcomes() *outcomes.Counter { return s.metrics.tally }
 
 // Sessions returns the table of session bindings.
 func (s *Scheduler) Sessions() *sessions.Table { return s.opts.Sessions }

@@ -115,10 +115,20 @@ func (l *List) Add(code Code, subject, detail string) {
 
 // Found returns the problems, the most urgent first.
 func (l *List) Found() []Found {
-	slices.SortFunc(l.found, func(a, b Found) int {
-		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), cmp.Compare(a.Code, b.Code))
-	})
+	slices.SortFunc(l.found, func(a, b Found) int { return Compare(a.Code, b.Code) })
 	return l.found
+}
+
+// Compare orders codes by urgency, the most urgent first. Unknown codes come last.
+func Compare(a, b Code) int {
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+}
+
+func rank(c Code) int {
+	if p, ok := Lookup(string(c)); ok {
+		return p.Severity.rank()
+	}
+	return len(Table)
 }
 
 // Urgent counts the problems that somebody has to act on.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,8 @@ func (s *Server) symptoms() symptoms {
 // reachTime is how long after its start a replica reports endpoints that it could not reach.
 const reachTime = 20.0
 
-// findProblems returns the problems of a replica with this status, the most urgent first.
+// findProblems returns the problems of a replica with this status, the most urgent first. It sets
+// the problems of endpoints.
 func findProblems(st *Status, sy symptoms) []problems.Found {
 	var l problems.List
 	findReplicaProblems(&l, st, &sy)
@@ -54,8 +56,16 @@ func findProblems(st *Status, sy symptoms) []problems.Found {
 		l.Add(problems.PoolSick, "", sy.poolSick)
 	}
 	for i := range st.Endpoints {
-		findHealthProblems(&l, &st.Endpoints[i], st.UptimeS)
-		findKnowledgeProblems(&l, &st.Endpoints[i])
+		e := &st.Endpoints[i]
+		e.Problems = nil
+		add := func(code problems.Code, detail string) {
+			l.Add(code, e.Address, detail)
+			e.Problems = append(e.Problems, code)
+		}
+		findHealthProblems(add, e, st.UptimeS)
+		findKnowledgeProblems(add, e)
+		slices.SortFunc(e.Problems, problems.Compare)
+		e.Problems = slices.Compact(e.Problems)
 	}
 	findModelProblems(&l, st)
 	findListProblems(&l, st)
@@ -164,35 +174,35 @@ func problemOf(cause string) problems.Code {
 	return problems.Failing
 }
 
-func findHealthProblems(l *problems.List, e *EndpointStatus, uptime float64) {
+func findHealthProblems(add func(problems.Code, string), e *EndpointStatus, uptime float64) {
 	h := &e.Health
 	switch h.State {
 	case health.Out.String(), health.Probing.String():
-		l.Add(problemOf(h.Cause), e.Address, h.State+": "+h.Evidence)
+		add(problemOf(h.Cause), h.State+": "+h.Evidence)
 	case health.Suspect.String():
-		l.Add(problems.Suspect, e.Address, h.Evidence)
+		add(problems.Suspect, h.Evidence)
 	case health.Returning.String():
-		l.Add(problems.Returning, e.Address, h.Evidence)
+		add(problems.Returning, h.Evidence)
 	case health.Unreached:
 		if uptime > reachTime {
-			l.Add(problems.Unreached, e.Address, cmp.Or(e.GaugesError, "no data from it yet"))
+			add(problems.Unreached, cmp.Or(e.GaugesError, "no data from it yet"))
 		}
 	default:
 		if !e.Up {
-			l.Add(problems.Refused, e.Address, "connections are refused")
+			add(problems.Refused, "connections are refused")
 		}
 	}
 	if h.FullS > 0 {
-		l.Add(problems.Full, e.Address, fmt.Sprintf("avoided for another %.1f s", h.FullS))
+		add(problems.Full, fmt.Sprintf("avoided for another %.1f s", h.FullS))
 	}
 	if len(h.AvoidedModels) > 0 {
-		l.Add(problems.ModelFails, e.Address, strings.Join(h.AvoidedModels, ", "))
+		add(problems.ModelFails, strings.Join(h.AvoidedModels, ", "))
 	}
 	if h.AvoidedOthers > 0 {
-		l.Add(problems.ModelFails, e.Address, fmt.Sprintf("%d clients or kinds of request", h.AvoidedOthers))
+		add(problems.ModelFails, fmt.Sprintf("%d clients or kinds of request", h.AvoidedOthers))
 	}
 	if e.GaugesError != "" && h.State == health.Healthy.String() && e.Up { // otherwise its health says more
-		l.Add(problems.NoGauges, e.Address, e.GaugesError)
+		add(problems.NoGauges, e.GaugesError)
 	}
 }
 
@@ -203,9 +213,9 @@ var knowledgeProblems = map[string]problems.Code{
 	knowledge.Mismatched.String(): problems.Mismatched, knowledge.Partial.String(): problems.Partial,
 }
 
-func findKnowledgeProblems(l *problems.List, e *EndpointStatus) {
+func findKnowledgeProblems(add func(problems.Code, string), e *EndpointStatus) {
 	if code, imperfect := knowledgeProblems[e.Knowledge]; imperfect && e.Health.State == health.Healthy.String() && e.Up {
-		l.Add(code, e.Address, e.Reason)
+		add(code, e.Reason)
 	}
 }
 

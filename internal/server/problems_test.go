@@ -156,6 +156,24 @@ func TestFindProblems(t *testing.T) {
 	}
 }
 
+// TestProblemsOfEndpoints: an endpoint lists its own problems, the most urgent first.
+func TestProblemsOfEndpoints(t *testing.T) {
+	st := goodStatus()
+	st.Endpoints = append(st.Endpoints, goodEndpoint())
+	e := &st.Endpoints[1]
+	e.Address, e.Knowledge, e.Reason = "10.0.0.2:8000", knowledge.Partial.String(), "a reason"
+	e.Health.AvoidedModels, e.Health.AvoidedOthers, e.Health.FullS = []string{"m"}, 1, 1
+	found := findProblems(&st, symptoms{})
+	if len(st.Endpoints[0].Problems) > 0 || len(e.Problems) != len(found) {
+		t.Fatalf("problems %v and %v, of all %v", st.Endpoints[0].Problems, e.Problems, found)
+	}
+	for i := range found {
+		if found[i].Code != e.Problems[i] {
+			t.Errorf("problem %d of the endpoint is %s, of all %s", i, e.Problems[i], found[i].Code)
+		}
+	}
+}
+
 // TestCausesHaveCodes: each cause of ill health has a code, and the runbook names the cause there.
 func TestCausesHaveCodes(t *testing.T) {
 	for c := health.None + 1; c < health.NumCauses; c++ {

@@ -24,6 +24,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/outcomes"
 )
 
 // Status is the content of /status.
@@ -35,6 +36,7 @@ type Status struct {
 	Problems   []problems.Found     `json:"problems"` // the most urgent first
 	UptimeS    float64              `json:"uptime_s"`
 	Decisions  uint64               `json:"decisions"`
+	Traffic    outcomes.Totals      `json:"traffic"`
 	Config     ConfigStatus         `json:"config"`
 	Discovery  discovery.Status     `json:"discovery"` // source of the endpoints
 	Index      IndexStatus          `json:"index"`
@@ -91,6 +93,10 @@ type EndpointStatus struct {
 	GaugesError string `json:"gauges_error,omitempty"`
 
 	Health HealthStatus `json:"health"`
+	// Problems are its problems in the list of all, the most urgent first.
+	Problems []problems.Code `json:"problems,omitempty"`
+	// Traffic is what ended there since it joined.
+	Traffic outcomes.EndpointTotals `json:"traffic"`
 
 	// Audit is the accuracy of predicted cached tokens, by model.
 	Audit []prefix.Verdict `json:"audit,omitempty"`
@@ -124,6 +130,7 @@ func (s *Server) Status() Status {
 	if s.processor != nil {
 		st.Served = s.processor.Served()
 	}
+	st.Traffic = s.scheduler.Outcomes().Totals()
 	s.reloading.Lock()
 	st.Config = s.configStatus
 	s.reloading.Unlock()
@@ -174,6 +181,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 			e.Up = false
 		}
 	}
+	e.Traffic = s.scheduler.Outcomes().Endpoint(ep)
 	f := ep.Forecast()
 	e.PredictedS, e.ObservedS = f.Predicted, f.Observed
 	state, reason := s.knowledgeOf(ep, k.State)

@@ -42,6 +42,8 @@ type End struct {
 	Cause health.Cause
 	First time.Duration // time to the first token; 0: unknown
 	Whole time.Duration // time to the end; 0: unknown
+	// PromptTokens and CachedTokens are the engine's counts; 0 if it reported no cached tokens.
+	PromptTokens, CachedTokens int
 }
 
 // Counter counts how requests ended, for dashboards and alerts. Errors seen by users are counted
@@ -67,6 +69,8 @@ type tallyRow struct {
 	models  []tallyModel
 	first   histogram
 	whole   histogram
+	prompt  uint64 // tokens, where the engine reported cached ones
+	cached  uint64
 }
 
 type tallyModel struct {
@@ -145,6 +149,57 @@ func (t *Counter) Refused(model string, ofClient bool) {
 	}
 }
 
+// Totals are the requests of users since the start.
+type Totals struct {
+	Requests   uint64 `json:"requests"`   // placed or not
+	Errors     uint64 `json:"errors"`     // failed without a client error
+	Unfinished uint64 `json:"unfinished"` // ended early or never started
+}
+
+// Totals returns the sums over all models.
+func (t *Counter) Totals() (sum Totals) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, u := range t.users {
+		sum.Requests += u.requests
+		sum.Unfinished += u.unfinished
+		for _, n := range u.errors {
+			sum.Errors += n
+		}
+	}
+	return sum
+}
+
+// EndpointTotals are the requests that ended at an endpoint since it joined the pool.
+type EndpointTotals struct {
+	Requests uint64 `json:"requests"`
+	Errors   uint64 `json:"errors"` // answered with status 500 or above
+	// PromptTokens and CachedTokens are sums over answers whose engine reported cached tokens.
+	PromptTokens uint64 `json:"prompt_tokens"`
+	CachedTokens uint64 `json:"cached_tokens"`
+}
+
+// Endpoint returns the sums of an endpoint.
+func (t *Counter) Endpoint(ep *endpoint.Endpoint) (sum EndpointTotals) {
+	t.mu.Lock()
+	r := t.rows[ep.ID]
+	t.mu.Unlock()
+	if r == nil || r.address != ep.Address {
+		return sum
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.models {
+		for class, n := range r.models[i].classes {
+			if sum.Requests += n; class == numClasses-1 {
+				sum.Errors += n
+			}
+		}
+	}
+	sum.PromptTokens, sum.CachedTokens = r.prompt, r.cached
+	return sum
+}
+
 // row returns the counts of an endpoint that is, or recently was, in the pool; otherwise nil.
 func (t *Counter) row(ep *endpoint.Endpoint) *tallyRow {
 	t.mu.Lock()
@@ -168,6 +223,8 @@ func (r *tallyRow) ended(s *endpoint.Snapshot, model string, e *End) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.models[r.model(s, model)].classes[class]++
+	r.prompt += uint64(max(e.PromptTokens, 0))
+	r.cached += uint64(max(e.CachedTokens, 0))
 	if class == 2 && e.First > 0 {
 		r.first.observe(e.First)
 	}

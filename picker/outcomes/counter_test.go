@@ -89,6 +89,26 @@ grapevine_requests_total{class="5xx",endpoint="10.0.0.1:8000",model="m"} 3
 	}
 }
 
+// TestTotals: totals count every request once, and errors and cached tokens by endpoint.
+func TestTotals(t *testing.T) {
+	pool, x, _ := tallyRig(t, []string{"m", "n"}, 8000, 8001)
+	a, b := pool.Snapshot().Endpoints[0], pool.Snapshot().Endpoints[1]
+	x.Ended(&End{Endpoint: a, Model: "m", Status: 200, Complete: true, PromptTokens: 100, CachedTokens: 40})
+	x.Ended(&End{Endpoint: a, Model: "n", Status: 200, Complete: true, PromptTokens: 50, CachedTokens: 50})
+	x.Ended(&End{Endpoint: a, Model: "n", Status: 500, Complete: true, Cause: health.Failed})
+	x.Ended(&End{Endpoint: a, Model: "n", Cause: health.Void})
+	x.Refused("other", false)
+	if got, want := x.Totals(), (Totals{Requests: 5, Errors: 2, Unfinished: 1}); got != want {
+		t.Errorf("Totals() = %+v, want %+v", got, want)
+	}
+	if got, want := x.Endpoint(a), (EndpointTotals{Requests: 4, Errors: 1, PromptTokens: 150, CachedTokens: 90}); got != want {
+		t.Errorf("Endpoint(a) = %+v, want %+v", got, want)
+	}
+	if got := x.Endpoint(b); got != (EndpointTotals{}) {
+		t.Errorf("Endpoint(b) = %+v, want none", got)
+	}
+}
+
 // TestSeriesAreBounded: unserved names get no series, an endpoint has a limited number, and series
 // end with their endpoint and model.
 func TestSeriesAreBounded(t *testing.T) {
