@@ -171,9 +171,15 @@ var Rows = Table{
 	{"internal/server", 7, Product, 0},
 
 	// The product, level 8.
-	{"internal/commands", 8, Product, 0},
-	{"picker/epp", 9, Product, 0},
-	{"cmd/grapevine", 10, Product, 0},
+	{"internal/statustext", 8, Product, Pure},
+
+	// The product, level 9.
+	{"internal/top", 9, Product, 0},
+
+	// The product, level 10.
+	{"internal/commands", 10, Product, 0},
+	{"picker/epp", 11, Product, 0},
+	{"cmd/grapevine", 12, Product, 0},
 
 	// The laboratory, level 1.
 	{"cluster/natsbus/embedded", 1, Lab, 0},

@@ -70,7 +70,7 @@ grapevine help codes lists the problems that status, log and alerts name by code
 
 Exit codes: 0 success, 1 failure, 2 usage error.`,
 		Args: cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
-	}, newServe(p), newUp(p), newEPP(p), command.New(), newMigrate(p), newCheck(p), newExplain(p), newEnvoyConfig(), newStatus(), newDoctor(p), newLogLevel(), newFlightRecord(), newFlow(), newMembers(), newFederation(), cli.NewMan(p.Version), cli.NewVersion("grapevine", p.Version))
+	}, newServe(p), newUp(p), newEPP(p), command.New(), newMigrate(p), newCheck(p), newExplain(p), newEnvoyConfig(), newStatus(), newTop(), newDoctor(p), newLogLevel(), newFlightRecord(), newFlow(), newMembers(), newFederation(), cli.NewMan(p.Version), cli.NewVersion("grapevine", p.Version))
 	cli.WithTopics(root, codeTopics())
 	return cli.WithFlagHint(cli.WithVersion(root, p.Version), func(cmd *cobra.Command, name string) string {
 		if cmd.Name() == "serve" && migrate.Knows(name) {

@@ -22,6 +22,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/statustext"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
@@ -180,12 +181,8 @@ func modelFilesLine(m *modelfiles.Status) string {
 }
 
 func writeStatus(w io.Writer, st *server.Status, group, wide bool) {
-	state := st.State
-	if st.Reason != "" {
-		state += " (" + st.Reason + ")"
-	}
 	writeProblems(w, st.Problems)
-	fmt.Fprintf(w, "%s %s: %s, up %s, %d decisions\n", st.Name, st.Version, state, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
+	fmt.Fprintf(w, "%s %s: %s, up %s, %d decisions\n", st.Name, st.Version, statustext.State(st), time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
 	fmt.Fprintln(w, configLine(&st.Config))
 	writeDiscovery(w, &st.Discovery, time.Now())
 	fmt.Fprintf(w, "cluster: %s\n", st.Cluster.Line)
@@ -225,11 +222,10 @@ func writeStatus(w io.Writer, st *server.Status, group, wide bool) {
 func writeProblems(w io.Writer, list []problems.Found) {
 	for i := range list {
 		f := &list[i]
+		fmt.Fprintln(w, statustext.Problem(f))
 		if f.Severity == problems.Notice {
-			fmt.Fprintf(w, "%s notice: %s%s\n", f.Code, f.Title, about(f))
 			continue
 		}
-		fmt.Fprintf(w, "%s %s: %s%s\n", f.Code, f.Severity, f.Title, about(f))
 		fmt.Fprintf(w, "  effect: %s\n", f.Effect)
 		for k, action := range f.Action {
 			label := "  do:    "
@@ -245,14 +241,6 @@ func writeProblems(w io.Writer, list []problems.Found) {
 	if len(list) > 0 {
 		fmt.Fprintln(w)
 	}
-}
-
-// about names the subjects of a problem.
-func about(f *problems.Found) string {
-	if text := f.Summary(); text != "" {
-		return ": " + text
-	}
-	return ""
 }
 
 // modelLine describes how prompts of a model are matched.

@@ -6,14 +6,10 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/statustext"
 )
-
-// staleGauges is the age in seconds from which an engine's gauges are no longer shown.
-const staleGauges = 5
 
 // writeEndpoints prints a row for each endpoint, and their problems below. A wide table also has the
 // engine's version, its models, its event streams and their readers.
@@ -22,8 +18,11 @@ func writeEndpoints(w io.Writer, eps []server.EndpointStatus, wide bool) {
 	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tHEALTH\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE\tPREDICTED\tOBSERVED"+columns(wide, "ENGINE", "MODELS", "STREAMS", "READERS"))
 	for i := range eps {
 		e := &eps[i]
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s%s\n", e.Address, e.Name, trusted(e), known(e), follows(e), e.InFlight, gauges(e), forecast(e),
-			columns(wide, e.EngineVersion, strings.Join(e.Models, ","), streams(e), strings.Join(e.Readers, ",")))
+		lag, blocks := statustext.Lag(e)
+		waiting, running, use := statustext.Gauges(e)
+		predicted, observed := statustext.Forecast(e)
+		cells := []string{e.Address, e.Name, statustext.Health(e), statustext.Knowledge(e), lag, blocks, fmt.Sprint(e.InFlight), waiting, running, use, predicted, observed}
+		fmt.Fprintln(tab, strings.Join(cells, "\t")+columns(wide, e.EngineVersion, strings.Join(e.Models, ","), streams(e), strings.Join(e.Readers, ",")))
 	}
 	tab.Flush()
 	writeTroubles(w, eps)
@@ -49,88 +48,16 @@ func streams(e *server.EndpointStatus) string {
 	return strings.Join(names, ",")
 }
 
-// trusted describes the health of an endpoint.
-func trusted(e *server.EndpointStatus) string {
-	h := &e.Health
-	switch {
-	case h.State == "healthy" && !e.Up: // no verdict yet
-		return "down"
-	case h.State == "healthy", h.State == "unreached":
-		return h.State
-	case h.Overruled:
-		return h.State + ", used"
-	}
-	return fmt.Sprintf("%s, %.0f%%", h.State, 100*h.Share)
-}
-
-// known describes the state of knowledge about an endpoint, with its age.
-func known(e *server.EndpointStatus) string {
-	if e.AgeMS == 0 {
-		return e.Knowledge
-	}
-	return fmt.Sprintf("%s, up to %.1f s behind", e.Knowledge, e.AgeMS/1000)
-}
-
-// follows returns the lag of an endpoint's events and the number of blocks from these; "-" without
-// events.
-func follows(e *server.EndpointStatus) string {
-	if len(e.Streams) == 0 && e.Blocks == 0 {
-		return "-\t-"
-	}
-	return fmt.Sprintf("%.1f ms\t%d", e.LagMS, e.Blocks)
-}
-
-// gauges returns the gauges of an endpoint's engine; "-" if they are unknown.
-func gauges(e *server.EndpointStatus) string {
-	if e.GaugeAgeS < 0 || e.GaugeAgeS > staleGauges {
-		return "-\t-\t-"
-	}
-	return fmt.Sprintf("%d\t%d\t%.0f%%", e.Waiting, e.Running, 100*e.KVUse)
-}
-
-// forecast returns the predicted and the observed time of recent answers; "-" without any.
-func forecast(e *server.EndpointStatus) string {
-	if e.ObservedS == 0 {
-		return "-\t-"
-	}
-	return fmt.Sprintf("%.3f s\t%.3f s", e.PredictedS, e.ObservedS)
-}
-
 // writeTroubles prints the problems of endpoints. Endpoints with the same problem share a line.
 func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 	at := map[string][]string{}
 	var order []string
-	say := func(e *server.EndpointStatus, what, why string) {
-		line := "(" + what + "): " + why
-		if at[line] == nil {
-			order = append(order, line)
-		}
-		at[line] = append(at[line], e.Address)
-	}
 	for i := range eps {
-		e := &eps[i]
-		if e.Health.State == "unreached" {
-			say(e, "unreached", "no replica has reached it yet")
-		} else if e.Health.State != "healthy" {
-			say(e, e.Health.State, untrusted(&e.Health))
-		}
-		if e.Health.FullS > 0 {
-			say(e, "full", fmt.Sprintf("engine rejected a request for lack of capacity, avoided for another %.1f s", e.Health.FullS))
-		}
-		if len(e.Health.AvoidedModels) > 0 {
-			say(e, "fails models", strings.Join(e.Health.AvoidedModels, ", ")+": avoided here, because their requests fail while other models are answered")
-		}
-		if n := e.Health.AvoidedOthers; n > 0 {
-			say(e, "fails clients", fmt.Sprintf("%d clients or kinds of request are avoided here, because they fail while others are answered", n))
-		}
-		if e.Reason != "" {
-			say(e, e.Knowledge, e.Reason)
-		}
-		if e.Source != "" && e.Knowledge != knowledge.CatchingUp.String() { // a transient state
-			say(e, "predicted from", e.Source)
-		}
-		if e.GaugesError != "" {
-			say(e, "no gauges", e.GaugesError)
+		for _, line := range statustext.Troubles(&eps[i]) {
+			if at[line] == nil {
+				order = append(order, line)
+			}
+			at[line] = append(at[line], eps[i].Address)
 		}
 	}
 	for _, line := range order {
@@ -141,16 +68,4 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 		}
 		fmt.Fprintln(w, " "+line)
 	}
-}
-
-// untrusted returns why and since when an endpoint is not trusted, and the remedy.
-func untrusted(h *server.HealthStatus) string {
-	line := h.Evidence + ", for " + time.Duration(h.SinceS*float64(time.Second)).Round(time.Second).String()
-	if h.Overruled {
-		line += "; ignored, because it applies to most of the pool"
-	}
-	if h.BackBy != "" {
-		line += "; back by " + h.BackBy
-	}
-	return line
 }
