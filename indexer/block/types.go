@@ -92,10 +92,10 @@ type Run struct {
 }
 
 // Total returns the tokens of the run over all tiers.
-func (r Run) Total() int32 {
+func (r *Run) Total() int32 {
 	var n int32
-	for _, t := range r.Tokens {
-		n += t
+	for t := range r.Tokens { // without a copy, which would wait for the writes of single tiers
+		n += r.Tokens[t]
 	}
 	return n
 }

@@ -208,6 +208,9 @@ func expect(run *block.Run) { takeOff(run, run.Missing) }
 
 // takeOff removes that many tokens from a run, slowest tier first.
 func takeOff(run *block.Run, missing int32) {
+	if missing <= 0 {
+		return
+	}
 	missing = min(missing, run.Total())
 	for t := len(run.Tokens) - 1; t >= 0 && missing > 0; t-- {
 		n := min(missing, run.Tokens[t])

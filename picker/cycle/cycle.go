@@ -151,8 +151,8 @@ var DefaultTiers = TierWeights{block.TierGPU: 1, block.TierCPU: .8, block.TierDi
 // Of returns the weighted tokens of a run.
 func (w *TierWeights) Of(r *block.Run) float64 {
 	sum := 0.0
-	for t, n := range r.Tokens {
-		sum += w[t] * float64(n)
+	for t := range r.Tokens {
+		sum += w[t] * float64(r.Tokens[t])
 	}
 	return sum
 }
