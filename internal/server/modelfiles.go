@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	modelsPace = 50 * time.Millisecond // between looks at the pool's models
+	modelsPace = 50 * time.Millisecond // between looks at the pool's models, until all lists have been read
+	modelsSlow = 500 * time.Millisecond
 	// listsWait is how long a starting replica waits for the model lists of its engines.
 	listsWait = 3 * time.Second
 	// modelKeep is how long a model is kept after the last engine that reported it. Engines that
@@ -80,6 +81,7 @@ func (s *Server) followModels(ctx context.Context) {
 		}
 		if first {
 			s.modelFiles.listed.Store(true)
+			tick.Reset(modelsSlow)
 		}
 		watch.Waiting()
 		files = false

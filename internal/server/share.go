@@ -151,7 +151,7 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	}
 	s.queues = facts.NewQueues(group, facts.Queue{
 		Changes: s.gate.Changes, Receive: s.gate.Receive, PeerLeft: s.gate.PeerLeft, Answers: s.gate.Answers, Answered: s.gate.Answered,
-		Watch: s.dog.Loop("queue shares"),
+		Dirty: s.gate.Dirty(), Watch: s.dog.Loop("queue shares"),
 	}, s.o.Log)
 	s.costs = facts.NewCosts(facts.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
 	s.hints = facts.NewHints(facts.HintOptions{

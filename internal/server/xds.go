@@ -31,7 +31,7 @@ type XDSOptions struct {
 
 const (
 	keyExtProc = "ext_proc"
-	xdsEvery   = 50 * time.Millisecond
+	xdsEvery   = 100 * time.Millisecond
 	xdsGoodbye = time.Second // for streams to end
 )
 

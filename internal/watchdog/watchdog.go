@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	tickEvery = 100 * time.Millisecond
+	tickEvery = 250 * time.Millisecond
 	// limit is after how many ticks a loop that has not finished its work is stalled. Health
 	// must follow within 3 s.
-	limit = 20
+	limit = 8
 	// probeEvery is how many ticks are between two runs of a probe.
-	probeEvery = 5
+	probeEvery = 2
 )
 
 // Options build a Watchdog.

@@ -35,7 +35,8 @@ type Queue struct {
 	Answers  func(tell func(model string, a rules.Answer))
 	Answered func(origin, model string, a rules.Answer)
 
-	Watch *watchdog.Loop // of Queues.Run; nil: not watched
+	Dirty <-chan struct{} // receives when Changes or Answers may have something to send
+	Watch *watchdog.Loop  // of Queues.Run; nil: not watched
 }
 
 // Queues shares queued and in-flight requests by flow: absolute gauges, written by each replica for
@@ -55,26 +56,53 @@ func NewQueues(g Group, q Queue, log *slog.Logger) *Queues {
 	return s
 }
 
-// Run sends changes until ctx ends.
+// Run sends changes until ctx ends: at most one frame within queueDelay, and nothing while no request
+// waits or is in flight.
 func (s *Queues) Run(ctx context.Context) {
-	tick := time.NewTicker(queueDelay)
-	defer tick.Stop()
-	for n := 0; ; n++ {
+	beat := time.NewTimer(queueBeat)
+	defer beat.Stop()
+	var sent, whole time.Time // last frame, and last frame with unchanged gauges
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			s.queue.Watch.Working()
-			s.Flush(n%int(queueBeat/queueDelay) == 0)
-			s.queue.Watch.Waiting()
+		case <-s.queue.Dirty:
+			if !pause(ctx, queueDelay-time.Since(sent)) {
+				return
+			}
+		case <-beat.C:
 		}
+		s.queue.Watch.Working()
+		sent = time.Now()
+		all := sent.Sub(whole) >= queueBeat
+		if all {
+			whole = sent
+		}
+		if s.Flush(all) {
+			beat.Reset(queueBeat - sent.Sub(whole))
+		}
+		s.queue.Watch.Waiting()
 	}
 }
 
-// Flush sends changes. If all is true it also sends unchanged gauges, to show that this replica is
-// alive.
-func (s *Queues) Flush(all bool) {
+// pause waits for d and returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// Flush sends changes, and reports whether there were any. If all is true it also sends unchanged
+// gauges, to show that this replica is alive.
+func (s *Queues) Flush(all bool) (sent bool) {
 	s.queue.Changes(all, func(model string, gauges []rules.Gauge) {
+		sent = true
 		// An empty queue is sent too: replicas that share its permits must be known before they are
 		// requested.
 		if err := s.set(model, appendGauges([]byte{}, gauges)); err != nil {
@@ -86,6 +114,7 @@ func (s *Queues) Flush(all bool) {
 			s.log.Warn("queue acknowledgments not shared", "model", model, "error", err)
 		}
 	})
+	return sent
 }
 
 // answers is the sink for acknowledgments.

@@ -21,12 +21,14 @@ func TestBlockedLoopsAreStalled(t *testing.T) {
 		return func(string, []byte) error { <-open; return nil }
 	}
 	g := Group{Gauge: state, Pulse: state}
-	log := slog.New(slog.DiscardHandler)
+	log, dirty := slog.New(slog.DiscardHandler), make(chan struct{}, 1)
+	dirty <- struct{}{}
 	dog := watchdog.New(watchdog.Options{})
 	load := NewLoad(LoadOptions{Group: g, Pool: endpoint.NewPool(endpoint.PoolOptions{}), Now: time.Now, Log: log, Watch: dog.Loop("load")})
 	queues := NewQueues(g, Queue{
 		Changes: func(_ bool, tell func(string, []rules.Gauge)) { tell("m", nil) },
 		Answers: func(func(string, rules.Answer)) {},
+		Dirty:   dirty,
 		Watch:   dog.Loop("queues"),
 	}, log)
 	for _, run := range []func(){func() { dog.Run(t.Context()) }, func() { load.Run(t.Context()) }, func() { queues.Run(t.Context()) }} {

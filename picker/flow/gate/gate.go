@@ -55,6 +55,7 @@ type Gate struct {
 	byModel map[string]*group
 	peers   map[string]bool // other replicas that have sent gauges
 	wake    chan struct{}
+	dirty   chan struct{} // see Dirty
 }
 
 // group is the queue of one pool.
@@ -77,6 +78,7 @@ type group struct {
 	asked   bool                      // a mark arrived since Changes
 	answer  *rules.Answer             // next result of Answers
 	active  bool                      // requests wait or are in flight
+	dirty   chan<- struct{}           // of the gate
 }
 
 // waiter is a waiting goroutine or callback.
@@ -99,7 +101,7 @@ func New(o Options) (*Gate, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, look: firstLook, life: rand.Uint64(), wake: make(chan struct{}, 1)}
+	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, look: firstLook, life: rand.Uint64(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1)}
 	g.waiters.New = func() any { return &waiter{outcome: make(chan rules.Outcome, 1)} }
 	g.metrics = newMetrics(g)
 	o.Pool.LoadTracker().Watch(g.booked)
@@ -332,7 +334,7 @@ func (g *Gate) groupOf(model string) *group {
 		if len(g.groups) >= maxGroups {
 			return g.groups[0]
 		}
-		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, heard: map[string]rules.PeerMark{}, changed: true}
+		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, heard: map[string]rules.PeerMark{}, changed: true, dirty: g.dirty}
 		for origin := range g.peers {
 			grp.core.ReceiveShares(g.now(), origin, nil)
 		}
@@ -364,7 +366,12 @@ func keep[T any](list []T, h rules.Handle, v T) []T {
 // channels have room, and enders return immediately.
 func (grp *group) deliver() {
 	grp.events = grp.core.Events(grp.events[:0])
-	grp.changed = grp.changed || len(grp.events) > 0
+	if grp.changed = grp.changed || len(grp.events) > 0; grp.changed || grp.asked {
+		select {
+		case grp.dirty <- struct{}{}:
+		default:
+		}
+	}
 	for _, e := range grp.events {
 		slot := uint32(e.Handle)
 		if e.Outcome == rules.Evicted {

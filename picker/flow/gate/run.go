@@ -125,6 +125,9 @@ func (g *Gate) Receive(origin, model string, gauges []rules.Gauge) {
 	grp.mu.Unlock()
 }
 
+// Dirty receives when Changes or Answers may have something to tell. It has one reader.
+func (g *Gate) Dirty() <-chan struct{} { return g.dirty }
+
 // Changes calls tell with the gauges of every pool that has changed since the last call. If all is
 // set, it includes every pool that holds something. tell may keep the slice.
 func (g *Gate) Changes(all bool, tell func(model string, gauges []rules.Gauge)) {
