@@ -136,6 +136,7 @@ func lookAt(t *testing.T, r *server.Server, ids []string) {
 		clean(t, strings.Join(args, " "), screen(t, r, args...))
 		clean(t, strings.Join(args, " ")+" -o json", screen(t, r, append(args, "-o", "json")...))
 	}
+	clean(t, "top --once", screen(t, r, "top", "--once", "--interval", "100ms"))
 	for _, id := range ids {
 		if len(id) > 1<<10 {
 			continue // not the address of a page

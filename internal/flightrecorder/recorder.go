@@ -198,6 +198,9 @@ func (r *Recorder) Close() {
 	}
 }
 
+// Stored lists the stored records, the newest first.
+func (r *Recorder) Stored() []Record { return r.store.records() }
+
 // Record makes a record now, stores it and returns it with its content. It returns ErrBusy while
 // another record is being made.
 func (r *Recorder) Record(ctx context.Context) (Record, []byte, error) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -27,6 +28,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/flightrecorder"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // Limits of flight records.
@@ -67,15 +69,17 @@ func (s *Server) slowDecision(took time.Duration) {
 	s.flight.Trigger(flightrecorder.Slow, fmt.Sprintf("a decision took %v", took.Round(time.Millisecond)))
 }
 
-// healthRecorder requests a flight record when a replica leaves the state ready.
-type healthRecorder struct{ state string }
+// healthRecorder requests a flight record when a replica leaves the state ready, or leaves service
+// because its timers run late.
+type healthRecorder struct{ healthy bool }
 
-// see handles the replica's present state.
-func (h *healthRecorder) see(st *Status, flight *flightrecorder.Recorder) {
-	if h.state == "ready" && st.State != "ready" && st.State != "draining" {
-		flight.Trigger(flightrecorder.Health, "ready, then "+st.State+": "+st.Reason)
+// see handles the replica's present status, and why its timers run late, "" if they do not.
+func (h *healthRecorder) see(st *Status, late string, flight *flightrecorder.Recorder) {
+	healthy := st.State == "ready" && late == ""
+	if h.healthy && !healthy && st.State != "draining" {
+		flight.Trigger(flightrecorder.Health, "ready, then "+cmp.Or(late, st.State+": "+st.Reason))
 	}
-	h.state = st.State
+	h.healthy = healthy
 }
 
 func (s *Server) flightStatus(context.Context) ([]byte, error) { return s.shareable(s.Status()) }
@@ -183,7 +187,7 @@ var shownSettings = strings.Fields(`
 func settings(v reflect.Value, at string, out map[string]any) {
 	for i := range v.NumField() {
 		f, value := v.Type().Field(i), v.Field(i)
-		if !f.IsExported() {
+		if !f.IsExported() || f.Type == reflect.TypeFor[plugin.Table]() { // its types are in the documentation
 			continue
 		}
 		path := strings.TrimPrefix(at+"."+f.Name, ".")

@@ -319,7 +319,7 @@ func (s *Server) watchProblems(ctx context.Context) {
 			s.problems.logLost.Store(lost.add(s.o.LogWriter.Dropped(), start))
 		}
 		st := s.Status()
-		health.see(&st, s.flight)
+		health.see(&st, s.xds.pace.slow(), s.flight)
 		found := st.Problems
 		s.problems.found.Store(&found)
 		logProblems(s.o.Log, since, found, start)

@@ -101,6 +101,10 @@ func TestStalledLoopTakesTheReplicaOut(t *testing.T) {
 	t.Logf("out %v after the watchdog", time.Since(start))
 	testkit.Await(t, "peers take it for gone", func() bool { return seen() != "up" })
 	t.Logf("out for peers %v after the watchdog: %s", time.Since(start), seen())
+	testkit.Await(t, "flight record of the stall", func() bool {
+		_, text := page("/debug/flight")
+		return strings.Contains(text, `"trigger":"health"`) && strings.Contains(text, "stalled: engine health")
+	})
 	release()
 	testkit.Await(t, "healthy again", healthy)
 }

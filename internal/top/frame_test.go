@@ -122,8 +122,8 @@ func TestRates(t *testing.T) {
 	if b.requests != 15 || b.errors != 2 || b.cached != 750 || b.prompt != 1000 || b.endpoints[0].requests != 15 {
 		t.Errorf("%.1f requests, %.1f errors, %d of %d tokens", b.requests, b.errors, b.cached, b.prompt)
 	}
-	b = h.add(at(4, traffic("a", 1, 5, 0, 0, 0), reading{address: "b", err: errors.New("gone")}))
-	if b.requests != 0 || b.answered != 1 || b.problems[0].Count+b.problems[1].Count == 0 || !strings.Contains(text(b.frame(&state{selected: -1}, 120, 0)), "GV8011 warning: no replica answers: b: gone") {
+	b = h.add(at(4, traffic("a", 1, 500, 0, 0, 0), reading{address: "b", err: errors.New("gone")}))
+	if b.requests != 0 || b.answered != 1 || b.problems[0].Code != problems.NoEndpoint || !strings.Contains(text(b.frame(&state{selected: -1}, 120, 0)), "GV8011 warning: no replica answers: b: gone") {
 		t.Errorf("%.1f requests, %d answered, %v", b.requests, b.answered, b.problems)
 	}
 	for i := range 30 {
