@@ -2,9 +2,9 @@ package endpoint
 
 import "sync/atomic"
 
-// Mark counts the changes of an endpoint's load, gauges and constants. Decisions keep what they read
-// of an endpoint and read it again after a change. The marks of a pool are contiguous, so that
-// checking all of them costs little. An endpoint id has the same mark for ever.
+// Mark counts the changes of an endpoint's load, gauges and constants. Decisions keep the values of
+// an endpoint and read them again after a change. The marks of a pool are contiguous, so that checking
+// all of them costs little. The mark of an endpoint id never changes.
 type Mark struct {
 	changes    atomic.Uint32
 	restricted atomic.Bool
