@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -105,7 +106,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.StringVar(&f.o.PickEnds, "pick-ends", "", "datagram listener, host:port or unix:PATH, for such proxies' access log lines, which mark the end of picks (default: none)")
 	fl.StringVar(&f.pickToken, "pick-token-file", "", "file with the token of such proxies")
 	fl.DurationVar(&f.o.PickExpiry, "pick-expiry", 10*time.Minute, "age after which a pick without a reported end counts as ended")
-	fl.StringVar(&f.o.FlightDir, "flight-dir", "", "folder for the last eight flight records, at most 64 MiB (default: in memory, at most 32 MiB or 0.5% of --memory)")
+	fl.StringVar(&f.o.FlightDir, "flight-dir", "", "folder for the last eight flight records, at most 64 MiB (default: the folder flight in --state-dir; without one in memory, at most 32 MiB or 0.5% of --memory)")
 	fl.DurationVar(&f.o.FlightTrace, "flight-trace", 0, "length of the execution trace before a flight record; it runs all the time and takes processor time (0: the trace of a record covers the second after it)")
 	fl.DurationVar(&f.o.SlowDecision, "flight-slow-decision", 250*time.Millisecond, "a decision that takes this long, without waits for capacity, makes a flight record, at most one in five minutes (0: never)")
 	fl.BoolVar(&f.o.MetricsCompat, "metrics-compat", false, "also serve metrics under the names and labels of other endpoint pickers")
@@ -279,6 +280,9 @@ func (f *serveFlags) complete() (err error) {
 	}
 	if !slices.Contains(extproc.AnswerModels(), string(f.o.AnswerModel)) {
 		return cli.UsageError{Err: fmt.Errorf("--answer-model %q: want %s", f.o.AnswerModel, strings.Join(extproc.AnswerModels(), ", "))}
+	}
+	if f.o.FlightDir == "" && f.o.StateDir != "" {
+		f.o.FlightDir = filepath.Join(f.o.StateDir, "flight")
 	}
 	f.o.Zone = cmp.Or(f.o.Zone, os.Getenv("ZONE"))
 	f.o.MetricsPool = cmp.Or(f.o.MetricsPool, f.kube.o.Pool, "grapevine")

@@ -67,14 +67,16 @@ type Part struct {
 
 // Options configure a Recorder.
 type Options struct {
-	// Dir is the folder for records; "" keeps them in memory.
+	// Dir is the folder for records; "" keeps them in memory, and so does a folder that cannot be
+	// used.
 	Dir string
 	// Trace is the length of the execution trace before a record. The trace runs all the time and
 	// takes processor time. With 0, the trace of a record covers the second after its trigger, and
 	// nothing runs before.
-	Trace time.Duration
-	Count int   // maximum number of stored records; default 8
-	Bytes int64 // maximum size of stored records; default 32 MiB
+	Trace    time.Duration
+	Count    int   // maximum number of stored records; default 8
+	Bytes    int64 // maximum size of records in memory; default 32 MiB
+	DirBytes int64 // maximum size of records in the folder; default 64 MiB
 
 	Name     string // of the process, in names of records
 	Parts    []Part
@@ -112,6 +114,9 @@ func New(o Options) (*Recorder, error) {
 	if o.Bytes <= 0 {
 		o.Bytes = 32 << 20
 	}
+	if o.DirBytes <= 0 {
+		o.DirBytes = 64 << 20
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -138,9 +143,13 @@ func New(o Options) (*Recorder, error) {
 	for _, p := range o.Parts {
 		r.parts = append(r.parts, &part{Part: p})
 	}
-	var err error
-	if r.store, err = openStore(o.Dir, o.Count, o.Bytes); err != nil {
-		return nil, fmt.Errorf("flightrecorder: %w", err)
+	r.store = &store{count: o.Count, bytes: o.Bytes}
+	if o.Dir != "" {
+		if s, err := openStore(o.Dir, o.Count, o.DirBytes); err != nil {
+			o.Log.Warn("flight records are kept in memory: their folder cannot be used", "error", err)
+		} else {
+			r.store = s
+		}
 	}
 	length := max(o.Trace, traceAfter)
 	size := max(min(int64(length.Seconds()*traceRate), o.Bytes/4, maxPart), minTrace)

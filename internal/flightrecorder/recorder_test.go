@@ -126,7 +126,7 @@ func TestTraceOfTheNextSecond(t *testing.T) {
 // also those of an earlier process. What is lost is counted.
 func TestLimits(t *testing.T) {
 	for _, dir := range []string{"", filepath.Join(t.TempDir(), "records")} {
-		r := open(t, Options{Dir: dir, Count: 3, Bytes: 1 << 20, Trace: time.Second})
+		r := open(t, Options{Dir: dir, Count: 3, Bytes: 1 << 20, DirBytes: 1 << 20, Trace: time.Second})
 		var last string
 		for range 5 {
 			rec, _, err := r.Record(t.Context())
@@ -142,7 +142,7 @@ func TestLimits(t *testing.T) {
 		if dir == "" {
 			continue
 		}
-		r = open(t, Options{Dir: dir, Count: 2, Bytes: 1 << 20})
+		r = open(t, Options{Dir: dir, Count: 2, DirBytes: 1 << 20})
 		list := r.store.records()
 		if len(list) != 1 || list[0].Trigger != "request" { // room for the next one
 			t.Errorf("records of the earlier process: %v", list)
@@ -150,6 +150,13 @@ func TestLimits(t *testing.T) {
 		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 			t.Errorf("%d files, %v", len(files), err)
 		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := open(t, Options{Dir: file}); r.store.dir != "" {
+		t.Errorf("records are in %s, want memory instead of an unusable folder", r.store.dir)
 	}
 	r := open(t, Options{Bytes: 100, Trace: time.Second})
 	if _, content, err := r.Record(t.Context()); err != nil || len(content) == 0 || len(r.store.records()) != 0 || r.count(droppedSize) != 1 {

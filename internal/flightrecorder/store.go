@@ -45,9 +45,6 @@ type store struct {
 // openStore returns a store with the records that the folder has from before.
 func openStore(dir string, count int, most int64) (*store, error) {
 	s := &store{dir: dir, count: count, bytes: most}
-	if dir == "" {
-		return s, nil
-	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ const (
 // openFlight opens the flight recorder.
 func (s *Server) openFlight() (err error) {
 	o := flightrecorder.Options{
-		Dir: s.o.FlightDir, Trace: s.o.FlightTrace, Count: flightCount, Bytes: flightMemory,
+		Dir: s.o.FlightDir, Trace: s.o.FlightTrace, Count: flightCount, Bytes: flightMemory, DirBytes: flightDisk,
 		Name: s.o.Name, Secrets: s.secrets, Log: s.o.Log, Registry: s.registry,
 		Parts: []flightrecorder.Part{
 			{Name: "status.json", Make: s.flightStatus},
@@ -54,10 +54,7 @@ func (s *Server) openFlight() (err error) {
 			{Name: "versions.json", Make: s.flightVersions},
 		},
 	}
-	switch {
-	case o.Dir != "":
-		o.Bytes = flightDisk
-	case s.budget.Limit() > 0: // decisions have half of this share
+	if s.budget.Limit() > 0 { // decisions have half of this share
 		o.Bytes = min(o.Bytes, s.budget.Share(budget.Records)/4)
 	}
 	s.flight, err = flightrecorder.New(o)
