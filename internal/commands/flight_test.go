@@ -82,16 +82,23 @@ func TestFlightRecordIsSafe(t *testing.T) {
 	}
 }
 
-// TestFlightRecordOfHealth: a replica that stops being ready makes a record by itself.
+// TestFlightRecordOfHealth: a replica that stops being ready makes a record by itself. A decision
+// faster than the threshold makes none.
 func TestFlightRecordOfHealth(t *testing.T) {
 	s := openSession(t)
+	s.options = func(o *server.Options) { o.SlowDecision = time.Hour }
 	s.add()
 	r := s.replicas[0]
 	testkit.Await(t, "ready", func() bool { return r.Status().State == "ready" })
+	end, _ := placeNamed(t, r.ExtProcAddr().String(), "gold", vocab.Name)
+	defer end()
 	since := r.Status().UptimeS
 	testkit.Await(t, "two rounds of the watch for problems", func() bool { return r.Status().UptimeS > since+4.5 })
 	s.do("list", []string{"none"})
-	testkit.Await(t, "record of the change", func() bool { return strings.Contains(screen(t, r, "flight-record", "--list"), "health") })
+	testkit.Await(t, "record of the change", func() bool { return strings.Contains(screen(t, r, "flight-record", "--list"), " health ") })
+	if list := screen(t, r, "flight-record", "--list"); strings.Contains(list, "slow_decision") {
+		t.Errorf("a fast decision made a record:\n%s", list)
+	}
 }
 
 // unpack returns the files of an archive by base name.
