@@ -25,6 +25,8 @@ type Tracker struct {
 
 	full    atomic.Int64 // Unix nanoseconds until which its queue counts as full
 	wary    atomic.Int64 // Unix nanoseconds until which every answer is observed
+	odd     atomic.Int64 // the same, within oddLooks
+	spent   atomic.Int64 // Unix nanoseconds at which all oddLooks are available again
 	looked  atomic.Int64 // Unix nanoseconds when an answer was last selected
 	sampled atomic.Int64 // answers observed for other reasons
 	ends    atomic.Bool  // its streams have a finish reason
@@ -35,13 +37,34 @@ const (
 	oneMoment = 50 * time.Millisecond
 	lookEvery = time.Second
 	wariness  = 5 * time.Second
+
+	// oddLooks is how many answers are observed at most because the content of others was odd, and
+	// oddPause is after which time another one may be. A client can ask for odd answers for hours,
+	// at all endpoints, and must not make every answer more expensive.
+	oddLooks = 50
+	oddPause = 500 * time.Millisecond
 )
 
 // SampleAnswer reports whether to observe the next answer to its end. It selects one per second,
-// because a truncated answer looks normal at first, and all answers for a while after a failure.
+// because a truncated answer looks normal at first, and all answers for a while after a failure. After
+// an answer with odd content, it selects a limited number.
 func (t *Tracker) SampleAnswer(now time.Time) bool {
 	n, last := now.UnixNano(), t.looked.Load()
-	return n < t.wary.Load() || n-last >= int64(lookEvery) && t.looked.CompareAndSwap(last, n)
+	return n < t.wary.Load() || n < t.odd.Load() && t.mayLook(n) || n-last >= int64(lookEvery) && t.looked.CompareAndSwap(last, n)
+}
+
+// mayLook takes one of oddLooks.
+func (t *Tracker) mayLook(now int64) bool {
+	for {
+		full := t.spent.Load()
+		next := max(full, now) + int64(oddPause)
+		if next-now > oddLooks*int64(oddPause) {
+			return false
+		}
+		if t.spent.CompareAndSwap(full, next) {
+			return true
+		}
+	}
 }
 
 // AnswerSampled records that the next answer is observed for another reason, so that SampleAnswer
@@ -57,6 +80,15 @@ func (t *Tracker) AnswersSampled() int64 { return t.sampled.Load() }
 // WatchClosely selects all answers for a while, for example after another replica saw a truncated
 // one.
 func (t *Tracker) WatchClosely(now time.Time) { t.wary.Store(now.Add(wariness).UnixNano()) }
+
+// watchAfter selects answers for a while after one that failed for a cause.
+func (t *Tracker) watchAfter(now time.Time, c Cause) {
+	if c == Invalid || c == Short || c == Declined {
+		t.odd.Store(now.Add(wariness).UnixNano())
+		return
+	}
+	t.WatchClosely(now)
+}
 
 // Watch is one in-flight request. It is not safe for concurrent use, but its Tracker may read it at
 // any time. Begin it once.
@@ -108,7 +140,7 @@ func (t *Tracker) CountRemote(now time.Time, c Cause) {
 		t.fulls = 0
 	case c < NumCauses:
 		t.bad[c]++
-		t.wary.Store(now.Add(wariness).UnixNano())
+		t.watchAfter(now, c)
 	}
 	if c == None || c == Failed || c.relative() { // there was a response
 		t.moved = now
@@ -153,7 +185,7 @@ func (w *Watch) End(now time.Time, c Cause) {
 		w.judge(c, now)
 	}
 	if c < NumCauses && c != None {
-		t.WatchClosely(now)
+		t.watchAfter(now, c)
 	}
 	if c == None || c == Late || c == Failed || c == Void || c.relative() { // there was a response
 		t.moved = now

@@ -209,3 +209,24 @@ func TestLook(t *testing.T) {
 		t.Errorf("%d of 20 once that is over", n)
 	}
 }
+
+// TestOddLooksAreLimited: an endpoint whose answers have odd content for a minute does not have all of
+// them observed, at any rate of requests.
+func TestOddLooksAreLimited(t *testing.T) {
+	for _, rate := range []int{1, 30, 500} {
+		var tr Tracker
+		var w Watch
+		now, n := time.Unix(1000, 0), 0
+		for range 60 * rate {
+			now = now.Add(time.Second / time.Duration(rate))
+			if tr.SampleAnswer(now) {
+				n++
+			}
+			tr.Begin(&w, now, now.Add(time.Second))
+			w.End(now, Invalid)
+		}
+		if most := oddLooks + 60*int(time.Second/oddPause) + 60; n > most || rate > 1 && n < oddLooks {
+			t.Errorf("%d of %d answers are observed at %d/s, want %d to %d", n, 60*rate, rate, oddLooks, most)
+		}
+	}
+}

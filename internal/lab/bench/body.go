@@ -92,15 +92,21 @@ func appendText(dst []byte, size int, rng *rand.Rand) []byte {
 // response makes a streamed chat answer of about size bytes that ends with the
 // usage. prompt is the number of tokens of the prompt.
 func response(size, prompt int, cached bool) []byte {
-	const event = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}` + "\n\n"
+	const before, after = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"`, `"},"finish_reason":null}]}` + "\n\n"
+	const event = len(before) + len(after) + len("word ")
 	details := ""
 	if cached {
 		details = fmt.Sprintf(`,"prompt_tokens_details":{"cached_tokens":%d}`, prompt*3/4)
 	}
-	end := fmt.Sprintf(`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":8,"total_tokens":%d%s}}`+"\n\ndata: [DONE]\n\n", prompt, prompt+8, details)
+	end := fmt.Sprintf(`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n"+`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":8,"total_tokens":%d%s}}`+"\n\ndata: [DONE]\n\n", prompt, prompt+8, details)
 	var b []byte
-	for len(b)+len(event)+len(end) <= size {
-		b = append(b, event...)
+	words := rand.New(rand.NewPCG(1, 2)) // text that repeats itself would be examined as that of a faulty engine
+	for len(b)+event+len(end) <= size {
+		b = append(b, before...)
+		for range len("word") {
+			b = append(b, byte('a'+words.IntN(26)))
+		}
+		b = append(append(b, ' '), after...)
 	}
 	return append(b, end...)
 }
