@@ -86,9 +86,6 @@ type Part struct {
 	misses   atomic.Uint64 // the same count
 	missedAt atomic.Int64  // time of the last one, Unix nanoseconds
 	most     int           // configured limit of hot blocks; owned by Run
-
-	signing sync.Mutex       // guards the change of secrets of hops
-	signed  *federation.View // whose secrets hops has
 }
 
 // Open joins the configured federation, or returns nil if there is none. Nothing is published
@@ -182,16 +179,17 @@ func (p *Part) Reload() error {
 	return err
 }
 
-// useSecrets signs and verifies requests with the secrets in use, and returns the view that has them.
-func (p *Part) useSecrets() *federation.View {
-	p.signing.Lock()
-	defer p.signing.Unlock()
-	v := p.o.Read()
-	if v != p.signed && p.hops != nil && v.Secret != nil {
+// useSecrets signs and verifies requests with the secrets of the present view. Of simultaneous calls,
+// the last one to end has set those of the latest view.
+func (p *Part) useSecrets() {
+	for v := p.o.Read(); p.hops != nil && v.Secret != nil; {
 		p.hops.SetSecrets(v.Secret, v.Also)
+		now := p.o.Read()
+		if now == v {
+			return
+		}
+		v = now
 	}
-	p.signed = v
-	return v
 }
 
 // Leave directs clusters that ask this replica to another one.
@@ -260,8 +258,9 @@ func (p *Part) Run(ctx context.Context) {
 	var seen *federation.View
 	for {
 		p.r.Watch.Working()
-		if v := p.useSecrets(); p.names.changed.Swap(false) || v != seen {
+		if v := p.o.Read(); p.names.changed.Swap(false) || v != seen {
 			seen = v
+			p.useSecrets()
 			p.fleet.Update(v)
 		}
 		p.r.Watch.Waiting()
