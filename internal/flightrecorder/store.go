@@ -61,7 +61,7 @@ func openStore(dir string, count int, most int64) (*store, error) {
 			s.used += info.Size()
 		}
 	}
-	s.shrink(0)
+	s.remove(s.shrink(0))
 	return s, nil
 }
 
@@ -86,11 +86,12 @@ func (s *store) add(rec Record) (removed int, err error) {
 		return 0, errSize
 	}
 	s.mu.Lock()
-	removed = s.shrink(rec.Bytes)
+	old := s.shrink(rec.Bytes)
 	s.mu.Unlock()
+	s.remove(old)
 	if s.dir != "" { // only one record is made at a time
 		if err := write(filepath.Join(s.dir, rec.Name), rec.content); err != nil {
-			return removed, err
+			return len(old), err
 		}
 		rec.content = nil
 	}
@@ -98,7 +99,7 @@ func (s *store) add(rec Record) (removed int, err error) {
 	defer s.mu.Unlock()
 	s.list = append(s.list, rec)
 	s.used += rec.Bytes
-	return removed, nil
+	return len(old), nil
 }
 
 // write writes a file so that it is complete under its name or does not exist.
@@ -118,18 +119,25 @@ func remove(path string) error {
 	return nil
 }
 
-// shrink removes the oldest records until there is room for one more of that size. A caller that
-// shares s holds its lock.
-func (s *store) shrink(room int64) (removed int) {
-	for len(s.list) > 0 && (len(s.list) >= s.count || s.used+room > s.bytes) {
-		if s.dir != "" {
-			_ = remove(filepath.Join(s.dir, s.list[0].Name)) // the next start finds it again
-		}
-		s.used -= s.list[0].Bytes
-		s.list = slices.Delete(s.list, 0, 1)
-		removed++
+// shrink takes the oldest records off the list until there is room for one more of that size, and
+// returns them. A caller that shares s holds its lock.
+func (s *store) shrink(room int64) []Record {
+	n := 0
+	for ; n < len(s.list) && (len(s.list)-n >= s.count || s.used+room > s.bytes); n++ {
+		s.used -= s.list[n].Bytes
 	}
-	return removed
+	old := slices.Clone(s.list[:n])
+	s.list = slices.Delete(s.list, 0, n)
+	return old
+}
+
+// remove removes the files of records that are no longer listed.
+func (s *store) remove(old []Record) {
+	for _, r := range old {
+		if s.dir != "" {
+			_ = remove(filepath.Join(s.dir, r.Name)) // the next start finds it again
+		}
+	}
 }
 
 // records lists the stored records, the newest first.
