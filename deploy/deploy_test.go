@@ -44,6 +44,7 @@ func stubs() string {
 		{"monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"}, {"monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"},
 		{"cert-manager.io", "v1", "Certificate", "certificates"}, {"networking.istio.io", "v1", "DestinationRule", "destinationrules"},
 		{"keda.sh", "v1alpha1", "ScaledObject", "scaledobjects"},
+		{"networking.gke.io", "v1", "HealthCheckPolicy", "healthcheckpolicies"}, {"networking.gke.io", "v1", "GCPBackendPolicy", "gcpbackendpolicies"},
 	} {
 		fmt.Fprintf(&b, `---
 apiVersion: apiextensions.k8s.io/v1
