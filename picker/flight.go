@@ -29,6 +29,7 @@ type flight struct {
 	predicted cycle.Prediction
 	held      cycle.PrefixMatch // at ep
 	record    recordRef
+	trace     string // id of its trace, "" if that is not sampled
 
 	place      Permit
 	firstAt    time.Time
@@ -68,7 +69,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	r, plan, view := c.Request, c.Plan(), c.First()
 	best := plan.Order[0]
 	ep := view.Endpoint
-	f := &flight{s: s, request: r, ep: ep, learns: lessons{prefill: true, step: true}}
+	f := &flight{s: s, request: r, ep: ep, learns: lessons{prefill: true, step: true}, trace: r.Trace.TraceID()}
 	f.Endpoints = c.Destinations(f.names[:0])
 	if len(plan.Headers) > 0 {
 		f.SetHeaders = append([]request.HeaderSet(nil), plan.Headers...)
@@ -284,7 +285,7 @@ func (f *flight) firstToken(at time.Time) {
 	f.s.unseen.ObserveFirstToken(f.WantBody)
 	ttft := at.Sub(f.queued.At)
 	f.patience().first.Observe(f.vitals.first, ttft)
-	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
+	f.s.metrics.predicted(f.predicted.TTFT(), ttft, f.trace)
 	f.ep.ObserveForecast(f.predicted.TTFT(), ttft.Seconds())
 	if f.learns.prefill && !f.learnNeeds(ttft.Seconds()-f.predicted.TTFT()) {
 		f.learnLoads(ttft)

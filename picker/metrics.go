@@ -161,9 +161,18 @@ func (m *metrics) refused(r *request.Request, err error) {
 	m.tally.Refused(r.Target, why.IsClientError())
 }
 
+// observe adds a duration to a histogram, with the id of the request's trace as the exemplar; "": none.
+func observe(h prometheus.Histogram, d time.Duration, trace string) {
+	if trace != "" {
+		h.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": trace})
+		return
+	}
+	h.Observe(d.Seconds())
+}
+
 func (m *metrics) placed(took time.Duration, c *cycle.Cycle) {
 	m.decisions.Inc()
-	m.took.Observe(took.Seconds())
+	observe(m.took, took, c.Request.Trace.TraceID())
 	m.candidates.Observe(float64(c.Candidates()))
 	if c.First().InRemoteZone {
 		m.crossed[crossingReason(c)].Inc()
@@ -192,8 +201,8 @@ func crossingReason(c *cycle.Cycle) int {
 	return crossedWithoutEndpoint
 }
 
-func (m *metrics) predicted(want float64, got time.Duration) {
-	m.ttft.Observe(got.Seconds())
+func (m *metrics) predicted(want float64, got time.Duration, trace string) {
+	observe(m.ttft, got, trace)
 	if want > 0 {
 		m.ttftError.Observe(got.Seconds() / want)
 	}

@@ -190,7 +190,7 @@ func handler(o Options, g guard, m *metrics) http.Handler {
 	guarded := func(pattern string, h http.Handler) { open(pattern, g.protect(h)) }
 	made := newPress(o.Budget.Share(budget.Admin))
 	if o.Gatherer != nil {
-		open("GET /metrics", made.whole(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{Timeout: 10 * time.Second})))
+		open("GET /metrics", made.whole(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{Timeout: 10 * time.Second, EnableOpenMetrics: true})))
 	}
 	open("GET /healthz", unlessStalled(o.Stalled, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
 	if o.Ready != nil {

@@ -3,6 +3,9 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +35,12 @@ const (
 // tracedServer opens a replica in front of three engines and returns a client of it.
 func tracedServer(t *testing.T) extprocv3.ExternalProcessorClient {
 	t.Helper()
+	client, _ := tracedReplica(t)
+	return client
+}
+
+func tracedReplica(t *testing.T) (extprocv3.ExternalProcessorClient, *Server) {
+	t.Helper()
 	_, o := options(t, fleet.Options{Engines: 3})
 	o.TLS = listen.TLS{Plaintext: true}
 	o.SampleBodies = 1
@@ -42,7 +51,47 @@ func tracedServer(t *testing.T) extprocv3.ExternalProcessorClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return extprocv3.NewExternalProcessorClient(conn)
+	return extprocv3.NewExternalProcessorClient(conn), s
+}
+
+// TestExemplars: a page with exemplars names the trace of a sampled request, and no trace of one that
+// is not sampled.
+func TestExemplars(t *testing.T) {
+	c := otlp.Start(t)
+	c.Configure(t)
+	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+	client, s := tracedReplica(t)
+	page := func() string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.AdminAddr().String()+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/openmetrics-text") {
+			t.Fatalf("%v, %s", err, resp.Header.Get("Content-Type"))
+		}
+		return string(text)
+	}
+	playTraced(t.Context(), t, client, vocab.Name)
+	if text := page(); strings.Contains(text, "trace_id") || !strings.HasSuffix(text, "# EOF\n") {
+		t.Error("the page has an exemplar without a sampled request, or no end")
+	}
+	playTraced(t.Context(), t, client, vocab.Name, "traceparent", clientSays)
+	testkit.Eventually(t, func() string {
+		text := page()
+		for _, name := range []string{"grapevine_picker_decision_seconds_bucket", "grapevine_picker_ttft_seconds_bucket"} {
+			if !regexp.MustCompile(name + `\{[^\n]* # \{trace_id="` + clientTrace + `"\}`).MatchString(text) {
+				return name + " has no exemplar with the trace"
+			}
+		}
+		return ""
+	})
 }
 
 // head returns a message's headers.
