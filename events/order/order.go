@@ -447,8 +447,8 @@ func (o *Order) goOn() {
 }
 
 // Timeout must be called some time after [Order.NeedsTimeout] has returned true. It repeats a failed
-// replay, rebuilds suspect data, or checks a connection that has delivered no batch: what the engine
-// published after the replay and before it knew of the subscription was never sent.
+// replay, rebuilds suspect data, or checks a connection that has delivered no batch. Batches that the
+// engine published after the replay, but before it knew of the subscription, were never sent.
 func (o *Order) Timeout() []Action {
 	o.out = o.out[:0]
 	if !o.hasReplay || o.pending {

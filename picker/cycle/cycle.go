@@ -436,8 +436,8 @@ func (c *Cycle) HasPredicted(i int32) bool { return c.hasPred && c.predictOf[i] 
 const Listed = 128
 
 // Top returns how many of the best candidates the profile needs. A scorer may give the others any
-// score that is not better, and no prediction, except for candidates that are Listed or Named. 0
-// means that the scores of all are needed.
+// score that is not better, and no prediction. Candidates that are Listed or Named need both. 0 means
+// that the scores of all are needed.
 func (c *Cycle) Top() int { return c.top }
 
 // Named reports whether an earlier profile of the decision has picked position i among all

@@ -9,8 +9,8 @@ import (
 // In a large pool most candidates cannot be chosen. The survey gives each candidate's cost except for
 // the delay that its memory causes and the price of leaving the zone. Neither is negative, so this is
 // a lower bound, and for candidates without these terms it is the cost. Other candidates are priced
-// only if their bound is below the cost of the worst candidate that the picker would use, or so close
-// to the best cost that the two may count as equal.
+// only if their bound is below the cost of the worst candidate that the picker would use. They are
+// also priced if it is so close to the best cost that the two may count as equal.
 //
 // The picker's choice is the same as if all were priced. So are the predictions and scores of
 // candidates that explanations show, with one exception: candidates beyond a limit follow all others
