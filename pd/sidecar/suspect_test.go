@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,7 +58,6 @@ func (m *mortal) listen(t *testing.T, at string) {
 
 // die closes the port, and all connections except the one that gets the last answer.
 func (m *mortal) die() {
-	m.died.Store(true)
 	if m.form != healthGone {
 		go m.server.Close()
 	}
@@ -82,6 +82,7 @@ func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`)
 		return
 	}
+	m.died.Store(true) // before the client can have the answer
 	defer m.die()
 	switch m.form {
 	case resets:
@@ -91,9 +92,11 @@ func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "{")
 		panic(http.ErrAbortHandler)
 	}
+	const text = `{"error":{"message":"EngineCore encountered an issue","code":500}}`
+	w.Header().Set("Content-Length", strconv.Itoa(len(text))) // the answer is complete before the connections are closed
 	w.WriteHeader(http.StatusInternalServerError)
-	_, _ = io.WriteString(w, `{"error":{"message":"EngineCore encountered an issue","code":500}}`)
-	_ = http.NewResponseController(w).Flush() // before the connections are closed
+	_, _ = io.WriteString(w, text)
+	_ = http.NewResponseController(w).Flush()
 }
 
 // pairing is a sidecar in front of a decode engine, with prefill engines.
