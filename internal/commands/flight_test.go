@@ -1,16 +1,10 @@
 package commands
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,7 +48,11 @@ func TestFlightRecordIsSafe(t *testing.T) {
 	if text := screen(t, r, "flight-record", "-o", out); !strings.Contains(text, "bytes") {
 		t.Fatal(text)
 	}
-	files := unpack(t, out)
+	archive, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := testkit.Unpack(t, archive)
 	for _, name := range []string{"manifest.json", "goroutines.txt", "trace.out", "status.json", "group.json", "decisions.json", "metrics.txt", "config.yaml", "settings.json", "versions.json"} {
 		if len(files[name]) == 0 {
 			t.Errorf("%s is missing: %s", name, files["manifest.json"])
@@ -98,33 +96,5 @@ func TestFlightRecordOfHealth(t *testing.T) {
 	testkit.Await(t, "record of the change", func() bool { return strings.Contains(screen(t, r, "flight-record", "--list"), " health ") })
 	if list := screen(t, r, "flight-record", "--list"); strings.Contains(list, "slow_decision") {
 		t.Errorf("a fast decision made a record:\n%s", list)
-	}
-}
-
-// unpack returns the files of an archive by base name.
-func unpack(t *testing.T, file string) map[string]string {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for in := tar.NewReader(z); ; {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[path.Base(h.Name)] = string(content)
 	}
 }

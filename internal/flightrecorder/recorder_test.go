@@ -1,17 +1,13 @@
 package flightrecorder
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 func open(t *testing.T, o Options) *Recorder {
@@ -30,30 +28,6 @@ func open(t *testing.T, o Options) *Recorder {
 	}
 	t.Cleanup(r.Close)
 	return r
-}
-
-// unpack returns the files of a record.
-func unpack(t *testing.T, content []byte) map[string]string {
-	t.Helper()
-	z, err := gzip.NewReader(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for in := tar.NewReader(z); ; {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[path.Base(h.Name)] = string(b)
-	}
 }
 
 func text(name, content string) Part {
@@ -86,7 +60,7 @@ func TestRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files := unpack(t, content)
+		files := testkit.Unpack(t, content)
 		if got := files["a.txt"]; got != "the key is [removed], of course" {
 			t.Errorf("a.txt: %q", got)
 		}
@@ -117,13 +91,13 @@ func TestTraceOfTheNextSecond(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files := unpack(t, content); !strings.HasPrefix(files[fileTrace], "go 1.") || time.Since(began) < traceAfter {
+	if files := testkit.Unpack(t, content); !strings.HasPrefix(files[fileTrace], "go 1.") || time.Since(began) < traceAfter {
 		t.Errorf("trace after %v: %.20q", time.Since(began), files[fileTrace])
 	}
 }
 
 // TestLimits: the store keeps the newest records within number and size, in memory and in a folder,
-// also those of an earlier process. What is lost is counted.
+// also those of an earlier process. Lost records are counted.
 func TestLimits(t *testing.T) {
 	for _, dir := range []string{"", filepath.Join(t.TempDir(), "records")} {
 		r := open(t, Options{Dir: dir, Count: 3, Bytes: 1 << 20, DirBytes: 1 << 20, Trace: time.Second})
@@ -189,7 +163,7 @@ func TestTriggers(t *testing.T) {
 	(*Recorder)(nil).Trigger(Slow, "ignored")
 }
 
-// TestHandler requests, lists and fetches records. A second request meanwhile is refused.
+// TestHandler requests, lists and fetches records. A second request during the first one is refused.
 func TestHandler(t *testing.T) {
 	free, begun := make(chan struct{}), make(chan struct{}, 1)
 	r := open(t, Options{Trace: time.Second, Parts: []Part{{"a", func(context.Context) ([]byte, error) { begun <- struct{}{}; <-free; return nil, nil }}}})

@@ -23,7 +23,7 @@ import (
 // scope is the name of the instrumentation scope.
 const scope = "github.com/grapevine-epp/grapevine"
 
-// Options configures a Tracer. The rest comes from the environment.
+// Options configures a Tracer. Environment variables configure the rest.
 type Options struct {
 	Service  string // service.name, unless the environment sets another one
 	Instance string // service.instance.id, likewise
@@ -91,7 +91,7 @@ func enabled(log *slog.Logger) bool {
 	}
 }
 
-// traceSetting returns the value of an OTLP variable for traces, or else for all signals.
+// traceSetting returns the value of an OTLP variable for traces, or the one for all signals.
 func traceSetting(name string) string {
 	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // fleet keeps the views of a pool's endpoints from one decision to the next. A decision reads only
-// endpoints that have changed in between: reading all of a large pool takes longer than everything
-// else. It belongs to one Cycle, so nothing is locked.
+// endpoints that have changed in between, because reading all of a large pool takes the most time. It
+// belongs to one Cycle, so nothing is locked.
 type fleet struct {
 	endpoints []*endpoint.Endpoint
 	turn      uint64 // number of observations
@@ -41,8 +41,7 @@ type kept struct {
 	View
 }
 
-// slotTerms is what decides whether an engine, or the rank that would get the request, has a free
-// slot.
+// slotTerms decide whether an engine, or the rank that would get the request, has a free slot.
 type slotTerms struct {
 	known             fit.KeptSlots
 	running, requests int64

@@ -36,8 +36,8 @@ type Terms struct {
 
 	InRemoteZone bool // see endpoint.Endpoint
 
-	// The engine's own queue: requests, their ratio to those of the load tracker (0: that has none),
-	// and to the running ones (0: they wait for something else than a slot).
+	// The engine's own queue: its requests, their ratio to the load tracker's (0: it has none), and to
+	// the running ones (0: they do not wait for a slot).
 	waiting, excess, turnover float64
 	used                      float64 // tokens of memory
 	queue                     endpoint.Queue
@@ -183,7 +183,7 @@ func (c *Cycle) missing(in int, run *block.Run) int {
 	return max(in-int(c.saves.Of(run)), 1)
 }
 
-// WaitOfMemory returns what View.WaitOfMemory returns for the rank of remaining candidate k.
+// WaitOfMemory is View.WaitOfMemory for the rank of remaining candidate k.
 func (c *Cycle) WaitOfMemory(k int, tokens, answer float64) float64 {
 	t := c.Terms(k)
 	if c.fleet.clock.Now() > t.freshUntil {

@@ -12,7 +12,7 @@ import (
 // ReportVersion is the API version of [Report]. Fields are only added within a version.
 const ReportVersion = "conformance.grapevine-epp.github.io/v1"
 
-// Picker identifies the tested picker, as given by whoever runs the suite.
+// Picker identifies the tested picker, as named by the caller of the suite.
 type Picker struct {
 	Name    string `json:"name,omitempty"`
 	Version string `json:"version,omitempty"`

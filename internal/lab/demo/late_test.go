@@ -84,7 +84,6 @@ func TestReplicaWithoutProcessorTimeLeaves(t *testing.T) {
 			text := readiness()
 			return strings.HasPrefix(text, "503") && strings.Contains(text, "timers of this replica")
 		})
-		time.Sleep(3 * time.Second) // Envoy's health checks
 		decisions := func(r *rig.Replica) int {
 			st, err := r.Status()
 			if err != nil {
@@ -92,7 +91,13 @@ func TestReplicaWithoutProcessorTimeLeaves(t *testing.T) {
 			}
 			return st.Decisions
 		}
-		before := decisions(slow)
+		before, changed := decisions(slow), time.Now()
+		await("without requests for two seconds", time.Minute, func() bool {
+			if now := decisions(slow); now != before {
+				before, changed = now, time.Now()
+			}
+			return time.Since(changed) > 2*time.Second
+		})
 		begun := time.Now()
 		time.Sleep(5 * time.Second)
 		if n := decisions(slow) - before; n > 2 {

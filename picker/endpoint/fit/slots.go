@@ -84,8 +84,7 @@ func (c *Slots) Read(now int64) int64 {
 	return int64(most)
 }
 
-// KeptSlots is the estimate at one time, from which the estimate at later times follows as long as
-// there are no samples.
+// KeptSlots is the estimate at one time. Until the next sample, later estimates follow from it.
 type KeptSlots struct {
 	Limit, Peak     int64
 	limitAt, peakAt int64 // when each was last seen, in Unix nanoseconds
@@ -108,7 +107,7 @@ func (k KeptSlots) PerRank(ranks int) KeptSlots {
 	return k
 }
 
-// At returns what Read and Peak return at that time, in Unix nanoseconds.
+// At returns the results of Read and Peak at that time, in Unix nanoseconds.
 func (k *KeptSlots) At(now int64) (limit, peak int64) {
 	if now-k.limitAt <= int64(slotsLast) {
 		limit = k.Limit

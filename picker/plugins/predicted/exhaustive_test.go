@@ -154,9 +154,8 @@ func newRule(p Params, picker cycle.Picker) rule {
 	return rule{s.(scorer), &cycle.Profile{Name: "p", Picker: picker, Scorers: []cycle.ProfileScorer{{Name: "s", Weight: 1, Scorer: s}}}}
 }
 
-// TestPruningEqualsPricingAll checks that pruning changes neither what the picker chooses nor what
-// explanations show, in random pools and over several requests, since earlier requests determine
-// when prefixes are copied.
+// TestPruningEqualsPricingAll checks that pruning changes neither choices nor explanations, in random
+// pools. It plays several requests, since earlier ones determine when prefixes are copied.
 func TestPruningEqualsPricingAll(t *testing.T) {
 	pruned, priced, copies, demoted := 0, 0, 0, 0
 	for seed := range uint64(300) {
