@@ -52,12 +52,18 @@ var nameHeaders = []string{
 func TestNamesOfStrangers(t *testing.T) {
 	s := openSession(t)
 	log := &parts.Output{}
+	var writers []*cli.LogWriter
 	s.options = func(o *server.Options) {
 		o.MetricsCompat, o.MetricsPool, o.PlaceUnknown = true, "llama", len(s.replicas) > 0 // the first refuses
 		o.PickListen = "127.0.0.1:0"
 		o.ConfigText = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nfeatureGates: [flowControl]\n" +
 			"plugins: [{type: round-robin-fairness-policy, name: tenants}]\nflowControl: {defaultPriorityBand: {fairnessPolicyRef: tenants}}\n"
-		o.Log, _ = cli.NewLogger(cli.Printable(log), []string{"text", "json"}[len(s.replicas)], "debug")
+		o.LogWriter = cli.NewLogWriter(log)
+		var err error
+		if o.Log, err = o.LogWriter.Logger([]string{"text", "json"}[len(s.replicas)], "debug"); err != nil {
+			t.Error(err)
+		}
+		writers = append(writers, o.LogWriter)
 	}
 	s.add()
 	s.add()
@@ -103,6 +109,9 @@ func TestNamesOfStrangers(t *testing.T) {
 		if page := read(t, "http://"+r.AdminAddr().String()+"/metrics"); strings.Contains(page, `end="panicked"`) {
 			t.Errorf("replica %d panicked", i)
 		}
+	}
+	for _, w := range writers {
+		w.Flush(time.Minute)
 	}
 	said := log.String()
 	clean(t, "log", said)
