@@ -152,3 +152,25 @@ func TestExitAfter(t *testing.T) {
 		}
 	})
 }
+
+// TestLoggerMakesLinesPrintable: no character of an attribute changes a terminal or the order of
+// text.
+func TestLoggerMakesLinesPrintable(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		g := newGate()
+		close(g.open)
+		w := NewLogWriter(g)
+		log, err := w.Logger(format, "info")
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("a", "name", "x\x1b[2J\u009b2J\u202ey\u2066z")
+		if !w.Flush(time.Minute) {
+			t.Fatal("lines were not written")
+		}
+		text := g.text()
+		if !strings.Contains(text, "y") || strings.ContainsAny(text, "\x1b\u009b\u202e\u2066") {
+			t.Errorf("%s: %q has unprintable characters, or lacks the printable ones", format, text)
+		}
+	}
+}
