@@ -3,8 +3,8 @@
 // them.
 //
 //  1. A rig opens two engines, the pick listener with a chooser that the test scripts,
-//     and one proxy with its example, in which only addresses are replaced
-//     (rig_test.go).
+//     and one proxy with the unchanged files of its example, at the addresses that
+//     these have and in the folder that docs/proxies.md names (rig_test.go).
 //  2. Every kind of request must get the engine's own answer, be sent to the picked
 //     endpoint, and be reported as ended by the proxy's log. Then an engine dies, a client
 //     leaves, the picker refuses, and the picker dies (proxies_test.go).

@@ -9,70 +9,56 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/internal/testkit/kinds"
+	"github.com/grapevine-epp/grapevine/internal/testkit/podkit"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// proxy is a proxy with an example configuration.
+// Addresses of the examples.
+const (
+	clients    = "127.0.0.1:8080"
+	pickListen = "127.0.0.1:9006"
+	pickEnds   = "127.0.0.1:9514"
+)
+
+var engines = []string{"127.0.0.1:18001", "127.0.0.1:18002"}
+
+// proxy is a proxy with an example configuration, installed as its package of Debian installs it.
 type proxy struct {
-	name    string
-	files   []string // of deploy/proxies/NAME
-	args    func(dir string) []string
-	replace func(r *rig) []string // further pairs: text in the files and its replacement in the test
-	body    bool                  // the picker sees the body
-	second  bool                  // if the first engine fails, a request is sent to a second one
-	alone   bool                  // the proxy chooses engines without a picker
-	tells   bool                  // the log shows that a client left in the middle of an answer
+	name   string
+	args   []string          // as its service or its image starts it, without daemonizing
+	files  map[string]string // files of the package: paths in the machine -> paths in the package
+	dirs   []string          // empty folders that the package creates
+	body   bool              // the picker sees the body
+	second bool              // if the first engine fails, a request is sent to a second one
+	alone  bool              // the proxy chooses engines without a picker
+	tells  bool              // the log shows that a client left in the middle of an answer
 }
 
 var proxies = []proxy{
 	{
-		name: "nginx", files: []string{"nginx.conf", "pick.js"}, body: true, second: true, alone: true, tells: true,
-		args: func(dir string) []string {
-			return []string{"-e", "stderr", "-p", dir, "-c", filepath.Join(dir, "nginx.conf"), "-g", "daemon off; master_process off; pid " + dir + "/pid;"}
-		},
-		replace: func(r *rig) []string {
-			temp := ""
-			for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-				temp += "\n  " + kind + "_temp_path " + r.dir + "/" + kind + ";"
-			}
-			return []string{
-				"/etc/nginx/", r.dir + "/", "modules/ngx_http", parts.Cache() + "/proxies/root/usr/lib/nginx/modules/ngx_http", "listen 8080", "listen " + r.addr,
-				"\nhttp {", "\nhttp {" + temp, "server 127.0.0.1:18001", "server " + r.addrs[0], "server 127.0.0.1:18002", "server " + r.addrs[1],
-			}
-		},
+		name: "nginx", body: true, second: true, alone: true, tells: true,
+		args: []string{"/usr/sbin/nginx", "-g", "daemon off;"},
+		// /usr/share/nginx/modules is a link to /usr/lib/nginx/modules in package nginx-common.
+		files: map[string]string{"/usr/sbin/nginx": "usr/sbin/nginx", "/usr/lib/nginx/modules": "usr/lib/nginx/modules", "/usr/share/nginx/modules": "usr/lib/nginx/modules"},
+		dirs:  []string{"/var/lib/nginx", "/var/log/nginx", "/run"},
 	},
 	{
-		name: "haproxy", files: []string{"haproxy.cfg", "pick.lua"}, body: true, second: true, alone: true, tells: true,
-		args: func(dir string) []string { return []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")} },
-		replace: func(r *rig) []string {
-			host, port, _ := net.SplitHostPort(r.pick.Addr().String())
-			name := func(addr string) string { return strings.NewReplacer(".", "_", ":", "_").Replace(addr) }
-			return []string{
-				"/etc/haproxy/", r.dir + "/", "bind :8080", "bind " + r.addr, `{host = "127.0.0.1", port = 9006}`, `{host = "` + host + `", port = ` + port + `}`,
-				"127_0_0_1_18001 127.0.0.1:18001", name(r.addrs[0]) + " " + r.addrs[0], "127_0_0_1_18002 127.0.0.1:18002", name(r.addrs[1]) + " " + r.addrs[1],
-			}
-		},
+		name: "haproxy", body: true, second: true, alone: true, tells: true,
+		args:  []string{"/usr/sbin/haproxy", "-db", "-f", "/etc/haproxy/haproxy.cfg"},
+		files: map[string]string{"/usr/sbin/haproxy": "usr/sbin/haproxy"},
 	},
 	{
-		name: "caddy", files: []string{"Caddyfile"},
-		args: func(dir string) []string {
-			return []string{"run", "--config", filepath.Join(dir, "Caddyfile"), "--adapter", "caddyfile"}
-		},
-		replace: func(r *rig) []string {
-			_, port, _ := net.SplitHostPort(r.addr)
-			return []string{"http://:8080", "http://:" + port}
-		},
+		name: "caddy", args: []string{"/usr/bin/caddy", "run", "--config", "/etc/caddy/Caddyfile"},
+		files: map[string]string{"/usr/bin/caddy": "usr/bin/caddy"},
 	},
 }
 
@@ -80,7 +66,6 @@ var proxies = []proxy{
 type rig struct {
 	t       *testing.T
 	p       *proxy
-	dir     string
 	addr    string // of the proxy
 	engines []*httptest.Server
 	addrs   []string // of the engines
@@ -100,18 +85,23 @@ type rig struct {
 
 func open(t *testing.T, p *proxy) *rig {
 	t.Helper()
-	r := &rig{t: t, p: p, dir: t.TempDir(), addr: parts.FreeAddress(t), next: make(chan struct{}), left: make(chan struct{}, 1)}
-	for _, name := range []string{"first", "second"} {
+	r := &rig{t: t, p: p, addr: clients, next: make(chan struct{}), left: make(chan struct{}, 1)}
+	for i, name := range []string{"first", "second"} {
 		mux := http.NewServeMux()
 		mux.Handle("/", kinds.Engine(name))
 		mux.HandleFunc("/v1/paced", r.paced)
-		e := httptest.NewServer(mux)
+		l, err := net.Listen("tcp", engines[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &httptest.Server{Listener: l, Config: &http.Server{Handler: mux}}
+		e.Start()
 		t.Cleanup(e.Close)
 		r.engines, r.addrs = append(r.engines, e), append(r.addrs, e.Listener.Addr().String())
 	}
 	r.order = r.addrs
 	var err error
-	if r.pick, err = admin.OpenPick(admin.PickOptions{Bind: "127.0.0.1:0", Ends: "127.0.0.1:0", Chooser: r, MaxBody: 1 << 20}); err != nil {
+	if r.pick, err = admin.OpenPick(admin.PickOptions{Bind: pickListen, Ends: pickEnds, Chooser: r, MaxBody: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.pick.Close() })
@@ -120,37 +110,36 @@ func open(t *testing.T, p *proxy) *rig {
 	return r
 }
 
-// start runs the proxy with its example.
+// start runs the proxy with the files of its example, unchanged, in the folder that docs/proxies.md
+// names.
 func (r *rig) start() {
 	r.t.Helper()
-	pairs := append([]string{"127.0.0.1:9006", r.pick.Addr().String(), "127.0.0.1:9514", r.pick.EndsAddr().String()}, r.p.replace(r)...)
-	found := make([]bool, len(pairs)/2)
-	for _, name := range r.p.files {
-		raw, err := os.ReadFile(filepath.Join("../../../deploy/proxies", r.p.name, name))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		text := string(raw)
-		for i := range found {
-			found[i] = found[i] || strings.Contains(text, pairs[2*i])
-		}
-		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(strings.NewReplacer(pairs...).Replace(text)), 0o600); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	for i, ok := range found {
-		if !ok {
-			r.t.Fatalf("%s is not in the example", pairs[2*i])
-		}
-	}
-	program := filepath.Join(parts.Cache(), "proxies", "bin", r.p.name)
-	if _, err := os.Stat(program); err != nil {
+	unpacked := filepath.Join(parts.Cache(), "proxies", "root")
+	if _, err := os.Stat(filepath.Join(unpacked, r.p.args[0])); err != nil {
 		r.t.Fatalf("%v: run `make test-proxies`", err)
 	}
-	cmd := exec.Command(program, r.p.args(r.dir)...)
-	cmd.Env = append(os.Environ(), "HOME="+r.dir, "XDG_DATA_HOME="+r.dir, "XDG_CONFIG_HOME="+r.dir)
+	example, err := filepath.Abs("../../../deploy/proxies/" + r.p.name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	files := map[string]string{"/etc/" + r.p.name: example, "/etc/passwd": "/etc/passwd", "/etc/group": "/etc/group"}
+	for to, from := range r.p.files {
+		files[to] = filepath.Join(unpacked, from)
+	}
+	libraries, err := filepath.Glob(filepath.Join(unpacked, "usr/lib/*-linux-gnu*"))
+	if err != nil || len(libraries) == 0 {
+		r.t.Fatalf("no libraries in %s (%v)", unpacked, err)
+	}
+	for _, dir := range libraries {
+		files["/usr/lib/"+filepath.Base(dir)] = dir
+	}
+	for _, dir := range []string{"/lib", "/lib64"} { // of the C library
+		if _, err := os.Stat(dir); err == nil {
+			files[dir] = dir
+		}
+	}
+	cmd := podkit.Program(r.t, podkit.Machine{Files: files, Dirs: append(r.p.dirs, "/tmp", "/root"), Args: r.p.args, Env: []string{"HOME=/root"}})
 	cmd.Stdout, cmd.Stderr = &r.log, &r.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,6 +31,57 @@ type process struct {
 	Groups   []int
 	NoNew    bool // no new privileges
 	DropAll  bool // all capabilities
+}
+
+// Machine is a file system and a program that runs in it, in this process's network.
+type Machine struct {
+	Files map[string]string // paths in the machine -> files and folders of this one, read only
+	Dirs  []string          // empty folders
+	Args  []string          // with the program's path
+	Env   []string
+}
+
+// Program returns the command that runs a program in a machine, as root. Its end ends all processes
+// that it has started.
+func Program(tb testing.TB, m Machine) *exec.Cmd {
+	tb.Helper()
+	root := tb.TempDir()
+	x := process{
+		Host: "machine", Network: "/proc/self/ns/net", Root: root, Dir: "/", Path: m.Args[0], Args: m.Args, Env: m.Env,
+		Mounts: []mount{{From: "proc", To: "/proc"}, {From: "tmpfs", To: "/dev/shm"}},
+	}
+	for _, d := range devices {
+		x.Mounts = append(x.Mounts, mount{From: d, To: d})
+	}
+	for to, from := range m.Files {
+		x.Mounts = append(x.Mounts, mount{From: from, To: to, ReadOnly: true})
+	}
+	for _, d := range m.Dirs {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	cmd, err := x.command(unix.CLONE_NEWPID)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return cmd
+}
+
+// command returns the command that becomes the process, in new namespaces.
+func (p *process) command(namespaces uintptr) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	config, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = []string{envContainer + "=" + string(config)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | namespaces, Pdeathsig: syscall.SIGKILL}
+	return cmd, nil
 }
 
 // mount is a bind mount, or a proc or tmpfs file system.

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
@@ -232,7 +231,7 @@ func (p *Pod) run(c *container) *running {
 	log, err := os.OpenFile(filepath.Join(p.dir, c.Name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o666)
 	p.k.must(err)
 	p.k.must(os.Chmod(log.Name(), 0o666)) // the container's user may open /dev/stdout
-	r := &running{spec: c, cmd: p.command(c, p.process(c)), log: log.Name(), done: make(chan struct{})}
+	r := &running{spec: c, cmd: p.command(p.process(c)), log: log.Name(), done: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	p.k.must(r.cmd.Start())
 	p.containers[c.Name] = r
@@ -245,15 +244,10 @@ func (p *Pod) run(c *container) *running {
 }
 
 // command returns a command that runs a process in the namespaces of the pod.
-func (p *Pod) command(c *container, x process) *exec.Cmd {
+func (p *Pod) command(x process) *exec.Cmd {
 	p.k.tb.Helper()
-	self, err := os.Executable()
+	cmd, err := x.command(0)
 	p.k.must(err)
-	config, err := json.Marshal(x)
-	p.k.must(err)
-	cmd := exec.Command(self)
-	cmd.Env = []string{envContainer + "=" + string(config)}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
@@ -317,7 +311,7 @@ func (p *Pod) Exec(containerName string, argv ...string) (output string, err err
 	}
 	x := p.process(r.spec)
 	x.Path, x.Args = argv[0], argv
-	out, err := p.command(r.spec, x).CombinedOutput()
+	out, err := p.command(x).CombinedOutput()
 	return string(out), err
 }
 
