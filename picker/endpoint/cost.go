@@ -166,10 +166,10 @@ func (c *costCell) reset(prior Cost) {
 	c.fleet, c.own, c.bias, c.doubt, c.idle = [2][3]float64{}, [2]float64{}, [2]bias{}, 0, prior.Idle
 }
 
-// restart resets one half, to the pool's constants if known.
+// restart resets one half, to the pool's constants if known. It keeps the number of slow retrials.
 func (c *costCell) restart(half int) {
 	c.begin()
-	c.bias[half] = bias{}
+	c.bias[half] = bias{retried: c.bias[half].retried}
 	pool := c.fleet[half]
 	if half == 0 {
 		if c.prefill = fit.New(); pool[0] != 0 {

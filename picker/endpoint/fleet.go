@@ -1,7 +1,9 @@
 package endpoint
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 //
 //	spread² / (spread² + noise² / samples)
 //
-// and the pool's constants for the rest. An endpoint's samples decay with time. Endpoints of a
+// and the pool's constants for the rest. An endpoint's samples decay with time (bias). Endpoints of a
 // uniform pool get equal constants, a different engine is recognized after some samples, and one
 // without requests for minutes is tried again.
 type fleetCost struct {
@@ -26,16 +28,24 @@ type fleetCost struct {
 	mu      sync.Mutex
 	prefill fit.Linear // in units of PoolOptions.Prior
 	decode  fit.Linear
-	noise   [2]variance // of a sample around its endpoint's mean, in logarithms
-	spread  [2]float64  // variance between endpoints in excess of noise
-	turn    [2]uint64
+	noise   [2]variance  // of a sample around its endpoint's mean, in logarithms
+	spread  [2]float64   // variance between endpoints in excess of noise
+	turn    [2]uint64    // samples
+	sampled [2]time.Time // time of the last sample
 	taught  [2]time.Time // when the endpoints last received the constants
 	idle    float64      // logarithm of Cost.Idle
 }
 
 const (
 	biasLife    = 5 * time.Minute // after which an endpoint's samples no longer count
-	biasFade    = 0.96            // decay of a sample's weight per later sample
+	onceLife    = time.Minute     // the same for a single slow sample
+	longestLife = time.Hour       // the same for samples that slow retrials confirmed
+	slowFrom    = 0.25            // logarithmic deviation from which an endpoint counts as slow
+
+	confirmedLives = 3  // maximum life of confirmed samples in biasLife, if the pool has enough requests
+	confirmedTurns = 50 // the pool's samples during that life
+
+	biasFade    = 0.96 // decay of a sample's weight per later sample
 	noiseFade   = 0.995
 	noisePrior  = 0.1 // initial variance, with the weight of noiseWeight samples
 	noiseWeight = 8
@@ -46,6 +56,7 @@ const (
 	teachMost   = 8     // maximum number of such delays in a row
 	teachFirst  = 64    // initial samples that are published at once
 	teachEvery  = 20 * time.Millisecond
+	fadeEvery   = 10 * time.Second // interval of updates without samples
 )
 
 // variance is a decayed mean square.
@@ -60,26 +71,65 @@ func (v *variance) value() float64 {
 }
 
 // bias is the mean logarithmic deviation of an endpoint's samples from the pool's prediction.
+//
+// Slow samples keep an endpoint from the requests that would correct them, so their life depends on
+// the evidence. A single slow sample may be a cold start: it expires after onceLife, and the next
+// request is a retrial. Each slow retrial in a row extends the life, by time and by requests: an
+// engine that stays slow gets about one of confirmedTurns requests. A fast retrial discards the
+// earlier samples.
 type bias struct {
 	mean, n float64
 	at      time.Time
+	turn    uint64 // the pool's samples at that time
+	once    bool   // there is one sample
+	retried int    // slow retrials in a row
 }
 
-// samples returns the effective number of samples at a time.
-func (b *bias) samples(now time.Time) float64 {
+// slow reports whether the samples show a slow endpoint.
+func (b *bias) slow() bool { return b.n > 0 && b.mean > slowFrom }
+
+// samples returns the effective number of samples at a time. turn is the pool's number of samples.
+func (b *bias) samples(now time.Time, turn uint64) float64 {
 	if b.n == 0 {
 		return 0
 	}
-	return b.n * min(max(1-now.Sub(b.at).Seconds()/biasLife.Seconds(), 0), 1)
+	idle, life := now.Sub(b.at), biasLife
+	if b.slow() && b.once && b.retried == 0 {
+		life = onceLife
+	}
+	if b.slow() && b.retried > 0 {
+		life *= time.Duration(min(b.retried, confirmedLives))
+	}
+	age := idle.Seconds() / life.Seconds()
+	if b.slow() && b.retried > 0 {
+		age = min(age, max(float64(turn-b.turn)/confirmedTurns, idle.Seconds()/longestLife.Seconds()))
+	}
+	return b.n * min(max(1-age, 0), 1)
 }
 
-// add adds a sample and returns its deviation from the previous mean.
-func (b *bias) add(x, weight float64, now time.Time) (off float64) {
-	n := b.samples(now) * biasFade
+// add adds a sample and returns its deviation from the previous mean. known is the result of renew.
+func (b *bias) add(x, weight, known float64, now time.Time, turn uint64) (off float64) {
+	n := known * biasFade
 	off = x - b.mean
-	b.n, b.at = n+weight, now
+	b.once = b.n == 0 && weight <= 1 // latency counters show several answers
+	b.n, b.at, b.turn = n+weight, now, turn
 	b.mean += off * weight / b.n
 	return off * math.Sqrt(n/(n+weight)) // corrects for the error of the mean
+}
+
+// renew returns the effective number of earlier samples for a new one. 0 means that none of them
+// counts. A slow endpoint whose samples have lost half of their weight was idle: x is a retrial.
+func (b *bias) renew(x float64, now time.Time, turn uint64) float64 {
+	n := b.samples(now, turn)
+	if !b.slow() || n > b.n/2 {
+		return n
+	}
+	if x < b.mean/2 {
+		b.retried = 0
+		return 0
+	}
+	b.retried++
+	return n
 }
 
 // fleets holds a pool's fleetCosts.
@@ -188,6 +238,31 @@ func (p *Pool) learn(f *fleetCost, half int, ep *Endpoint, s sample) {
 		f.taught[half] = s.at
 	}
 	f.turn[half]++
+	f.sampled[half] = s.at
+}
+
+// FadeCosts updates the constants of endpoints for the age of their samples. Each new sample does the
+// same. A replica without requests calls FadeCosts because the other replicas use its constants.
+func (p *Pool) FadeCosts() {
+	now := p.opts.Now()
+	p.fleets.mu.RLock()
+	all := slices.Collect(maps.Values(p.fleets.all))
+	p.fleets.mu.RUnlock()
+	for _, f := range all {
+		f.fade(p, now)
+	}
+}
+
+// fade sends the constants to the endpoints, until all samples have expired.
+func (f *fleetCost) fade(p *Pool, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for half := range f.taught {
+		if f.turn[half] > 0 && now.Sub(f.taught[half]) >= fadeEvery && f.taught[half].Sub(f.sampled[half]) <= longestLife {
+			p.teach(f, half, now)
+			f.taught[half] = now
+		}
+	}
 }
 
 // due reports whether to send the constants to n endpoints after a sample: after each of the first
@@ -217,11 +292,13 @@ func (f *fleetCost) differ(half int, ep *Endpoint, s *sample, a [3]float64) {
 	limit := math.Log(fit.Clip)
 	c := &ep.cost
 	c.mu.Lock()
-	first := c.bias[half].samples(s.at) == 0
+	x = min(max(x, -limit), limit)
+	known := c.bias[half].renew(x, s.at, f.turn[half])
+	first := known == 0
 	if first {
 		c.restart(half)
 	}
-	off := c.bias[half].add(min(max(x, -limit), limit), s.trust, s.at)
+	off := c.bias[half].add(x, s.trust, known, s.at, f.turn[half])
 	c.mu.Unlock()
 	if !first { // one sample does not show noise
 		f.noise[half].add(off, s.trust)
@@ -247,7 +324,7 @@ func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 		c := &ep.cost
 		c.mu.Lock()
 		b := &c.bias[half]
-		samples := b.samples(now)
+		samples := b.samples(now, f.turn[half])
 		c.idle = math.Exp(f.idle)
 		if half == 0 {
 			c.noise = math.Sqrt(noise)

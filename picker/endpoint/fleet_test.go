@@ -134,3 +134,76 @@ func BenchmarkLearn(b *testing.B) {
 		})
 	}
 }
+
+// TestSlowSamplesExpire checks when the samples of a slow endpoint stop to count: after a minute if
+// there is one, later if there are several, and later again after each slow retrial.
+func TestSlowSamplesExpire(t *testing.T) {
+	now := t0
+	p := NewPool(PoolOptions{Now: func() time.Time { return now }})
+	eps := p.Set(specs(4)).Snapshot.Endpoints
+	w := Work{Input: 1000, New: 1000}
+	learn := func(ep *Endpoint, times float64) {
+		p.LearnPrefill(ep, &Queued{Own: w, At: now}, seconds(.07*times))
+	}
+	usual := func(rounds int) {
+		for range rounds {
+			for _, ep := range eps[1:] {
+				learn(ep, 1)
+			}
+		}
+	}
+	slow := func() bool {
+		p.FadeCosts()
+		c := eps[0].LocalCost()
+		return c.Prefill(w) > 1.2*eps[1].Cost().Prefill(w)
+	}
+	// expires checks that the first endpoint counts as slow before a time has passed, and not after it.
+	expires := func(what string, after time.Duration) {
+		t.Helper()
+		start := now
+		if now = start.Add(after / 2); !slow() {
+			t.Errorf("%s: as fast as the others after %v", what, after/2)
+		}
+		if now = start.Add(after + fadeEvery); slow() {
+			t.Errorf("%s: slower than the others after %v", what, after+fadeEvery)
+		}
+	}
+	usual(20)
+	learn(eps[0], 4)
+	expires("one sample", onceLife)
+	for k, life := range []time.Duration{biasLife, 2 * biasLife, 3 * biasLife, 3 * biasLife} {
+		learn(eps[0], 4)
+		usual(confirmedTurns)
+		expires(fmt.Sprint("slow retrials: ", k+1), life)
+	}
+	learn(eps[0], 4) // without requests of the pool
+	expires("without requests", longestLife)
+	learn(eps[0], 1)
+	if slow() {
+		t.Error("slower than the others after a fast retrial")
+	}
+	learn(eps[0], 4)
+	learn(eps[0], 4)
+	learn(eps[0], 4)
+	usual(20)
+	expires("several samples", biasLife)
+}
+
+// TestFadeCostsEnds checks that constants are no longer updated once all samples have expired.
+func TestFadeCostsEnds(t *testing.T) {
+	now := t0
+	p := NewPool(PoolOptions{Now: func() time.Time { return now }})
+	ep := p.Set(specs(1)).Snapshot.Endpoints[0]
+	p.LearnPrefill(ep, &Queued{Own: Work{Input: 1000, New: 1000}, At: now}, seconds(.07))
+	updates := 0
+	for range 2 * int(longestLife/time.Second) {
+		now = now.Add(time.Second)
+		before := ep.cost.local.Load()
+		if p.FadeCosts(); ep.cost.local.Load() != before {
+			updates++
+		}
+	}
+	if want := int(longestLife / fadeEvery); updates < want-1 || updates > want+1 {
+		t.Errorf("%d updates, want about %d", updates, want)
+	}
+}

@@ -40,7 +40,8 @@ func NewCosts(o CostOptions) *Costs {
 	return c
 }
 
-// Run calls Publish every CostEvery until ctx ends.
+// Run calls Publish every CostEvery until ctx ends. Constants whose samples have expired are published
+// even if this replica has no requests.
 func (c *Costs) Run(ctx context.Context) {
 	tick := time.NewTicker(CostEvery)
 	defer tick.Stop()
@@ -50,6 +51,7 @@ func (c *Costs) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		c.o.Pool.FadeCosts()
 		c.Publish()
 	}
 }

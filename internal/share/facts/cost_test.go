@@ -1,11 +1,13 @@
 package facts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
@@ -94,4 +96,48 @@ func TestDepartedCosts(t *testing.T) {
 	if got, own := ep.Cost().PerToken, ep.LocalCost().PerToken; got != own {
 		t.Errorf("withdrawn constants still count: %v, want this replica's %v", got, own)
 	}
+}
+
+// TestIdleReplicaSendsExpiry checks that a replica without requests withdraws its verdict on an engine
+// that was slow once, because the other replicas use it.
+func TestIdleReplicaSendsExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := endpoint.NewPool(endpoint.PoolOptions{Now: time.Now})
+		specs := make([]endpoint.Spec, 4)
+		for i := range specs {
+			specs[i].Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)
+		}
+		eps := pool.Set(specs).Snapshot.Endpoints
+		var sent []endpoint.Cost // of the slow engine
+		c := NewCosts(CostOptions{Pool: pool, Group: Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc {
+			return func(address string, value []byte) error {
+				cost, err := readCost(value)
+				if address == eps[0].Address {
+					sent = append(sent, cost)
+				}
+				return err
+			}
+		}}})
+		w := endpoint.Work{Input: 1000, New: 1000}
+		learn := func(ep *endpoint.Endpoint, ttft time.Duration) {
+			pool.LearnPrefill(ep, &endpoint.Queued{Own: w, At: time.Now()}, ttft)
+		}
+		for i := range 45 {
+			learn(eps[1+i%3], 70*time.Millisecond)
+		}
+		learn(eps[0], time.Second)
+		learn(eps[1], 70*time.Millisecond) // its samples show that the slow answer is exceptional
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go c.Run(ctx)
+		last := func() float64 { return sent[len(sent)-1].Prefill(w) }
+		time.Sleep(2 * time.Second)
+		if got := last(); got < .1 {
+			t.Errorf("after a slow answer: %.3f s sent, want more than 0.1 s", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := last(); got > .08 {
+			t.Errorf("two minutes later: %.3f s sent, want at most 0.08 s", got)
+		}
+	})
 }
