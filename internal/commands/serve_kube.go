@@ -128,6 +128,6 @@ func (k *kubeFlags) findPeers(c *server.ClusterOptions, log *slog.Logger) (end f
 	if err != nil {
 		return nil, cli.UsageError{Err: fmt.Errorf("--cluster-peers-service: %w", err)}
 	}
-	c.Found, c.Moved = members.Addresses, members.Changed()
+	c.Found, c.Moved, c.MissingRights = members.Addresses, members.Changed(), members.MissingRights
 	return members.Close, nil
 }

@@ -110,6 +110,17 @@ func IsGone(err error) bool {
 	return errors.As(err, &e) && e.Code == http.StatusNotFound && e.Name != ""
 }
 
+// MissingRights returns the rules that the errors report as missing.
+func MissingRights(errs ...error) (rules []string) {
+	for _, err := range errs {
+		var e *Error
+		if IsForbidden(err) && errors.As(err, &e) {
+			rules = append(rules, e.Rule.String())
+		}
+	}
+	return rules
+}
+
 // IsForbidden reports whether a permission is missing.
 func IsForbidden(err error) bool {
 	var e *Error

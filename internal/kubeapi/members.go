@@ -77,6 +77,12 @@ func (m *Members) Close() {
 	m.client.Close()
 }
 
+// MissingRights returns the missing rules for reading the slices.
+func (m *Members) MissingRights() []string {
+	st := m.slices.State()
+	return MissingRights(st.Err, st.Watch)
+}
+
 // Changed signals that Addresses may return something new.
 func (m *Members) Changed() <-chan struct{} { return m.changed }
 

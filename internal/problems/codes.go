@@ -42,6 +42,7 @@ const (
 	Config       Code = "GV5003"
 	BadEntry     Code = "GV5004"
 	NotFollowed  Code = "GV5005"
+	Rights       Code = "GV5006"
 	UserErrors   Code = "GV6001"
 	Saturated    Code = "GV6002"
 	UnknownRole  Code = "GV7001"

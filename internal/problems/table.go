@@ -382,6 +382,13 @@ var lists = []Problem{
 		Verify:  "The line `answers` of `grapevine status` counts answers from the chosen endpoint.",
 		Alert:   &Alert{Name: "GrapevineDecisionsIgnored", For: "5m"},
 	},
+	{
+		Code: Rights, Title: "a right is missing", Severity: Notice,
+		Meaning: "The API server refuses a request that the list of endpoints does not depend on.",
+		Effect:  "Depends on the rule. Without `watch`, objects are listed every few seconds. Without `list`, objectives and rewrites are not in use. Without `create` or `patch`, events or conditions are not written.",
+		Action:  []string{"Add the rule that the problem names to the Role, or leave it out on purpose ([rights](kubernetes.md#rights))."},
+		Verify:  "The line is gone from `grapevine status`.",
+	},
 }
 
 var traffic = []Problem{

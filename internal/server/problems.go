@@ -32,6 +32,7 @@ type symptoms struct {
 	noPrefill   string
 	unknownRole string
 	differences []problems.Item // properties that differ within pairs
+	rights      []string        // missing rules for finding the group's members
 }
 
 func (s *Server) symptoms() symptoms {
@@ -39,8 +40,16 @@ func (s *Server) symptoms() symptoms {
 	return symptoms{
 		stalled: s.dog.Stalled(), logLost: s.problems.logLost.Load(), certificate: s.certificate.Warning(), tracing: s.tracer.Failing(),
 		poolSick: s.sick(), noDecode: s.undecodable(), unknownRole: unknownRole(eps),
-		noPrefill: noPrefill(eps), differences: s.differences(eps), late: s.xds.pace.slow(),
+		noPrefill: noPrefill(eps), differences: s.differences(eps), late: s.xds.pace.slow(), rights: s.missingRights(),
 	}
+}
+
+// missingRights returns the rules that the source of the group's members lacks.
+func (s *Server) missingRights() []string {
+	if s.o.Cluster.MissingRights == nil {
+		return nil
+	}
+	return s.o.Cluster.MissingRights()
 }
 
 // reachTime is how long after its start a replica reports endpoints that it could not reach.
@@ -68,7 +77,7 @@ func findProblems(st *Status, sy symptoms) []problems.Found {
 		e.Problems = slices.Compact(e.Problems)
 	}
 	findModelProblems(&l, st)
-	findListProblems(&l, st)
+	findListProblems(&l, st, &sy)
 	findPairProblems(&l, st, &sy)
 	for i := range st.Queues {
 		if q := &st.Queues[i]; q.Waiting > 0 {
@@ -240,7 +249,7 @@ func unread(d *discovery.Status) bool {
 	return d.From != "" && (d.State == discovery.StateUnread || d.State == discovery.StateCurrent && d.Read.IsZero())
 }
 
-func findListProblems(l *problems.List, st *Status) {
+func findListProblems(l *problems.List, st *Status, sy *symptoms) {
 	d := &st.Discovery
 	why := d.Reason()
 	if len(st.Endpoints) == 0 && st.State != "draining" && !unread(d) {
@@ -257,6 +266,9 @@ func findListProblems(l *problems.List, st *Status) {
 	}
 	for _, p := range d.Invalid {
 		l.Add(problems.BadEntry, "", p.String())
+	}
+	for _, rule := range append(slices.Clone(d.MissingRights), sy.rights...) {
+		l.Add(problems.Rights, d.From, rule)
 	}
 	if st.Config.Problem != "" {
 		first, _, _ := strings.Cut(st.Config.Problem, "\n")

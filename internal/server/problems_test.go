@@ -120,6 +120,8 @@ func TestFindProblems(t *testing.T) {
 		}},
 		{problems.Config, func(st *Status, _ *symptoms) { st.Config.Problem = "epp.yaml:3:4: unknown field\nmore" }},
 		{problems.NotFollowed, func(st *Status, _ *symptoms) { st.Served.Problem = "answers come from other endpoints" }},
+		{problems.Rights, func(st *Status, _ *symptoms) { st.Discovery.MissingRights = []string{`apiGroups [""]`} }},
+		{problems.Rights, func(_ *Status, sy *symptoms) { sy.rights = []string{`apiGroups [""]`} }},
 		{problems.Saturated, func(st *Status, _ *symptoms) { st.Queues = []rules.Status{{Model: "a", Waiting: 2}} }},
 		{problems.UnknownRole, func(_ *Status, sy *symptoms) { sy.unknownRole = "10.0.0.1:8000 has the unknown role" }},
 		{problems.NoPrefill, func(_ *Status, sy *symptoms) { sy.noPrefill = "no endpoint computes prompts for others" }},

@@ -34,10 +34,12 @@ type ClusterOptions struct {
 	Join                       []string // gossip: host:port, or names that resolve to several
 	// gossip: addresses of further members from another source, and a signal when they change; nil
 	// for none.
-	Found   func(context.Context) ([]string, error) `json:"-"`
-	Moved   <-chan struct{}                         `json:"-"`
-	Label   string                                  // gossip: label of the group; nats: name of the group
-	TCPOnly bool                                    // gossip
+	Found func(context.Context) ([]string, error) `json:"-"`
+	Moved <-chan struct{}                         `json:"-"`
+	// MissingRights, if not nil, returns the missing rules of the source of Found. Safe for concurrent use.
+	MissingRights func() []string `json:"-"`
+	Label         string          // gossip: label of the group; nats: name of the group
+	TCPOnly       bool            // gossip
 
 	NATS        []string // nats: URLs
 	Credentials string   // nats: .creds file

@@ -82,6 +82,8 @@ type Status struct {
 	Unresolved map[string]string `json:"unresolved,omitempty"` // host name -> error
 	Refused    int               `json:"refused,omitempty"`    // pods left out because their address is refused
 	Doubled    int               `json:"doubled,omitempty"`    // entries omitted because another has their address
+	// MissingRights are missing rules of the API server without which the list stays current.
+	MissingRights []string `json:"missing_rights,omitempty"`
 }
 
 // Reason describes why the list in use is not current or is empty; "" if it is neither.

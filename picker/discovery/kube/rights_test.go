@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -42,6 +43,9 @@ func TestMissingVerbIsNamed(t *testing.T) {
 			v.want("10.0.0.1:8000")
 			v.wantIn(notesOf, ruleOf(x.group, x.plural, x.verb))
 			v.wantOK()
+			if rules := v.Status().MissingRights; len(rules) != 1 || !strings.HasPrefix(rules[0], ruleOf(x.group, x.plural, x.verb)) {
+				t.Errorf("missing rights %q, want one with %s", rules, ruleOf(x.group, x.plural, x.verb))
+			}
 			api.deny()
 			if x.verb == "watch" {
 				api.pod("b", "10.0.0.2", "", "")
@@ -96,4 +100,7 @@ func TestMissingWriteIsNamed(t *testing.T) {
 	v.wantIn(notesOf, ruleOf("events.k8s.io", "events", "create"))
 	v.wantIn(notesOf, ruleOf(GroupNames, "inferenceobjectives/status", "patch"))
 	v.wantOK()
+	if rules := v.Status().MissingRights; len(rules) != 2 {
+		t.Errorf("missing rights %q, want those of events and conditions", rules)
+	}
 }

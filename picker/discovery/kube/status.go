@@ -37,8 +37,10 @@ func (s *Source) Status() discovery.Status {
 		s.complainOfPool(complain, pool, ps)
 		st.Read = ps.Read
 		st.Notes = slices.Concat(unwatched(s.o.from(), ps), unread("objectives", s.objectives), unread("rewrites", s.rewrites))
+		st.MissingRights = slices.Concat(kubeapi.MissingRights(ps.Watch), missingRights(s.objectives), missingRights(s.rewrites))
 	}
 	st.Notes = append(st.Notes, s.unpermitted()...)
+	st.MissingRights = append(st.MissingRights, s.missingUses()...)
 	switch {
 	case pods == nil:
 		st.Read = time.Time{}
@@ -57,6 +59,7 @@ func (s *Source) Status() discovery.Status {
 	podState := pods.State()
 	trouble(complain, "pods "+pods.selector, "list and watch", podState)
 	st.Notes = append(st.Notes, unwatched("pods "+pods.selector, podState)...)
+	st.MissingRights = append(st.MissingRights, kubeapi.MissingRights(podState.Watch)...)
 	if podState.Broken > 0 {
 		st.Invalid = append(st.Invalid, discovery.Problem{File: "pods", Message: fmt.Sprintf("%d cannot be read, see the log", podState.Broken)})
 	}
@@ -150,6 +153,27 @@ func (s *Source) unpermitted() (out []discovery.Problem) {
 		out = append(out, discovery.Problem{File: s.o.from(), Message: use + ": " + s.missing[use].Error(), Hint: grant})
 	}
 	return out
+}
+
+// missingUses returns the rules of the permissions that unpermitted reports.
+func (s *Source) missingUses() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, use := range slices.Sorted(maps.Keys(s.missing)) {
+		errs = append(errs, s.missing[use])
+	}
+	return kubeapi.MissingRights(errs...)
+}
+
+// missingRights returns the missing rules of optional objects, of the group that is in use.
+func missingRights[T any](of [2]*kubeapi.Follower[T]) []string {
+	for _, f := range of {
+		if st := f.State(); !st.Absent() {
+			return kubeapi.MissingRights(st.Err, st.Watch)
+		}
+	}
+	return nil
 }
 
 // complainer receives one problem.
