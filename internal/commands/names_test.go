@@ -219,7 +219,7 @@ func placeNamed(t *testing.T, at, name, model string) (end func(), answers []str
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	end = func() { cancel(); conn.Close() }
 	stream, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx)
 	if err != nil {
