@@ -63,8 +63,9 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 // other, and finally by the decode engine alone.
 func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 	var last *prefilled
-	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
-		if i > 0 && !x.s.o.NoFallback && !x.s.budget.Take() { // the decode engine can serve it alone
+	for i := 0; i < min(maxAttempts, len(x.targets)); i++ {
+		target := x.targets[i]
+		if i > 0 && x.trials == 0 && !x.s.o.NoFallback && !x.s.budget.Take() { // the decode engine can serve it alone
 			x.s.m.unbudgeted.Inc()
 			break
 		}
@@ -87,8 +88,11 @@ func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 			break // the prefill did not fail
 		}
 		x.blame(i, p)
-		if p.fault == kvtransfer.Died {
-			x.outliveBoth(p)
+		if p.fault == kvtransfer.Died || x.suspected != nil {
+			if x.retries(p) { // by a new pair of legs
+				i--
+				continue
+			}
 			break
 		}
 	}

@@ -58,6 +58,13 @@ type fault struct {
 	unsent bool // the engine did not receive the whole request
 	stale  bool // a reused idle connection was closed by the engine
 	lethal bool // it may be the death of the engine: a broken connection, or an error other than 503
+	answer *errorAnswer
+}
+
+// errorAnswer is an engine's complete error response. It is forwarded if the engine survives.
+type errorAnswer struct {
+	resp *http.Response
+	text []byte
 }
 
 func (f *fault) Error() string { return f.err.Error() }
@@ -82,20 +89,23 @@ func (x *exchange) decode(d leg) *fault {
 	f := x.sendDecode(d)
 	x.endDecode(d.trace, f)
 	kills := f != nil && f.before && f.lethal && x.r.Context().Err() == nil
-	if crowd := x.leaveDecode(kills); kills {
-		x.suspect, x.crowd, x.confessed = true, max(x.crowd, crowd), x.confessed || errors.Is(f.err, errEngine5)
+	confessed := kills && errors.Is(f.err, errEngine5)
+	// A failed KV transfer is no confession that concerns other requests.
+	of := x.leaveDecode(kills, confessed && !d.doubted)
+	if f == nil || !f.unsent { // otherwise the engine may have died of an earlier leg
+		x.decodeDeath, x.confessed = of, confessed
 	}
 	return f
 }
 
-// leaveDecode ends the time in which the decode engine computes the request's prompt. It returns the
-// number of prompts in flight.
-func (x *exchange) leaveDecode(failed bool) int {
+// leaveDecode ends the time in which the decode engine computes the request's prompt. If the engine
+// may have died, it returns the death.
+func (x *exchange) leaveDecode(failed, confessed bool) *death {
 	if x.left == x.decodes {
-		return 0
+		return nil
 	}
 	x.left = x.decodes
-	return x.s.deaths.leave(x.s.engine.Host, x.promptKey, time.Now(), failed)
+	return x.s.deaths.leave(x.s.engine.Host, x.promptKey, time.Now(), failed, confessed)
 }
 
 // sendDecode sends a leg and forwards the response.
@@ -181,6 +191,8 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *headWatch) *fault {
 	case resp.StatusCode >= 500 && d.again:
 		spend(resp)
 		return &fault{err: errEngine5, before: true, lethal: resp.StatusCode != http.StatusServiceUnavailable}
+	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusServiceUnavailable:
+		return x.holdError(resp, d)
 	case (resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity) && d.doubted && x.decodes < maxAttempts:
 		spend(resp)
 		return &fault{err: errRefused, before: true}
@@ -192,9 +204,28 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *headWatch) *fault {
 		return x.passJSON(resp, d, head)
 	}
 	head.stop()
+	return x.passWhole(resp, d)
+}
+
+// passWhole forwards a response unchanged.
+func (x *exchange) passWhole(resp *http.Response, d *leg) *fault {
 	x.begin(resp, d, resp.ContentLength)
 	_, err := io.Copy(x.prompt(resp), resp.Body)
 	return x.ended(resp, err)
+}
+
+// holdError reads an error response, so that it can be forwarded if the engine has not died. Larger
+// ones than maxHead are forwarded at once.
+func (x *exchange) holdError(resp *http.Response, d *leg) *fault {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHead+1))
+	switch {
+	case err != nil:
+		return &fault{err: err, before: true, lethal: true}
+	case len(text) > maxHead:
+		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(text), resp.Body))
+		return x.passWhole(resp, d)
+	}
+	return &fault{err: errEngine5, before: true, lethal: true, answer: &errorAnswer{resp, text}}
 }
 
 // spend drains a discarded response, so that its connection can be reused.
@@ -275,7 +306,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 	if length < 0 {
 		d.trace.Event(tracing.EventFirstToken)
 	}
-	x.leaveDecode(false)
+	x.leaveDecode(false, false)
 	x.endTurn()
 	x.w.WriteHeader(resp.StatusCode)
 }
@@ -295,11 +326,17 @@ func (x *exchange) ended(resp *http.Response, err error) *fault {
 // finish handles a failed leg: with an error response if nothing was sent, otherwise by breaking
 // the connection, so that no client accepts a truncated response.
 func (x *exchange) finish(f *fault) {
-	if f != nil && f.before && x.r.Context().Err() == nil && x.revive() {
-		return
+	if f != nil && f.before && x.r.Context().Err() == nil {
+		var done bool
+		if f, done = x.revive(f); done {
+			return
+		}
 	}
 	switch {
 	case f == nil || x.r.Context().Err() != nil:
+	case f.answer != nil:
+		x.begin(f.answer.resp, &leg{cached: -1}, int64(len(f.answer.text)))
+		_, _ = x.w.Write(f.answer.text) // the client may have disconnected
 	case !f.before:
 		x.s.m.broken.Inc()
 		x.flush() // so that the client sees that it has begun

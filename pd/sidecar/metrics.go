@@ -40,7 +40,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	m.broken = counter("broken_total", "Answers broken off after their first content had been sent, since the decode engine failed.").WithLabelValues()
 	m.deaths = counter("deaths_total", "Requests that were in flight at an engine when it died, before their first content, by the engine's role.", "role")
-	m.condemned = counter("suspects_refused_total", "Requests answered with 500 because their engine died of them, alone, and did not restart in time.").WithLabelValues()
+	m.condemned = counter("suspects_refused_total", "Requests answered with 500 because their engine died of them twice, or they were alone at a second engine that died.").WithLabelValues()
 	m.unbudgeted = counter("retries_denied_total", "Second prefill legs that were left out because too many were needed of late.").WithLabelValues()
 	r.MustRegister(m.seconds)
 	return m

@@ -61,8 +61,8 @@ type Options struct {
 	Prefill, Head time.Duration
 	// DeathWait is how long an engine that failed is observed before its request reaches another one
 	// (1 s). ReturnWait is how long a request that was in flight when its engine died waits for the
-	// engine to restart (5 s).
-	DeathWait, ReturnWait time.Duration
+	// engine to restart (5 s), SuspectWait the same if the request may be the cause (3 min).
+	DeathWait, ReturnWait, SuspectWait time.Duration
 	// NoFallback fails a request after all prefill engines failed, instead of computing the prompt
 	// at the decode engine.
 	NoFallback bool
@@ -133,6 +133,7 @@ func (o *Options) complete() (*url.URL, error) {
 	def(&o.Head, 120*time.Second)
 	def(&o.DeathWait, time.Second)
 	def(&o.ReturnWait, 5*time.Second)
+	def(&o.SuspectWait, 3*time.Minute)
 	def(&o.MaxBody, 64<<20)
 	return engine, nil
 }

@@ -29,10 +29,12 @@ type prefilled struct {
 	err    error            // connection error, if any
 	// rejected: the engine rejected the request itself, as decode would.
 	rejected bool
-	stale    bool // see fault
-	sent     bool // the engine received the whole request
-	crowd    int  // prompts in flight at the engine when it failed
-	ours     bool // cancelled here or by the client: no evidence about the engine
+	stale    bool   // see fault
+	sent     bool   // the engine received the whole request
+	ours     bool   // cancelled here or by the client: no evidence about the engine
+	death    *death // the engine may have died of the leg
+	accused  bool   // the prompt may be the cause
+	survived bool   // the engine was in good health after the failure
 }
 
 // good reports whether there is a usable response.
@@ -53,7 +55,7 @@ func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.P
 	}
 	p.target = target
 	p.ours = p.fault != kvtransfer.NoFault && ctx.Err() != nil
-	p.crowd = x.s.deaths.leave(target, x.promptKey, time.Now(), p.mayKill())
+	p.death = x.s.deaths.leave(target, x.promptKey, time.Now(), p.mayKill(), p.mayKill() && p.confesses())
 	x.judge(ctx, p)
 	label := p.fault.String()
 	switch {

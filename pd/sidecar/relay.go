@@ -41,6 +41,8 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *headWatch) *fau
 			switch state := x.api.Classify(event); {
 			case state == kvtransfer.Faulty && d.again:
 				return &fault{err: errEngine5, before: true, lethal: true}
+			case state == kvtransfer.Faulty:
+				return x.holdFaulty(resp, &e, held+len(event))
 			case state == kvtransfer.Declined && d.asks:
 				return &fault{err: errDeclined, before: true}
 			case state == kvtransfer.Pending && held+len(event) < maxHead:
@@ -80,6 +82,21 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *headWatch) *fau
 			}
 		}
 		return x.ended(resp, err)
+	}
+}
+
+// holdFaulty reads a stream whose first event, the next n bytes, is an error, like holdError.
+func (x *exchange) holdFaulty(resp *http.Response, e *sse.Events, n int) *fault {
+	text := bytes.Clone(e.Take(n))
+	for {
+		event, err := e.Next(0)
+		text = append(text, e.Take(len(event))...)
+		switch {
+		case errors.Is(err, io.EOF):
+			return &fault{err: errEngine5, before: true, lethal: true, answer: &errorAnswer{resp, text}}
+		case err != nil || len(text) > maxHead:
+			return &fault{err: errBroken, before: true, lethal: true}
+		}
 	}
 }
 

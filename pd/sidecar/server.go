@@ -164,14 +164,14 @@ type exchange struct {
 	status   int               // status of the forwarded response, 0 before
 	trace    *tracing.Span     // of the request; nil without a tracer
 
-	promptKey uint64 // hash of the body
-	suspect   bool   // a decode leg failed before its first content in a way that may be the engine's death
-	confessed bool   // it answered with an error
-	crowd     int    // prompts in flight at the decode engine then
-	revived   bool   // repeated after the death of the decode engine
-	condemned bool   // must reach no other engine
-	hasSalt   string // cache salt in the body
-	hasTurn   bool   // holds the turn of suspects
+	promptKey   uint64 // hash of the body
+	decodeDeath *death // the decode engine may have died of the last leg, before its first content
+	confessed   bool   // it answered that leg with 5xx
+	suspected   *death // the death that the prompt may have caused
+	trials      int    // legs sent to a restarted engine
+	condemned   bool   // must reach no other engine
+	hasSalt     string // cache salt in the body
+	hasTurn     bool   // holds the turn of suspects
 }
 
 func (x *exchange) splits() bool {

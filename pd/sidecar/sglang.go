@@ -17,7 +17,8 @@ const firstRoom = 1 << 20
 // byRoom serves a request by two simultaneous legs.
 func (x *exchange) byRoom() {
 	var last *prefilled
-	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
+	for i := 0; i < min(maxAttempts, len(x.targets)); i++ {
+		target := x.targets[i]
 		x.report.Target, x.report.Failed = x.place(i), i
 		p, f := x.pair(target)
 		if f == nil || !f.before {
@@ -28,8 +29,11 @@ func (x *exchange) byRoom() {
 			break
 		}
 		x.blame(i, p)
-		if p.fault == kvtransfer.Died && p.crowd <= 1 {
-			x.condemned = true
+		if (p.fault == kvtransfer.Died || x.suspected != nil) && x.retries(p) {
+			i--
+			continue
+		}
+		if x.condemned {
 			break
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"hash/maphash"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,19 +18,25 @@ import (
 // A prompt can crash an engine. A request that was in flight when its engine died is therefore a
 // suspect, and must not reach a second engine as if nothing had happened:
 //
-//  1. After a 5xx response or a broken connection, watchDeath observes the engine for
-//     Options.DeathWait. An engine that dies on a prompt closes its port within that time. While it
-//     is observed, the prompt is sent to no engine.
+//  1. After a 5xx response or a broken connection, died observes the engine for Options.DeathWait. An
+//     engine that dies on a prompt closes its port within that time. While it is observed, the prompt
+//     is sent to no engine.
 //  2. If the engine lives, the request continues as after any other failure.
-//  3. If it died, the request waits up to Options.ReturnWait for the engine to restart, and is
-//     repeated there. A false suspicion costs this delay.
-//  4. If it stays down, answered with an error and held no other prompt, the prompt is sent to no other
-//     engine: the client gets status 500, which gateways do not retry.
-//  5. If a vLLM engine vanished without an answer, the prompt did not cause its death: prompts are
-//     computed in another process than the API server, which outlives it and answers 500. Such a
-//     request is computed by another engine. Other engines are one process, so rule 4 applies.
-//  6. If other prompts were in flight, most of them are bystanders. They are computed by the decode
-//     engine, one at a time.
+//  3. If a vLLM engine vanished without an answer, the prompt did not cause its death: prompts are
+//     computed in another process than the API server, which outlives it and answers 500. The same
+//     holds if the engine's /health was good after the 500. Such a request waits up to
+//     Options.ReturnWait for a restart, and is computed by another engine otherwise. Other engines
+//     are one process, so each request in flight at their death is a suspect.
+//  4. A suspect waits up to Options.SuspectWait for the engine to restart, and is repeated there. Of
+//     the suspects, one at a time is computed. If the engine dies again while it computes this prompt
+//     alone, the client gets status 500, which gateways do not retry. The other suspects of the first
+//     death are then cleared.
+//  5. Cleared suspects are computed by another engine at once. So are all suspects once the engine's
+//     host has been unreachable for absentAfter: a prompt crashes a process, but does not remove a pod.
+//  6. If the engine stays down, a suspect is computed by another engine, one at a time: a process that
+//     does not start again in this time has probably died of something else than a prompt.
+//
+// A false suspicion costs a delay, and no answer.
 
 // deaths records the prompts in flight at each engine, by host and port. It is safe for concurrent
 // use.
@@ -42,10 +50,46 @@ type deaths struct {
 // inFlight is the state of one engine.
 type inFlight struct {
 	prompts map[uint64]int // requests by prompt
-	failed  time.Time      // when a possible death was first seen
+	death   *death         // the last possible one
 	lived   int            // failures in a row that the engine survived
 	livedAt time.Time      // the last one
-	crowd   int            // prompts in flight then
+}
+
+// death is a possible death of an engine.
+type death struct {
+	at        time.Time     // of the first failure
+	cleared   chan struct{} // closed when another prompt turns out to be the cause
+	mu        sync.Mutex
+	isCleared bool
+	crowd     int // most prompts in flight at one of its failures
+	confessed int // requests that the engine answered with 5xx before it died
+}
+
+// clear lets the suspects of a death be computed by other engines.
+func (d *death) clear() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.isCleared {
+		d.isCleared = true
+		close(d.cleared)
+	}
+}
+
+// confess adds requests that were answered with 5xx.
+func (d *death) confess(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.confessed += n
+}
+
+// counts returns the prompts in flight and the requests that were answered with 5xx.
+func (d *death) counts() (crowd, confessed int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.crowd, d.confessed
 }
 
 // deathSpan is the maximum time in which requests fail after the death of their engine.
@@ -80,25 +124,44 @@ func (d *deaths) enter(engine string, prompt uint64) {
 	f.prompts[prompt]++
 }
 
-// leave removes a request. If its failure may be the death of the engine, it returns the number of
-// prompts that were in flight at the first such failure.
-func (d *deaths) leave(engine string, prompt uint64, now time.Time, failed bool) (crowd int) {
+// leave removes a request. If its failure may be the death of the engine, it returns this death,
+// otherwise nil. confessed means that the engine answered with 5xx.
+func (d *deaths) leave(engine string, prompt uint64, now time.Time, failed, confessed bool) *death {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f := d.at[engine]
 	if f == nil {
-		return 0
+		return nil
 	}
-	if failed && (f.failed.IsZero() || now.Sub(f.failed) > deathSpan) {
-		f.failed, f.crowd = now, len(f.prompts)
+	var of *death
+	if failed {
+		if f.death == nil || now.Sub(f.death.at) > deathSpan {
+			f.death = &death{at: now, cleared: make(chan struct{})}
+		}
+		of = f.death
+		of.mu.Lock()
+		of.crowd = max(of.crowd, len(f.prompts))
+		of.mu.Unlock()
+		if confessed {
+			of.confess(1)
+		}
 	}
 	if f.prompts[prompt]--; f.prompts[prompt] <= 0 {
 		delete(f.prompts, prompt)
 	}
-	if len(f.prompts) == 0 && f.failed.IsZero() {
+	if len(f.prompts) == 0 && f.death == nil {
 		delete(d.at, engine)
 	}
-	return f.crowd
+	return of
+}
+
+// restarted ends a death: later failures of the engine belong to another one.
+func (d *deaths) restarted(engine string, of *death) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := d.at[engine]; f != nil && f.death == of {
+		f.death = nil
+	}
 }
 
 // An engine that has survived several failures in a row is observed for a fraction of DeathWait.
@@ -134,8 +197,12 @@ func (d *deaths) observed(engine string, survived bool, now time.Time) {
 	}
 }
 
-// pollEvery is the interval of health checks of a suspected engine.
-const pollEvery = 50 * time.Millisecond
+// Intervals of each request's health checks of a suspected engine.
+const (
+	pollEvery = 50 * time.Millisecond
+	pollLater = time.Second // after pollSoon
+	pollSoon  = 5 * time.Second
+)
 
 // signs of life of an engine.
 type sign uint8
@@ -143,22 +210,28 @@ type sign uint8
 const (
 	unknown sign = iota
 	alive
-	down // it refuses connections
-	sick // its /health answers 503, like an API server without its core
+	down   // it refuses connections
+	sick   // its /health answers 503, like an API server without its core
+	absent // its host does not answer
 )
 
 // check requests the /health of an engine.
 func (s *Server) check(ctx context.Context, base *url.URL) sign {
 	ctx, cancel := context.WithTimeout(ctx, max(s.o.DeathWait, pollEvery))
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("health").String(), http.NoBody)
+	var connected atomic.Bool
+	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}), http.MethodGet, base.JoinPath("health").String(), http.NoBody)
 	if err != nil {
 		return unknown
 	}
 	resp, err := s.o.Transport.RoundTrip(r)
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH):
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return down
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, context.DeadlineExceeded) && !connected.Load():
+		return absent
 	case err != nil:
 		return unknown
 	}
@@ -171,60 +244,115 @@ func (s *Server) check(ctx context.Context, base *url.URL) sign {
 }
 
 // died observes an engine after a failure and reports whether it died. It returns at the first
-// refused connection, otherwise after DeathWait or a fraction.
-func (s *Server) died(ctx context.Context, base *url.URL) bool {
-	dead := s.dies(ctx, base, s.deaths.window(base.Host, s.o.DeathWait, time.Now()))
+// refused connection, otherwise after DeathWait or a fraction. survived means that the engine was in
+// good health after the failure, whether or not it died later.
+func (s *Server) died(ctx context.Context, base *url.URL) (dead, survived bool) {
+	dead, survived = s.dies(ctx, base, s.deaths.window(base.Host, s.o.DeathWait, time.Now()))
 	if ctx.Err() == nil {
 		s.deaths.observed(base.Host, !dead, time.Now())
 	}
-	return dead
+	return dead, survived
 }
 
-func (s *Server) dies(ctx context.Context, base *url.URL, window time.Duration) bool {
+func (s *Server) dies(ctx context.Context, base *url.URL, window time.Duration) (dead, survived bool) {
 	limit := time.NewTimer(window)
 	defer limit.Stop()
 	for {
 		last := s.check(ctx, base)
+		survived = survived || last == alive
 		if last == down {
-			return true
+			return true, survived
 		}
 		select {
 		case <-limit.C:
 			last = s.check(ctx, base)
-			return last == down || last == sick
+			return last == down || last == sick, survived
 		case <-ctx.Done():
-			return false
+			return false, survived
 		case <-time.After(pollEvery):
 		}
 	}
 }
 
-// returned waits for a dead engine to restart. It reports whether it did, within ReturnWait.
-func (s *Server) returned(ctx context.Context, base *url.URL) bool {
-	ctx, cancel := context.WithTimeout(ctx, s.o.ReturnWait)
-	defer cancel()
+// accused reports whether a prompt may be the cause of a death. confessed means that the engine
+// answered this request with 5xx before; survived, that it was in good health afterwards.
+func (s *Server) accused(of *death, confessed, survived bool) bool {
+	if confessed && survived {
+		of.confess(-1)
+		confessed = false
+	}
+	_, others := of.counts()
+	return s.o.Connector.single() || confessed || others > 0
+}
+
+// single reports whether the connector's engines compute prompts in the process that answers
+// requests. A prompt that crashes them breaks the connection, while vLLM answers 500.
+func (c Connector) single() bool { return c == SGLang || c == TRTLLM }
+
+// absentAfter is how long the host of a dead engine must be unreachable before its prompts are no
+// longer suspected.
+const absentAfter = 10 * time.Second
+
+// fate is what happened to an engine after its death.
+type fate uint8
+
+const (
+	stayedDown fate = iota
+	restarted
+	vanished // its host is gone
+	solved   // another prompt caused the death
+	left     // the client disconnected
+)
+
+// awaitRestart waits for a dead engine to restart, at most limit.
+func (s *Server) awaitRestart(ctx context.Context, base *url.URL, of *death, limit time.Duration) fate {
+	begun, gone := time.Now(), time.Time{}
 	for {
-		if s.check(ctx, base) == alive {
-			return true
+		switch s.check(ctx, base) {
+		case alive:
+			s.deaths.restarted(base.Host, of)
+			return restarted
+		case absent:
+			if gone.IsZero() {
+				gone = time.Now()
+			}
+			if time.Since(gone) >= absentAfter {
+				return vanished
+			}
+		default:
+			gone = time.Time{}
+		}
+		pause := pollEvery
+		if time.Since(begun) >= pollSoon {
+			pause = pollLater
 		}
 		select {
+		case <-of.cleared:
+			return solved
 		case <-ctx.Done():
-			return false
-		case <-time.After(pollEvery):
+			return left
+		case <-time.After(pause):
+		}
+		if time.Since(begun) > limit {
+			return stayedDown
 		}
 	}
 }
 
-// takeTurn waits until no other suspect is being computed, at most ReturnWait.
-func (x *exchange) takeTurn() {
-	limit := time.NewTimer(x.s.o.ReturnWait)
-	defer limit.Stop()
+// takeTurn waits until no other suspect is being computed. It returns false if the death has been
+// cleared or the client has disconnected.
+func (x *exchange) takeTurn(of *death) bool {
+	if x.hasTurn {
+		return true
+	}
 	select {
 	case x.s.deaths.turn <- struct{}{}:
 		x.hasTurn = true
-	case <-limit.C:
+		return true
+	case <-of.cleared:
 	case <-x.r.Context().Done():
 	}
+	return false
 }
 
 // endTurn lets the next suspect be computed.
@@ -245,10 +373,17 @@ func (x *exchange) prefillBase(target string) *url.URL {
 
 // judge sets the fault of a failed prefill leg to Died if its engine died.
 func (x *exchange) judge(ctx context.Context, p *prefilled) {
-	if !p.mayKill() || ctx.Err() != nil || !x.s.died(ctx, x.prefillBase(p.target)) {
+	if p.death == nil || ctx.Err() != nil {
+		return
+	}
+	dead, survived := x.s.died(ctx, x.prefillBase(p.target))
+	p.survived = survived
+	if !dead {
+		x.s.deaths.restarted(p.target, p.death)
 		return
 	}
 	p.fault = kvtransfer.Died
+	p.accused = x.s.accused(p.death, p.confesses(), survived)
 	x.s.m.deaths.WithLabelValues("prefill").Inc()
 }
 
@@ -257,37 +392,95 @@ func (p *prefilled) mayKill() bool {
 	return p.sent && !p.ours && (p.fault == kvtransfer.Failed || p.fault == kvtransfer.Broken && !tlsError(p.err))
 }
 
+// confesses reports whether the engine answered the leg with 5xx.
+func (p *prefilled) confesses() bool { return p.status >= http.StatusInternalServerError }
+
+// maxTrials bounds how often a suspect is sent to the engine that died, while other prompts are in
+// flight there.
+const maxTrials = 2
+
+// retries decides how a request continues after the prefill leg p failed, whose engine had died before
+// or dies now. It reports whether the leg is to be repeated at the same engine. Otherwise x.condemned
+// is set if the request must reach no other engine; if it may, and is still a suspect, it has the turn.
+func (x *exchange) retries(p *prefilled) bool {
+	ctx, base := x.r.Context(), x.prefillBase(p.target)
+	if ctx.Err() != nil {
+		return false
+	}
+	of, limit := p.death, x.s.o.ReturnWait
+	switch {
+	case p.fault == kvtransfer.Died && p.accused:
+		if x.guilty(p.death) {
+			x.condemned = true
+			return false
+		}
+		x.suspected = p.death
+		limit = x.s.o.SuspectWait
+	case p.fault == kvtransfer.Died && x.trials >= maxTrials, p.fault == kvtransfer.Busy && x.suspected != nil:
+		return false
+	case p.fault == kvtransfer.Died && x.suspected == nil:
+	case p.fault == kvtransfer.Died, p.fault == kvtransfer.Refused && x.suspected != nil: // it was not computed
+		of, limit = x.suspected, x.s.o.SuspectWait-time.Since(x.suspected.at)
+	default: // the engine has survived the prompt
+		x.suspected = nil
+		x.endTurn()
+		return false
+	}
+	x.endTurn()
+	end := x.s.awaitRestart(ctx, base, of, limit)
+	if x.suspected == nil && x.s.accused(of, false, false) { // other requests have been answered with 5xx since
+		x.suspected = of
+		if end == stayedDown {
+			end = x.s.awaitRestart(ctx, base, of, x.s.o.SuspectWait-limit)
+		}
+	}
+	switch end {
+	case restarted:
+		if x.suspected != nil && !x.takeTurn(x.suspected) {
+			x.suspected = nil
+			return false
+		}
+		x.trials++
+		return true
+	case stayedDown:
+		if x.suspected != nil {
+			x.takeTurn(x.suspected)
+		}
+	case solved, vanished, left:
+		x.suspected = nil
+	}
+	return false
+}
+
+// guilty reports whether a death is the second one that a suspect may have caused, and the first at
+// which it was alone. It then clears the other suspects of the first one.
+func (x *exchange) guilty(of *death) bool {
+	if x.suspected == nil || x.suspected == of {
+		return false
+	}
+	crowd, _ := of.counts()
+	if crowd > 1 && x.trials < maxTrials {
+		return false
+	}
+	x.suspected.clear()
+	return true
+}
+
 // outlive decides how a request continues after the death of the prefill engine of leg p. It
 // returns the result of a repeated leg, or nil. If the request must reach no other engine,
 // x.condemned is set.
 func (x *exchange) outlive(p *prefilled, body kvtransfer.Pieces, set http.Header) *prefilled {
-	ctx := x.r.Context()
-	if x.s.returned(ctx, x.prefillBase(p.target)) {
-		x.takeTurn()
-		again := x.prefill(ctx, p.target, body, set)
-		if again.fault == kvtransfer.NoFault {
+	for x.retries(p) {
+		if p = x.prefill(x.r.Context(), p.target, body, set); p.fault == kvtransfer.NoFault {
+			x.suspected = nil
 			x.endTurn()
-			return again
+			return p
 		}
-		x.condemned = again.fault == kvtransfer.Died
-		return nil
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	if p.crowd <= 1 && x.s.o.Connector.causes(p.status >= http.StatusInternalServerError) {
-		x.condemned = true
-		return nil
-	}
-	x.takeTurn()
 	return nil
 }
 
-// causes reports whether the death of an engine may be caused by the only prompt in flight there.
-// confessed means that the engine answered the request with an error before it died.
-func (c Connector) causes(confessed bool) bool { return confessed || c == SGLang || c == TRTLLM }
-
-// errKilled is the message for requests that were alone at an engine when it died.
+// errKilled is the message for requests whose engine died of them.
 const errKilled = "an engine died while it computed this prompt, so the prompt was sent to no other engine"
 
 // condemn responds to a request that must reach no other engine. Gateways do not retry status 500.
@@ -296,34 +489,69 @@ func (x *exchange) condemn() {
 	x.fail(http.StatusInternalServerError, errKilled)
 }
 
-// revive handles a request that failed before its first content at the decode engine, if the
-// engine died. It reports whether the request has been responded to.
-func (x *exchange) revive() bool {
+// revive handles a request that failed with f before its first content at the decode engine, if the
+// engine died. It reports whether the request has been responded to. Otherwise it returns the last
+// failure, without the answer of an engine that has died.
+func (x *exchange) revive(f *fault) (last *fault, done bool) {
 	ctx := x.r.Context()
-	if !x.suspect || x.revived || !x.s.died(ctx, x.s.engine) {
-		return false
+	for x.decodeDeath != nil && ctx.Err() == nil {
+		of := x.decodeDeath
+		x.decodeDeath = nil
+		dead, survived := x.s.died(ctx, x.s.engine)
+		if !dead {
+			x.s.deaths.restarted(x.s.engine.Host, of)
+			return f, false
+		}
+		x.s.m.deaths.WithLabelValues("decode").Inc()
+		f.answer = nil
+		limit, accused := x.s.o.ReturnWait, x.s.accused(of, x.confessed, survived)
+		switch {
+		case accused && x.guilty(of):
+			x.condemn()
+			return f, true
+		case accused:
+			x.suspected, limit = of, x.s.o.SuspectWait
+		case x.trials >= maxTrials:
+			return f, false
+		}
+		next, sent := x.retryDecode(of, time.Now().Add(limit))
+		if !sent {
+			return f, false // the gateway tries another engine
+		}
+		if f = next; f == nil || !f.before || x.decodeDeath == nil {
+			x.decodeDeath = nil
+			x.finish(f)
+			return f, true
+		}
 	}
-	x.revived = true
-	x.s.m.deaths.WithLabelValues("decode").Inc()
-	switch {
-	case x.s.returned(ctx, x.s.engine):
-		x.report.Target = -1
-		x.takeTurn()
-		x.finish(x.decode(leg{body: x.text(), cached: -1}))
-	case x.crowd > 1 || ctx.Err() != nil || !x.s.o.Connector.causes(x.confessed):
-		return false
-	default:
-		x.condemn()
-	}
-	return true
+	return f, false
 }
 
-// outliveBoth decides how a request continues after the death of the prefill engine of two
-// simultaneous legs. The legs are not repeated: the decode engine may have computed a part.
-func (x *exchange) outliveBoth(p *prefilled) {
-	if p.crowd <= 1 && x.s.o.Connector.causes(p.status >= http.StatusInternalServerError) {
-		x.condemned = true
-		return
+// retryDecode sends the whole request to the decode engine once it has restarted. It returns false if
+// that does not happen until end, or another prompt caused the engine's death.
+func (x *exchange) retryDecode(of *death, end time.Time) (f *fault, sent bool) {
+	for {
+		x.endTurn()
+		fate := x.s.awaitRestart(x.r.Context(), x.s.engine, of, time.Until(end))
+		if x.suspected == nil && x.s.accused(of, false, false) { // other requests have been answered with 5xx since
+			x.suspected = of
+			if fate == stayedDown {
+				end = end.Add(x.s.o.SuspectWait - x.s.o.ReturnWait)
+				continue
+			}
+		}
+		if fate != restarted {
+			return nil, false
+		}
+		if x.suspected != nil && !x.takeTurn(x.suspected) {
+			return nil, false
+		}
+		x.trials++
+		x.report.Target = -1
+		f = x.decode(leg{body: x.text(), cached: -1})
+		if f == nil || !f.unsent || x.suspected == nil {
+			return f, true
+		}
+		// The engine died again before it had the prompt.
 	}
-	x.takeTurn()
 }

@@ -21,8 +21,9 @@ import (
 // mortal is an engine that crashes on prompts that contain "killer", as real engines do.
 type mortal struct {
 	at      string
-	form    string // of its death
-	died    atomic.Bool
+	form    string       // of its death
+	died    atomic.Bool  // and has not restarted
+	deaths  atomic.Int64 // that prompts caused
 	served  atomic.Int64
 	held    chan struct{} // if set, requests wait until it is closed
 	entered chan struct{}
@@ -63,6 +64,17 @@ func (m *mortal) die() {
 	}
 }
 
+// restart starts an engine again that a prompt has crashed.
+func (m *mortal) restart(t *testing.T) {
+	if !m.died.Load() {
+		return
+	}
+	m.died.Store(false)
+	if m.form != healthGone {
+		m.listen(t, m.at)
+	}
+}
+
 // ServeHTTP implements http.Handler.
 func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/health" {
@@ -82,6 +94,7 @@ func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`)
 		return
 	}
+	m.deaths.Add(1)
 	m.died.Store(true) // before the client can have the answer
 	defer m.die()
 	switch m.form {
@@ -99,8 +112,9 @@ func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).Flush()
 }
 
-// pairing is a sidecar in front of a decode engine, with prefill engines.
-func pairing(t *testing.T, o Options, d *mortal) *Server {
+// pairing is a sidecar in front of a decode engine, with prefill engines. Those that a prompt crashes
+// restart once the sidecar has noticed it.
+func pairing(t *testing.T, o Options, d *mortal, prefill ...*mortal) *Server {
 	t.Helper()
 	o.Engine = "http://" + d.at
 	if o.DeathWait == 0 && d.form != healthGone { // it ends with the first refused connection
@@ -109,10 +123,30 @@ func pairing(t *testing.T, o Options, d *mortal) *Server {
 	if o.ReturnWait == 0 {
 		o.ReturnWait = 200 * time.Millisecond
 	}
+	o.SuspectWait = testkit.HangTimeout
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for noticed := 0.; ; {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			n := testutil.ToFloat64(s.m.deaths.WithLabelValues("prefill")) + testutil.ToFloat64(s.m.deaths.WithLabelValues("decode"))
+			if n > noticed {
+				noticed = n
+				for _, m := range append(prefill, d) {
+					m.restart(t)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-ended })
 	return s
 }
 
@@ -139,10 +173,10 @@ func TestOnePromptEndsOneEngine(t *testing.T) {
 	}{{NIXL, []string{answers500, healthGone}}, {Storage, []string{answers500, healthGone}}, {TRTLLM, []string{answers500, resets, midAnswer, healthGone}}} {
 		for _, form := range c.forms {
 			p1, p2, d := newMortal(t, form), newMortal(t, form), newMortal(t, form)
-			s := pairing(t, Options{Connector: c.connector}, d)
+			s := pairing(t, Options{Connector: c.connector}, d, p1, p2)
 			w := sendTo(s, "killer", p1, p2)
-			if !p1.died.Load() || p2.died.Load() || d.died.Load() {
-				t.Errorf("connector %d, %s: dead engines: prefill 1 %v, prefill 2 %v, decode %v; want the first only", c.connector, form, p1.died.Load(), p2.died.Load(), d.died.Load())
+			if p1.deaths.Load() != 2 || p2.deaths.Load() > 0 || d.deaths.Load() > 0 {
+				t.Errorf("connector %d, %s: deaths: prefill 1 %d, prefill 2 %d, decode %d; want the first engine only, and when it restarted", c.connector, form, p1.deaths.Load(), p2.deaths.Load(), d.deaths.Load())
 			}
 			if got := w.Header().Get(request.HeaderFaults); w.Code != http.StatusInternalServerError || got != "0=died" {
 				t.Errorf("connector %d, %s: status %d, faults %q, want 500, 0=died", c.connector, form, w.Code, got)
@@ -151,9 +185,9 @@ func TestOnePromptEndsOneEngine(t *testing.T) {
 	}
 }
 
-// TestDecodeDiesOnce: a prompt that crashes the decode engine, split or not, gets a status that
-// gateways do not retry. A vLLM engine that vanishes without an answer was not crashed by a prompt, so
-// that the gateway may try the next one.
+// TestDecodeDiesOnce: a prompt that crashes the decode engine, also after its restart, gets a status
+// that gateways do not retry. A vLLM engine that vanishes without an answer was not crashed by a prompt,
+// so that the gateway may try the next one.
 func TestDecodeDiesOnce(t *testing.T) {
 	for connector, forms := range map[Connector]map[string]int{
 		NIXL:   {answers500: 500, healthGone: 500, resets: 503, midAnswer: 503},
@@ -162,7 +196,7 @@ func TestDecodeDiesOnce(t *testing.T) {
 		for form, want := range forms {
 			d := newMortal(t, form)
 			s := pairing(t, Options{Connector: connector}, d)
-			if w := sendTo(s, "killer"); w.Code != want || !d.died.Load() {
+			if w := sendTo(s, "killer"); w.Code != want || d.deaths.Load() < 2 {
 				t.Errorf("connector %d, %s: status %d, want %d", connector, form, w.Code, want)
 			}
 		}
@@ -182,11 +216,11 @@ func TestKillersInARow(t *testing.T) {
 		if form == healthGone {
 			o.DeathWait = 2 * time.Second // all of it passes
 		}
-		s := pairing(t, o, d)
+		s := pairing(t, o, d, p1, p2)
 		w := sendTo(s, "killer", p1, p2)
 		dead := 0
 		for _, m := range []*mortal{p1, p2, d} {
-			if m.died.Load() {
+			if m.deaths.Load() > 0 {
 				dead++
 			}
 		}
@@ -215,29 +249,33 @@ func TestInnocentAtADeath(t *testing.T) {
 	}
 }
 
-// TestInnocentsBesideAKiller: if a killer ends an engine with other prompts in flight, the killer gets
-// 500. The others are answered, or get a status that gateways retry.
+// TestInnocentsBesideAKiller: a killer ends an engine with other prompts in flight. The killer gets 500
+// and ends no other engine. All other prompts are answered.
 func TestInnocentsBesideAKiller(t *testing.T) {
 	p, d := newMortal(t, answers500), newMortal(t, answers500)
 	p.held = make(chan struct{})
-	s := pairing(t, Options{}, d)
+	s := pairing(t, Options{}, d, p)
 	var codes sync.Map
 	var wg sync.WaitGroup
-	for _, prompt := range []string{"hello", "killer", "hello again"} {
+	for _, prompt := range []string{"hello", "killer", "hello again", "hello yet again"} {
 		wg.Go(func() { codes.Store(prompt, sendTo(s, prompt, p).Code) })
 		<-p.entered
 	}
 	close(p.held)
 	wg.Wait()
 	codes.Range(func(prompt, code any) bool {
-		switch {
-		case prompt == "killer" && code != http.StatusInternalServerError:
-			t.Errorf("killer: status %v, want 500", code)
-		case prompt != "killer" && code != http.StatusOK && code != http.StatusServiceUnavailable:
-			t.Errorf("%v: status %v, want 200 or 503", prompt, code)
+		want := http.StatusOK
+		if prompt == "killer" {
+			want = http.StatusInternalServerError
+		}
+		if code != want {
+			t.Errorf("%v: status %v, want %d", prompt, code, want)
 		}
 		return true
 	})
+	if d.deaths.Load() > 0 || p.deaths.Load() > 1+maxTrials {
+		t.Errorf("the prompt ended the prefill engine %d times and the decode engine %d times", p.deaths.Load(), d.deaths.Load())
+	}
 }
 
 // TestFalseSuspicion: failures without a death cost a delay at most.
@@ -253,7 +291,7 @@ func TestFalseSuspicion(t *testing.T) {
 	t.Run("an engine that restarts", func(t *testing.T) {
 		p, d := newMortal(t, resets), newMortal(t, resets)
 		p.held = make(chan struct{})
-		s := pairing(t, Options{ReturnWait: testkit.HangTimeout}, d)
+		s := pairing(t, Options{ReturnWait: testkit.HangTimeout}, d, p)
 		got := make(chan *httptest.ResponseRecorder)
 		go func() { got <- sendTo(s, "hello", p) }()
 		<-p.entered

@@ -110,6 +110,7 @@ are accepted under their names.`,
 	fl.DurationVar(&f.o.Lease, "lease", 30*time.Second, "how long prefill engines keep unread blocks; KV transfers are used for two thirds of it")
 	fl.DurationVar(&f.o.Prefill, "prefill-timeout", 2*time.Minute, "for one prefill leg")
 	fl.DurationVar(&f.o.Head, "head-timeout", 2*time.Minute, "how often a decode engine is checked for a hang while an answer has not begun; waiting in its queue has no limit")
+	fl.DurationVar(&f.o.SuspectWait, "suspect-wait", 3*time.Minute, "how long a request whose prompt may have crashed an engine waits for the restart of this engine, before another engine computes it; longer than engines need to start")
 	fl.BoolVar(&f.o.NoFallback, "no-fallback", false, "fail requests that no prefill engine can serve, instead of computing them here")
 	fl.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes")
 	fl.BoolVar(&f.secure, "secure-proxy", true, "serve TLS")
