@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -123,7 +124,7 @@ func TestMemoryAndArrivals(t *testing.T) {
 	place := func(use, rate float64) string {
 		m := newMarket(candidate{role: "decode", load: endpoint.Load{Requests: 8, Tokens: 40_000, Context: 40_000, Rate: rate}},
 			candidate{role: "prefill", load: endpoint.Load{Requests: 1, Waiting: 1, Prefill: 1400}})
-		m.pool.Snapshot().Endpoints[0].SetGauges(endpoint.Gauges{At: t0, Running: 8, KVUse: use, BlockSize: 16, Blocks: 3000})
+		m.pool.Snapshot().Endpoints[0].SetGauges(endpoint.Gauges{At: t0, Values: gauge.Values{Running: 8, KVUse: use}, BlockSize: 16, Blocks: 3000})
 		got, _ := m.place(t, prompt(1500))
 		return got
 	}
@@ -141,7 +142,7 @@ func TestMemoryAndArrivals(t *testing.T) {
 // take its memory before a new request. Requests are sent where memory is free, split or not.
 func TestRoom(t *testing.T) {
 	gauges := func(m *market, at int, waiting int, use float64) {
-		m.pool.Snapshot().Endpoints[at].SetGauges(endpoint.Gauges{At: t0, Running: 4, Waiting: waiting, KVUse: use, BlockSize: 16, Blocks: 3000})
+		m.pool.Snapshot().Endpoints[at].SetGauges(endpoint.Gauges{At: t0, Values: gauge.Values{Running: 4, Waiting: waiting, KVUse: use}, BlockSize: 16, Blocks: 3000})
 	}
 	place := func(coming int64, held int32) string {
 		m := newMarket(candidate{role: "decode", held: held, load: endpoint.Load{Requests: 6, Tokens: 20_000 + coming, Context: 20_000, Rate: 1}},

@@ -203,8 +203,7 @@ func (row *recordRow) explain() explanation.Candidate {
 		},
 	}
 	if v.Sampled {
-		c.Load.GaugeAge, c.Load.EngineWaiting = millis(v.Age.Seconds()), v.Waiting
-		c.Load.EngineRunning, c.Load.KVUse = v.Running, v.KVUse
+		c.Load.GaugeAge, c.Load.Values = millis(v.Age.Seconds()), v.Values
 		if v.Ranks > 1 {
 			c.Load.Ranks = v.Ranks
 		}

@@ -14,8 +14,8 @@ import (
 func TestExplanationHasEveryGauge(t *testing.T) {
 	row := recordRow{held: 3, view: cycle.View{Endpoint: &endpoint.Endpoint{}}}
 	next, given := 1000., map[float64]bool{}
-	fill := func(x any) {
-		v := reflect.ValueOf(x).Elem()
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
 		for i := range v.NumField() {
 			f := v.Field(i)
 			if !f.CanSet() {
@@ -23,6 +23,11 @@ func TestExplanationHasEveryGauge(t *testing.T) {
 			}
 			next++
 			switch f.Kind() {
+			case reflect.Struct:
+				fill(f)
+				continue
+			case reflect.Map:
+				f.Set(reflect.ValueOf(map[string]float64{"custom": next}))
 			case reflect.Int, reflect.Int64, reflect.Int32:
 				f.SetInt(int64(next))
 			case reflect.Float64:
@@ -36,22 +41,31 @@ func TestExplanationHasEveryGauge(t *testing.T) {
 			given[next] = true
 		}
 	}
-	fill(&row.view.Load)
-	fill(&row.view.Reading)
+	fill(reflect.ValueOf(&row.view.Load).Elem())
+	fill(reflect.ValueOf(&row.view.Reading).Elem())
 	row.view.Age = 2 * time.Second
 	given[2] = true
-	fill(&row.pred)
+	fill(reflect.ValueOf(&row.pred).Elem())
 	got := row.explain()
 	if got.Predicted == nil {
 		t.Fatal("the explanation has no prediction")
 	}
-	for name, v := range map[string]reflect.Value{"load": reflect.ValueOf(got.Load), "predicted": reflect.ValueOf(*got.Predicted)} {
+	for name, v := range map[string]reflect.Value{
+		"load": reflect.ValueOf(got.Load), "gauges": reflect.ValueOf(got.Load.Values), "predicted": reflect.ValueOf(*got.Predicted),
+	} {
 		for i := range v.NumField() {
 			field, value := v.Type().Field(i), v.Field(i)
 			var number float64
-			if value.CanInt() {
+			switch {
+			case value.CanInt():
 				number = float64(value.Int())
-			} else {
+			case value.Kind() == reflect.Struct:
+				continue // a row of its own
+			case value.Kind() == reflect.Map:
+				if custom := value.MapIndex(reflect.ValueOf("custom")); custom.IsValid() {
+					number = custom.Float()
+				}
+			default:
 				number = value.Float()
 			}
 			const milliseconds = 1000

@@ -17,6 +17,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
@@ -359,7 +360,7 @@ func TestExplain(t *testing.T) {
 	list := specs(4)
 	list[3].Labels = map[string]string{endpoint.LabelRole: "prefill"}
 	pool.Set(list)
-	pool.Snapshot().Endpoints[0].SetGauges(endpoint.Gauges{At: t0.Add(-time.Second), Ranks: 4, Waiting: 2, Running: 3, KVUse: .5})
+	pool.Snapshot().Endpoints[0].SetGauges(endpoint.Gauges{At: t0.Add(-time.Second), Ranks: 4, Values: gauge.Values{Waiting: 2, Running: 3, KVUse: .5}})
 	s := newScheduler(t, Options{Pool: pool, Matcher: m})
 	d, err := s.Choose(context.Background(), chatRequest("r1", 1000))
 	if err != nil {
@@ -374,7 +375,7 @@ func TestExplain(t *testing.T) {
 	got := []string{
 		e.Choice, e.RunnerUp, fmt.Sprint(e.Margin), fmt.Sprint(e.Candidates[1].Matched["gpu"], e.Candidates[1].Blocks),
 		e.Profiles[0].Rows[3].Dropped, fmt.Sprint(e.Profiles[0].Rows[2].Scores), fmt.Sprint(e.Profiles[0].Rows[2].Total),
-		fmt.Sprint(e.Candidates[0].Load.EngineWaiting, e.Candidates[0].Load.GaugeAge), fmt.Sprint(e.Outcome.TTFT, e.Outcome.Took),
+		fmt.Sprint(e.Candidates[0].Load.Values.Waiting, e.Candidates[0].Load.GaugeAge), fmt.Sprint(e.Outcome.TTFT, e.Outcome.Took),
 		fmt.Sprint(e.Candidates[1].Load.GaugeAge), fmt.Sprint(e.Candidates[0].Load.Ranks, e.Candidates[1].Load.Ranks),
 	}
 	want := []string{

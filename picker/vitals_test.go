@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -178,8 +179,8 @@ func TestNoRoomAndNothingToDo(t *testing.T) {
 		failed uint64
 	}{
 		{"idle", endpoint.Gauges{At: t0}, 0, 1},
-		{"busy by its gauges", endpoint.Gauges{At: t0, Running: 3}, 0, 0},
-		{"a queue by its gauges", endpoint.Gauges{At: t0, Waiting: 1}, 0, 0},
+		{"busy by its gauges", endpoint.Gauges{At: t0, Values: gauge.Values{Running: 3}}, 0, 0},
+		{"a queue by its gauges", endpoint.Gauges{At: t0, Values: gauge.Values{Waiting: 1}}, 0, 0},
 		{"busy by our book", endpoint.Gauges{At: t0}, 4, 0},
 		{"gauges of long ago", endpoint.Gauges{At: t0.Add(-time.Minute)}, 0, 0},
 	} {

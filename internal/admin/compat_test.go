@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -28,8 +29,8 @@ func served(t *testing.T) *prometheus.Registry {
 		{Name: "b", Namespace: "ns", Addr: netip.MustParseAddrPort("10.0.0.2:8000")},
 	})
 	eps := pool.Snapshot().Endpoints
-	eps[0].SetGauges(endpoint.Gauges{At: t0, Waiting: 2, Running: 4, KVUse: .5})
-	eps[1].SetGauges(endpoint.Gauges{At: t0.Add(-time.Minute), Waiting: 90})
+	eps[0].SetGauges(endpoint.Gauges{At: t0, Values: gauge.Values{Waiting: 2, Running: 4, KVUse: .5}})
+	eps[1].SetGauges(endpoint.Gauges{At: t0.Add(-time.Minute), Values: gauge.Values{Waiting: 90}})
 	own := prometheus.NewRegistry()
 	streams := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "grapevine_extproc_streams_total"}, []string{"end"})
 	streams.WithLabelValues("complete").Add(3)

@@ -7,6 +7,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 )
 
 // TestEndpointsAsPrinted checks that unknown values are not shown as 0 and that each problem is
@@ -23,12 +24,12 @@ func TestEndpointsAsPrinted(t *testing.T) {
 	read := []server.StreamStatus{{Events: "tcp://10.0.0.1:5557"}}
 	no404 := "scrape: answer 404"
 	eps := []server.EndpointStatus{
-		{Address: "a:1", Name: "a", Up: true, Health: well, Knowledge: "exact", LagMS: 1.5, Blocks: 7, InFlight: 2, Waiting: 1, Running: 3, KVUse: .5, Streams: read, PredictedS: .25, ObservedS: .5},
+		{Address: "a:1", Name: "a", Up: true, Health: well, Knowledge: "exact", LagMS: 1.5, Blocks: 7, InFlight: 2, Values: gauge.Values{Waiting: 1, Running: 3, KVUse: .5}, Streams: read, PredictedS: .25, ObservedS: .5},
 		{Address: "b:1", Name: "b", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
 		{Address: "c:1", Name: "c", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
 		{Address: "d:1", Name: "d", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
 		{Address: "e:1", Name: "e", Up: true, Health: well, Knowledge: "approximate", GaugeAgeS: -1, GaugesError: no404},
-		{Address: "f:1", Name: "f", Health: dead, Knowledge: "approximate", Waiting: 4, GaugeAgeS: 14},
+		{Address: "f:1", Name: "f", Health: dead, Knowledge: "approximate", Values: gauge.Values{Waiting: 4}, GaugeAgeS: 14},
 		{Address: "g:1", Name: "g", Up: true, Health: doubted, Knowledge: "mismatched", Reason: "another template", Streams: read, AgeMS: 2100},
 		{Address: "h:1", Name: "h", Health: well, Knowledge: "approximate", GaugeAgeS: -1},
 		{Address: "i:1", Name: "i", Up: true, Health: partly, Knowledge: "approximate", GaugeAgeS: -1},

@@ -74,7 +74,7 @@ func (e *onePort) scrape(t *testing.T, merged bool) {
 	if err != nil || p.Ranks != len(e.ranks) || p.Blocks != len(e.ranks)*engine.KVTokens70B/16 {
 		t.Fatalf("%d ranks, %d blocks, %v", p.Ranks, p.Blocks, err)
 	}
-	g := p.Gauges(time.Now())
+	g := p.Sample(time.Now())
 	if merged {
 		g.Ranks = 1
 	}

@@ -2,6 +2,8 @@ package explain
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
@@ -36,8 +38,8 @@ func candidateColumns(e *Decision) []column {
 			age.add("-")
 			continue
 		}
-		queue.add("%d", l.EngineWaiting)
-		running.add("%d", l.EngineRunning)
+		queue.add("%d", l.Values.Waiting)
+		running.add("%d", l.Running)
 		use.add("%.0f%%", 100*l.KVUse)
 		age.add("%.0fms", l.GaugeAge)
 	}
@@ -48,7 +50,31 @@ func candidateColumns(e *Decision) []column {
 	if several {
 		columns = append(columns, ranks)
 	}
-	return append(columns, held, blocks, requests, waiting, prefill, tokens, rate, queue, running, use, age)
+	columns = append(columns, held, blocks, requests, waiting, prefill, tokens, rate, queue, running, use)
+	return append(append(columns, customColumns(e)...), age)
+}
+
+// customColumns has one column for each custom gauge, by name.
+func customColumns(e *Decision) []column {
+	names := map[string]bool{}
+	for i := range e.Candidates {
+		for name := range e.Candidates[i].Load.Custom {
+			names[name] = true
+		}
+	}
+	var columns []column
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		c := column{head: strings.ToUpper(name)}
+		for i := range e.Candidates {
+			if value, ok := e.Candidates[i].Load.Custom[name]; ok {
+				c.add("%.6g", value)
+			} else {
+				c.add("-")
+			}
+		}
+		columns = append(columns, c)
+	}
+	return columns
 }
 
 // knownText formats how well an endpoint is known, and the age of that.

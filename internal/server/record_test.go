@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -201,7 +202,7 @@ func TestFactsRestore(t *testing.T) {
 	s := openQuiet(t)
 	ep := s.pool.Snapshot().Endpoints[1]
 	now := time.Now()
-	ep.SetGauges(endpoint.Gauges{At: now, Waiting: 3, Running: 4, KVUse: .5, BlockSize: 16, Blocks: 100, LoRA: &endpoint.LoRA{Max: 2, Running: []string{"a"}}})
+	ep.SetGauges(endpoint.Gauges{At: now, Values: gauge.Values{Waiting: 3, Running: 4, KVUse: .5}, BlockSize: 16, Blocks: 100, LoRA: &endpoint.LoRA{Max: 2, Running: []string{"a"}}})
 	ep.SetPriorCost(endpoint.Cost{Base: 1, PerToken: 2, PerPair: 3, Step: 4, PerSeq: 5, PerContext: 6})
 	want := endpoint.Load{Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, Busy: .25, LastFirst: now.Add(-time.Second).UnixNano()}
 	s.pool.LoadTracker().SetRemote(ep, want)

@@ -23,6 +23,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/outcomes"
 )
@@ -79,10 +80,8 @@ type EndpointStatus struct {
 	Readers   []string `json:"readers,omitempty"` // members that read its events for this replica
 	Blocks    int      `json:"blocks"`
 	InFlight  int64    `json:"in_flight"`
-	Waiting   int      `json:"engine_waiting"`
-	Running   int      `json:"engine_running"`
-	KVUse     float64  `json:"kv_use"`
-	GaugeAgeS float64  `json:"gauge_age_s"` // -1: never read
+	gauge.Values
+	GaugeAgeS float64 `json:"gauge_age_s"` // -1: never read
 
 	// PredictedS and ObservedS are recent means of predicted and observed seconds to the first token,
 	// or to the end of answers whose first token was not observed.
@@ -160,7 +159,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 	e := EndpointStatus{
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
 		LagMS: millis(k.Lag), AgeMS: millis(s.share.Age(ep.ID)), Behind: k.Behind, InFlight: s.pool.LoadTracker().Load(ep, now).Requests,
-		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
+		Values: g.Values, GaugeAgeS: -1,
 		Blocks: s.blocks(ep), Facts: saved.FactsOf(s.pool, ep, now),
 	}
 	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)

@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 )
 
 // watched is one engine's streams as the driver sees them.
@@ -148,9 +149,9 @@ func TestWorkWithoutGauges(t *testing.T) {
 		}
 	}
 	f("never read", work{at: now})
-	ep.SetGauges(endpoint.Gauges{At: now.Add(-time.Second), Running: 2, BlockSize: 64})
+	ep.SetGauges(endpoint.Gauges{At: now.Add(-time.Second), Values: gauge.Values{Running: 2}, BlockSize: 64})
 	f("read a second ago", work{at: now.Add(-time.Second), runs: true, block: 64})
-	ep.SetGauges(endpoint.Gauges{At: now.Add(-5 * time.Second), Running: 2, BlockSize: 64})
+	ep.SetGauges(endpoint.Gauges{At: now.Add(-5 * time.Second), Values: gauge.Values{Running: 2}, BlockSize: 64})
 	f("nothing is under way", work{at: now, block: 64})
 	pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: 3, Waiting: 3})
 	f("all wait for their first token", work{at: now, block: 64})

@@ -63,7 +63,7 @@ func (b *builder) document(root strict.Node) {
 	b.gates(doc.Field("featureGates"))
 	b.readPlugins(doc.Field("plugins"))
 	b.bindProducers()
-	b.bindLabels()
+	b.bindAttributes()
 	b.readMetrics()
 	b.readProfiles(doc.Field("schedulingProfiles"))
 	b.addScreens()

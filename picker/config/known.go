@@ -48,8 +48,6 @@ var elsewhere = map[string]plugin.Replacement{
 	"mm-embeddings-cache-producer":              {Use: "use session-affinity-scorer, or prefix-cache-scorer: prompts include their images", Lost: "matches of an image that other prompts contain"},
 	"mm-embeddings-cache-scorer":                {Use: "use session-affinity-scorer, or prefix-cache-scorer: prompts include their images", Lost: "matches of an image that other prompts contain"},
 	"dp-rank-header-handler":                    {Use: "use data-parallel-profile-handler, with each rank as an endpoint", Lost: "the rank header of the engine: ranks are chosen by port"},
-	"endpoint-attribute-filter":                 {Use: "use utilization-filter, or expression-filter", Lost: "attributes that customMetrics read from engines"},
-	"endpoint-attribute-scorer":                 {Use: "use kv-cache-utilization-scorer, running-requests-size-scorer or expression-scorer", Lost: "attributes that customMetrics read from engines"},
 	"dcgm-data-source":                          {Use: "leave it out: load is counted from decisions and engines' gauges", Lost: "the use of GPUs by processes other than the engine"},
 	"dcgm-extractor":                            {Use: "leave it out: load is counted from decisions and engines' gauges", Lost: "the use of GPUs by processes other than the engine"},
 	"thunder-agent":                             {Use: "use agent-identity, program-aware-fairness and session-affinity-scorer", Lost: "pausing of programs by their KV footprint, and saturation by that footprint"},

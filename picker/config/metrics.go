@@ -55,9 +55,22 @@ func (b *builder) dialects(in *instance, m *plugin.EngineMetrics) {
 		list = append(list, scrape.Dialect{
 			Name: e.Name, Waiting: read("queuedRequestsSpec", e.QueuedRequests), Running: read("runningRequestsSpec", e.RunningRequests),
 			Use: read("kvUsageSpec", e.KVUsage), LoRA: read("loraSpec", e.LoRA), Cache: read("cacheInfoSpec", e.CacheInfo),
+			Custom: custom(in.params.At(fmt.Sprintf("engineConfigs[%d].customMetrics", i)), e.CustomMetrics),
 		})
 	}
 	b.out.Metrics.Dialects = scrape.NewDialects(m.Label, m.Default, list)
+}
+
+// custom returns custom gauges in the scanner's form. They stand at at.
+func custom(at strict.Node, list []plugin.CustomMetric) []scrape.CustomGauge {
+	var out []scrape.CustomGauge
+	for i, m := range list {
+		rule, _ := scrape.ParseCombine(m.Combine) // the extractor has checked it
+		out = append(out, scrape.CustomGauge{
+			Name: m.AttributeKey, Series: series(at.At(fmt.Sprintf("[%d].metricSpec", i)), m.MetricSpec), Combine: rule,
+		})
+	}
+	return out
 }
 
 // series parses the name of a gauge. Errors are reported at at.

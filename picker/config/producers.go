@@ -94,33 +94,78 @@ func (b *builder) producer(at strict.Node, name string, types []string) *instanc
 	return nil
 }
 
-// bindLabels connects plugins that read an attribute to the label that a label-producer publishes
-// under its key. Without a producer they keep working, and a note says that they see no value.
-func (b *builder) bindLabels() {
+// bindAttributes connects plugins that read an attribute to the label or the custom gauge that a
+// producer publishes under its key. Without a producer they keep working, and a note says that they
+// see no value.
+func (b *builder) bindAttributes() {
 	for _, in := range b.plugins {
 		read := in.plugin.Attribute
 		if read == nil || in.broken {
 			continue
 		}
-		if label := b.labelOf(in, *read); label != "" {
-			bound := in.plugin.BindLabel(label)
-			in.plugin.Scorer = bound.Scorer
-		} else if !in.broken {
+		if !b.hasProducer(in, *read) {
+			continue
+		}
+		if in.plugin.BindNumber != nil {
+			b.bindNumber(in, *read)
+		} else if label := b.labelOf(*read, labelsWithText); label != "" {
+			in.plugin.Scorer = in.plugin.BindLabel(label).Scorer
+		} else {
 			b.note(in.node, "list a label-producer with this attributeKey", "plugin %s: no producer publishes attribute %q: all endpoints get the lowest score", in.name, read.Key)
 		}
 	}
 }
 
-// labelOf returns the label of an attribute, "" if no producer publishes it.
-func (b *builder) labelOf(in *instance, read plugin.Attribute) string {
+// bindNumber connects a plugin that reads a number. Without a producer it sees no value.
+func (b *builder) bindNumber(in *instance, read plugin.Attribute) {
+	var bound plugin.Plugin
+	if label := b.labelOf(read, labelsWithNumbers); label != "" {
+		bound = in.plugin.BindNumber(plugin.LabelNumber(label))
+	} else if b.publishesGauge(read) {
+		bound = in.plugin.BindNumber(plugin.GaugeNumber(read.Key))
+	} else {
+		b.note(in.node, "list it in customMetrics of a core-metrics-extractor, or in a label-producer with valueType: number",
+			"plugin %s: no producer publishes attribute %q as a number: no endpoint has a value", in.name, read.Key)
+		return
+	}
+	in.plugin.Scorer, in.plugin.Filter = bound.Scorer, bound.Filter
+}
+
+// publishesGauge reports whether a core-metrics-extractor names the gauge.
+func (b *builder) publishesGauge(read plugin.Attribute) bool {
+	for _, p := range b.plugins {
+		if p.plugin.Metrics == nil || read.Producer != "" && p.name != read.Producer {
+			continue
+		}
+		for _, e := range p.plugin.Metrics.Engines {
+			for _, m := range e.CustomMetrics {
+				if m.AttributeKey == read.Key {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func labelsWithText(p *plugin.Plugin) map[string]string    { return p.Labels }
+func labelsWithNumbers(p *plugin.Plugin) map[string]string { return p.NumberLabels }
+
+// hasProducer reports whether the producer that an attribute names exists, and reports a problem if not.
+func (b *builder) hasProducer(in *instance, read plugin.Attribute) bool {
 	if read.Producer != "" && b.byName[read.Producer] == nil {
 		at := in.params.At("producer")
 		at.Problem(b.reference(read.Producer), "%s: there is no producer named %q", at.Path(), read.Producer)
 		in.broken = true
-		return ""
+		return false
 	}
+	return true
+}
+
+// labelOf returns the label of an attribute, "" if no producer publishes it.
+func (b *builder) labelOf(read plugin.Attribute, labels func(*plugin.Plugin) map[string]string) string {
 	for _, p := range b.plugins {
-		if label := p.plugin.Labels[read.Key]; label != "" && (read.Producer == "" || p.name == read.Producer) {
+		if label := labels(&p.plugin)[read.Key]; label != "" && (read.Producer == "" || p.name == read.Producer) {
 			return label
 		}
 	}

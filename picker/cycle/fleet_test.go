@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -58,7 +59,7 @@ var changes = map[string]func(g *fleetRig){
 	},
 	"remote load": func(g *fleetRig) { g.pool.LoadTracker().SetRemote(g.any(), g.load()) },
 	"gauges": func(g *fleetRig) {
-		s := endpoint.Gauges{At: g.now, Ranks: 1 + g.IntN(2)*g.IntN(3), Waiting: g.IntN(9), Running: g.IntN(50), KVUse: g.Float64(), BlockSize: 16, Blocks: 1000}
+		s := endpoint.Gauges{At: g.now, Ranks: 1 + g.IntN(2)*g.IntN(3), Values: gauge.Values{Waiting: g.IntN(9), Running: g.IntN(50), KVUse: g.Float64()}, BlockSize: 16, Blocks: 1000}
 		if g.IntN(4) == 0 {
 			s.LoRA = &endpoint.LoRA{Max: 4}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -67,7 +68,7 @@ func TestSkippedPasses(t *testing.T) {
 		}
 		pool.Set(specs)
 		for k, ep := range pool.Snapshot().Endpoints {
-			g := endpoint.Gauges{At: t0, Running: k, Ranks: 1 + i&1}
+			g := endpoint.Gauges{At: t0, Values: gauge.Values{Running: k}, Ranks: 1 + i&1}
 			if ep.SetGauges(g); i&2 != 0 && k == 1 {
 				ep.SetSlots(4, t0)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -25,18 +26,18 @@ func TestViewWait(t *testing.T) {
 	}
 	f("nothing", View{}, 0)
 	f("the book alone", View{Load: queue}, 1)
-	f("gauges that agree", View{Load: queue, Reading: endpoint.Reading{Sampled: true, Waiting: 2, Running: 10}}, 1)
-	f("gauges too old", View{Load: queue, Reading: endpoint.Reading{Sampled: true, Age: time.Minute, Waiting: 8, Running: 10}}, 1)
-	f("two more that others sent", View{Load: queue, Reading: endpoint.Reading{Sampled: true, Waiting: 4, Running: 10}}, 2)
-	f("only others' requests", View{Reading: endpoint.Reading{Sampled: true, Waiting: 3, Running: 10}}, .02)
+	f("gauges that agree", View{Load: queue, Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Waiting: 2, Running: 10}}}, 1)
+	f("gauges too old", View{Load: queue, Reading: endpoint.Reading{Sampled: true, Age: time.Minute, Values: gauge.Values{Waiting: 8, Running: 10}}}, 1)
+	f("two more that others sent", View{Load: queue, Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Waiting: 4, Running: 10}}}, 2)
+	f("only others' requests", View{Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Waiting: 3, Running: 10}}}, .02)
 	// 500 new tokens and 200 free: 300 of 9,800 used become free in 100 steps.
-	f("memory", View{Reading: endpoint.Reading{Sampled: true, Running: 10, KVUse: .98, Capacity: 10_000}}, 300./9800*100*.02)
+	f("memory", View{Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Running: 10, KVUse: .98}, Capacity: 10_000}}, 300./9800*100*.02)
 	// Forty small requests wait although they would fit into one step.
 	small := endpoint.Load{Requests: 50, Waiting: 40, Prefill: 400, LastFirst: t0.UnixNano()}
-	f("limit of sequences", View{Load: small, Reading: endpoint.Reading{Sampled: true, Waiting: 40, Running: 10}}, 41./10*100*.02)
+	f("limit of sequences", View{Load: small, Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Waiting: 40, Running: 10}}}, 41./10*100*.02)
 
 	// Of three that run for 100 steps of .02 s, one ends every third of that.
-	slots := View{Load: endpoint.Load{Requests: 4}, Reading: endpoint.Reading{Sampled: true, Running: 3, Slots: 3}, freeElsewhere: true}
+	slots := View{Load: endpoint.Load{Requests: 4}, Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Running: 3}, Slots: 3}, freeElsewhere: true}
 	f("all slots taken, and one waits", slots, 2./3*100*.02)
 	slots.Load.Requests = 2
 	f("a free slot", slots, 0)
@@ -90,7 +91,7 @@ func TestViewWaitOfRoom(t *testing.T) {
 	cost := endpoint.Cost{Step: .02}
 	f := func(what string, tokens, context int64, use, want float64) {
 		t.Helper()
-		v := View{Cost: &cost, Load: endpoint.Load{Requests: 10, Tokens: tokens, Context: context}, Reading: endpoint.Reading{Sampled: true, Running: 10, KVUse: use, Capacity: 10_000}}
+		v := View{Cost: &cost, Load: endpoint.Load{Requests: 10, Tokens: tokens, Context: context}, Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Running: 10, KVUse: use}, Capacity: 10_000}}
 		if got := v.WaitOfRoom(500, 100); math.Abs(got-want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
@@ -110,7 +111,7 @@ func TestRankView(t *testing.T) {
 	eps := pool.Snapshot().Endpoints
 	for i, n := range []int64{4, 1} {
 		pool.LoadTracker().SetRemote(eps[i], endpoint.Load{Requests: 12 * n, Waiting: 2 * n, Prefill: 1000 * n, LastFirst: t0.UnixNano()})
-		eps[i].SetGauges(endpoint.Gauges{At: t0, Ranks: int(n), Waiting: int(4 * n), Running: int(10 * n), KVUse: .5, BlockSize: 16, Blocks: int(1000 * n)})
+		eps[i].SetGauges(endpoint.Gauges{At: t0, Ranks: int(n), Values: gauge.Values{Waiting: int(4 * n), Running: int(10 * n), KVUse: .5}, BlockSize: 16, Blocks: int(1000 * n)})
 		eps[i].SetSlots(10*n, t0)
 	}
 	c := New(Options{Pool: pool, Now: t0}, &request.Request{Model: "m", InputTokens: 100})

@@ -187,7 +187,7 @@ func (b *LoadTracker) Load(ep *Endpoint, now time.Time) Load {
 // RankLoad returns the load of the rank of ep with the fewest requests. The learned constants apply
 // to one rank.
 func (b *LoadTracker) RankLoad(ep *Endpoint, now time.Time) Load {
-	return b.Load(ep, now).PerRank(int(ep.gauges.ranks.Load()))
+	return b.Load(ep, now).PerRank(ep.gauges.get().Ranks)
 }
 
 // AddLoad adds the endpoint's in-flight load over all replicas to l. now is in Unix nanoseconds.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"pgregory.net/rapid"
 )
 
@@ -79,7 +80,7 @@ func TestRenew(t *testing.T) {
 	var told []Change
 	p.Subscribe(func(c Change) { told = append(told, c) })
 	ep, b := p.Snapshot().Endpoints[1], p.LoadTracker()
-	ep.SetGauges(Gauges{At: t0, Waiting: 3})
+	ep.SetGauges(Gauges{At: t0, Values: gauge.Values{Waiting: 3}})
 	ep.SetDown(true)
 	var old, fresh Ticket
 	b.Open(&old, ep, Work{Input: 10, New: 10}, t0)

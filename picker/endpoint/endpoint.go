@@ -207,10 +207,10 @@ func (e *Endpoint) Label(name string) (string, bool) {
 }
 
 // Gauges returns the last sample of the engine's metrics. At is zero if there is none.
-func (e *Endpoint) Gauges() Gauges { return e.gauges.load() }
+func (e *Endpoint) Gauges() Gauges { return *e.gauges.get() }
 
 // BlockSize returns the tokens per KV block, 0 if unknown.
-func (e *Endpoint) BlockSize() int { return e.gauges.blockSize() }
+func (e *Endpoint) BlockSize() int { return e.gauges.get().BlockSize }
 
 // SetGauges stores a sample.
 func (e *Endpoint) SetGauges(g Gauges) {
@@ -226,9 +226,9 @@ func (e *Endpoint) SetGauges(g Gauges) {
 
 // GaugeAge returns the age of the sample at now, and false if there is none.
 func (e *Endpoint) GaugeAge(now time.Time) (time.Duration, bool) {
-	at := e.gauges.at.Load()
-	if at == 0 {
+	at := e.gauges.get().At
+	if at.IsZero() {
 		return 0, false
 	}
-	return time.Duration(now.UnixNano() - at), true
+	return time.Duration(now.UnixNano() - at.UnixNano()), true
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"pgregory.net/rapid"
 )
 
@@ -26,8 +27,8 @@ func TestOfRank(t *testing.T) {
 	if got := l.PerRank(4); got.Waiting != 0 || got.Prefill != 0 || got.Pairs != 0 {
 		t.Errorf("a rank without a queue has %+v", got)
 	}
-	r := Reading{Sampled: true, Age: time.Second, Ranks: 4, Waiting: 9, Running: 14, KVUse: .5, Capacity: 4000, Slots: 3}
-	alone := Reading{Sampled: true, Age: time.Second, Ranks: 4, Waiting: 2, Running: 3, KVUse: .5, Capacity: 1000, Slots: 1}
+	r := Reading{Sampled: true, Age: time.Second, Ranks: 4, Values: gauge.Values{Waiting: 9, Running: 14, KVUse: .5}, Capacity: 4000, Slots: 3}
+	alone := Reading{Sampled: true, Age: time.Second, Ranks: 4, Values: gauge.Values{Waiting: 2, Running: 3, KVUse: .5}, Capacity: 1000, Slots: 1}
 	if diff := cmp.Diff(alone, r.PerRank()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

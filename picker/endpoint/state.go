@@ -54,8 +54,9 @@ func (e *Endpoint) ReadState(l *Load, r *Reading, t *Timed, c *Clock) {
 		b.remote.addTo(l)
 		b.remoteRates.keep(&t.Rates, c)
 	}
-	if *r = e.gauges.reading(); r.Sampled {
-		t.sampled, t.slots = e.gauges.at.Load(), e.slots.Keep()
+	g := e.gauges.get()
+	if *r = g.reading(); r.Sampled {
+		t.sampled, t.slots = g.At.UnixNano(), e.slots.Keep()
 	}
 }
 

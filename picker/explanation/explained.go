@@ -1,6 +1,10 @@
 package explanation
 
-import "time"
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/gauge"
+)
 
 // Explanation is one decision in full. It contains no prompt text. Times are in milliseconds.
 type Explanation struct {
@@ -91,10 +95,8 @@ type Load struct {
 	Tokens        int64   `json:"tokens"`
 	Rate          float64 `json:"dispatch_rate"`
 	GaugeAge      float64 `json:"gauge_age_ms"` // -1: never sampled
-	EngineWaiting int     `json:"engine_waiting"`
-	EngineRunning int     `json:"engine_running"`
-	KVUse         float64 `json:"kv_use"`
-	Ranks         int     `json:"ranks,omitempty"` // number of ranks summed here, if more than one; the price is for one rank
+	gauge.Values
+	Ranks int `json:"ranks,omitempty"` // number of ranks summed here, if more than one; the price is for one rank
 }
 
 // Profile is the result of one profile.

@@ -306,7 +306,8 @@ func (w *faultWorld) pages(stop chan struct{}) {
 		}
 		for address, e := range w.engines {
 			e.mu.Lock()
-			page, dead := &scrape.Page{Generated: e.generated, Running: float64(len(e.slots))}, e.kind == "hangs, HTTP is dead"
+			page, dead := &scrape.Page{Generated: e.generated}, e.kind == "hangs, HTTP is dead"
+			page.Running = len(e.slots)
 			e.mu.Unlock()
 			for _, r := range w.replicas {
 				if !dead {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -308,7 +309,7 @@ func TestPace(t *testing.T) {
 	see := func(rate float64, busy bool) {
 		now = now.Add(time.Second)
 		tokens += rate * 4
-		p.see(&scrape.Page{Generated: tokens, Running: 4}, now, busy)
+		p.see(&scrape.Page{Generated: tokens, Gauges: endpoint.Gauges{Values: gauge.Values{Running: 4}}}, now, busy)
 	}
 	for range 20 {
 		see(40, false)
@@ -410,7 +411,7 @@ func TestNobodyAsks(t *testing.T) {
 			asked[replica][ep.ID]++
 			if ep.ID == hangs && sick {
 				if arrives {
-					ep.SetGauges(endpoint.Gauges{At: r.now, Running: 1})
+					ep.SetGauges(endpoint.Gauges{At: r.now, Values: gauge.Values{Running: 1}})
 				}
 				return Hung
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 )
 
 // TestSaturation: by model, from fresh gauges only, for a limited number of models.
@@ -16,9 +17,9 @@ func TestSaturation(t *testing.T) {
 	if got := saturation(eps, now); len(got) != 0 {
 		t.Errorf("without samples: %v", got)
 	}
-	eps[0].SetGauges(endpoint.Gauges{At: now, Waiting: 10, KVUse: .4})
-	eps[1].SetGauges(endpoint.Gauges{At: now, KVUse: .8})
-	eps[2].SetGauges(endpoint.Gauges{At: now.Add(-time.Minute), Waiting: 100})
+	eps[0].SetGauges(endpoint.Gauges{At: now, Values: gauge.Values{Waiting: 10, KVUse: .4}})
+	eps[1].SetGauges(endpoint.Gauges{At: now, Values: gauge.Values{KVUse: .8}})
+	eps[2].SetGauges(endpoint.Gauges{At: now.Add(-time.Minute), Values: gauge.Values{Waiting: 100}})
 	if got := saturation(eps, now); len(got) != 1 || got["a"] != 1.5 {
 		t.Errorf("saturation() = %v, want the mean of 2 and 1", got)
 	}
@@ -26,7 +27,7 @@ func TestSaturation(t *testing.T) {
 	for i := range 2 * maxModels {
 		pool, _, _ := tallyRig(t, []string{fmt.Sprint("model-", i)}, 8000)
 		many = append(many, pool.Snapshot().Endpoints[0])
-		many[i].SetGauges(endpoint.Gauges{At: now, KVUse: .8})
+		many[i].SetGauges(endpoint.Gauges{At: now, Values: gauge.Values{KVUse: .8}})
 	}
 	if got := saturation(many, now); len(got) != maxModels {
 		t.Errorf("%d series", len(got))

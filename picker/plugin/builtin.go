@@ -71,7 +71,7 @@ func SettingTypes() Table {
 		done(KindProducer, "destination-endpoint-served-verifier", noteServed),
 		done(KindProducer, "models-responder", noteModels),
 		done(KindProducer, "session-state-producer", noteHistory),
-		{Name: "label-producer", Kind: KindProducer, Summary: "Publishes endpoint labels as attributes for endpoint-attribute-weight-scorer.",
+		{Name: "label-producer", Kind: KindProducer, Summary: "Publishes endpoint labels as attributes for the endpoint-attribute plugins.",
 			New: WithParams(labelProducerParams{}, newLabelProducer)},
 		done(KindProducer, "disagg-headers-handler", noteHeaders, "prefill-header-handler"),
 		{Name: "metrics-data-source", Kind: KindSource, Summary: "Where engines' metrics pages are.",

@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -53,24 +54,45 @@ func newExtractor(p extractorParams) (Plugin, error) {
 	for i, e := range m.Engines {
 		at := fmt.Sprintf("engineConfigs[%d].name", i)
 		errs = append(errs, Require(e.Name != "", at, "is needed"), Require(!seen[e.Name], at, "stands there twice: "+e.Name),
-			Require(e.QueuedRequests+e.RunningRequests+e.KVUsage != "", fmt.Sprintf("engineConfigs[%d]", i), "must name at least one gauge"))
+			Require(e.QueuedRequests+e.RunningRequests+e.KVUsage != "" || e.adds(), fmt.Sprintf("engineConfigs[%d]", i), "must name at least one gauge"))
+		errs = append(errs, e.checkCustom(fmt.Sprintf("engineConfigs[%d].customMetrics", i))...)
 		seen[e.Name] = true
 	}
 	errs = append(errs, Require(p.DefaultEngine == "" || seen[p.DefaultEngine] || known(p.DefaultEngine),
 		"defaultEngine", "must be one of engineConfigs, or "+strings.Join(engineNames, ", ")))
 	var differs []string
-	cache, custom := p.CacheFields != CacheFields{}, false
+	cache := p.CacheFields != CacheFields{}
 	for _, e := range p.EngineConfigs {
 		cache = cache || e.CacheBlockSizeLabelName+e.CacheNumBlocksLabelName+e.CacheBlockSizeSpec+e.CacheNumBlocksSpec != ""
-		custom = custom || len(e.CustomMetrics) > 0
 	}
 	if cache {
 		differs = append(differs, "the size of the cache is read where known engines say it; give approx-prefix-cache-producer a capacity for others")
 	}
-	if custom {
-		differs = append(differs, "customMetrics are not read: nothing here reads endpoint attributes")
-	}
 	return Plugin{Metrics: m, Differs: differs}, Faults(errs...)
+}
+
+// adds reports whether the entry adds custom gauges to the built-in names of a known engine.
+func (e *EngineNames) adds() bool {
+	return known(e.Name) && len(e.CustomMetrics) > 0 && e.LoRA+e.CacheInfo == ""
+}
+
+// mostCustom is the maximum number of custom gauges of one engine.
+const mostCustom = 32
+
+// checkCustom returns the problems of the custom gauges, which stand at a place of the file.
+func (e *EngineNames) checkCustom(at string) []error {
+	errs := []error{Require(len(e.CustomMetrics) <= mostCustom, at, fmt.Sprintf("may list %d at most", mostCustom))}
+	seen := map[string]bool{}
+	for i, m := range e.CustomMetrics {
+		at := fmt.Sprintf("%s[%d].", at, i)
+		errs = append(errs,
+			Require(m.AttributeKey != "", at+"attributeKey", "is required"),
+			Require(!seen[m.AttributeKey], at+"attributeKey", "is used twice"),
+			Require(m.MetricSpec != "", at+"metricSpec", "is required"),
+			Require(slices.Contains([]string{"", "first", "sum", "mean", "max"}, m.Combine), at+"combine", "must be first, sum, mean or max"))
+		seen[m.AttributeKey] = true
+	}
+	return errs
 }
 
 // engineNames are the engines with known gauges.

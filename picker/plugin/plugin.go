@@ -67,11 +67,14 @@ type Plugin struct {
 	Holdings *Holdings
 	Bind     func(*Holdings) Plugin
 
-	// Labels maps the attribute keys that this plugin publishes to endpoint labels. Attribute is the
-	// key that a plugin reads, and BindLabel rebuilds the plugin for the key's label.
-	Labels    map[string]string
-	Attribute *Attribute
-	BindLabel func(label string) Plugin
+	// Labels maps the attribute keys that this plugin publishes to endpoint labels with text, and
+	// NumberLabels to labels with numbers. Attribute is the key that a plugin reads. BindLabel
+	// rebuilds a plugin that reads text for the key's label, and BindNumber one that reads numbers.
+	Labels       map[string]string
+	NumberLabels map[string]string
+	Attribute    *Attribute
+	BindLabel    func(label string) Plugin
+	BindNumber   func(Number) Plugin
 
 	// Screens means that Filter is the first filter of every profile; profiles do not name it.
 	Screens bool

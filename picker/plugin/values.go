@@ -58,12 +58,22 @@ type EngineNames struct {
 	LoRA            string `json:"loraSpec,omitempty"`
 	CacheInfo       string `json:"cacheInfoSpec,omitempty"`
 
+	// CustomMetrics are further gauges, for scorers, filters and expressions.
+	CustomMetrics []CustomMetric `json:"customMetrics,omitempty"`
+
 	// Not used; see core-metrics-extractor.
-	CacheBlockSizeLabelName string    `json:"cacheBlockSizeLabelName,omitempty"`
-	CacheNumBlocksLabelName string    `json:"cacheNumBlocksLabelName,omitempty"`
-	CacheBlockSizeSpec      string    `json:"cacheBlockSizeSpec,omitempty"`
-	CacheNumBlocksSpec      string    `json:"cacheNumBlocksSpec,omitempty"`
-	CustomMetrics           Unchecked `json:"customMetrics,omitempty"`
+	CacheBlockSizeLabelName string `json:"cacheBlockSizeLabelName,omitempty"`
+	CacheNumBlocksLabelName string `json:"cacheNumBlocksLabelName,omitempty"`
+	CacheBlockSizeSpec      string `json:"cacheBlockSizeSpec,omitempty"`
+	CacheNumBlocksSpec      string `json:"cacheNumBlocksSpec,omitempty"`
+}
+
+// CustomMetric is a gauge of an engine's metrics page under a name of its own.
+type CustomMetric struct {
+	AttributeKey string `json:"attributeKey"`
+	MetricSpec   string `json:"metricSpec"`
+	// Combine is first, sum, mean or max: the rule for several series, one of each rank for example.
+	Combine string `json:"combine,omitempty"`
 }
 
 // FlowPolicy is a flow control policy. The fields in use depend on the type's kind.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -22,7 +23,9 @@ func TestAllocations(t *testing.T) {
 		"engine-priority-producer":     `{"matchLabels":{"zone":"a"}}`,
 
 		"endpoint-attribute-weight-scorer": `{"attributeKey":"zone","weights":{"a":1}}`, "label-producer": `{"label":"zone","attributeKey":"zone"}`,
-		"utilization-filter": `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
+		"endpoint-attribute-scorer": `{"attributeKey":"g","algorithm":{"type":"linear_lower_is_better"}}`,
+		"endpoint-attribute-filter": `{"attribute":"g","algorithm":{"type":"threshold","threshold":{"operator":"LessThan","value":3}}}`,
+		"utilization-filter":        `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
 	}
 	addresses := []string{fl.pool.Snapshot().Endpoints[0].Address}
 	r := ask(5000)
@@ -37,6 +40,9 @@ func TestAllocations(t *testing.T) {
 		keep, scores, order := make([]bool, c.Len()), make([]float64, c.Len()), make([]int32, 0, c.Len())
 		if p.BindLabel != nil {
 			p = p.BindLabel("zone")
+		}
+		if p.BindNumber != nil {
+			p = p.BindNumber(plugin.GaugeNumber("g"))
 		}
 		run := func() {
 			if p.Filter != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -151,7 +152,7 @@ func TestBeyondTargets(t *testing.T) {
 
 func TestUtilizationFilter(t *testing.T) {
 	g := func(waiting, running int, kv float64, requests int64) one {
-		return one{gauges: &endpoint.Gauges{Waiting: waiting, Running: running, KVUse: kv}, load: endpoint.Load{Requests: requests}}
+		return one{gauges: &endpoint.Gauges{Values: gauge.Values{Waiting: waiting, Running: running, KVUse: kv}}, load: endpoint.Load{Requests: requests}}
 	}
 	f := newFleet(g(0, 10, .95, 10), g(9, 2, .5, 11), g(1, 1, .1, 1), one{})
 	check := func(params, want string) {
@@ -215,7 +216,7 @@ func TestHeaderTesting(t *testing.T) {
 
 func TestDetectors(t *testing.T) {
 	g := func(waiting int, kv float64, age time.Duration) one {
-		return one{gauges: &endpoint.Gauges{At: t0.Add(-age), Waiting: waiting, KVUse: kv}}
+		return one{gauges: &endpoint.Gauges{At: t0.Add(-age), Values: gauge.Values{Waiting: waiting, KVUse: kv}}}
 	}
 	fresh := 100 * time.Millisecond
 	// queue/5 and kv/.8: .4, .5, then stale and unknown as 1.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 )
 
 // A prompt's memory has a cost only at endpoints where other requests would wait for memory.
@@ -15,9 +16,9 @@ func TestPriceOfMemory(t *testing.T) {
 		return one{gauges: &g, load: endpoint.Load{Requests: requests, Tokens: 20_000 * requests, Context: 20_000 * requests, Rate: 2}}
 	}
 	f := newFleet(
-		engine(endpoint.Gauges{Running: 35, KVUse: .97}, 35),
-		engine(endpoint.Gauges{Running: 35, KVUse: .97, At: t0.Add(-time.Minute)}, 35), // outdated
-		engine(endpoint.Gauges{Running: 100, KVUse: .5}, 100),
+		engine(endpoint.Gauges{Values: gauge.Values{Running: 35, KVUse: .97}}, 35),
+		engine(endpoint.Gauges{Values: gauge.Values{Running: 35, KVUse: .97}, At: t0.Add(-time.Minute)}, 35), // outdated
+		engine(endpoint.Gauges{Values: gauge.Values{Running: 100, KVUse: .5}}, 100),
 		one{load: endpoint.Load{Requests: 35, Rate: 2}}, // no gauges
 	)
 	price := func(tokens int) []float64 {

@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
@@ -133,7 +134,7 @@ func TestDynamo(t *testing.T) {
 
 func TestCacheAware(t *testing.T) {
 	e := func(requests int64, held int32, kv float64) one {
-		return one{load: endpoint.Load{Requests: requests}, held: held, gauges: &endpoint.Gauges{KVUse: kv}}
+		return one{load: endpoint.Load{Requests: requests}, held: held, gauges: &endpoint.Gauges{Values: gauge.Values{KVUse: kv}}}
 	}
 	f := func(name string, want int, list ...one) {
 		t.Helper()
@@ -260,8 +261,8 @@ func TestPredictedBusy(t *testing.T) {
 	f := func(running int, told float64) {
 		t.Helper()
 		f := newFleet(
-			one{cost: &cost, load: endpoint.Load{Requests: 2, Busy: .5}, gauges: &endpoint.Gauges{Running: running, Waiting: 1}},
-			one{cost: &cost, load: endpoint.Load{Requests: 1, Busy: .1}, gauges: &endpoint.Gauges{Running: 1}},
+			one{cost: &cost, load: endpoint.Load{Requests: 2, Busy: .5}, gauges: &endpoint.Gauges{Values: gauge.Values{Running: running, Waiting: 1}}},
+			one{cost: &cost, load: endpoint.Load{Requests: 1, Busy: .1}, gauges: &endpoint.Gauges{Values: gauge.Values{Running: 1}}},
 			one{cost: &cost, load: endpoint.Load{Busy: 1}})
 		got := f.scores(t, ask(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0,"stallWeight":0,"alike":0}`)
 		want := make([]float64, 3)

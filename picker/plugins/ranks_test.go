@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 )
 
 // TestRanksArePriced: a request costs the same at an engine of four equally loaded ranks as at a
@@ -18,7 +19,7 @@ func TestRanksArePriced(t *testing.T) {
 				Context: 40_000 * ranks, Rate: 3 * float64(ranks), Busy: .4 * float64(ranks), LastFirst: t0.UnixNano(),
 			},
 			gauges: &endpoint.Gauges{
-				Ranks: int(ranks), Waiting: int(6 * ranks), Running: int(24 * ranks), KVUse: .9, BlockSize: 16, Blocks: int(5000 * ranks),
+				Ranks: int(ranks), Values: gauge.Values{Waiting: int(6 * ranks), Running: int(24 * ranks), KVUse: .9}, BlockSize: 16, Blocks: int(5000 * ranks),
 			},
 			held: 512,
 		}

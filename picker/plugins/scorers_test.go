@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
@@ -22,7 +23,7 @@ func TestScorers(t *testing.T) {
 		}
 	}
 	queue := func(waiting, running int, kv float64) one {
-		return one{gauges: &endpoint.Gauges{Waiting: waiting, Running: running, KVUse: kv}}
+		return one{gauges: &endpoint.Gauges{Values: gauge.Values{Waiting: waiting, Running: running, KVUse: kv}}}
 	}
 	gauges := newFleet(queue(0, 4, .25), queue(5, 1, 0), queue(20, 2, 1))
 	f("queue-scorer", gauges, "", 1, .75, 0)
@@ -217,7 +218,7 @@ func TestLatencyScorer(t *testing.T) {
 	}
 	// Without learned latencies: half of the cache free and a queue of 1 of 4; a quarter, the
 	// longest queue and half of the prompt; all, none, nothing.
-	young := newFleet(one{gauges: &endpoint.Gauges{Waiting: 1, KVUse: .5}}, one{gauges: &endpoint.Gauges{Waiting: 4, KVUse: .75}, held: 50}, one{gauges: &endpoint.Gauges{}})
+	young := newFleet(one{gauges: &endpoint.Gauges{Values: gauge.Values{Waiting: 1, KVUse: .5}}}, one{gauges: &endpoint.Gauges{Values: gauge.Values{Waiting: 4, KVUse: .75}}, held: 50}, one{gauges: &endpoint.Gauges{}})
 	for params, want := range map[string][]float64{
 		``: {.42, .25, .67}, `{"compositeKVWeight":0,"compositePrefixWeight":3}`: {.19, .38, .25},
 		`{"compositeKVWeight":0,"compositeQueueWeight":0,"compositePrefixWeight":0}`: {.5, .25, 1},

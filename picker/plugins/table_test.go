@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -95,7 +96,7 @@ func bigFleet(n int) *fleet {
 			load:   endpoint.Load{Requests: int64(i % 9), Waiting: int64(i % 3), Prefill: int64(i%3) * 1000, Tokens: int64(i) * 100, Rate: .5, LastFirst: t0.UnixNano()},
 			held:   int32(i % 5 * 512),
 			labels: map[string]string{"zone": "a"},
-			gauges: &endpoint.Gauges{Waiting: i % 4, Running: i % 9, KVUse: float64(i%10) / 10, BlockSize: 16, Blocks: 20000},
+			gauges: &endpoint.Gauges{Values: gauge.Values{Waiting: i % 4, Running: i % 9, KVUse: float64(i%10) / 10, Custom: map[string]float64{"g": float64(i)}}, BlockSize: 16, Blocks: 20000},
 		}
 	}
 	return newFleet(list...)

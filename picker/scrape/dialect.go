@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -57,7 +58,8 @@ func checkName(name string, optional bool) error {
 	return nil
 }
 
-// Dialect maps gauges to the series of an engine's page. Zero series are not read.
+// Dialect maps gauges to the series of an engine's page. Zero series are not read. A Dialect that has
+// only Custom adds these gauges to the built-in names of its engine.
 type Dialect struct {
 	Name    string // value of the engine label
 	Waiting Series // requests
@@ -65,6 +67,12 @@ type Dialect struct {
 	Use     Series // KV memory use, 0..1
 	LoRA    Series // with vLLM's labels
 	Cache   Series // with vLLM's or SGLang's labels
+	Custom  []CustomGauge
+}
+
+// adds reports whether the Dialect leaves the built-in names in use.
+func (d *Dialect) adds() bool {
+	return d.Waiting.Name+d.Running.Name+d.Use.Name+d.LoRA.Name+d.Cache.Name == ""
 }
 
 // Dialects selects how an endpoint's page is read: by its engine label among List, then among the
@@ -76,6 +84,7 @@ type Dialects struct {
 	List    []Dialect
 
 	tables map[string]*ownNames // by name
+	usual  *ownNames            // for endpoints that no entry of List is for; nil: the built-in names alone
 }
 
 // NewDialects returns Dialects ready for use.
@@ -87,6 +96,7 @@ func NewDialects(label, otherwise string, list []Dialect) *Dialects {
 	for i := range list {
 		d.tables[list[i].Name] = newOwnNames(&list[i])
 	}
+	d.usual = added(list)
 	return d
 }
 
@@ -106,11 +116,20 @@ func (d *Dialects) of(ep *endpoint.Endpoint) (*ownNames, endpoint.EngineType) {
 	if labelled && endpoint.EngineOf(value) != endpoint.EngineUnknown {
 		return nil, endpoint.EngineOf(value)
 	}
-	return nil, ep.Engine
+	return d.usual, ep.Engine
+}
+
+// Read reads one page of ep in the way that d selects.
+func (d *Dialects) Read(s *Scanner, page io.Reader, ep *endpoint.Endpoint) (Page, error) {
+	own, engine := d.of(ep)
+	return s.scan(page, own, engine)
 }
 
 // ownNames is a Dialect in the scanner's form.
-type ownNames struct{ series []ownSeries }
+type ownNames struct {
+	series []ownSeries   // instead of the built-in names; nil: in addition to them
+	custom []CustomGauge // by name, each name once
+}
 
 type ownSeries struct {
 	metric
@@ -118,7 +137,10 @@ type ownSeries struct {
 }
 
 func newOwnNames(d *Dialect) *ownNames {
-	out := &ownNames{}
+	out := &ownNames{custom: d.Custom}
+	if d.adds() {
+		return out
+	}
 	add := func(s Series, w what) {
 		if s.Name != "" {
 			out.series = append(out.series, ownSeries{metric{name: s.Name, what: w}, s.Labels})
@@ -138,31 +160,38 @@ func newOwnNames(d *Dialect) *ownNames {
 func (d *ownNames) find(line []byte, labels *labelSet) (*metric, []byte) {
 	for i := range d.series {
 		s := &d.series[i]
-		end := len(s.name)
-		if len(line) <= end || string(line[:end]) != s.name || !endsName(line[end]) {
-			continue
-		}
-		if len(s.labels) == 0 || s.matches(line[end:], labels) {
-			return &s.metric, line[end:]
+		if rest := afterName(line, s.name); rest != nil && matches(s.labels, rest, labels) {
+			return &s.metric, rest
 		}
 	}
 	return nil, nil
 }
 
-// matches reports whether the line has the series' required labels.
-func (s *ownSeries) matches(rest []byte, scratch *labelSet) bool {
+// afterName returns the rest of a line of the named series, nil for lines of others.
+func afterName(line []byte, name string) []byte {
+	if end := len(name); len(line) > end && string(line[:end]) == name && endsName(line[end]) {
+		return line[end:]
+	}
+	return nil
+}
+
+// matches reports whether the rest of a line has the required labels.
+func matches(required []SeriesLabel, rest []byte, scratch *labelSet) bool {
+	if len(required) == 0 {
+		return true
+	}
 	labels, _, ok := split(rest)
 	if !ok {
 		return false
 	}
 	scratch.rest = labels
-	left := len(s.labels)
+	left := len(required)
 	for {
 		name, value, ok := scratch.next()
 		if !ok {
 			return left == 0
 		}
-		for _, want := range s.labels {
+		for _, want := range required {
 			if string(name) == want.Name && string(value) == want.Value {
 				left--
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 )
 
 func TestParseSeries(t *testing.T) {
@@ -71,7 +72,10 @@ func TestDialect(t *testing.T) {
 	s := NewScanner()
 	got, err := s.scan(strings.NewReader(ownPage), newOwnNames(&d), endpoint.EngineUnknown)
 	want := Page{
-		Ranks: 1, Waiting: 7, Running: 5, KVUse: .25, BlockSize: 32, Blocks: 100, Started: time.Unix(1_700_000_000, 0), Bytes: len(ownPage),
+		Gauges: endpoint.Gauges{
+			Ranks: 1, Values: gauge.Values{Waiting: 7, Running: 5, KVUse: .25}, BlockSize: 32, Blocks: 100, Started: time.Unix(1_700_000_000, 0),
+		},
+		Bytes: len(ownPage),
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)

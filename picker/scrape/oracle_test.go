@@ -39,7 +39,7 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 			continue
 		}
 		p.Engine, p.Ranks = d.engine, o.ranks(d.waiting)
-		p.Waiting, p.Running, p.KVUse = sum(waiting), sum(running), min(mean(use), 1)
+		p.Waiting, p.Running, p.KVUse = whole(sum(waiting)), whole(sum(running)), min(mean(use), 1)
 		o.cache(&p, d)
 		hits := append(o.series(d.hits), o.series(d.more)...)
 		p.QueryTokens, p.HitTokens, p.Counts = sum(o.series(d.queries)), sum(hits), len(hits) > 0

@@ -22,6 +22,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 )
 
 // engines plays the engines of a fleet on a fake clock.
@@ -549,7 +550,7 @@ func TestAdaptersAreKept(t *testing.T) {
 		if first == nil || ep.Gauges().LoRA != first {
 			t.Errorf("adapters %p became %p though they are the same", first, ep.Gauges().LoRA)
 		}
-		want := endpoint.Gauges{At: ep.Gauges().At, Engine: endpoint.EngineVLLM, Ranks: 1, Waiting: 3, Running: 12, KVUse: 0.4375,
+		want := endpoint.Gauges{At: ep.Gauges().At, Engine: endpoint.EngineVLLM, Ranks: 1, Values: gauge.Values{Waiting: 3, Running: 12, KVUse: 0.4375},
 			BlockSize: 16, Blocks: 27918, Started: time.UnixMilli(1763712345670), LoRA: first}
 		if diff := gocmp.Diff(want, ep.Gauges()); diff != "" {
 			t.Errorf("gauges (-want +got):\n%s", diff)

@@ -71,7 +71,7 @@ func (p *Poller) read(t *target, ep *endpoint.Endpoint, start time.Time) {
 	page, at, err := p.fetch(ctx, t, ep)
 	cancel()
 	if err == nil {
-		g := page.Gauges(at)
+		g := page.Sample(at)
 		old := ep.Gauges()
 		if old.LoRA.Equal(g.LoRA) {
 			g.LoRA = old.LoRA
@@ -107,8 +107,7 @@ func (p *Poller) fetch(ctx context.Context, t *target, ep *endpoint.Endpoint) (p
 	}
 	s := p.scanners.get()
 	defer p.scanners.put(s)
-	own, engine := p.opts.Dialects().of(ep)
-	page, err = s.scan(&bounded{r: resp.Body, left: p.opts.MaxPage}, own, engine)
+	page, err = p.opts.Dialects().Read(s, &bounded{r: resp.Body, left: p.opts.MaxPage}, ep)
 	if errors.Is(err, ErrNoGauges) && strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		err = errJSON
 	}

@@ -21,15 +21,9 @@ var ErrNoGauges = errors.New("scrape: the page has no gauges of a known engine")
 
 // Page is the content of one metrics page.
 type Page struct {
-	Engine    endpoint.EngineType
-	Ranks     int     // data-parallel ranks with a waiting gauge, at least 1
-	Waiting   float64 // requests, all ranks
-	Running   float64 // requests, all ranks
-	KVUse     float64 // 0..1, mean of the ranks
-	BlockSize int     // tokens, 0 when unknown
-	Blocks    int     // all ranks, 0 when unknown
-	Started   time.Time
-	LoRA      *endpoint.LoRA // nil if the page has none
+	// The gauges without At and Progress. Ranks counts the data-parallel ranks with a waiting gauge,
+	// at least 1. Started is zero if the page shows no start or several.
+	endpoint.Gauges
 	// Prompt tokens since the start: looked up in the prefix cache, and found there or through a
 	// connector. Both are 0 if the page lacks them; see Counts.
 	QueryTokens, HitTokens float64
@@ -47,12 +41,11 @@ type Page struct {
 	Skipped int // overlong lines and invalid values
 }
 
-// Gauges returns the page as a sample taken at at.
-func (p *Page) Gauges(at time.Time) endpoint.Gauges {
-	return endpoint.Gauges{
-		At: at, Engine: p.Engine, Ranks: p.Ranks, Waiting: whole(p.Waiting), Running: whole(p.Running), KVUse: p.KVUse,
-		BlockSize: p.BlockSize, Blocks: p.Blocks, Started: p.Started, LoRA: p.LoRA, Progress: p.progress(),
-	}
+// Sample returns the page as a sample taken at at.
+func (p *Page) Sample(at time.Time) endpoint.Gauges {
+	g := p.Gauges
+	g.At, g.Progress = at, p.progress()
+	return g
 }
 
 // progress combines the counters, for engines that have every counter.
@@ -74,7 +67,8 @@ type Scanner struct {
 	buf    []byte
 	labels labelSet
 	tally  tally
-	own    *ownNames // configured names; nil: built-in ones
+	own    *ownNames   // configured names; nil: built-in ones
+	sums   []customSum // of own.custom
 }
 
 // tally accumulates the values of a page's lines.
@@ -108,6 +102,7 @@ func (s *Scanner) Scan(r io.Reader, engine endpoint.EngineType) (Page, error) {
 // scan is Scan with configured names, unless own is nil. engine is then only the reported type.
 func (s *Scanner) scan(r io.Reader, own *ownNames, engine endpoint.EngineType) (Page, error) {
 	s.own = own
+	s.startCustom()
 	running, waiting := s.tally.lora.running[:0], s.tally.lora.waiting[:0]
 	s.tally = tally{engine: engine}
 	s.tally.lora.running, s.tally.lora.waiting = running, waiting
@@ -168,6 +163,9 @@ func (s *Scanner) line(line []byte) {
 	var m *metric
 	var rest []byte
 	if s.own != nil {
+		s.custom(line)
+	}
+	if s.own != nil && s.own.series != nil {
 		m, rest = s.own.find(line, &s.labels)
 	} else {
 		m, rest = find(line)
@@ -315,7 +313,8 @@ func (s *Scanner) finish(p *Page) error {
 		return ErrNoGauges
 	}
 	p.Engine, p.Ranks = t.engine, max(t.ranks.len(), 1)
-	p.Waiting, p.Running = t.sum[whatWaiting], t.sum[whatRunning]
+	p.Waiting, p.Running = whole(t.sum[whatWaiting]), whole(t.sum[whatRunning])
+	p.Custom = s.customValues()
 	p.KVUse = min(t.mean(whatUse), 1)
 	if t.count[whatUse] == 0 {
 		p.KVUse = min(t.mean(whatUseOld), 1)

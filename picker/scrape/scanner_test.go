@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 )
 
 func load(tb testing.TB, name string) []byte {
@@ -32,15 +34,15 @@ func load(tb testing.TB, name string) []byte {
 func TestScan(t *testing.T) {
 	started := time.UnixMilli(1763712345670)
 	for name, want := range map[string]Page{
-		"vllm": {Engine: endpoint.EngineVLLM, Ranks: 1, Waiting: 3, Running: 12, KVUse: 0.4375, BlockSize: 16, Blocks: 27918, Started: started,
-			QueryTokens: 1048576, HitTokens: 524288, Counts: true,
-			LoRA: &endpoint.LoRA{Max: 4, Running: []string{"sql", "chat"}, Waiting: []string{"legal"}}},
-		"vllm_ranks": {Engine: endpoint.EngineVLLM, Ranks: 2, Waiting: 5, Running: 10, KVUse: 0.3, BlockSize: 32, Blocks: 2001, Started: started},
-		"vllm_old":   {Engine: endpoint.EngineVLLM, Ranks: 1, Running: 1, KVUse: 0.25, Skipped: 1},
-		"sglang": {Engine: endpoint.EngineSGLang, Ranks: 1, Waiting: 2, Running: 7, KVUse: 0.31, BlockSize: 64, Blocks: 65536,
+		"vllm": {Gauges: endpoint.Gauges{Engine: endpoint.EngineVLLM, Ranks: 1, Values: gauge.Values{Waiting: 3, Running: 12, KVUse: 0.4375}, BlockSize: 16, Blocks: 27918, Started: started, LoRA: &endpoint.LoRA{Max: 4, Running: []string{"sql", "chat"}, Waiting: []string{"legal"}}},
+			QueryTokens: 1048576, HitTokens: 524288, Counts: true},
+		"vllm_ranks": {Gauges: endpoint.Gauges{Engine: endpoint.EngineVLLM, Ranks: 2, Values: gauge.Values{Waiting: 5, Running: 10, KVUse: 0.3}, BlockSize: 32, Blocks: 2001, Started: started}},
+		"vllm_old": {Gauges: endpoint.Gauges{Engine: endpoint.EngineVLLM, Ranks: 1, Values: gauge.Values{Running: 1, KVUse: 0.25}},
+			Skipped: 1},
+		"sglang": {Gauges: endpoint.Gauges{Engine: endpoint.EngineSGLang, Ranks: 1, Values: gauge.Values{Waiting: 2, Running: 7, KVUse: 0.31}, BlockSize: 64, Blocks: 65536},
 			QueryTokens: 8128902, HitTokens: 4e6, Counts: true},
-		"trtllm": {Engine: endpoint.EngineTRTLLM, Ranks: 1, Waiting: 1, Running: 8, KVUse: 0.125, BlockSize: 32, Blocks: 4096},
-		"triton": {Engine: endpoint.EngineTriton, Ranks: 1, Waiting: 6, Running: 5, KVUse: 0.5, BlockSize: 64, Blocks: 6240},
+		"trtllm": {Gauges: endpoint.Gauges{Engine: endpoint.EngineTRTLLM, Ranks: 1, Values: gauge.Values{Waiting: 1, Running: 8, KVUse: 0.125}, BlockSize: 32, Blocks: 4096}},
+		"triton": {Gauges: endpoint.Gauges{Engine: endpoint.EngineTriton, Ranks: 1, Values: gauge.Values{Waiting: 6, Running: 5, KVUse: 0.5}, BlockSize: 64, Blocks: 6240}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := load(t, name)
@@ -243,17 +245,27 @@ func FuzzScan(f *testing.F) {
 		f.Add(load(f, name), uint8(0))
 	}
 	f.Add([]byte("vllm:num_requests_waiting{a=\"\\\\\\\"}\"} 1\nvllm:num_requests_waiting } 2"), uint8(1))
+	f.Add([]byte(customPage), uint8(1))
+	own := added([]Dialect{{Name: "vllm", Custom: []CustomGauge{
+		custom(f, "max", "gpu_temperature", CombineMax), custom(f, "sum", "balance{a=b}", CombineSum),
+		custom(f, "mean", "vllm:num_requests_waiting", CombineMean),
+	}}})
 	sweep.Fuzz(f, sweep.Default, func(t *testing.T, page []byte, engine uint8) {
 		s := NewScanner()
 		e := endpoint.EngineType(engine % 5)
-		got, err := s.Scan(bytes.NewReader(page), e)
+		got, err := s.scan(bytes.NewReader(page), own, e)
 		if err != nil {
 			return
 		}
 		if !(got.Waiting >= 0 && got.Running >= 0 && got.KVUse >= 0 && got.KVUse <= 1) || got.Blocks < 0 || got.BlockSize < 0 {
 			t.Fatalf("absurd sample %+v", got)
 		}
-		again, err := s.Scan(iotest.OneByteReader(bytes.NewReader(page)), e)
+		for name, value := range got.Custom {
+			if math.IsNaN(value) || math.IsInf(value, 0) {
+				t.Fatalf("custom gauge %s is %g", name, value)
+			}
+		}
+		again, err := s.scan(iotest.OneByteReader(bytes.NewReader(page)), own, e)
 		if diff := gocmp.Diff(got, again); diff != "" || err != nil {
 			t.Fatalf("cut elsewhere: %v\n%s", err, diff)
 		}

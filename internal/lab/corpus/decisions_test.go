@@ -43,8 +43,8 @@ func TestCorpus(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			n++
 			fleet := "shapes/fleet.json"
-			for _, a := range d.CmdArgs { // a fleet whose endpoints have roles or learned speeds
-				if a.Key == "roles" || a.Key == "learned" || a.Key == "labelled" {
+			for _, a := range d.CmdArgs { // a fleet whose endpoints have roles, learned speeds, labels or custom gauges
+				if a.Key == "roles" || a.Key == "learned" || a.Key == "labelled" || a.Key == "custom" {
 					fleet = "shapes/" + a.Key + ".json"
 				}
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
@@ -156,7 +157,7 @@ func decision(n int) (*Kernel, error) {
 	now := time.Unix(1_700_000_000, 0)
 	for i, ep := range pool.Snapshot().Endpoints {
 		pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: int64(i % 9), Waiting: int64(i % 3), Prefill: int64(i%3) * 1000, Tokens: int64(i) * 100, Rate: .5, LastFirst: now.UnixNano()})
-		ep.SetGauges(endpoint.Gauges{At: now, Waiting: i % 4, Running: i % 9, KVUse: float64(i%10) / 10, BlockSize: 16, Blocks: 20000})
+		ep.SetGauges(endpoint.Gauges{At: now, Values: gauge.Values{Waiting: i % 4, Running: i % 9, KVUse: float64(i%10) / 10}, BlockSize: 16, Blocks: 20000})
 	}
 	profile := &cycle.Profile{Name: "default"}
 	for _, part := range []struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -201,8 +202,8 @@ func (s *simulation) sample(at time.Duration) {
 		}
 		st := s.stations[i].core.Stats()
 		g := endpoint.Gauges{
-			At: taken, Engine: endpoint.EngineVLLM, Waiting: st.Waiting, Running: st.Running,
-			KVUse: st.Usage(), BlockSize: s.Engine.BlockSize, Blocks: s.Engine.Blocks, Started: epoch,
+			At: taken, Engine: endpoint.EngineVLLM, Values: gauge.Values{Waiting: st.Waiting, Running: st.Running, KVUse: st.Usage()},
+			BlockSize: s.Engine.BlockSize, Blocks: s.Engine.Blocks, Started: epoch,
 		}
 		if s.Engine.AdapterLoad > 0 {
 			g.LoRA = s.stations[i].adapters()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 )
 
 // TestDepartedLoad: the requests of a dead replica count until the engine's gauges show that they
@@ -33,7 +34,7 @@ func TestDepartedLoad(t *testing.T) {
 	sample := func(r *rig, running int) {
 		*r.now = r.now.Add(time.Second)
 		ep := r.pool.Snapshot().Known(address)
-		ep.SetGauges(endpoint.Gauges{At: *r.now, Running: running})
+		ep.SetGauges(endpoint.Gauges{At: *r.now, Values: gauge.Values{Running: running}})
 		r.l.Sampled(ep)
 	}
 	for _, tc := range []struct {

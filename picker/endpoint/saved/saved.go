@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -63,13 +64,11 @@ func FactsOf(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) *Facts {
 // Endpoint is the part of an endpoint's status that a decision needs, as written by grapevine
 // status -o json.
 type Endpoint struct {
-	Address   string  `json:"address"`
-	Name      string  `json:"name"`
-	Up        bool    `json:"up"`
-	InFlight  int64   `json:"in_flight"`
-	Waiting   int     `json:"engine_waiting"`
-	Running   int     `json:"engine_running"`
-	KVUse     float64 `json:"kv_use"`
+	Address  string `json:"address"`
+	Name     string `json:"name"`
+	Up       bool   `json:"up"`
+	InFlight int64  `json:"in_flight"`
+	gauge.Values
 	GaugeAgeS float64 `json:"gauge_age_s"` // -1: never read
 	Facts     *Facts  `json:"facts,omitempty"`
 	Health    struct {
@@ -91,7 +90,7 @@ func (e *Endpoint) Spec() (endpoint.Spec, bool) {
 // requests count as decoding with unknown length.
 func (e *Endpoint) Restore(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) {
 	ep.SetDown(!e.Up && e.Health.State != health.Unreached) // decisions do not consider reachability
-	g := endpoint.Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
+	g := endpoint.Gauges{Values: e.Values}
 	load := endpoint.Load{Requests: e.InFlight}
 	if f := e.Facts; f != nil {
 		g.Ranks, g.BlockSize, g.Blocks, g.LoRA = f.Ranks, f.BlockSize, f.KVBlocks, (*endpoint.LoRA)(f.Adapters)

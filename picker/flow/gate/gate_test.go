@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -325,7 +326,7 @@ func TestLearnedLimit(t *testing.T) {
 		{running: 9, waiting: 1, inFlight: 9, age: time.Minute, want: 30}, // stale gauges are ignored
 	} {
 		now = now.Add(step.after)
-		l.learn(endpoint.Reading{Sampled: true, Age: step.age, Running: step.running, Waiting: step.waiting}, step.inFlight, 5, now)
+		l.learn(endpoint.Reading{Sampled: true, Age: step.age, Values: gauge.Values{Running: step.running, Waiting: step.waiting}}, step.inFlight, 5, now)
 		if l.places != step.want {
 			t.Errorf("%+v: learned %d permits", step, l.places)
 		}

@@ -20,7 +20,10 @@ type variable struct {
 	value   func(v *vars) ref.Val
 }
 
-var stringMap = cel.MapType(cel.StringType, cel.StringType)
+var (
+	stringMap = cel.MapType(cel.StringType, cel.StringType)
+	numberMap = cel.MapType(cel.StringType, cel.DoubleType)
+)
 
 // variables are all names, as the manual lists them.
 var variables = []variable{
@@ -43,6 +46,7 @@ var variables = []variable{
 	{"load.waiting", cel.IntType, "waiting requests, by the engine's last sample", func(v *vars) ref.Val { return types.Int(v.at.Waiting) }},
 	{"load.running", cel.IntType, "running requests, by the engine's last sample", func(v *vars) ref.Val { return types.Int(v.at.Running) }},
 	{"load.kv_usage", cel.DoubleType, "used share of the KV cache, 0 to 1", func(v *vars) ref.Val { return types.Double(v.at.KVUse) }},
+	{"load.gauges", numberMap, "custom gauges of the engine by name; one without a value is not in the map", func(v *vars) ref.Val { return (*gauges)(v) }},
 	{"prefix.cached_tokens", cel.IntType, "tokens of the prompt that the endpoint holds, weighted by tier", func(v *vars) ref.Val { return types.Int(v.c.Held(v.k)) }},
 	{"prefix.ratio", cel.DoubleType, "their share of the prompt, 0 to 1", func(v *vars) ref.Val { return types.Double(v.ratio()) }},
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -23,7 +24,8 @@ func (h headerMap) Get(name string) string { return h[name] }
 var now = time.Unix(1_700_000_000, 0)
 
 // testPool has n endpoints. Endpoint i has 10·i requests in flight, i waiting and a third of i
-// running; odd ones are labelled gold, and endpoint 1 holds three quarters of every prompt.
+// running; odd ones are labelled gold, and endpoint 1 holds three quarters of every prompt. All but
+// endpoint 0 have the custom gauge "heat" with the value i.
 func testPool(n int) *endpoint.Pool {
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	specs := make([]endpoint.Spec, n)
@@ -37,7 +39,11 @@ func testPool(n int) *endpoint.Pool {
 	pool.Set(specs)
 	for i, ep := range pool.Snapshot().Endpoints {
 		pool.LoadTracker().SetRemote(ep, endpoint.Load{Requests: int64(10 * i), Prefill: int64(1000 * i)})
-		ep.SetGauges(endpoint.Gauges{At: now, Waiting: i, Running: i / 3, KVUse: float64(i) / float64(n)})
+		values := gauge.Values{Waiting: i, Running: i / 3, KVUse: float64(i) / float64(n)}
+		if i > 0 {
+			values.Custom = map[string]float64{"heat": float64(i)}
+		}
+		ep.SetGauges(endpoint.Gauges{At: now, Values: values})
 	}
 	return pool
 }
@@ -82,6 +88,9 @@ func TestFilter(t *testing.T) {
 		`endpoint.address == "10.0.0.2:8000" && endpoint.engine == "vllm"`:      "2",
 		`endpoint.role == "decode"`:                                             "13",
 		`endpoint.name.matches("-[03]$")`:                                       "03",
+		`"heat" in load.gauges`:                                                 "123",
+		`"heat" in load.gauges && load.gauges["heat"] > 1.5`:                    "23",
+		`"cold" in load.gauges`:                                                 "",
 		`1 / load.waiting == 1`:                                                 "01", // fails for 0, which is kept
 	} {
 		p, err := NewFilter(source, false)
@@ -131,6 +140,7 @@ func TestScorer(t *testing.T) {
 		{"load.waiting", true, []float64{0, 1. / 3, 2. / 3, 1}, 0},
 		{"-load.waiting", true, []float64{1, 2. / 3, 1. / 3, 0}, 0},
 		{"7", true, []float64{1, 1, 1, 1}, 0},
+		{`-load.gauges["heat"]`, true, []float64{0, 1, .5, 0}, 1}, // endpoint 0 has none
 		{"load.waiting > 1", false, []float64{0, 0, 1, 1}, 0},
 		{"1.0 / double(load.inflight + 10)", false, []float64{.1, .05, 1. / 30, .025}, 0},
 		{`endpoint.labels["tier"] == "gold" ? 1.0 - load.kv_usage : 0.25`, false, []float64{.25, .75, .25, .25}, 0},

@@ -9,11 +9,13 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// headers and labels are maps from names to values for expressions. Every name has a value: the
-// empty string if it is absent. They cannot be iterated: macros are off.
+// headers, labels and gauges are maps from names to values for expressions. Every header and label
+// has a value: the empty string if it is absent. Gauges that are absent have none. The maps cannot be
+// iterated: macros are off.
 type (
 	headers vars
 	labels  vars
+	gauges  vars
 )
 
 // lookup finds the value of a name.
@@ -38,6 +40,30 @@ func (h *headers) Get(key ref.Val) ref.Val { return get(h.lookup, key) }
 // Get implements traits.Indexer.
 func (l *labels) Get(key ref.Val) ref.Val { return get(l.lookup, key) }
 
+// Contains implements traits.Container: it reports whether the engine has the gauge.
+func (g *gauges) Contains(key ref.Val) ref.Val {
+	_, found := g.Find(key)
+	return types.Bool(found)
+}
+
+// Find implements traits.Mapper.
+func (g *gauges) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return nil, false
+	}
+	value, ok := g.at.Custom[string(name)]
+	return types.Double(value), ok
+}
+
+// Get implements traits.Indexer.
+func (g *gauges) Get(key ref.Val) ref.Val {
+	if v, ok := g.Find(key); ok {
+		return v
+	}
+	return types.NewErr("no such gauge")
+}
+
 func find(lookup func(string) types.String, key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
 	if !ok {
@@ -58,7 +84,7 @@ func contains(lookup func(string) types.String, key ref.Val) ref.Val {
 	return types.Bool(ok && v != types.String(""))
 }
 
-var errNoList = errors.New("headers and labels cannot be listed")
+var errNoList = errors.New("headers, labels and gauges cannot be listed")
 
 // noItems is an iterator without items.
 type noItems struct{ ref.Val }
@@ -78,11 +104,17 @@ func (*headers) Size() ref.Val { return types.WrapErr(errNoList) }
 // Size implements traits.Sizer.
 func (*labels) Size() ref.Val { return types.WrapErr(errNoList) }
 
+// Size implements traits.Sizer.
+func (*gauges) Size() ref.Val { return types.WrapErr(errNoList) }
+
 // Iterator implements traits.Iterable.
 func (*headers) Iterator() traits.Iterator { return noItems{types.NullValue} }
 
 // Iterator implements traits.Iterable.
 func (*labels) Iterator() traits.Iterator { return noItems{types.NullValue} }
+
+// Iterator implements traits.Iterable.
+func (*gauges) Iterator() traits.Iterator { return noItems{types.NullValue} }
 
 // ConvertToNative implements ref.Val.
 func (*headers) ConvertToNative(reflect.Type) (any, error) { return nil, errNoList }
@@ -90,11 +122,17 @@ func (*headers) ConvertToNative(reflect.Type) (any, error) { return nil, errNoLi
 // ConvertToNative implements ref.Val.
 func (*labels) ConvertToNative(reflect.Type) (any, error) { return nil, errNoList }
 
+// ConvertToNative implements ref.Val.
+func (*gauges) ConvertToNative(reflect.Type) (any, error) { return nil, errNoList }
+
 // ConvertToType implements ref.Val.
 func (*headers) ConvertToType(ref.Type) ref.Val { return types.WrapErr(errNoList) }
 
 // ConvertToType implements ref.Val.
 func (*labels) ConvertToType(ref.Type) ref.Val { return types.WrapErr(errNoList) }
+
+// ConvertToType implements ref.Val.
+func (*gauges) ConvertToType(ref.Type) ref.Val { return types.WrapErr(errNoList) }
 
 // Equal implements ref.Val.
 func (h *headers) Equal(other ref.Val) ref.Val { return types.Bool(other == ref.Val(h)) }
@@ -102,14 +140,23 @@ func (h *headers) Equal(other ref.Val) ref.Val { return types.Bool(other == ref.
 // Equal implements ref.Val.
 func (l *labels) Equal(other ref.Val) ref.Val { return types.Bool(other == ref.Val(l)) }
 
+// Equal implements ref.Val.
+func (g *gauges) Equal(other ref.Val) ref.Val { return types.Bool(other == ref.Val(g)) }
+
 // Type implements ref.Val.
 func (*headers) Type() ref.Type { return types.MapType }
 
 // Type implements ref.Val.
 func (*labels) Type() ref.Type { return types.MapType }
 
+// Type implements ref.Val.
+func (*gauges) Type() ref.Type { return types.MapType }
+
 // Value implements ref.Val.
 func (h *headers) Value() any { return h }
 
 // Value implements ref.Val.
 func (l *labels) Value() any { return l }
+
+// Value implements ref.Val.
+func (g *gauges) Value() any { return g }

@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
@@ -83,7 +84,7 @@ func newLargePool(seed uint64) *largePool {
 			l.Pairs, l.Tokens = float64(l.Prefill)*2000, l.Context+l.Prefill
 		}
 		g.pool.LoadTracker().SetRemote(ep, l)
-		s := endpoint.Gauges{At: g.now.Add(-time.Duration(g.IntN(6000)) * time.Millisecond), Running: int(l.Requests - l.Waiting), Waiting: int(l.Waiting), BlockSize: 16, Blocks: 2000 + g.IntN(20_000)}
+		s := endpoint.Gauges{At: g.now.Add(-time.Duration(g.IntN(6000)) * time.Millisecond), Values: gauge.Values{Running: int(l.Requests - l.Waiting), Waiting: int(l.Waiting)}, BlockSize: 16, Blocks: 2000 + g.IntN(20_000)}
 		if loaded && yes() {
 			s.Waiting, s.Running = g.IntN(5), g.IntN(60)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
@@ -32,7 +33,7 @@ func randomCycle(rng *rand.Rand) *cycle.Cycle {
 		l.Prefill = l.Waiting * rng.Int64N(9000)
 		l.Pairs, l.Tokens = float64(l.Prefill)*2000, l.Context+l.Prefill
 		pool.LoadTracker().SetRemote(ep, l)
-		ep.SetGauges(endpoint.Gauges{At: now, Waiting: rng.IntN(5), Running: rng.IntN(60), KVUse: rng.Float64(), BlockSize: 16, Blocks: 2000 + rng.IntN(20_000)})
+		ep.SetGauges(endpoint.Gauges{At: now, Values: gauge.Values{Waiting: rng.IntN(5), Running: rng.IntN(60), KVUse: rng.Float64()}, BlockSize: 16, Blocks: 2000 + rng.IntN(20_000)})
 		if rng.IntN(2) == 0 {
 			c := endpoint.PriorCost
 			c.PerToken *= .5 + rng.Float64()
