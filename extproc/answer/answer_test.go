@@ -35,6 +35,7 @@ var usageBodies = []struct {
 		request.Usage{Seen: true, PromptTokens: 1}},
 	{"braces in strings", `{"usage":{"note":"}\"}","prompt_tokens":4}}`,
 		request.Usage{Seen: true, PromptTokens: 4}},
+	{"a name that ends the same", `{"my_usage":{"prompt_tokens":9},"z":"usage"}`, request.Usage{}},
 	{"another usage", `{"usage":{"cpu":3}}`, request.Usage{}},
 	{"odd numbers", `{"usage":{"prompt_tokens":-5,"completion_tokens":"7"}}`, request.Usage{}},
 	{"more than anybody has", `{"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":9223372036854775807,"cache_creation_input_tokens":1e300,"output_tokens":18446744073709551616}}`, request.Usage{}},

@@ -96,7 +96,7 @@ func isBlank(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\
 func (s *Scan) Closed() bool { return s.counter.closed }
 
 // Finished reports whether a finish reason was found in the stream.
-func (s *Scan) Finished() bool { return s.finish.found }
+func (s *Scan) Finished() bool { return s.events && s.finish.found }
 
 // Fault returns the fault of a completely read body. The request must be of a kind with JSON
 // answers or JSON events.
@@ -111,7 +111,7 @@ func (s *Scan) Fault() Fault {
 		return Unclosed
 	case s.fault.any: // a client error
 		return Sound
-	case s.aborted, !s.text.found, s.repeats.repeats():
+	case s.finish.aborted, !s.text.found, s.repeats.repeats():
 		return Empty
 	case s.events && !s.finish.found:
 		return Unfinished

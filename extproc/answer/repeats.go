@@ -6,43 +6,50 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// finishFinder finds the finish reason of a stream. Quotes in generated text are escaped.
+// finishFinder finds the finish reasons of a body. Quotes in generated text are escaped.
 type finishFinder struct {
-	found bool
-	n     int
-	edge  [2 * finishLength]byte // the end of the previous chunks, and room for a beginning
+	found   bool // a finish reason that is a string
+	aborted bool // one that is abort
+	n       int
+	edge    [2 * finishLength]byte // the end of the previous chunks, and room for a beginning
 }
 
 const (
-	finishKey    = `finish_reason":`
-	finishLength = len(finishKey) + len(` "`)
+	finishKey    = `finish_reason"`
+	finishAbort  = `"abort"`
+	finishLength = len(finishKey) + len(` : `) + len(finishAbort)
 )
 
+// write reads the next chunk. It looks at the edge between chunks as well, unless the previous chunk
+// ended with a line: key and value are on one line.
 func (f *finishFinder) write(p []byte) {
-	if f.found {
-		return
+	f.find(p)
+	if f.n > 0 {
+		f.n += copy(f.edge[f.n:], p[:min(len(p), finishLength)])
+		f.find(f.edge[:f.n])
 	}
-	// Look at the edge between the chunks. All of a short chunk is there.
-	n := f.n + copy(f.edge[f.n:], p[:min(len(p), finishLength)])
-	f.found = finishes(f.edge[:n])
-	if len(p) >= finishLength {
-		f.found = f.found || finishes(p)
-		f.n = copy(f.edge[:], p[len(p)-finishLength:])
-		return
+	switch tail := p[max(0, len(p)-finishLength):]; {
+	case tail[len(tail)-1] == '\n':
+		f.n = 0
+	case len(tail) == finishLength || f.n == 0:
+		f.n = copy(f.edge[:], tail)
+	default: // a short chunk, which is in the edge
+		f.n = copy(f.edge[:], f.edge[max(0, f.n-finishLength):f.n])
 	}
-	f.n = copy(f.edge[:], f.edge[max(0, n-finishLength):n])
 }
 
-// finishes reports whether p has a finish reason that is a string. Its events have one value each.
-func finishes(p []byte) bool {
+// find reads the finish reasons in p. The search begins with a letter, because quotes are frequent.
+func (f *finishFinder) find(p []byte) {
 	for {
 		i := bytes.Index(p, []byte(finishKey))
 		if i < 0 {
-			return false
+			return
 		}
 		p = p[i+len(finishKey):]
-		if bytes.HasPrefix(p, []byte(`"`)) || bytes.HasPrefix(p, []byte(` "`)) {
-			return true
+		value, ok := bytes.CutPrefix(bytes.TrimLeft(p, " "), []byte{':'})
+		if value = bytes.TrimLeft(value, " "); ok && len(value) > 0 && value[0] == '"' {
+			f.found = true
+			f.aborted = f.aborted || bytes.HasPrefix(value, []byte(finishAbort))
 		}
 	}
 }
@@ -106,14 +113,14 @@ func (r *repeatFinder) write(p []byte) {
 
 // outside reads up to the next quote and decides whether a value of a text key follows.
 func (r *repeatFinder) outside(p []byte) []byte {
-	i := bytes.IndexByte(p, '"')
-	gap := p
-	if i >= 0 {
-		gap = p[:i]
+	i := 0 // most gaps are a byte or two
+	for i < len(p) && p[i] != '"' {
+		i++
 	}
-	copy(r.gap[min(r.gaps, len(r.gap)):], gap)
-	r.gaps += len(gap)
-	if i < 0 {
+	for k := r.gaps; k < len(r.gap) && k-r.gaps < i; k++ {
+		r.gap[k] = p[k-r.gaps]
+	}
+	if r.gaps += i; i == len(p) {
 		return nil
 	}
 	colon := r.gaps > 0 && r.gaps <= len(r.gap) && r.gap[0] == ':' && (r.gaps == 1 || r.gap[1] == ' ')

@@ -25,7 +25,6 @@ type Scan struct {
 	finish   finishFinder
 	repeats  repeatFinder
 	last     byte // the last byte of a whole body that is not white space
-	aborted  bool // the engine aborted it: finish_reason abort
 	model    answeredModel
 }
 
@@ -51,23 +50,15 @@ func (s *Scan) Write(p []byte) (tokens int, first bool) {
 	s.usage.write(p)
 	s.id.write(p)
 	s.model.write(p)
-	s.aborted = s.aborted || aborts(p)
 	s.repeats.write(p)
+	s.finish.write(p)
 	if s.events {
-		s.finish.write(p)
 		first = s.text.write(p)
 		tokens = s.counter.write(p, &s.fault)
 	} else {
 		s.readWhole(p)
 	}
 	return tokens, first
-}
-
-// aborts reports whether a chunk contains the engine's abort of the request. In generated text the
-// quotes would be escaped. An abort that is split between chunks is missed.
-func aborts(p []byte) bool {
-	i := bytes.Index(p, []byte(`"abort"`))
-	return i >= 0 && bytes.Contains(p[max(0, i-len(`"finish_reason" : `)):i], []byte(`"finish_reason"`))
 }
 
 // readWhole reads the beginning of a non-streamed body.
@@ -93,7 +84,7 @@ func (s *Scan) Reset() {
 	s.usage.reset()
 	s.id.reset()
 	s.fault.reset()
-	s.readable, s.events, s.begun, s.opened, s.json, s.aborted = false, false, false, false, false, false
+	s.readable, s.events, s.begun, s.opened, s.json = false, false, false, false, false
 	s.counter = eventCounter{}
 	s.finish, s.last = finishFinder{}, 0
 	s.repeats.reset()

@@ -81,10 +81,16 @@ func (s *usageScanner) findKey(p []byte) []byte {
 		}
 		s.matched = 0
 	}
-	i := bytes.Index(p, []byte(usageKey))
-	if i >= 0 {
-		s.phase = scanColon
-		return p[i+len(usageKey):]
+	for at := 0; ; {
+		i := bytes.Index(p[at:], []byte(usageKey[1:])) // quotes are frequent, so a search for them is slow
+		if i < 0 {
+			break
+		}
+		if i += at; i > 0 && p[i-1] == '"' {
+			s.phase = scanColon
+			return p[i+len(usageKey)-1:]
+		}
+		at = i + 1
 	}
 	s.matched = partialKey(p)
 	return nil
