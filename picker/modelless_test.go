@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,10 @@ func TestModellessRequestsAreCounted(t *testing.T) {
 		}
 		if got := testutil.ToFloat64(s.metrics.modelless); got != c.want {
 			t.Errorf("models %q: %v requests counted, want %v", c.models, got, c.want)
+		}
+		requests, paths := s.Modelless()
+		if float64(requests) != c.want || c.want > 0 && !slices.Equal(paths, []string{"/v1/audio/speech", "/v1/realtime"}) {
+			t.Errorf("models %q: Modelless() = %d, %q, want %v requests of both paths", c.models, requests, paths, c.want)
 		}
 		if got, want := strings.Count(log.String(), "without a model"), int(c.want)*2/3; got != want {
 			t.Errorf("models %q: %d paths logged, want %d", c.models, got, want)

@@ -165,7 +165,8 @@ type Scheduler struct {
 	clients  health.Prompts // clients whose requests were declined, by client and model; not shared
 
 	modelless struct {
-		n     atomic.Int32 // number of logged paths
+		total atomic.Uint64 // requests
+		n     atomic.Int32  // number of logged paths
 		paths sync.Map
 	}
 }
@@ -296,6 +297,7 @@ func (s *Scheduler) countModelless(r *request.Request) {
 		return
 	}
 	s.metrics.modelless.Inc()
+	s.modelless.total.Add(1)
 	if s.modelless.n.Load() >= maxModelless {
 		return
 	}
@@ -303,6 +305,17 @@ func (s *Scheduler) countModelless(r *request.Request) {
 		s.modelless.n.Add(1)
 		s.opts.Log.Warn("request without a model in a pool of several models: any engine may receive it", "path", budget.PrintableName(r.Path))
 	}
+}
+
+// Modelless returns the number of requests without a model in a pool of several models, and the first
+// of their paths in alphabetical order.
+func (s *Scheduler) Modelless() (requests uint64, paths []string) {
+	s.modelless.paths.Range(func(path, _ any) bool {
+		paths = append(paths, path.(string))
+		return true
+	})
+	slices.Sort(paths)
+	return s.modelless.total.Load(), paths
 }
 
 // inVain reports whether every endpoint is known to reject the request. It must not queue then,

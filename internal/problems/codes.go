@@ -37,6 +37,7 @@ const (
 	Mismatched   Code = "GV4005"
 	Unreadable   Code = "GV4006"
 	UnknownModel Code = "GV4007"
+	Modelless    Code = "GV4008"
 	NoEndpoint   Code = "GV5001"
 	StaleList    Code = "GV5002"
 	Config       Code = "GV5003"

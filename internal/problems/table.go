@@ -332,6 +332,16 @@ var knowledge = []Problem{
 		Action:  []string{"Name the model with `--model-alias` or `--model`, if an engine serves it."},
 		Verify:  "The count in `grapevine status` stops growing.",
 	},
+	{
+		Code: Modelless, Title: "requests name no model", Severity: Notice,
+		Meaning: "Requests named no model in body, form or query, in a pool of several base models. The paths follow.",
+		Effect:  "Any engine may get them. Engines reject requests for models that they do not serve.",
+		Action: []string{
+			"Name the model in the query: `/v1/realtime?model=NAME`. The first message of a WebSocket comes after the choice of its engine.",
+			"Otherwise route the path to a pool of one model.",
+		},
+		Verify: "The count in `grapevine status` stops growing.",
+	},
 }
 
 var lists = []Problem{

@@ -242,6 +242,9 @@ func findModelProblems(l *problems.List, st *Status) {
 	if st.NoModel > 0 {
 		l.Add(problems.UnknownModel, "", fmt.Sprintf("%d requests since the start", st.NoModel))
 	}
+	if m := &st.Modelless; m.Requests > 0 {
+		l.Add(problems.Modelless, "", fmt.Sprintf("%d requests since the start, of %s", m.Requests, strings.Join(m.Paths, ", ")))
+	}
 }
 
 // unread reports whether the list of endpoints is being read for the first time.

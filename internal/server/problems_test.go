@@ -112,6 +112,9 @@ func TestFindProblems(t *testing.T) {
 		{problems.Mismatched, known(knowledge.Mismatched)},
 		{problems.Unreadable, known(knowledge.Unreadable)},
 		{problems.UnknownModel, func(st *Status, _ *symptoms) { st.NoModel = 3 }},
+		{problems.Modelless, func(st *Status, _ *symptoms) {
+			st.Modelless = ModellessStatus{Requests: 3, Paths: []string{"/v1/realtime"}}
+		}},
 		{problems.NoEndpoint, func(st *Status, _ *symptoms) { st.Endpoints = nil }},
 		{problems.StaleList, func(st *Status, _ *symptoms) { st.Discovery.Problems = broken }},
 		{problems.BadEntry, func(st *Status, _ *symptoms) { st.Discovery.Invalid = broken }},

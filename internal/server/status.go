@@ -44,6 +44,7 @@ type Status struct {
 	Models     []prefix.ModelStatus `json:"models"`
 	ModelFiles []modelfiles.Status  `json:"model_files,omitempty"`  // files of models that engines serve and that are not configured
 	NoModel    uint64               `json:"requests_without_model"` // requests that name an unknown model
+	Modelless  ModellessStatus      `json:"requests_naming_no_model"`
 	Cluster    ClusterStatus        `json:"cluster"`
 	Members    []MemberStatus       `json:"members,omitempty"`
 	Endpoints  []EndpointStatus     `json:"endpoints"`
@@ -54,6 +55,12 @@ type Status struct {
 	multicluster.Status // of remote clusters
 
 	Served extproc.ServedStatus `json:"served"` // whether proxies follow the picker's decisions
+}
+
+// ModellessStatus counts requests that name no model, in a pool of several: any engine may get them.
+type ModellessStatus struct {
+	Requests uint64   `json:"requests"`
+	Paths    []string `json:"paths,omitempty"` // the first ones
 }
 
 // IndexStatus is the size of the prefix index.
@@ -129,6 +136,7 @@ func (s *Server) Status() Status {
 	if s.processor != nil {
 		st.Served = s.processor.Served()
 	}
+	st.Modelless.Requests, st.Modelless.Paths = s.scheduler.Modelless()
 	st.Traffic = s.scheduler.Outcomes().Totals()
 	s.reloading.Lock()
 	st.Config = s.configStatus

@@ -10,8 +10,12 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestMetricsAgreeWithStatus compares Status with the metrics of endpoints and index, which are
@@ -63,5 +67,37 @@ func TestPromptMetrics(t *testing.T) {
 	}
 	if !cmp.Equal(got, want) || s.Status().NoModel != 1 {
 		t.Errorf("%v and %d, want %v", got, s.Status().NoModel, want)
+	}
+}
+
+// TestModellessStatus checks that requests without a model in a pool of several are a problem with
+// their paths, such as WebSockets whose first message names it.
+func TestModellessStatus(t *testing.T) {
+	_, o := options(t, fleet.Options{Engines: 2})
+	s := open(t, o)
+	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
+	problem := func() (detail string) {
+		for _, f := range s.Status().Problems {
+			if f.Code == problems.Modelless {
+				detail = f.Items[0].Detail
+			}
+		}
+		return detail
+	}
+	if got := problem(); got != "" {
+		t.Errorf("problem before any request: %q", got)
+	}
+	ep := s.pool.Snapshot().Endpoints[1]
+	testkit.Await(t, "a request without a model", func() bool {
+		s.pool.SetModels(ep.ID, endpoint.ModelList{Models: []endpoint.Model{{Name: "another"}}}, monotime.Now())
+		d, err := s.scheduler.Choose(t.Context(), &request.Request{Kind: request.KindOther, Path: "/v1/realtime"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Done(request.Outcome{Status: 101, Complete: true})
+		return s.Status().Modelless.Requests > 0
+	})
+	if got, want := problem(), "1 requests since the start, of /v1/realtime"; got != want {
+		t.Errorf("problem = %q, want %q", got, want)
 	}
 }
