@@ -99,6 +99,11 @@ func (b *builder) producer(at strict.Node, name string, types []string) *instanc
 // see no value.
 func (b *builder) bindAttributes() {
 	for _, in := range b.plugins {
+		for _, name := range in.plugin.Gauges {
+			if !b.publishesGauge(plugin.Attribute{Key: name}) {
+				b.note(in.node, "list it in customMetrics of a core-metrics-extractor", "plugin %s: no plugin publishes the gauge %q: no endpoint has a value", in.name, name)
+			}
+		}
 		read := in.plugin.Attribute
 		if read == nil || in.broken {
 			continue

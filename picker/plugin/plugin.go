@@ -76,6 +76,9 @@ type Plugin struct {
 	BindLabel    func(label string) Plugin
 	BindNumber   func(Number) Plugin
 
+	// Gauges are the custom gauges that the plugin reads by name.
+	Gauges []string
+
 	// Screens means that Filter is the first filter of every profile; profiles do not name it.
 	Screens bool
 }

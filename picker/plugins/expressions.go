@@ -19,12 +19,12 @@ type expressionScorerParams struct {
 
 func newExpressionFilter(p expressionFilterParams) (plugin.Plugin, error) {
 	f, err := expression.NewFilter(p.Expression, p.FallbackOnEmpty)
-	return plugin.Plugin{Filter: f}, inExpression(err)
+	return plugin.Plugin{Filter: f, Gauges: expression.Gauges(p.Expression)}, inExpression(err)
 }
 
 func newExpressionScorer(p expressionScorerParams) (plugin.Plugin, error) {
 	s, err := expression.NewScorer(p.Expression, p.Normalize)
-	return plugin.Plugin{Scorer: s}, inExpression(err)
+	return plugin.Plugin{Scorer: s, Gauges: expression.Gauges(p.Expression)}, inExpression(err)
 }
 
 // inExpression reports the problems of an expression at its parameter. All are kept, unlike by

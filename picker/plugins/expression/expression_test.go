@@ -269,3 +269,18 @@ func BenchmarkExpression(b *testing.B) {
 		c.Free()
 	}
 }
+
+func TestGauges(t *testing.T) {
+	for source, want := range map[string]string{
+		`load.waiting`: "[]",
+		`load.gauges["b"] + (load.gauges["a"] > 1.0 ? 1.0 : load.gauges["b"])`: "[a b]",
+		`"c" in load.gauges`:              "[c]",
+		`request.headers["d"] == "x"`:     "[]",
+		`load.gauges[request.model] > .5`: "[]",
+		`load.gauges[`:                    "[]",
+	} {
+		if got := fmt.Sprint(Gauges(source)); got != want {
+			t.Errorf("%s: %s, want %s", source, got, want)
+		}
+	}
+}
