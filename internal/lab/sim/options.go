@@ -63,6 +63,10 @@ type Options struct {
 	// tokenizer would give to their text, as models now and then generate them.
 	NonCanonical float64
 
+	// Greedy makes each token of an answer follow from all tokens before it, like a model at
+	// temperature 0. Then a prompt that ends with a part of an answer gets the rest of it.
+	Greedy bool
+
 	// NoProcessMetrics leaves process_start_time_seconds out of the metrics page, as engines
 	// with several API processes do.
 	NoProcessMetrics bool

@@ -41,7 +41,11 @@ func (e *Engine) plan(p *params, prompts []prompt, chat bool) ([]*sequence, erro
 		}
 		for choice := range n {
 			s := &sequence{prompt: &prompts[i], index: len(seqs)}
-			e.say(s, p, prompts[i].seed.With(p.Seed, choice), limit)
+			if e.opt.Greedy {
+				e.sayGreedy(s, p, limit)
+			} else {
+				e.say(s, p, prompts[i].seed.With(p.Seed, choice), limit)
+			}
 			s.job = e.job(s, p)
 			seqs = append(seqs, s)
 		}

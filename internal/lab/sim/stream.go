@@ -88,7 +88,17 @@ func (c *call) opening(s *sequence) {
 	empty := ""
 	switch {
 	case c.chat:
-		c.event(choice{Index: s.index, Delta: &delta{Role: "assistant", Content: &empty}})
+		r := c.head
+		r.Choices = []choice{{Index: s.index, Delta: &delta{Role: "assistant", Content: &empty}}}
+		if c.p.ReturnTokenIDs {
+			r.PromptTokenIDs = s.prompt.tokens
+		}
+		if c.p.StreamOptions.ContinuousUsageStats {
+			u := c.usage()
+			u.TotalTokens, u.CompletionTokens = u.PromptTokens, 0
+			r.Usage = u
+		}
+		c.data(r)
 	case c.p.Echo:
 		text := string(s.prompt.text)
 		c.event(choice{Index: s.index, Text: &text})
@@ -109,7 +119,7 @@ func (c *call) piece(s *sequence, from, to int) {
 	}
 	if c.p.ReturnTokenIDs {
 		ch.TokenIDs = s.output[from:to]
-		if from == 0 {
+		if from == 0 && !c.chat {
 			ch.PromptTokenIDs = s.prompt.tokens
 		}
 	}
