@@ -116,6 +116,7 @@ func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
 	if s.prompts.Suspected(f.vitals.prompt, c.Now) {
 		f.Endpoints = f.Endpoints[:1]
 	}
+	f.nameContinuations(c)
 	f.record = s.records.add(c, f.predicted)
 	f.Number = f.record.number
 	f.Observe, f.Release = f.observe, f.release

@@ -90,6 +90,9 @@ type Options struct {
 	// enough samples. From bodies it learns first-token times and cached tokens. 0 means 1 in 20;
 	// negative means none.
 	SampleBodies float64
+	// Continuations is the maximum number of endpoints named to the sidecar for the continuation of a
+	// stream after the death of its engine. 0 names none.
+	Continuations int
 	// Records limits the decisions kept for explain. The zero value keeps the last 256, and
 	// negative Bytes keep none.
 	Records Retention

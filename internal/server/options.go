@@ -93,6 +93,7 @@ type Options struct {
 	RefuseKillers    bool          // reject prompts that were in flight at two engines when these died
 	PassModels       bool          // forward GET /v1/models to an engine; false responds with all models
 	SampleBodies     float64       // share of response bodies to inspect; default .05, negative none
+	Continuations    int           // endpoints named to sidecars for continuations of streams; 0: none
 	Speculate        time.Duration // how long a decision counts as cached before events confirm it; default 5 s
 	ScrapeSlow       time.Duration // default 1 s
 	ScrapeFast       time.Duration // default 200 ms

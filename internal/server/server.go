@@ -307,7 +307,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	s.scheduler, err = picker.New(picker.Options{
 		RemoteClusters: s.abroad.RemoteClusters(),
 		Pool:           s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
-		SampleBodies: s.o.SampleBodies, Gate: s.gate, Records: s.retention(), WorkTimeout: s.o.WorkTimeout, SlowDecision: s.o.SlowDecision, Slow: s.slowDecision, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
+		SampleBodies: s.o.SampleBodies, Continuations: s.o.Continuations, Gate: s.gate, Records: s.retention(), WorkTimeout: s.o.WorkTimeout, SlowDecision: s.o.SlowDecision, Slow: s.slowDecision, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
 }

@@ -39,8 +39,8 @@ func NewSigner(seed []byte, now func() time.Time) (*Signer, error) {
 // Public returns the public key for verifiers.
 func (s *Signer) Public() ed25519.PublicKey { return s.key.Public().(ed25519.PublicKey) }
 
-// Append adds a signature for the headers with prefill and encode endpoints, if there are any. A
-// nil Signer adds nothing.
+// Append adds signatures for the headers with prefill and encode endpoints, and with endpoints of
+// continuations, if there are any. A nil Signer adds nothing.
 func (s *Signer) Append(headers []request.HeaderSet) []request.HeaderSet {
 	if s == nil {
 		return headers
@@ -54,6 +54,7 @@ func (s *Signer) Append(headers []request.HeaderSet) []request.HeaderSet {
 			encode = h.Value
 		}
 	}
+	headers = s.appendContinuation(headers)
 	if prefill == "" && encode == "" {
 		return headers
 	}
@@ -63,8 +64,12 @@ func (s *Signer) Append(headers []request.HeaderSet) []request.HeaderSet {
 // Sign returns the value of request.HeaderSignature for the two headers' values, "" for an absent
 // one.
 func (s *Signer) Sign(prefill, encode string) string {
+	return s.sign(func(until int64) []byte { return signed(until, prefill, encode) })
+}
+
+func (s *Signer) sign(message func(until int64) []byte) string {
 	until := s.now().Add(signatureLife).Unix()
-	sig := ed25519.Sign(s.key, signed(until, prefill, encode))
+	sig := ed25519.Sign(s.key, message(until))
 	return "v1." + strconv.FormatInt(until, 10) + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
@@ -90,6 +95,10 @@ func NewVerifier(now func() time.Time, keys ...[]byte) (*Verifier, error) {
 // Verify returns nil if signature is valid for the headers' values with any of the keys, and
 // ErrSignature otherwise.
 func (v *Verifier) Verify(signature, prefill, encode string) error {
+	return v.verify(signature, func(until int64) []byte { return signed(until, prefill, encode) })
+}
+
+func (v *Verifier) verify(signature string, signed func(until int64) []byte) error {
 	rest, ok := strings.CutPrefix(signature, "v1.")
 	at, text, found := strings.Cut(rest, ".")
 	until, err := strconv.ParseInt(at, 10, 64)
@@ -100,7 +109,7 @@ func (v *Verifier) Verify(signature, prefill, encode string) error {
 	if left := until - v.now().Unix(); left < -int64(signatureSkew/time.Second) || left > int64((signatureSkew+signatureLife)/time.Second) {
 		return fmt.Errorf("%w: the signature has expired", ErrSignature)
 	}
-	message := signed(until, prefill, encode)
+	message := signed(until)
 	for _, k := range v.keys {
 		if ed25519.Verify(k, message, sig) {
 			return nil

@@ -45,6 +45,10 @@ const (
 	HeaderKVSource    = "x-kv-cache-source-host-port"
 	HeaderConformance = "x-conformance-test-served-endpoint"
 	HeaderSignature   = "x-grapevine-targets-signature"
+	// HeaderContinuation names the endpoints at which the sidecar may continue a stream after the
+	// death of its engine.
+	HeaderContinuation          = "x-grapevine-continuation-hosts-ports"
+	HeaderContinuationSignature = "x-grapevine-continuation-signature"
 	// HeaderKVTransfer is a response header with the sidecar's report (package kvtransfer).
 	HeaderKVTransfer = "x-grapevine-kv-transfer"
 	// HeaderFaults is a response header that lists failed prefill legs with causes. The picker
@@ -81,6 +85,7 @@ func RoutingHeaders() []string {
 	return []string{
 		HeaderDestination, HeaderServed, HeaderSubset, HeaderFallback, HeaderScores,
 		HeaderPrefiller, HeaderEncoders, HeaderDataParallel, HeaderKVSource, HeaderConformance, HeaderSignature, HeaderHop,
+		HeaderContinuation, HeaderContinuationSignature,
 	}
 }
 

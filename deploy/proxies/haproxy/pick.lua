@@ -4,7 +4,8 @@
 local picker = {host = "127.0.0.1", port = 9006}
 
 -- Headers that only pickers set, and those that belong to a connection.
-local control = {"x-gateway-destination-endpoint", "x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port"}
+local control = {"x-gateway-destination-endpoint", "x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port",
+  "x-grapevine-continuation-hosts-ports", "x-grapevine-continuation-signature"}
 local hop = {["host"] = 1, ["connection"] = 1, ["content-length"] = 1, ["transfer-encoding"] = 1, ["upgrade"] = 1, ["expect"] = 1, ["te"] = 1, ["trailer"] = 1}
 
 -- ask returns status, headers and body of the picker's answer, nil where none comes.

@@ -16,6 +16,8 @@ async function route(r) {
     v.gv_encoders = h['x-encoder-hosts-ports'] || '';
     v.gv_rank = h['x-data-parallel-host-port'] || '';
     v.gv_source = h['x-kv-cache-source-host-port'] || '';
+    v.gv_continuation = h['x-grapevine-continuation-hosts-ports'] || '';
+    v.gv_continuation_signature = h['x-grapevine-continuation-signature'] || '';
   } else if (a.status >= 400 && a.status != 401 && a.status != 502 && a.status != 504) {
     // Refused: the client gets the answer as it is.
     ['content-type', 'retry-after', 'x-llm-d-request-dropped-reason'].forEach((name) => {

@@ -29,7 +29,7 @@ const (
 )
 
 // smuggled are headers that only pickers may set.
-var smuggled = []string{"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port"}
+var smuggled = []string{"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port", "x-grapevine-continuation-hosts-ports"}
 
 // attack is one kind of hostile input. run returns problems beyond the checks for every attack.
 type attack struct {
