@@ -136,6 +136,10 @@ test-steps: ## count the statements that decoders run for each byte (4 minutes o
 test-oracle: setup ## compare what replicas say of caches with what engines made of libzmq say, under faults
 	go test -tags oracle -timeout 10m -count 1 -v -run '^TestOracle$$' ./internal/server
 
+.PHONY: test-continue
+test-continue: setup ## kill engines while 1,000 streams run behind Envoy: other engines continue them, with the same answers (20 s once built)
+	go test ./internal/e2e -run '^TestContinue$$' -timeout 10m -count 1 -v -args -continue.streams 1000
+
 .PHONY: test-mixed
 test-mixed: setup ## roll three replicas under load from the release in internal/e2e/testdata to this one, and back (2 minutes; builds that release once)
 	go test -tags mixed -timeout 15m -count 1 -v -run '^TestReleases' ./internal/e2e

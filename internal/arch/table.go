@@ -113,6 +113,7 @@ var Rows = Table{
 	{"extproc/envoyconf", 3, Product, 0},
 	{"indexer/wire", 3, Product, Pure | Locks | Hot},
 	{"internal/prompt/jinja", 3, Product, 0},
+	{"pd/sidecar/internal/continuation", 2, Product, Pure},
 	{"pd/sidecar/internal/bodies", 3, Product, 0},
 	{"pd/signed", 3, Product, 0},
 	{"picker/cycle", 3, Product, Hot},

@@ -36,6 +36,10 @@ type childOptions struct {
 
 // TestMain lets the test program run as a replica that tests can kill.
 func TestMain(m *testing.M) {
+	if address := os.Getenv(envEngine); address != "" {
+		fmt.Fprintln(os.Stderr, runEngine(address))
+		os.Exit(1)
+	}
 	text := os.Getenv(envChild)
 	if text == "" {
 		os.Exit(m.Run())

@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/continuation"
 )
 
 // leg is one request to the decode engine.
@@ -86,7 +87,12 @@ func (x *exchange) decode(d leg) *fault {
 	x.decodes++
 	x.s.deaths.enter(x.s.engine.Host, x.promptKey)
 	d.trace = x.beginLeg(tracing.SpanDecode, x.s.engine.Host)
+	if x.tracked() {
+		d.body = continuation.AskTokens(d.body)
+	}
+	x.enter()
 	f := x.sendDecode(d)
+	x.leave(f != nil && (f.lethal || !f.before) && x.r.Context().Err() == nil, f != nil && errors.Is(f.err, errEngine5) && !d.doubted)
 	x.endDecode(d.trace, f)
 	kills := f != nil && f.before && f.lethal && x.r.Context().Err() == nil
 	confessed := kills && errors.Is(f.err, errEngine5)
@@ -339,6 +345,7 @@ func (x *exchange) finish(f *fault) {
 		_, _ = x.w.Write(f.answer.text) // the client may have disconnected
 	case !f.before:
 		x.s.m.broken.Inc()
+		x.notContinued("")
 		x.flush() // so that the client sees that it has begun
 		panic(http.ErrAbortHandler)
 	case errors.Is(f.err, errHead):

@@ -14,10 +14,12 @@
 //     then the request can be retried. Afterwards it forwards data immediately and
 //     parses only events with usage or KV transfer fields.
 //
+// With Options.Continue, a stream whose engine dies continues at another decode engine (continue.go).
+//
 // Invariants: a request reaches the decode engine at most twice. Output of a retry never follows
-// output of the first try. A KV transfer older than two thirds of its lease is discarded, because
-// engines read freed blocks without an error. A client that disconnects after the prefill leg does
-// not leave blocks pinned.
+// output of the first try, except for a continuation, whose prompt equals the first try's tokens. A
+// KV transfer older than two thirds of its lease is discarded, because engines read freed blocks
+// without an error. A client that disconnects after the prefill leg does not leave blocks pinned.
 //
 // The package does not choose endpoints, queue, or cache. All exported types are safe for
 // concurrent use.

@@ -66,6 +66,9 @@ type Options struct {
 	// NoFallback fails a request after all prefill engines failed, instead of computing the prompt
 	// at the decode engine.
 	NoFallback bool
+	// Continue continues streams whose engine has died at the engines that the picker named.
+	// ContinueTLS enables https for these requests.
+	Continue, ContinueTLS bool
 	// MaxBody bounds request bodies, and JSON responses that are modified (64 MiB).
 	MaxBody int64
 	// Budget is the memory budget of bodies, which are kept until their requests end; nil means no
@@ -100,6 +103,9 @@ func (o *Options) complete() (*url.URL, error) {
 	engine, err := url.Parse(o.Engine)
 	if err != nil || engine.Host == "" || engine.Scheme != "http" && engine.Scheme != "https" {
 		return nil, fmt.Errorf("%w, not %q", errEngine, o.Engine)
+	}
+	if o.Continue && (o.Connector == SGLang || o.Connector == TRTLLM) {
+		return nil, errConnector
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

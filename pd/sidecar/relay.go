@@ -56,6 +56,9 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *headWatch) *fau
 			open = true
 			x.begin(resp, d, -1)
 			held += len(event)
+			if x.tracked() {
+				return x.passTracked(resp, d, &e, held, err, ended)
+			}
 			event = e.Take(held)
 			held = 0
 		} else if event != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/continuation"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/retry"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -36,6 +37,7 @@ type Server struct {
 	kept       sync.Once // for noteKept
 	complaints complaints
 	deaths     *deaths
+	continuing *continuing            // nil: streams end with their engine
 	salt       atomic.Pointer[string] // cache salt of requests to the decode engine while its cache is tainted
 	answers    atomic.Int64           // that began or ended at the decode engine
 }
@@ -47,6 +49,9 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer), budget: retry.New(), deaths: newDeaths(), holders: memory.NewHolders(o.Budget, memory.Bodies)}
+	if o.Continue {
+		s.continuing = newContinuing(o.Registerer)
+	}
 	s.pass = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(engine)
@@ -172,6 +177,10 @@ type exchange struct {
 	condemned   bool   // must reach no other engine
 	hasSalt     string // cache salt in the body
 	hasTurn     bool   // holds the turn of suspects
+
+	stream *continuation.Stream // nil: not streamed, or continuations are off
+	others []string             // allowed engines for its continuation
+	inside bool                 // continuing.open contains the request
 }
 
 func (x *exchange) splits() bool {
@@ -199,6 +208,7 @@ func (x *exchange) read() bool {
 		x.fail(http.StatusForbidden, "the named prefill endpoint is not allowed")
 		return false
 	}
+	x.track()
 	if n := uint64(len(x.targets)); x.s.o.Sample && n > 1 {
 		k := int(x.s.o.Random() % n)
 		x.targets = append(slices.Clone(x.targets[k:]), x.targets[:k]...)

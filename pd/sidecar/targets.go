@@ -40,6 +40,9 @@ type Targets interface {
 	// computed and its media encoded, in order. It is called before any leg is sent, and does not
 	// change its arguments.
 	Allowed(h http.Header, prefill, encode []string) (p, e []string)
+	// Continuation returns the addresses at which a stream of a request with these headers may be
+	// continued, in order.
+	Continuation(h http.Header, list []string) []string
 	// Source reports whether engines may fetch from an address.
 	Source(address string) bool
 }
@@ -65,6 +68,11 @@ func (l Listed) only(list []string, role endpoint.Role) []string {
 	return slices.DeleteFunc(slices.Clone(list), foreign)
 }
 
+// Continuation implements Targets.
+func (l Listed) Continuation(_ http.Header, list []string) []string {
+	return l.only(list, endpoint.RoleDecode)
+}
+
 // Source implements Targets. Engines of every role keep computed blocks.
 func (l Listed) Source(address string) bool { return l[address] != 0 }
 
@@ -83,6 +91,17 @@ func (s Signed) Allowed(h http.Header, prefill, encode []string) (p, e []string)
 		return prefill, encode
 	}
 	return s.Listed.Allowed(h, prefill, encode)
+}
+
+// Continuation implements Targets.
+func (s Signed) Continuation(h http.Header, list []string) []string {
+	switch {
+	case s.VerifyContinuation(h.Get(request.HeaderContinuationSignature), strings.Join(h.Values(request.HeaderContinuation), ",")) != nil:
+		return nil
+	case s.Listed == nil:
+		return list
+	}
+	return s.Listed.Continuation(h, list)
 }
 
 // Source implements Targets. Signatures do not cover sources.

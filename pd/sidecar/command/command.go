@@ -112,10 +112,11 @@ are accepted under their names.`,
 	fl.DurationVar(&f.o.Head, "head-timeout", 2*time.Minute, "how often a decode engine is checked for a hang while an answer has not begun; waiting in its queue has no limit")
 	fl.DurationVar(&f.o.SuspectWait, "suspect-wait", 3*time.Minute, "how long a request whose prompt may have crashed an engine waits for the restart of this engine, before another engine computes it; longer than engines need to start")
 	fl.BoolVar(&f.o.NoFallback, "no-fallback", false, "fail requests that no prefill engine can serve, instead of computing them here")
+	fl.BoolVar(&f.o.Continue, "continue-streams", false, "continue a stream whose engine died at the next engine that the picker named (serve --continuation-endpoints); for vLLM")
 	fl.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes")
 	fl.BoolVar(&f.secure, "secure-proxy", true, "serve TLS")
 	fl.StringVar(&f.certs, "cert-path", "", "folder with tls.crt and tls.key (default: self-signed)")
-	fl.StringSliceVar(&f.tlsStages, "enable-tls", nil, "legs over TLS: prefiller, decoder, encoder (repeatable)")
+	fl.StringSliceVar(&f.tlsStages, "enable-tls", nil, "legs over TLS: prefiller, decoder, encoder, continuation (repeatable)")
 	fl.StringVar(&f.metrics, "metrics", "127.0.0.1:9091", "listener of /metrics, /readyz and /healthz; - for none")
 	fl.DurationVar(&f.linger, "linger", 3*time.Second, "how long to go on serving after SIGTERM, so that others see /readyz fail")
 	fl.DurationVar(&f.drain, "drain", 60*time.Second, "time limit for open requests after SIGTERM")
@@ -167,10 +168,14 @@ func (f *flags) complete() (err error) {
 		}
 	}
 	for _, stage := range f.tlsStages {
-		if stage != "prefiller" && stage != "decoder" && stage != "encoder" {
-			return cli.UsageError{Err: fmt.Errorf("--enable-tls %q: want prefiller, decoder or encoder", stage)}
+		if stage != "prefiller" && stage != "decoder" && stage != "encoder" && stage != "continuation" {
+			return cli.UsageError{Err: fmt.Errorf("--enable-tls %q: want prefiller, decoder, encoder or continuation", stage)}
 		}
+		f.o.ContinueTLS = f.o.ContinueTLS || stage == "continuation"
 		f.o.PrefillTLS, f.o.EncodeTLS = f.o.PrefillTLS || stage == "prefiller", f.o.EncodeTLS || stage == "encoder"
+	}
+	if f.o.Continue && (f.o.Connector == sidecar.SGLang || f.o.Connector == sidecar.TRTLLM) {
+		return cli.UsageError{Err: fmt.Errorf("--continue-streams with --kv-connector %s is not supported: the engines do not report token ids", f.connector)}
 	}
 	if err := f.more.complete(f); err != nil {
 		return err

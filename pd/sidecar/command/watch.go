@@ -20,6 +20,11 @@ func (c *current) Allowed(h http.Header, prefill, encode []string) (p, e []strin
 	return (*c.p.Load()).Allowed(h, prefill, encode)
 }
 
+// Continuation implements sidecar.Targets.
+func (c *current) Continuation(h http.Header, list []string) []string {
+	return (*c.p.Load()).Continuation(h, list)
+}
+
 // Source implements sidecar.Targets.
 func (c *current) Source(address string) bool { return (*c.p.Load()).Source(address) }
 

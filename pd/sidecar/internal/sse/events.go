@@ -66,6 +66,10 @@ func (e *Events) Take(n int) []byte {
 // More reports whether another whole event has been read.
 func (e *Events) More() bool { return eventEnd(e.Buf[e.at:], 0) > 0 }
 
+// First returns the length of the first event in text, including its final blank line, 0 if its end is
+// missing.
+func First(text []byte) int { return eventEnd(text, 0) }
+
 // returns ends an event whose lines end in carriage returns only.
 var returns = []byte("\r\r")
 
