@@ -186,10 +186,10 @@ test-envoys: setup ## run the protocol tests on every supported version of Envoy
 		done; \
 	done; exit $$failed
 
-# Real nginx, HAProxy and Caddy with the examples of deploy/proxies.
+# Real nginx, HAProxy and Caddy with the examples of deploy/proxies, and Envoy with those of deploy/envoy.
 .PHONY: test-proxies
-test-proxies: ## run the examples for proxies that do not speak external processing
-	@$(SETUP) proxies
+test-proxies: ## run the examples for proxies, unchanged (as root)
+	@$(SETUP) envoy proxies
 	go test -tags proxies -count 1 -timeout 10m ./internal/e2e/proxies
 
 # A real API server: its parts take minutes to build once, so that they have a
