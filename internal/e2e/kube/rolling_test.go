@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
-	"os/exec"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +22,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/hub"
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/podkit"
 )
 
 const (
@@ -32,25 +34,26 @@ const (
 	lag = 3 * time.Second
 )
 
-// byPrefix considers only cached prefixes.
+// byPrefix considers only cached prefixes. It is a value of the chart.
 const byPrefix = `{"apiVersion":"llm-d.ai/v1alpha1","kind":"EndpointPickerConfig","plugins":[{"type":"precise-prefix-cache-scorer"},{"type":"max-score-picker"}],` +
 	`"schedulingProfiles":[{"name":"default","plugins":[{"pluginRef":"precise-prefix-cache-scorer"},{"pluginRef":"max-score-picker"}]}]}`
 
-// rollout is a pool of engines, a group of replicas and a gateway under load. All are pods of a
-// real API server.
+// rollout is a pool of engines, a group of replicas and a gateway under load. The replicas are the
+// pods of the installed chart, each started as specified; the engines are pods for the API server.
 type rollout struct {
 	t        *testing.T
 	c        *kubekit.Cluster
-	binary   string
-	model    string
+	pods     *podkit.Kit
 	envoy    *dataplane
-	engines  map[int]*sim.Engine // by the last byte of their addresses
-	replicas map[int]*pod
+	engines  map[int]*sim.Engine
+	replicas map[int]*podkit.Pod
+	served   map[int]bool // replicas to which the gateway sends
 	client   *workload.Client
 }
 
 // TestRolling replaces every replica and then every engine under load, one after the other as a
-// Deployment does. No request fails, and prompts are found in the caches as before.
+// Deployment does. No request fails, and prompts are found in the caches as before. The replicas
+// download the model's files from a hub.
 func TestRolling(t *testing.T) {
 	r := openRollout(t)
 	cold, before := r.pass(), r.pass()
@@ -90,7 +93,7 @@ func TestRolling(t *testing.T) {
 	if all.Errors+all.Wrong > 0 || replicas.Requests < 20 {
 		t.Errorf("%d of %d requests failed (%d while replicas were replaced), %d were answered wrong, the last: %v", all.Errors, all.Requests, replicas.Errors, all.Wrong, load.LastError())
 		for i, p := range r.replicas {
-			t.Logf("replica %d:\n%s", i, p.log.String())
+			t.Logf("replica %d:\n%s", i, p.Log("epp"))
 		}
 	}
 }
@@ -103,16 +106,32 @@ var (
 
 func openRollout(t *testing.T) *rollout {
 	t.Helper()
-	r := &rollout{
-		t: t, c: kubekit.Start(t, "gateway", "inference"), binary: filepath.Join(testkit.Build(t, "grapevine"), "grapevine"), model: t.TempDir(),
-		engines: map[int]*sim.Engine{}, replicas: map[int]*pod{},
-	}
-	if err := vocab.New().WriteModel(r.model); err != nil {
+	r := &rollout{t: t, c: kubekit.Start(t, "gateway", "inference"), engines: map[int]*sim.Engine{}, replicas: map[int]*podkit.Pod{}, served: map[int]bool{}}
+	folder := t.TempDir()
+	if err := vocab.New().WriteModel(folder); err != nil {
 		t.Fatal(err)
 	}
+	models := hub.StartAt(t, podkit.NodeAddress(t), podkit.NodeAddress(t))
+	models.Add(t, repository, folder)
 	r.c.Namespace(llm)
-	r.c.Create(pools, llm, fmt.Sprintf(`{"apiVersion":"inference.networking.k8s.io/v1","kind":"InferencePool","metadata":{"name":"llama"},"spec":{"selector":{"matchLabels":{"app":"vllm"}},"targetPorts":[{"number":%d}]}}`, enginePt))
-	r.c.Grant(llm, "epp", "epp", "get,list,watch core pods", "get,list,watch inference.networking.k8s.io inferencepools")
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	text, err := json.Marshal(map[string]any{
+		"pool": map[string]any{"create": true, "matchLabels": map[string]any{"app": "vllm"}}, "events": map[string]any{"port": 5557, "replayPort": 5558},
+		"config": byPrefix, "modelFiles": map[string]any{"endpoint": models.URL}, "drainSeconds": 60,
+	})
+	if err == nil {
+		err = os.WriteFile(values, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := r.c.Command("helm", "", "install", "llama", "../../../deploy/helm/grapevine", "-n", llm, "-f", values); err != nil {
+		t.Fatalf("helm install: %v\n%s", err, out)
+	}
+	r.pods = podkit.Open(t, r.c, map[string]podkit.Image{"grapevine:dev": {
+		Files: map[string]string{"/grapevine": filepath.Join(testkit.Build(t, "grapevine"), "grapevine")}, Entrypoint: []string{"/grapevine"}, User: 65532,
+	}})
+	r.pods.Expose(llm)
 	r.envoy = startDataplane(t)
 	r.client = workload.NewClient("http://127.0.1.1", 64)
 	t.Cleanup(r.close)
@@ -138,22 +157,20 @@ func openRollout(t *testing.T) *rollout {
 	return r
 }
 
+// repository is the model's name at the hub.
+const repository = "lab/tiny"
+
 func (r *rollout) close() {
 	r.client.Close()
-	for _, p := range r.replicas {
-		p.end()
-	}
 	for _, e := range r.engines {
 		_ = e.Close()
 	}
 }
 
-func engineIP(i int) string { return fmt.Sprintf("127.0.4.%d", i) }
-
 func (r *rollout) startEngine(i int) {
 	r.t.Helper()
-	ip := engineIP(i)
-	e, err := sim.Open(sim.Options{Addr: fmt.Sprintf("%s:%d", ip, enginePt), Speed: 20, Events: &sim.EventOptions{Addr: ip + ":5557", Replay: ip + ":5558"}})
+	ip := podkit.NodeAddress(r.t)
+	e, err := sim.Open(sim.Options{Addr: fmt.Sprintf("%s:%d", ip, enginePt), Root: repository, Speed: 20, Events: &sim.EventOptions{Addr: ip + ":5557", Replay: ip + ":5558"}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -208,64 +225,39 @@ func (r *rollout) busy(addr string) bool {
 	return false
 }
 
-func (r *rollout) startReplica(i int) {
-	r.t.Helper()
-	p := &pod{namespace: llm, name: fmt.Sprintf("grapevine-%d", i), ip: fmt.Sprintf("127.0.3.%d", i), exited: make(chan struct{})}
-	args := []string{
-		"serve", "--name", p.name, "--pool-name", "llama", "--pool-namespace", llm, "--kubeconfig", r.c.Kubeconfig("epp"), "--pod-events-port", "5557", "--pod-replay-port", "5558",
-		"--listen", p.ip + ":9002", "--health", p.ip + ":9003", "--admin", p.ip + ":9090", "--model", vocab.Name + "=" + r.model, "--config-text", byPrefix, "--linger", "5s", "--drain", "60s",
-		"--cluster", "gossip", "--cluster-bind", p.ip + ":7946", "--cluster-stream-bind", p.ip + ":7947", "--cluster-advertise", p.ip,
-	}
-	for j := 1; j <= 6; j++ {
-		args = append(args, "--cluster-join", fmt.Sprintf("127.0.3.%d:7946", j)) // the addresses of the headless Service
-	}
-	p.picker = exec.Command(r.binary, args...)
-	p.picker.Stdout, p.picker.Stderr = &p.log, &p.log
-	p.picker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.picker.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-	go func() {
-		_ = p.picker.Wait() // replace checks the exit status
-		close(p.exited)
-	}()
-	r.replicas[i] = p
-}
+func (r *rollout) startReplica(i int) { r.replicas[i] = r.pods.Deployment(llm, "llama-epp") }
 
-// ready waits for the readiness probe, and adds the replica to the gateway.
+// ready waits for the probes, and adds the replica to the gateway.
 func (r *rollout) ready(i int) {
 	r.t.Helper()
-	p := r.replicas[i]
-	r.c.Until(p.name+" is ready", func() bool {
-		if p.gone() {
-			r.t.Fatalf("%s ended:\n%s", p.name, p.log.String())
-		}
-		return p.probe()
-	})
-	p.ready = true
+	r.replicas[i].WaitReady()
+	r.served[i] = true
 	r.program()
 }
 
-// replace starts a replica, and when it is ready ends another one: told first, and the
-// gateway stops sending to it a while after.
+// replace starts a replica, and when it is ready terminates another one. The gateway stops sending to
+// that one a while later.
 func (r *rollout) replace(old, by int) {
 	r.t.Helper()
 	r.startReplica(by)
 	r.ready(by)
 	p := r.replicas[old]
-	if err := p.picker.Process.Signal(syscall.SIGTERM); err != nil {
-		r.t.Fatal(err)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Terminate() }()
+	select {
+	case <-time.After(lag): // until then the gateway uses the old endpoints
+	case <-ended:
+		r.t.Fatalf("%s ended while the gateway still sent to it", p.Name)
 	}
-	<-time.After(lag) // until then the gateway uses the old endpoints
-	if p.gone() {
-		r.t.Errorf("%s ended before the gateway could hear of it", p.name)
-	}
-	p.ready = false
+	delete(r.served, old)
 	r.program()
-	<-p.exited
-	if code := p.picker.ProcessState.ExitCode(); code != 0 {
-		r.t.Errorf("%s ended with %d:\n%s", p.name, code, p.log.String())
+	if err := <-ended; err != nil {
+		r.t.Error(err)
 	}
+	if code, err := p.Wait("epp", time.Second); err != nil || code != 0 {
+		r.t.Errorf("%s ended with %d (%v):\n%s", p.Name, code, err, p.Log("epp"))
+	}
+	p.Remove()
 	delete(r.replicas, old)
 }
 
@@ -273,11 +265,12 @@ func (r *rollout) replace(old, by int) {
 func (r *rollout) program() {
 	var endpoints, pickers []any
 	for i := range 10 {
-		if r.engines[i] != nil {
-			endpoints = append(endpoints, address(engineIP(i), enginePt))
+		if e := r.engines[i]; e != nil {
+			host, _, _ := net.SplitHostPort(e.Addr()) // a listener's address
+			endpoints = append(endpoints, address(host, enginePt))
 		}
-		if p := r.replicas[i]; p != nil && p.ready {
-			pickers = append(pickers, address(p.ip, 9002))
+		if r.served[i] {
+			pickers = append(pickers, address(r.replicas[i].IP, 9002))
 		}
 	}
 	r.envoy.clusters([]any{poolCluster("pool llama", endpoints, false), pickerCluster("epp llama", pickers)})
@@ -310,10 +303,10 @@ func (r *rollout) everywhere(what string, ok func(*known) bool) {
 	}()
 	r.c.Until(what+" everywhere", func() bool {
 		for _, p := range r.replicas {
-			out, err := exec.Command(r.binary, "status", "--admin", p.ip+":9090", "-o", "json").CombinedOutput()
-			last = string(out)
+			out, err := p.Exec("epp", "/grapevine", "status", "-o", "json")
+			last = out
 			var st known
-			if err != nil && len(out) == 0 || json.Unmarshal(out, &st) != nil || !ok(&st) {
+			if err != nil && out == "" || json.Unmarshal([]byte(out), &st) != nil || !ok(&st) {
 				return false
 			}
 		}
@@ -370,7 +363,7 @@ func (r *rollout) counts() (c counts) {
 		"grapevine_picker_inflight_requests": &c.inFlight,
 	}
 	for _, p := range r.replicas {
-		resp, err := http.Get("http://" + p.ip + ":9090/metrics")
+		resp, err := http.Get("http://" + p.IP + ":9090/metrics")
 		if err != nil {
 			r.t.Fatal(err)
 		}

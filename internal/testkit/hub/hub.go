@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -48,11 +49,26 @@ type Hub struct {
 // Start starts a hub until the end of the test.
 func Start(tb testing.TB) *Hub {
 	tb.Helper()
+	h := StartAt(tb, "127.0.0.1", "127.0.0.1")
+	h.Content = strings.Replace(h.Content, "127.0.0.1", "localhost", 1)
+	return h
+}
+
+// StartAt starts a hub at an address of this machine, with its content host at another one.
+func StartAt(tb testing.TB, address, contentAddress string) *Hub {
+	tb.Helper()
 	h := &Hub{Repos: map[string]*Repo{}, Token: "hf_secret"}
-	api := httptest.NewServer(http.HandlerFunc(h.serve))
-	content := httptest.NewServer(http.HandlerFunc(h.serveContent))
-	tb.Cleanup(func() { api.Close(); content.Close() })
-	h.URL, h.Content = api.URL, strings.Replace(content.URL, "127.0.0.1", "localhost", 1)
+	serve := func(address string, f http.HandlerFunc) (url string) {
+		l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: f}} //nolint:gosec // a test's clients are fast
+		s.Start()
+		tb.Cleanup(s.Close)
+		return s.URL
+	}
+	h.URL, h.Content = serve(address, h.serve), serve(contentAddress, h.serveContent)
 	return h
 }
 

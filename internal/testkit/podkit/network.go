@@ -83,6 +83,15 @@ func NodeAddress(tb testing.TB) string {
 	return address
 }
 
+// NodeAddresses makes this process's listeners at 0.0.0.0 reachable at all addresses of a network in
+// CIDR notation.
+func NodeAddresses(tb testing.TB, cidr string) {
+	tb.Helper()
+	if err := ip("route add local " + cidr + " dev lo"); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // kitOf returns the kit of the pod at the other end of a connection.
 func kitOf(remote net.Addr) *Kit {
 	host, _, _ := net.SplitHostPort(remote.String())

@@ -178,6 +178,28 @@ func (k *Kit) start(o object) *Pod {
 	if code != http.StatusCreated {
 		k.tb.Fatalf("create pod: %d %s\n%s", code, answer, text)
 	}
+	return k.runPod(answer)
+}
+
+// RunOnce runs a pod that a client has created and that no node runs, until all its containers have
+// ended, and reports its phase to the API server.
+func (k *Kit) RunOnce(namespace, name string) {
+	k.tb.Helper()
+	p := k.runPod(k.c.Kubectl("get", "pod", name, "-n", namespace, "-o", "json"))
+	phase := "Succeeded"
+	for _, r := range p.containers {
+		<-r.done
+		if r.cmd.ProcessState.ExitCode() != 0 {
+			phase = "Failed"
+		}
+	}
+	k.c.PatchStatus(kubekit.Pods, namespace, name, fmt.Sprintf(`{"status":{"phase":%q}}`, phase))
+	p.kill()
+}
+
+// runPod starts the containers of a pod of the API server.
+func (k *Kit) runPod(answer string) *Pod {
+	k.tb.Helper()
 	var created struct {
 		Metadata objectMeta `json:"metadata"`
 		Spec     podSpec    `json:"spec"`
@@ -192,6 +214,7 @@ func (k *Kit) start(o object) *Pod {
 	if p.spec.HostNetwork || len(p.spec.Unsupported) > 0 {
 		k.tb.Fatalf("pod %s: the kit does not support the host's network and ephemeral containers", p.Name)
 	}
+	var err error
 	p.sandbox, err = openSandbox(p.IP)
 	k.must(err)
 	network.mu.Lock()
@@ -358,6 +381,18 @@ func (p *Pod) Terminate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// EmptyVolumes replaces the content of all emptyDir volumes: the next start is that of a new pod of the
+// same name. The containers must have ended.
+func (p *Pod) EmptyVolumes() {
+	p.k.tb.Helper()
+	for i := range p.spec.Volumes {
+		if v := &p.spec.Volumes[i]; v.Empty != nil {
+			p.k.must(os.RemoveAll(p.volume(v.Name)))
+		}
+	}
+	p.makeEmpty()
 }
 
 // Restart starts the containers again after Terminate or Kill: same pod, same address, same volumes.

@@ -67,14 +67,12 @@ func (p *Pod) token() string {
 // writeVolumes writes the content of all volumes.
 func (p *Pod) writeVolumes() {
 	p.k.tb.Helper()
+	p.makeEmpty()
 	for i := range p.spec.Volumes {
 		v := &p.spec.Volumes[i]
 		dir := p.volume(v.Name)
 		switch {
-		case v.Empty != nil:
-			p.k.must(os.MkdirAll(dir, 0o755))
-			p.k.must(os.Chmod(dir, 0o777|os.ModeSetgid))
-			p.chown(dir)
+		case v.Empty != nil: // by makeEmpty
 		case v.Secret != nil:
 			p.publish(dir, p.content("secret", v.Secret), v.Secret.Mode)
 		case v.Config != nil:
@@ -96,6 +94,19 @@ func (p *Pod) writeVolumes() {
 			p.publish(dir, files, v.Projected.Mode)
 		default:
 			p.k.tb.Fatalf("pod %s: the kit does not support the kind of volume %s", p.Name, v.Name)
+		}
+	}
+}
+
+// makeEmpty creates the emptyDir volumes that do not exist.
+func (p *Pod) makeEmpty() {
+	p.k.tb.Helper()
+	for i := range p.spec.Volumes {
+		if v := &p.spec.Volumes[i]; v.Empty != nil {
+			dir := p.volume(v.Name)
+			p.k.must(os.MkdirAll(dir, 0o755))
+			p.k.must(os.Chmod(dir, 0o777|os.ModeSetgid))
+			p.chown(dir)
 		}
 	}
 }
