@@ -76,12 +76,14 @@ func TestDeploy(t *testing.T) {
 	t.Run("Install", func(t *testing.T) { testInstall(t, c) })
 	binary := buildImage(t)
 	t.Run("Page", func(t *testing.T) { testPage(t, c, binary) })
+	t.Run("Guide", func(t *testing.T) { testGuide(t, c, binary) })
 	t.Run("Pods", func(t *testing.T) { testPods(t, c, binary) })
 	t.Run("Standalone", func(t *testing.T) { testStandalone(t, c, binary) })
 	t.Run("ForeignCharts", func(t *testing.T) { testForeignCharts(t, c, binary) })
 	t.Run("PublishedCharts", func(t *testing.T) { testPublished(t, c, binary) })
 	t.Run("Peers", func(t *testing.T) { testPeers(t, c, binary) })
 	t.Run("Federation", func(t *testing.T) { testFederation(t, c, binary) })
+	t.Run("Rights", func(t *testing.T) { testRights(t, c, binary) })
 	t.Run("Outage", func(t *testing.T) { testOutage(t, c, binary) })
 }
 

@@ -3,6 +3,8 @@
 package deploy_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,8 +14,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/podkit"
 )
 
-// testOutage stops the API server. All replicas are restarted one after the other under load: no
-// request fails. Then all are killed at once, and serve again from their volumes.
+// testOutage stops the API server. All replicas are restarted one after the other under load; then
+// all but one stop and return without their volumes: no request fails. Then all are killed at once,
+// and serve again from their volumes; and again, when one volume is left.
 func testOutage(t *testing.T, c *kubekit.Cluster, binary string) {
 	const namespace = "outage"
 	c.Namespace(namespace)
@@ -39,35 +42,67 @@ func testOutage(t *testing.T, c *kubekit.Cluster, binary string) {
 	defer c.StartServer()
 	l := startLoad(base)
 	for _, p := range pods {
-		if err := p.Terminate(); err != nil {
-			t.Error(err)
-		}
+		terminate(t, p)
 		p.Restart()
 		p.WaitServing()
-		c.Until(p.Name+" uses the list of a peer", func() bool {
-			page := get(t, "http://"+p.IP+":9090/metrics")
-			return strings.Contains(page, `grapevine_discovery_list_origin{origin="peer"} 1`) && strings.Contains(page, "\ngrapevine_picker_endpoints 2\n")
-		})
+		waitForList(t, c, p, "peer")
 	}
-	l.stop()
-	t.Logf("%d requests while all replicas were restarted without the API server, %d failed", l.requests.Load(), l.failed.Load())
-	if l.failed.Load() > 0 || l.requests.Load() < 100 {
-		t.Errorf("%d of %d requests failed, the first: %v", l.failed.Load(), l.requests.Load(), l.first.Load())
-	}
+	l.check(t, "all replicas were restarted")
 
-	for _, p := range pods {
-		p.Kill()
+	l = startLoad(base)
+	for _, p := range pods[1:] {
+		terminate(t, p)
+		p.EmptyVolumes()
 	}
-	for _, p := range pods {
+	c.Until("the replica that is left has served for a while", func() bool { return l.requests.Load() > 200 })
+	for _, p := range pods[1:] {
 		p.Restart()
-	}
-	for _, p := range pods {
 		p.WaitServing()
+		waitForList(t, c, p, "peer")
 	}
-	c.Until("requests are answered from the stored lists", func() bool { return complete(base) == "" })
+	l.check(t, "one replica was left")
+
+	for _, volumes := range []int{3, 1} {
+		for _, p := range pods {
+			p.Kill()
+		}
+		for _, p := range pods[volumes:] {
+			p.EmptyVolumes()
+		}
+		for _, p := range pods {
+			p.Restart()
+		}
+		for i, p := range pods {
+			p.WaitServing()
+			if i < volumes {
+				waitForList(t, c, p, "peer", "file")
+			} else {
+				waitForList(t, c, p, "peer")
+			}
+		}
+		c.Until("requests are answered from the stored lists", func() bool { return complete(base) == "" })
+	}
 	if page := get(t, "http://"+pods[0].IP+":9090/readyz?verbose"); !strings.Contains(page, "2 known, from ") {
 		t.Errorf("readyz does not name the origin of the list:\n%s", page)
 	}
+}
+
+func terminate(t *testing.T, p *podkit.Pod) {
+	t.Helper()
+	if err := p.Terminate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitForList waits until the replica uses a list of both engines that has one of these origins.
+func waitForList(t *testing.T, c *kubekit.Cluster, p *podkit.Pod, origins ...string) {
+	t.Helper()
+	c.Until(p.Name+" uses the list of a "+strings.Join(origins, " or a "), func() bool {
+		page := get(t, "http://"+p.IP+":9090/metrics")
+		return strings.Contains(page, "\ngrapevine_picker_endpoints 2\n") && slices.ContainsFunc(origins, func(origin string) bool {
+			return strings.Contains(page, fmt.Sprintf("grapevine_discovery_list_origin{origin=%q} 1", origin))
+		})
+	})
 }
 
 // load sends requests until stop.
@@ -99,7 +134,13 @@ func startLoad(base string) *load {
 	return l
 }
 
-func (l *load) stop() {
+// check stops the load and reports failed requests.
+func (l *load) check(t *testing.T, while string) {
+	t.Helper()
 	close(l.end)
 	l.wg.Wait()
+	t.Logf("%d requests without the API server while %s, %d failed", l.requests.Load(), while, l.failed.Load())
+	if l.failed.Load() > 0 || l.requests.Load() < 100 {
+		t.Errorf("while %s, %d of %d requests failed, the first: %v", while, l.failed.Load(), l.requests.Load(), l.first.Load())
+	}
 }

@@ -15,9 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/testkit/hub"
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 	"github.com/grapevine-epp/grapevine/internal/testkit/podkit"
 )
@@ -53,39 +56,93 @@ func imagesOf(t *testing.T, binary string) map[string]podkit.Image {
 // startEngine starts a simulated engine at a separate address, and its pod.
 func startEngine(t *testing.T, c *kubekit.Cluster, namespace, name string) (address string) {
 	t.Helper()
+	return openEngine(t, c, namespace, name, sim.Options{}, "")
+}
+
+// openEngine is like startEngine, with further options of the engine and annotations of its pod.
+func openEngine(t *testing.T, c *kubekit.Cluster, namespace, name string, o sim.Options, annotations string) (address string) {
+	t.Helper()
 	ip := podkit.NodeAddress(t)
-	e, err := sim.Open(sim.Options{Addr: ip + ":8000", Speed: 20, Events: &sim.EventOptions{Addr: ip + ":5557", Replay: ip + ":5558"}})
+	o.Addr, o.Speed, o.Events = ip+":8000", 20, &sim.EventOptions{Addr: ip + ":5557", Replay: ip + ":5558"}
+	e, err := sim.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
-	c.Pod(namespace, kubekit.Pod{Name: name, IP: ip, Labels: `{"app":"vllm"}`})
+	c.Pod(namespace, kubekit.Pod{Name: name, IP: ip, Labels: `{"app":"vllm"}`, Annotations: annotations})
 	return e.Addr()
 }
 
+// statusOf returns what grapevine status prints in a pod. The command fails while the replica is not
+// ready, and prints the same.
+func statusOf(p *podkit.Pod) (st server.Status, text string) {
+	text, _ = p.Exec("epp", "/grapevine", "status", "-o", "json")
+	_ = json.Unmarshal([]byte(text), &st) // the caller waits for its content
+	return st, text
+}
+
+// waitForExact waits until the pod knows the content of every engine's cache exactly.
+func waitForExact(t *testing.T, c *kubekit.Cluster, p *podkit.Pod) {
+	t.Helper()
+	var last string
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last status of %s:\n%s", p.Name, last)
+		}
+	}()
+	c.Until(p.Name+" knows the caches exactly", func() bool {
+		var st server.Status
+		st, last = statusOf(p)
+		for i := range st.Endpoints {
+			if st.Endpoints[i].Knowledge != knowledge.Exact.String() {
+				return false
+			}
+		}
+		return len(st.Endpoints) > 0
+	})
+}
+
+// repository is the model's name at the hub.
+const repository = "lab/tiny"
+
+// annotated are the annotations of examples/vllm.yaml.
+const annotated = `{"grapevine-epp.github.io/events-port":"5557","grapevine-epp.github.io/events-replay-port":"5558"}`
+
 // testPods installs chart, base and plain manifests unchanged, runs their pods as specified, and
-// looks at them from outside.
+// looks at them from outside. The model is gated: each pod downloads its tokenizer with the token
+// of a Secret, and becomes exact.
 func testPods(t *testing.T, c *kubekit.Cluster, binary string) {
+	models := hub.StartAt(t, podkit.NodeAddress(t), podkit.NodeAddress(t))
+	folder := t.TempDir()
+	if err := vocab.New().WriteModel(folder); err != nil {
+		t.Fatal(err)
+	}
+	models.Add(t, repository, folder).Gated = true
+	asked := 0
+	set := []string{"--set", "pool.create=true,pool.matchLabels.app=vllm,modelFiles.endpoint=" + models.URL, "-f", "examples/models/gated.yaml"}
 	for _, way := range []struct {
 		name    string
 		install func(namespace string)
 	}{
 		{"Chart", func(namespace string) {
-			helm(t, c, "install", "llama", chart, "-n", namespace, "--set", "pool.create=true,pool.matchLabels.app=vllm")
+			helm(t, c, append([]string{"install", "llama", chart, "-n", namespace}, set...)...)
 		}},
 		{"Base", func(namespace string) {
 			c.Kubectl("create", "secret", "generic", "llama-epp-group", "-n", namespace, "--from-literal=key="+newKey(1), "--from-literal=secret="+newKey(2))
 			c.Kubectl("apply", "-k", overlayOf(t, "namespace: "+namespace+"\nresources: [../kustomize/base]\n"), "-n", namespace)
+			c.Kubectl("set", "env", "deployment/llama-epp", "HF_ENDPOINT="+models.URL, "HF_TOKEN="+models.Token, "-n", namespace)
 			c.Apply(poolNamed("llama"), "-n", namespace)
 		}},
 		{"Manifests", func(namespace string) {
-			c.Apply(helm(t, c, "template", "llama", chart, "-n", namespace, "--skip-tests", "--set", "pool.create=true,pool.matchLabels.app=vllm"), "-n", namespace)
+			c.Apply(helm(t, c, append([]string{"template", "llama", chart, "-n", namespace, "--skip-tests"}, set...)...), "-n", namespace)
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			namespace := "pods-" + strings.ToLower(way.name)
 			c.Namespace(namespace)
-			engine := startEngine(t, c, namespace, "vllm-0")
+			// As in the first lines of examples/models/gated.yaml.
+			c.Kubectl("create", "secret", "generic", "hf-token", "--from-literal=token="+models.Token, "-n", namespace)
+			engine := openEngine(t, c, namespace, "vllm-0", sim.Options{Root: repository}, annotated)
 			way.install(namespace)
 			k := podkit.Open(t, c, imagesOf(t, binary))
 			k.Expose(namespace)
@@ -98,7 +155,12 @@ func testPods(t *testing.T, c *kubekit.Cluster, binary string) {
 			}
 			for _, p := range pods {
 				lookFromOutside(t, c, p, engine)
+				waitForExact(t, c, p)
 			}
+			if len(models.Requests()) == asked || len(models.Leaked()) > 0 {
+				t.Errorf("requests to the hub before and after: %d, %d; credentials at its content host: %q", asked, len(models.Requests()), models.Leaked())
+			}
+			asked = len(models.Requests())
 			waitForGroup(t, c, pods)
 			if way.name == "Chart" {
 				runNotes(t, c, k, namespace, pods)

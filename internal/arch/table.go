@@ -244,6 +244,7 @@ var Rows = Table{
 	{"internal/e2e/hostile", 1, Kit, 0},
 	{"internal/e2e/kube", 1, Kit, 0},
 	{"internal/e2e/proxies", 1, Kit, 0},
+	{"internal/testkit/guide", 1, Kit, 0},
 	{"internal/testkit/hub", 1, Kit, 0},
 	{"internal/testkit/kinds", 1, Kit, 0},
 	{"internal/testkit/locks", 1, Kit, 0},

@@ -1,11 +1,6 @@
 // Package guides runs the tutorials of the documentation word for word.
 //
-// Each shell block of a page runs in order, in a fresh copy of the checkout. HTML comments before
-// a block control its run, and readers do not see them:
-//
-//   - <!-- background until: TEXT --> starts the block and waits until its output has TEXT.
-//   - <!-- not run: REASON --> leaves the block out.
-//
-// A text block after a shell block shows its output. Every line of it must appear in the real
-// output, in order. Numbers other than 0 may differ, and "..." stands for any text.
+// Each shell block of a page runs in order, in a fresh copy of the checkout. Package
+// internal/testkit/guide describes the comments that control a block, and how its output is
+// compared. The tutorial for Kubernetes is run by package deploy.
 package guides
