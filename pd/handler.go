@@ -52,7 +52,7 @@ func (h *Handler) Profiles() []*cycle.Profile {
 
 // Handle implements cycle.ProfileHandler.
 func (h *Handler) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
-	ranking, err := h.o.Decode.RunServing(c)
+	ranking, err := h.o.Decode.RunServingIf(c, h.served(c))
 	if err != nil || len(ranking.Order) == 0 {
 		return err
 	}
@@ -65,13 +65,16 @@ func (h *Handler) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 		return nil
 	}
 	c.Peer = c.All(best).Endpoint
+	if h.o.SplitPrefill.Pair != nil { // which may choose another serving endpoint
+		if err := h.pair(c, plan, ranking); err != nil {
+			return err
+		}
+		best = plan.Order[0]
+	}
 	if h.o.SplitEncode.Split != nil {
 		h.encode(c, plan, best)
 	}
-	switch {
-	case h.o.SplitPrefill.Pair != nil:
-		return h.pair(c, plan, ranking)
-	case h.o.SplitPrefill.Split != nil:
+	if h.o.SplitPrefill.Pair == nil && h.o.SplitPrefill.Split != nil {
 		return h.prefill(c, plan, best)
 	}
 	return nil
@@ -102,6 +105,7 @@ func (h *Handler) atPort(c *cycle.Cycle, plan *cycle.Plan, best int32) {
 func (h *Handler) prefill(c *cycle.Cycle, plan *cycle.Plan, best int32) error {
 	t := stage{cycle.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
 	s, order := t.decide(c, best)
+	s.Revision = c.All(best).Revision
 	if s.Outcome == cycle.StageSplit && !h.o.NeedPrefill {
 		order = slices.DeleteFunc(order, func(i int32) bool { return i != best && !usable(c, i, best) })
 		switch {
@@ -125,10 +129,12 @@ func (h *Handler) prefill(c *cycle.Cycle, plan *cycle.Plan, best int32) error {
 func (h *Handler) encode(c *cycle.Cycle, plan *cycle.Plan, best int32) {
 	t := stage{cycle.StageEncode, h.o.Encode, h.o.SplitEncode, endpoint.RoleEncode}
 	s, order := t.decide(c, best)
+	s.Revision = c.All(best).Revision
 	plan.Stages = append(plan.Stages, s)
 	if s.Outcome != cycle.StageSplit {
 		return
 	}
+	keepRevision(c, plan, best)
 	plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderEncoders, Value: addresses(c, order, best)})
 	items := max(c.Request.Prompt.Media, 1)
 	for _, i := range order {
@@ -155,7 +161,12 @@ func (t *stage) decide(c *cycle.Cycle, best int32) (s cycle.Stage, order []int32
 	if !t.split.Split(c, best) {
 		return s, nil
 	}
-	ranking := t.profile.RunAmong(c, t.able(c))
+	able := t.able(c)
+	if serving := c.All(best).Endpoint; serving.Revision != "" {
+		ofRole := able
+		able = func(v *cycle.View) bool { return ofRole(v) && endpoint.Paired(v.Endpoint, serving) }
+	}
+	ranking := t.profile.RunAmong(c, able)
 	s.Chosen = ranking.Best()
 	switch s.Chosen {
 	case -1:

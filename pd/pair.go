@@ -23,11 +23,14 @@ func (h *Handler) pair(c *cycle.Cycle, plan *cycle.Plan, ranking *cycle.Ranking)
 		among.Serve, among.Help = ranking.Live[at:at+1], helping.Live
 		way = t.split.Pair(c, among)
 	}
-	s := cycle.Stage{Kind: t.kind, Outcome: cycle.StageSkipped, Chosen: -1, Missing: missing(c, way.Serve), Whole: way.Whole, Split: way.Split}
+	s := cycle.Stage{
+		Kind: t.kind, Outcome: cycle.StageSkipped, Chosen: -1, Missing: missing(c, way.Serve), Whole: way.Whole, Split: way.Split,
+		Revision: c.All(way.Serve).Revision,
+	}
 	switch {
 	case way.Helps > 0:
 		s.Outcome, s.Chosen = cycle.StageSplit, way.Help[0]
-	case len(among.Help) == 0:
+	case !slices.ContainsFunc(among.Help, func(i int32) bool { return paired(c, i, way.Serve) }):
 		s.Outcome = cycle.StageNobody
 	}
 	plan.Stages = append(plan.Stages, s)
@@ -63,6 +66,7 @@ func (h *Handler) feed(c *cycle.Cycle, plan *cycle.Plan, serve int32, order []in
 	plan.Also = append(plan.Also, cycle.Part{
 		Index: order[0], Work: c.WorkAt(order[0]), Holds: true, Leads: true, Moves: missing(c, serve),
 	})
+	keepRevision(c, plan, serve)
 	plan.New = 1 // the prompt's last token is always computed by the serving endpoint
 }
 

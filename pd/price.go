@@ -288,8 +288,11 @@ func waiting(v *cycle.View) float64 {
 func decoding(v *cycle.View) float64 { return float64(max(v.Load.Requests-v.Load.Waiting, 0)) }
 
 // usable reports whether a prefill candidate may compute prompts for a decode candidate. An engine
-// that cannot compute them itself uses any.
+// that cannot compute them itself uses any of its revision.
 func usable(c *cycle.Cycle, from, to int32) bool {
+	if !paired(c, from, to) {
+		return false
+	}
 	return c.Works(c.All(from).Endpoint, c.All(to).Endpoint) || consumes(c.All(to))
 }
 

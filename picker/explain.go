@@ -243,7 +243,7 @@ func finite(v float64) float64 {
 func (rec *record) explainStages() []explanation.Stage {
 	var out []explanation.Stage
 	for _, s := range rec.stages {
-		e := explanation.Stage{Stage: s.Kind.String(), Outcome: s.Outcome.String(), Missing: s.Missing, Whole: millis(s.Whole), Split: millis(s.Split)}
+		e := explanation.Stage{Stage: s.Kind.String(), Outcome: s.Outcome.String(), Missing: s.Missing, Revision: s.Revision, Whole: millis(s.Whole), Split: millis(s.Split)}
 		if s.Chosen >= 0 {
 			e.Endpoint = rec.address(s.Chosen)
 		}

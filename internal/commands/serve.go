@@ -26,6 +26,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // serveFlags are the flags of serve.
@@ -81,6 +82,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	f.given = fl.Changed
 	fl.StringVar(&f.o.Name, "name", hostname(), "name of this replica")
 	fl.StringVar(&f.o.Zone, "zone", "", "zone of this replica, compared with the label topology.kubernetes.io/zone of endpoints (default: $ZONE)")
+	fl.StringSliceVar(&f.o.RevisionLabels, "revision-label", []string{endpoint.LabelRevision}, "label whose value is common to the prefill, decode and encode endpoints of one revision; endpoints of two revisions are not paired. The first one that an endpoint has counts (repeatable; empty: none)")
 	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file, reloaded when it changes (required without a pool flag or a file in dataLayer.discovery of --config)")
 	fl.StringVar(&f.o.StateDir, "state-dir", "", "Kubernetes: folder in which this replica keeps the last list of endpoints, for a start while neither the API server nor a peer can be reached (default: none)")
 	f.kube.add(fl)

@@ -18,6 +18,9 @@ func writePD(w io.Writer, st *server.PDStatus) {
 		return
 	}
 	fmt.Fprintf(w, "prefill/decode: %s\n", strings.Join(pdParts(st), "; "))
+	if len(st.Revisions) > 0 {
+		fmt.Fprintf(w, "revisions: %s\n", strings.Join(revisionParts(st.Revisions), "; "))
+	}
 	if len(st.Pairs) == 0 {
 		return
 	}
@@ -35,6 +38,25 @@ func writePD(w io.Writer, st *server.PDStatus) {
 	if st.More > 0 {
 		fmt.Fprintf(w, "and %d more pairs\n", st.More)
 	}
+}
+
+// revisionParts describes revisions.
+func revisionParts(list []server.RevisionStatus) (parts []string) {
+	for _, r := range list {
+		name := r.Revision
+		if name == "" {
+			name = "without a label"
+		}
+		text := fmt.Sprintf("%s: %d prefill, %d decode", name, r.Prefill, r.Decode)
+		if r.Encode > 0 {
+			text += fmt.Sprintf(", %d encode", r.Encode)
+		}
+		if !r.Complete {
+			text += " (incomplete, no request is split)"
+		}
+		parts = append(parts, text)
+	}
+	return parts
 }
 
 // pdParts returns the parts of the summary.

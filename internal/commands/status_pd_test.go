@@ -14,6 +14,9 @@ import (
 func TestPDAsPrinted(t *testing.T) {
 	st := &server.PDStatus{
 		Roles: map[string]int{"prefill": 2, "decode": 4, "unknown": 1},
+		Revisions: []server.RevisionStatus{
+			{Decode: 1}, {Revision: "a", Prefill: 2, Decode: 2, Complete: true}, {Revision: "b", Decode: 1, Encode: 1},
+		},
 		SplitCounts: picker.SplitCounts{
 			Split: 30, Whole: 70, Computed: map[string]uint64{"first": 25, "alternate": 2, "decode": 3}, GainedS: 12.34, LostS: 1.26,
 		},
@@ -25,6 +28,7 @@ func TestPDAsPrinted(t *testing.T) {
 		More: 2,
 	}
 	const want = `prefill/decode: 4 decode, 2 prefill, 1 with an unknown role; 30 of 100 requests split (30%); prompts computed by prefill 25, another prefill 2, decode 3, not reported 0; first tokens gained 12.3 s, lost 1.3 s
+revisions: without a label: 0 prefill, 1 decode (incomplete, no request is split); a: 2 prefill, 2 decode; b: 0 prefill, 1 decode, 1 encode (incomplete, no request is split)
 
 PREFILL  DECODE  PAIR                  SPLIT  FAILED  SUCCESS  GAIN
 p:1      d:1     off: transfer failed  3      3       42%      -

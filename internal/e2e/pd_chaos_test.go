@@ -31,6 +31,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 var (
@@ -47,6 +48,9 @@ type pdRig struct {
 	counts          *prometheus.Registry // of all sidecars
 	tracer          *tracing.Tracer      // of all sidecars; nil unless the environment configures it
 	serving         sync.WaitGroup
+
+	mu    sync.Mutex
+	named map[[2]string]int // requests by a prefill endpoint that they name, "" for none, and the sidecar
 }
 
 // pdLease is the lease of transferred blocks. The last third is for the time between the sidecar's
@@ -77,7 +81,7 @@ func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 // the options, those of Envoy count.
 func openPDBehind(t *testing.T, prefill, decode int, leg time.Duration, front func(i int, engine string) string, o rigOptions) *pdRig {
 	t.Helper()
-	r := &pdRig{rig: begin(t), leg: leg, counts: prometheus.NewRegistry(), tracer: tracing.Open(tracing.Options{Service: "grapevine-sidecar"})}
+	r := &pdRig{rig: begin(t), named: map[[2]string]int{}, leg: leg, counts: prometheus.NewRegistry(), tracer: tracing.Open(tracing.Options{Service: "grapevine-sidecar"})}
 	t.Cleanup(r.closePD)
 	r.openFleet(rigOptions{engines: prefill + decode, engine: sim.Options{Speed: 5, PD: &sim.PDOptions{Lease: pdLease, Handshake: 300 * time.Millisecond}}})
 	all := r.fleet.Engines()
@@ -131,7 +135,15 @@ func (r *pdRig) openSidecar(e *sim.Engine, allowed sidecar.Listed) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.serve(&http.Server{Handler: h, ReadHeaderTimeout: time.Minute}, l)
+	at := l.Addr().String()
+	r.serve(&http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		for prefill := range strings.SplitSeq(req.Header.Get(request.HeaderPrefiller), ",") {
+			r.mu.Lock()
+			r.named[[2]string{prefill, at}]++
+			r.mu.Unlock()
+		}
+		h.ServeHTTP(w, req)
+	})}, l)
 	return l.Addr().String()
 }
 

@@ -93,7 +93,11 @@ func writeDecision(w io.Writer, e *Decision) {
 			p.TTFT, p.Wait, fetch, p.Own, p.Base, p.Others, zone))
 	}
 	for _, s := range e.Stages {
-		wrapped(w, s.Stage, stageText(e, s))
+		text := stageText(e, s)
+		if s.Revision != "" {
+			text += " · within revision " + s.Revision
+		}
+		wrapped(w, s.Stage, text)
 	}
 	if u := e.WarmUp; u != nil {
 		wrapped(w, "warm-up", fmt.Sprintf("of %s · %d prompt tokens were not held there", e.named(u.Endpoint), u.Missing))

@@ -23,9 +23,11 @@ import (
 // Options configures one replica. Endpoints or Source is required, unless Config names an endpoints
 // file.
 type Options struct {
-	Name    string // of this replica, in status and logs
-	Zone    string // this replica's zone; endpoints of other zones cost slightly more and are read by others first
-	Version string
+	Name string // of this replica, in status and logs
+	Zone string // this replica's zone; endpoints of other zones cost slightly more and are read by others first
+	// RevisionLabels name the revision of an endpoint: see endpoint.PoolOptions.
+	RevisionLabels []string
+	Version        string
 
 	Listen string // ext_proc; default 0.0.0.0:9002
 	Health string // gRPC health; default 0.0.0.0:9003, "-" for none

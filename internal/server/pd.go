@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,11 +16,58 @@ import (
 
 // PDStatus is the state of prefill and decode on separate endpoints.
 type PDStatus struct {
-	Roles map[string]int `json:"roles"` // endpoints by the value of the role label, "none" without one
+	Roles     map[string]int   `json:"roles"`               // endpoints by the value of the role label, "none" without one
+	Revisions []RevisionStatus `json:"revisions,omitempty"` // by name; empty if no endpoint has one
 	picker.SplitCounts
 	Share float64      `json:"split_share"`     // of the requests whose prompt another endpoint could compute
 	Pairs []PairStatus `json:"pairs,omitempty"` // pairs that are off first, then by number of requests
 	More  int          `json:"more_pairs,omitempty"`
+}
+
+// RevisionStatus counts the endpoints of one revision.
+type RevisionStatus struct {
+	Revision string `json:"revision"` // "" without a label
+	Prefill  int    `json:"prefill"`
+	Decode   int    `json:"decode"`
+	Encode   int    `json:"encode"`
+	// Complete means that prompts can be split within the revision.
+	Complete bool `json:"complete"`
+}
+
+// revisions counts the endpoints of each revision. It returns nil if none has one.
+func revisions(eps []*endpoint.Endpoint) []RevisionStatus {
+	by, labelled := map[string]*RevisionStatus{}, false
+	for _, ep := range eps {
+		r := by[ep.Revision]
+		if r == nil {
+			r = &RevisionStatus{Revision: ep.Revision}
+			by[ep.Revision] = r
+		}
+		labelled = labelled || ep.Revision != ""
+		for _, of := range []struct {
+			role  endpoint.Role
+			count *int
+		}{{endpoint.RolePrefill, &r.Prefill}, {endpoint.RoleDecode, &r.Decode}, {endpoint.RoleEncode, &r.Encode}} {
+			if ep.Role&of.role != 0 {
+				*of.count++
+			}
+		}
+	}
+	if !labelled {
+		return nil
+	}
+	shared := by[""] // endpoints without a label pair with all
+	list := make([]RevisionStatus, 0, len(by))
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		r := *by[name]
+		p, d := r.Prefill, r.Decode
+		if shared != nil && name != "" {
+			p, d = p+shared.Prefill, d+shared.Decode
+		}
+		r.Complete = p > 0 && d > 0
+		list = append(list, r)
+	}
+	return list
 }
 
 // PairStatus is what a pair of prefill and decode endpoints has achieved.
@@ -45,7 +93,7 @@ const (
 // pdStatus returns nil for a pool without roles that has split no request.
 func (s *Server) pdStatus() *PDStatus {
 	eps := s.pool.Snapshot().Endpoints
-	st := &PDStatus{Roles: roleCounts(eps)}
+	st := &PDStatus{Roles: roleCounts(eps), Revisions: revisions(eps)}
 	if s.scheduler != nil {
 		st.SplitCounts = s.scheduler.SplitCounts()
 	}

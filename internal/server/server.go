@@ -161,7 +161,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.hasher = block.NewHasher(s.ownSeed)
 	s.index = indexer.New(s.indexOptions())
 	s.approx = approx.New(approx.Options{Hasher: s.hasher})
-	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0), Zone: s.o.Zone})
+	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0), Zone: s.o.Zone, RevisionLabels: s.o.RevisionLabels})
 	s.finder = share.NewFinder(s.pool, s.o.Trust, s.o.Log)
 	s.finder.EngineKey = s.engineKey.get
 	sessions := sessions.New(0)

@@ -57,7 +57,7 @@ var elsewhere = map[string]plugin.Replacement{
 	"vllmgrpc-parser":                           {Use: "leave it out: calls that are not understood are placed by load", Lost: "prefix matching of gRPC calls"},
 	"vertexai-parser":                           {Use: "leave it out: calls that are not understood are placed by load", Lost: "prefix matching of these calls"},
 	"p2p-source-producer":                       {Use: "use kvSource: peers of predicted-ttft-scorer, which names the engine to pull from where that pays", Lost: "the fixed threshold minCachedTokenDelta: the decision is by cost"},
-	"disaggregatedset-rollout-screener":         {Use: "use label-selector-filter with the revision's label, and change it with each rollout", Lost: "gating by revision: prefill and decode engines of two revisions can be paired during a rollout"},
+	"disaggregatedset-rollout-screener":         {Use: "remove it: endpoints of two revisions are never paired (--revision-label)", Lost: "shares of traffic by revision, and the choice of a revision by a header"},
 	"lmetric-scorer":                            {Use: "use lmetric-policy, which has this rule", Lost: "the weighted sum with other scorers"},
 	"models-source":                             {Use: "leave it out: engines' lists of models are always read", Lost: "nothing"},
 	"latency-observer-producer-hub":             {Use: "use predicted-ttft-scorer: first-token times are learned for each endpoint", Lost: "percentiles by load at dispatch"},

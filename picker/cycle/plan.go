@@ -59,6 +59,8 @@ type Stage struct {
 	// Whole and Split are the costs of serving the request whole and in parts, in seconds. 0 if not
 	// compared, +Inf if impossible.
 	Whole, Split float64
+	// Revision is that of the serving endpoint, to which the stage is limited; "": unknown.
+	Revision string
 }
 
 // Part is a request's work at an endpoint other than the serving one, such as a remote prefill. It

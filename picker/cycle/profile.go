@@ -227,8 +227,11 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 
 // RunServing is Run for candidates that serve whole requests or decode. It returns a *Error if the
 // role labels alone exclude all.
-func (p *Profile) RunServing(c *Cycle) (*Ranking, error) {
-	if c.seen&flagHelps == 0 && len(c.views) > 0 {
+func (p *Profile) RunServing(c *Cycle) (*Ranking, error) { return p.RunServingIf(c, nil) }
+
+// RunServingIf is RunServing for the candidates for which usable is true; nil means all.
+func (p *Profile) RunServingIf(c *Cycle, usable func(*View) bool) (*Ranking, error) {
+	if usable == nil && c.seen&flagHelps == 0 && len(c.views) > 0 {
 		return p.Run(c), nil
 	}
 	able := 0
@@ -237,7 +240,7 @@ func (p *Profile) RunServing(c *Cycle) (*Ranking, error) {
 			return false
 		}
 		able++
-		return true
+		return usable == nil || usable(v)
 	})
 	if able == 0 {
 		return nil, request.Errorf(request.ReasonNoEndpoints, "no endpoint answers requests: all are labelled for prefill or encoding alone")

@@ -91,13 +91,17 @@ func (c *Cycle) spare(why string, bad func(*endpoint.Endpoint) bool) {
 
 // appendReserve appends excluded endpoints that are not out as fallbacks for a single destination.
 // If the profile has filters, nothing is appended, because these might have excluded the endpoints
-// too.
+// too. The other endpoints of a split request have the revision of the first one, so its fallbacks
+// must have it too.
 func (c *Cycle) appendReserve(list []string) []string {
 	const enough = 2
 	if len(c.reserve) == 0 || len(list) != 1 || c.ranked == 0 || len(c.rankings[0].Profile.Filters) > 0 || c.First().IsRemote() {
 		return list
 	}
 	for _, ep := range c.reserve {
+		if len(c.plan.Headers) > 0 && ep.Revision != c.First().Revision {
+			continue
+		}
 		if len(list) <= enough && ep.Address != list[0] && !ep.Down() {
 			list = append(list, ep.Address)
 		}

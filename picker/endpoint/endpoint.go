@@ -143,6 +143,7 @@ type Endpoint struct {
 	Role         Role
 	Engine       EngineType // from the label; Gauges.Engine is the detected one
 	InRemoteZone bool       // in a zone other than this replica's, if both are known
+	Revision     string     // value of the first of PoolOptions.RevisionLabels that is set; "": unknown
 
 	labels []label // sorted by name
 	place  uint64  // hash of the address, for tables
@@ -189,6 +190,11 @@ func (p *Pool) makeEndpoint(spec Spec, id block.EndpointID, c *counters, l *life
 		ep.labels = append(ep.labels, label{k, v})
 	}
 	slices.SortFunc(ep.labels, func(a, b label) int { return strings.Compare(a.name, b.name) })
+	for _, name := range p.opts.RevisionLabels {
+		if ep.Revision = spec.Labels[name]; ep.Revision != "" {
+			break
+		}
+	}
 	ep.mark = p.markOf(int(id))
 	ep.mark.bind(c, l)
 	at := ep.levels[LevelZone]

@@ -25,6 +25,9 @@ type PoolOptions struct {
 	Now   func() time.Time // nil means the monotonic clock
 	Prior Cost             // initial cost of the pool's engines; zero means PriorCost
 	Zone  string           // this replica's zone; "": unknown, and no endpoint counts as remote
+	// RevisionLabels name the revision of an endpoint; the first one that it has counts. nil means
+	// LabelRevision.
+	RevisionLabels []string
 }
 
 // Pool is the set of endpoints. Snapshot never blocks. Set and Subscribe exclude each other.
@@ -81,6 +84,9 @@ func NewPool(o PoolOptions) *Pool {
 	}
 	if o.Prior == (Cost{}) {
 		o.Prior = PriorCost
+	}
+	if o.RevisionLabels == nil {
+		o.RevisionLabels = []string{LabelRevision}
 	}
 	p := &Pool{opts: o, zone: zoneOf(o.Zone)}
 	p.current.Store(newSnapshot(nil, 0))
