@@ -149,7 +149,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.DurationVar(&f.o.ScrapeFast, "scrape-fast", 200*time.Millisecond, "the same while an engine is near saturation")
 	fl.DurationVar(&f.o.ReadyTimeout, "ready-timeout", 15*time.Second, "time limit for full knowledge, after which the replica reports ready without it")
 	fl.DurationVar(&f.o.Drain, "drain", 20*time.Second, "time limit for open requests after SIGTERM")
-	fl.DurationVar(&f.o.Linger, "linger", 2*time.Second, "part of --drain in which new requests are still accepted while proxies are told of the shutdown")
+	fl.DurationVar(&f.o.Linger, "linger", 2*time.Second, "part of --drain, at most half of it, in which new requests are still accepted while proxies are told of the shutdown")
 	f.engineFlags(fl)
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error, and PACKAGE=LEVEL for single packages, such as info,picker/monitor=debug; grapevine log-level changes it at run time")
@@ -208,6 +208,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 	if err := f.complete(); err != nil {
 		return err
 	}
+	f.o.Linger = min(f.o.Linger, f.o.Drain/2) // the rest of the time is for open requests and the end
 	end, err := f.kube.findPeers(&f.o.Cluster, log)
 	if err != nil {
 		return err
