@@ -71,7 +71,7 @@ type cluster struct {
 	pods      map[string][]*podkit.Pod
 }
 
-// reconcile starts the missing pods of Deployments, replaces those of an older template, and runs
+// reconcile starts the missing pods of Deployments, replaces pods of an older template, and runs
 // single pods that have no node.
 func (x *cluster) reconcile() {
 	x.t.Helper()
@@ -202,7 +202,7 @@ func testGuide(t *testing.T, c *kubekit.Cluster, binary string) {
 	}
 }
 
-// during runs a command, and reconciles until it has ended and once more.
+// during runs a command. It reconciles until the command has ended, and one more time afterwards.
 func (x *cluster) during(cmd *exec.Cmd) (output string, err error) {
 	x.t.Helper()
 	var out []byte

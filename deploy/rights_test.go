@@ -25,7 +25,7 @@ type rule struct {
 // right is one verb of one resource that the chart's Roles grant.
 type right struct{ role, resource, verb string }
 
-// rightsOf returns all rights that a release grants, without those of federations.
+// rightsOf returns all rights that a release grants, except for federations.
 func rightsOf(t *testing.T, c *kubekit.Cluster, namespace, release string) (list []right) {
 	t.Helper()
 	var roles struct {
@@ -82,7 +82,7 @@ func revoke(t *testing.T, c *kubekit.Cluster, namespace, release string, x right
 	c.Kubectl("patch", "role", name, "-n", namespace, "--type=merge", "-p", string(patch))
 }
 
-// testRights takes one right after the other from a release of its own. Each missing right is named
+// testRights removes one right after the other from a separate release. Each missing right is named
 // by a problem with a code and a remedy and by the log. Pods and pools are followed without the
 // right to watch them, and endpoints stay without any right but those to list both.
 func testRights(t *testing.T, c *kubekit.Cluster, binary string) {

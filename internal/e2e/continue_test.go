@@ -319,7 +319,7 @@ func (a *continueAnswer) read(stream string, chat bool) error {
 	return nil
 }
 
-// TestContinue kills engines with SIGKILL while streams run behind Envoy. Every answer equals that of an
+// TestContinue kills engines with SIGKILL while streams run behind Envoy. Every answer equals the one of an
 // engine that was not killed. An answer whose second engine was killed too breaks off, so that the client
 // notices, and the sidecar counts it.
 func TestContinue(t *testing.T) {

@@ -293,7 +293,7 @@ func (c Connector) single() bool { return c == SGLang || c == TRTLLM }
 // longer suspected.
 const absentAfter = 10 * time.Second
 
-// fate is what happened to an engine after its death.
+// fate is the state of an engine after its death.
 type fate uint8
 
 const (
@@ -480,7 +480,7 @@ func (x *exchange) outlive(p *prefilled, body kvtransfer.Pieces, set http.Header
 	return nil
 }
 
-// errKilled is the message for requests whose engine died of them.
+// errKilled is the message for requests that ended their engine.
 const errKilled = "an engine died while it computed this prompt, so the prompt was sent to no other engine"
 
 // condemn responds to a request that must reach no other engine. Gateways do not retry status 500.

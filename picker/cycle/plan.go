@@ -59,7 +59,7 @@ type Stage struct {
 	// Whole and Split are the costs of serving the request whole and in parts, in seconds. 0 if not
 	// compared, +Inf if impossible.
 	Whole, Split float64
-	// Revision is that of the serving endpoint, to which the stage is limited; "": unknown.
+	// Revision is the serving endpoint's, to which the stage is limited; "": unknown.
 	Revision string
 }
 

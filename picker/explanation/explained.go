@@ -141,7 +141,7 @@ type Stage struct {
 	// Endpoint is the first choice for the stage, or "".
 	Endpoint string `json:"endpoint,omitempty"`
 	Missing  int    `json:"missing_tokens"` // prompt tokens that the serving endpoint lacks
-	// Revision is that of the serving endpoint, to which the stage is limited, or "".
+	// Revision is the serving endpoint's, to which the stage is limited, or "".
 	Revision string `json:"revision,omitempty"`
 	// Whole and Split are the compared prices, in milliseconds.
 	Whole float64 `json:"whole_ms,omitempty"`

@@ -1,6 +1,6 @@
 package gauge
 
-// Values are the gauges of one sample. JSON names are those of statuses and explanations.
+// Values are the gauges of one sample. Statuses and explanations use the same JSON names.
 type Values struct {
 	Waiting int     `json:"engine_waiting"` // requests, all ranks
 	Running int     `json:"engine_running"` // requests, all ranks

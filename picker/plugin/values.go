@@ -68,7 +68,7 @@ type EngineNames struct {
 	CacheNumBlocksSpec      string `json:"cacheNumBlocksSpec,omitempty"`
 }
 
-// CustomMetric is a gauge of an engine's metrics page under a name of its own.
+// CustomMetric is a gauge of an engine's metrics page under a configured name.
 type CustomMetric struct {
 	AttributeKey string `json:"attributeKey"`
 	MetricSpec   string `json:"metricSpec"`

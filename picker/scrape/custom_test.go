@@ -66,7 +66,7 @@ func TestCustomGauges(t *testing.T) {
 	}
 }
 
-// TestCustomGaugesOfOneEngine: an entry with names of its own keeps its custom gauges to itself, and
+// TestCustomGaugesOfOneEngine: the custom gauges of an entry with other names apply to its endpoints alone, and
 // an endpoint of another engine has none.
 func TestCustomGaugesOfOneEngine(t *testing.T) {
 	d := NewDialects("", "", []Dialect{

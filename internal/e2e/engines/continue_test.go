@@ -54,7 +54,7 @@ func (b *breaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// continued is what a client reads of a stream.
+// continued is the part of a stream that a client reads.
 type continued struct {
 	text, finish string
 	usage        string

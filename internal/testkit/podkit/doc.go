@@ -6,7 +6,7 @@
 //     a pod object and start its containers; [Pod.WaitReady] runs the probes of the specification.
 //  3. Each pod has a network namespace at an address of its own. Each container has its own root
 //     folder, arguments, environment, user and mounts. Nothing is added or replaced.
-//  4. [Program] runs a program in a file system of its own, without a pod.
+//  4. [Program] runs a program in a separate file system, without a pod.
 //  5. [Kit.Expose] makes Services reachable by name and cluster address from inside pods.
 //
 // The kit stands in for kubelet, kube-proxy and the cluster's DNS. A field that the kit does not

@@ -383,7 +383,7 @@ func (p *Pod) Terminate() error {
 	return errors.Join(errs...)
 }
 
-// EmptyVolumes replaces the content of all emptyDir volumes: the next start is that of a new pod of the
+// EmptyVolumes replaces the content of all emptyDir volumes: the next start is like a new pod's of the
 // same name. The containers must have ended.
 func (p *Pod) EmptyVolumes() {
 	p.k.tb.Helper()

@@ -144,7 +144,7 @@ func (c *exchange) run(t *testing.T) (out []string, request string, reason Reaso
 
 const null = "null"
 
-// hidden returns what a client gets that did not ask for token ids.
+// hidden returns the event for a client that did not ask for token ids.
 func hidden(e []byte) string {
 	out := string(e)
 	for _, key := range []string{`"token_ids":`, `"prompt_token_ids":`} {

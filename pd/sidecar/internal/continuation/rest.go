@@ -93,7 +93,7 @@ func (r *Rest) rewrite(c *chunk, event []byte) []byte {
 	return withData(event, c.o.With(edits...))
 }
 
-// keepIDs appends edits for a client that asked for token ids. It has those of the prompt.
+// keepIDs appends edits for a client that asked for token ids. It already has the ids of the prompt.
 func (r *Rest) keepIDs(c *chunk, edits, choice []kvtransfer.Edit) []kvtransfer.Edit {
 	ids := c.tokens
 	c.tokens = nil
