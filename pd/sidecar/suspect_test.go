@@ -27,7 +27,7 @@ type mortal struct {
 	served  atomic.Int64
 	held    chan struct{} // if set, requests wait until it is closed
 	entered chan struct{}
-	server  *http.Server
+	server  atomic.Pointer[http.Server]
 }
 
 // Forms of death.
@@ -52,15 +52,16 @@ func (m *mortal) listen(t *testing.T, at string) {
 		t.Fatal(err)
 	}
 	m.at = l.Addr().String()
-	m.server = &http.Server{Handler: m, ReadHeaderTimeout: time.Minute}
-	go m.server.Serve(l)
-	t.Cleanup(func() { m.server.Close() })
+	server := &http.Server{Handler: m, ReadHeaderTimeout: time.Minute}
+	m.server.Store(server)
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
 }
 
 // die closes the port, and all connections except the one that gets the last answer.
 func (m *mortal) die() {
 	if m.form != healthGone {
-		go m.server.Close()
+		go m.server.Load().Close()
 	}
 }
 
@@ -242,7 +243,7 @@ func TestInnocentAtADeath(t *testing.T) {
 	got := make(chan *httptest.ResponseRecorder)
 	go func() { got <- sendTo(s, "hello", p) }()
 	<-p.entered
-	p.server.Close()
+	p.server.Load().Close()
 	close(p.held)
 	if w := <-got; w.Code != http.StatusOK || w.Header().Get(request.HeaderFaults) != "0=died" {
 		t.Errorf("status %d, faults %q, want 200, 0=died", w.Code, w.Header().Get(request.HeaderFaults))
@@ -295,7 +296,7 @@ func TestFalseSuspicion(t *testing.T) {
 		got := make(chan *httptest.ResponseRecorder)
 		go func() { got <- sendTo(s, "hello", p) }()
 		<-p.entered
-		p.server.Close()
+		p.server.Load().Close()
 		testkit.Await(t, "the engine is dead", func() bool {
 			c, err := net.Dial("tcp", p.at)
 			if err == nil {
@@ -321,7 +322,7 @@ func TestFalseSuspicion(t *testing.T) {
 			wg.Go(func() { codes.Store(i, sendTo(s, "hello "+strings.Repeat("x", i), p).Code) })
 			<-p.entered
 		}
-		p.server.Close()
+		p.server.Load().Close()
 		close(p.held)
 		wg.Wait()
 		codes.Range(func(i, code any) bool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,12 +109,12 @@ func TestIdleReplicaSendsExpiry(t *testing.T) {
 			specs[i].Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)
 		}
 		eps := pool.Set(specs).Snapshot.Endpoints
-		var sent []endpoint.Cost // of the slow engine
+		var sent atomic.Pointer[endpoint.Cost] // of the slow engine
 		c := NewCosts(CostOptions{Pool: pool, Group: Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc {
 			return func(address string, value []byte) error {
 				cost, err := readCost(value)
 				if address == eps[0].Address {
-					sent = append(sent, cost)
+					sent.Store(&cost)
 				}
 				return err
 			}
@@ -130,7 +131,7 @@ func TestIdleReplicaSendsExpiry(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go c.Run(ctx)
-		last := func() float64 { return sent[len(sent)-1].Prefill(w) }
+		last := func() float64 { return sent.Load().Prefill(w) }
 		time.Sleep(2 * time.Second)
 		if got := last(); got < .1 {
 			t.Errorf("after a slow answer: %.3f s sent, want more than 0.1 s", got)
