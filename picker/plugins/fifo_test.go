@@ -12,12 +12,21 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-var structures = flag.Int("structures", 10_000, "structures of the tests in the FIFO model")
+var structures = flag.Int("structures", usualStructures(), "structures of the tests in the FIFO model")
+
+// usualStructures returns fewer for the race detector: the model has one goroutine, and 10,000 take five minutes there.
+func usualStructures() int {
+	if testkit.Raced {
+		return 1_000
+	}
+	return 10_000
+}
 
 // structure is a fleet of equal engines and its load. Engines prefill one prompt after the other,
 // one token per tick. Waits are exact, and caches evict at random.
