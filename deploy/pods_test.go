@@ -20,6 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/internal/testkit/hub"
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 	"github.com/grapevine-epp/grapevine/internal/testkit/podkit"
@@ -341,15 +342,4 @@ func testStandalone(t *testing.T, c *kubekit.Cluster, binary string) {
 }
 
 // complete sends a request and returns the problem with the answer, or "".
-func complete(base string) (problem string) {
-	resp, err := http.Post(base+"/v1/completions", "application/json", strings.NewReader(fmt.Sprintf(`{"model":%q,"prompt":"Hello, who are you?","max_tokens":4}`, vocab.Name)))
-	if err != nil {
-		return err.Error()
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(b), `"choices"`) {
-		return fmt.Sprintf("%s %v %s", resp.Status, err, b)
-	}
-	return ""
-}
+func complete(base string) (problem string) { return testkit.Complete(base, vocab.Name) }

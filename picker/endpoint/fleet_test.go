@@ -135,8 +135,8 @@ func BenchmarkLearn(b *testing.B) {
 	}
 }
 
-// TestSlowSamplesExpire checks when the samples of a slow endpoint stop to count: after a minute if
-// there is one, later if there are several, and later again after each slow retrial.
+// TestSlowSamplesExpire checks when the samples of a slow endpoint no longer count. One sample expires
+// after a minute, several expire later. Each slow retrial extends the time.
 func TestSlowSamplesExpire(t *testing.T) {
 	now := t0
 	p := NewPool(PoolOptions{Now: func() time.Time { return now }})

@@ -2,9 +2,9 @@
 // (deploy/proxies) in real nginx, HAProxy and Caddy, and those for Envoy (deploy/envoy). It contains
 // only tests; make test-proxies runs them.
 //
-//  1. A rig opens two engines, the pick listener with a chooser that the test scripts,
-//     and one proxy with the unchanged files of its example, at the addresses that
-//     these have and in the folder that docs/proxies.md names (rig_test.go).
+//  1. A rig opens two engines, the pick listener with a scripted chooser, and one proxy (rig_test.go).
+//     The proxy runs the unchanged files of its example. They decide its addresses, and
+//     docs/proxies.md its folder.
 //  2. Every kind of request must get the engine's own answer, be sent to the picked
 //     endpoint, and be reported as ended by the proxy's log. Then an engine dies, a client
 //     leaves, the picker refuses, and the picker dies (proxies_test.go).

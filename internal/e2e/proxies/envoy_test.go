@@ -96,19 +96,7 @@ func run(t *testing.T, path string, args ...string) (stop func()) {
 }
 
 // complete sends a request through Envoy and returns the problem with the answer, or "".
-func complete() (problem string) {
-	body := fmt.Sprintf(`{"model":%q,"prompt":"Hello, who are you?","max_tokens":4}`, vocab.Name)
-	resp, err := http.Post("http://"+clients+"/v1/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		return err.Error()
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(b), `"choices"`) {
-		return fmt.Sprintf("%s %v %s", resp.Status, err, b)
-	}
-	return ""
-}
+func complete() (problem string) { return testkit.Complete("http://"+clients, vocab.Name) }
 
 // metrics returns the replica's metrics page, or "".
 func metrics(t *testing.T) string {

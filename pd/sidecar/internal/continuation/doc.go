@@ -4,8 +4,8 @@
 //
 //  1. New checks the request. Only fields with an effect that does not depend on earlier output are
 //     accepted; an unknown field prevents the continuation.
-//  2. AskTokens adds return_token_ids to the request, and Stream.Observe reads the token ids from the
-//     answer and removes them from what the client gets.
+//  2. AskTokens adds return_token_ids to the request. Stream.Observe reads the token ids from the
+//     answer and removes them from the events for the client.
 //  3. After the death of the engine, Stream.Resume returns the request for the rest: the prompt and
 //     the answer so far.
 //  4. Rest.Event compares the prompt of the second answer with the tokens of the first, token by

@@ -22,8 +22,8 @@ type Rest struct {
 // Finished reports whether the answer has a finish reason.
 func (r *Rest) Finished() bool { return r.finished }
 
-// Event reads one complete event of the second answer and returns the event for the client, which is
-// empty if there is nothing for it, or the reason why the answer is no continuation.
+// Event reads one complete event of the second answer. It returns the event for the client, which may
+// be empty, or the reason why the answer is no continuation.
 func (r *Rest) Event(event []byte) ([]byte, Reason) {
 	if Failed(event) {
 		return nil, Broken
