@@ -16,11 +16,11 @@ import (
 )
 
 // TestEnginesThatDialIn: an engine connects to the replica, and its stored blocks are indexed for
-// that engine, including the ones that the replica missed before the connection. Dial-in is enabled
-// by flags and the endpoints file, or by the configuration alone.
+// that engine. Dial-in is enabled by flags and the endpoints file, or by the configuration alone.
+// With a replay port, this includes blocks that were stored before the connection.
 func TestEnginesThatDialIn(t *testing.T) {
 	t.Run("flags", func(t *testing.T) {
-		dialledIn(t, func(o *Options, at string, endpoint map[string]any) {
+		dialledIn(t, true, func(o *Options, at string, endpoint map[string]any) {
 			events := endpoint["events"].(map[string]any)
 			delete(events, "port")
 			events["dialsIn"] = true
@@ -28,7 +28,7 @@ func TestEnginesThatDialIn(t *testing.T) {
 		})
 	})
 	t.Run("configuration", func(t *testing.T) {
-		dialledIn(t, func(o *Options, at string, endpoint map[string]any) {
+		dialledIn(t, false, func(o *Options, at string, endpoint map[string]any) {
 			delete(endpoint, "events")
 			o.Config = filepath.Join(t.TempDir(), "epp.yaml")
 			write(t, o.Config, fileHead+"plugins:\n- {type: precise-prefix-cache-producer, parameters: {kvEventsConfig: {zmqEndpoint: '"+at+"'}}}\n")
@@ -36,26 +36,37 @@ func TestEnginesThatDialIn(t *testing.T) {
 	})
 }
 
-// dialledIn has two engines dial in to a replica that set makes listen.
-func dialledIn(t *testing.T, set func(o *Options, at string, endpoint map[string]any)) {
+// dialledIn has two engines dial in to a replica that set makes listen. Each attempt computes another
+// prompt, since a batch that is lost at a change of the stream never comes again. With replay, the
+// replica must know the prompt that was computed before they dialled in. Both engines have the same
+// address, so the replica recognizes them by the topics of their messages.
+func dialledIn(t *testing.T, replay bool, set func(o *Options, at string, endpoint map[string]any)) {
 	fleet, o := options(t, fleet.Options{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	list, at := filepath.Join(t.TempDir(), "endpoints.yaml"), "tcp://"+parts.FreeAddress(t)
 	changeEvents(t, o.Endpoints, list, func(e map[string]any) { set(&o, at, e) })
 	o.Endpoints = list
 	s := open(t, o)
-	for _, e := range fleet.Engines() {
-		dialIn(t, e, at)
-	}
-
-	prompt := strings.Repeat(" a prompt of some length", 40)
-	body := fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":1}`, vocab.Name, prompt)
 	holder := fleet.Engines()[1].Addr()
-	testkit.Eventually(t, func() string {
+	compute := func(attempt int) (body string) {
+		prompt := strings.Repeat(fmt.Sprintf("%d: a prompt of some length, ", attempt), 40)
+		body = fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":1}`, vocab.Name, prompt)
 		resp, err := http.Post("http://"+holder+"/v1/completions", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
+		return body
+	}
+	body := compute(0)
+	attempt := 0
+	for _, e := range fleet.Engines() {
+		dialIn(t, e, at)
+	}
+	testkit.Eventually(t, func() string {
+		attempt++
+		if b := compute(attempt); !replay {
+			body = b
+		}
 		code, e := dry(t, s, "?path=/v1/completions", body)
 		if code != http.StatusOK || len(e.Candidates) != 2 {
 			return fmt.Sprintf("explain: %d, %d candidates", code, len(e.Candidates))
