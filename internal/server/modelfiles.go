@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/server/roots"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -64,7 +65,7 @@ func (s *Server) openModelFiles() (err error) {
 
 // followModels keeps the wanted models and those in use up to date, until ctx ends.
 func (s *Server) followModels(ctx context.Context) {
-	tick := time.NewTicker(modelsPace)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	watch := s.dog.Loop("model files").Within(longWork) // it waits for the list of streams
 	var last *endpoint.Snapshot
@@ -81,8 +82,12 @@ func (s *Server) followModels(ctx context.Context) {
 		}
 		if first {
 			s.modelFiles.listed.Store(true)
-			tick.Reset(modelsSlow)
 		}
+		pace := modelsPace
+		if s.modelFiles.listed.Load() {
+			pace = modelsSlow
+		}
+		tick.Reset(ticks.Until(pace))
 		watch.Waiting()
 		files = false
 		select {

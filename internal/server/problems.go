@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/problems"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -338,7 +339,11 @@ func (s *Server) watchProblems(ctx context.Context) {
 		found := st.Problems
 		s.problems.found.Store(&found)
 		logProblems(s.o.Log, since, found, start)
-		t.Reset(max(problemInterval, problemShare*time.Since(start)))
+		rest := problemShare * time.Since(start)
+		if rest <= problemInterval {
+			rest = ticks.Until(problemInterval)
+		}
+		t.Reset(rest)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
@@ -331,7 +332,7 @@ func (s *Server) empty() bool {
 // watchReadiness sets the gRPC health state to ready once the state has settled, or ReadyTimeout
 // has passed.
 func (s *Server) watchReadiness(ctx context.Context) {
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	var version int64
 	watch := s.dog.Loop("readiness").Within(longWork) // it waits for changes of the endpoint list
@@ -354,8 +355,9 @@ func (s *Server) watchReadiness(ctx context.Context) {
 		}
 		s.pool.Expire()
 		s.readiness.Set(s.ready())
+		tick.Reset(20 * time.Millisecond)
 		if s.settled.Load() {
-			tick.Reset(250 * time.Millisecond)
+			tick.Reset(ticks.Until(250 * time.Millisecond))
 		}
 		watch.Waiting()
 		select {

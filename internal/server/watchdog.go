@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/flightrecorder"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 )
 
 // onStall takes this replica out of service while one of its loops is stalled: health checks fail,
@@ -36,12 +37,13 @@ func (s *Server) watchLocks() {
 // publishSetup shares the models that this replica uses. The first read of a large vocabulary may
 // take seconds, which readiness does not wait for.
 func (s *Server) publishSetup(ctx context.Context) {
-	tick := time.NewTicker(250 * time.Millisecond)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
 		if !s.searching() { // until then, peers would see a difference that is none
 			s.setup.Publish()
 		}
+		tick.Reset(ticks.Until(250 * time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return

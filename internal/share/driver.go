@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -201,7 +202,7 @@ func (x *Index) step() time.Duration {
 	x.look()
 	f := plan.Facts{Wall: uint64(time.Now().UnixMilli()), Ready: x.o.Ready(), Settled: x.log == nil || x.o.Node.Phase() != cluster.Settling}
 	c := change{become: map[*source]plan.Action{}, name: map[*source]uint64{}}
-	due, asking := now+lookLater, false
+	due, asking := now+ticks.Until(lookLater), false
 	for _, s := range x.order {
 		s.stall.look(at, x.at(s), workOf(x.o.Pool.LoadTracker(), s.ep, at))
 	}

@@ -7,15 +7,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 )
 
 const (
-	tickEvery = 250 * time.Millisecond
+	tickEvery = 500 * time.Millisecond
 	// limit is after how many ticks a loop that has not finished its work is stalled. Health
 	// must follow within 3 s.
-	limit = 8
+	limit = 4
 	// probeEvery is how many ticks are between two runs of a probe.
-	probeEvery = 2
+	probeEvery = 1
 )
 
 // Options build a Watchdog.
@@ -112,7 +114,7 @@ func (d *Watchdog) Stalled() []string { return *d.stalled.Load() }
 
 // Run watches until ctx ends. It does not wait for probes that hang.
 func (d *Watchdog) Run(ctx context.Context) {
-	t := time.NewTicker(tickEvery)
+	t := time.NewTimer(ticks.Until(tickEvery))
 	defer t.Stop()
 	for {
 		select {
@@ -120,6 +122,7 @@ func (d *Watchdog) Run(ctx context.Context) {
 			return
 		case <-t.C:
 			d.step()
+			t.Reset(ticks.Until(tickEvery))
 		}
 	}
 }

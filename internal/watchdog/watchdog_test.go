@@ -43,7 +43,7 @@ func TestStalledLoops(t *testing.T) {
 		expect(1900 * time.Millisecond)
 		expect(900*time.Millisecond, "busy")
 		busy.Working()
-		expect(200 * time.Millisecond)
+		expect(tickEvery)
 		busy.Waiting()
 		held.Store(true)
 		expect(2900*time.Millisecond, "mutex")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -98,10 +99,11 @@ func NewProber(o ProberOptions) (*Prober, error) {
 
 // Run queries engines until ctx ends.
 func (p *Prober) Run(ctx context.Context) {
-	tick := time.NewTicker(p.o.Pace)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
 		p.Step(ctx)
+		tick.Reset(ticks.Until(p.o.Pace))
 		select {
 		case <-ctx.Done():
 			return

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/internal/varint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -43,7 +44,7 @@ func NewCosts(o CostOptions) *Costs {
 // Run calls Publish every CostEvery until ctx ends. Constants whose samples have expired are published
 // even if this replica has no requests.
 func (c *Costs) Run(ctx context.Context) {
-	tick := time.NewTicker(CostEvery)
+	tick := time.NewTimer(ticks.Until(CostEvery))
 	defer tick.Stop()
 	for {
 		select {
@@ -53,6 +54,7 @@ func (c *Costs) Run(ctx context.Context) {
 		}
 		c.o.Pool.FadeCosts()
 		c.Publish()
+		tick.Reset(ticks.Until(CostEvery))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
@@ -19,7 +20,7 @@ const (
 // Run updates capacities and expires waits until ctx ends. Then all waiting requests are
 // dispatched; engines can accept or reject them.
 func (g *Gate) Run(ctx context.Context) {
-	timer := time.NewTimer(idlePace)
+	timer := time.NewTimer(ticks.Until(idlePace))
 	defer timer.Stop()
 	for {
 		select {
@@ -30,7 +31,7 @@ func (g *Gate) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		g.o.Watch.Working()
-		timer.Reset(g.Poll())
+		timer.Reset(ticks.Until(g.Poll()))
 		g.o.Watch.Waiting()
 	}
 }
