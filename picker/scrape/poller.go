@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/loglines"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -34,7 +35,8 @@ type Poller struct {
 	lines   loglines.Lines // written without the lock
 	closed  bool
 	targets []*target
-	fast    int // number of targets near saturation in the last sweep
+	fast    int       // number of targets near saturation in the last sweep
+	next    time.Time // of the next sweep
 	byID    map[block.EndpointID]*target
 }
 
@@ -262,18 +264,22 @@ func (p *Poller) run() {
 	}
 }
 
-// together is the target number of readings per sweep. It amortizes process wake-ups and still
-// keeps bursts small.
-const together = 4
+const (
+	// together is how many readings start at the same instant while that keeps the instants of a pool
+	// at least slotLeast apart. It amortizes wake-ups of the process and still keeps bursts small.
+	together  = 8
+	slotLeast = 50 * time.Millisecond
+	// demandEvery is how often demand is checked that rises without a reading.
+	demandEvery = 500 * time.Millisecond
+)
 
-// pause returns the time between sweeps.
-func (p *Poller) pause(fast bool) time.Duration {
-	pace := p.opts.fastOf(p.fast)
-	least := min(max(pace/8, time.Millisecond), 50*time.Millisecond)
-	if fast {
-		return least
-	}
-	return max(least, min(together*p.opts.Slow/time.Duration(max(len(p.targets), 1)), pace/2))
+// slot returns the first instant after a time at which t may be read. Targets that are read at the same
+// interval share instants: of endpoints many, about together are read at each.
+func (p *Poller) slot(t *target, after time.Time, every time.Duration, endpoints int) time.Time {
+	least := min(max(every/8, time.Millisecond), slotLeast)
+	slots := min(max((endpoints+together-1)/together, 1), max(int(every/least), 1))
+	shift := every / time.Duration(slots) * time.Duration(int(t.ep.ID)%slots)
+	return ticks.Next(after.Add(-shift), every).Add(shift)
 }
 
 // sweep starts the readings that are due, and returns the time until the next sweep.
@@ -281,12 +287,16 @@ func (p *Poller) sweep() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, fast := p.opts.Now(), 0
+	p.next = now.Add(p.opts.Slow)
 	for _, t := range p.targets {
 		due := !t.inFlight && t.request != nil && p.due(t, now)
 		if t.status.Fast {
 			fast++
 		}
 		if !due {
+			if event := t.event(); event.Before(p.next) {
+				p.next = event
+			}
 			continue
 		}
 		t.inFlight, t.again = true, false
@@ -295,7 +305,22 @@ func (p *Poller) sweep() time.Duration {
 		go p.read(t, t.ep, now)
 	}
 	p.fast = fast
-	return p.pause(fast > 0)
+	return max(p.next.Sub(now), time.Millisecond)
+}
+
+// distant is the event of a target that has none.
+var distant = time.Unix(1<<40, 0)
+
+// event returns when the target has to be looked at again: for a reading, or because demand may have
+// risen. The end of a reading in flight plans the next event.
+func (t *target) event() time.Time {
+	switch {
+	case t.inFlight || t.request == nil:
+		return distant
+	case t.status.Failures == 0 && t.fastDue.Before(t.due):
+		return t.fastDue
+	}
+	return t.due
 }
 
 func (p *Poller) due(t *target, now time.Time) bool {
@@ -311,7 +336,7 @@ func (p *Poller) due(t *target, now time.Time) bool {
 	}
 	t.status.Fast = p.opts.Demand(t.ep)
 	if !t.status.Fast {
-		t.fastDue = now.Add(p.opts.fast() / 2) // check demand again later, not on every tick
+		t.fastDue = ticks.Next(now, demandEvery) // check demand again later, not in every sweep
 	}
 	return t.status.Fast
 }
@@ -325,7 +350,6 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 		wait *= 2
 	}
 	wait = min(wait, max(p.opts.MaxBackoff, p.opts.Slow))
-	jitter := 0.9 + 0.2*p.opts.Random()
 	rested := end
 	if took := end.Sub(start); took < 2*p.opts.Timeout { // otherwise this process was paused
 		rested = end.Add(restFactor * took)
@@ -333,10 +357,20 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 	if t.rested = (time.Time{}); t.unheard == 0 {
 		t.rested = rested
 	}
-	t.due = later(start.Add(time.Duration(float64(wait)*jitter)), rested)
-	t.fastDue = later(start.Add(time.Duration(float64(p.opts.fastOf(p.fast))*jitter)), rested)
+	early := p.opts.Slow * 9 / 10 // how much earlier than after wait, to meet a slot
+	if t.status.Fast = t.status.Failures == 0 && p.opts.Demand(t.ep); t.status.Fast {
+		early /= 2 // it will hardly be needed
+		pace := p.opts.fastOf(p.fast)
+		t.fastDue = p.slot(t, later(start.Add(pace/10), rested), pace, p.fast)
+	} else {
+		t.fastDue = later(ticks.Next(end, demandEvery), rested)
+	}
+	t.due = p.slot(t, later(start.Add(wait-early), rested), p.opts.Slow, len(p.targets))
 	if t.due.After(end.Add(2 * p.opts.MaxBackoff)) {
 		t.due = end.Add(2 * p.opts.MaxBackoff)
+	}
+	if t.again || t.event().Before(p.next) {
+		p.rouse()
 	}
 }
 

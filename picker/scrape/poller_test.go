@@ -137,7 +137,7 @@ func TestSlowAndFast(t *testing.T) {
 		if len(hits) < 18 || len(hits) > 23 {
 			t.Errorf("%d readings in 20 s", len(hits))
 		}
-		gaps(t, hits, 900*time.Millisecond, 1130*time.Millisecond)
+		gaps(t, hits[1:], 990*time.Millisecond, 1010*time.Millisecond) // the first one looks for its slot
 		if age, ok := ep.GaugeAge(time.Now()); !ok || age > 1130*time.Millisecond || ep.Gauges().Running != 1 {
 			t.Errorf("sample %+v is %v old", ep.Gauges(), age)
 		}
@@ -204,7 +204,7 @@ func TestPace(t *testing.T) {
 	}
 	fake(t, o, []string{hostA}, func(t *testing.T, e *engines, _ *Poller, _ *endpoint.Pool) {
 		time.Sleep(10 * time.Second)
-		gaps(t, e.taken(hostA), 900*time.Millisecond, 1130*time.Millisecond)
+		gaps(t, e.taken(hostA)[1:], 900*time.Millisecond, 1130*time.Millisecond)
 		pace.Store(int64(50 * time.Millisecond))
 		time.Sleep(time.Second)
 		e.taken(hostA)
@@ -235,9 +235,9 @@ func TestDemandIsNoticed(t *testing.T) {
 		mu.Lock()
 		wanted = true
 		mu.Unlock()
-		time.Sleep(130 * time.Millisecond)
-		if n := len(e.taken(hostA)); n != 1 {
-			t.Errorf("%d readings soon after the demand rose", n)
+		time.Sleep(demandEvery + time.Millisecond)
+		if n := len(e.taken(hostA)); n < 1 || n > 4 {
+			t.Errorf("%d readings soon after the demand rose, want 1 to 4", n)
 		}
 	})
 }
@@ -311,8 +311,44 @@ func TestUselessPagesAreReadOn(t *testing.T) {
 		e.set(hostA, func(g *engine) { g.status = http.StatusNotFound })
 		e.taken(hostA)
 		time.Sleep(30 * time.Second)
-		gaps(t, e.taken(hostA), 900*time.Millisecond, 1130*time.Millisecond)
+		gaps(t, e.taken(hostA)[1:], 900*time.Millisecond, 1130*time.Millisecond)
 	})
+}
+
+// TestReadingsShareInstants: endpoints of a small pool are read at the same instants, those of a large
+// one at several, of which none has many.
+func TestReadingsShareInstants(t *testing.T) {
+	for n, want := range map[int]int{1: 1, 8: 1, 9: 2, 40: 5, 400: 20} {
+		var hosts []string
+		for i := range n {
+			hosts = append(hosts, fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256))
+		}
+		fake(t, Options{}, hosts, func(t *testing.T, e *engines, _ *Poller, _ *endpoint.Pool) {
+			time.Sleep(5 * time.Second)
+			for _, h := range hosts {
+				e.taken(h)
+			}
+			time.Sleep(10 * time.Second)
+			at := map[time.Duration]int{}
+			for _, h := range hosts {
+				hits := e.taken(h)
+				if len(hits) != 10 {
+					t.Fatalf("%d endpoints: %s was read %d times in 10 s, want 10", n, h, len(hits))
+				}
+				for _, d := range hits {
+					at[d.Round(time.Millisecond)]++
+				}
+			}
+			if got := len(at); got > 10*want {
+				t.Errorf("%d endpoints are read at %d instants in 10 s, want at most %d", n, got, 10*want)
+			}
+			for d, k := range at {
+				if most := max(n/want+1, together); k > most {
+					t.Errorf("%d endpoints: %d are read at %v, want at most %d", n, k, d, most)
+				}
+			}
+		})
+	}
 }
 
 // trt serves JSON at /metrics, as trtllm-serve does, and its page at another path or not at all.
@@ -386,7 +422,7 @@ func TestNeverTwoInFlight(t *testing.T) {
 		e.set(hostA, func(g *engine) { g.took = 300 * time.Millisecond })
 		time.Sleep(15 * time.Second)
 		hits := e.taken(hostA)
-		gaps(t, hits[1:], 1500*time.Millisecond, 1540*time.Millisecond)
+		gaps(t, hits[1:], 1500*time.Millisecond, 1500*time.Millisecond+defaultFast)
 
 		e.set(hostA, func(g *engine) { g.took = time.Hour })
 		for range 300 {
