@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,7 +152,7 @@ func (c *loadCell) store(l Load) {
 type LoadTracker struct {
 	now   func() time.Time // nil: reports have no delay
 	hook  atomic.Pointer[func(*Endpoint)]
-	watch atomic.Pointer[func(*Endpoint)]
+	watch atomic.Pointer[[]func(*Endpoint)]
 }
 
 // OnChange sets a callback for every change of an endpoint's local part. It runs on the goroutine
@@ -164,16 +165,30 @@ func (b *LoadTracker) OnChange(f func(*Endpoint)) {
 	b.hook.Store(&f)
 }
 
-// Watch sets a second callback with the same contract.
-func (b *LoadTracker) Watch(f func(*Endpoint)) { b.watch.Store(&f) }
+// Watch adds a further callback with the same contract. Callbacks stay.
+func (b *LoadTracker) Watch(f func(*Endpoint)) {
+	for {
+		was := b.watch.Load()
+		var all []func(*Endpoint)
+		if was != nil {
+			all = slices.Clone(*was)
+		}
+		all = append(all, f)
+		if b.watch.CompareAndSwap(was, &all) {
+			return
+		}
+	}
+}
 
 func (b *LoadTracker) changed(ep *Endpoint) {
 	ep.mark.changed()
 	if f := b.hook.Load(); f != nil {
 		(*f)(ep)
 	}
-	if f := b.watch.Load(); f != nil {
-		(*f)(ep)
+	if all := b.watch.Load(); all != nil {
+		for _, f := range *all {
+			f(ep)
+		}
 	}
 }
 

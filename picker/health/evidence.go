@@ -102,6 +102,15 @@ type Evidence struct {
 	Slow     bool          // see cause Slow
 }
 
+// Counts are the counts of an Evidence.
+type Counts struct {
+	good, passed, missed, denied uint64
+	bad                          [NumCauses]uint64
+}
+
+// Counts returns the counts of e. They differ between two observations if there was news.
+func (e *Evidence) Counts() Counts { return Counts{e.Good, e.Passed, e.Missed, e.Denied, e.Bad} }
+
 // unknown returns the evidence of a replica without observations.
 func unknown() Evidence { return Evidence{Answered: Never, Moved: Never} }
 

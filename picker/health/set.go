@@ -14,6 +14,7 @@ type Set struct {
 	members []*member // by id; nil: unused
 	groups  map[string]*group
 	last    time.Time
+	rest    time.Duration // announced time until the next step
 	late    time.Duration // decayed delay of recent steps
 	paused  time.Time     // until when ages are ignored after this process was paused
 }
@@ -168,7 +169,7 @@ func (s *Set) Step(now time.Time) []Change {
 	if s.late = s.lateBy(now); s.late > pauseAt-stepFree {
 		s.paused = now.Add(time.Second)
 	}
-	s.last = now
+	s.last, s.rest = now, 0
 	var changes []Change
 	for _, g := range s.sorted() {
 		changes = s.stepGroup(g, now, changes)
@@ -183,12 +184,16 @@ func (s *Set) Stalled(now time.Time) bool {
 	return now.Before(s.paused) || s.lateBy(now) > pauseAt-stepFree
 }
 
+// Rest announces that the next Step follows after d, so that a pause of that length does not count
+// as delay. It applies until the next Step.
+func (s *Set) Rest(d time.Duration) { s.rest = d }
+
 // lateBy returns the decayed delay of recent steps and of a step at now.
 func (s *Set) lateBy(now time.Time) time.Duration {
 	if s.last.IsZero() {
 		return 0
 	}
-	gap := now.Sub(s.last)
+	gap := max(now.Sub(s.last)-s.rest, 0)
 	faded := time.Duration(float64(s.late) * math.Exp2(-float64(gap)/float64(lateHalf)))
 	return min(faded+max(gap-stepFree, 0), pauseAt)
 }

@@ -9,12 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/loglines"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -56,7 +58,13 @@ func (o *Options) complete() {
 }
 
 const (
-	tickEvery    = 100 * time.Millisecond
+	tickEvery = 100 * time.Millisecond
+	// calmEvery is the time between steps while the pool is calm: all endpoints are healthy, answer, and
+	// have had no request for calmAfter. The next request or failed reading ends the calm at once.
+	calmEvery = 500 * time.Millisecond
+	calmAfter = 2 * time.Second
+	// calmAnswer is the age of the last answered page from which its endpoint may be silent.
+	calmAnswer   = 1500 * time.Millisecond
 	refreshEvery = 250 * time.Millisecond // of pages of endpoints that are not healthy
 )
 
@@ -67,15 +75,19 @@ type Monitor struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
+	wake    chan struct{}
+	resting atomic.Bool // the pool is calm, and the loop waits for calmEvery
 
-	mu     sync.Mutex
-	set    *health.Set
-	sights map[string]*sight            // by address
-	past   map[string]past              // of removed endpoints, by address
-	said   map[string]map[string]saying // last reports of other replicas, by address and origin
-	told   bool                         // a snapshot was published
-	out    []word                       // messages to other replicas, sent without the lock
-	lines  loglines.Lines               // written without the lock
+	mu       sync.Mutex
+	set      *health.Set
+	sights   map[string]*sight            // by address
+	past     map[string]past              // of removed endpoints, by address
+	said     map[string]map[string]saying // last reports of other replicas, by address and origin
+	stirred  time.Time                    // when the pool was last not calm
+	lastStep time.Time
+	told     bool           // a snapshot was published
+	out      []word         // messages to other replicas, sent without the lock
+	lines    loglines.Lines // written without the lock
 
 	inboxMu sync.Mutex
 	inbox   []letter // queued reports of replicas, page reads and probes, in order
@@ -93,6 +105,7 @@ func Open(o Options) (*Monitor, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Pool.LoadTracker().Watch(func(*endpoint.Endpoint) { m.stir() })
 	m.wg.Go(m.run)
 	return m, nil
 }
@@ -100,7 +113,7 @@ func Open(o Options) (*Monitor, error) {
 // New returns a monitor that advances only by Tick. It is for virtual time.
 func New(o Options) (*Monitor, error) {
 	o.complete()
-	m := &Monitor{opts: o, set: health.NewSet(o.Health), sights: map[string]*sight{}, past: map[string]past{}, said: map[string]map[string]saying{}}
+	m := &Monitor{opts: o, wake: make(chan struct{}, 1), set: health.NewSet(o.Health), sights: map[string]*sight{}, past: map[string]past{}, said: map[string]map[string]saying{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	var err error
 	if m.metrics, err = newMetrics(o.Registerer, m); err != nil {
@@ -124,16 +137,48 @@ func (m *Monitor) Probe() {
 }
 
 func (m *Monitor) run() {
-	tick := time.NewTicker(tickEvery)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
+		stirred := false
 		select {
 		case <-m.ctx.Done():
 			return
 		case <-tick.C:
-			m.opts.Watch.Working()
-			m.Tick()
-			m.opts.Watch.Waiting()
+		case <-m.wake:
+			stirred = true
+		}
+		m.resting.Store(false)
+		m.opts.Watch.Working()
+		m.Tick()
+		tick.Reset(m.rest(stirred))
+		m.opts.Watch.Waiting()
+	}
+}
+
+// rest returns the time until the next step. stirred means that something has ended the calm.
+func (m *Monitor) rest(stirred bool) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	every, now := tickEvery, m.opts.Now()
+	if stirred {
+		m.stirred = now
+	}
+	if now.Sub(m.stirred) >= calmAfter {
+		every = calmEvery
+		m.resting.Store(true)
+	}
+	d := ticks.Until(every)
+	m.set.Rest(d)
+	return d
+}
+
+// stir ends a calm: something happened that the next step must not wait for. Most calls cost one load.
+func (m *Monitor) stir() {
+	if m.resting.Load() && m.resting.CompareAndSwap(true, false) {
+		select {
+		case m.wake <- struct{}{}:
+		default:
 		}
 	}
 }
@@ -253,6 +298,9 @@ func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
 			s.read(r, busy)
 		}
 	}})
+	if !r.Answered {
+		m.stir()
+	}
 }
 
 // Tick collects the current evidence and advances all states.
@@ -272,13 +320,20 @@ func (m *Monitor) step() ([]word, loglines.Lines) {
 	defer m.mu.Unlock()
 	m.open()
 	now := m.opts.Now()
+	m.lastStep = now
 	m.regroup(now)
 	for _, s := range m.sights {
 		e := s.evidence(now)
 		m.set.Receive("", int(s.ep.ID), e, now)
 		m.followUp(s, &e, now)
+		if !m.calm(s, &e, now) {
+			m.stirred = now
+		}
 	}
 	changes := m.set.Step(now)
+	if len(changes) > 0 || len(m.out) > 0 {
+		m.stirred = now
+	}
 	m.publish(changes)
 	for _, c := range changes {
 		m.log(c)
@@ -289,6 +344,16 @@ func (m *Monitor) step() ([]word, loglines.Lines) {
 	out := m.out
 	m.out = nil
 	return out, m.lines.Take()
+}
+
+// calm reports whether nothing about an endpoint needs frequent steps.
+func (m *Monitor) calm(s *sight, e *health.Evidence, now time.Time) bool {
+	counts := s.counts != e.Counts()
+	s.counts = e.Counts()
+	silent := e.Answered > calmAnswer && e.Answered != health.Never
+	id := int(s.ep.ID)
+	return !counts && !silent && !s.probing && e.InFlight == 0 && e.Overdue == 0 && !e.Refused && !e.Slow &&
+		m.set.View(id).State == health.Healthy && !m.set.Suspected(id) && now.Sub(s.alarm) >= alarmFor
 }
 
 // followUp shares evidence and starts probes for an endpoint with problems.
@@ -403,6 +468,7 @@ func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) e
 		return err
 	}
 	m.post(letter{origin: origin, address: address, saying: saying{e, found, m.opts.Now()}})
+	m.stir()
 	return nil
 }
 

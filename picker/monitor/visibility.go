@@ -21,6 +21,7 @@ type sight struct {
 	refreshed time.Time
 	shunned   int // models that avoid the endpoint
 	pace      pace
+	counts    health.Counts // at the last step
 
 	sharedAt time.Time
 	shared   health.Evidence
