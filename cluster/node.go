@@ -158,6 +158,9 @@ func (n *Node) run(ctx context.Context) {
 		n.flush()
 		n.observe(now)
 		next := n.core.Deadline()
+		if len(n.seen) > 0 || n.core.Phase() != n.was { // the next check may have something to log
+			next = min(next, n.rate.at+observeEvery)
+		}
 		n.next.Store(int64(next))
 		lines := n.lines.Take()
 		n.mu.Unlock()

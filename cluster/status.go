@@ -227,7 +227,10 @@ type rates struct {
 	per  map[string][][2]float64
 }
 
-func (r *rates) due(now time.Duration) bool { return r.last == nil || now-r.at >= time.Second }
+// observeEvery is the time between two checks of the group's traffic and members.
+const observeEvery = time.Second
+
+func (r *rates) due(now time.Duration) bool { return r.last == nil || now-r.at >= observeEvery }
 
 func (r *rates) sample(now time.Duration, peers []core.PeerView) {
 	dt := (now - r.at).Seconds()

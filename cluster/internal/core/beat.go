@@ -17,6 +17,8 @@ const (
 	stretchMost = 15
 	// skipBeats is how many consecutive heartbeats may be skipped for other traffic.
 	skipBeats = 1
+	// aloneBeat is the period of a settled member without peers, which has nobody to send to.
+	aloneBeat = 30 * time.Second
 )
 
 // stretch scales a heartbeat period or lease for a group of n peers.
@@ -47,6 +49,17 @@ func (c *Core) beat() {
 		c.sendBeat(p)
 	}
 	c.lastBeat, c.nextBeat = c.g.Now, c.g.Now+c.every
+	if len(c.peers) == 0 && c.g.Phase != group.Settling {
+		c.nextBeat = c.g.Now + aloneBeat
+	}
+}
+
+// meetFirst brings the next heartbeat forward to the usual period when the first peer joins.
+func (c *Core) meetFirst() {
+	if len(c.peers) != 1 || c.every == 0 || c.nextBeat <= c.g.Now {
+		return
+	}
+	c.nextBeat = min(c.nextBeat, c.lastBeat+(c.g.Now-c.lastBeat+c.every-1)/c.every*c.every)
 }
 
 // wants reports whether a heartbeat has to request something.

@@ -187,6 +187,7 @@ func (c *Core) add(m group.Member) {
 		return strings.Compare(p.ID, id)
 	})
 	c.peers = slices.Insert(c.peers, i, p)
+	c.meetFirst()
 	if c.links[m.ID] {
 		c.link(p, true)
 	}
