@@ -71,13 +71,11 @@ func (s *Scheduler) explainCycle(c *cycle.Cycle) explanation.Explanation {
 
 // Explain decides about r without dispatching it: nothing is tracked, recorded or remembered.
 func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (explanation.Explanation, error) {
-	rules := s.rules.Load()
-	defer s.release(r)
-	s.resolve(rules, r, s.opts.Seed)
-	c := s.prepare(ctx, rules, r, s.opts.Now(), s.opts.Seed)
-	defer c.Free()
-	err := s.decide(c, rules, standing{})
-	return s.explainCycle(c), err
+	res := s.resolve(r, s.rules.Load(), s.opts.Seed)
+	p := s.prepare(ctx, cleared{admitted: admitted{res}}, s.opts.Now())
+	defer s.free(p)
+	err := s.rank(p)
+	return s.explainCycle(p.cycle), err
 }
 
 func (rec *record) explain() explanation.Explanation {

@@ -36,7 +36,7 @@ func TestKillersAreRefused(t *testing.T) {
 	course(t, s, "bystander", []request.Event{{Kind: request.EventHeaders, Status: 500}}, request.Outcome{Status: 500, Complete: true})
 	other := chatRequest("bystander", 100)
 	other.Body = []byte("bystander")
-	if s.suspects(other, t0) {
+	if s.isSuspect(other, t0) {
 		t.Error("a prompt that failed once, at an engine that lives, is suspected")
 	}
 }
@@ -53,7 +53,7 @@ func TestSidecarsReportDeaths(t *testing.T) {
 		f.vitals.prompt = r.PromptKey()
 		f.SetHeaders = []request.HeaderSet{{Name: request.HeaderPrefiller, Value: pool.Snapshot().Endpoints[1].Address}}
 		f.helperFailed(kvtransfer.Leg{Target: 0, Fault: fault}, t0)
-		if got := s.suspects(r, t0); got != want {
+		if got := s.isSuspect(r, t0); got != want {
 			t.Errorf("fault %v: suspected %v, want %v", fault, got, want)
 		}
 	}

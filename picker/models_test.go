@@ -227,8 +227,8 @@ func (prompts) Release(*request.Request)                 {}
 
 type gateFunc func(context.Context, *request.Request) error
 
-func (f gateFunc) Wait(ctx context.Context, r *request.Request) (Permit, error) {
-	return Permit{}, f(ctx, r)
+func (f gateFunc) Enter(ctx context.Context, r *request.Request) (Permit, QueueEntry, error) {
+	return Permit{}, nil, f(ctx, r)
 }
 
 func (gateFunc) Leave(Permit, float64) {}

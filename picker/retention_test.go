@@ -69,11 +69,12 @@ func TestRecordsAreKeptByBytes(t *testing.T) {
 func TestRecordingDoesNotAllocate(t *testing.T) {
 	s := decideN(t, Retention{Age: time.Minute, Bytes: 1 << 20}, 500, time.Second)
 	rs, now := s.Records(), t0.Add(time.Hour)
-	c := s.prepare(context.Background(), s.rules.Load(), chatRequest("r", 100), now, 1)
-	defer c.Free()
-	if err := s.decide(c, s.rules.Load(), standing{}); err != nil {
+	p := s.prepare(context.Background(), cleared{admitted: admitted{s.resolve(chatRequest("r", 100), s.rules.Load(), 1)}}, now)
+	defer s.free(p)
+	if err := s.rank(p); err != nil {
 		t.Fatal(err)
 	}
+	c := p.cycle
 	for range 200 {
 		c.Now = c.Now.Add(time.Second)
 		rs.add(c, c.Expected())

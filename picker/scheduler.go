@@ -1,20 +1,15 @@
 package picker
 
 import (
-	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
-	"github.com/grapevine-epp/grapevine/internal/tracing"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -60,7 +55,7 @@ type Options struct {
 	// Gate queues requests until there is capacity; nil admits all at once.
 	Gate Gate
 	// RemoteClusters connects remote clusters; nil: there are none.
-	RemoteClusters *RemoteClusters
+	RemoteClusters RemoteClusters
 	// WorkTimeout bounds the work of a decision, excluding waits at the Gate. After it, only load
 	// counts. It must be shorter than the proxy's timeout. 0 means DefaultWorkTimeout.
 	WorkTimeout time.Duration
@@ -104,42 +99,6 @@ type Options struct {
 	Now        func() time.Time      // nil means the monotonic clock
 }
 
-// Gate queues requests for capacity before their prompt is rendered and before the pool is read. A
-// waiting request holds no other resources, and its decision uses the state after the wait.
-type Gate interface {
-	// Wait returns when the request may proceed. The returned permit must be passed to Leave
-	// exactly once. The error is a *request.Error with the reason of a rejection. It is called on
-	// the request's goroutine and returns soon after ctx ends.
-	Wait(ctx context.Context, r *request.Request) (Permit, error)
-	// Leave returns a permit after the answer has ended or none was attempted. service is the
-	// engine time in seconds, below 0 if unknown.
-	Leave(p Permit, service float64)
-}
-
-// Permit identifies a request's share of a pool's capacity. The zero Permit is none.
-type Permit struct {
-	Queue  uint32
-	Handle uint64
-}
-
-// openGate is a Gate that admits all requests at once.
-type openGate struct{}
-
-// Wait implements Gate.
-func (openGate) Wait(context.Context, *request.Request) (Permit, error) { return Permit{}, nil }
-
-// Leave implements Gate.
-func (openGate) Leave(Permit, float64) {}
-
-// Lists keeps the pool's model lists up to date.
-type Lists interface {
-	// Confirm returns when the pool's lists are recent enough to prove that no endpoint serves the
-	// model, or when that takes too long.
-	Confirm(ctx context.Context, model string)
-	// Recheck reports that an endpoint rejected a model from its list.
-	Recheck(id block.EndpointID)
-}
-
 // DefaultWorkTimeout bounds the work of a decision.
 const DefaultWorkTimeout = time.Second
 
@@ -152,14 +111,14 @@ const (
 // Scheduler is the Chooser of the server. It combines profiles, load tracking, records and
 // learning. It starts no goroutine.
 type Scheduler struct {
-	opts    Options
-	rules   atomic.Pointer[Rules]
-	records *Records
-	metrics *metrics
-	match   cycle.Match // of the Matcher; nil without one
-	turn    atomic.Uint64
-	unseen  endpoint.Unseen
-	farBook endpoint.LoadTracker // of requests sent to remote clusters
+	opts       Options
+	rules      atomic.Pointer[Rules]
+	records    *Records
+	metrics    *metrics
+	match      cycle.Match // of the Matcher; nil without one
+	requests   atomic.Uint64
+	unseen     endpoint.Unseen
+	remoteLoad endpoint.LoadTracker // of requests sent to remote clusters
 
 	patience [patiences]patience // by model
 	again    health.Again
@@ -241,246 +200,3 @@ func (s *Scheduler) Outcomes() *outcomes.Counter { return s.metrics.tally }
 
 // Sessions returns the table of session bindings.
 func (s *Scheduler) Sessions() *sessions.Table { return s.opts.Sessions }
-
-// Choose implements Chooser. r must be a result of request.Parse; Choose fills in the fields that
-// depend on the configuration and the prompt. Before any other work it waits for the Gate, and for
-// fresh model lists if no known endpoint serves r's model.
-func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
-	d, err := s.choose(ctx, r)
-	if err != nil {
-		s.metrics.refused(r, err)
-		return nil, err
-	}
-	return d, nil
-}
-
-func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
-	rules, seed := s.rules.Load(), s.opts.Seed+s.turn.Add(1)*0xd1342543de82ef95
-	s.resolve(rules, r, seed)
-	if err := s.assume(r); err != nil {
-		return nil, err
-	}
-	if r.Target == "" {
-		s.countModelless(r)
-	}
-	if s.opts.Lists != nil && !s.opts.Pool.Snapshot().MayServe(r.Target) {
-		s.opts.Lists.Confirm(ctx, r.Target)
-	}
-	s.awaitKeeper(ctx, r)
-	gone := s.mayLeave(ctx, rules, r, seed)
-	var place Permit
-	var err error
-	if !s.inVain(r) {
-		span := r.Trace.Start(tracing.SpanQueue)
-		place, err = s.opts.Gate.Wait(ctx, r)
-		span.End()
-	}
-	if f := gone(err); f != nil {
-		return &f.Decision, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	d, err := s.place(ctx, rules, r, seed, standing{})
-	if err != nil {
-		s.opts.Gate.Leave(place, -1)
-		return nil, err
-	}
-	d.place = place
-	return &d.Decision, nil
-}
-
-// maxModelless bounds the number of logged paths.
-const maxModelless = 16
-
-// countModelless counts a request without a model in a pool of several models, and logs its path
-// once.
-func (s *Scheduler) countModelless(r *request.Request) {
-	if _, several := s.opts.Pool.Snapshot().OnlyBase(); !several {
-		return
-	}
-	s.metrics.modelless.Inc()
-	s.modelless.total.Add(1)
-	if s.modelless.n.Load() >= maxModelless {
-		return
-	}
-	if _, logged := s.modelless.paths.LoadOrStore(budget.PrintableName(r.Path), true); !logged {
-		s.modelless.n.Add(1)
-		s.opts.Log.Warn("request without a model in a pool of several models: any engine may receive it", "path", budget.PrintableName(r.Path))
-	}
-}
-
-// Modelless returns the number of requests without a model in a pool of several models, and the first
-// of their paths in alphabetical order.
-func (s *Scheduler) Modelless() (requests uint64, paths []string) {
-	s.modelless.paths.Range(func(path, _ any) bool {
-		paths = append(paths, path.(string))
-		return true
-	})
-	slices.Sort(paths)
-	return s.modelless.total.Load(), paths
-}
-
-// inVain reports whether every endpoint is known to reject the request. It must not queue then,
-// since its body would use memory only to be rejected.
-func (s *Scheduler) inVain(r *request.Request) bool {
-	snap, now := s.opts.Pool.Snapshot(), s.opts.Now()
-	takes := func(ep *endpoint.Endpoint) bool { return !ep.Refuses(r.Target, now) }
-	return !s.opts.PlaceUnknown && len(snap.Endpoints) > 0 && !snap.MayServe(r.Target) && !slices.ContainsFunc(snap.Endpoints, takes)
-}
-
-// place decides about a request that need not wait, has waited, or may leave to a remote cluster.
-// Its work is bounded by WorkTimeout.
-func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request, seed uint64, st standing) (*flight, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.WorkTimeout)
-	defer cancel()
-	if ctx.Err() != nil {
-		return nil, request.Errorf(request.ReasonCancelled, "the client disconnected")
-	}
-	start := s.opts.Now()
-	s.unseen.Expire(start)
-	defer s.release(r)
-	c := s.prepare(ctx, rules, r, start, seed)
-	defer c.Free()
-	err := s.decide(c, rules, st)
-	if n := c.Failures(); n > 0 {
-		s.metrics.evaluations.Add(float64(n))
-	}
-	if err != nil {
-		s.reportSlow(s.opts.Now().Sub(start))
-		if st == (standing{}) {
-			s.records.addRefused(c, err)
-		}
-		return nil, err
-	}
-	f := s.launch(c, s.askFar(ctx, c))
-	if rules.Answer != nil && !f.ep.IsRemote() {
-		f.AnswerHeaders = rules.Answer(c, c.Best())
-	}
-	if rules.Urgency != nil && !f.ep.IsRemote() {
-		f.Priority, f.Prioritised = rules.Urgency(c, f.Endpoints, f.predicted.Own)
-	}
-	s.warmUp(c, f)
-	s.traceChoice(c)
-	took := s.opts.Now().Sub(start)
-	s.metrics.placed(took, c)
-	s.reportSlow(took)
-	return f, nil
-}
-
-// reportSlow reports a decision that took long.
-func (s *Scheduler) reportSlow(took time.Duration) {
-	if s.opts.SlowDecision > 0 && took >= s.opts.SlowDecision {
-		s.opts.Slow(took)
-	}
-}
-
-// resolve fills in the fields of r that depend on the configuration.
-func (s *Scheduler) resolve(rules *Rules, r *request.Request, seed uint64) {
-	r.Priority = rules.Names.Objectives[r.Objective]
-	if r.Capped {
-		r.Priority = min(r.Priority, r.MaxPriority)
-	}
-	r.UseSession(rules.Sessions)
-	s.rewrite(rules, r, seed)
-}
-
-// assume sets the model of a request whose body names none, as engines allow, if the pool serves a
-// single model. With several models the chosen engine must not decide, except for /generate, whose
-// bodies never name a model.
-func (s *Scheduler) assume(r *request.Request) error {
-	if !r.NoModel || r.Kind == request.KindOther {
-		return nil
-	}
-	base, several := s.opts.Pool.Snapshot().OnlyBase()
-	if r.Kind != request.KindGenerate {
-		switch {
-		case r.Target != "":
-			return request.Errorf(request.ReasonBadRequest, "request body has no model that could be rewritten")
-		case several:
-			return request.Errorf(request.ReasonBadRequest, "request body has no model, and the pool serves several")
-		}
-	}
-	if r.Target == "" {
-		r.Model, r.Target = base, base
-	}
-	return nil
-}
-
-// prepare renders r's prompt and opens its cycle.
-func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Request, now time.Time, seed uint64) *cycle.Cycle {
-	if s.opts.Prompts != nil {
-		span := r.Trace.Start(tracing.SpanRender)
-		s.opts.Prompts.Fill(ctx, r)
-		tracePrompt(span, r)
-	}
-	return cycle.New(cycle.Options{
-		Context: ctx, Pool: s.opts.Pool, Match: s.match, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,
-		Harmful: s.suspects(r, now), WarmUps: s.mayWarmUp(r), ByPriority: rules.Urgency != nil,
-	}, r)
-}
-
-// suspects reports whether several engines failed on r's prompt, or one died while it was in
-// flight.
-func (s *Scheduler) suspects(r *request.Request, now time.Time) bool {
-	return !s.prompts.Empty() && s.prompts.Suspected(r.PromptKey(), now)
-}
-
-// release returns the buffers that prepare borrowed for r.
-func (s *Scheduler) release(r *request.Request) {
-	if s.opts.Prompts != nil {
-		s.opts.Prompts.Release(r)
-	}
-}
-
-// rewrite sets the model name for the engine. The rewrite header takes precedence.
-func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
-	if r.Target != r.Model || r.Fixed {
-		return
-	}
-	if target := rules.Names.Target(r.Model, seed>>7); target != "" {
-		r.Target = target
-	}
-}
-
-// decide fills the cycle's plan.
-func (s *Scheduler) decide(c *cycle.Cycle, rules *Rules, st standing) error {
-	err := st.refused
-	if err == nil {
-		err = s.decideHere(c, rules)
-	}
-	c.SetQueueWait(st.wait)
-	if err = s.offer(c, err); err == nil && st.wait > 0 && !c.First().IsRemote() {
-		return errStays
-	}
-	return err
-}
-
-// decideHere fills the plan with endpoints of this cluster.
-func (s *Scheduler) decideHere(c *cycle.Cycle, rules *Rules) error {
-	if c.Unserved() {
-		if !s.opts.PlaceUnknown {
-			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", budget.PrintableName(c.Request.Model))
-		}
-		c.AllowAll()
-	}
-	if c.Candidates() == 0 {
-		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready")
-	}
-	if s.opts.RefuseKillers && !s.prompts.Empty() && s.prompts.Killer(c.Request.PromptKey(), c.Now) {
-		return request.Errorf(request.ReasonBadRequest, "this prompt was in flight at two engines when they died a short time ago")
-	}
-	if rules.Admit != nil {
-		if err := rules.Admit(c); err != nil {
-			return err
-		}
-	}
-	if err := rules.Handler.Handle(c, c.Plan()); err != nil {
-		return err
-	}
-	if c.Best() < 0 {
-		return request.Errorf(request.ReasonNoEndpoints, "no endpoint passed the filters")
-	}
-	c.PlanFetch()
-	return nil
-}

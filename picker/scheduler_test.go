@@ -35,10 +35,18 @@ func (*stuckPrompts) Release(*request.Request) {}
 // slowGate admits requests a minute later.
 type slowGate struct{}
 
-func (slowGate) Wait(context.Context, *request.Request) (Permit, error) {
-	time.Sleep(time.Minute)
-	return Permit{}, nil
+func (g slowGate) Enter(context.Context, *request.Request) (Permit, QueueEntry, error) {
+	return Permit{}, g, nil
 }
+
+func (slowGate) Expected() float64 { return 60 }
+
+func (slowGate) Wait(context.Context, time.Duration) (bool, error) {
+	time.Sleep(time.Minute)
+	return false, nil
+}
+
+func (slowGate) Withdraw() {}
 
 func (slowGate) Leave(Permit, float64) {}
 

@@ -207,7 +207,7 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 	v.cause = c
 	v.watch.End(now, c)
 	if f.ep.IsRemote() {
-		f.endFar(now, c, v.full, c == health.None)
+		f.endedRemote(now, c, v.full, c == health.None)
 	}
 }
 

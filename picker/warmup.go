@@ -74,7 +74,7 @@ type warming struct {
 func lasting(r *request.Request) request.Request {
 	own := *r
 	own.Drop()
-	own.Headers, own.Waits, own.Leaves, own.Evict = nil, nil, nil, nil
+	own.Headers, own.Waits, own.Evict = nil, nil, nil
 	return own
 }
 

@@ -157,16 +157,23 @@ func (p *Part) open(o *Options) error {
 	return nil
 }
 
-// RemoteClusters returns the scheduler's hooks for remote clusters.
-func (p *Part) RemoteClusters() *picker.RemoteClusters {
+// RemoteClusters returns the remote clusters for the scheduler; nil without a federation.
+func (p *Part) RemoteClusters() picker.RemoteClusters {
 	if p == nil {
 		return nil
 	}
-	e := p.fleet.RemoteClusters()
-	e.ResolveEndpoint = func(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (*endpoint.Endpoint, func(status int)) {
-		return p.fleet.ResolveEndpoint(r, ep, headers, now, func(q *remotecluster.Question) (string, func(int), error) { return p.asker.pick(ctx, q) })
-	}
-	return e
+	return remoteClusters{p.fleet, p}
+}
+
+// remoteClusters is a part's fleet as the scheduler uses it. It may ask the pickers of remote clusters.
+type remoteClusters struct {
+	*remotecluster.Fleet
+	p *Part
+}
+
+// ResolveEndpoint implements picker.RemoteClusters.
+func (rc remoteClusters) ResolveEndpoint(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (*endpoint.Endpoint, func(status int)) {
+	return rc.Fleet.ResolveEndpoint(r, ep, headers, now, func(q *remotecluster.Question) (string, func(int), error) { return rc.p.asker.pick(ctx, q) })
 }
 
 // Reload rereads the federation's files as far as they may change.

@@ -3,7 +3,7 @@
 //
 // The path of a request:
 //
-//  1. Gate.Wait offers it to the Core of its pool, before its prompt is rendered.
+//  1. Gate.Enter offers it to the Core of its pool, before its prompt is rendered.
 //  2. Core.Offer dispatches it immediately if no request is ahead of it and there is room
 //     (room.go). Otherwise it joins its flow (band.go), or is refused at a limit.
 //  3. A release, or a change of the capacity or of other replicas' gauges, calls pump, which

@@ -132,11 +132,6 @@ func (f *Fleet) egress(class string) float64 {
 	return price / 1e9
 }
 
-// RemoteClusters returns the scheduler's hooks, except for ResolveEndpoint, which may block.
-func (f *Fleet) RemoteClusters() *picker.RemoteClusters {
-	return &picker.RemoteClusters{Offer: f.Offer, WouldTake: f.WouldTake, ServedLocally: f.ServedLocally, Sent: f.Sent, Ended: f.Ended}
-}
-
 // Sent records that r is sent to ep in a remote cluster: picker.RemoteClusters.Sent.
 func (f *Fleet) Sent(r *request.Request, ep *endpoint.Endpoint, w endpoint.Work, now time.Time) {
 	t := f.table.Load()

@@ -60,18 +60,27 @@ func newWorld(t testing.TB, change func(*Options), others ...*federation.Remote)
 	return w
 }
 
+// remoteClusters is a world's fleet as the scheduler uses it.
+type remoteClusters struct {
+	*Fleet
+	w *world
+}
+
+// ResolveEndpoint implements picker.RemoteClusters.
+func (rc remoteClusters) ResolveEndpoint(_ context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (*endpoint.Endpoint, func(int)) {
+	if rc.w.asks == nil {
+		return nil, nil
+	}
+	return rc.Fleet.ResolveEndpoint(r, ep, headers, now, rc.w.asks)
+}
+
 // open makes a new scheduler, optionally with a gate.
 func (w *world) open(g picker.Gate) {
 	w.t.Helper()
-	scorer, far := predicted.New(predicted.Defaults, nil), w.fleet.RemoteClusters()
-	if w.asks != nil {
-		far.ResolveEndpoint = func(_ context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (*endpoint.Endpoint, func(int)) {
-			return w.fleet.ResolveEndpoint(r, ep, headers, now, w.asks)
-		}
-	}
+	scorer := predicted.New(predicted.Defaults, nil)
 	var err error
 	w.s, err = picker.New(picker.Options{
-		Pool: w.pool, Gate: g, RemoteClusters: far, Now: func() time.Time { return w.now }, Seed: 1, SampleBodies: -1,
+		Pool: w.pool, Gate: g, RemoteClusters: remoteClusters{w.fleet, w}, Now: func() time.Time { return w.now }, Seed: 1, SampleBodies: -1,
 		Rules: &picker.Rules{Handler: single{&cycle.Profile{
 			Name: "default", Scorers: []cycle.ProfileScorer{{Name: "predicted", Weight: 1, Scorer: scorer}}, Picker: best{},
 		}}},

@@ -18,21 +18,38 @@ type gate struct {
 	refused error
 	asked   int
 	held    int // permits held
+
+	withdrawn bool
 }
 
-func (g *gate) Wait(_ context.Context, r *request.Request) (picker.Permit, error) {
-	for _, wait := range g.waits {
-		g.asked++
-		if r.Leaves != nil && r.Leaves(wait) {
-			return picker.Permit{}, request.Errorf(request.ReasonSaturated, "it has gone")
-		}
-	}
-	if g.refused != nil {
-		return picker.Permit{}, g.refused
+func (g *gate) Enter(context.Context, *request.Request) (picker.Permit, picker.QueueEntry, error) {
+	switch {
+	case len(g.waits) > 0:
+		return picker.Permit{Queue: 1, Handle: 1}, g, nil
+	case g.refused != nil:
+		return picker.Permit{}, nil, g.refused
 	}
 	g.held++
-	return picker.Permit{Queue: 1, Handle: 1}, nil
+	return picker.Permit{Queue: 1, Handle: 1}, nil, nil
 }
+
+// Expected implements picker.QueueEntry.
+func (g *gate) Expected() float64 {
+	g.asked++
+	return g.waits[0]
+}
+
+// Wait implements picker.QueueEntry.
+func (g *gate) Wait(context.Context, time.Duration) (waits bool, err error) {
+	if g.waits = g.waits[1:]; len(g.waits) > 0 {
+		return true, nil
+	}
+	g.held++
+	return false, nil
+}
+
+// Withdraw implements picker.QueueEntry.
+func (g *gate) Withdraw() { g.withdrawn = true }
 
 func (g *gate) Leave(p picker.Permit, _ float64) {
 	if p.Handle != 0 {
@@ -96,6 +113,9 @@ func TestLeavesTheQueue(t *testing.T) {
 			standsBy := slices.Contains(d.Endpoints, "10.0.0.1:8000") || slices.Contains(d.Endpoints, "10.0.0.2:8000")
 			if c.gone && standsBy != (c.refused == nil && r.Clusters == "") {
 				t.Errorf("destinations %v", d.Endpoints)
+			}
+			if g.withdrawn != (c.gone && c.refused == nil) {
+				t.Errorf("request withdrawn from the queue: %v", g.withdrawn)
 			}
 			if c.gone && w.stayed != 0 {
 				t.Error("request was recorded as served here")

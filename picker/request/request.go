@@ -128,10 +128,7 @@ type Request struct {
 	QueueTTL time.Duration // x-grapevine-queue-ttl-ms: maximum queue time, 0 when absent
 	MaxWait  time.Duration // the proxy's limit on the wait, 0: none
 	Waits    func()        // called when the request starts to wait for capacity; may be nil
-	// Leaves is called while the request waits for capacity, with the expected further wait in
-	// seconds. It returns true if the request was sent to a remote cluster. nil: it stays.
-	Leaves func(wait float64) bool
-	Evict  func() // ends the running request without blocking, from any goroutine; nil if impossible
+	Evict    func()        // ends the running request without blocking, from any goroutine; nil if impossible
 
 	// Trace is the span of the decision, nil unless the request is sampled for tracing.
 	Trace *tracing.Span

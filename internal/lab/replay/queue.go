@@ -29,9 +29,9 @@ type queue struct {
 	place picker.Permit
 }
 
-// Wait implements picker.Gate.
-func (q *queue) Wait(context.Context, *request.Request) (picker.Permit, error) {
-	return q.place, nil
+// Enter implements picker.Gate.
+func (q *queue) Enter(context.Context, *request.Request) (picker.Permit, picker.QueueEntry, error) {
+	return q.place, nil, nil
 }
 
 // newQueue returns the queue that a policy has, nil when requests do not wait.

@@ -27,7 +27,7 @@ import (
 // critical are path prefixes of the code for trust checks, memory budgets and admission. A quarter
 // of every sample is from this code.
 var critical = []string{
-	"internal/budget/", "internal/listen/", "pd/signed/", "pd/kvtransfer/", "picker/flow/", "picker/priority", "picker/scheduler.go",
+	"internal/budget/", "internal/listen/", "pd/signed/", "pd/kvtransfer/", "picker/flow/", "picker/resolve.go", "picker/admit.go", "picker/wait.go",
 	"extproc/internal/wire/", "extproc/headers.go", "extproc/request.go", "cluster/federation/link/", "internal/admin/guard.go", "pd/sidecar/targets.go",
 }
 

@@ -10,78 +10,80 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Delays between checks of whether a waiting request moves to another cluster. Each delay is twice
-// the previous one.
-const (
-	firstLook = 250 * time.Millisecond
-	lastLook  = 4 * time.Second
-)
-
-// wait is a waiting request.
-type wait struct {
+// waiter is a waiting request. It implements picker.QueueEntry.
+type waiter struct {
+	g        *Gate
 	grp      *group
+	request  *request.Request
 	h        rules.Handle
-	w        *waiter
+	outcome  chan rules.Outcome
+	tell     func(rules.Outcome) // nil: the channel is used
 	begun    int64
-	expected float64 // predicted seconds when it was queued; 0: unknown
+	expected float64 // predicted seconds of the whole wait when it began; 0: unknown
+	rest     float64 // result of Expected
 }
+
+// Expected implements picker.QueueEntry.
+func (w *waiter) Expected() float64 { return w.rest }
+
+// Wait implements picker.QueueEntry.
+func (w *waiter) Wait(ctx context.Context, most time.Duration) (waits bool, err error) {
+	var over <-chan time.Time
+	if most > 0 {
+		timer := time.NewTimer(most)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case out := <-w.outcome:
+		return false, refusal(out, w.end(out))
+	case <-ctx.Done():
+		out := w.quit(rules.Cancelled)
+		return false, refusal(out, w.end(out))
+	case <-over:
+		w.rest = w.left(w.g.now())
+		return true, nil
+	}
+}
+
+// Withdraw implements picker.QueueEntry.
+func (w *waiter) Withdraw() { w.end(w.quit(rules.Departed)) }
 
 // left returns the expected rest of the wait. An overdue wait is expected to take as long again as
 // it is overdue.
-func (p *wait) left(now int64) float64 {
-	return math.Abs(p.expected - float64(now-p.begun)/1e9)
+func (w *waiter) left(now int64) float64 {
+	return math.Abs(w.expected - float64(now-w.begun)/1e9)
 }
 
-// await returns the outcome of a waiting request.
-func (g *Gate) await(ctx context.Context, r *request.Request, p wait) rules.Outcome {
-	if r.Leaves != nil && r.Leaves(p.expected) {
-		return g.quit(&p, rules.Departed)
+// end counts the end of the wait and recycles w. It returns the request.
+func (w *waiter) end(out rules.Outcome) *request.Request {
+	g, r, waited := w.g, w.request, time.Duration(w.g.now()-w.begun)
+	g.metrics.waited(r.Priority, out, waited)
+	if w.request = nil; out != rules.Dispatched {
+		g.refused(r, out, waited)
 	}
-	if r.Waits != nil {
-		r.Waits()
-	}
-	var looks <-chan time.Time
-	var timer *time.Timer
-	pause := g.look
-	if r.Leaves != nil {
-		timer = time.NewTimer(pause)
-		defer timer.Stop()
-		looks = timer.C
-	}
-	for {
-		select {
-		case out := <-p.w.outcome:
-			return out
-		case <-ctx.Done():
-			return g.quit(&p, rules.Cancelled)
-		case <-looks:
-			if r.Leaves(p.left(g.now())) {
-				return g.quit(&p, rules.Departed)
-			}
-			pause = min(2*pause, lastLook)
-			timer.Reset(pause)
-		}
-	}
+	g.waiters.Put(w)
+	return r
 }
 
 // quit removes a request from the queue, and releases its permits if it was dispatched in the
 // meantime.
-func (g *Gate) quit(p *wait, why rules.Outcome) rules.Outcome {
-	p.grp.mu.Lock()
-	end := p.grp.core.Cancel
+func (w *waiter) quit(why rules.Outcome) rules.Outcome {
+	w.grp.mu.Lock()
+	end := w.grp.core.Cancel
 	if why == rules.Departed {
-		end = p.grp.core.CancelRemote
+		end = w.grp.core.CancelRemote
 	}
-	waited := end(g.now(), p.h)
-	p.grp.changed = true
-	p.grp.deliver()
-	p.grp.mu.Unlock()
-	if out := <-p.w.outcome; waited || out != rules.Dispatched {
+	waited := end(w.g.now(), w.h)
+	w.grp.changed = true
+	w.grp.deliver()
+	w.grp.mu.Unlock()
+	if out := <-w.outcome; waited || out != rules.Dispatched {
 		if why == rules.Departed {
 			return why // also if it was no longer waiting: it has left
 		}
 		return out
 	}
-	g.Leave(picker.Permit{Queue: p.grp.number, Handle: uint64(p.h)}, -1)
+	w.g.Leave(picker.Permit{Queue: w.grp.number, Handle: uint64(w.h)}, -1)
 	return why
 }

@@ -4,7 +4,8 @@
 //
 // The path of a request:
 //
-//  1. Gate.Wait offers it to the Core of its pool (gate.go), before rendering.
+//  1. Gate.Enter offers it to the Core of its pool (gate.go), before rendering. If it has to
+//     wait, its goroutine does so at a picker.QueueEntry (await.go).
 //  2. A release, a change of capacity (capacity.go) or gauges of other replicas dispatch
 //     requests. deliver wakes their goroutines after the lock is released.
 //  3. Gate.Leave releases the permits when the response has ended.

@@ -42,8 +42,7 @@ type Gate struct {
 	clock   func() time.Time       // nil: the monotonic clock
 	config  atomic.Pointer[Config] // nil: no request waits
 	metrics *metrics
-	look    time.Duration // firstLook
-	waiters sync.Pool     // of *waiter
+	waiters sync.Pool // of *waiter
 	gone    refusals
 	life    uint64 // identifies this replica's marks
 
@@ -81,14 +80,6 @@ type group struct {
 	dirty   chan<- struct{}           // of the gate
 }
 
-// waiter is a waiting goroutine or callback.
-type waiter struct {
-	request *request.Request
-	h       rules.Handle
-	outcome chan rules.Outcome
-	tell    func(rules.Outcome) // nil: the channel is used
-}
-
 // maxGroups is the maximum number of separate pools.
 const maxGroups = 1000
 
@@ -101,8 +92,8 @@ func New(o Options) (*Gate, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, look: firstLook, life: rand.Uint64(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1)}
-	g.waiters.New = func() any { return &waiter{outcome: make(chan rules.Outcome, 1)} }
+	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, life: rand.Uint64(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1)}
+	g.waiters.New = func() any { return &waiter{g: g, outcome: make(chan rules.Outcome, 1)} }
 	g.metrics = newMetrics(g)
 	o.Pool.LoadTracker().Watch(g.booked)
 	if o.Registerer != nil {
@@ -153,61 +144,55 @@ func (g *Gate) now() int64 {
 	return int64(g.clock().Sub(g.started)) + 1
 }
 
-// Wait implements picker.Gate.
-func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Permit, error) {
-	place, out, p := g.offer(ctx, r, nil)
-	if p.w == nil {
-		return place, refusal(out, r)
+// Enter implements picker.Gate.
+func (g *Gate) Enter(ctx context.Context, r *request.Request) (picker.Permit, picker.QueueEntry, error) {
+	permit, out, w := g.offer(ctx, r, nil)
+	if w == nil {
+		return permit, nil, refusal(out, r)
 	}
-	out = g.await(ctx, r, p)
-	waited := time.Duration(g.now() - p.begun)
-	g.metrics.waited(r.Priority, out, waited)
-	if p.w.request = nil; out != rules.Dispatched {
-		g.refused(r, out, waited)
-	}
-	g.waiters.Put(p.w)
-	return place, refusal(out, r)
+	return permit, w, nil
 }
 
-// Offer is Wait for a caller without a goroutine. If r has to wait, it returns waits true and calls
+// Offer is Enter for a caller without a goroutine. If r has to wait, it returns waits true and calls
 // tell once later: with nil when r is dispatched, or with the reason for a refusal. tell runs under
 // the queue's lock; it must return immediately and must not call the gate.
-func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (place picker.Permit, waits bool, err error) {
+func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (permit picker.Permit, waits bool, err error) {
 	begun := g.now()
-	place, out, p := g.offer(ctx, r, func(out rules.Outcome) {
+	permit, out, w := g.offer(ctx, r, func(out rules.Outcome) {
 		waited := time.Duration(g.now() - begun)
 		if g.metrics.waited(r.Priority, out, waited); out != rules.Dispatched {
 			g.refused(r, out, waited)
 		}
 		tell(refusal(out, r))
 	})
-	return place, p.w != nil, refusal(out, r)
+	return permit, w != nil, refusal(out, r)
 }
 
-// offer requests permits. If the request has to wait, the returned wait has a waiter that calls
-// tell, or uses its channel if tell is nil.
-func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Outcome)) (picker.Permit, rules.Outcome, wait) {
+// offer requests permits. If the request has to wait, it returns a waiter that calls tell, or uses
+// its channel if tell is nil.
+func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Outcome)) (picker.Permit, rules.Outcome, *waiter) {
 	grp := g.group(r.Target)
 	if grp == nil {
-		return picker.Permit{}, rules.Dispatched, wait{}
+		return picker.Permit{}, rules.Dispatched, nil
 	}
-	ask := g.ask(ctx, r)
-	p := wait{grp: grp, begun: g.now()}
+	ask, begun := g.ask(ctx, r), g.now()
+	var w *waiter
 	grp.mu.Lock()
 	ask.Permits = grp.sizing.Permits(r.InputTokens)
-	h, out := grp.core.Offer(p.begun, ask)
+	h, out := grp.core.Offer(begun, ask)
 	slept := !grp.active
 	grp.changed, grp.active = true, true
 	grp.deliver() // to displaced requests first: the new one may reuse a slot
-	if p.h = h; out == rules.Queued {
-		p.expected, _ = grp.core.Expected(h)
+	if out == rules.Queued {
 		if tell != nil {
-			p.w = &waiter{tell: tell}
+			w = &waiter{tell: tell}
 		} else {
-			p.w = g.waiters.Get().(*waiter)
+			w = g.waiters.Get().(*waiter)
 		}
-		p.w.request, p.w.h = r, h
-		grp.waiters = keep(grp.waiters, h, p.w)
+		w.grp, w.request, w.h, w.begun = grp, r, h, begun
+		w.expected, _ = grp.core.Expected(h)
+		w.rest = w.expected
+		grp.waiters = keep(grp.waiters, h, w)
 	}
 	if ask.Endable && h != 0 {
 		grp.enders = keep(grp.enders, h, r.Evict)
@@ -219,7 +204,7 @@ func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Ou
 	if h == 0 {
 		g.refused(r, out, 0)
 	}
-	return picker.Permit{Queue: grp.number, Handle: uint64(h)}, out, p
+	return picker.Permit{Queue: grp.number, Handle: uint64(h)}, out, w
 }
 
 // Leave implements picker.Gate.
@@ -292,8 +277,6 @@ func refusal(out rules.Outcome, r *request.Request) error {
 		return request.Errorf(request.ReasonTTLExpired, "the pool is saturated, and the request exceeded its maximum wait")
 	case rules.ExpiredEmpty:
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint became ready while the request waited")
-	case rules.Departed:
-		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and the request moves to another cluster")
 	case rules.Cancelled:
 		return request.Errorf(request.ReasonCancelled, "the client disconnected")
 	default:
