@@ -26,6 +26,9 @@ type Error struct {
 	Line, Column int
 }
 
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
 // Errors are the problems of one expression.
 type Errors []Error
 
@@ -112,7 +115,7 @@ func faults(source string, issues *cel.Issues) (list Errors) {
 		bad := Error{Line: e.Location.Line(), Column: e.Location.Column()}
 		if word := wordAt(source, e.Location); strings.HasPrefix(message, "undeclared reference") && index[word] == nil {
 			message = "unknown name " + word
-			if bad.Hint = strict.DidYouMean(word, names()); bad.Hint == "" {
+			if bad.Hint = strict.DidYouMean(word, Names()); bad.Hint == "" {
 				bad.Hint = "names are " + strings.Join(namesNear(word), ", ")
 			}
 		}

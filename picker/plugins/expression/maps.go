@@ -19,8 +19,8 @@ type (
 )
 
 // lookup finds the value of a name.
-func (h *headers) lookup(name string) types.String { return (*vars)(h).header(name) }
-func (l *labels) lookup(name string) types.String  { return (*vars)(l).label(name) }
+func (h *headers) lookup(name string) string { return text((*vars)(h).header(name)) }
+func (l *labels) lookup(name string) string  { return text((*vars)(l).label(name)) }
 
 // Contains implements traits.Container: it reports whether the value is not empty.
 func (h *headers) Contains(key ref.Val) ref.Val { return contains(h.lookup, key) }
@@ -52,7 +52,7 @@ func (g *gauges) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return nil, false
 	}
-	value, ok := g.at.Custom[string(name)]
+	value, ok := (*vars)(g).gauge(string(name))
 	return types.Double(value), ok
 }
 
@@ -64,22 +64,22 @@ func (g *gauges) Get(key ref.Val) ref.Val {
 	return types.NewErr("no such gauge")
 }
 
-func find(lookup func(string) types.String, key ref.Val) (ref.Val, bool) {
+func find(lookup func(string) string, key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
 	if !ok {
 		return nil, false
 	}
-	return lookup(string(name)), true
+	return types.String(lookup(string(name))), true
 }
 
-func get(lookup func(string) types.String, key ref.Val) ref.Val {
+func get(lookup func(string) string, key ref.Val) ref.Val {
 	if v, ok := find(lookup, key); ok {
 		return v
 	}
 	return types.NewErr("names are strings")
 }
 
-func contains(lookup func(string) types.String, key ref.Val) ref.Val {
+func contains(lookup func(string) string, key ref.Val) ref.Val {
 	v, ok := find(lookup, key)
 	return types.Bool(ok && v != types.String(""))
 }

@@ -66,7 +66,6 @@ func NewScorer(source string, normalize bool) (cycle.Scorer, error) {
 
 // Score implements cycle.Scorer.
 func (s scorer) Score(c *cycle.Cycle, scores []float64) {
-	least, most := math.Inf(1), math.Inf(-1)
 	s.each(c, len(scores), func(k int, result ref.Val) {
 		value, ok := number(result)
 		if result != nil && !ok {
@@ -74,15 +73,25 @@ func (s scorer) Score(c *cycle.Cycle, scores []float64) {
 		}
 		if scores[k] = value; !ok {
 			scores[k] = math.NaN()
-			return
 		}
-		least, most = min(least, value), max(most, value)
 	})
+	Scale(scores, s.normalize, 0)
+}
+
+// Scale brings the values of a scorer to 0 to 1. With normalize, the lowest becomes 0 and the highest
+// 1; without it, values are cut. NaN becomes missing.
+func Scale(scores []float64, normalize bool, missing float64) {
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, value := range scores {
+		if !math.IsNaN(value) {
+			least, most = min(least, value), max(most, value)
+		}
+	}
 	for k, value := range scores {
 		switch {
 		case math.IsNaN(value):
-			scores[k] = 0
-		case !s.normalize:
+			scores[k] = missing
+		case !normalize:
 			scores[k] = min(max(value, 0), 1)
 		case most > least:
 			scores[k] = (value - least) / (most - least)
