@@ -101,6 +101,7 @@ var Rows = Table{
 	{"internal/prompt/media", 2, Product, 0},
 	{"internal/prompt/shape", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
+	{"internal/sandbox", 2, Product, 0},
 	{"picker/endpoint", 2, Product, Hot},
 	{"picker/flow", 2, Product, Pure | Hot},
 	{"picker/request", 2, Product, Hot},
@@ -251,6 +252,7 @@ var Rows = Table{
 	{"internal/testkit/locks", 1, Kit, 0},
 	{"internal/testkit/mutants", 1, Kit, 0},
 	{"internal/testkit/sweep", 1, Kit, 0},
+	{"internal/testkit/wasmkit", 1, Kit, 0},
 
 	// Test kits, level 2.
 	{"internal/testkit", 2, Kit, 0},
