@@ -14,7 +14,7 @@ func TestTable(t *testing.T) {
 	needs := map[string]bool{
 		"label-selector-filter": true, "by-label": true, "utilization-filter": true, "file-discovery": true, "header-label-affinity-scorer": true,
 		"priority-holdback-policy": true, "engine-priority-producer": true,
-		"endpoint-attribute-weight-scorer": true, "endpoint-attribute-scorer": true, "endpoint-attribute-filter": true, "label-producer": true, "expression-filter": true, "expression-scorer": true,
+		"endpoint-attribute-weight-scorer": true, "endpoint-attribute-scorer": true, "endpoint-attribute-filter": true, "label-producer": true, "expression-filter": true, "expression-scorer": true, "wasm-filter": true, "wasm-scorer": true,
 	}
 	for _, row := range Table() {
 		for _, name := range append([]string{row.Name}, row.Aliases...) {

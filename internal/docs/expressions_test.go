@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/explain"
+	"github.com/grapevine-epp/grapevine/picker/plugins/expression"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -39,6 +40,18 @@ func TestExpressionGuide(t *testing.T) {
 		}
 		if address, _, _ := strings.Cut(want, ":"); !strings.Contains(page, address) {
 			t.Errorf("the page does not name %s", address)
+		}
+	}
+}
+
+// TestNamesOfFacts: the pages about expressions and about WebAssembly plugins list every name.
+func TestNamesOfFacts(t *testing.T) {
+	for _, path := range []string{"/docs/tasks/expressions.md", "/docs/wasm.md"} {
+		page := read(t, root+path)
+		for _, name := range expression.Names() {
+			if !strings.Contains(page, "`"+name+"`") && !strings.Contains(page, "`"+name+`["NAME"]`) {
+				t.Errorf("%s does not list %s", path, name)
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/wasmkit"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
@@ -46,12 +47,30 @@ func write(t *testing.T, path, text string) {
 // loads fails the test unless text is a configuration without problems.
 func loads(t *testing.T, at, text string) *config.Config {
 	t.Helper()
-	c, problems := config.Parse(at, []byte(text), config.Options{Table: pd.Table()})
+	c, problems := config.Parse(at, []byte(withModules(t, text)), config.Options{Table: pd.Table()})
 	for _, p := range problems {
 		t.Errorf("%s: the example does not load: %s\n%s", at, p, text)
 	}
 	return c
 }
+
+// withModules replaces the WebAssembly modules that an example names by modules that read a header and
+// a label.
+func withModules(t *testing.T, text string) string {
+	t.Helper()
+	if !strings.Contains(text, moduleFolder) {
+		return text
+	}
+	dir := t.TempDir()
+	facts := []string{`endpoint.labels["tier"]`}
+	write(t, dir+"/scorer.wasm", string(wasmkit.Module(wasmkit.Options{Facts: facts, Body: wasmkit.Nothing})))
+	facts = append(facts, `request.headers["x-tier"]`)
+	write(t, dir+"/filter.wasm", string(wasmkit.Module(wasmkit.Options{Filter: true, Facts: facts, Body: wasmkit.Nothing})))
+	return strings.ReplaceAll(text, moduleFolder, dir+"/")
+}
+
+// moduleFolder is the folder of modules in examples.
+const moduleFolder = "/etc/grapevine/"
 
 func TestPluginPages(t *testing.T) {
 	known := metricNames(t)

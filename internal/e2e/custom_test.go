@@ -33,7 +33,24 @@ func TestCustomPicker(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	engines, err := fleet.Open(fleet.Options{Engines: 3, Engine: sim.Options{}})
+	engines, url := behindEnvoy(t, binary, config, []string{"{example.com/tier: spot}", "{example.com/tier: reserved}", "{example.com/tier: draining}"})
+	for i := range 12 {
+		complete(t, url, i, nil)
+	}
+	for i, e := range engines.Engines() {
+		got := finished(e)
+		if want := map[bool]int{true: 12}[i == 1]; got != want {
+			t.Errorf("engine %d served %d requests, want %d", i, got, want)
+		}
+	}
+}
+
+// behindEnvoy starts an engine for each set of labels, one replica of the picker, and a real Envoy. It
+// returns the engines and the URL of Envoy.
+func behindEnvoy(t *testing.T, binary, config string, labels []string) (*fleet.Fleet, string) {
+	t.Helper()
+	dir := t.TempDir()
+	engines, err := fleet.Open(fleet.Options{Engines: len(labels), Engine: sim.Options{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +58,10 @@ func TestCustomPicker(t *testing.T) {
 	addresses := labrig.Addresses(engines)
 	var list strings.Builder
 	list.WriteString("endpoints:\n")
-	for i, tier := range []string{"spot", "reserved", "draining"} {
+	for i, set := range labels {
 		host, port, _ := strings.Cut(addresses[i], ":")
-		fmt.Fprintf(&list, "- {name: %s, address: %s, port: %s, labels: {example.com/tier: %s}}\n", tier, host, port, tier)
+		fmt.Fprintf(&list, "- {name: engine-%d, address: %s, port: %s, labels: %s}\n", i, host, port, set)
 	}
-
 	r, err := labrig.New(labrig.Options{Envoy: parts.Envoy(t), Self: binary, Replicas: 1}, dir)
 	if err != nil {
 		t.Fatal(err)
@@ -63,25 +79,35 @@ func TestCustomPicker(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(envoy.Kill)
+	return engines, url
+}
 
-	for i := range 12 {
-		body := fmt.Sprintf(`{"model":%q,"prompt":"request %d","max_tokens":1}`, vocab.Name, i)
-		resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("request %d: status %d, want 200", i, resp.StatusCode)
-		}
+// complete sends a completion with headers and requires status 200.
+func complete(t *testing.T, url string, i int, headers map[string]string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"model":%q,"prompt":"request %d","max_tokens":1}`, vocab.Name, i)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/completions", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i, e := range engines.Engines() {
-		got := 0
-		for _, rank := range e.Stats() {
-			got += int(rank.Engine.Finished)
-		}
-		if want := map[bool]int{true: 12}[i == 1]; got != want {
-			t.Errorf("engine %d served %d requests, want %d", i, got, want)
-		}
+	req.Header.Set("Content-Type", "application/json")
+	for name, value := range headers {
+		req.Header.Set(name, value)
 	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("request %d: status %d, want 200", i, resp.StatusCode)
+	}
+}
+
+// finished returns how many requests an engine served.
+func finished(e *sim.Engine) (n int) {
+	for _, rank := range e.Stats() {
+		n += int(rank.Engine.Finished)
+	}
+	return n
 }

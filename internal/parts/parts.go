@@ -82,6 +82,15 @@ func Python(tb TB) string {
 	})
 }
 
+// AssemblyScript returns the path of the AssemblyScript compiler, a program of Node.js, and ends the test
+// if there is none.
+func AssemblyScript(tb TB) string {
+	tb.Helper()
+	return must(tb, "AssemblyScript", func() (string, error) {
+		return executable(filepath.Join(Cache(), "assemblyscript", "node_modules", ".bin", "asc"), "run `make setup`")
+	})
+}
+
 // Model returns the folder with the tokenizer.json and tokenizer_config.json of the model name
 // (qwen3, qwen2_5 or llama3_1) and ends the test if there is none.
 func Model(tb TB, name string) string {

@@ -44,6 +44,7 @@ const (
 	BadEntry     Code = "GV5004"
 	NotFollowed  Code = "GV5005"
 	Rights       Code = "GV5006"
+	Plugin       Code = "GV5007"
 	UserErrors   Code = "GV6001"
 	Saturated    Code = "GV6002"
 	UnknownRole  Code = "GV7001"

@@ -399,6 +399,18 @@ var lists = []Problem{
 		Action:  []string{"Add the rule that the problem names to the Role, or leave it out on purpose ([rights](kubernetes.md#rights))."},
 		Verify:  "The line is gone from `grapevine status`.",
 	},
+	{
+		Code: Plugin, Title: "a plugin fails", Severity: Warning,
+		Meaning: "Calls of a WebAssembly plugin failed in the last minute, or calls pause because five in a row failed.",
+		Effect:  "Decisions without its result: each endpoint has the score or the verdict of `onError`. No request fails because of it, unless a filter drops all endpoints.",
+		Action: []string{
+			"Read the reason that the problem names. `steps`: the module needs more than `maxInstructions`. `trap`, `refused`: its own error. `result`: scores or verdicts are missing. `start`: a new instance does not start. `busy`: all instances were in use.",
+			"Try the module on a saved fleet: `grapevine explain --config FILE --fleet FLEET` ([WebAssembly plugins](tasks/wasm.md)).",
+			"Replace the file by one that works and send SIGHUP, or remove the plugin from the configuration.",
+		},
+		Verify: "`grapevine_plugin_failures_total` does not increase.",
+		Alert:  &Alert{Name: "GrapevinePluginFails", For: "5m"},
+	},
 }
 
 var traffic = []Problem{

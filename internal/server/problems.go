@@ -78,6 +78,7 @@ func findProblems(st *Status, sy symptoms) []problems.Found {
 		e.Problems = slices.Compact(e.Problems)
 	}
 	findModelProblems(&l, st)
+	findPluginProblems(&l, st)
 	findListProblems(&l, st, &sy)
 	findPairProblems(&l, st, &sy)
 	for i := range st.Queues {
@@ -251,6 +252,14 @@ func findModelProblems(l *problems.List, st *Status) {
 // unread reports whether the list of endpoints is being read for the first time.
 func unread(d *discovery.Status) bool {
 	return d.From != "" && (d.State == discovery.StateUnread || d.State == discovery.StateCurrent && d.Read.IsZero())
+}
+
+func findPluginProblems(l *problems.List, st *Status) {
+	for i := range st.Plugins {
+		if p := &st.Plugins[i]; p.Failing != "" {
+			l.Add(problems.Plugin, p.Name, p.Failing)
+		}
+	}
 }
 
 func findListProblems(l *problems.List, st *Status, sy *symptoms) {

@@ -122,6 +122,10 @@ func TestFindProblems(t *testing.T) {
 			st.Discovery.Unresolved = map[string]string{"engine-1": "no such host"}
 		}},
 		{problems.Config, func(st *Status, _ *symptoms) { st.Config.Problem = "epp.yaml:3:4: unknown field\nmore" }},
+		{problems.Plugin, func(st *Status, _ *symptoms) {
+			st.Plugins = []PluginStatus{{Name: "gold", Failing: "trap: unreachable"}}
+		}},
+		{"", func(st *Status, _ *symptoms) { st.Plugins = []PluginStatus{{Name: "gold", Calls: 3}} }},
 		{problems.NotFollowed, func(st *Status, _ *symptoms) { st.Served.Problem = "answers come from other endpoints" }},
 		{problems.Rights, func(st *Status, _ *symptoms) { st.Discovery.MissingRights = []string{`apiGroups [""]`} }},
 		{problems.Rights, func(_ *Status, sy *symptoms) { sy.rights = []string{`apiGroups [""]`} }},

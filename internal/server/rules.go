@@ -218,6 +218,7 @@ func (s *Server) reloadConfig(changed bool) error {
 	}
 	s.configFile.saw(data, err)
 	if err == nil {
+		c.Continue(s.config.Load())
 		err = s.scheduler.SetRules(s.rules(c))
 	}
 	s.noteReload(c, err)

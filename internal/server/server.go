@@ -203,7 +203,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.openRendering(); err != nil {
 		return err
 	}
-	s.registry.MustRegister(newCollector(s), newPDCollector(s), &s.problems, &s.xds.pace)
+	s.registry.MustRegister(newCollector(s), newPDCollector(s), newPluginCollector(s), &s.problems, &s.xds.pace)
 	s.pool.Subscribe(s.onChange)
 	if s.discovery, err = s.discover(c); err != nil {
 		return err

@@ -40,7 +40,8 @@ type Status struct {
 	Decisions  uint64               `json:"decisions"`
 	Traffic    outcomes.Totals      `json:"traffic"`
 	Config     ConfigStatus         `json:"config"`
-	Discovery  discovery.Status     `json:"discovery"` // source of the endpoints
+	Plugins    []PluginStatus       `json:"plugins,omitempty"` // that run code in another language
+	Discovery  discovery.Status     `json:"discovery"`         // source of the endpoints
 	Index      IndexStatus          `json:"index"`
 	Models     []prefix.ModelStatus `json:"models"`
 	ModelFiles []modelfiles.Status  `json:"model_files,omitempty"`  // files of models that engines serve and that are not configured
@@ -142,6 +143,7 @@ func (s *Server) Status() Status {
 	s.reloading.Lock()
 	st.Config = s.configStatus
 	s.reloading.Unlock()
+	st.Plugins = pluginStatus(s.config.Load(), time.Now())
 	if s.discovery != nil {
 		st.Discovery = s.discoveryStatus()
 	}

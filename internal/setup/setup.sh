@@ -3,8 +3,8 @@
 # folder outside of the checkout. Idempotent, and safe to run several times at
 # once: one run works, the others wait for it.
 #
-#   setup.sh [PART...]    parts: envoy envoys proxies python models lint
-#                         without arguments: envoy python models
+#   setup.sh [PART...]    parts: envoy envoys proxies python models assemblyscript lint
+#                         without arguments: envoy python models assemblyscript
 #
 # Environment:
 #   GRAPEVINE_CACHE   the cache folder, default $HOME/.cache/grapevine
@@ -190,6 +190,17 @@ install_models() {
 	stamp "$want"
 }
 
+install_assemblyscript() {
+	stamped "$ASSEMBLYSCRIPT" "$cache/assemblyscript/node_modules/.bin/asc" && return
+	say "assemblyscript: installing $ASSEMBLYSCRIPT (24 MB to fetch)"
+	need npm "install Node.js with npm (Debian: apt-get install npm)"
+	mkdir "$tmp/asc"
+	run npm install --silent --ignore-scripts --no-audit --no-fund --no-save --prefix "$tmp/asc" "$ASSEMBLYSCRIPT"
+	run "$tmp/asc/node_modules/.bin/asc" --version
+	replace "$tmp/asc" "$cache/assemblyscript"
+	stamp "$ASSEMBLYSCRIPT"
+}
+
 install_lint() {
 	local want
 	need go "install the Go toolchain that go.mod names"
@@ -214,7 +225,7 @@ home() {
 
 main() {
 	local wanted=("$@") failed=()
-	[[ $# -gt 0 ]] || wanted=(envoy python models)
+	[[ $# -gt 0 ]] || wanted=(envoy python models assemblyscript)
 	HOME=$(home) || true
 	export HOME
 	cache=${GRAPEVINE_CACHE:-}
@@ -232,7 +243,7 @@ main() {
 	# Beside the parts, so that moving one into place is a rename.
 	rm -rf "$cache"/.tmp.*
 	for part in "${wanted[@]}"; do
-		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys proxies promtool python models lint"
+		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys proxies promtool python models assemblyscript lint"
 		tmp=$cache/.tmp.$part
 		mkdir "$tmp"
 		# Not inside a condition: bash would ignore errors within the function.

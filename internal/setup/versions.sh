@@ -28,6 +28,9 @@ PYTHON_PACKAGES=(
 MODELS=(qwen3 qwen2_5 llama3_1)
 MODEL_VERSION=3.7.2
 
+# npm package of the AssemblyScript compiler, for the examples of WebAssembly plugins.
+ASSEMBLYSCRIPT=assemblyscript@0.28.20
+
 # Go command used by `make lint`.
 GOLANGCI_LINT=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 

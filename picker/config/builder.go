@@ -251,6 +251,9 @@ func (b *builder) config() *Config {
 		c.Rules.Answer = plugins.SessionHeader(h)
 	}
 	for _, p := range b.plugins {
+		if p.plugin.Sandbox != nil {
+			c.Sandboxes = append(c.Sandboxes, Sandbox{p.name, p.plugin.Sandbox})
+		}
 		c.ReportServed = c.ReportServed || p.typ.Name == "header-based-testing-filter" || p.typ.Name == "destination-endpoint-served-verifier"
 	}
 	c.Notes = b.notes.Problems()

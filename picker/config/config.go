@@ -66,10 +66,34 @@ type Config struct {
 	Flow      *Flow                 // nil: requests are not queued
 	Gates     map[string]bool       // as in the file
 
+	// Sandboxes are the plugins that run code in another language.
+	Sandboxes []Sandbox
+
 	// Notes are about parts that are accepted but work differently here.
 	Notes []Problem
 
 	effective effective
+}
+
+// Sandbox is the code that a plugin runs, with the plugin's name.
+type Sandbox struct {
+	Name string
+	plugin.Sandbox
+}
+
+// Continue adds the counts of old's sandboxes to those with the same names. It must be called before c
+// is used. old may be nil.
+func (c *Config) Continue(old *Config) {
+	if old == nil || old == c {
+		return
+	}
+	for _, s := range c.Sandboxes {
+		for _, o := range old.Sandboxes {
+			if o.Name == s.Name {
+				s.Sandbox.Continue(o.Sandbox)
+			}
+		}
+	}
 }
 
 // Load reads the file at path.

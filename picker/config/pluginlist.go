@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -49,7 +50,7 @@ func (b *builder) build(p *instance, typeName string, at strict.Node) {
 		return
 	}
 	p.typ = typ
-	params := &plugin.Params{Decode: func(into any) error {
+	params := &plugin.Params{Folder: filepath.Dir(b.out.File), Decode: func(into any) error {
 		if !p.params.Found() {
 			return nil
 		}

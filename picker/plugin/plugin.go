@@ -79,6 +79,9 @@ type Plugin struct {
 	// Gauges are the custom gauges that the plugin reads by name.
 	Gauges []string
 
+	// Sandbox is the code in another language that the plugin runs; nil for other plugins.
+	Sandbox Sandbox
+
 	// Screens means that Filter is the first filter of every profile; profiles do not name it.
 	Screens bool
 }
@@ -137,6 +140,8 @@ type Detector func(c *cycle.Cycle) float64
 
 // Params decodes a plugin's parameters.
 type Params struct {
+	// Folder is the folder of the configuration file, for parameters that name files.
+	Folder string
 	// Decode decodes the parameters into a struct with json field names and leaves other fields
 	// unchanged. It reports problems itself; the error only stops the build.
 	Decode func(into any) error

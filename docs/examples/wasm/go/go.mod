@@ -1,0 +1,3 @@
+module example.com/session-scorer
+
+go 1.26.0
