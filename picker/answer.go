@@ -15,9 +15,9 @@ func (s *Scheduler) answer(ch chosen, f *flight) *request.Decision {
 	if r.Target != "" && r.Target != r.Model && r.ModelSpan[1] > r.ModelSpan[0] {
 		f.ModelTarget = r.Target
 	}
-	f.Tries = s.tries(c, f)
+	f.Tries = s.allowedTries(c, f)
 	f.RetryRefusal = f.ep.IsRemote() && len(plan.Order) > 1 && !c.All(plan.Order[1]).IsRemote()
-	if s.prompts.Suspected(f.vitals.prompt, c.Now) {
+	if s.prompts.Suspected(f.evidence.prompt, c.Now) {
 		f.Endpoints = f.Endpoints[:1]
 	}
 	f.nameContinuations(c)
@@ -30,7 +30,7 @@ func (s *Scheduler) answer(ch chosen, f *flight) *request.Decision {
 	s.warmUp(c, f)
 	s.traceChoice(c)
 	took := s.opts.Now().Sub(c.Now)
-	s.metrics.placed(took, c)
+	s.metrics.dispatched(took, c)
 	s.reportSlow(took)
 	return &f.Decision
 }

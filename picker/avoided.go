@@ -25,7 +25,7 @@ func (rec *record) explainAvoided() (out []explanation.Avoided) {
 		if slices.ContainsFunc(rec.rows, func(row recordRow) bool { return row.view.Endpoint == ep }) {
 			continue
 		}
-		a := explanation.Avoided{Endpoint: ep.Address, Reason: rec.never(i, ep)}
+		a := explanation.Avoided{Endpoint: ep.Address, Reason: rec.exclusionReason(i, ep)}
 		if k := slices.IndexFunc(rec.avoided, func(a cycle.Avoided) bool { return a.Endpoint == ep }); k >= 0 {
 			a.Reason, a.More = rec.avoided[k].Reason, rec.avoided[k].More.Seconds()
 		}
@@ -36,9 +36,9 @@ func (rec *record) explainAvoided() (out []explanation.Avoided) {
 	return out
 }
 
-// never returns why an endpoint that is neither a candidate nor an excluded one was not considered.
+// exclusionReason returns why an endpoint that is neither a candidate nor an excluded one was not considered.
 // It returns "" if the record does not show it.
-func (rec *record) never(i int, ep *endpoint.Endpoint) string {
+func (rec *record) exclusionReason(i int, ep *endpoint.Endpoint) string {
 	switch {
 	case rec.total > len(rec.rows): // it may be a candidate that was not recorded
 		return ""

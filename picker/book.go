@@ -30,20 +30,20 @@ type flight struct {
 	record    recordRef
 	trace     string // id of its trace, "" if that is not sampled
 
-	permit      Permit
-	firstAt     time.Time
-	lastAt      time.Time
-	tokens      int
-	learns      lessons
-	ready       cycle.Readiness // of ep at the dispatch
-	report      kvtransfer.Report
-	whole       float64 // predicted seconds to the first token if the request had not been split
-	spared      float64 // predicted delay of other requests then, weighted, in seconds
-	comparable  bool    // whole rests on samples, and the first token will be seen
-	vitals      vitals
-	warms       chan bool        // starts the request's warm-up; nil: none
-	fetched     int32            // tokens of blocks fetched from another endpoint
-	remoteEnded func(status int) // reports the end to the remote cluster's picker; nil: not involved
+	permit       Permit
+	firstAt      time.Time
+	lastAt       time.Time
+	tokens       int
+	learn        learnable
+	ready        cycle.Readiness // of ep at the dispatch
+	report       kvtransfer.Report
+	unsplitTTFT  float64 // predicted seconds to the first token if the request had not been split
+	unsplitDelay float64 // predicted delay of other requests then, weighted, in seconds
+	comparable   bool    // unsplitTTFT rests on samples, and the first token will be seen
+	evidence     evidence
+	warmUpStart  chan bool        // starts the request's warm-up; nil: none
+	fetched      int32            // tokens of blocks fetched from another endpoint
+	remoteEnded  func(status int) // reports the end to the remote cluster's picker; nil: not involved
 }
 
 // helper is an endpoint that does part of a request's work.
@@ -54,8 +54,8 @@ type helper struct {
 	cycle.Part
 }
 
-// lessons selects the values learned from a request's times.
-type lessons struct {
+// learnable selects the values learned from a request's times.
+type learnable struct {
 	prefill bool // prefill time of the serving endpoint
 	step    bool // time between tokens of the serving endpoint
 	// helper is the endpoint whose prefill time the first token shows; nil: none.
@@ -69,17 +69,17 @@ func (s *Scheduler) book(ch chosen) *flight {
 	best, ep, rank := plan.Order[0], view.Endpoint, view.Rank()
 	work := c.WorkAt(best)
 	f := &flight{
-		s: s, request: ch.request, permit: ch.permit, ep: ep, learns: lessons{prefill: true, step: true}, trace: ch.request.Trace.TraceID(),
+		s: s, request: ch.request, permit: ch.permit, ep: ep, learn: learnable{prefill: true, step: true}, trace: ch.request.Trace.TraceID(),
 		fetched: plan.Fetched, held: c.MatchAt(best),
 	}
 	if plan.Leader() != nil {
-		f.expectWhole(c)
+		f.predictUnsplit(c)
 	}
 	if plan.New >= 0 {
-		work.New, f.learns.prefill = plan.New, false
+		work.New, f.learn.prefill = plan.New, false
 	}
 	if rank.WaitsForSlot() { // the time to first token is mostly the wait for a slot
-		f.learns.prefill = false
+		f.learn.prefill = false
 	}
 	f.queued = endpoint.Queued{Ahead: rank.Load, Own: work, At: c.Now}
 	f.predicted = c.Expected()
@@ -95,20 +95,20 @@ func (s *Scheduler) book(ch chosen) *flight {
 		f.sentRemote(c.Now)
 	} else {
 		s.opts.Pool.LoadTracker().Open(f.serving, ep, work, c.Now)
-		f.settle(c)
+		f.recordLocal(c)
 	}
 	first := c.Now.Add(seconds(f.predicted.TTFT()))
 	s.unseen.Watch(f.serving, f.request.Stream, f.WantBody, first)
 	for i := range f.helpers {
 		s.unseen.Watch(&f.helpers[i].Ticket, f.request.Stream, f.WantBody, first)
 	}
-	f.beginVitals(rank)
+	f.watchHealth(rank)
 	return f
 }
 
-// settle records everywhere that the request is served in this cluster.
-func (f *flight) settle(c *cycle.Cycle) {
-	f.enlist(c)
+// recordLocal records everywhere that the request is served in this cluster.
+func (f *flight) recordLocal(c *cycle.Cycle) {
+	f.trackHelpers(c)
 	if f.s.opts.RemoteClusters != nil {
 		f.s.opts.RemoteClusters.ServedLocally(f.request)
 	}
@@ -117,8 +117,8 @@ func (f *flight) settle(c *cycle.Cycle) {
 	c.NotifyChosen()
 }
 
-// enlist enters the plan's parts at helper endpoints into the load tracker.
-func (f *flight) enlist(c *cycle.Cycle) {
+// trackHelpers enters the plan's parts at helper endpoints into the load tracker.
+func (f *flight) trackHelpers(c *cycle.Cycle) {
 	parts := c.Plan().Also
 	if len(parts) == 0 {
 		return
@@ -132,7 +132,7 @@ func (f *flight) enlist(c *cycle.Cycle) {
 		// An endpoint that also serves whole requests learns its prefill time from those; here the
 		// time includes a KV transfer.
 		if p.Leads && v.Role&endpoint.RoleDecode == 0 {
-			f.learns.helper = h
+			f.learn.helper = h
 		}
 	}
 }

@@ -15,7 +15,7 @@ func (f *flight) nameContinuations(c *cycle.Cycle) {
 	if n <= 0 || !f.request.Stream || f.request.Kind != request.KindChat && f.request.Kind != request.KindCompletions {
 		return
 	}
-	if f.ep.IsRemote() || f.s.prompts.Suspected(f.vitals.prompt, c.Now) {
+	if f.ep.IsRemote() || f.s.prompts.Suspected(f.evidence.prompt, c.Now) {
 		return
 	}
 	var names []string

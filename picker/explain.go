@@ -112,7 +112,7 @@ func (rec *record) explain() explanation.Explanation {
 	if o := rec.outcome; o.done {
 		e.Outcome = &explanation.Outcome{
 			Status: o.status, Served: o.served, TTFT: millis(o.ttft.Seconds()), Took: millis(o.took.Seconds()),
-			Failed: o.failed, Against: against(o.cause),
+			Failed: o.failed, Against: causeName(o.cause),
 			PromptTokens: o.usage.PromptTokens, CachedTokens: o.usage.CachedTokens, OutputTokens: o.usage.OutputTokens,
 		}
 	}
@@ -145,7 +145,7 @@ func (rec *record) explainMargin(e *explanation.Explanation) {
 				second, name = rr.total[row], rec.rows[row].view.Address
 			}
 		}
-		if row := rec.next(rr); row >= 0 && rr.total[row] == second { // of equal totals, the one that would be tried next
+		if row := rec.secondChoice(rr); row >= 0 && rr.total[row] == second { // of equal totals, the one that would be tried next
 			name = rec.rows[row].view.Address
 		}
 		if name != "" {
@@ -155,8 +155,8 @@ func (rec *record) explainMargin(e *explanation.Explanation) {
 	}
 }
 
-// next returns the row of the ranking's second choice, or -1.
-func (rec *record) next(rr *recordRanking) int {
+// secondChoice returns the row of the ranking's second choice, or -1.
+func (rec *record) secondChoice(rr *recordRanking) int {
 	if len(rr.order) < 2 {
 		return -1
 	}
@@ -170,7 +170,7 @@ func (rec *record) explainRanking(rr *recordRanking) explanation.Profile {
 	}
 	scorers := rr.profile.Scorers
 	for k := range rec.rows {
-		if rr.verdict[k] == cycle.VerdictFar {
+		if rr.verdict[k] == cycle.VerdictRemote {
 			continue
 		}
 		row := explanation.Row{Endpoint: rec.rows[k].view.Address, Total: finite(rr.total[k])}

@@ -26,8 +26,8 @@ func (rec *record) explainHealth() (out []explanation.Health) {
 	return out
 }
 
-// against returns the cause that the end of a request counts against its endpoint, or "".
-func against(c health.Cause) string {
+// causeName returns the cause that the end of a request counts against its endpoint, or "".
+func causeName(c health.Cause) string {
 	if c == health.None || c >= health.NumCauses {
 		return ""
 	}

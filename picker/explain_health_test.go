@@ -11,9 +11,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestExplainSick: the explanations of a refused request and of a retried request name the
+// TestExplainUnhealthy: the explanations of a refused request and of a retried request name the
 // unhealthy endpoints, the evidence against each, and the failure.
-func TestExplainSick(t *testing.T) {
+func TestExplainUnhealthy(t *testing.T) {
 	pool := newPool(3)
 	eps := pool.Snapshot().Endpoints
 	set := health.NewSet(health.Options{})

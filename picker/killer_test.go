@@ -11,9 +11,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestKillersAreRefused: a prompt whose engine answers 500 and then closes its port is suspected.
+// TestPromptsThatKillEnginesAreRefused: a prompt whose engine answers 500 and then closes its port is suspected.
 // It is refused once a second engine has died with it in flight.
-func TestKillersAreRefused(t *testing.T) {
+func TestPromptsThatKillEnginesAreRefused(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(6), RefuseKillers: true})
 	die := func() *endpoint.Endpoint {
 		ep := course(t, s, "killer", []request.Event{{Kind: request.EventHeaders, Status: 500}}, request.Outcome{Status: 500, Complete: true})
@@ -50,7 +50,7 @@ func TestSidecarsReportDeaths(t *testing.T) {
 		r := chatRequest("x", 100)
 		r.Body = []byte("x")
 		f := &flight{s: s, request: r}
-		f.vitals.prompt = r.PromptKey()
+		f.evidence.prompt = r.PromptKey()
 		f.SetHeaders = []request.HeaderSet{{Name: request.HeaderPrefiller, Value: pool.Snapshot().Endpoints[1].Address}}
 		f.helperFailed(kvtransfer.Leg{Target: 0, Fault: fault}, t0)
 		if got := s.isSuspect(r, t0); got != want {
@@ -62,8 +62,8 @@ func TestSidecarsReportDeaths(t *testing.T) {
 // TestWarmUpWaits: a warm-up is sent once its request has been answered, and never if it failed.
 func TestWarmUpWaits(t *testing.T) {
 	for status, want := range map[int]bool{200: true, 500: false} {
-		f := &flight{warms: make(chan bool, 1)}
-		started := f.warms
+		f := &flight{warmUpStart: make(chan bool, 1)}
+		started := f.warmUpStart
 		f.startWarmUp(status/100 == 2)
 		f.startWarmUp(true)
 		if got := <-started; got != want || len(started) > 0 {
@@ -95,7 +95,7 @@ func TestPairsLearnFromReports(t *testing.T) {
 			f := &flight{s: s, request: chatRequest("x", 100), ep: eps[0], helpers: make([]helper, 1)}
 			f.helpers[0].Leads = true
 			f.SetHeaders = []request.HeaderSet{{Name: request.HeaderPrefiller, Value: eps[1].Address}}
-			f.reported(&request.Event{Status: c.status, At: t0, KVTransfer: c.report})
+			f.readTransferReport(&request.Event{Status: c.status, At: t0, KVTransfer: c.report})
 		}
 		got := endpoint.PairWorks
 		for _, r := range pool.Splits().Records() {

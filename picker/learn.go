@@ -30,7 +30,7 @@ func (f *flight) learnAnswer(o *request.Outcome) {
 // learnStep learns the time between tokens from sufficiently long answers.
 func (f *flight) learnStep() {
 	const enough = 8
-	if f.tokens < enough || !f.lastAt.After(f.firstAt) || !f.learns.step {
+	if f.tokens < enough || !f.lastAt.After(f.firstAt) || !f.learn.step {
 		return
 	}
 	l := f.s.opts.Pool.LoadTracker().RankLoad(f.ep, f.lastAt)

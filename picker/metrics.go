@@ -28,15 +28,15 @@ type metrics struct {
 
 	evaluations prometheus.Counter // failed, of expressions
 
-	splits     [2]prometheus.Counter // seconds gained and lost by split requests
-	goesOn     [cycle.NumConversationUses]prometheus.Counter
-	ended      [3]prometheus.Counter // failed, complete, unknown
-	tally      *outcomes.Counter
-	ttft       prometheus.Histogram
-	ttftError  prometheus.Histogram
-	predictedT prometheus.Counter
-	cachedT    prometheus.Counter
-	promptT    prometheus.Counter
+	splits        [2]prometheus.Counter // seconds gained and lost by split requests
+	conversations [cycle.NumConversationUses]prometheus.Counter
+	ended         [3]prometheus.Counter // failed, complete, unknown
+	ends          *outcomes.Counter
+	ttft          prometheus.Histogram
+	ttftError     prometheus.Histogram
+	predictedT    prometheus.Counter
+	cachedT       prometheus.Counter
+	promptT       prometheus.Counter
 }
 
 // splitTime counts the seconds that a split request gained, or lost if negative.
@@ -84,13 +84,13 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 	m.crossed = [2]prometheus.Counter{crossed.WithLabelValues("gain"), crossed.WithLabelValues("no_endpoint")}
 	splits := counterVec("split_seconds_total", "Time to the first token of streamed split requests against the predicted time of the whole request, by result: gained or lost.", "result")
 	m.splits = [2]prometheus.Counter{splits.WithLabelValues("gained"), splits.WithLabelValues("lost")}
-	goesOn := counterVec("conversations_total", "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.", "result")
-	for u := range m.goesOn {
-		m.goesOn[u] = goesOn.WithLabelValues(cycle.ConversationUse(u).String())
+	conversations := counterVec("conversations_total", "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.", "result")
+	for u := range m.conversations {
+		m.conversations[u] = conversations.WithLabelValues(cycle.ConversationUse(u).String())
 	}
 	ended := counterVec("ended_total", "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.", "complete")
 	m.ended = [3]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true"), ended.WithLabelValues("unknown")}
-	all = append(all, refusals, stages, computed, ended, goesOn, splits, crossed, poolGauge(pool, "endpoints", "Endpoints in the pool.",
+	all = append(all, refusals, stages, computed, ended, conversations, splits, crossed, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*endpoint.Endpoint) float64 { return 1 }),
 		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *endpoint.Endpoint) float64 {
 			if ep.Down() {
@@ -111,7 +111,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			Help: "Share of the requests in flight, of all replicas, that are at the endpoint with the most: what its loss would cost. 0 while none are.",
 		}, func() float64 { return fullestShare(pool, monotime.Now()) }))
 	var err error
-	if m.tally, err = outcomes.New(pool, reg); err != nil || reg == nil {
+	if m.ends, err = outcomes.New(pool, reg); err != nil || reg == nil {
 		return m, err
 	}
 	for _, c := range all {
@@ -158,7 +158,7 @@ func poolGauge(pool *endpoint.Pool, name, help string, f func(*endpoint.Endpoint
 func (m *metrics) refused(r *request.Request, err error) {
 	why := request.ReasonOf(err)
 	m.refusals[why].Inc()
-	m.tally.Refused(r.Target, why.IsClientError())
+	m.ends.Refused(r.Target, why.IsClientError())
 }
 
 // observe adds a duration to a histogram, with the id of the request's trace as the exemplar; "": none.
@@ -170,7 +170,7 @@ func observe(h prometheus.Histogram, d time.Duration, trace string) {
 	h.Observe(d.Seconds())
 }
 
-func (m *metrics) placed(took time.Duration, c *cycle.Cycle) {
+func (m *metrics) dispatched(took time.Duration, c *cycle.Cycle) {
 	m.decisions.Inc()
 	observe(m.took, took, c.Request.Trace.TraceID())
 	m.candidates.Observe(float64(c.Candidates()))
@@ -178,7 +178,7 @@ func (m *metrics) placed(took time.Duration, c *cycle.Cycle) {
 		m.crossed[crossingReason(c)].Inc()
 	}
 	if c.Request.Previous != "" {
-		m.goesOn[c.Conversation()].Inc()
+		m.conversations[c.Conversation()].Inc()
 	}
 	for _, s := range c.Plan().Stages {
 		m.stages[s.Kind][s.Outcome].Inc()
@@ -217,7 +217,7 @@ func (m *metrics) finished(f *flight, o request.Outcome) {
 		complete = 1
 	}
 	m.ended[complete].Inc()
-	m.tally.Ended(f.end(&o))
+	m.ends.Ended(f.outcome(&o))
 	if o.Usage.CachedSeen && !f.split() && f.fetched == 0 { // transferred blocks are no evidence about the cache
 		m.predictedT.Add(float64(f.held.Run.Total()))
 		m.cachedT.Add(float64(max(o.Usage.CachedTokens, 0)))

@@ -14,11 +14,11 @@ import (
 func (f *flight) observe(e request.Event) {
 	switch e.Kind {
 	case request.EventHeaders:
-		f.moveTo(e.Served, e.Attempts, e.At)
-		f.answered(&e)
-		f.reported(&e)
+		f.movedTo(e.Served, e.Attempts, e.At)
+		f.judgeStatus(&e)
+		f.readTransferReport(&e)
 		if e.Status >= 400 {
-			f.learns = lessons{}
+			f.learn = learnable{}
 		}
 		if e.Status == 404 && f.s.opts.Lists != nil && !f.ep.IsRemote() && f.request.Kind != request.KindOther {
 			f.s.opts.Lists.Recheck(f.ep.ID)
@@ -28,7 +28,7 @@ func (f *flight) observe(e request.Event) {
 			f.firstToken(e.At)
 		}
 	case request.EventFirstToken:
-		f.moves(e.At)
+		f.observeProgress(e.At)
 		f.firstToken(e.At)
 		f.lastAt = e.At
 	case request.EventStored:
@@ -36,13 +36,13 @@ func (f *flight) observe(e request.Event) {
 	case request.EventTokens:
 		f.serving.Generated(e.Tokens)
 		f.tokens += e.Tokens
-		f.moves(e.At)
+		f.observeProgress(e.At)
 		f.lastAt = e.At
 	}
 }
 
-// moveTo handles a request that the proxy sent to an endpoint other than the first choice.
-func (f *flight) moveTo(served string, attempts int, now time.Time) {
+// movedTo handles a request that the proxy sent to an endpoint other than the first choice.
+func (f *flight) movedTo(served string, attempts int, now time.Time) {
 	if served == "" || served == f.ep.Address || served == f.Endpoints[0] && f.serving == &f.own {
 		return
 	}
@@ -53,9 +53,9 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.s.metrics.moved.Inc()
 	f.failedOver(ep, attempts, now)
 	f.reportRemoteEnd(0)
-	f.AnswerHeaders = ofRequest(f.AnswerHeaders)
+	f.AnswerHeaders = withoutEndpoint(f.AnswerHeaders)
 	f.serving.Release()
-	f.ep, f.held, f.learns, f.serving = ep, cycle.PrefixMatch{}, lessons{}, &endpoint.Ticket{RemotePrefill: f.split()}
+	f.ep, f.held, f.learn, f.serving = ep, cycle.PrefixMatch{}, learnable{}, &endpoint.Ticket{RemotePrefill: f.split()}
 	f.s.opts.Pool.LoadTracker().Open(f.serving, ep, f.queued.Own, f.queued.At)
 	f.s.opts.Sessions.Bind(sessions.Binding{Session: sessions.KeyIn(f.request.Tenant, f.request.Session), Endpoint: ep.ID, At: now})
 	f.s.unseen.Watch(f.serving, f.request.Stream, f.WantBody, f.queued.At.Add(seconds(f.predicted.TTFT())))
@@ -80,15 +80,15 @@ func (f *flight) firstToken(at time.Time) {
 		f.learnSplit(at)
 	}
 	f.learnFetch(at)
-	if !f.request.Stream || !f.learns.prefill && f.learns.helper == nil {
+	if !f.request.Stream || !f.learn.prefill && f.learn.helper == nil {
 		return
 	}
 	f.s.unseen.ObserveFirstToken(f.WantBody)
 	ttft := at.Sub(f.queued.At)
-	f.patience().first.Observe(f.vitals.first, ttft)
+	f.overruns().first.Observe(f.evidence.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft, f.trace)
 	f.ep.ObserveForecast(f.predicted.TTFT(), ttft.Seconds())
-	if f.learns.prefill && !f.learnNeeds(ttft.Seconds()-f.predicted.TTFT()) {
+	if f.learn.prefill && !f.learnNeeds(ttft.Seconds()-f.predicted.TTFT()) {
 		f.learnLoads(ttft)
 		f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, ttft)
 	}
@@ -97,9 +97,9 @@ func (f *flight) firstToken(at time.Time) {
 // release ends the request: it returns the permit and the load, and learns from the times.
 func (f *flight) release(o request.Outcome) {
 	if o.Served != "" && f.firstAt.IsZero() {
-		f.moveTo(o.Served, o.Attempts, o.At)
+		f.movedTo(o.Served, o.Attempts, o.At)
 	}
-	f.concludeVitals(&o)
+	f.judgeOutcome(&o)
 	f.startWarmUp(o.Complete && o.Status/100 == 2)
 	if o.Complete {
 		f.reportRemoteEnd(o.Status)
@@ -115,7 +115,7 @@ func (f *flight) release(o request.Outcome) {
 		f.s.unseen.Ended(f.WantBody, !f.firstAt.IsZero())
 	}
 	f.bindResponse(o.ResponseID, o.At)
-	f.s.opts.Gate.Leave(f.permit, f.service(o.At))
+	f.s.opts.Gate.Leave(f.permit, f.serviceTime(o.At))
 	f.reportFinished(o)
 	f.s.metrics.finished(f, o)
 	f.s.records.finish(f.record, f, o)
@@ -156,17 +156,17 @@ func (f *flight) reportFinished(o request.Outcome) {
 
 // startWarmUp sends the request's warm-up, or cancels it. Only the first call has an effect.
 func (f *flight) startWarmUp(answered bool) {
-	if f.warms != nil {
-		f.warms <- answered
-		f.warms = nil
+	if f.warmUpStart != nil {
+		f.warmUpStart <- answered
+		f.warmUpStart = nil
 	}
 }
 
-// end summarizes the request for the outcome counters.
-func (f *flight) end(o *request.Outcome) *outcomes.End {
+// outcome summarizes the request for the outcome counters.
+func (f *flight) outcome(o *request.Outcome) *outcomes.End {
 	e := &outcomes.End{
 		Endpoint: f.ep, Model: f.request.Target, Status: o.Status, Complete: o.Complete, Broken: o.Broken,
-		Cause: f.vitals.cause, Whole: o.At.Sub(f.queued.At),
+		Cause: f.evidence.cause, Whole: o.At.Sub(f.queued.At),
 	}
 	if o.Usage.Seen && o.Usage.CachedSeen {
 		e.PromptTokens, e.CachedTokens = o.Usage.PromptTokens, o.Usage.CachedTokens
@@ -180,9 +180,9 @@ func (f *flight) end(o *request.Outcome) *outcomes.End {
 	return e
 }
 
-// service returns the seconds of engine time for the request: its prefill and a share of its decode
+// serviceTime returns the seconds of engine time for the request: its prefill and a share of its decode
 // steps.
-func (f *flight) service(end time.Time) float64 {
+func (f *flight) serviceTime(end time.Time) float64 {
 	const shared = .1
 	s := f.predicted.Own
 	if !f.firstAt.IsZero() && end.After(f.firstAt) {
@@ -195,8 +195,8 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(max(s, 0), 3600) * float64(time.Second))
 }
 
-// ofRequest returns the answer headers that still hold when another endpoint serves the request.
-func ofRequest(headers []request.HeaderSet) (kept []request.HeaderSet) {
+// withoutEndpoint returns the answer headers that still hold when another endpoint serves the request.
+func withoutEndpoint(headers []request.HeaderSet) (kept []request.HeaderSet) {
 	for _, h := range headers {
 		if h.Name == request.HeaderDecision {
 			kept = append(kept, h)

@@ -266,8 +266,8 @@ func (rr *recordRanking) fill(r *cycle.Ranking, rows []recordRow) {
 	}
 }
 
-// warmed adds the endpoint of a warm-up to the record.
-func (rs *Records) warmed(ref recordRef, ep *endpoint.Endpoint, w endpoint.Work) {
+// addWarmUp adds the endpoint of a warm-up to the record.
+func (rs *Records) addWarmUp(ref recordRef, ep *endpoint.Endpoint, w endpoint.Work) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rec := rs.at(ref.number); rec != nil {
@@ -283,7 +283,7 @@ func (rs *Records) finish(ref recordRef, f *flight, o request.Outcome) {
 	if rec == nil {
 		return
 	}
-	rec.outcome = recordOutcome{done: true, status: o.Status, served: f.ep.Address, usage: o.Usage, failed: f.vitals.failed, cause: f.vitals.cause}
+	rec.outcome = recordOutcome{done: true, status: o.Status, served: f.ep.Address, usage: o.Usage, failed: f.evidence.failed, cause: f.evidence.cause}
 	// Other responses have no first token: they are complete answers or errors.
 	if !f.firstAt.IsZero() && rec.stream && o.Status < 400 {
 		rec.outcome.ttft = f.firstAt.Sub(rec.at)

@@ -11,8 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestOutcomeOfComplaints: the first byte of a refusal is no first token.
-func TestOutcomeOfComplaints(t *testing.T) {
+// TestOutcomeOfErrorResponses: the first byte of a refusal is no first token.
+func TestOutcomeOfErrorResponses(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(2)})
 	for status, want := range map[int]float64{200: 50, 400: 0, 429: 0, 503: 0} {
 		id := fmt.Sprint("r", status)
@@ -45,9 +45,9 @@ func TestOutcomeOfWholeAnswers(t *testing.T) {
 	}
 }
 
-// TestRunnerUpOfEquals: of candidates with the same total, the one that would
+// TestRunnerUpOfEqualTotals: of candidates with the same total, the one that would
 // be tried next is the runner-up.
-func TestRunnerUpOfEquals(t *testing.T) {
+func TestRunnerUpOfEqualTotals(t *testing.T) {
 	for seed := range uint64(8) {
 		pool := newPool(4)
 		s := newScheduler(t, Options{Pool: pool, Seed: seed + 1})

@@ -89,7 +89,7 @@ func (f *flight) reportRemoteEnd(status int) {
 
 // sentRemote reports that the request is sent to a remote cluster.
 func (f *flight) sentRemote(now time.Time) {
-	f.learns = lessons{}
+	f.learn = learnable{}
 	f.s.opts.RemoteClusters.Sent(f.request, f.ep, f.queued.Own, now)
 }
 
@@ -99,7 +99,7 @@ func (f *flight) endedRemote(now time.Time, cause health.Cause, full, complete b
 		Sent: f.queued.At, At: now, Cause: cause, Full: full, Complete: complete, Predicted: f.predicted,
 		Held: int(f.held.Run.Tokens[block.TierGPU]), Cached: -1, Decode: f.predictedDecode(),
 	}
-	if u := &f.vitals.usage; u.CachedSeen {
+	if u := &f.evidence.usage; u.CachedSeen {
 		e.Cached = u.CachedTokens
 	}
 	if f.request.Stream && !f.firstAt.IsZero() {

@@ -39,10 +39,10 @@ func TestTries(t *testing.T) {
 		f("poison", want, nil)
 	}
 	for range 3 {
-		s.again.Add(t0, 0, 1)
+		s.retries.Add(t0, 0, 1)
 	}
 	f("beyond the budget", request.TriesSafe, nil)
-	s.again.Add(t0, 1000, 0)
+	s.retries.Add(t0, 1000, 0)
 	f("within the budget", request.TriesOnce, nil)
 	for _, ep := range s.opts.Pool.Snapshot().Endpoints[1:] {
 		ep.Tracker().SetFull(t0, time.Second)

@@ -120,8 +120,8 @@ type Scheduler struct {
 	unseen     endpoint.Unseen
 	remoteLoad endpoint.LoadTracker // of requests sent to remote clusters
 
-	patience [patiences]patience // by model
-	again    health.Again
+	overruns [overrunSlots]overruns // by model
+	retries  health.RetryLimit
 	prompts  *health.Prompts
 	lengths  health.Lengths // of sampled answers
 	clients  health.Prompts // clients whose requests were declined, by client and model; not shared
@@ -196,7 +196,7 @@ func (s *Scheduler) Rewrites() bool { return len(s.rules.Load().Names.Rewrites) 
 func (s *Scheduler) Records() *Records { return s.records }
 
 // Outcomes returns the counts of ended requests.
-func (s *Scheduler) Outcomes() *outcomes.Counter { return s.metrics.tally }
+func (s *Scheduler) Outcomes() *outcomes.Counter { return s.metrics.ends }
 
 // Sessions returns the table of session bindings.
 func (s *Scheduler) Sessions() *sessions.Table { return s.opts.Sessions }

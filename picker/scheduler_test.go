@@ -298,9 +298,9 @@ func TestPlanParts(t *testing.T) {
 	d.Done(request.Outcome{})
 }
 
-// TestBlind checks that requests with an unobserved first token leave the queue at its expected
+// TestUnseenFirstTokens checks that requests with an unobserved first token leave the queue at its expected
 // time.
-func TestBlind(t *testing.T) {
+func TestUnseenFirstTokens(t *testing.T) {
 	now := t0
 	pool := newPool(1)
 	s := newScheduler(t, Options{Pool: pool, Now: func() time.Time { return now }})
@@ -338,8 +338,8 @@ func TestBlind(t *testing.T) {
 // unseenFrom is the score from which first tokens of streams count as unseen.
 const unseenFrom = 8
 
-// TestBlindMoved checks the same for a request that the proxy sent to another endpoint.
-func TestBlindMoved(t *testing.T) {
+// TestUnseenFirstTokensOfMovedRequests checks the same for a request that the proxy sent to another endpoint.
+func TestUnseenFirstTokensOfMovedRequests(t *testing.T) {
 	pool := newPool(2)
 	s := newScheduler(t, Options{Pool: pool})
 	for range unseenFrom {

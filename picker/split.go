@@ -15,11 +15,11 @@ import (
 )
 
 // split reports whether another endpoint computes the prompt.
-func (f *flight) split() bool { return f.leads() != nil }
+func (f *flight) split() bool { return f.leader() != nil }
 
-// leads returns the endpoint whose prefill the first token waits for, nil if that is the serving
+// leader returns the endpoint whose prefill the first token waits for, nil if that is the serving
 // endpoint.
-func (f *flight) leads() *helper {
+func (f *flight) leader() *helper {
 	for i := range f.helpers {
 		if f.helpers[i].Leads {
 			return &f.helpers[i]
@@ -34,9 +34,9 @@ var faultCauses = map[kvtransfer.Fault]health.Cause{
 	kvtransfer.Failed: health.Failed, kvtransfer.Garbage: health.Failed, kvtransfer.Died: health.Broken,
 }
 
-// reported handles the prefill legs reported by the decode engine's sidecar, once. Only endpoints
+// readTransferReport handles the prefill legs reported by the decode engine's sidecar, once. Only endpoints
 // that this request named to the sidecar count, each once.
-func (f *flight) reported(e *request.Event) {
+func (f *flight) readTransferReport(e *request.Event) {
 	if f.report != (kvtransfer.Report{}) || e.Local || f.ep.IsRemote() {
 		return
 	}
@@ -54,7 +54,7 @@ func (f *flight) reported(e *request.Event) {
 		f.helperFailed(leg, e.At)
 	}
 	if r := &f.report; r.Known && r.Target >= 0 && e.Status < 400 {
-		if ep := f.named(r.Target); ep != nil {
+		if ep := f.prefillEndpoint(r.Target); ep != nil {
 			ep.Tracker().CountRemote(e.At, health.None)
 		}
 	}
@@ -62,8 +62,8 @@ func (f *flight) reported(e *request.Event) {
 		f.learnPair(e)
 	}
 	if f.report.Faults[0].Fault != kvtransfer.NoFault && e.Status < 400 { // the failed leg delayed the answer
-		f.learns = lessons{}
-		f.vitals.watch.Moved(e.At, e.At.Add(f.patient()))
+		f.learn = learnable{}
+		f.evidence.watch.Moved(e.At, e.At.Add(f.progressLimit()))
 	}
 }
 
@@ -114,16 +114,16 @@ var pairReasons = [endpoint.NumPairFaults]string{
 	endpoint.PairSlow:     "its first tokens are later than those of whole requests would be",
 }
 
-// expectWhole predicts the first token of a request that is about to be split, as if it were served
+// predictUnsplit predicts the first token of a request that is about to be split, as if it were served
 // whole. Others is the delay of the requests at the serving endpoint, with the weights of the
 // predicted-pd-decider.
-func (f *flight) expectWhole(c *cycle.Cycle) {
+func (f *flight) predictUnsplit(c *cycle.Cycle) {
 	const stall = .1 // weight of a decoding request's delay
 	rank, work := c.First().Rank(), c.WorkAt(c.Plan().Order[0])
 	own := rank.Cost.Prefill(work)
-	f.whole = rank.Wait(c.Now, float64(work.New), c.Answer()) + own + rank.Cost.Base
+	f.unsplitTTFT = rank.Wait(c.Now, float64(work.New), c.Answer()) + own + rank.Cost.Base
 	waiting := max(float64(rank.Load.Waiting), 0)
-	f.spared = own * (stall*max(float64(rank.Load.Requests)-waiting, 0) + waiting)
+	f.unsplitDelay = own * (stall*max(float64(rank.Load.Requests)-waiting, 0) + waiting)
 	f.comparable = f.request.Stream && rank.Cost.PrefillSeen >= enoughSamples
 }
 
@@ -135,18 +135,18 @@ func (f *flight) learnPair(e *request.Event) {
 	if !r.Known || r.Target < 0 && r.Failed > 0 {
 		return
 	}
-	from := f.named(max(r.Target, 0))
+	from := f.prefillEndpoint(max(r.Target, 0))
 	if from == nil {
 		return
 	}
-	o := endpoint.SplitOutcome{Compared: f.comparable && r.Failed == 0 && f.serving == &f.own, Whole: f.whole, Spared: f.spared}
+	o := endpoint.SplitOutcome{Compared: f.comparable && r.Failed == 0 && f.serving == &f.own, Whole: f.unsplitTTFT, Spared: f.unsplitDelay}
 	if r.Target < 0 {
 		if o.Fault = pairFaults[r.Local]; o.Fault == endpoint.PairWorks {
 			o.Fault = endpoint.PairNothing
 		}
 	}
 	if f.request.Stream {
-		o.Gained = f.whole - e.At.Sub(f.queued.At).Seconds()
+		o.Gained = f.unsplitTTFT - e.At.Sub(f.queued.At).Seconds()
 	}
 	f.s.metrics.splitTime(o.Gained)
 	fault, changed := f.s.opts.Pool.Splits().Learn(from, f.ep, o)
@@ -162,17 +162,17 @@ func (f *flight) learnPair(e *request.Event) {
 // helperFailed counts a failed prefill leg against its endpoint, unless the same prompt failed at
 // others too.
 func (f *flight) helperFailed(leg kvtransfer.Leg, now time.Time) {
-	ep := f.named(leg.Target)
+	ep := f.prefillEndpoint(leg.Target)
 	switch {
 	case ep == nil:
 		return
 	case leg.Fault == kvtransfer.Busy:
-		ep.Tracker().SetFull(now, fullFor)
+		ep.Tracker().SetFull(now, fullPeriod)
 		return
 	}
 	// The sidecar observes failing engines, and reports the ones that died. Other error responses
 	// do not make the prompt suspect, because decode still answers it.
-	prompts, prompt := f.s.prompts, f.vitals.prompt
+	prompts, prompt := f.s.prompts, f.evidence.prompt
 	switch leg.Fault {
 	case kvtransfer.Died:
 		if prompts.Died(prompt, int(ep.ID), now); prompts.Killer(prompt, now) {
@@ -190,17 +190,17 @@ func (f *flight) helperFailed(leg kvtransfer.Leg, now time.Time) {
 	ep.Tracker().CountRemote(now, faultCauses[leg.Fault])
 }
 
-// named returns the endpoint at an index of the list of prefill endpoints, or nil.
-func (f *flight) named(place int) *endpoint.Endpoint {
+// prefillEndpoint returns the endpoint at an index of the list of prefill endpoints, or nil.
+func (f *flight) prefillEndpoint(index int) *endpoint.Endpoint {
 	for _, h := range f.SetHeaders {
 		if h.Name != request.HeaderPrefiller {
 			continue
 		}
 		for address := range strings.SplitSeq(h.Value, ",") {
-			if place == 0 {
+			if index == 0 {
 				return f.s.opts.Pool.Snapshot().Lookup(address)
 			}
-			place--
+			index--
 		}
 	}
 	return nil
@@ -210,7 +210,7 @@ func (f *flight) named(place int) *endpoint.Endpoint {
 // prefill and KV transfer times are known separately. Without one, the predicted transfer time is
 // subtracted, and only the prefill is learned.
 func (f *flight) learnSplit(at time.Time) {
-	h, pool := f.leads(), f.s.opts.Pool
+	h, pool := f.leader(), f.s.opts.Pool
 	if f.report.Known {
 		if f.report.Target == 0 && f.report.Prefill > 0 && f.serving == &f.own {
 			pool.LearnPrefill(h.Endpoint(), &h.queued, f.report.Prefill)
@@ -221,7 +221,7 @@ func (f *flight) learnSplit(at time.Time) {
 		}
 		return
 	}
-	if f.request.Stream && f.learns.helper != nil {
+	if f.request.Stream && f.learn.helper != nil {
 		rest := f.predicted.Base - h.Endpoint().Cost().Base
 		pool.LearnPrefill(h.Endpoint(), &h.queued, max(at.Sub(f.queued.At)-seconds(rest), 0))
 	}

@@ -43,13 +43,13 @@ func (s *Scheduler) mayWarmUp(r *request.Request) bool {
 // therefore neither treats the endpoint as idle nor asks for the same warm-up.
 func (s *Scheduler) warmUp(c *cycle.Cycle, f *flight) {
 	at := c.WarmingUp()
-	if at < 0 || s.opts.WarmUps.Send == nil || s.prompts.Failing(f.vitals.prompt, c.Now) {
+	if at < 0 || s.opts.WarmUps.Send == nil || s.prompts.Failing(f.evidence.prompt, c.Now) {
 		return
 	}
 	w := WarmUp{Request: c.Request, Decision: &f.Decision, Endpoint: c.All(at).Endpoint, Work: c.WorkAt(at)}
-	under := &warming{s: s, request: lasting(c.Request), held: c.MatchAt(at), prompt: f.vitals.prompt}
-	f.warms = make(chan bool, 1)
-	w.Go = f.warms
+	under := &warmUpInFlight{s: s, request: detachedCopy(c.Request), held: c.MatchAt(at), prompt: f.evidence.prompt}
+	f.warmUpStart = make(chan bool, 1)
+	w.Go = f.warmUpStart
 	s.opts.Pool.LoadTracker().Open(&under.ticket, w.Endpoint, w.Work, c.Now)
 	if !s.opts.WarmUps.Send(&w, under.ended) {
 		under.ticket.Release()
@@ -58,11 +58,11 @@ func (s *Scheduler) warmUp(c *cycle.Cycle, f *flight) {
 	if s.opts.Matcher != nil {
 		s.opts.Matcher.Chosen(c.Request, w.Endpoint)
 	}
-	s.records.warmed(f.record, w.Endpoint, w.Work)
+	s.records.addWarmUp(f.record, w.Endpoint, w.Work)
 }
 
-// warming is a warm-up in progress.
-type warming struct {
+// warmUpInFlight is a warm-up in progress.
+type warmUpInFlight struct {
 	s       *Scheduler
 	ticket  endpoint.Ticket
 	request request.Request
@@ -70,8 +70,8 @@ type warming struct {
 	prompt  uint64
 }
 
-// lasting returns a copy of the parts of a request that may be kept after its end.
-func lasting(r *request.Request) request.Request {
+// detachedCopy returns a copy of the parts of a request that may be kept after its end.
+func detachedCopy(r *request.Request) request.Request {
 	own := *r
 	own.Drop()
 	own.Headers, own.Waits, own.Evict = nil, nil, nil
@@ -80,7 +80,7 @@ func lasting(r *request.Request) request.Request {
 
 // ended removes the warm-up from the load tracker. It affects neither the endpoint's health nor its
 // cost model. A failed one counts against the prompt.
-func (w *warming) ended(at time.Time, status int) {
+func (w *warmUpInFlight) ended(at time.Time, status int) {
 	ok := status >= 200 && status < 300
 	if status == 0 || status >= 500 && status != http.StatusServiceUnavailable {
 		w.s.prompts.Failed(w.prompt, int(w.ticket.Endpoint().ID), at)

@@ -10,9 +10,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// TestReserve: an only destination has endpoints behind it that were left out, but none
+// TestReserveEndpoints: an only destination has endpoints behind it that were left out, but none
 // that is out, nor one that a filter might have left out.
-func TestReserve(t *testing.T) {
+func TestReserveEndpoints(t *testing.T) {
 	f := func(what string, change func(eps []*endpoint.Endpoint, p *cycle.Profile), want ...string) {
 		t.Helper()
 		pool := newPool(4)

@@ -34,7 +34,7 @@ func (c *Cycle) pin() {
 		return
 	}
 	if sessions.IsCluster(at) {
-		c.far.keeper = at
+		c.remoteState.storedIn = at
 		return
 	}
 	c.conversation = ConversationGone

@@ -76,11 +76,11 @@ type Cycle struct {
 	Peer *endpoint.Endpoint
 
 	endpoints []*endpoint.Endpoint
-	views     []*kept
+	views     []*storedView
 	places    []int32 // positions in the pool, ascending; before observe, of all that were gathered
 	fleet     fleet
-	remote    []*kept // added candidates, for reuse
-	remotes   int     // number of them in use
+	remote    []*storedView // added candidates, for reuse
+	remotes   int           // number of them in use
 	held      []PrefixMatch
 	predicted []Prediction
 	predictOf []uint32 // decision of each prediction
@@ -118,7 +118,7 @@ type Cycle struct {
 	reserve  []*endpoint.Endpoint // excluded as suspect, returning or full
 	avoided  []Avoided            // excluded endpoints and reasons
 
-	far          farScratch
+	remoteState  remoteScratch
 	queued       float64 // seconds
 	pinned       bool    // bound to the engine that stores the conversation
 	conversation ConversationUse
@@ -185,7 +185,7 @@ func New(o Options, r *request.Request) *Cycle {
 		c.tiers, c.saves = *o.Tiers, *o.Tiers
 	}
 	c.plan.reset()
-	c.far.terms, c.far.question, c.far.keeper = c.far.terms[:0], c.far.question[:0], 0
+	c.remoteState.terms, c.remoteState.question, c.remoteState.storedIn = c.remoteState.terms[:0], c.remoteState.question[:0], 0
 	c.gather(r)
 	c.observe()
 	c.seat()
@@ -211,11 +211,11 @@ func (c *Cycle) Free() {
 	clear(c.reserve)
 	clear(c.avoided)
 	for _, v := range c.remote[:c.remotes] {
-		*v = kept{}
+		*v = storedView{}
 	}
 	c.remotes = 0
-	clear(c.far.terms)
-	clear(c.far.question)
+	clear(c.remoteState.terms)
+	clear(c.remoteState.question)
 	c.plan.reset()
 	c.memory.Put(c)
 }

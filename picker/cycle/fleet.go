@@ -15,7 +15,7 @@ type fleet struct {
 
 	// By position in the pool.
 	marks []mark
-	kept  []kept
+	kept  []storedView
 	terms []Terms
 	slots []slotTerms
 
@@ -33,8 +33,8 @@ type mark struct {
 	flags   flags
 }
 
-// kept is the view of one endpoint, as of its last change.
-type kept struct {
+// storedView is the view of one endpoint, as of its last change.
+type storedView struct {
 	timed endpoint.Timed
 	turn  uint64 // observation for which advance was called
 	place int32  // position in the pool
@@ -77,7 +77,7 @@ func (f *fleet) follow(s *endpoint.Snapshot, now int64) {
 }
 
 // view returns the view of the endpoint at position i of the pool, and adds its properties to seen.
-func (f *fleet) view(s *endpoint.Snapshot, i int32, seen *flags) *kept {
+func (f *fleet) view(s *endpoint.Snapshot, i int32, seen *flags) *storedView {
 	m := &f.marks[i]
 	if changes := s.Mark(i).Changes(); !m.read || m.changes != changes {
 		m.flags = f.read(s.Endpoints[i], i)
@@ -112,7 +112,7 @@ func (f *flags) set(flag flags, yes bool) {
 }
 
 // advance sets the parts of v that depend on the time of the decision or on other candidates.
-func (f *fleet) advance(k *kept) {
+func (f *fleet) advance(k *storedView) {
 	v := &k.View
 	k.timed.Advance(&v.Load, &v.Reading, &f.clock)
 	v.freeElsewhere, k.turn = true, f.turn

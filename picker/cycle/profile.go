@@ -95,14 +95,14 @@ type Ranking struct {
 // VerdictUnable is the verdict on candidates that do not serve the profile's phase.
 const VerdictUnable = math.MaxUint8
 
-// VerdictFar is the verdict on endpoints of remote clusters, which no profile sees.
-const VerdictFar = VerdictUnable - 1
+// VerdictRemote is the verdict on endpoints of remote clusters, which no profile sees.
+const VerdictRemote = VerdictUnable - 1
 
 // Verdict returns the filters' result for candidate i: 0 if it passed, f+1 if filter f excluded it,
-// or VerdictUnable or VerdictFar.
+// or VerdictUnable or VerdictRemote.
 func (r *Ranking) Verdict(i int32) uint8 {
 	if int(i) >= len(r.verdicts) { // a remote endpoint, added later
-		return VerdictFar
+		return VerdictRemote
 	}
 	return r.verdicts[i]
 }
@@ -216,7 +216,7 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 		if c.keep[k] {
 			kept = append(kept, i)
 		} else {
-			r.verdicts[i] = uint8(min(f+1, VerdictFar-1))
+			r.verdicts[i] = uint8(min(f+1, VerdictRemote-1))
 		}
 	}
 	c.live = kept

@@ -9,40 +9,40 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
-// RemoteReason is why a cluster was not chosen, or FarChosen.
+// RemoteReason is why a cluster was not chosen, or RemoteChosen.
 type RemoteReason uint8
 
 // Reasons, in the order of evaluation.
 const (
-	FarChosen   RemoteReason = iota
-	FarDearer                // a candidate with a higher cost
-	FarNearly                // cheaper, but not by enough
-	FarNotNamed              // the route does not name the import
-	FarHopped                // another cluster has already forwarded the request
-	FarForbid                // residency rules forbid it
-	FarSilent                // its lease has expired
-	FarDraining              // it is withdrawing its export
-	FarOut                   // requests failed there recently
-	FarModel                 // it does not serve the model
-	FarEmpty                 // it has no ready endpoint
-	FarFull                  // it is saturated
-	FarProbed                // it answered late, and the one request that checks it has not ended
-	FarSubset                // the proxy does not allow its gateway
-	FarKept                  // an engine in this cluster stores the conversation
-	numFarWhys
+	RemoteChosen        RemoteReason = iota
+	RemoteCostlier                   // a candidate with a higher cost
+	RemoteGainTooSmall               // cheaper, but not by enough
+	RemoteNotNamed                   // the route does not name the import
+	RemoteForwarded                  // another cluster has already forwarded the request
+	RemoteForbidden                  // residency rules forbid it
+	RemoteLeaseExpired               // its lease has expired
+	RemoteDraining                   // it is withdrawing its export
+	RemoteFailing                    // requests failed there recently
+	RemoteModelMissing               // it does not serve the model
+	RemoteEmpty                      // it has no ready endpoint
+	RemoteSaturated                  // it is saturated
+	RemoteProbing                    // it answered late, and the one request that checks it has not ended
+	RemoteOutsideSubset              // the proxy does not allow its gateway
+	RemoteStoredHere                 // an engine in this cluster stores the conversation
+	numRemoteReasons
 )
 
-var farWhys = [numFarWhys]string{
+var remoteReasons = [numRemoteReasons]string{
 	"chosen", "dearer", "too little to gain", "not named by the route", "came from another cluster", "not allowed there",
 	"silent", "draining", "failed of late", "model not served there", "nothing ready there", "saturated", "late, being checked", "not in the proxy's subset", "kept by an engine here",
 }
 
 // String returns the reason in words.
 func (w RemoteReason) String() string {
-	if w >= numFarWhys {
+	if w >= numRemoteReasons {
 		return ""
 	}
-	return farWhys[w]
+	return remoteReasons[w]
 }
 
 // RemoteTerms are the cost terms of one cluster, in seconds.
@@ -82,9 +82,9 @@ func (c *Cycle) Add(v View, held int, p Prediction) int32 {
 }
 
 // addView stores a view that is not of this pool.
-func (c *Cycle) addView(v View) *kept {
+func (c *Cycle) addView(v View) *storedView {
 	if c.remotes == len(c.remote) {
-		c.remote = append(c.remote, new(kept))
+		c.remote = append(c.remote, new(storedView))
 	}
 	at := c.remote[c.remotes]
 	c.remotes++
@@ -95,11 +95,11 @@ func (c *Cycle) addView(v View) *kept {
 // Prefer puts candidate i first in the plan and clears the other entries. If stay is true, the
 // endpoints of this cluster remain as fallbacks.
 func (c *Cycle) Prefer(i int32, stay bool, headers ...request.HeaderSet) {
-	order := append(c.far.order[:0], i)
+	order := append(c.remoteState.order[:0], i)
 	if stay {
 		order = append(order, c.plan.Order...)
 	}
-	c.far.order = order
+	c.remoteState.order = order
 	c.plan.reset()
 	c.plan.Order = append(c.plan.Order, order...)
 	c.plan.Headers = append(c.plan.Headers, headers...)
@@ -108,19 +108,19 @@ func (c *Cycle) Prefer(i int32, stay bool, headers ...request.HeaderSet) {
 // SetQuestionHeaders sets the headers for a question to the picker of a remote cluster. They are not
 // sent with the request.
 func (c *Cycle) SetQuestionHeaders(headers ...request.HeaderSet) {
-	c.far.question = append(c.far.question[:0], headers...)
+	c.remoteState.question = append(c.remoteState.question[:0], headers...)
 }
 
 // QuestionHeaders returns the headers for a question to the picker of a remote cluster.
-func (c *Cycle) QuestionHeaders() []request.HeaderSet { return c.far.question }
+func (c *Cycle) QuestionHeaders() []request.HeaderSet { return c.remoteState.question }
 
 // SetHopHeaders adds the question's headers to the request, or removes them.
 func (c *Cycle) SetHopHeaders(send bool) {
 	c.plan.Headers = slices.DeleteFunc(c.plan.Headers, func(h request.HeaderSet) bool {
-		return slices.ContainsFunc(c.far.question, func(q request.HeaderSet) bool { return q.Name == h.Name })
+		return slices.ContainsFunc(c.remoteState.question, func(q request.HeaderSet) bool { return q.Name == h.Name })
 	})
 	if send {
-		c.plan.Headers = append(c.plan.Headers, c.far.question...)
+		c.plan.Headers = append(c.plan.Headers, c.remoteState.question...)
 	}
 }
 
@@ -139,29 +139,29 @@ func (c *Cycle) Best() int32 {
 func (c *Cycle) Pinned() bool { return c.pinned }
 
 // Consider records the terms of a cluster.
-func (c *Cycle) Consider(t RemoteTerms) { c.far.terms = append(c.far.terms, t) }
+func (c *Cycle) Consider(t RemoteTerms) { c.remoteState.terms = append(c.remoteState.terms, t) }
 
 // Considered returns the recorded terms, valid until the cycle's end.
-func (c *Cycle) Considered() []RemoteTerms { return c.far.terms }
+func (c *Cycle) Considered() []RemoteTerms { return c.remoteState.terms }
 
 // QueueWait returns the expected further wait for a permit in this cluster in seconds, 0 if the
 // request has one. While it waits, no local endpoint has the request, but one may be a fallback.
 func (c *Cycle) QueueWait() float64 { return c.queued }
 
-// farScratch is a cycle's state for remote clusters.
-type farScratch struct {
+// remoteScratch is a cycle's state for remote clusters.
+type remoteScratch struct {
 	terms    []RemoteTerms
 	order    []int32
 	question []request.HeaderSet
 
-	keeper block.EndpointID // sessions.Cluster of the cluster that stores the conversation, 0: none
+	storedIn block.EndpointID // sessions.Cluster of the cluster that stores the conversation, 0: none
 }
 
 // PinnedTo reports whether the given cluster stores the conversation, as far as this replica has
 // observed.
 func (c *Cycle) PinnedTo(cluster string) bool {
-	return c.far.keeper != 0 && c.far.keeper == sessions.Cluster(cluster)
+	return c.remoteState.storedIn != 0 && c.remoteState.storedIn == sessions.Cluster(cluster)
 }
 
 // PinnedRemote reports whether any remote cluster stores the conversation.
-func (c *Cycle) PinnedRemote() bool { return c.far.keeper != 0 }
+func (c *Cycle) PinnedRemote() bool { return c.remoteState.storedIn != 0 }

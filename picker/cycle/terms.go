@@ -73,7 +73,7 @@ func (t *Terms) set(c *endpoint.Cost, l *endpoint.Load, r *endpoint.Reading) {
 }
 
 // read sets the terms of an endpoint.
-func (t *Terms) read(k *kept) {
+func (t *Terms) read(k *storedView) {
 	v := &k.View
 	if v.Ranks > 1 {
 		load, reading := v.Load.PerRank(v.Ranks), v.Reading.PerRank()

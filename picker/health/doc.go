@@ -18,10 +18,10 @@
 // records it separately. Client errors are not evidence either. A failure that follows one prompt
 // from endpoint to endpoint counts against the prompt (see [Prompts]).
 //
-// [Overrun] estimates from the pool's answers how late is too late. [Again] limits the number of
+// [Overrun] estimates from the pool's answers how late is too late. [RetryLimit] limits the number of
 // retried requests.
 //
 // The package reads no clock, starts no goroutine, logs nothing and does no I/O: time is an
-// argument. A Set must be used by one goroutine. Tracker, Prompts, Overrun and Again are safe for
+// argument. A Set must be used by one goroutine. Tracker, Prompts, Overrun and RetryLimit are safe for
 // concurrent use. A Snapshot is immutable.
 package health

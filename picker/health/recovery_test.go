@@ -8,7 +8,7 @@ import (
 
 // TestAgain: retries are at most a tenth of the requests, but always at least three.
 func TestAgain(t *testing.T) {
-	var a Again
+	var a RetryLimit
 	now, tries := time.Unix(1000, 0), []int{}
 	for range 3 {
 		n := 0

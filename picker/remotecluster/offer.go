@@ -31,7 +31,7 @@ func (f *Fleet) Offer(c *cycle.Cycle, refused error) error {
 		if stays {
 			here = &terms
 		} else {
-			terms.Reason = cycle.FarForbid
+			terms.Reason = cycle.RemoteForbidden
 		}
 		c.Consider(terms)
 	}
@@ -109,7 +109,7 @@ func (f *Fleet) WouldTake(r *request.Request, wait float64, now time.Time) bool 
 func (f *Fleet) ask(t *table, r *request.Request, sc *scratch, a Ask, now time.Time) Ask {
 	a.Model, a.Input, a.Bytes = r.Target, r.InputTokens, len(r.Chunks.Bytes)
 	a.Objective, a.Clusters, a.Named = r.Objective, r.Clusters, f.named(t, r)
-	able := slices.ContainsFunc(t.sides, func(s *side) bool { return f.why(s, &a, now) == cycle.FarDearer })
+	able := slices.ContainsFunc(t.sides, func(s *side) bool { return f.why(s, &a, now) == cycle.RemoteCostlier })
 	if able && t.view.Secret != nil && r.CacheSalt == "" && !r.SkipsCache() {
 		sc.keys = t.view.Secret.Chain(r.Target, r.Chunks.Bytes, sc.keys[:0])
 		a.Keys = sc.keys
@@ -169,8 +169,8 @@ func (f *Fleet) quotes(t *table, c *cycle.Cycle, sc *scratch, a *Ask) {
 	for _, s := range t.sides {
 		q := f.quote(s, a, c.Now)
 		switch q.Reason {
-		case cycle.FarDearer, cycle.FarOut, cycle.FarFull, cycle.FarProbed:
-			if why := f.reaches(c, s, &q); why != cycle.FarDearer {
+		case cycle.RemoteCostlier, cycle.RemoteFailing, cycle.RemoteSaturated, cycle.RemoteProbing:
+			if why := f.reaches(c, s, &q); why != cycle.RemoteCostlier {
 				q.Reason = why
 			}
 		}
@@ -182,17 +182,17 @@ func (f *Fleet) quotes(t *table, c *cycle.Cycle, sc *scratch, a *Ask) {
 // reaches finds the destination address for the request.
 func (f *Fleet) reaches(c *cycle.Cycle, s *side, q *cycle.RemoteTerms) cycle.RemoteReason {
 	if c.Pinned() || c.PinnedRemote() && !c.PinnedTo(s.Cluster) {
-		return cycle.FarKept
+		return cycle.RemoteStoredHere
 	}
 	ep := f.address(c, s)
 	switch {
 	case ep == nil && len(s.gateways)+len(s.direct) == 0:
-		return cycle.FarEmpty
+		return cycle.RemoteEmpty
 	case ep == nil:
-		return cycle.FarSubset
+		return cycle.RemoteOutsideSubset
 	}
 	q.Gateway = ep.Address
-	return cycle.FarDearer
+	return cycle.RemoteCostlier
 }
 
 // address returns the destination in the cluster: the better of two random endpoints, or a gateway;
@@ -239,8 +239,8 @@ func (f *Fleet) here(c *cycle.Cycle, best int32, answer float64) cycle.RemoteTer
 // pick returns the cluster for the request, or -1 if it stays.
 func (f *Fleet) pick(t *table, c *cycle.Cycle, sc *scratch, here *cycle.RemoteTerms) int {
 	for k, s := range t.sides { // continuations go where their state is
-		if c.PinnedTo(s.Cluster) && sc.quotes[k].Reason == cycle.FarDearer {
-			sc.quotes[k].Reason = cycle.FarChosen
+		if c.PinnedTo(s.Cluster) && sc.quotes[k].Reason == cycle.RemoteCostlier {
+			sc.quotes[k].Reason = cycle.RemoteChosen
 			return k
 		}
 	}
@@ -252,7 +252,7 @@ func (f *Fleet) pick(t *table, c *cycle.Cycle, sc *scratch, here *cycle.RemoteTe
 func (f *Fleet) standBy(c *cycle.Cycle, t *table, sc *scratch) {
 	next := -1
 	for i := range sc.quotes {
-		if q := &sc.quotes[i]; q.Reason == cycle.FarDearer && (next < 0 || q.Price() < sc.quotes[next].Price()) {
+		if q := &sc.quotes[i]; q.Reason == cycle.RemoteCostlier && (next < 0 || q.Price() < sc.quotes[next].Price()) {
 			next = i
 		}
 	}

@@ -73,33 +73,33 @@ func (s *side) roundTrip() float64 {
 // engines returns how many engines there can serve the request.
 func (s *side) engines(model string) int { return s.Endpoints(model) }
 
-// why returns why the cluster is excluded, or FarDearer if it is a candidate without a price.
+// why returns why the cluster is excluded, or RemoteCostlier if it is a candidate without a price.
 func (f *Fleet) why(s *side, a *Ask, now time.Time) cycle.RemoteReason {
 	switch {
 	case !a.Named:
-		return cycle.FarNotNamed
+		return cycle.RemoteNotNamed
 	case a.Hopped:
-		return cycle.FarHopped
+		return cycle.RemoteForwarded
 	case !f.o.Rules.allow(a.Objective, a.Clusters, s.at):
-		return cycle.FarForbid
+		return cycle.RemoteForbidden
 	case s.State == federation.Draining || s.Draining:
-		return cycle.FarDraining
+		return cycle.RemoteDraining
 	case !s.Usable(now):
-		return cycle.FarSilent
+		return cycle.RemoteLeaseExpired
 	case s.Endpoints("") == 0:
-		return cycle.FarEmpty
+		return cycle.RemoteEmpty
 	case s.engines(a.Model) == 0:
-		return cycle.FarModel
+		return cycle.RemoteModelMissing
 	case s.Load.Saturation >= 1:
-		return cycle.FarFull
+		return cycle.RemoteSaturated
 	}
-	return cycle.FarDearer
+	return cycle.RemoteCostlier
 }
 
 // quote prices the request there. The terms contain the reason if it is not a candidate.
 func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.RemoteTerms {
 	t := cycle.RemoteTerms{Cluster: s.Cluster, Reason: f.why(s, a, now), RoundTrip: s.roundTrip(), Age: now.Sub(s.ReceivedAt)}
-	if t.Reason != cycle.FarDearer {
+	if t.Reason != cycle.RemoteCostlier {
 		return t
 	}
 	if f.asks(s) {
@@ -108,13 +108,13 @@ func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.RemoteTerms {
 	st := s.state(now, s.ReceivedAt, f.o.Margin.Hold)
 	switch {
 	case st.out:
-		t.Reason = cycle.FarOut
+		t.Reason = cycle.RemoteFailing
 		return t
 	case st.full:
-		t.Reason = cycle.FarFull
+		t.Reason = cycle.RemoteSaturated
 		return t
 	case st.probed:
-		t.Reason = cycle.FarProbed
+		t.Reason = cycle.RemoteProbing
 		return t
 	}
 	n := float64(s.engines(a.Model))
@@ -164,7 +164,7 @@ func (s *side) holds(a *Ask, now time.Time) int {
 func (f *Fleet) cheapest(here *cycle.RemoteTerms, quotes []cycle.RemoteTerms, open []bool, lot uint64) int {
 	best := -1
 	for i := range quotes {
-		if quotes[i].Reason == cycle.FarDearer && (best < 0 || quotes[i].Price() < quotes[best].Price()) {
+		if quotes[i].Reason == cycle.RemoteCostlier && (best < 0 || quotes[i].Price() < quotes[best].Price()) {
 			best = i
 		}
 	}
@@ -174,13 +174,13 @@ func (f *Fleet) cheapest(here *cycle.RemoteTerms, quotes []cycle.RemoteTerms, op
 	if best < 0 {
 		return -1
 	}
-	if quotes[best].Reason != cycle.FarDearer {
-		quotes[best].Reason = cycle.FarChosen
+	if quotes[best].Reason != cycle.RemoteCostlier {
+		quotes[best].Reason = cycle.RemoteChosen
 		return best
 	}
 	least, alike := quotes[best].Price(), 0
 	for i := range quotes {
-		if q := &quotes[i]; q.Reason == cycle.FarDearer && q.Price() <= least*nearly+nearlyFloor {
+		if q := &quotes[i]; q.Reason == cycle.RemoteCostlier && q.Price() <= least*nearly+nearlyFloor {
 			if alike++; lot%uint64(alike) == 0 {
 				best = i
 			}
@@ -189,13 +189,13 @@ func (f *Fleet) cheapest(here *cycle.RemoteTerms, quotes []cycle.RemoteTerms, op
 	}
 	if here != nil && !f.leaves(here, &quotes[best], open[best]) {
 		for i := range quotes {
-			if q := &quotes[i]; q.Reason == cycle.FarDearer && q.Price() < here.Price() {
-				q.Reason = cycle.FarNearly
+			if q := &quotes[i]; q.Reason == cycle.RemoteCostlier && q.Price() < here.Price() {
+				q.Reason = cycle.RemoteGainTooSmall
 			}
 		}
 		return -1
 	}
-	quotes[best].Reason = cycle.FarChosen
+	quotes[best].Reason = cycle.RemoteChosen
 	return best
 }
 
@@ -204,7 +204,7 @@ func (f *Fleet) cheapest(here *cycle.RemoteTerms, quotes []cycle.RemoteTerms, op
 func lastResort(quotes []cycle.RemoteTerms) int {
 	best := -1
 	for i := range quotes {
-		if q := &quotes[i]; (q.Reason == cycle.FarOut || q.Reason == cycle.FarFull || q.Reason == cycle.FarProbed) && (best < 0 || q.RoundTrip < quotes[best].RoundTrip) {
+		if q := &quotes[i]; (q.Reason == cycle.RemoteFailing || q.Reason == cycle.RemoteSaturated || q.Reason == cycle.RemoteProbing) && (best < 0 || q.RoundTrip < quotes[best].RoundTrip) {
 			best = i
 		}
 	}

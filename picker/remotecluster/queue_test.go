@@ -57,10 +57,10 @@ func (g *gate) Leave(p picker.Permit, _ float64) {
 	}
 }
 
-// TestLeavesTheQueue: a request moves to a remote cluster if it would wait longer than it costs
+// TestRemoteWhileQueued: a request moves to a remote cluster if it would wait longer than it costs
 // there, immediately or later, and also if it is refused here. Other requests keep their turn and
 // are placed here.
-func TestLeavesTheQueue(t *testing.T) {
+func TestRemoteWhileQueued(t *testing.T) {
 	full := request.Errorf(request.ReasonSaturated, "full")
 	for _, c := range []struct {
 		name    string

@@ -33,9 +33,9 @@ func (f *Fleet) Status(now time.Time) (out []Status) {
 		st := s.state(now, s.ReceivedAt, f.o.Margin.Hold)
 		row := Status{Cluster: s.Cluster, Result: q.Reason.String(), Gateways: len(s.gateways), Endpoints: len(s.direct), RoundTrip: 1e3 * s.roundTrip(), Late: 1e3 * st.late, MissRate: st.doubt, Sending: st.open}
 		switch {
-		case q.Reason == cycle.FarDearer && len(s.gateways)+len(s.direct) == 0:
+		case q.Reason == cycle.RemoteCostlier && len(s.gateways)+len(s.direct) == 0:
 			row.Result = "no address"
-		case q.Reason == cycle.FarDearer:
+		case q.Reason == cycle.RemoteCostlier:
 			row.Result, row.Trial = "candidate", st.trial
 		}
 		out = append(out, row)

@@ -44,7 +44,7 @@ func (t *Trust) Apply(r *Request, names, dst []string) []string {
 	if t.TokenHeader != "" && r.Headers.Get(t.TokenHeader) != "" {
 		dst = append(dst, t.TokenHeader)
 	}
-	if !t.believes(r, names) {
+	if !t.isTrusted(r, names) {
 		dst = t.limit(r, dst)
 	}
 	r.Tenant = r.FairnessID
@@ -54,8 +54,8 @@ func (t *Trust) Apply(r *Request, names, dst []string) []string {
 	return dst
 }
 
-// believes reports whether the request is trusted.
-func (t *Trust) believes(r *Request, names []string) bool {
+// isTrusted reports whether the request is trusted.
+func (t *Trust) isTrusted(r *Request, names []string) bool {
 	for _, n := range names {
 		if slices.Contains(t.Proxies, n) {
 			return true
@@ -74,7 +74,7 @@ func (t *Trust) believes(r *Request, names []string) bool {
 
 // limit applies the limits for untrusted requests.
 func (t *Trust) limit(r *Request, dst []string) []string {
-	disown := func(newer, older string) {
+	ignore := func(newer, older string) {
 		for _, name := range []string{newer, older} {
 			if r.Headers.Get(name) != "" {
 				dst = append(dst, name)
@@ -83,16 +83,16 @@ func (t *Trust) limit(r *Request, dst []string) []string {
 	}
 	r.Capped, r.MaxPriority = true, t.Others.MaxPriority
 	if !t.Others.Rewrite {
-		disown(HeaderModelRewrite, HeaderModelRewriteAlt)
+		ignore(HeaderModelRewrite, HeaderModelRewriteAlt)
 		r.Target = r.Model
 	}
 	if !t.Others.Fairness {
-		disown(HeaderFairness, HeaderFairnessAlt)
+		ignore(HeaderFairness, HeaderFairnessAlt)
 		r.FairnessID, r.Unnamed = "", true
 	}
 	if !t.Others.Latency {
-		disown(HeaderSLOTTFT, HeaderSLOTTFTAlt)
-		disown(HeaderSLOTPOT, HeaderSLOTPOTAlt)
+		ignore(HeaderSLOTTFT, HeaderSLOTTFTAlt)
+		ignore(HeaderSLOTPOT, HeaderSLOTPOTAlt)
 		r.SLOTTFT, r.SLOTPOT = 0, 0
 	}
 	if !t.Others.Clusters && r.Headers.Get(HeaderClusters) != "" {

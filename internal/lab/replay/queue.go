@@ -26,12 +26,12 @@ const (
 // To the scheduler it is a gate that hands out the place which the request has got already.
 type queue struct {
 	*gate.Gate
-	place picker.Permit
+	permit picker.Permit
 }
 
 // Enter implements picker.Gate.
 func (q *queue) Enter(context.Context, *request.Request) (picker.Permit, picker.QueueEntry, error) {
-	return q.place, nil, nil
+	return q.permit, nil, nil
 }
 
 // newQueue returns the queue that a policy has, nil when requests do not wait.
@@ -68,10 +68,10 @@ func (s *simulation) enqueue(j *journey) error {
 		j.request.Evict = func() { s.evicted = append(s.evicted, j) }
 	}
 	s.waiting++
-	place, waits, err := j.replica.queue.Offer(context.Background(), &j.request, func(err error) {
+	permit, waits, err := j.replica.queue.Offer(context.Background(), &j.request, func(err error) {
 		s.turns = append(s.turns, turn{j, err})
 	})
-	j.place = place
+	j.permit = permit
 	if waits {
 		return nil
 	}

@@ -38,7 +38,7 @@ type journey struct {
 	usage    bool // the replica sees the usage at its end
 	told     int  // tokens reported to the replica
 	atStep   int  // station.steps at the last telling
-	place    picker.Permit
+	permit   picker.Permit
 
 	remote  int           // station that computes the prompt, or sends its blocks
 	fetched int           // leading blocks fetched from that engine; 0: it computed all of its blocks
@@ -245,7 +245,7 @@ func (s *simulation) place(j *journey) error {
 	number, r := j.number, &s.Trace.Requests[j.number]
 	j.replica.placing = j
 	if q := j.replica.queue; q != nil {
-		q.place = j.place
+		q.permit = j.permit
 	}
 	d, err := j.replica.scheduler.Choose(context.Background(), &j.request)
 	if err != nil {

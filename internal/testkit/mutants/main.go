@@ -21,7 +21,7 @@ const (
 )
 
 func main() {
-	only := flag.String("only", "", "changes whose name has this in it")
+	only := flag.String("only", "", "changes whose name has this in it; with -random, files that match this pattern, such as picker/*.go")
 	part := flag.String("part", "1/1", "the part of the list to try, such as 2/6: every sixth change, from the second on")
 	random := flag.Int("random", 0, "try that many random mutations over all packages instead of a list")
 	seed := flag.String("seed", "1", "seed of the random mutations, such as a commit")
@@ -29,7 +29,7 @@ func main() {
 	limit := flag.Duration("for", 2*time.Hour, "start no further change after that time")
 	flag.Parse()
 	if *random > 0 {
-		if err := runRandom(*random, *seed, *share, *limit); err != nil {
+		if err := runRandom(*random, *seed, *only, *share, *limit); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

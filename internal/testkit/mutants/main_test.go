@@ -116,12 +116,19 @@ func f(b, c *a) bool {
 // sample is in trust, budget and admission code, and that a quarter drops copied fields.
 func TestSampleCoversTrustAndCopies(t *testing.T) {
 	t.Chdir("../../..")
-	one, err := sample(40, "one")
+	one, err := sample(40, "one", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, _ := sample(40, "one")
-	other, _ := sample(40, "other")
+	again, _ := sample(40, "one", "")
+	other, _ := sample(40, "other", "")
+	some, err := sample(5, "one", "picker/*.go")
+	if err != nil || len(some) != 5 || slices.ContainsFunc(some, func(s *site) bool { return filepath.Dir(s.file) != "picker" }) {
+		t.Errorf("sample(picker/*.go) = %v, %v, want five sites in package picker", some, err)
+	}
+	if _, err := sample(5, "one", "["); err == nil {
+		t.Error("sample() accepts a pattern that is not one")
+	}
 	names := func(list []*site) (all []string) {
 		for _, s := range list {
 			all = append(all, s.String())

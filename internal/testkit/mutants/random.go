@@ -48,8 +48,12 @@ type site struct {
 func (s *site) String() string { return fmt.Sprintf("%s:%d: %s", s.file, s.line, s.kind) }
 
 // sample returns n sites of the product below the current folder, chosen by seed. A quarter of the
-// sites are critical, and a quarter drop a line that copies a field from one record to another.
-func sample(n int, seed string) ([]*site, error) {
+// sites are critical, and a quarter drop a line that copies a field from one record to another. If
+// only is not empty, all sites are in files that match this pattern.
+func sample(n int, seed, only string) ([]*site, error) {
+	if _, err := filepath.Match(only, ""); err != nil {
+		return nil, fmt.Errorf("pattern %q: %w", only, err)
+	}
 	var all []*site
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -60,6 +64,9 @@ func sample(n int, seed string) ([]*site, error) {
 		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "_generated.go"):
 			return nil
 		case slices.ContainsFunc(excluded, func(p string) bool { return strings.HasPrefix(path, p) }):
+			return nil
+		}
+		if matches, _ := filepath.Match(only, path); !matches && only != "" {
 			return nil
 		}
 		found, err := sites(path)
@@ -189,8 +196,8 @@ func (s *site) apply() []byte {
 
 // runRandom tries n random mutations, two at a time, until the time limit. It fails when the tests
 // catch fewer of the mutations that compile than leastCaught allows.
-func runRandom(n int, seed string, share float64, limit time.Duration) error {
-	list, err := sample(n, seed)
+func runRandom(n int, seed, only string, share float64, limit time.Duration) error {
+	list, err := sample(n, seed, only)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ type waiter struct {
 	request  *request.Request
 	h        rules.Handle
 	outcome  chan rules.Outcome
-	tell     func(rules.Outcome) // nil: the channel is used
+	notify   func(rules.Outcome) // nil: the channel is used
 	begun    int64
 	expected float64 // predicted seconds of the whole wait when it began; 0: unknown
 	rest     float64 // result of Expected

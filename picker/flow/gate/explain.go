@@ -34,10 +34,10 @@ func (g *Gate) refused(r *request.Request, out rules.Outcome, waited time.Durati
 	if c := g.config.Load(); c != nil {
 		e.Queue.Flow = kept(identify(r, c.Identity))
 	}
-	g.gone.mu.Lock()
-	g.gone.list[g.gone.next%keptRefusals] = e
-	g.gone.next++
-	g.gone.mu.Unlock()
+	g.lastRefusals.mu.Lock()
+	g.lastRefusals.list[g.lastRefusals.next%keptRefusals] = e
+	g.lastRefusals.next++
+	g.lastRefusals.mu.Unlock()
 }
 
 // kept returns a copy of a name that outlives the request's buffers.
@@ -52,10 +52,10 @@ func (g *Gate) Explain(id string) (explanation.Explanation, bool) {
 		}
 	}
 	shown := budget.PrintableName(id)
-	g.gone.mu.Lock()
-	defer g.gone.mu.Unlock()
-	for back := 1; back <= min(g.gone.next, keptRefusals); back++ {
-		if e := g.gone.list[(g.gone.next-back)%keptRefusals]; e.RequestID == shown || e.RequestID == id {
+	g.lastRefusals.mu.Lock()
+	defer g.lastRefusals.mu.Unlock()
+	for back := 1; back <= min(g.lastRefusals.next, keptRefusals); back++ {
+		if e := g.lastRefusals.list[(g.lastRefusals.next-back)%keptRefusals]; e.RequestID == shown || e.RequestID == id {
 			return e, true
 		}
 	}

@@ -37,14 +37,14 @@ type Options struct {
 
 // Gate implements picker.Gate.
 type Gate struct {
-	o       Options
-	started time.Time
-	clock   func() time.Time       // nil: the monotonic clock
-	config  atomic.Pointer[Config] // nil: no request waits
-	metrics *metrics
-	waiters sync.Pool // of *waiter
-	gone    refusals
-	life    uint64 // identifies this replica's marks
+	o            Options
+	started      time.Time
+	clock        func() time.Time       // nil: the monotonic clock
+	config       atomic.Pointer[Config] // nil: no request waits
+	metrics      *metrics
+	waiters      sync.Pool // of *waiter
+	lastRefusals refusals
+	incarnation  uint64 // identifies this replica's marks
 
 	configuring sync.Mutex
 
@@ -62,22 +62,22 @@ type group struct {
 	model  string
 	number uint32
 
-	mu      sync.Mutex
-	sizing  rules.Sizing
-	core    *flow.Core
-	waiters []*waiter // by slot of the core
-	enders  []func()  // by slot, for evictable in-flight requests
-	limits  limits
-	own     []*endpoint.Endpoint // endpoints that serve the model, from snapshot of
-	of      *endpoint.Snapshot
-	leaving []*endpoint.Endpoint // endpoints that left the list with responses in progress
-	events  []rules.Event
-	changed bool                      // gauges differ from those sent last
-	heard   map[string]rules.PeerMark // last marks of other replicas, by origin
-	asked   bool                      // a mark arrived since Changes
-	answer  *rules.Answer             // next result of Answers
-	active  bool                      // requests wait or are in flight
-	dirty   chan<- struct{}           // of the gate
+	mu           sync.Mutex
+	sizing       rules.Sizing
+	core         *flow.Core
+	waiters      []*waiter // by slot of the core
+	evictFuncs   []func()  // by slot, for evictable in-flight requests
+	limits       limits
+	own          []*endpoint.Endpoint // endpoints that serve the model, from snapshot of
+	of           *endpoint.Snapshot
+	leaving      []*endpoint.Endpoint // endpoints that left the list with responses in progress
+	events       []rules.Event
+	changed      bool                      // gauges differ from those sent last
+	peerMarks    map[string]rules.PeerMark // last marks of other replicas, by origin
+	markReceived bool                      // a mark arrived since Changes
+	answer       *rules.Answer             // next result of Answers
+	active       bool                      // requests wait or are in flight
+	dirty        chan<- struct{}           // of the gate
 }
 
 // maxGroups is the maximum number of separate pools.
@@ -92,10 +92,10 @@ func New(o Options) (*Gate, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, life: rand.Uint64(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1)}
+	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, incarnation: rand.Uint64(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1)}
 	g.waiters.New = func() any { return &waiter{g: g, outcome: make(chan rules.Outcome, 1)} }
 	g.metrics = newMetrics(g)
-	o.Pool.LoadTracker().Watch(g.booked)
+	o.Pool.LoadTracker().Watch(g.loadChanged)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(g.metrics); err != nil {
 			return nil, err
@@ -154,23 +154,23 @@ func (g *Gate) Enter(ctx context.Context, r *request.Request) (picker.Permit, pi
 }
 
 // Offer is Enter for a caller without a goroutine. If r has to wait, it returns waits true and calls
-// tell once later: with nil when r is dispatched, or with the reason for a refusal. tell runs under
+// notify once later: with nil when r is dispatched, or with the reason for a refusal. notify runs under
 // the queue's lock; it must return immediately and must not call the gate.
-func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (permit picker.Permit, waits bool, err error) {
+func (g *Gate) Offer(ctx context.Context, r *request.Request, notify func(error)) (permit picker.Permit, waits bool, err error) {
 	begun := g.now()
 	permit, out, w := g.offer(ctx, r, func(out rules.Outcome) {
 		waited := time.Duration(g.now() - begun)
 		if g.metrics.waited(r.Priority, out, waited); out != rules.Dispatched {
 			g.refused(r, out, waited)
 		}
-		tell(refusal(out, r))
+		notify(refusal(out, r))
 	})
 	return permit, w != nil, refusal(out, r)
 }
 
-// offer requests permits. If the request has to wait, it returns a waiter that calls tell, or uses
-// its channel if tell is nil.
-func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Outcome)) (picker.Permit, rules.Outcome, *waiter) {
+// offer requests permits. If the request has to wait, it returns a waiter that calls notify, or uses
+// its channel if notify is nil.
+func (g *Gate) offer(ctx context.Context, r *request.Request, notify func(rules.Outcome)) (picker.Permit, rules.Outcome, *waiter) {
 	grp := g.group(r.Target)
 	if grp == nil {
 		return picker.Permit{}, rules.Dispatched, nil
@@ -184,8 +184,8 @@ func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Ou
 	grp.changed, grp.active = true, true
 	grp.deliver() // to displaced requests first: the new one may reuse a slot
 	if out == rules.Queued {
-		if tell != nil {
-			w = &waiter{tell: tell}
+		if notify != nil {
+			w = &waiter{notify: notify}
 		} else {
 			w = g.waiters.Get().(*waiter)
 		}
@@ -195,11 +195,11 @@ func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Ou
 		grp.waiters = keep(grp.waiters, h, w)
 	}
 	if ask.Endable && h != 0 {
-		grp.enders = keep(grp.enders, h, r.Evict)
+		grp.evictFuncs = keep(grp.evictFuncs, h, r.Evict)
 	}
 	grp.mu.Unlock()
 	if slept {
-		g.poke()
+		g.wakeRun()
 	}
 	if h == 0 {
 		g.refused(r, out, 0)
@@ -223,8 +223,8 @@ func (g *Gate) Leave(p picker.Permit, service float64) {
 	}
 	grp.mu.Lock()
 	// Callbacks run under the lock, and this request can no longer be evicted.
-	if slot := int(uint32(p.Handle)); grp.core.Release(g.now(), rules.Handle(p.Handle), service) && slot < len(grp.enders) {
-		grp.enders[slot] = nil
+	if slot := int(uint32(p.Handle)); grp.core.Release(g.now(), rules.Handle(p.Handle), service) && slot < len(grp.evictFuncs) {
+		grp.evictFuncs[slot] = nil
 	}
 	grp.changed = true
 	grp.deliver()
@@ -317,7 +317,7 @@ func (g *Gate) groupOf(model string) *group {
 		if len(g.groups) >= maxGroups {
 			return g.groups[0]
 		}
-		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, heard: map[string]rules.PeerMark{}, changed: true, dirty: g.dirty}
+		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, peerMarks: map[string]rules.PeerMark{}, changed: true, dirty: g.dirty}
 		for origin := range g.peers {
 			grp.core.ReceiveShares(g.now(), origin, nil)
 		}
@@ -346,10 +346,10 @@ func keep[T any](list []T, h rules.Handle, v T) []T {
 }
 
 // deliver wakes requests that stopped waiting and ends evicted ones. The caller holds grp.mu;
-// channels have room, and enders return immediately.
+// channels have room, and evict functions return immediately.
 func (grp *group) deliver() {
 	grp.events = grp.core.Events(grp.events[:0])
-	if grp.changed = grp.changed || len(grp.events) > 0; grp.changed || grp.asked {
+	if grp.changed = grp.changed || len(grp.events) > 0; grp.changed || grp.markReceived {
 		select {
 		case grp.dirty <- struct{}{}:
 		default:
@@ -358,14 +358,14 @@ func (grp *group) deliver() {
 	for _, e := range grp.events {
 		slot := uint32(e.Handle)
 		if e.Outcome == rules.Evicted {
-			if end := grp.enders[slot]; end != nil {
+			if end := grp.evictFuncs[slot]; end != nil {
 				end()
 			}
 			continue
 		}
 		if w := grp.waiters[slot]; w != nil {
-			if grp.waiters[slot] = nil; w.tell != nil {
-				w.tell(e.Outcome)
+			if grp.waiters[slot] = nil; w.notify != nil {
+				w.notify(e.Outcome)
 			} else {
 				w.outcome <- e.Outcome
 			}

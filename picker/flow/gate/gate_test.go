@@ -79,7 +79,7 @@ func pass(g *Gate, ctx context.Context, r *request.Request) (picker.Permit, erro
 	return p, err
 }
 
-func TestPlacesAreHandedOn(t *testing.T) {
+func TestPermitsAreReassigned(t *testing.T) {
 	g := open(t, pool(2), 3, rules.Options{})
 	ctx := context.Background()
 	var held []picker.Permit

@@ -65,15 +65,15 @@ func (g *Gate) open() {
 	}
 }
 
-// booked triggers an update when a pool's first stage got or finished a request.
-func (g *Gate) booked(ep *endpoint.Endpoint) {
+// loadChanged triggers an update when a pool's first stage got or finished a request.
+func (g *Gate) loadChanged(ep *endpoint.Endpoint) {
 	if ep.Role&endpoint.RoleDecode == 0 && g.config.Load() != nil {
-		g.poke()
+		g.wakeRun()
 	}
 }
 
-// poke wakes Run.
-func (g *Gate) poke() {
+// wakeRun wakes Run.
+func (g *Gate) wakeRun() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
@@ -99,7 +99,7 @@ func (g *Gate) PeerLeft(origin string) {
 	for _, grp := range g.all() {
 		grp.mu.Lock()
 		grp.core.PeerLeft(g.now(), origin)
-		delete(grp.heard, origin)
+		delete(grp.peerMarks, origin)
 		grp.deliver()
 		grp.mu.Unlock()
 	}
@@ -126,12 +126,12 @@ func (g *Gate) Receive(origin, model string, gauges []rules.Gauge) {
 	grp.mu.Unlock()
 }
 
-// Dirty receives when Changes or Answers may have something to tell. It has one reader.
+// Dirty receives when Changes or Answers may have something to send. It has one reader.
 func (g *Gate) Dirty() <-chan struct{} { return g.dirty }
 
-// Changes calls tell with the gauges of every pool that has changed since the last call. If all is
-// set, it includes every pool that holds something. tell may keep the slice.
-func (g *Gate) Changes(all bool, tell func(model string, gauges []rules.Gauge)) {
+// Changes calls notify with the gauges of every pool that has changed since the last call. If all is
+// set, it includes every pool that holds something. notify may keep the slice.
+func (g *Gate) Changes(all bool, notify func(model string, gauges []rules.Gauge)) {
 	for _, grp := range g.all() {
 		grp.mu.Lock()
 		due := grp.changed || all && grp.core.Busy()
@@ -142,26 +142,26 @@ func (g *Gate) Changes(all bool, tell func(model string, gauges []rules.Gauge)) 
 			gauges = grp.core.Gauges(nil)
 			mark = grp.core.Mark(g.now())
 		}
-		if mark != 0 || grp.asked {
-			grp.answer, grp.asked = &rules.Answer{PeerMark: rules.PeerMark{Incarnation: g.life, Mark: mark}, Marks: slices.Collect(maps.Values(grp.heard))}, false
+		if mark != 0 || grp.markReceived {
+			grp.answer, grp.markReceived = &rules.Answer{PeerMark: rules.PeerMark{Incarnation: g.incarnation, Mark: mark}, Marks: slices.Collect(maps.Values(grp.peerMarks))}, false
 		}
 		grp.mu.Unlock()
 		if due {
-			tell(grp.model, gauges)
+			notify(grp.model, gauges)
 		}
 	}
 }
 
-// Answers calls tell with the marks and acknowledgments that Changes found. They must be sent after
+// Answers calls notify with the marks and acknowledgments that Changes found. They must be sent after
 // the gauges of Changes.
-func (g *Gate) Answers(tell func(model string, a rules.Answer)) {
+func (g *Gate) Answers(notify func(model string, a rules.Answer)) {
 	for _, grp := range g.all() {
 		grp.mu.Lock()
 		a := grp.answer
 		grp.answer = nil
 		grp.mu.Unlock()
 		if a != nil {
-			tell(grp.model, *a)
+			notify(grp.model, *a)
 		}
 	}
 }
@@ -175,10 +175,10 @@ func (g *Gate) Answered(origin, model string, a rules.Answer) {
 	grp.mu.Lock()
 	defer grp.mu.Unlock()
 	if a.Mark != 0 {
-		grp.heard[origin], grp.asked = a.PeerMark, true
+		grp.peerMarks[origin], grp.markReceived = a.PeerMark, true
 	}
 	for _, h := range a.Marks {
-		if h.Incarnation == g.life {
+		if h.Incarnation == g.incarnation {
 			grp.core.Echo(g.now(), origin, h.Mark)
 		}
 	}

@@ -37,8 +37,8 @@ func course(t *testing.T, s *Scheduler, prompt string, events []request.Event, o
 	return ep
 }
 
-// TestVitals: the result of a request as evidence about its endpoint.
-func TestVitals(t *testing.T) {
+// TestHealthEvidence: the result of a request as evidence about its endpoint.
+func TestHealthEvidence(t *testing.T) {
 	headers := func(status int) []request.Event { return []request.Event{{Kind: request.EventHeaders, Status: status}} }
 	for _, c := range []struct {
 		name   string
@@ -85,9 +85,9 @@ func TestVitals(t *testing.T) {
 	}
 }
 
-// TestPoisonIsBlamed: if a prompt failed at one endpoint and then at another, the prompt is blamed
+// TestHarmfulPromptsAreBlamed: if a prompt failed at one endpoint and then at another, the prompt is blamed
 // and the second endpoint is not. A prompt that was answered since is not blamed.
-func TestPoisonIsBlamed(t *testing.T) {
+func TestHarmfulPromptsAreBlamed(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(6)})
 	fail := func(prompt string) (ep *endpoint.Endpoint, bad uint64) {
 		ep = course(t, s, prompt, []request.Event{{Kind: request.EventHeaders, Status: 500}}, request.Outcome{Status: 500, Complete: true})
@@ -169,9 +169,9 @@ func TestCutsOfOneClient(t *testing.T) {
 	}
 }
 
-// TestNoRoomAndNothingToDo: an engine that refuses requests as full, but has no work by its gauges
+// TestIdleEndpointsLackCapacity: an engine that refuses requests as full, but has no work by its gauges
 // and our load tracker, is not full.
-func TestNoRoomAndNothingToDo(t *testing.T) {
+func TestIdleEndpointsLackCapacity(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		gauges endpoint.Gauges
@@ -245,23 +245,23 @@ func TestUnseenEnds(t *testing.T) {
 			t.Errorf("%v ended as %d, want %v", got, i, want)
 		}
 	}
-	if limit := s.patience[endpoint.ModelKey("m")%patiences].whole.Limit(1); limit != new(health.Overrun).Limit(1) {
+	if limit := s.overruns[endpoint.ModelKey("m")%overrunSlots].whole.Limit(1); limit != new(health.Overrun).Limit(1) {
 		t.Errorf("answers of unknown length teach that answers may take %v", limit)
 	}
 }
 
-// TestPatienceByModel: the duration of one model's answers does not affect the limit of another
+// TestOverrunsByModel: the duration of one model's answers does not affect the limit of another
 // model, which may reason for minutes.
-func TestPatienceByModel(t *testing.T) {
+func TestOverrunsByModel(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(1)})
 	for range 100 {
 		course(t, s, "p", []request.Event{{Kind: request.EventHeaders, Status: 200}}, request.Outcome{Status: 200, Complete: true})
 	}
 	unknown := new(health.Overrun).Limit(1)
-	if limit := s.patience[endpoint.ModelKey("m")%patiences].whole.Limit(1); limit >= unknown {
+	if limit := s.overruns[endpoint.ModelKey("m")%overrunSlots].whole.Limit(1); limit >= unknown {
 		t.Fatalf("a hundred quick answers teach nothing: they may take %v", limit)
 	}
-	if limit := s.patience[endpoint.ModelKey("thinker")%patiences].whole.Limit(1); limit != unknown {
+	if limit := s.overruns[endpoint.ModelKey("thinker")%overrunSlots].whole.Limit(1); limit != unknown {
 		t.Errorf("answers of another model may take %v, want %v", limit, unknown)
 	}
 }
