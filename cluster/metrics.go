@@ -63,14 +63,35 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range s.Peers {
 		c.peer(&p)
 	}
-	for _, q := range s.Bus.Queues {
-		c.gauge(descQueueBytes, float64(q.Bytes), q.Peer)
-		c.count(descDropped, q.Dropped, q.Peer)
-	}
+	c.queues(&s.Bus)
 	for _, l := range s.Logs {
 		c.log(&l)
 	}
 	c.stats(&s)
+}
+
+// DescribeBus sends the descriptions of the metrics of CollectBus.
+func DescribeBus(ch chan<- *prometheus.Desc) {
+	ch <- descQueueBytes
+	ch <- descDropped
+	ch <- descRefused
+}
+
+// CollectBus sends the metrics of a Bus that several nodes share, and whose queues and refusals are
+// therefore not in the status of any of them.
+func CollectBus(ch chan<- prometheus.Metric, s *BusStatus) {
+	c := collector{ch}
+	c.queues(s)
+	for reason, v := range s.Refused {
+		c.count(descRefused, v, reason)
+	}
+}
+
+func (c collector) queues(s *BusStatus) {
+	for _, q := range s.Queues {
+		c.gauge(descQueueBytes, float64(q.Bytes), q.Peer)
+		c.count(descDropped, q.Dropped, q.Peer)
+	}
 }
 
 type collector struct{ ch chan<- prometheus.Metric }

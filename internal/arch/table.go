@@ -160,6 +160,7 @@ var Rows = Table{
 	// The product, level 6.
 	{"cluster/gossip", 6, Product, 0},
 	{"cluster/natsbus", 6, Product, 0},
+	{"cluster/poolbus", 6, Product, 0},
 	{"internal/multicluster", 6, Product, 0},
 	{"internal/admin", 6, Product, 0},
 	{"internal/prefix", 6, Product, Hot},

@@ -48,14 +48,15 @@ const (
 
 // Budget is the process's memory, divided among uses. A nil Budget has no limit.
 type Budget struct {
-	limit int64
+	whole *Budget // of the process; nil: this is it
+	limit atomic.Int64
 	uses  [NumUses]account
 	live  pressure
 	turns turns
 }
 
 type account struct {
-	limit   int64
+	limit   atomic.Int64
 	used    atomic.Int64
 	refused atomic.Uint64
 }
@@ -65,12 +66,38 @@ func New(limit int64) *Budget {
 	if limit <= 0 {
 		return nil
 	}
-	b := &Budget{limit: limit, turns: newTurns()}
-	for u := range b.uses {
-		b.uses[u].limit = limit / 100 * shares[u]
-	}
+	b := &Budget{turns: newTurns()}
+	b.divide(limit)
 	b.live.threshold = uint64(limit) / 100 * pressedPercent
 	return b
+}
+
+// Part returns the budget of one of n pools of the process: an equal part of b, of which no other
+// pool can take anything. UnderPressure of a part reports the pressure of the process. It returns nil
+// for a nil Budget.
+func (b *Budget) Part(n int) *Budget {
+	if b == nil {
+		return nil
+	}
+	p := &Budget{whole: b, turns: newTurns()}
+	p.SetParts(n)
+	return p
+}
+
+// SetParts makes b one of n parts of the process's budget. Memory that is in use stays. It does
+// nothing for a nil Budget and for one that is not a part.
+func (b *Budget) SetParts(n int) {
+	if b != nil && b.whole != nil {
+		b.divide(b.whole.Limit() / int64(max(n, 1)))
+	}
+}
+
+// divide sets the limits of all uses.
+func (b *Budget) divide(limit int64) {
+	b.limit.Store(limit)
+	for u := range b.uses {
+		b.uses[u].limit.Store(limit / 100 * shares[u])
+	}
 }
 
 // Limit returns the total in bytes, 0 for none.
@@ -78,7 +105,7 @@ func (b *Budget) Limit() int64 {
 	if b == nil {
 		return 0
 	}
-	return b.limit
+	return b.limit.Load()
 }
 
 // Share returns the limit of a use in bytes, 0 for none.
@@ -86,7 +113,7 @@ func (b *Budget) Share(u Use) int64 {
 	if b == nil {
 		return 0
 	}
-	return b.uses[u].limit
+	return b.uses[u].limit.Load()
 }
 
 // Used returns the bytes taken by a use.
@@ -104,7 +131,7 @@ func (b *Budget) Take(u Use, n int) bool {
 		return true
 	}
 	a := &b.uses[u]
-	if a.used.Add(int64(n)) <= a.limit {
+	if a.used.Add(int64(n)) <= a.limit.Load() {
 		return true
 	}
 	a.used.Add(-int64(n))
@@ -131,7 +158,8 @@ func (b *Budget) Apply() {
 
 // heap is the memory limit for the garbage collector.
 func (b *Budget) heap() int64 {
-	return max(min(b.limit/100*collectPercent, b.limit-beyondHeap), b.limit/100*leastPercent)
+	limit := b.Limit()
+	return max(min(limit/100*collectPercent, limit-beyondHeap), limit/100*leastPercent)
 }
 
 var (
@@ -154,9 +182,13 @@ func (b *Budget) Collect(ch chan<- prometheus.Metric) {
 	}
 	for u := range b.uses {
 		a, name := &b.uses[u], Use(u).String()
-		ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(a.limit), name)
+		ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(a.limit.Load()), name)
 		ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(a.used.Load()), name)
 		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(a.refused.Load()), name)
 	}
-	ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(b.limit), "process")
+	total := "process"
+	if b.whole != nil {
+		total = "pool"
+	}
+	ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(b.Limit()), total)
 }

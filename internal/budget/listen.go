@@ -45,7 +45,12 @@ type Listeners struct {
 // NewListeners returns Listeners for the process's file limit and, unless b is nil, its memory. r
 // registers the metrics; it may be nil.
 func NewListeners(b *Budget, r prometheus.Registerer) *Listeners {
-	most := Files()
+	return NewListenersOf(Files(), b, r)
+}
+
+// NewListenersOf is NewListeners with a number of file descriptors, for one of several pools.
+func NewListenersOf(files int, b *Budget, r prometheus.Registerer) *Listeners {
+	most := files
 	if limit := b.Limit(); limit > 0 {
 		most = int(min(int64(most), limit/connParts/connMemory))
 	}

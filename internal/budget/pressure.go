@@ -31,6 +31,9 @@ func (b *Budget) UnderPressure() bool {
 	if b == nil {
 		return false
 	}
+	if b.whole != nil {
+		b = b.whole
+	}
 	p := &b.live
 	now, next := int64(time.Since(began)), p.next.Load()
 	if now >= next && p.next.CompareAndSwap(next, now+int64(lookEvery)) {

@@ -1,12 +1,38 @@
 package server
 
 import (
+	"regexp"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
-// openBudget divides the process's memory limit.
+// registerProcess registers the metrics of the process.
+func (s *Server) registerProcess() error {
+	RegisterRuntime(s.registry)
+	if s.o.LogWriter == nil {
+		return nil
+	}
+	return s.o.LogWriter.Register(s.registry)
+}
+
+// RegisterRuntime registers the metrics of the Go runtime and of the process.
+func RegisterRuntime(r prometheus.Registerer) {
+	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // the live heap, the lower bound of the heap's sawtooth
+	r.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+}
+
+// openBudget divides the process's memory limit, unless several pools share it.
 func (s *Server) openBudget() {
+	if sh := s.o.Shared; sh != nil {
+		s.budget = sh.Budget
+		s.registry.MustRegister(s.budget)
+		s.listeners = budget.NewListenersOf(sh.Files, s.budget, s.registry)
+		return
+	}
 	limit, source := s.o.Memory, "options"
 	if limit == 0 {
 		limit, source = budget.Memory()

@@ -104,6 +104,9 @@ type Options struct {
 	Linger           time.Duration // pause while draining, for health checks to notice; default 2 s, negative none
 	Drain            time.Duration // time for streams to end; default 20 s
 
+	// Shared are the parts of a process that serves several pools; nil: it serves this one only.
+	Shared *Shared
+
 	Plugins plugin.Table // types for configurations; default: Grapevine's
 
 	// Started is when the process started, from which ReadyTimeout counts; zero: now.
@@ -166,4 +169,12 @@ func (s *Server) logLevels() admin.LogLevels {
 		return nil
 	}
 	return s.o.LogWriter.Levels()
+}
+
+// adminAddr returns the address of the administration listener, "" if the process has it.
+func (s *Server) adminAddr() string {
+	if s.admin == nil {
+		return ""
+	}
+	return s.admin.Addr().String()
 }

@@ -5,14 +5,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
@@ -130,10 +128,8 @@ func Open(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, registry: prometheus.NewRegistry(), started: o.Started, readiness: listen.NewReadiness()}
 	s.openBudget()
-	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // the live heap, the lower bound of the heap's sawtooth
-	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if o.LogWriter != nil {
-		if err := o.LogWriter.Register(s.registry); err != nil {
+	if o.Shared == nil {
+		if err := s.registerProcess(); err != nil {
 			return nil, err
 		}
 	}
@@ -231,7 +227,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		}
 	}
 	s.keepOn(ctx)
-	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
+	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.adminAddr())
 	return nil
 }
 
@@ -312,8 +308,11 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	return err
 }
 
-// openAdmin serves metrics, health, status and operator endpoints.
+// openAdmin serves metrics, health, status and operator endpoints, unless the process does.
 func (s *Server) openAdmin() error {
+	if s.o.Shared != nil {
+		return nil
+	}
 	secure, err := s.o.TLS.Config(s.o.Log)
 	if err != nil {
 		return err
@@ -322,12 +321,19 @@ func (s *Server) openAdmin() error {
 		s.certificate = listen.WatchExpiry(secure, s.o.Log)
 		s.registry.MustRegister(s.certificate)
 	}
-	s.admin, err = admin.Open(admin.Options{
-		Bind: s.o.Admin, Control: s.o.Control, Token: s.o.ControlToken, TLS: secure,
-		Gatherer: s.gatherer(), Registerer: s.registry, Ready: s.checks, Stalled: s.dog.Stalled, Status: func() any { return s.Status() },
-		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Flight: s.flight, Reload: s.Reload, LogLevels: s.logLevels(), Budget: s.budget, Listeners: s.listeners, Log: s.o.Log,
-	})
+	o := s.pages()
+	o.Bind, o.Control, o.Token, o.TLS = s.o.Admin, s.o.Control, s.o.ControlToken, secure
+	o.Registerer, o.LogLevels = s.registry, s.logLevels()
+	s.admin, err = admin.Open(o)
 	return err
+}
+
+// pages returns what the administration listener serves.
+func (s *Server) pages() admin.Options {
+	return admin.Options{
+		Gatherer: s.gatherer(), Ready: s.checks, Stalled: s.dog.Stalled, Status: func() any { return s.Status() },
+		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Flight: s.flight, Reload: s.Reload, Budget: s.budget, Listeners: s.listeners, Log: s.o.Log,
+	}
 }
 
 // openProcessor creates the processor of requests. It serves nothing yet.

@@ -108,9 +108,16 @@ func (s *Server) openNode(setup *facts.Setup) (err error) {
 	}
 	self := cluster.NewMember(s.o.Name, s.o.Version)
 	self.Zone = s.o.Zone
-	limit := func(l net.Listener) net.Listener { return s.listeners.Limit("replicas", 8, l) }
-	if s.bus, err = c.bus(self, limit, s.o.Log); err != nil {
-		return err
+	if sh := s.o.Shared; sh != nil {
+		self = sh.Self
+		if s.bus = sh.Bus; s.bus == nil {
+			s.bus = cluster.None{}
+		}
+	} else {
+		limit := func(l net.Listener) net.Listener { return s.listeners.Limit("replicas", 8, l) }
+		if s.bus, err = c.bus(self, limit, s.o.Log); err != nil {
+			return err
+		}
 	}
 	tuning := share.Tuning()
 	tuning.Relay = c.Mode == "gossip" // NATS servers distribute messages across zones themselves

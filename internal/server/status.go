@@ -331,6 +331,9 @@ func (s *Server) empty() bool {
 	return st.OK() && !st.Read.IsZero() && st.Endpoints == 0
 }
 
+// overdue reports whether ReadyTimeout has passed.
+func (s *Server) overdue() bool { return time.Since(s.started) > s.o.ReadyTimeout }
+
 // watchReadiness sets the gRPC health state to ready once the state has settled, or ReadyTimeout
 // has passed.
 func (s *Server) watchReadiness(ctx context.Context) {
@@ -345,7 +348,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 			s.share.Set()
 		}
 		if !s.settled.Load() {
-			over := time.Since(s.started) > s.o.ReadyTimeout
+			over := s.overdue()
 			models, phase, pending := s.modelsReady(), s.node.Phase(), s.pending()
 			known := models && phase != cluster.Settling && pending == 0
 			if len(s.pool.Snapshot().Endpoints) > 0 && (known || over) {

@@ -31,6 +31,8 @@ const (
 
 	// MaxFrame bounds every frame, sent or received.
 	MaxFrame = 1 << 20
+	// MaxPrefix bounds the name in front of a frame, if several groups of nodes share a connection.
+	MaxPrefix = 256
 	// MaxGauge bounds one origin's keys and values of one gauge, so that all of them fit in a
 	// frame.
 	MaxGauge = MaxFrame / 16 * 15

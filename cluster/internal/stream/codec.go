@@ -16,8 +16,8 @@ const (
 	methodName  = "Link"
 	fullMethod  = "/" + serviceName + "/" + methodName
 
-	batchBytes = 256 << 10                       // a message is sent once it exceeds this
-	maxMessage = batchBytes + group.MaxFrame + 4 // so that any frame fits
+	batchBytes = 256 << 10                                         // a message is sent once it exceeds this
+	maxMessage = batchBytes + group.MaxFrame + group.MaxPrefix + 4 // so that any frame fits
 	maxField   = 255
 )
 
@@ -75,7 +75,7 @@ func frameLen(b []byte) (int, error) {
 		return 0, errBatch
 	}
 	n := binary.LittleEndian.Uint32(b)
-	if n == 0 || n > group.MaxFrame || int(n) > len(b)-4 {
+	if n == 0 || n > group.MaxFrame+group.MaxPrefix || int(n) > len(b)-4 {
 		return 0, errBatch
 	}
 	return int(n), nil
