@@ -112,6 +112,22 @@ func Open(p *Processor, l Listen) (*Server, error) {
 	return s, nil
 }
 
+// OpenHealth listens on HealthAddress and serves the health service alone, for a process whose
+// processors have listeners of their own.
+func OpenHealth(l Listen, log *slog.Logger) (*Server, error) {
+	if l.Readiness == nil {
+		return nil, errNoReadiness
+	}
+	s := &Server{ready: l.Readiness}
+	stopping, stop := context.WithCancel(context.Background())
+	s.checks, s.stopWatches = l.Readiness.Service(stopping), stop
+	if err := s.openHealth(l, log); err != nil {
+		stop()
+		return nil, err
+	}
+	return s, nil
+}
+
 // openHealth serves the health service on its own address, if configured.
 func (s *Server) openHealth(l Listen, log *slog.Logger) error {
 	if l.HealthAddress == "" {
@@ -181,6 +197,18 @@ func (s *Server) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.stopWatches()
+	s.stopMain(ctx)
+	if s.health != nil {
+		s.health.Stop()
+	}
+	return s.group.Wait()
+}
+
+// stopMain waits for the open streams until ctx ends, then cuts the rest.
+func (s *Server) stopMain(ctx context.Context) {
+	if s.main == nil {
+		return
+	}
 	drained := make(chan struct{})
 	go func() {
 		s.main.GracefulStop()
@@ -192,8 +220,4 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.main.Stop()
 		<-drained
 	}
-	if s.health != nil {
-		s.health.Stop()
-	}
-	return s.group.Wait()
 }

@@ -50,6 +50,7 @@ type Options struct {
 	Flight    http.Handler                // POST and GET /debug/flight, GET /debug/flight/{name}
 	Reload    func(context.Context) error // POST /-/reload
 	LogLevels LogLevels                   // GET and PUT /-/loglevel; nil: none
+	Pools     *Pools                      // of a process that serves several; nil: it serves one
 	Budget    *budget.Budget              // memory for request bodies; nil: unlimited
 	Listeners *budget.Listeners           // limits connections; nil: unlimited
 	Log       *slog.Logger
@@ -185,10 +186,29 @@ func (s *Server) Close(ctx context.Context) error {
 
 // handler returns all pages. g protects pages that act, or that show requests or memory.
 func handler(o Options, g guard, m *metrics) http.Handler {
+	made := newPress(o.Budget.Share(budget.Admin))
+	mux := o.mux(made, g, m)
+	if o.Pools != nil {
+		o.Pools.serve(mux, made, g, m)
+	}
+	guarded := func(pattern string, h http.Handler) {
+		mux.Handle(pattern, http.MaxBytesHandler(g.protect(h), maxSmallBody))
+	}
+	if o.LogLevels != nil {
+		guarded("GET /-/loglevel", logLevels(o.LogLevels))
+		guarded("PUT /-/loglevel", logLevels(o.LogLevels))
+	}
+	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace, "cmdline": pprof.Cmdline} {
+		guarded("GET /debug/pprof/"+path, unhurried(h))
+	}
+	return hardened(mux)
+}
+
+// mux returns the pages of one pool. made renders them.
+func (o *Options) mux(made *press, g guard, m *metrics) *http.ServeMux {
 	mux := http.NewServeMux()
 	open := func(pattern string, h http.Handler) { mux.Handle(pattern, http.MaxBytesHandler(h, maxSmallBody)) }
 	guarded := func(pattern string, h http.Handler) { open(pattern, g.protect(h)) }
-	made := newPress(o.Budget.Share(budget.Admin))
 	if o.Gatherer != nil {
 		open("GET /metrics", made.whole(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{Timeout: 10 * time.Second, EnableOpenMetrics: true})))
 	}
@@ -198,7 +218,9 @@ func handler(o Options, g guard, m *metrics) http.Handler {
 	}
 	if o.Status != nil {
 		open("GET /status", made.whole(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, o.Status()) })))
-		open("GET /{$}", made.whole(page(o.Status)))
+		if o.Pools == nil {
+			open("GET /{$}", made.whole(page(o.Status)))
+		}
 	}
 	if o.Decisions != nil {
 		guarded("GET /debug/decisions", made.whole(decisions(o.Decisions)))
@@ -217,12 +239,5 @@ func handler(o Options, g guard, m *metrics) http.Handler {
 	if o.Reload != nil {
 		guarded("POST /-/reload", reload(o.Reload))
 	}
-	if o.LogLevels != nil {
-		guarded("GET /-/loglevel", logLevels(o.LogLevels))
-		guarded("PUT /-/loglevel", logLevels(o.LogLevels))
-	}
-	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace, "cmdline": pprof.Cmdline} {
-		guarded("GET /debug/pprof/"+path, unhurried(h))
-	}
-	return hardened(mux)
+	return mux
 }

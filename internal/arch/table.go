@@ -176,6 +176,7 @@ var Rows = Table{
 	{"internal/server", 7, Product, 0},
 
 	// The product, level 8.
+	{"internal/pools", 8, Product, 0},
 	{"internal/statustext", 8, Product, Pure},
 
 	// The product, level 9.

@@ -18,6 +18,7 @@ import (
 
 // checkFlags are the flags of check.
 type checkFlags struct {
+	pool    string
 	plugins plugin.Table
 
 	endpoints, config string
@@ -56,6 +57,7 @@ two completions that are sent to each engine.`,
 	cmd.Flags().StringVar(&f.config, "config", "", "EndpointPickerConfig file")
 	cmd.Flags().BoolVar(&f.effective, "print-effective", false, "print the configuration with defaults filled in")
 	cmd.Flags().BoolVar(&f.live, "live", false, "check the engines of the endpoints")
+	cmd.Flags().StringVar(&f.pool, "pool", "", "with --live and --admin: pool, of a replica that serves several")
 	cmd.Flags().StringVar(&f.admin, "admin", "", "with --live: admin address of a replica whose endpoints are checked")
 	cmd.Flags().StringVar(&f.engineKey, "engine-key-file", "", "with --live: file with the engines' API key (--api-key of the engine)")
 	cmd.Flags().StringArrayVar(&f.models, "model", nil, "with --live: NAME=FOLDER of a model's tokenizer files, if they are not found automatically (repeatable)")

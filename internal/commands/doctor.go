@@ -32,6 +32,7 @@ import (
 // doctorFlags are the flags of doctor.
 type doctorFlags struct {
 	admin     string
+	pool      string
 	output    cli.Output
 	version   string
 	endpoints string
@@ -69,6 +70,7 @@ Engines get one GET /health each, and no prompts.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	fl := cmd.Flags()
+	fl.StringVar(&f.pool, "pool", "", "pool, of a replica that serves several")
 	fl.StringVar(&f.admin, "admin", "127.0.0.1:9090", "admin address of a replica; without a replica there, the other checks run")
 	cli.AddOutput(cmd, &f.output)
 	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file whose names and engines are checked")
@@ -176,7 +178,7 @@ func (d *doctor) fileLimit() {
 func (d *doctor) replica(ctx context.Context, f *doctorFlags) *server.Status {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	a := adminFlags{admin: f.admin}
+	a := adminFlags{admin: f.admin, pool: f.pool}
 	var st server.Status
 	sent := time.Now()
 	header, err := a.getWithHeader(ctx, "/status", &st)

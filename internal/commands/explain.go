@@ -192,7 +192,7 @@ func (f *explainFlags) explainLive(cmd *cobra.Command) ([]explain.Decision, erro
 	if err != nil {
 		return nil, cli.UsageError{Err: err}
 	}
-	resp, err := admin.Client(f.admin).Do(cmd.Context(), http.MethodPost, "/debug/explain?"+query.Encode(), h, bytes.NewReader(body))
+	resp, err := admin.Client(f.admin).Do(cmd.Context(), http.MethodPost, admin.PoolPath(f.pool)+"/debug/explain?"+query.Encode(), h, bytes.NewReader(body))
 	if err != nil {
 		return nil, cli.UsageIf(err, admin.ErrAddress)
 	}

@@ -24,7 +24,7 @@ import (
 const flightPath = "/debug/flight"
 
 func newFlightRecord() *cobra.Command {
-	var address, output, get string
+	var address, output, get, pool string
 	var list bool
 	cmd := &cobra.Command{
 		Use:   "flight-record",
@@ -53,7 +53,7 @@ control listener.`,
 			if get != "" {
 				path += "/" + url.PathEscape(get)
 			}
-			resp, err := admin.Client(address).Do(cmd.Context(), method, path, nil, nil)
+			resp, err := admin.Client(address).Do(cmd.Context(), method, admin.PoolPath(pool)+path, nil, nil)
 			if err != nil {
 				return cli.UsageIf(err, admin.ErrAddress)
 			}
@@ -65,6 +65,7 @@ control listener.`,
 		},
 	}
 	cmd.Flags().StringVar(&address, "admin", "127.0.0.1:9090", "admin address of a replica")
+	addPool(cmd, &pool)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file for the record (default: the record's name, in the working directory)")
 	cmd.Flags().BoolVar(&list, "list", false, "list the stored records instead of making one")
 	cmd.Flags().StringVar(&get, "get", "", "name of a stored record to save instead of making one")

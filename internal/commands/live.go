@@ -71,7 +71,7 @@ func (f *checkFlags) look(cmd *cobra.Command) error {
 // targets are the endpoints of the file or of the replica.
 func (f *checkFlags) targets(ctx context.Context) (out []engines.Target, err error) {
 	if f.admin != "" {
-		a := adminFlags{admin: f.admin, output: f.output}
+		a := adminFlags{admin: f.admin, pool: f.pool, output: f.output}
 		var st server.Status
 		if err := a.get(ctx, "/status", &st); err != nil {
 			return nil, err

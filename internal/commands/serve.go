@@ -34,6 +34,7 @@ type serveFlags struct {
 	o          server.Options
 	kube       kubeFlags
 	federation federationFlags
+	pools      poolsFlags
 	models     []string
 	files      modelFileFlags
 	aliases    []string
@@ -87,6 +88,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.StringVar(&f.o.StateDir, "state-dir", "", "Kubernetes: folder in which this replica keeps the last list of endpoints, for a start while neither the API server nor a peer can be reached (default: none)")
 	f.kube.add(fl)
 	f.federation.add(fl)
+	f.pools.add(fl)
 	fl.StringVar(&f.o.Config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
 	fl.StringVar(&f.o.ConfigText, "config-text", "", "text of an EndpointPickerConfig, instead of --config")
 	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a base model's tokenizer files, instead of those that --model-source finds (repeatable)")
@@ -214,7 +216,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	s, err := server.Open(f.o)
+	s, err := f.open(log)
 	if err != nil {
 		return err
 	}
@@ -244,11 +246,14 @@ func (f *serveFlags) sources() (err error) {
 	if f.o.Config != "" && f.o.ConfigText != "" {
 		return errors.New("--config and --config-text cannot be used together")
 	}
+	if f.pools.several() {
+		return cmp.Or(f.pools.check(f.given), f.kube.check())
+	}
 	if f.o.Source, err = f.kube.source(f.given, f.o.Endpoints); err != nil {
 		return err
 	}
 	if f.o.Endpoints == "" && f.o.Source == nil && f.o.Config == "" && f.o.ConfigText == "" {
-		return errors.New("--endpoints is required without --pool-name or a --config with a file in dataLayer.discovery")
+		return errors.New("--endpoints is required without --pool-name, --pools or a --config with a file in dataLayer.discovery")
 	}
 	return nil
 }
@@ -429,7 +434,7 @@ func (f *serveFlags) readKeys() (keys [][]byte, err error) {
 
 // watchKeys rereads the group's keys when their files change, until ctx ends, so that rotating a
 // mounted Secret needs no manual step.
-func (f *serveFlags) watchKeys(ctx context.Context, s *server.Server, log *slog.Logger) {
+func (f *serveFlags) watchKeys(ctx context.Context, s replica, log *slog.Logger) {
 	for _, file := range f.keys {
 		before, _ := os.ReadFile(file) // an unreadable file has been refused
 		go discovery.Watch(ctx, file, discovery.WatchOptions{Log: log}, func() {
@@ -442,7 +447,7 @@ func (f *serveFlags) watchKeys(ctx context.Context, s *server.Server, log *slog.
 }
 
 // rekey gives a running replica the keys that are now in the files.
-func (f *serveFlags) rekey(s *server.Server, log *slog.Logger) {
+func (f *serveFlags) rekey(s replica, log *slog.Logger) {
 	if len(f.keys) == 0 {
 		return
 	}

@@ -68,31 +68,25 @@ func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery
 		return nil, errors.New("--endpoint-selector requires --endpoint-target-ports")
 	case k.o.Pool != "" && len(k.ports) > 0:
 		return nil, errors.New("--endpoint-target-ports requires --endpoint-selector: a pool defines its own ports")
-	case k.o.Events.Port < 0 || k.o.Events.Port > 65535 || k.o.Events.ReplayPort < 0 || k.o.Events.ReplayPort > 65535:
-		return nil, errors.New("--pod-events-port, --pod-replay-port: want a port number")
 	}
-	if k.o.Guard < 0 {
-		return nil, errors.New("--pool-guard: must not be negative")
-	}
-	if f := k.o.IPFamily; f != "" && f != kube.FamilyIPv4 && f != kube.FamilyIPv6 {
-		return nil, errors.New("--pod-ip-family: want ipv4 or ipv6, not " + strconv.Quote(f))
-	}
-	var err error
-	if k.o.Ports, err = kube.ParsePorts(k.ports); err != nil {
-		return nil, errors.New("--endpoint-target-ports: " + err.Error())
-	}
-	if k.o.Events.Port > 0 {
-		k.o.Events.Ranks = 1
-	}
-	if k.o.Config, err = kubeapi.Find(k.kubeconfig); err != nil {
+	if err := k.check(); err != nil {
 		return nil, err
 	}
-	k.o.Namespace = cmp.Or(k.o.Namespace, os.Getenv("NAMESPACE"))
-	if pod := os.Getenv("POD_NAME"); pod != "" {
-		k.o.Self = kube.Reference{APIVersion: "v1", Kind: "Pod", Name: pod, Namespace: cmp.Or(k.o.Config.Namespace, k.o.Namespace), UID: os.Getenv("POD_UID")}
+	if err := k.prepare(); err != nil {
+		return nil, err
 	}
-	k.o.Agent = "grapevine/" + k.version
+	return opener(k.o), nil
+}
+
+// pool returns the source of the endpoints of one of several InferencePools.
+func (k *kubeFlags) pool(name string) (discovery.Opener, error) {
 	o := k.o
+	o.Pool = name
+	return opener(o), nil
+}
+
+// opener returns a source of endpoints.
+func opener(o kube.Options) discovery.Opener {
 	return func(sink discovery.Sink) (discovery.Source, error) {
 		o.Sink = sink
 		s, err := kube.Open(o)
@@ -100,7 +94,40 @@ func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery
 			return nil, err
 		}
 		return s, nil
-	}, nil
+	}
+}
+
+// check checks the flags that are common to all sources.
+func (k *kubeFlags) check() (err error) {
+	if k.o.Events.Port < 0 || k.o.Events.Port > 65535 || k.o.Events.ReplayPort < 0 || k.o.Events.ReplayPort > 65535 {
+		return errors.New("--pod-events-port, --pod-replay-port: want a port number")
+	}
+	if k.o.Guard < 0 {
+		return errors.New("--pool-guard: must not be negative")
+	}
+	if f := k.o.IPFamily; f != "" && f != kube.FamilyIPv4 && f != kube.FamilyIPv6 {
+		return errors.New("--pod-ip-family: want ipv4 or ipv6, not " + strconv.Quote(f))
+	}
+	if k.o.Ports, err = kube.ParsePorts(k.ports); err != nil {
+		return errors.New("--endpoint-target-ports: " + err.Error())
+	}
+	if k.o.Events.Port > 0 {
+		k.o.Events.Ranks = 1
+	}
+	return nil
+}
+
+// prepare finds the API server and this process's place in the cluster.
+func (k *kubeFlags) prepare() (err error) {
+	if k.o.Config, err = kubeapi.Find(k.kubeconfig); err != nil {
+		return err
+	}
+	k.o.Namespace = cmp.Or(k.o.Namespace, os.Getenv("NAMESPACE"))
+	if pod := os.Getenv("POD_NAME"); pod != "" {
+		k.o.Self = kube.Reference{APIVersion: "v1", Kind: "Pod", Name: pod, Namespace: cmp.Or(k.o.Config.Namespace, k.o.Namespace), UID: os.Getenv("POD_UID")}
+	}
+	k.o.Agent = "grapevine/" + k.version
+	return nil
 }
 
 // findPeers finds the group's members in the EndpointSlices of a Service, if a flag names one,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,6 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
+	"github.com/grapevine-epp/grapevine/internal/pools"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/internal/server"
@@ -29,12 +31,19 @@ import (
 // adminFlags are the flags of commands that ask a running replica.
 type adminFlags struct {
 	admin  string
+	pool   string
 	output cli.Output
 }
 
 func (f *adminFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.admin, "admin", "127.0.0.1:9090", "admin address of a replica")
+	addPool(cmd, &f.pool)
 	cli.AddOutput(cmd, &f.output)
+}
+
+// addPool adds the flag that selects one pool of a replica that serves several.
+func addPool(cmd *cobra.Command, pool *string) {
+	cmd.Flags().StringVar(pool, "pool", "", "pool, of a replica that serves several")
 }
 
 // get reads a JSON page of the replica's admin port.
@@ -47,12 +56,49 @@ func (f *adminFlags) get(ctx context.Context, path string, into any) error {
 func (f *adminFlags) getWithHeader(ctx context.Context, path string, into any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	resp, err := admin.Client(f.admin).Do(ctx, http.MethodGet, path, nil, nil)
+	resp, err := admin.Client(f.admin).Do(ctx, http.MethodGet, admin.PoolPath(f.pool)+path, nil, nil)
 	if err != nil {
 		return nil, cli.UsageIf(err, admin.ErrAddress)
 	}
 	defer resp.Body.Close()
-	return resp.Header, json.NewDecoder(resp.Body).Decode(into)
+	if path != "/status" {
+		return resp.Header, json.NewDecoder(resp.Body).Decode(into)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	var all pools.Status
+	if err := json.Unmarshal(b, &all); err == nil && all.Pools != nil {
+		return nil, &severalPools{all}
+	}
+	return resp.Header, json.Unmarshal(b, into)
+}
+
+// severalPools is returned when the status of one pool is read from a replica with several.
+type severalPools struct{ status pools.Status }
+
+// Error implements error.
+func (e *severalPools) Error() string {
+	var names []string
+	for _, p := range e.status.Pools {
+		names = append(names, p.Name)
+	}
+	return "this replica serves several pools: choose one with --pool: " + strings.Join(names, ", ")
+}
+
+// writePools prints the pools of a replica that serves several.
+func writePools(w io.Writer, st *pools.Status) {
+	fmt.Fprintf(w, "%s %s, version %s, up %s\n", st.Name, st.State, st.Version, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second))
+	if st.Reason != "" {
+		fmt.Fprintf(w, "  %s\n", st.Reason)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "POOL\tEXT_PROC\tSTATE\tENDPOINTS\tPROBLEMS\tREASON")
+	for _, p := range st.Pools {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", p.Name, cmp.Or(p.Address, "-"), p.State, p.Endpoints, p.Problems, p.Reason)
+	}
+	t.Flush()
 }
 
 func newStatus() *cobra.Command {
@@ -63,8 +109,9 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show the state of a replica",
 		Long: `Asks a running replica for its state: models, endpoints with the state of knowledge
-about each, index size, and with --cluster the other replicas. The exit code is 1 if the
-replica is not ready.`,
+about each, index size, and with --cluster the other replicas. Of a replica that serves
+several pools it shows a line for each pool; --pool selects one. The exit code is 1 if the
+replica or the selected pool is not ready.`,
 		Example: "  grapevine status\n  grapevine status --admin 10.0.1.7:9090 --cluster -o json\n  grapevine status --wait",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,9 +119,13 @@ replica is not ready.`,
 			defer cancel()
 			var st server.Status
 			var unreachable error
+			var several *severalPools // nil: the status is that of one pool
 			for {
 				st = server.Status{} // fields missing in an answer must not keep the previous values
 				err := f.get(ctx, "/status", &st)
+				if several = nil; errors.As(err, &several) {
+					st.State, st.Reason, err = several.status.State, several.status.Reason, nil
+				}
 				if err == nil && (!wait || st.State == "ready") {
 					break
 				}
@@ -93,11 +144,18 @@ replica is not ready.`,
 				case <-time.After(200 * time.Millisecond):
 				}
 			}
-			if !f.output.IsText() {
-				if err := f.output.Write(cmd.OutOrStdout(), st); err != nil {
+			switch {
+			case !f.output.IsText():
+				var out any = st
+				if several != nil {
+					out = several.status
+				}
+				if err := f.output.Write(cmd.OutOrStdout(), out); err != nil {
 					return err
 				}
-			} else {
+			case several != nil:
+				writePools(cmd.OutOrStdout(), &several.status)
+			default:
 				writeStatus(cmd.OutOrStdout(), &st, group, f.output == cli.Wide)
 			}
 			if st.State != "ready" {

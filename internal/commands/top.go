@@ -50,6 +50,7 @@ its width. NO_COLOR disables colours. The exit code is 1 if no replica answers.`
 		},
 	}
 	cmd.Flags().StringSliceVar(&o.Addresses, "admin", []string{"127.0.0.1:9090"}, "admin address of a replica (repeatable)")
+	addPool(cmd, &o.Pool)
 	cmd.Flags().DurationVar(&o.Interval, "interval", time.Second, "time between readings")
 	cmd.Flags().BoolVar(&once, "once", false, "print one frame and exit")
 	return cmd

@@ -10,7 +10,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
-	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
@@ -161,14 +160,6 @@ func (o *Options) complete() error {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
-}
-
-// logLevels returns the levels of the log, or nil if they cannot be changed.
-func (s *Server) logLevels() admin.LogLevels {
-	if s.o.LogWriter == nil || s.o.LogWriter.Levels() == nil {
-		return nil
-	}
-	return s.o.LogWriter.Levels()
 }
 
 // adminAddr returns the address of the administration listener, "" if the process has it.

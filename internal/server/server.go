@@ -323,7 +323,7 @@ func (s *Server) openAdmin() error {
 	}
 	o := s.pages()
 	o.Bind, o.Control, o.Token, o.TLS = s.o.Admin, s.o.Control, s.o.ControlToken, secure
-	o.Registerer, o.LogLevels = s.registry, s.logLevels()
+	o.Registerer, o.LogLevels = s.registry, s.o.Levels()
 	s.admin, err = admin.Open(o)
 	return err
 }

@@ -44,3 +44,23 @@ func (s *Server) Stalled() []string { return s.dog.Stalled() }
 func (s *Server) Ready() (ready, started bool) {
 	return s.ready(), s.settled.Load() || s.empty() || s.overdue()
 }
+
+// Defaults sets the defaults of a process that serves several pools.
+func (o *Options) Defaults() error {
+	p := *o
+	p.Endpoints = "pools" // each pool has its own
+	if err := p.complete(); err != nil {
+		return err
+	}
+	p.Endpoints = o.Endpoints
+	*o = p
+	return nil
+}
+
+// Levels returns the levels of the log, or nil if they cannot be changed.
+func (o *Options) Levels() admin.LogLevels {
+	if o.LogWriter == nil || o.LogWriter.Levels() == nil {
+		return nil
+	}
+	return o.LogWriter.Levels()
+}

@@ -32,6 +32,7 @@ import (
 // Status is the content of /status.
 type Status struct {
 	Name       string               `json:"name"`
+	Pool       string               `json:"pool,omitempty"` // in a process that serves several
 	Version    string               `json:"version"`
 	State      string               `json:"state"` // starting, ready, degraded, draining
 	Reason     string               `json:"reason,omitempty"`
@@ -133,6 +134,9 @@ func (s *Server) Status() Status {
 	st := Status{
 		Name: s.o.Name, Version: s.o.Version, UptimeS: now.Sub(s.started).Seconds(),
 		Decisions: s.decided.Load(), Models: s.models.Status(), ModelFiles: s.modelFiles.source.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
+	}
+	if s.o.Shared != nil {
+		st.Pool = s.o.Shared.Pool
 	}
 	st.State, st.Reason = s.state()
 	if s.processor != nil {

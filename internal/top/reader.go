@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 
 // readTime limits how long a replica may take to answer.
 const readTime = 5 * time.Second
+
+// errSeveral is the error of a replica that serves several pools, if none is selected.
+var errSeveral = errors.New("this replica serves several pools: choose one with --pool")
 
 // reading is what one replica answered.
 type reading struct {
@@ -26,16 +30,22 @@ type readings struct {
 }
 
 // read asks all replicas at once.
-func read(ctx context.Context, addresses []string) readings {
+func read(ctx context.Context, addresses []string, pool string) readings {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	out := readings{at: time.Now(), list: make([]reading, len(addresses))}
 	var wg sync.WaitGroup
 	for i, address := range addresses {
 		wg.Go(func() {
-			var st server.Status
-			out.list[i] = reading{address: address, status: &st}
-			if err := admin.Client(address).Get(ctx, "/status", &st); err != nil {
+			var st struct {
+				server.Status
+				Pools []struct{} `json:"pools"` // nil: the status is that of one pool
+			}
+			err := admin.Client(address).Get(ctx, admin.PoolPath(pool)+"/status", &st)
+			if err == nil && st.Pools != nil {
+				err = errSeveral
+			}
+			if out.list[i] = (reading{address: address, status: &st.Status}); err != nil {
 				out.list[i] = reading{address: address, err: err}
 			}
 		})

@@ -13,6 +13,7 @@ import (
 // Options configure a session.
 type Options struct {
 	Addresses []string      // admin addresses of replicas
+	Pool      string        // of replicas that serve several; "": they serve one
 	Interval  time.Duration // between readings
 	Screen    tcell.Screen  // nil: the terminal
 }
@@ -21,13 +22,13 @@ type Options struct {
 // width. It returns whether any replica answered.
 func Once(ctx context.Context, w io.Writer, o Options, width int) (answered bool, err error) {
 	var h history
-	h.add(read(ctx, o.Addresses))
+	h.add(read(ctx, o.Addresses, o.Pool))
 	select {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	case <-time.After(o.Interval):
 	}
-	b := h.add(read(ctx, o.Addresses))
+	b := h.add(read(ctx, o.Addresses, o.Pool))
 	_, err = io.WriteString(w, text(b.frame(&state{selected: -1}, width, 0)))
 	return b.answered > 0, err
 }
@@ -86,7 +87,7 @@ func Run(ctx context.Context, o Options) (err error) {
 func poll(ctx context.Context, o Options, boards chan<- *board) {
 	var h history
 	for {
-		b := h.add(read(ctx, o.Addresses))
+		b := h.add(read(ctx, o.Addresses, o.Pool))
 		select {
 		case <-ctx.Done():
 			return
