@@ -116,7 +116,8 @@ func (b *Bus) config() (*memberlist.Config, error) {
 	c.ProbeInterval, c.ProbeTimeout = 200*time.Millisecond, 150*time.Millisecond
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = 3, 2
 	c.AwarenessMaxMultiplier = 8
-	c.GossipInterval, c.GossipToTheDeadTime = 100*time.Millisecond, 10*time.Second
+	// The same interval as that of probes: both start together and share their wake-ups.
+	c.GossipInterval, c.GossipToTheDeadTime = c.ProbeInterval, 10*time.Second
 	c.PushPullInterval = 10 * time.Second
 	c.TCPTimeout = 2 * time.Second
 	c.EnableCompression = false

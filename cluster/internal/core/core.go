@@ -25,6 +25,7 @@ type Core struct {
 	feeds  []*Feed
 	logs   *logs.Set
 
+	updated  time.Duration // last update of gauges and feeds; 0: none
 	nextBeat time.Duration
 	lastBeat time.Duration
 	every    time.Duration // between heartbeats, as last computed
@@ -82,27 +83,51 @@ func (c *Core) Tick() {
 	if c.g.Now >= c.nextBeat {
 		c.beat()
 	}
-	for _, g := range c.gauges {
-		g.tick()
-	}
-	for _, f := range c.feeds {
-		f.tick()
-	}
+	c.update()
 	for _, l := range c.logs.List {
 		l.Tick()
 	}
 	c.settle()
 }
 
-// Deadline returns when the next Tick is due. Inputs may bring it forward.
-func (c *Core) Deadline() time.Duration {
-	d := c.nextBeat
+// update sends the changes of all gauges and feeds if those of one are due, so that peers wake up once.
+func (c *Core) update() {
+	if c.g.Now < c.updateAt() {
+		return
+	}
+	c.updated = c.g.Now
 	for _, g := range c.gauges {
-		d = min(d, g.flushAt)
+		g.flush()
 	}
 	for _, f := range c.feeds {
-		d = min(d, f.flushAt)
+		f.flush()
 	}
+}
+
+// updateAt returns when the next update is due.
+func (c *Core) updateAt() time.Duration {
+	at := group.Never
+	for _, g := range c.gauges {
+		at = min(at, g.flushAt)
+	}
+	for _, f := range c.feeds {
+		at = min(at, f.flushAt)
+	}
+	return at
+}
+
+// paced returns when a change made now is sent if its own delay is d.
+func (c *Core) paced(d time.Duration) time.Duration {
+	at := c.g.Now + d
+	if c.updated > 0 {
+		at = max(at, c.updated+c.g.Opt.Pace)
+	}
+	return at
+}
+
+// Deadline returns when the next Tick is due. Inputs may bring it forward.
+func (c *Core) Deadline() time.Duration {
+	d := min(c.nextBeat, c.updateAt())
 	for _, l := range c.logs.List {
 		d = min(d, l.Deadline())
 	}

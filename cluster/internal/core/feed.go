@@ -44,13 +44,14 @@ func (f *Feed) Send(payload []byte) bool {
 	f.bytes += len(payload) + 4
 	f.queue = append(f.queue, payload)
 	if f.flushAt == group.Never {
-		f.flushAt = f.c.g.Now + f.c.g.Opt.DeltaDelay
+		f.flushAt = f.c.paced(f.c.g.Opt.DeltaDelay)
 	}
 	return true
 }
 
-func (f *Feed) tick() {
-	if f.c.g.Now < f.flushAt {
+// flush sends the queue, if there is one.
+func (f *Feed) flush() {
+	if f.flushAt == group.Never {
 		return
 	}
 	f.flushAt = group.Never

@@ -49,7 +49,7 @@ func (c *Core) NewGauge(name string, version uint64, sink GaugeSink) *Gauge {
 }
 
 // Set changes this member's value of key; nil removes the key. The change is sent within
-// Options.GaugeDelay. value belongs to the gauge afterwards.
+// Options.GaugeDelay, or Options.Pace after the last update. value belongs to the gauge afterwards.
 func (g *Gauge) Set(key string, value []byte) error {
 	old, had := g.own[key]
 	if had == (value != nil) && bytes.Equal(old, value) {
@@ -114,15 +114,16 @@ func (g *Gauge) mark(key string) {
 		g.dirty = append(g.dirty, key)
 	}
 	if g.flushAt == group.Never {
-		g.flushAt = g.c.g.Now + g.c.g.Opt.GaugeDelay
+		g.flushAt = g.c.paced(g.c.g.Opt.GaugeDelay)
 	}
 }
 
 // entrySize is the most bytes that an entry can take in a frame.
 func entrySize(key string, value []byte) int { return len(key) + len(value) + 8 }
 
-func (g *Gauge) tick() {
-	if g.c.g.Now < g.flushAt {
+// flush sends the changes, if there are any.
+func (g *Gauge) flush() {
+	if g.flushAt == group.Never {
 		return
 	}
 	g.flushAt = group.Never

@@ -226,13 +226,13 @@ func TestFeed(t *testing.T) {
 	a, b := tb.get("a"), tb.get("b")
 	a.feed.Send([]byte("one"))
 	a.feed.Send([]byte("two"))
-	tb.run(5 * time.Millisecond)
+	tb.run(25 * time.Millisecond)
 	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindFeed }
 	a.feed.Send([]byte("lost"))
-	tb.run(5 * time.Millisecond)
+	tb.run(25 * time.Millisecond)
 	tb.hold = nil
 	a.feed.Send([]byte("three"))
-	tb.run(5 * time.Millisecond)
+	tb.run(25 * time.Millisecond)
 	if want := []string{"a:one", "a:two", "a:three"}; !slices.Equal(b.sink.hints, want) {
 		t.Errorf("hints %v", b.sink.hints)
 	}
@@ -388,5 +388,44 @@ func TestRestLooksAtNoSource(t *testing.T) {
 		if c.Compare(owner.id); c.looks != before[i] {
 			t.Errorf("%s: Compare looked up sources", c.id)
 		}
+	}
+}
+
+// TestUpdatesArePaced: a change after a silence is sent within its own delay. Changes that go on are sent
+// together, every 20 ms, however many states they are of.
+func TestUpdatesArePaced(t *testing.T) {
+	tb := newTable(t, group.Options{}, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	tb.run(time.Second)
+	_ = a.gauge.Set("first", []byte("1"))
+	tb.run(15 * time.Millisecond)
+	if b.sink.of["a"]["first"] != "1" {
+		t.Error("a single change was not sent within its delay")
+	}
+	tb.run(time.Second)
+	at, frames := map[time.Duration]bool{}, 0
+	began := a.g.Now
+	tb.hold = func(from, _ string, f []byte) bool {
+		if from == "a" && (f[2] == group.KindGauge || f[2] == group.KindFeed) {
+			at[a.g.Now] = true
+			frames++
+		}
+		return false
+	}
+	for i := range 1000 {
+		_ = a.gauge.Set(fmt.Sprint("key-", i%7), []byte(fmt.Sprint(i)))
+		a.feed.Send([]byte{byte(i)})
+		tb.run(time.Millisecond)
+	}
+	tb.hold = nil
+	tb.run(50 * time.Millisecond)
+	if took := a.g.Now - began; len(at) > int(took/(20*time.Millisecond)) || frames > 2*len(at) {
+		t.Errorf("%d frames at %d moments in %v, want one moment every 20 ms", frames, len(at), took)
+	}
+	if n := len(b.sink.hints); n != 1000 {
+		t.Errorf("%d hints arrived, want 1000", n)
+	}
+	if got := b.sink.of["a"]["key-5"]; got != "999" {
+		t.Errorf("the last value is %q, want 999", got)
 	}
 }

@@ -26,6 +26,9 @@ type Options struct {
 	// ms). Feeds use DeltaDelay. With more than two peers, the delay of deltas grows threefold for
 	// each further peer, up to 200 ms, because every frame costs each peer about 100 bytes.
 	DeltaDelay, GaugeDelay time.Duration
+	// Pace is the least time between two updates of gauges and feeds (20 ms). An update after a longer
+	// silence is sent after its own delay, and contains all that has changed by then.
+	Pace time.Duration
 	// Digest is the time between claims about changes that deltas do not carry, and between tips
 	// for members that read the same source (300 ms). FullDigest is the time between claims about
 	// the content of a source that changes (5 s, or twice that if nothing was lost). It is also the
@@ -81,6 +84,7 @@ func (o Options) WithDefaults() Options {
 	def(&o.Lease, 800*time.Millisecond)
 	def(&o.DeltaDelay, 2*time.Millisecond)
 	def(&o.GaugeDelay, 10*time.Millisecond)
+	def(&o.Pace, 20*time.Millisecond)
 	def(&o.Digest, 300*time.Millisecond)
 	def(&o.FullDigest, 5*time.Second)
 	def(&o.GapDelay, 40*time.Millisecond)

@@ -14,8 +14,11 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// loadDelay is how long load changes are batched.
-const loadDelay = 5 * time.Millisecond
+// Changes of load are batched for loadDelay, and sent at most every loadPace.
+const (
+	loadDelay = 5 * time.Millisecond
+	loadPace  = 20 * time.Millisecond
+)
 
 // expireEvery is how often the time limits of departed replicas' requests are checked.
 const expireEvery = 5 * time.Second
@@ -90,6 +93,7 @@ func (l *Load) note(addresses ...string) {
 func (l *Load) Run(ctx context.Context) {
 	expire := time.NewTicker(expireEvery)
 	defer expire.Stop()
+	var sent time.Time
 	for {
 		l.o.Watch.Waiting()
 		select {
@@ -104,9 +108,10 @@ func (l *Load) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(loadDelay):
+		case <-time.After(max(loadDelay, loadPace-time.Since(sent))):
 		}
 		l.o.Watch.Working()
+		sent = time.Now()
 		l.Flush()
 	}
 }
