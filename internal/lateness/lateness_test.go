@@ -41,10 +41,11 @@ func TestMeter(t *testing.T) {
 			return 0
 		}, 0},
 	} {
-		m, now, got := Meter{Interval: interval}, start, time.Duration(0)
+		m, now, got := Meter{}, start, time.Duration(0)
 		for n := range 300 {
-			now = now.Add(interval + c.late(n))
-			got = m.Ran(now)
+			due := now.Add(interval)
+			now = due.Add(c.late(n))
+			got = m.Ran(now, due)
 		}
 		if got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -56,9 +57,9 @@ func TestMeter(t *testing.T) {
 }
 
 func TestMeterNeedsTime(t *testing.T) {
-	m, now := Meter{Interval: 50 * time.Millisecond}, start
+	m, now := Meter{}, start
 	for now.Sub(start) < 2*time.Second {
-		if got := m.Ran(now); got != 0 {
+		if got := m.Ran(now, now.Add(-350*time.Millisecond)); got != 0 {
 			t.Fatalf("%v after %v, want 0", got, now.Sub(start))
 		}
 		now = now.Add(400 * time.Millisecond)

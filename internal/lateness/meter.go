@@ -8,12 +8,9 @@ import (
 // window is the time whose runs count.
 const window = 5 * time.Second
 
-// Meter measures the lateness of a timer of one interval. The zero value with an interval is ready
-// to use. Not safe for concurrent use.
+// Meter measures the lateness of a timer. The zero value is ready to use. Not safe for concurrent use.
 type Meter struct {
-	Interval time.Duration // of the timer
-
-	last  time.Time
+	began time.Time
 	runs  []run // of the window, oldest first
 	sorts []time.Duration
 }
@@ -23,16 +20,16 @@ type run struct {
 	late time.Duration
 }
 
-// Ran records that the timer's function runs at now, and returns the lateness that a quarter of the
-// runs within the last five seconds exceeded. It returns 0 until the window is half full. One long
-// pause of the process, such as a suspended machine, is one run and does not count for more.
-func (m *Meter) Ran(now time.Time) time.Duration {
-	if m.last.IsZero() {
-		m.last = now
+// Ran records that the timer's function runs at now although it was due at due, and returns the lateness
+// that a quarter of the runs within the last five seconds exceeded. It returns 0 until the window is half
+// full. One long pause of the process, such as a suspended machine, is one run and does not count for
+// more.
+func (m *Meter) Ran(now, due time.Time) time.Duration {
+	if m.began.IsZero() {
+		m.began = now
 		return 0
 	}
-	m.runs = append(m.runs, run{now, max(0, now.Sub(m.last)-m.Interval)})
-	m.last = now
+	m.runs = append(m.runs, run{now, max(0, now.Sub(due))})
 	old := 0
 	for old < len(m.runs) && now.Sub(m.runs[old].at) > window {
 		old++

@@ -33,11 +33,10 @@ type ownPace struct {
 	late atomic.Int64           // ns
 }
 
-// step is called each time that the loop of xdsShare runs, and returns a value to share if it has
-// changed.
-func (p *ownPace) step(now time.Time, x *xdsShare) (value []byte) {
-	p.meter.Interval = xdsEvery
-	own := p.meter.Ran(now)
+// step is called each time that the loop of xdsShare runs, with the time at which that was due. It
+// returns a value to share if it has changed.
+func (p *ownPace) step(now, due time.Time, x *xdsShare) (value []byte) {
+	own := p.meter.Ran(now, due)
 	p.late.Store(int64(own))
 	if !x.s.settled.Load() {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/xds"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -31,8 +32,9 @@ type XDSOptions struct {
 
 const (
 	keyExtProc = "ext_proc"
-	xdsEvery   = 100 * time.Millisecond
-	xdsGoodbye = time.Second // for streams to end
+	xdsEvery   = 250 * time.Millisecond
+	xdsSoon    = 50 * time.Millisecond // until this replica is ready
+	xdsGoodbye = time.Second           // for streams to end
 )
 
 // xdsShare publishes the address of this replica's ext_proc service to the group while it is ready,
@@ -104,13 +106,13 @@ func (x *xdsShare) listen(o XDSOptions) error {
 
 // run publishes changes.
 func (x *xdsShare) run(ctx context.Context, self string) {
-	tick := time.NewTicker(xdsEvery)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
-	told := ""
+	told, due := "", time.Now()
 	var pool *endpoint.Snapshot
 	var last []string
 	for {
-		if late := x.pace.step(time.Now(), x); late != nil {
+		if late := x.pace.step(time.Now(), due, x); late != nil {
 			if err := x.share(keyLate, late); err != nil {
 				x.s.o.Log.Warn("lateness not shared", "error", err)
 			}
@@ -133,6 +135,13 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 			pool, last = now, replicas
 			x.tell(ctx, pool, replicas)
 		}
+		every := xdsEvery
+		if ready == "" {
+			every = xdsSoon
+		}
+		wait := ticks.Until(every)
+		due = time.Now().Add(wait)
+		tick.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return
