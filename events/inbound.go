@@ -107,7 +107,7 @@ func (m *Manager) Listen(o Inbound) error {
 	for rank, at := range o.Listen {
 		sock, err := zmtp.ListenSub(at, zmtp.SubOptions{
 			Options: zmtp.Options{
-				Heartbeat: m.opt.Heartbeat, Handshake: m.opt.Handshake,
+				Heartbeat: m.opt.Heartbeat, AlignPing: m.opt.alignPing, Handshake: m.opt.Handshake,
 				Limits: zmtp.Limits{Frame: inboundMessage, Message: inboundMessage},
 			},
 			MaxConns: o.Connections, Admit: in.admit, Left: in.left,

@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
+	"github.com/grapevine-epp/grapevine/internal/ticks"
 )
 
 // Link is the state of a source's connection.
@@ -160,3 +161,7 @@ func defaultInt(v, otherwise int) int {
 func tcp(host string, port int) string {
 	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port))
 }
+
+// alignPing returns the latest common instant of the process before a PING is due, at most half a
+// Heartbeat earlier.
+func (o *Options) alignPing(due time.Time) time.Time { return ticks.Last(due, o.Heartbeat/2) }

@@ -163,7 +163,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // session runs one connection.
 func (s *subscriber) session() error {
 	conn, err := zmtp.Dial(s.ctx, s.at.Events, zmtp.Options{
-		Socket: zmtp.SUB, Heartbeat: s.m.opt.Heartbeat, Handshake: s.m.opt.Handshake,
+		Socket: zmtp.SUB, Heartbeat: s.m.opt.Heartbeat, AlignPing: s.m.opt.alignPing, Handshake: s.m.opt.Handshake,
 	})
 	if err != nil {
 		return err

@@ -165,7 +165,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 func (c *Conn) arm() error {
 	var want time.Time
 	if c.opt.Heartbeat > 0 {
-		want = c.since.Add(c.opt.Heartbeat)
+		want = c.pingAt()
 	}
 	if !c.deadline.IsZero() && (want.IsZero() || c.deadline.Before(want)) {
 		want = c.deadline
@@ -177,6 +177,15 @@ func (c *Conn) arm() error {
 	return c.nc.SetReadDeadline(want)
 }
 
+// pingAt returns when a PING is due.
+func (c *Conn) pingAt() time.Time {
+	at := c.since.Add(c.opt.Heartbeat)
+	if c.opt.AlignPing != nil {
+		at = c.opt.AlignPing(at)
+	}
+	return at
+}
+
 // silent handles an expired read deadline: it sends a PING if one is due and then returns errIdle.
 func (c *Conn) silent() error {
 	now := time.Now()
@@ -184,7 +193,7 @@ func (c *Conn) silent() error {
 	if !c.deadline.IsZero() && !now.Before(c.deadline) {
 		return os.ErrDeadlineExceeded
 	}
-	if c.opt.Heartbeat <= 0 || now.Sub(c.since) < c.opt.Heartbeat {
+	if c.opt.Heartbeat <= 0 || now.Before(c.pingAt()) {
 		return nil
 	}
 	if c.pings >= maxPings {

@@ -36,6 +36,9 @@ type Options struct {
 	// Heartbeat is the silence after which a PING is sent; two unanswered ones end the connection.
 	// Default 10 s; negative disables it. ZMTP 3.0 peers are never sent a PING.
 	Heartbeat time.Duration
+	// AlignPing moves the time of a PING, by less than Heartbeat, so that an idle process sends the PINGs
+	// of its connections together; nil leaves it.
+	AlignPing func(time.Time) time.Time
 	// Write bounds one Send, for peers that do not read; default 5 s.
 	Write time.Duration
 	// ReadBuffer is the socket's receive buffer (SO_RCVBUF); 0 means the system default.

@@ -20,8 +20,15 @@ func TestNext(t *testing.T) {
 			}
 		}
 	}
-	if now := time.Now(); Next(now, 0) != now {
-		t.Error("Next without a period is not now")
+	if now := time.Now(); Next(now, 0) != now || Last(now, 0) != now {
+		t.Error("Next or Last without a period is not now")
+	}
+	at := began.Add(5 * time.Second)
+	if got := Last(at, time.Second); got != at {
+		t.Errorf("Last at an instant is %v earlier, want the instant", at.Sub(got))
+	}
+	if got := Last(at.Add(999*time.Millisecond), time.Second); got != at {
+		t.Errorf("Last before the next instant is %v after the instant, want 0", got.Sub(at))
 	}
 }
 
