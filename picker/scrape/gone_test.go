@@ -40,11 +40,11 @@ func TestNothingStaysOfTheGone(t *testing.T) {
 
 // weakTransport returns a weak pointer to the first endpoint's transport, which shows whether it is
 // still referenced.
-func weakTransport(t *testing.T, p *Poller) weak.Pointer[http.Transport] {
+func weakTransport(t *testing.T, p *Poller) weak.Pointer[transport] {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	own, ok := p.targets[0].transport.(*http.Transport)
+	own, ok := p.targets[0].transport.(*transport)
 	if !ok {
 		t.Fatal("the endpoint has no transport of its own")
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -60,7 +59,7 @@ type Options struct {
 	Scheme, Path string
 	TLS          *tls.Config // for https; nil: certificates are verified, no client certificate
 
-	Transport  http.RoundTripper     // nil means one with a persistent connection per address and no compression
+	Transport  http.RoundTripper     // nil means one that keeps a connection and asks for no compression
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
 	Now        func() time.Time      // nil means the monotonic clock
@@ -138,23 +137,6 @@ func (o *Options) fast() time.Duration {
 		return min(d, o.Slow)
 	}
 	return o.Fast
-}
-
-// newTransport returns a transport with one persistent connection. It disables compression, which
-// would cost engines more than sending plain text.
-func newTransport(o *Options) *http.Transport {
-	t := &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: o.Timeout, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    o.Timeout,
-		MaxIdleConnsPerHost:    1,
-		IdleConnTimeout:        2*o.MaxBackoff + time.Minute,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: 64 << 10,
-		ReadBufferSize:         4 << 10,
-		WriteBufferSize:        1 << 10,
-	}
-	t.TLSClientConfig = o.TLS
-	return t
 }
 
 // scanners pools buffers: one per reading in progress rather than one per endpoint.

@@ -177,8 +177,8 @@ func (p *Poller) remove(t *target) {
 // drop ends a removed target.
 func (p *Poller) drop(t *target) {
 	t.cancel()
-	if own, ok := t.transport.(*http.Transport); ok && p.opts.Transport == nil {
-		own.CloseIdleConnections()
+	if own, ok := t.transport.(*transport); ok {
+		own.Close()
 	}
 	for _, ch := range t.asked {
 		ch <- outcome{err: ErrNotPolled}
