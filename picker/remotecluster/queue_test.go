@@ -141,3 +141,35 @@ func TestQueueHere(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+// TestTrustAndClusters: the list of allowed clusters in a header decides where a trusted client's
+// request is served, and that of an untrusted client only if the operator allows it.
+func TestTrustAndClusters(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		trusted bool
+		limits  request.Limits
+		remote  bool
+	}{
+		{name: "trusted", trusted: true, remote: true},
+		{name: "untrusted"},
+		{name: "untrusted, and it is allowed", limits: request.Limits{Clusters: true}, remote: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, nil, other("b", nil))
+			r := &request.Request{Headers: headers{request.HeaderClusters: "b"}, Path: "/v1/completions", Body: []byte(`{"model":"m","prompt":"hi"}`)}
+			if err := request.Parse(r); err != nil {
+				t.Fatal(err)
+			}
+			trust := &request.Trust{Proxies: []string{"trusted"}, Others: c.limits}
+			trust.Apply(r, map[bool][]string{true: {"trusted"}}[c.trusted], nil)
+			d, err := w.s.Choose(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if remote := d.Endpoints[0] == "192.0.2.98:80"; remote != c.remote {
+				t.Errorf("request goes to %v", d.Endpoints)
+			}
+		})
+	}
+}
