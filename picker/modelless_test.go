@@ -3,6 +3,7 @@ package picker
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -39,6 +40,27 @@ func TestModellessRequestsAreCounted(t *testing.T) {
 		if got, want := strings.Count(log.String(), "without a model"), int(c.want)*2/3; got != want {
 			t.Errorf("models %q: %d paths logged, want %d", c.models, got, want)
 		}
+	}
+}
+
+// TestModellessPathsAreBounded: only the first sixteen paths are logged and listed, and all requests are
+// counted.
+func TestModellessPathsAreBounded(t *testing.T) {
+	var log bytes.Buffer
+	s := newScheduler(t, Options{Pool: listing(2, true, []string{"llama"}, []string{"qwen"}), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for i := range 20 {
+		r := chatRequest("r", 10)
+		r.Kind, r.Path, r.Model, r.Target = request.KindOther, fmt.Sprint("/v1/", i), "", ""
+		if _, err := s.Choose(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	requests, paths := s.Modelless()
+	if requests != 20 || len(paths) != 16 {
+		t.Errorf("Modelless() = %d, %d paths, want 20 requests and 16 paths", requests, len(paths))
+	}
+	if got := strings.Count(log.String(), "without a model"); got != 16 {
+		t.Errorf("%d paths logged, want 16", got)
 	}
 }
 

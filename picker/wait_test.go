@@ -87,8 +87,11 @@ func (rc *scriptedClusters) WouldTake(_ *request.Request, wait float64, _ time.T
 
 func (rc *scriptedClusters) Offer(c *cycle.Cycle, refused error) error {
 	rc.calls = append(rc.calls, fmt.Sprintf("offer %v %v", c.QueueWait(), refused))
+	if rc.declines && refused != nil {
+		return request.Errorf(request.ReasonBadRequest, "no cluster takes it")
+	}
 	if rc.declines {
-		return refused
+		return nil
 	}
 	if c.QueueWait() > 0 || refused != nil {
 		at := c.Add(cycle.View{Endpoint: rc.ep, Cost: rc.ep.Cost()}, 30, cycle.Prediction{Own: 2})

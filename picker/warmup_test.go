@@ -37,7 +37,7 @@ func TestWarmUps(t *testing.T) {
 			Takes: func(*request.Request) bool { return takes },
 			Send: func(w *WarmUp, ended func(time.Time, int)) bool {
 				sent, end = append(sent, w.Endpoint.Address), ended
-				if w.Work != (endpoint.Work{Input: 1000, New: 900}) || w.Decision.Endpoints[0] != "10.0.0.0:8000" {
+				if w.Request.InputTokens != 1000 || w.Work != (endpoint.Work{Input: 1000, New: 900}) || w.Decision.Endpoints[0] != "10.0.0.0:8000" {
 					t.Errorf("%+v, %v", w.Work, w.Decision.Endpoints)
 				}
 				return sends
