@@ -192,6 +192,12 @@ test-proxies: ## run the examples for proxies, unchanged (as root)
 	@$(SETUP) envoy proxies
 	go test -tags proxies -count 1 -timeout 10m ./internal/e2e/proxies
 
+# The status page in a real browser, with faults in engines.
+.PHONY: test-page
+test-page: ## look at the status page in a browser; with PAGE_ARGS=-rewrite make the pictures of the documentation
+	@$(SETUP) envoy browser
+	go test -tags page -count 1 -timeout 10m ./internal/e2e/page -args $(PAGE_ARGS)
+
 # A real API server: its parts take minutes to build once, so that they have a
 # target of their own. The tests fail where the parts are missing.
 .PHONY: setup-kube

@@ -42,6 +42,9 @@ type Options struct {
 	Ready      func() []Check
 	Stalled    func() []string // names of stalled loops of the process; nil: unknown
 	Status     func() any      // returns the JSON value of /status
+	// History returns the JSON value of /history: the last hour of a model's requests, or of all for
+	// "". ok is false for a model without requests.
+	History func(model string) (series any, ok bool)
 	// Decisions returns the JSON value of /debug/decisions, and the replicas that did not answer.
 	// local restricts it to this replica.
 	Decisions func(ctx context.Context, id string, n int, local bool) (found any, silent []string)
@@ -221,6 +224,9 @@ func (o *Options) mux(made *press, g guard, m *metrics) *http.ServeMux {
 		if o.Pools == nil {
 			open("GET /{$}", made.whole(page(o.Status)))
 		}
+	}
+	if o.History != nil {
+		open("GET /history", made.whole(history(o.History)))
 	}
 	if o.Decisions != nil {
 		guarded("GET /debug/decisions", made.whole(decisions(o.Decisions)))

@@ -112,6 +112,18 @@ func page(status func() any) http.HandlerFunc {
 	}
 }
 
+// history serves the last hour of the model in the query, or of all models.
+func history(get func(model string) (any, bool)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		series, ok := get(r.URL.Query().Get("model"))
+		if !ok {
+			http.Error(w, "this model had no request within the last hour", http.StatusNotFound)
+			return
+		}
+		writeJSON(w, http.StatusOK, series)
+	}
+}
+
 // HeaderSilent lists the replicas of the group that did not answer, in a response of
 // /debug/decisions.
 const HeaderSilent = "X-Grapevine-Silent"

@@ -127,6 +127,7 @@ var Rows = Table{
 
 	// The product, level 4.
 	{"cluster/federation/kube", 4, Product, 0},
+	{"internal/history", 4, Product, 0},
 	{"cluster/federation/link", 4, Product, 0},
 	{"cluster/internal/core", 4, Product, Pure},
 	{"cluster/internal/stream", 4, Product, 0},
@@ -247,6 +248,7 @@ var Rows = Table{
 	{"internal/e2e/guides", 1, Kit, 0},
 	{"internal/e2e/hostile", 1, Kit, 0},
 	{"internal/e2e/kube", 1, Kit, 0},
+	{"internal/e2e/page", 1, Kit, 0},
 	{"internal/e2e/proxies", 1, Kit, 0},
 	{"internal/testkit/guide", 1, Kit, 0},
 	{"internal/testkit/hub", 1, Kit, 0},

@@ -73,6 +73,14 @@ func Envoy(tb TB) string {
 	return must(tb, "Envoy", EnvoyPath)
 }
 
+// Browser returns the path of a headless Chromium and ends the test if there is none.
+func Browser(tb TB) string {
+	tb.Helper()
+	return must(tb, "browser", func() (string, error) {
+		return executable(filepath.Join(Cache(), "browser", "bin", "chromium"), "run `internal/setup/setup.sh browser`")
+	})
+}
+
 // Python returns the path of a Python interpreter that has pyzmq, msgpack, msgspec, tokenizers,
 // jinja2, cbor2 and xxhash, and ends the test if there is none.
 func Python(tb TB) string {

@@ -48,7 +48,7 @@ type oracle struct {
 	made     int
 
 	mu    sync.Mutex
-	truth map[[2]int]history // by engine and probe
+	truth map[[2]int]cachedBlocks // by engine and probe
 }
 
 // reach is the network path from one replica to the event ports of all engines.
@@ -115,7 +115,7 @@ func (l *reach) carry(c net.Conn, port int) {
 }
 
 func openOracle(t *testing.T) *oracle {
-	o := &oracle{t: t, dir: t.TempDir(), truth: map[[2]int]history{}}
+	o := &oracle{t: t, dir: t.TempDir(), truth: map[[2]int]cachedBlocks{}}
 	if err := vocab.New().WriteModel(filepath.Join(o.dir, "model")); err != nil {
 		t.Fatal(err)
 	}

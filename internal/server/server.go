@@ -21,6 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/flightrecorder"
+	"github.com/grapevine-epp/grapevine/internal/history"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/multicluster"
@@ -102,6 +103,7 @@ type Server struct {
 	problems      problemWatch
 	dog           *watchdog.Watchdog
 	flight        *flightrecorder.Recorder
+	history       *history.Recorder
 	processor     *extproc.Processor
 	compat        *admin.Compat // nil: not served
 	extproc       *extproc.Server
@@ -210,6 +212,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.openFlight(); err != nil {
 		return err
 	}
+	s.history = history.New(history.Source{Models: s.scheduler.Outcomes().Models, Waiting: s.waiting})
 	if err := s.openAdmin(); err != nil {
 		return err
 	}
@@ -238,6 +241,7 @@ func (s *Server) keepOn(ctx context.Context) {
 	s.wg.Go(func() { s.watchReadiness(ctx) })
 	s.wg.Go(func() { s.watchProblems(ctx) })
 	s.wg.Go(func() { s.flight.Run(ctx) })
+	s.wg.Go(func() { s.history.Run(ctx) })
 	if s.o.Source != nil {
 		s.wg.Go(func() { s.lists.run(ctx) })
 	}
@@ -332,6 +336,7 @@ func (s *Server) openAdmin() error {
 func (s *Server) pages() admin.Options {
 	return admin.Options{
 		Gatherer: s.gatherer(), Ready: s.checks, Stalled: s.dog.Stalled, Status: func() any { return s.Status() },
+		History:   func(model string) (any, bool) { return s.history.Show(model) },
 		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Flight: s.flight, Reload: s.Reload, Budget: s.budget, Listeners: s.listeners, Log: s.o.Log,
 	}
 }

@@ -128,6 +128,15 @@ type StreamStatus struct {
 	Topic  string `json:"topic,omitempty"`
 }
 
+// waiting returns how many requests wait at this replica, by model.
+func (s *Server) waiting() map[string]int {
+	out := map[string]int{}
+	for _, q := range s.gate.Status() {
+		out[q.Model] += q.Waiting
+	}
+	return out
+}
+
 // Status returns the state of the replica.
 func (s *Server) Status() Status {
 	now := monotime.Now()

@@ -15,8 +15,8 @@ type change struct {
 	at     time.Time
 }
 
-// history is the number of cached blocks of a prompt over time.
-type history []change
+// cachedBlocks is the number of cached blocks of a prompt over time.
+type cachedBlocks []change
 
 // claim is a replica's answer about an engine, given at some instant of a period, with the
 // replica's position in the engine's log before and after it.
@@ -30,7 +30,7 @@ type claim struct {
 const oneLife = 1000
 
 // reached returns the index of the last change up to a place, -1 if there is none.
-func (h history) reached(p place) int {
+func (h cachedBlocks) reached(p place) int {
 	for i := len(h) - 1; i >= 0; i-- {
 		if h[i].life <= p.life && p.life < h[i].life+oneLife && h[i].next <= p.next {
 			return i
@@ -41,7 +41,7 @@ func (h history) reached(p place) int {
 
 // known returns the first and the last change that the replica may have applied. A log that has
 // dropped a source in order to start again has no place. Until then it was at its earlier place.
-func (h history) known(c claim) (first, last int) {
+func (h cachedBlocks) known(c claim) (first, last int) {
 	if c.before.life == 0 {
 		c.before = place{c.after.life, 0}
 	}
@@ -55,7 +55,7 @@ func (h history) known(c claim) (first, last int) {
 // replica may have applied count; a number that was correct at another time or in another
 // incarnation does not. If a batch is being applied, a reader may see a part of it, and half is
 // true. Such an answer counts as correct until the batch is complete.
-func (h history) age(c claim) (age time.Duration, half, ever bool) {
+func (h cachedBlocks) age(c claim) (age time.Duration, half, ever bool) {
 	first, last := h.known(c)
 	if first < 0 {
 		return 0, false, false
@@ -74,7 +74,7 @@ func (h history) age(c claim) (age time.Duration, half, ever bool) {
 }
 
 // whole returns the claim of a replica that may have applied any change.
-func (c claim) whole(h history) claim {
+func (c claim) whole(h cachedBlocks) claim {
 	if len(h) > 0 {
 		c.before, c.after = h[0].place, h[len(h)-1].place
 	}
@@ -88,7 +88,7 @@ func TestHistory(t *testing.T) {
 		return func(next uint64) place { return place{n * 100_000, next} }
 	}
 	a, b := life(1), life(2)
-	h := history{
+	h := cachedBlocks{
 		{a(0), 0, at(0)}, {a(3), 5, at(100)}, {a(7), 3, at(200)}, {a(8), 7, at(8000)},
 		{b(0), 0, at(9000)}, {b(2), 5, at(9100)},
 	}

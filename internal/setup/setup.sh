@@ -103,16 +103,22 @@ install_envoys() {
 	stamp "${ENVOY_VERSIONS[*]}"
 }
 
+# fetch_lists fetches the lists of packages of this Debian release, and sets apt. Lists of our own: those
+# of the machine may be absent, or older than its mirror.
+fetch_lists() {
+	apt=(apt-get -qq -o "Dir::State::lists=$tmp/lists" -o "Dir::Cache=$tmp/apt" -o APT::Sandbox::User=root)
+	mkdir -p "$tmp/lists/partial" "$tmp/apt/archives/partial"
+	run "${apt[@]}" update
+}
+
 # unpack_debian FOLDER PACKAGE...: unpacks packages of this Debian release into a folder, without
 # installing anything.
 unpack_debian() {
-	local root=$1 name apt=(apt-get -qq)
+	local root=$1 name
 	shift
 	need dpkg "it comes with apt-get"
-	mkdir -p "$tmp/lists/partial" "$tmp/apt/archives/partial" "$tmp/deb" "$root"
-	# Lists of our own: those of the machine may be absent, or older than its mirror.
-	apt+=(-o "Dir::State::lists=$tmp/lists" -o "Dir::Cache=$tmp/apt" -o APT::Sandbox::User=root)
-	run "${apt[@]}" update
+	mkdir -p "$tmp/deb" "$root"
+	[[ -n ${apt[*]-} ]] || fetch_lists
 	(cd "$tmp/deb" && run "${apt[@]}" download "$@")
 	for name in "$tmp"/deb/*.deb; do run dpkg-deb -x "$name" "$root"; done
 }
@@ -136,6 +142,28 @@ install_proxies() {
 	run "$cache/proxies/bin/nginx" -v
 	run "$cache/proxies/bin/haproxy" -v
 	run "$cache/proxies/bin/caddy" version
+	stamp "$want"
+}
+
+# install_browser unpacks a headless Chromium with the libraries that this machine lacks.
+install_browser() {
+	local want names
+	need apt-get "the browser is taken from Debian's packages"
+	want="$(. /etc/os-release && echo "$ID ${VERSION_ID:-}") ${BROWSER_PACKAGES[*]}"
+	stamped "$want" "$cache/browser/bin/chromium" && return
+	say "browser: unpacking ${BROWSER_PACKAGES[*]} (124 MB)"
+	fetch_lists
+	# What is installed on this machine is no part of the plan.
+	names=$({ printf '%s\n' "${BROWSER_PACKAGES[@]}"; "${apt[@]}" -s --no-install-recommends install "${BROWSER_PACKAGES[@]}" | awk '/^Inst / { print $2 }'; } | sort -u)
+	# shellcheck disable=SC2086 # a list
+	unpack_debian "$tmp/browser/root" $names
+	mkdir -p "$tmp/browser/bin"
+	printf '#!/bin/sh\nroot=%q\nlib=$(echo "$root"/usr/lib/*-linux-gnu*)\nexport FONTCONFIG_FILE="$root/fonts.conf"\nLD_LIBRARY_PATH=$lib:$lib/pulseaudio exec "$root/usr/lib/chromium/chromium" "$@"\n' \
+		"$cache/browser/root" >"$tmp/browser/bin/chromium"
+	chmod 755 "$tmp/browser/bin/chromium"
+	printf '<fontconfig><dir>%s</dir><cachedir>%s</cachedir></fontconfig>\n' "$cache/browser/root/usr/share/fonts" "$cache/browser/fonts" >"$tmp/browser/root/fonts.conf"
+	replace "$tmp/browser" "$cache/browser"
+	run "$cache/browser/bin/chromium" --version
 	stamp "$want"
 }
 
@@ -243,7 +271,7 @@ main() {
 	# Beside the parts, so that moving one into place is a rename.
 	rm -rf "$cache"/.tmp.*
 	for part in "${wanted[@]}"; do
-		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys proxies promtool python models assemblyscript lint"
+		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys proxies promtool browser python models assemblyscript lint"
 		tmp=$cache/.tmp.$part
 		mkdir "$tmp"
 		# Not inside a condition: bash would ignore errors within the function.

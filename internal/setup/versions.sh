@@ -37,3 +37,5 @@ GOLANGCI_LINT=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # Debian packages of proxies that do not speak external processing, and what they
 # need beside a base system: `make test-proxies`. Of the release that runs here.
 PROXY_PACKAGES=(nginx libnginx-mod-http-js haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1 caddy)
+# The browser of `make test-page`, with a font.
+BROWSER_PACKAGES=(chromium fonts-dejavu-core)

@@ -83,6 +83,9 @@ type tallyUser struct {
 	requests   uint64
 	errors     [len(userCauses)]uint64
 	unfinished uint64
+	prompt     uint64 // tokens, where the engine reported cached ones
+	cached     uint64
+	first      FirstTokens
 }
 
 // New returns a counter for the pool's endpoints, registered with reg unless that is nil.
@@ -114,6 +117,11 @@ func (t *Counter) Ended(e *End) {
 	defer t.mu.Unlock()
 	u := t.user(name)
 	u.requests++
+	u.prompt += uint64(max(e.PromptTokens, 0))
+	u.cached += uint64(max(e.CachedTokens, 0))
+	if e.Status/firstStatus == 2 && e.First > 0 {
+		u.first.observe(e.First)
+	}
 	switch cause := e.users(); {
 	case cause != "":
 		u.errors[slices.Index(userCauses[:], cause)]++

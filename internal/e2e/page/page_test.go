@@ -1,0 +1,309 @@
+//go:build page
+
+package page
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the screenshots of the documentation")
+
+// stand is `grapevine up` in front of two engines, and a browser at its status page.
+type stand struct {
+	engines *fleet.Fleet
+	front   string
+	admin   string
+	ctx     context.Context // of the browser
+
+	mu     sync.Mutex
+	errors []string // of scripts and of the content security policy
+}
+
+// open starts the stand with the arguments of a user, and opens the page.
+func open(t *testing.T) *stand {
+	t.Helper()
+	model := filepath.Join(t.TempDir(), "model")
+	if err := vocab.New().WriteModel(model); err != nil {
+		t.Fatal(err)
+	}
+	engines, err := fleet.Open(fleet.Options{Engines: 2, Engine: sim.Options{Model: "org/model", Speed: 20, Events: &sim.EventOptions{}, Sources: "ranks"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engines.Close() })
+	s := &stand{engines: engines, front: parts.FreeAddress(t), admin: parts.FreeAddress(t)}
+	args := []string{"up", "--listen", s.front, "--admin", s.admin, "--envoy", parts.Envoy(t), "--model", "org/model=" + model}
+	for _, e := range engines.Engines() {
+		args = append(args, "--engine", e.Addr())
+	}
+	var log parts.Output
+	cmd := exec.Command(filepath.Join(testkit.Build(t, "grapevine"), "grapevine"), args...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = &log, &log, append(os.Environ(), "HF_HUB_OFFLINE=1", "HF_HOME="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("up:\n%s", log.String())
+		}
+	})
+	testkit.Await(t, "the first answer", func() bool { return s.ask(1) == 0 })
+
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(parts.Browser(t)), chromedp.NoSandbox, chromedp.WindowSize(1280, 900),
+		chromedp.WSURLReadTimeout(testkit.HangTimeout))
+	browser, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithErrorf(func(string, ...any) {}))
+	t.Cleanup(cancel)
+	s.ctx = ctx
+	messages := chromedp.Console(ctx) // starts the browser, which lives as long as this context
+	go func() {                       // ends with the browser
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			if m.IsException() || m.Type == "error" {
+				s.mu.Lock()
+				s.errors = append(s.errors, m.String())
+				s.mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range s.errors {
+			t.Errorf("the page reports an error: %s", e)
+		}
+	})
+	s.do(t, chromedp.Navigate("http://"+s.admin+"/"))
+	s.await(t, `document.querySelector("#out h1") !== null`, "true")
+	return s
+}
+
+// ask sends n requests through Envoy and returns how many failed.
+func (s *stand) ask(n int) (failed int) {
+	for i := range n {
+		body := fmt.Sprintf(`{"model":"org/model","stream":true,"max_tokens":8,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"%s %d"}]}`, strings.Repeat("words of a long prompt ", 40), i%3)
+		req, err := http.NewRequest("POST", "http://"+s.front+"/v1/chat/completions", strings.NewReader(body))
+		if err != nil {
+			return n
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Request-Id", fmt.Sprint("request-", i))
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			failed++
+			continue
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			failed++
+		}
+	}
+	return failed
+}
+
+// do runs actions in the browser.
+func (s *stand) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, testkit.HangTimeout)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eval returns the text of an expression in the page.
+func (s *stand) eval(t *testing.T, expression string) string {
+	t.Helper()
+	return result(t, s, chromedp.Evaluate[string]("String("+expression+")"))
+}
+
+// result runs an action in the browser and returns its result.
+func result[T any](t *testing.T, s *stand, action chromedp.Action[T]) T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, testkit.HangTimeout)
+	defer cancel()
+	v, err := chromedp.Run(ctx, action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// await waits until an expression has a value that contains want.
+func (s *stand) await(t *testing.T, expression, want string) {
+	t.Helper()
+	testkit.Eventually(t, func() string {
+		if got := s.eval(t, expression); !strings.Contains(got, want) {
+			return fmt.Sprintf("%s is %q, want %q in it", expression, got, want)
+		}
+		return ""
+	})
+}
+
+// screenshot writes the page as a picture of the documentation.
+func (s *stand) screenshot(t *testing.T, name string) {
+	t.Helper()
+	png := result(t, s, chromedp.FullScreenshot(100))
+	if len(png) < 10_000 {
+		t.Errorf("%s has %d bytes, want the picture of a page", name, len(png))
+	}
+	if *rewrite {
+		if err := os.WriteFile(filepath.Join("../../../docs", name), png, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const (
+	firstHeading = `document.querySelector("#out section").textContent`
+	charts       = `[...document.querySelectorAll("#out svg")].map(e => e.getAttribute("aria-label")).join("\n")`
+)
+
+// TestPage follows an operator: a calm page, the last hour of traffic, a request's explanation, a
+// problem with its remedy on top when an engine fails, and the page of a replica that is gone.
+func TestPage(t *testing.T) {
+	s := open(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				s.ask(5)
+				time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // clients think
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); wg.Wait() })
+
+	s.await(t, charts, "requests: now ")
+	testkit.Eventually(t, func() string { // a whole interval with requests
+		got := s.eval(t, charts)
+		for _, want := range []string{"errors: now 0/s", "first token: now median ", "waiting: now 0"} {
+			if !strings.Contains(got, want) {
+				return fmt.Sprintf("charts say %q, want %q", got, want)
+			}
+		}
+		if strings.Contains(got, "requests: now 0/s") {
+			return "no requests in the charts: " + got
+		}
+		return ""
+	})
+	if n := s.eval(t, `document.querySelectorAll("#out svg path[d^=M]").length`); n == "0" {
+		t.Error("charts have no lines")
+	}
+	if *rewrite {
+		s.await(t, `past.requests_per_s.length >= 18`, "true") // lines of three minutes
+	}
+	s.screenshot(t, "status-page.png")
+
+	t.Run("model", func(t *testing.T) {
+		s.do(t, chromedp.SetValue("#model", "org/model"))
+		s.eval(t, `document.getElementById("model").dispatchEvent(new Event("change", { bubbles: true }))`)
+		s.await(t, `past.model`, "org/model")
+		s.await(t, `document.getElementById("model").value`, "org/model")
+	})
+
+	// The page is drawn each second. What the reader selected, and where the keyboard is, must stay.
+	t.Run("selection and focus", func(t *testing.T) {
+		s.eval(t, `(() => { const cell = [...document.querySelectorAll("#out td")].find(e => e.textContent.includes("127.0.0.1")); getSelection().selectAllChildren(cell);
+			document.querySelector("#out a").focus(); window.before = heard; })()`)
+		s.await(t, `heard > window.before + 2500`, "true") // two updates at least
+		if got := s.eval(t, `getSelection().toString()`); !strings.Contains(got, "127.0.0.1") {
+			t.Errorf("selected after updates: %q, want the endpoint's address", got)
+		}
+		if got := s.eval(t, `document.activeElement.tagName`); got != "A" {
+			t.Errorf("focused after updates: %s, want the link", got)
+		}
+	})
+
+	t.Run("keyboard", func(t *testing.T) {
+		s.do(t, chromedp.Focus("#request"), chromedp.KeyEvent("request-1"+kb.Enter))
+		s.await(t, `document.getElementById("explained").textContent`, "chosen: 127.0.0.1")
+	})
+
+	t.Run("phone", func(t *testing.T) {
+		s.do(t, chromedp.EmulateViewport(390, 844))
+		if got := s.eval(t, `document.documentElement.scrollWidth <= 390`); got != "true" {
+			t.Errorf("the page is %s pixels wide on a phone of 390", s.eval(t, `document.documentElement.scrollWidth`))
+		}
+		s.do(t, chromedp.EmulateViewport(1280, 900))
+	})
+
+	// Text has a contrast of 4.5 in both colour schemes.
+	for _, scheme := range []string{"light", "dark"} {
+		t.Run("contrast/"+scheme, func(t *testing.T) {
+			s.do(t, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+				_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+				return err
+			}))
+			if got := s.eval(t, lowContrast); got != "" {
+				t.Errorf("low contrast: %s", got)
+			}
+		})
+	}
+
+	t.Run("fault", func(t *testing.T) {
+		_ = s.engines.Engines()[0].Close()
+		began := time.Now()
+		s.await(t, firstHeading, "Effect: ")
+		t.Logf("the page names the problem after %s", time.Since(began).Round(100*time.Millisecond))
+		s.await(t, firstHeading, s.engines.Engines()[0].Addr())
+		if got := s.eval(t, `document.querySelectorAll("#out section ol li").length`); got == "0" {
+			t.Error("the problem has no action")
+		}
+		s.await(t, `[...document.querySelectorAll("#out td .bad")].map(e => e.textContent).join(" ")`, "out")
+		t.Logf("the page shows that the engine is out after %s", time.Since(began).Round(100*time.Millisecond))
+		s.screenshot(t, "status-page-problem.png")
+	})
+}
+
+// lowContrast lists texts whose contrast to the background is below 4.5, as WCAG AA computes it.
+const lowContrast = `(() => {
+	const canvas = document.createElement("canvas").getContext("2d");
+	const rgb = c => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+	const light = c => { const [r, g, b] = rgb(c).map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+	const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+	const ground = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (rgb(c)[3] > 0) return c; } return dark ? "#121212" : "#ffffff"; };
+	const low = new Set();
+	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	for (let n = walk.nextNode(); n; n = walk.nextNode()) {
+		const e = n.parentElement;
+		if (!n.data.trim() || ["SCRIPT", "STYLE"].includes(e.tagName) || !e.checkVisibility()) continue;
+		const a = light(getComputedStyle(e).color), b = light(ground(e)), ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+		if (ratio < 4.5) low.add(e.tagName + "." + e.className + " " + ratio.toFixed(2) + " " + n.data.trim().slice(0, 30));
+	}
+	return [...low].join("; ");
+})()`
