@@ -38,7 +38,7 @@ func TestDecisionsOfTheGroup(t *testing.T) {
 	if err := request.Parse(r); err != nil {
 		t.Fatal(err)
 	}
-	d, err := chooser{g.replicas[1]}.Choose(t.Context(), r)
+	d, err := g.replicas[1].chooser.Choose(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func TestResidencyAlone(t *testing.T) {
 			if err := request.Parse(r); err != nil {
 				t.Fatal(err)
 			}
-			d, err := chooser{s}.Choose(t.Context(), r)
+			d, err := s.chooser.Choose(t.Context(), r)
 			reason := ""
 			if err != nil {
 				reason = string(request.ReasonOf(err))

@@ -79,7 +79,7 @@ func TestFederation(t *testing.T) {
 	if err := request.Parse(r); err != nil {
 		t.Fatal(err)
 	}
-	d, err := chooser{group[0]}.Choose(t.Context(), r)
+	d, err := group[0].chooser.Choose(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func TestRemotePickerIsAsked(t *testing.T) {
 		if err := request.Parse(r); err != nil {
 			t.Fatal(err)
 		}
-		d, err := chooser{a}.Choose(t.Context(), r)
+		d, err := a.chooser.Choose(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestRemotePickerOverTLS(t *testing.T) {
 			if err := request.Parse(r); err != nil {
 				t.Fatal(err)
 			}
-			d, err := chooser{a}.Choose(t.Context(), r)
+			d, err := a.chooser.Choose(t.Context(), r)
 			if err != nil {
 				t.Fatal(err)
 			}

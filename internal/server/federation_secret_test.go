@@ -130,7 +130,7 @@ func (m *moved) request(i int) *request.Request {
 func (m *moved) warm() {
 	m.t.Helper()
 	for i := range movedPrompts {
-		d, err := chooser{m.b}.Choose(m.t.Context(), m.request(i))
+		d, err := m.b.chooser.Choose(m.t.Context(), m.request(i))
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func (m *moved) traffic(n int) {
 	for range n {
 		i := m.next
 		m.next++
-		d, err := chooser{m.a}.Choose(m.t.Context(), m.request(i))
+		d, err := m.a.chooser.Choose(m.t.Context(), m.request(i))
 		if err != nil {
 			m.t.Errorf("prompt %d: %v", i, err)
 			return
@@ -200,7 +200,7 @@ func (m *moved) traffic(n int) {
 			header.Set(h.Name, h.Value)
 		}
 		far.Headers = header
-		there, err := chooser{m.b}.Choose(m.t.Context(), far)
+		there, err := m.b.chooser.Choose(m.t.Context(), far)
 		if err != nil {
 			m.t.Errorf("prompt %d at b: %v", i, err)
 			return

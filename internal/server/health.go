@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -28,7 +29,7 @@ func (s *Server) openHealth(group facts.Group) (err error) {
 	prober.Peer = s.healthyPeer
 	o.Probe = prober.Probe
 	if s.o.Cluster.enabled() {
-		line := &probeLine{s: s}
+		line := &probeLine{node: s.node, background: s.wg.Go}
 		o.Rank = line.turn
 		o.Publish = func(address string, value []byte) error { return tell(address, value) }
 	}
@@ -70,7 +71,8 @@ func (s *Server) onRestart(ep *endpoint.Endpoint) {
 // probeLine orders the replicas that probe an endpoint, by rendezvous hashing over live members. It
 // is safe for concurrent use.
 type probeLine struct {
-	s *Server
+	node       *cluster.Node
+	background func(func()) // runs a goroutine that ends before the server's Stop returns
 
 	mu      sync.Mutex
 	at      time.Time // of the last refresh
@@ -85,9 +87,9 @@ func (l *probeLine) turn(address string) int {
 	defer l.mu.Unlock()
 	if now := time.Now(); now.Sub(l.at) > time.Second {
 		l.at = now
-		l.s.wg.Go(l.ask)
+		l.background(l.ask)
 	}
-	own, ahead := xxhash.Sum64String(l.s.node.Self().ID+" "+address), 0
+	own, ahead := xxhash.Sum64String(l.node.Self().ID+" "+address), 0
 	for _, id := range l.members {
 		if xxhash.Sum64String(id+" "+address) > own {
 			ahead++
@@ -99,7 +101,7 @@ func (l *probeLine) turn(address string) int {
 // ask refreshes the list of live members.
 func (l *probeLine) ask() {
 	var members []string
-	peers, _ := l.s.node.Peers()
+	peers, _ := l.node.Peers()
 	for _, p := range peers {
 		if p.State == "up" && !p.Leaving {
 			members = append(members, p.ID)

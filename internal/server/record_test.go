@@ -43,7 +43,7 @@ func turn(t *testing.T, s *Server, session, text string, o request.Outcome) {
 	if err := request.Parse(r); err != nil {
 		t.Fatal(err)
 	}
-	d, err := chooser{s}.Choose(context.Background(), r)
+	d, err := s.chooser.Choose(context.Background(), r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -194,7 +194,7 @@ func TestWarnsOfRestart(t *testing.T) {
 		return c
 	}
 	var said strings.Builder
-	s := &Server{o: Options{Log: slog.New(slog.NewTextHandler(&said, nil))}, opened: parse("/metrics", "a.yaml")}
+	s := &Server{o: Options{Log: slog.New(slog.NewTextHandler(&said, nil))}, configParts: configParts{opened: parse("/metrics", "a.yaml")}}
 	f := func(metricsPath, list string, want int) {
 		t.Helper()
 		said.Reset()

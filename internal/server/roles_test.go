@@ -26,7 +26,7 @@ func TestRolesAreNamed(t *testing.T) {
 		{[]string{"decode", "prefil"}, true, `"prefil"`, ""},
 		{[]string{"decode", "", "Prefill"}, true, `""`, "1 other"},
 	} {
-		s := &Server{pool: endpoint.NewPool(endpoint.PoolOptions{}), xds: &xdsShare{}}
+		s := &Server{pool: endpoint.NewPool(endpoint.PoolOptions{}), groupParts: groupParts{xds: &xdsShare{}}}
 		var specs []endpoint.Spec
 		for i, role := range c.roles {
 			spec := endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)}

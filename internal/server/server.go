@@ -48,7 +48,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/warmup"
 )
 
-// Server is one running replica.
+// Server is one running replica: the parts of the architecture drawing, from the bottom to the top.
 type Server struct {
 	o         Options
 	registry  *prometheus.Registry
@@ -56,65 +56,27 @@ type Server struct {
 	listeners *budget.Listeners
 	started   time.Time
 
-	hasher        block.Hasher
-	index         *indexer.Index
-	approx        *approx.Index
-	models        *prefix.Models
-	modelFiles    foundModels
-	prefixes      *prefix.Matcher
-	profiles      prefix.Profiles // rendering profiles of engines
-	rendering     *remote.Prober  // nil: rendering probes are off
-	pool          *endpoint.Pool
-	scrape        *scrape.Poller
-	served        *served.Reader // reads engines' model lists
-	engineKey     engineKey
-	scheduler     *picker.Scheduler
-	warmUps       *warmup.Sender
-	recorder      *recording.Recorder
-	signer        *signed.Signer // nil: targets are not signed
-	finder        *share.Finder
-	config        atomic.Pointer[config.Config]
-	opened        *config.Config // configuration at startup; some settings apply until exit
-	gaugePace     atomic.Int64   // nanoseconds; see gaugePace
-	reloads       *reloads
-	discovery     discovery.Source
-	lists         *lists
-	node          *cluster.Node
-	bus           cluster.Bus
-	load          *facts.Load
-	gate          *gate.Gate
-	stopQueue     context.CancelFunc // admits all waiting requests; nil before the queue exists
-	queues        *facts.Queues
-	costs         *facts.Costs
-	hints         *facts.Hints
-	peerDecisions *facts.Decisions
-	blame         health.Prompts
-	share         *share.Index
-	setup         *facts.Setup
-	ownSeed       block.Seed
-	seeds         *facts.Seeds // nil if the seed is derived from a secret or not shared
-	health        *monitor.Monitor
-	xds           *xdsShare
-	abroad        *multicluster.Part // nil: no federation
-	nameless      sync.Once          // logs once when a request selects clusters but federation is off
-	readiness     *listen.Readiness
-	certificate   *listen.Expiry  // nil: no TLS
-	tracer        *tracing.Tracer // nil: requests are not traced
-	problems      problemWatch
-	dog           *watchdog.Watchdog
-	flight        *flightrecorder.Recorder
-	history       *history.Recorder
-	processor     *extproc.Processor
-	compat        *admin.Compat // nil: not served
-	extproc       *extproc.Server
-	admin         *admin.Server
-	pick          *admin.Pick // nil: none
+	configParts
+	prefixParts
+	pool *endpoint.Pool
+	engineParts
+	groupParts
+	decisionParts
+	listenerParts
+	diagnosticParts
 
-	decided  atomic.Uint64
 	draining atomic.Bool
 	settled  atomic.Bool // the state has settled once, or ReadyTimeout has passed
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
+}
+
+// configParts are the configuration in use and what changes it.
+type configParts struct {
+	config    atomic.Pointer[config.Config]
+	opened    *config.Config // configuration at startup; some settings apply until exit
+	gaugePace atomic.Int64   // nanoseconds; see gaugePace
+	reloads   *reloads
 
 	reloading    sync.Mutex      // guards the next four fields, and keeps rules, endpoints and configuration consistent
 	found        request.Names   // objectives and models from the source
@@ -123,12 +85,83 @@ type Server struct {
 	configStatus ConfigStatus
 }
 
+// prefixParts map prompts to the engines' caches.
+type prefixParts struct {
+	ownSeed    block.Seed
+	hasher     block.Hasher
+	index      *indexer.Index
+	approx     *approx.Index
+	models     *prefix.Models
+	modelFiles foundModels
+	profiles   prefix.Profiles // rendering profiles of engines
+	rendering  *remote.Prober  // nil: rendering probes are off
+	prefixes   *prefix.Matcher
+}
+
+// engineParts find the pool's endpoints and observe their engines.
+type engineParts struct {
+	engineKey engineKey
+	discovery discovery.Source
+	lists     *lists
+	finder    *share.Finder
+	scrape    *scrape.Poller
+	served    *served.Reader // reads engines' model lists
+	health    *monitor.Monitor
+}
+
+// groupParts share state with the other replicas.
+type groupParts struct {
+	node          *cluster.Node
+	bus           cluster.Bus
+	setup         *facts.Setup
+	seeds         *facts.Seeds // nil if the seed is derived from a secret or not shared
+	share         *share.Index
+	xds           *xdsShare
+	load          *facts.Load
+	queues        *facts.Queues
+	costs         *facts.Costs
+	hints         *facts.Hints
+	peerDecisions *facts.Decisions
+}
+
+// decisionParts are the parts that decide about requests.
+type decisionParts struct {
+	gate      *gate.Gate
+	stopQueue context.CancelFunc // admits all waiting requests; nil before the queue exists
+	abroad    *multicluster.Part // nil: no federation
+	blame     health.Prompts
+	warmUps   *warmup.Sender
+	scheduler *picker.Scheduler
+	signer    *signed.Signer // nil: targets are not signed
+	recorder  *recording.Recorder
+	chooser   *chooser
+}
+
+// listenerParts are the listeners of proxies and operators.
+type listenerParts struct {
+	readiness   *listen.Readiness
+	certificate *listen.Expiry // nil: no TLS
+	processor   *extproc.Processor
+	extproc     *extproc.Server
+	admin       *admin.Server
+	pick        *admin.Pick // nil: none
+}
+
+// diagnosticParts are the parts that observe this process and its requests.
+type diagnosticParts struct {
+	tracer   *tracing.Tracer // nil: requests are not traced
+	dog      *watchdog.Watchdog
+	problems problemWatch
+	flight   *flightrecorder.Recorder
+	history  *history.Recorder
+}
+
 // Open starts a replica. If a part fails to start, Open stops all others.
 func Open(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, registry: prometheus.NewRegistry(), started: o.Started, readiness: listen.NewReadiness()}
+	s := &Server{o: o, registry: prometheus.NewRegistry(), started: o.Started, listenerParts: listenerParts{readiness: listen.NewReadiness()}}
 	s.openBudget()
 	if o.Shared == nil {
 		if err := s.registerProcess(); err != nil {
@@ -309,7 +342,16 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 		Pool:           s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
 		SampleBodies: s.o.SampleBodies, Continuations: s.o.Continuations, Gate: s.gate, Records: s.retention(), WorkTimeout: s.o.WorkTimeout, SlowDecision: s.o.SlowDecision, Slow: s.slowDecision, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	s.chooser = &chooser{chooserOptions: chooserOptions{
+		scheduler: s.scheduler, pool: s.pool, prefixes: s.prefixes, signer: s.signer, recorder: s.recorder, federated: s.abroad != nil, log: s.o.Log,
+	}}
+	if s.o.DecisionHeader {
+		s.chooser.decisionID = s.decisionID
+	}
+	return nil
 }
 
 // openAdmin serves metrics, health, status and operator endpoints, unless the process does.
@@ -344,7 +386,7 @@ func (s *Server) pages() admin.Options {
 // openProcessor creates the processor of requests. It serves nothing yet.
 func (s *Server) openProcessor() (err error) {
 	s.processor, err = extproc.New(extproc.Options{
-		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
+		Chooser: s.chooser, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
 		Forms:        func() bool { _, several := s.pool.Snapshot().OnlyBase(); return several },
 		Answer:       s.answer,
 		IgnoreSubset: s.o.IgnoreSubset, Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
@@ -370,10 +412,10 @@ func (s *Server) gatherer() prometheus.Gatherer {
 	}
 	reg := prometheus.NewRegistry()
 	var err error
-	s.compat, err = admin.NewCompat(admin.CompatOptions{Pool: s.pool, PoolName: s.o.MetricsPool, Version: s.o.Version, Own: s.registry, Now: monotime.Now}, reg)
+	s.chooser.compat, err = admin.NewCompat(admin.CompatOptions{Pool: s.pool, PoolName: s.o.MetricsPool, Version: s.o.Version, Own: s.registry, Now: monotime.Now}, reg)
 	if err != nil {
 		s.o.Log.Error("metrics of other pickers are not served", "error", err)
-		s.compat = nil
+		s.chooser.compat = nil
 		return s.registry
 	}
 	return prometheus.Gatherers{s.registry, reg}
@@ -388,7 +430,7 @@ func (s *Server) openPick() (err error) {
 		return nil
 	}
 	s.pick, err = admin.OpenPick(admin.PickOptions{
-		Bind: s.o.PickListen, Ends: s.o.PickEnds, Token: s.o.PickToken, Expiry: s.o.PickExpiry, Chooser: chooser{s}, KVTransfer: s.o.KVTransfer, Control: s.o.PassControl,
+		Bind: s.o.PickListen, Ends: s.o.PickEnds, Token: s.o.PickToken, Expiry: s.o.PickExpiry, Chooser: s.chooser, KVTransfer: s.o.KVTransfer, Control: s.o.PassControl,
 		Trust: func() *request.Trust { return s.config.Load().Trust }, Registerer: s.registry, Log: s.o.Log,
 		Budget: s.budget, Listeners: s.listeners,
 	})
@@ -404,39 +446,6 @@ func (s *Server) answer(method, path string) (status int, body []byte, ok bool) 
 		return 0, nil, false
 	}
 	return served.Answer(s.pool.Snapshot(), method, path, s.started)
-}
-
-// chooser wraps the scheduler with the server's own checks.
-type chooser struct{ s *Server }
-
-// Choose implements request.Chooser.
-func (c chooser) Choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
-	start := time.Now()
-	d, err := c.s.scheduler.Choose(ctx, r)
-	if r.Clusters != "" && c.s.abroad == nil {
-		c.s.nameless.Do(func() {
-			c.s.o.Log.Warn("requests select clusters, but this replica does not know its own cluster's name: they are served here", "header", request.HeaderClusters, "want", "cluster in a --federation-config")
-		})
-	}
-	if err != nil && c.s.compat != nil {
-		c.s.compat.Refused(r, err, time.Since(start))
-	}
-	if err == nil {
-		c.s.decided.Add(1)
-		ep := c.s.pool.Snapshot().Lookup(d.Endpoints[0])
-		if ep != nil {
-			d.BodyExtra += c.s.prefixes.Report(r, ep)
-		}
-		if c.s.compat != nil {
-			c.s.compat.Watch(r, d, ep, start)
-		}
-		d.SetHeaders = c.s.signer.Append(d.SetHeaders)
-		if c.s.o.DecisionHeader && d.Number > 0 {
-			d.AnswerHeaders = append(slices.Clip(d.AnswerHeaders), request.HeaderSet{Name: request.HeaderDecision, Value: c.s.decisionID(d.Number)})
-		}
-		c.s.recorder.Attach(d, r)
-	}
-	return d, err
 }
 
 // onChange handles a change of the pool: event streams, polling, and state to discard.

@@ -142,7 +142,7 @@ func (s *Server) Status() Status {
 	now := monotime.Now()
 	st := Status{
 		Name: s.o.Name, Version: s.o.Version, UptimeS: now.Sub(s.started).Seconds(),
-		Decisions: s.decided.Load(), Models: s.models.Status(), ModelFiles: s.modelFiles.source.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
+		Decisions: s.chooser.decided.Load(), Models: s.models.Status(), ModelFiles: s.modelFiles.source.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
 	}
 	if s.o.Shared != nil {
 		st.Pool = s.o.Shared.Pool

@@ -43,7 +43,7 @@ func TestOtherTopicIsNamed(t *testing.T) {
 		if err := request.Parse(r); err != nil {
 			t.Fatal(err)
 		}
-		d, err := chooser{s}.Choose(t.Context(), r)
+		d, err := s.chooser.Choose(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}

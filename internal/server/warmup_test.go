@@ -41,7 +41,7 @@ func (h *hot) choose() (*request.Decision, explanation.Explanation) {
 	if err := request.Parse(r); err != nil {
 		h.t.Fatal(err)
 	}
-	d, err := chooser{h.s}.Choose(h.t.Context(), r)
+	d, err := h.s.chooser.Choose(h.t.Context(), r)
 	if err != nil {
 		h.t.Fatal(err)
 	}

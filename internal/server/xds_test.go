@@ -49,7 +49,7 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 	url := "http://" + e.Addr("inference")
 	decided := func() (n uint64) {
 		for _, s := range g.replicas {
-			n += s.decided.Load()
+			n += s.chooser.decided.Load()
 		}
 		return n
 	}
@@ -80,9 +80,9 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 	steady(20)
 	testkit.Eventually(g.t, pickers(g.replicas[1]))
 	testkit.Eventually(g.t, func() string {
-		before := g.replicas[1].decided.Load()
+		before := g.replicas[1].chooser.decided.Load()
 		steady(20)
-		if n := g.replicas[1].decided.Load() - before; n != 20 {
+		if n := g.replicas[1].chooser.decided.Load() - before; n != 20 {
 			return fmt.Sprintf("%d of 20 requests", n)
 		}
 		return ""
@@ -92,7 +92,7 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 	testkit.Eventually(g.t, pickers(g.replicas[1], late))
 	testkit.Eventually(g.t, func() string {
 		steady(4)
-		if late.decided.Load() == 0 {
+		if late.chooser.decided.Load() == 0 {
 			return "not yet"
 		}
 		return ""
