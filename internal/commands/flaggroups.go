@@ -8,7 +8,7 @@ var serveGroups = []cli.FlagGroup{
 	{Title: "Common flags", Flags: []string{"endpoints", "pool-name", "config", "model", "cluster", "cluster-join", "cluster-key-file", "listen", "admin", "log-level"}},
 	{Title: "General", Flags: []string{"name", "zone", "settings", "pools", "memory", "ready-timeout", "drain", "linger", "log-format", "state-dir", "secret-file", "config-text"}},
 	{Title: "Kubernetes", Flags: []string{
-		"pool-namespace", "pool-group", "pool-guard", "endpoint-selector", "endpoint-target-ports", "kubeconfig", "pod-events-port", "pod-replay-port", "pod-events-topic", "pod-ip-family",
+		"pool-namespace", "pools-service", "pool-group", "pool-guard", "endpoint-selector", "endpoint-target-ports", "kubeconfig", "pod-events-port", "pod-replay-port", "pod-events-topic", "pod-ip-family",
 	}},
 	{Title: "Models", Flags: []string{"model-alias", "model-adapter", "model-source", "model-cache", "model-revision", "unknown-model", "pass-models"}},
 	{Title: "Group of replicas", Flags: []string{

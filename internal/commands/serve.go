@@ -253,7 +253,7 @@ func (f *serveFlags) sources() (err error) {
 		return err
 	}
 	if f.o.Endpoints == "" && f.o.Source == nil && f.o.Config == "" && f.o.ConfigText == "" {
-		return errors.New("--endpoints is required without --pool-name, --pools or a --config with a file in dataLayer.discovery")
+		return errors.New("--endpoints is required without --pool-name, --pools, --pools-service or a --config with a file in dataLayer.discovery")
 	}
 	return nil
 }

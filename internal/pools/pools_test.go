@@ -14,7 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -646,4 +648,62 @@ func TestGroupOfPools(t *testing.T) {
 	for _, s := range rest {
 		testkit.Await(t, "the others share pool large", func() bool { return blocks(s, "large") > 10 })
 	}
+}
+
+// finder is a list of pools that a test changes.
+type finder struct {
+	mu      sync.Mutex
+	list    []pools.Found
+	known   bool
+	changed chan struct{}
+}
+
+func (f *finder) Pools() ([]pools.Found, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.list), f.known
+}
+
+func (f *finder) set(known bool, names ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list, f.known = nil, known
+	for _, name := range names {
+		f.list = append(f.list, pools.Found{Name: name})
+	}
+	f.changed <- struct{}{}
+}
+
+func (f *finder) Changed() <-chan struct{} { return f.changed }
+func (f *finder) Problem() string          { return "" }
+func (f *finder) Close()                   {}
+
+// TestFoundPools: pools that are found at run time are served with the settings of the file. A pool
+// that is missing is removed after the grace period, and not while the list is unknown.
+func TestFoundPools(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	f := &finder{changed: make(chan struct{}, 10)}
+	s := r.open(func(o *pools.Options) { o.Finder, o.Grace = f, 1500*time.Millisecond })
+	if st := s.Status(); st.State != "starting" || len(st.Pools) != 0 {
+		t.Errorf("before pools are known: %s with %d pools, want starting with none", st.State, len(st.Pools))
+	}
+	f.set(true, "small")
+	r.ready(s)
+	if st := s.Status(); len(st.Pools) != 1 {
+		t.Errorf("%d pools are served, want the one that was found", len(st.Pools))
+	}
+	f.set(true, "large", "small")
+	testkit.Await(t, "both are ready", func() bool { return pool(s, "large").State == "ready" && pool(s, "small").State == "ready" })
+	at := pool(s, "small").Address
+	f.set(false)
+	f.set(true, "large")
+	f.set(true, "large", "small")
+	testkit.Await(t, "the changes were applied", func() bool { return len(f.changed) == 0 })
+	if now := pool(s, "small").Address; now != at {
+		t.Errorf("pool small was opened again at %s: it was missing for less than the grace period", now)
+	}
+	f.set(true, "large")
+	testkit.Await(t, "the missing pool is removed", func() bool { return len(s.Status().Pools) == 1 })
+	ask(t, pool(s, "large").Address, "large", "after the removal")
 }

@@ -21,6 +21,8 @@
 // An endpoint's incarnation is its pod and the container's restart count: another pod at the same
 // address inherits nothing.
 //
+// FollowPicked finds the pools themselves: all that refer to a Service as their endpoint picker.
+//
 // The package ignores what gateways write to the pool, and does not connect to engines. specs and
 // names are pure. A Source is safe for concurrent use and publishes from one goroutine.
 package kube

@@ -247,6 +247,7 @@ func FuzzObjects(f *testing.F) {
 		}
 		_, _ = readPool(raw)
 		_, _ = readPoolOld(raw)
+		_, _ = readPicked(raw)
 		o, _ := readObjective(raw)
 		w, _ := readRewrite(raw)
 		namesOf(GroupPool, "p", []*objective{&o}, []*rewrite{&w})
