@@ -42,7 +42,7 @@ func PoolPath(name string) string {
 }
 
 // poolPages are the pages that a process with several pools has once for each of them.
-var poolPages = []string{"/debug/decisions", "/debug/explain", "/debug/record", "/debug/flight", "/debug/flight/"}
+var poolPages = []string{"/history", "/debug/decisions", "/debug/explain", "/debug/record", "/debug/flight", "/debug/flight/"}
 
 // serve adds the pages of all pools.
 func (p *Pools) serve(mux *http.ServeMux, made *press, g guard, m *metrics) {
