@@ -84,7 +84,7 @@ func Open(o Options) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{program: p, fn: fnScore, config: o.Config, limit: o.Steps, slots: make([]seat, 2*runtime.GOMAXPROCS(0))}
+	m := &Module{program: p, fn: fnScore, config: o.Config, limit: o.Steps, slots: make([]seat, 4*runtime.GOMAXPROCS(0))}
 	if o.Filter {
 		m.fn = fnFilter
 	}

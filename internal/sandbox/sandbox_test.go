@@ -94,9 +94,9 @@ func TestFaults(t *testing.T) {
 		"an access out of range": {wasmkit.Outside, Trap, "out of bounds memory access"},
 		"an error":               {wasmkit.Refuse, Refused, "it returned 7"},
 		"no results":             {wasmkit.Nothing, Result, "3 of 3 results are missing"},
-		"too few results":        {wasmkit.Constant(1, 2), Result, "1 of 3 results are missing"},
-		"NaN":                    {wasmkit.Constant(math.NaN(), 3), Result, "3 of 3"},
-		"infinity":               {wasmkit.Constant(math.Inf(-1), 3), Result, "3 of 3"},
+		"too few results":        {wasmkit.Scores(1, 1), Result, "1 of 3 results are missing"},
+		"NaN":                    {wasmkit.Scores(math.NaN(), math.NaN(), math.NaN()), Result, "3 of 3"},
+		"infinity":               {wasmkit.Scores(math.Inf(-1), math.Inf(-1), math.Inf(-1)), Result, "3 of 3"},
 	} {
 		m := open(t, options(c.body))
 		for call := range 2 {
@@ -109,6 +109,9 @@ func TestFaults(t *testing.T) {
 			if last := m.Stats().Last; reason != c.reason || last == nil || last.Reason != reason || !strings.Contains(last.Message, c.message) {
 				t.Errorf("%s, call %d: %v, %+v, want %v with %q", name, call, reason, last, c.reason, c.message)
 			}
+		}
+		if kept := m.slots[0].instance != nil; kept != (c.reason == Result) {
+			t.Errorf("%s: instance kept: %v", name, kept)
 		}
 		if s := m.Stats(); s.Failed[c.reason] != 2 || s.Calls != 2 || s.Failed[OK] != 0 {
 			t.Errorf("%s: stats %+v", name, s)
@@ -157,7 +160,7 @@ func TestPause(t *testing.T) {
 func TestConcurrentCalls(t *testing.T) {
 	m := open(t, options(wasmkit.Copy(false, 1)))
 	var calls sync.WaitGroup
-	for g := range 4 * runtime.GOMAXPROCS(0) {
+	for g := range 8 * runtime.GOMAXPROCS(0) {
 		calls.Go(func() {
 			for i := range 200 {
 				in := numbers{float64(g), float64(i), float64(g + i)}
@@ -169,7 +172,7 @@ func TestConcurrentCalls(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	if s := m.Stats(); s.Failed[OK] == 0 || s.Failed[OK]+s.Failed[Busy] != uint64(4*runtime.GOMAXPROCS(0)*200) {
+	if s := m.Stats(); s.Failed[OK] == 0 || s.Failed[OK]+s.Failed[Busy] != uint64(8*runtime.GOMAXPROCS(0)*200) {
 		t.Errorf("stats %+v", s)
 	}
 	for k := range m.slots {

@@ -210,13 +210,16 @@ func (s *Server) rules(c *config.Config) *picker.Rules {
 // reloadConfig rereads the configuration and applies it as a whole or not at all. With changed, it
 // does nothing if the file's content is the same as at the last read, valid or not.
 func (s *Server) reloadConfig(changed bool) error {
-	s.reloading.Lock()
-	defer s.reloading.Unlock()
+	s.loading.Lock() // compiling a plugin's module takes up to a second: updates of endpoints do not wait for that
 	c, data, err := s.loadConfig()
-	if changed && s.configFile.same(data, err) {
+	same := changed && s.configFile.same(data, err)
+	s.configFile.saw(data, err)
+	s.reloading.Lock()
+	s.loading.Unlock()
+	defer s.reloading.Unlock()
+	if same {
 		return nil
 	}
-	s.configFile.saw(data, err)
 	if err == nil {
 		c.Continue(s.config.Load())
 		err = s.scheduler.SetRules(s.rules(c))

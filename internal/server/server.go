@@ -78,10 +78,12 @@ type configParts struct {
 	gaugePace atomic.Int64   // nanoseconds; see gaugePace
 	reloads   *reloads
 
-	reloading    sync.Mutex      // guards the next four fields, and keeps rules, endpoints and configuration consistent
+	loading    sync.Mutex // guards the next field: one reading of the configuration at a time; locked before reloading
+	configFile configFile
+
+	reloading    sync.Mutex      // guards the next three fields, and keeps rules, endpoints and configuration consistent
 	found        request.Names   // objectives and models from the source
 	specs        []endpoint.Spec // endpoints from the source
-	configFile   configFile
 	configStatus ConfigStatus
 }
 

@@ -111,7 +111,7 @@ func TestWasmFilter(t *testing.T) {
 
 // TestWasmFailures: a failed call gives all endpoints the same score, and the plugin reports it.
 func TestWasmFailures(t *testing.T) {
-	for reason, body := range map[string][]byte{"steps": wasmkit.Spin, "trap": wasmkit.Trap, "refused": wasmkit.Refuse, "result": wasmkit.Constant(math.NaN(), 3)} {
+	for reason, body := range map[string][]byte{"steps": wasmkit.Spin, "trap": wasmkit.Trap, "refused": wasmkit.Refuse, "result": wasmkit.Scores(math.NaN(), math.NaN(), math.NaN())} {
 		params := moduleFile(t, wasmkit.Options{Facts: []string{"load.waiting"}, Body: body}, `"onError":0.5`, `"maxInstructions":100000`)
 		p := build(t, "wasm-scorer", params)
 		c := wasmFleet().cycle(ask(100))

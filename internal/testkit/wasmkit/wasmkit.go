@@ -46,10 +46,10 @@ func Copy(filter bool, n int) []byte {
 	return append(body, 0x20, 4, 0x41, 1, 0x6a, 0x21, 4, 0x0c, 0, 0x0b, 0x0b, 0x41, 0) // k++, again; return 0
 }
 
-// Constant is a body that gives the first count endpoints one score.
-func Constant(score float64, count int32) []byte {
+// Scores is a body that gives scores to the first endpoints.
+func Scores(scores ...float64) []byte {
 	var body []byte
-	for k := range count {
+	for k, score := range scores {
 		body = append(append(body, 0x20, 3), Float(score)...)
 		body = appendU32(append(body, 0x39, 3), uint32(8*k))
 	}
