@@ -10,13 +10,17 @@ import (
 // Sections of a module, in the order of the file.
 const (
 	sectionCustom  = 0
+	sectionType    = 1
 	sectionImport  = 2
 	sectionTable   = 4
 	sectionMemory  = 5
 	sectionGlobal  = 6
 	sectionExport  = 7
+	sectionStart   = 8
 	sectionElement = 9
 	sectionCode    = 10
+	sectionData    = 11
+	sectionCount   = 12 // of data segments
 )
 
 // Opcodes that the meter reads or writes.
@@ -111,11 +115,11 @@ func (m *metering) before(id byte) {
 
 func (m *metering) section(id byte, body []byte) error {
 	if id == sectionCustom {
-		r := reader{data: body}
-		if string(r.take(int(r.u32()))) == "name" {
-			m.write(id, body)
-		}
-		return r.err
+		return nil // names and debugging data, which no message has
+	}
+	check := reader{data: body}
+	if check.section(id); check.err != nil {
+		return check.err
 	}
 	if id <= sectionElement { // the data count section, 12, precedes the code
 		m.before(id)

@@ -67,9 +67,90 @@ func (r *reader) number() {
 	r.fail(errShort)
 }
 
+// count reads the length of a list. Each item has at least one byte, so a longer list than the rest is
+// damage, for which a compiler could reserve gigabytes.
+func (r *reader) count() uint32 {
+	n := r.u32()
+	if r.err == nil && uint64(n) > uint64(len(r.data)-r.at) {
+		r.fail(errShort)
+	}
+	if r.err != nil {
+		return 0
+	}
+	return n
+}
+
+// section checks the lengths of all lists and texts of a section other than code.
+func (r *reader) section(id byte) {
+	if id == sectionStart || id == sectionCount {
+		return
+	}
+	for range r.count() {
+		switch id {
+		case sectionType:
+			r.byte()
+			r.take(int(r.count()))
+			r.take(int(r.count()))
+		case sectionExport:
+			r.take(int(r.count()))
+			r.byte()
+			r.u32()
+		case sectionElement:
+			r.element()
+		case sectionData:
+			if flags := r.u32(); flags != 1 {
+				if flags == 2 {
+					r.u32()
+				}
+				r.constant()
+			}
+			r.take(int(r.count()))
+		default:
+			return
+		}
+		if r.err != nil {
+			return
+		}
+	}
+}
+
+// element skips a segment of elements.
+func (r *reader) element() {
+	flags := r.u32()
+	if flags&1 == 0 { // it is written to a table at the start
+		if flags&2 != 0 {
+			r.u32()
+		}
+		r.constant()
+	}
+	if flags&3 != 0 {
+		r.byte()
+	}
+	for range r.count() {
+		if flags&4 == 0 {
+			r.u32()
+		} else {
+			r.constant()
+		}
+		if r.err != nil {
+			return
+		}
+	}
+}
+
+// constant skips a constant expression.
+func (r *reader) constant() {
+	for r.err == nil {
+		op := r.byte()
+		if r.immediates(op); op == opEnd {
+			return
+		}
+	}
+}
+
 // globalImports returns the number of imported globals.
 func (r *reader) globalImports() (n uint32) {
-	for range r.u32() {
+	for range r.count() {
 		r.take(int(r.u32()))
 		r.take(int(r.u32()))
 		switch kind := r.byte(); kind {
@@ -105,7 +186,7 @@ func (r *reader) limits() (least uint32) {
 
 // tables refuses large tables.
 func (r *reader) tables() error {
-	for range r.u32() {
+	for range r.count() {
 		r.byte()
 		if n := r.limits(); n > mostElements {
 			return fmt.Errorf("it has a table of %d elements, the limit is %d", n, mostElements)
@@ -135,7 +216,7 @@ func (r *reader) immediates(op byte) (sub uint32) {
 	case op == 0x0c, op == 0x0d, op == 0x10, op >= 0x20 && op <= 0x26, op == 0xd2:
 		r.u32()
 	case op == opBrTable:
-		for range r.u32() {
+		for range r.count() {
 			if r.u32(); r.err != nil {
 				return 0
 			}

@@ -151,16 +151,15 @@ func BenchmarkCandidates(b *testing.B) {
 	c := remote(b)
 	o := options(wasmkit.Copy(false, 4))
 	for _, n := range []int{8, 100, 1000} {
-		in, scores := make(four, n), sync.Pool{New: func() any { return make([]float64, n) }}
+		in := make(four, n)
 		m := open(b, o)
 		m.SetShape(0, 4)
 		measure(b, c, fmt.Sprintf("wasm/endpoints=%d", n), func() func() {
+			scores := make([]float64, n)
 			return func() {
-				s := scores.Get().([]float64)
-				if reason := m.Score(t0, in, s); reason != OK && reason != Busy {
+				if reason := m.Score(t0, in, scores); reason != OK && reason != Busy {
 					b.Error(reason)
 				}
-				scores.Put(s)
 			}
 		})
 		measure(b, c, fmt.Sprintf("grpc-unary/endpoints=%d", n), func() func() { return func() { unary(b, c, in.bytes()) } })

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/internal/testkit/wasmkit"
 )
@@ -139,8 +141,8 @@ func TestPause(t *testing.T) {
 	for range failuresInRow {
 		f(1, Trap)
 	}
-	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-		now = now.Add(pause*time.Second - time.Nanosecond)
+	for _, seconds := range []int64{1, 2, 4, 8, 16, 30, 30} {
+		now = time.Unix(now.Unix()+seconds, -1)
 		f(5, Paused)
 		now = now.Add(time.Nanosecond)
 		f(1, Trap)
@@ -152,8 +154,62 @@ func TestPause(t *testing.T) {
 	if !m.Stats().Paused.IsZero() {
 		t.Error("a pause goes on after a success")
 	}
+	for range failuresInRow {
+		f(1, Trap)
+	}
+	now = now.Add(firstPause) // the next pause is as short as the first one
+	if !m.admit(now) || m.admit(now) {
+		t.Error("after a pause, not one call is admitted")
+	}
+	now = now.Add(firstPause)
+	f(5, OK)
 	f(1, Trap)
 	f(5, OK)
+}
+
+// TestCost: a call costs at least the instructions that run, whichever way they are reached, and memory
+// operations cost by their size.
+func TestCost(t *testing.T) {
+	code := slices.Repeat([]byte{0x41, 0, 0x1a}, 25) // 50 instructions
+	thousand := func(body ...byte) []byte {
+		loop := append([]byte{0x03, 0x40}, body...)
+		return append(loop, 0x20, 4, 0x41, 1, 0x6a, 0x22, 4, 0x41, 0xe8, 7, 0x48, 0x0d, 0, 0x0b, 0x41, 0)
+	}
+	for name, c := range map[string]struct {
+		body  []byte
+		least int64
+	}{
+		"code in a loop":               {thousand(code...), 50_000},
+		"code after a loop in a block": {thousand(append([]byte{0x02, 0x40, 0x0c, 0, 0x03, 0x40, 0x0b, 0x0b}, code...)...), 50_000},
+		"code of an alternative":       {thousand(append(append(append([]byte{0x41, 0, 0x04, 0x40, 0x03, 0x40, 0x0b}, code...), 0x05), append(code, 0x0b)...)...), 50_000},
+		"code after a long block":      {thousand(append(append(append([]byte{0x02, 0x40, 0x0c, 0}, slices.Repeat(code, 3)...), 0x0b), code...)...), 50_000},
+		"calls":                        {thousand(0x10, 1, 0x1a), 64_000},
+		"a fill of 960 KiB":            {[]byte{0x41, 0, 0x41, 0, 0x41, 0x80, 0x80, 0x3c, 0xfc, 11, 0, 0x41, 0}, 61_440},
+		"a copy of 960 KiB":            {[]byte{0x41, 0, 0x41, 0, 0x41, 0x80, 0x80, 0x3c, 0xfc, 10, 0, 0, 0x41, 0}, 61_440},
+		"a page of memory":             {[]byte{0x41, 1, 0x40, 0, 0x1a, 0x41, 0}, 131_072},
+	} {
+		o := options(c.body)
+		o.Steps = 1_000_000
+		m := open(t, o)
+		if reason, _ := (numbers{1}).score(m); reason != Result && reason != OK {
+			t.Errorf("%s: %v, %+v", name, reason, m.Stats().Last)
+			continue
+		}
+		if spent := m.limit - int64(m.slots[0].instance.steps.Get()); spent < c.least || spent > 5*c.least {
+			t.Errorf("%s: %d steps, want at least %d, and not many more", name, spent, c.least)
+		}
+	}
+}
+
+// TestAreas: an area that the module must not return is a failure, not a write to it.
+func TestAreas(t *testing.T) {
+	for name, heap := range map[string]int32{"not aligned": 32<<10 + 4, "outside": 1<<20 - 8, "beyond": -8} {
+		m := open(t, Options{Code: wasmkit.Module(wasmkit.Options{Body: wasmkit.Nothing, Heap: heap}), Memory: 2 << 20, Steps: 200_000})
+		reason, _ := (numbers{1, 2}).score(m)
+		if last := m.Stats().Last; reason != Trap || !strings.Contains(last.Message, "which is not aligned to 8 or not in its memory") {
+			t.Errorf("%s: %v, %+v", name, reason, last)
+		}
+	}
 }
 
 // TestConcurrentCalls: every call has an instance of its own. Calls that find none are counted.
@@ -225,6 +281,28 @@ func TestProgramsAreShared(t *testing.T) {
 	}
 }
 
+// TestCleanup: a module that is no longer used closes its instances, and its program is forgotten when no
+// module uses it.
+func TestCleanup(t *testing.T) {
+	o := options(wasmkit.Copy(false, 1))
+	o.Memory = 3 << 20 // a program that no other test has
+	key := programKey{sha256.Sum256(o.Code), uint32(o.Memory / pageSize)}
+	other := open(t, o)
+	i := func() *instance { return open(t, o).slots[0].instance }()
+	testkit.Await(t, "the instance of an unused module closed", func() bool {
+		runtime.GC()
+		return i.module.IsClosed()
+	})
+	if reason, _ := (numbers{1}).score(other); reason != OK || findProgram(key) == nil {
+		t.Errorf("the other module of the program: %v", reason)
+	}
+	i = nil
+	testkit.Await(t, "the unused program forgotten", func() bool {
+		runtime.GC()
+		return findProgram(key) == nil
+	})
+}
+
 // TestContinue: a module that replaces another one continues its counts.
 func TestContinue(t *testing.T) {
 	old, fresh := open(t, options(wasmkit.Trap)), open(t, options(wasmkit.Copy(false, 1)))
@@ -274,6 +352,7 @@ func TestAllocations(t *testing.T) {
 // or finite.
 func FuzzModule(f *testing.F) {
 	f.Add(wasmkit.Module(wasmkit.Options{Facts: []string{oneFact}, Body: wasmkit.Copy(false, 1)}))
+	f.Add([]byte("\x00asm\x01\x00\x00\x00\x06\b\xca\xca\xca00000")) // 100 million globals
 	f.Add(wasmkit.Module(wasmkit.Options{Body: wasmkit.Fill, Start: wasmkit.Int(wasmkit.TextAt), Text: "no"}))
 	sweep.Fuzz(f, sweep.Default, func(t *testing.T, code []byte) {
 		m, err := Open(Options{Code: code, Memory: 2 << 20, Steps: 20_000})

@@ -13,6 +13,7 @@ type Options struct {
 	Body   []byte   // instructions of that function; its last value is the result
 	Start  []byte   // of grapevine_v1_start; nil: the module takes no config
 	Pages  uint32   // of memory at the start; 0 means 16
+	Heap   int32    // address of the first area that it returns; 0 means a good one
 	Import string   // MODULE.NAME of an imported function without parameters
 	Text   string   // at TextAt, with a zero byte after it
 }
@@ -85,6 +86,9 @@ func Module(o Options) []byte {
 	if o.Pages == 0 {
 		o.Pages = 16
 	}
+	if o.Heap == 0 {
+		o.Heap = heapAt
+	}
 	imports := uint32(0)
 	out := []byte("\x00asm\x01\x00\x00\x00")
 	add := func(id byte, body []byte) { out = append(appendU32(append(out, id), uint32(len(body))), body...) }
@@ -102,7 +106,7 @@ func Module(o Options) []byte {
 	}
 	add(3, []byte{4, 0, 1, 2, 3})
 	add(5, appendU32([]byte{1, 0}, o.Pages))
-	add(6, append(append([]byte{1, 0x7f, 1}, Int(heapAt)...), 0x0b))
+	add(6, append(append([]byte{1, 0x7f, 1}, Int(o.Heap)...), 0x0b))
 	exports := []string{"grapevine_v1_alloc", "grapevine_v1_facts", "grapevine_v1_score"}
 	if o.Filter {
 		exports[2] = "grapevine_v1_filter"
