@@ -34,7 +34,10 @@ var values = map[string][]string{
 	"volume":      {"--set-json", `state={"persistentVolumeClaim":{"claimName":"state"}},modelFiles.cache={"persistentVolumeClaim":{"claimName":"models"}}`, "--set", "image.tag=20261128"},
 	"federation":  {"--set", "federation.enabled=true,federation.config=cluster: a,federation.existingSecret=certs,networkPolicy.enabled=true,federation.annotations.x=y"},
 	"federation2": {"--set", "federation.enabled=true,federation.config=cluster: a,federation.allNamespaces=true,federation.port=0"},
-	"nats":        {"--set", "cluster.mode=nats,cluster.nats.urls={nats://nats:4222},cluster.nats.credentialsSecret=creds,cluster.existingSecret=mine,tls.mode=secret,tls.secretName=cert"},
+	"pools": {"--set-json", `pools=[{"name":"small","port":9012,"config":"apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"},{"name":"large","port":9013}]`,
+		"--set", "networkPolicy.enabled=true,pool.older=true"},
+	"allPools": {"--set", "allPools.enabled=true,allPools.ports={9012,9013}"},
+	"nats":     {"--set", "cluster.mode=nats,cluster.nats.urls={nats://nats:4222},cluster.nats.credentialsSecret=creds,cluster.existingSecret=mine,tls.mode=secret,tls.secretName=cert"},
 }
 
 // stubs define kinds of other projects that manifests use.
@@ -78,6 +81,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("Page", func(t *testing.T) { testPage(t, c, binary) })
 	t.Run("Guide", func(t *testing.T) { testGuide(t, c, binary) })
 	t.Run("Pods", func(t *testing.T) { testPods(t, c, binary) })
+	t.Run("SeveralPools", func(t *testing.T) { testSeveralPools(t, c, binary) })
 	t.Run("Standalone", func(t *testing.T) { testStandalone(t, c, binary) })
 	t.Run("ForeignCharts", func(t *testing.T) { testForeignCharts(t, c, binary) })
 	t.Run("PublishedCharts", func(t *testing.T) { testPublished(t, c, binary) })
@@ -124,7 +128,9 @@ func testSchema(t *testing.T, c *kubekit.Cluster) {
 		"replica=3", "replicas=0", "pool.failureMode=Open", "tls.mode=mtls", "cluster.mode=raft", "cluster.peers=mdns", "pool.targetPorts={0}", "pool.targetPorts={1,2,3,4,5,6,7,8,9}",
 		"standalone.enabled=true", "pool.create=true", "cluster.mode=nats", "tls.mode=secret", "tls.mode=cert-manager", "image.digest=latest", "federation.enabled=true",
 		"federation.enabled=true,federation.config=x,standalone.enabled=true,standalone.selector=app=vllm", "federation.port=70000", "modelFiles.source=on", "modelFiles.endpoint=mirror",
-		"pool.guard=5", "podIPFamily=v4", "state=null",
+		"pool.guard=5", "podIPFamily=v4", "state=null", "allPools.enabled=true", "pools[0].name=a", "pools[0].name=a,pools[0].port=9003", "pools[0].name=A,pools[0].port=9012",
+		"pools[0].name=a,pools[0].port=9012,pool.create=true,pool.matchLabels.a=b", "pools[0].name=a,pools[0].port=9012,pools[1].name=b,pools[1].port=9012",
+		"pools[0].name=a,pools[0].port=9012,standalone.enabled=true,standalone.selector=a", "pools[0].name=a,pools[0].port=9012,federation.enabled=true,federation.config=x",
 	} {
 		if out, err := c.Command("helm", "", "template", "x", chart, "--set", set); err == nil {
 			t.Errorf("--set %s is taken:\n%.300s", set, out)

@@ -438,7 +438,7 @@ func TestFullPool(t *testing.T) {
 	}
 	queued := func(name string) (n int) {
 		for _, q := range full(t, s, name).Queues {
-			n += int(q.Waiting)
+			n += q.Waiting
 		}
 		return n
 	}

@@ -6,6 +6,27 @@
 {{ .Values.pool.name | default .Release.Name }}
 {{- end }}
 
+{{- /* Not empty if one group serves several pools. */ -}}
+{{- define "gv.several" -}}
+{{- if or .Values.pools .Values.allPools.enabled -}}
+{{- if .Values.standalone.enabled }}{{ fail "pools and allPools do not go with standalone" }}{{ end -}}
+{{- if .Values.federation.enabled }}{{ fail "pools and allPools do not go with federation" }}{{ end -}}
+{{- if or .Values.pool.create .Values.pool.name }}{{ fail "pool.create and pool.name are for one pool: leave them with pools or allPools" }}{{ end -}}
+{{- if .Values.models }}{{ fail "models are for one pool: leave them with pools or allPools" }}{{ end -}}
+{{- if not (include "gv.poolPorts" .) }}{{ fail "allPools wants allPools.ports: the Service has to offer them" }}{{ end -}}
+true
+{{- end -}}
+{{- end }}
+
+{{- /* The ports of several pools, separated by spaces. */ -}}
+{{- define "gv.poolPorts" -}}
+{{- $ports := list -}}
+{{- range .Values.pools }}{{ $ports = append $ports (int .port) }}{{ end -}}
+{{- if ne (len $ports) (len (uniq $ports)) }}{{ fail "pools: each pool needs its own port" }}{{ end -}}
+{{- range .Values.allPools.ports }}{{ $ports = append $ports (int .) }}{{ end -}}
+{{- join " " (uniq $ports) -}}
+{{- end }}
+
 {{- define "gv.account" -}}
 {{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "gv.name" .) }}
 {{- else }}{{ .Values.serviceAccount.name | default "default" }}{{ end }}
