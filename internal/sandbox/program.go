@@ -16,7 +16,7 @@ import (
 
 const (
 	pageSize   = 65_536
-	startSteps = 1 << 30 // of an instance's start: about a second
+	startSteps = 1 << 27 // of an instance's start: about a tenth of a second
 
 	// MaxModule is the largest size of a module in bytes.
 	MaxModule = 32 << 20
