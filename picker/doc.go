@@ -1,14 +1,16 @@
-// Package picker chooses endpoints for inference requests.
+// Package picker chooses endpoints for inference requests. Start at Scheduler.serve in stages.go: it
+// calls the stages of a request top to bottom. Each stage has a file of its name.
 //
-//  1. Package request reads a request's headers and body in one scan.
-//  2. Scheduler.Choose opens a cycle: the endpoints of the pool's snapshot that
-//     the proxy allows, with their load, gauges and learned constants (package
-//     endpoint).
-//  3. A profile handler runs profiles over it: filters, scorers, a picker. These
-//     belong to package cycle and see nothing else.
-//  4. The plan is entered into the load tracker, reported to the Matcher (the prefix
-//     index) and kept in Records for explain. The caller gets the Decision.
-//  5. Events of the response update the load tracker and the learned Cost.
+//  1. resolve sets priority, session and rewritten model of a request that package request has
+//     parsed, and admit refuses requests whose model is missing.
+//  2. wait returns when the request has a permit of the Gate, or may leave to a remote cluster.
+//  3. prepare renders the prompt and opens a cycle: the endpoints of the pool's snapshot that the
+//     proxy allows, with their load, gauges and learned constants (package endpoint).
+//  4. choose lets a profile handler run profiles over it: filters, scorers, a picker. These belong
+//     to package cycle and see nothing else. Then remote clusters compete.
+//  5. book enters the plan into the load tracker and reports it to the Matcher (the prefix index).
+//  6. answer fills the Decision, and keeps it in Records for explain.
+//  7. observe handles the events of the response: they update the load tracker and the learned Cost.
 //     Decision.Done releases everything, once.
 //
 // It implements no protocol, does no I/O, reads no configuration and starts no goroutine. Sessions

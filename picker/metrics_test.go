@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -31,4 +33,30 @@ func TestFullestShare(t *testing.T) {
 	f(.5, 2, 1, 1)
 	f(1, 0, 7, 0)
 	f(.5, 1, -3, 1) // an invalid value from a peer counts as none
+}
+
+// TestExemplars: a duration of a traced request has the id of its trace as the exemplar, and no other
+// duration has one.
+func TestExemplars(t *testing.T) {
+	for _, trace := range []string{"", "0af7651916cd43dd8448eb211c80319c"} {
+		h := histogram("x", "y", []float64{1, 2})
+		observe(h, 1500*time.Millisecond, trace)
+		var m dto.Metric
+		if err := h.Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, b := range m.GetHistogram().GetBucket() {
+			for _, l := range b.GetExemplar().GetLabel() {
+				got += l.GetName() + "=" + l.GetValue()
+			}
+		}
+		want := ""
+		if trace != "" {
+			want = "trace_id=" + trace
+		}
+		if got != want || m.GetHistogram().GetSampleSum() != 1.5 {
+			t.Errorf("observe(%q): exemplar %q, sum %v, want %q", trace, got, m.GetHistogram().GetSampleSum(), want)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package picker
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // TestAnswerLengthsAreLearned: the length of a complete answer is learned, and of no other one.
@@ -228,5 +230,79 @@ func TestRemoteRefusals(t *testing.T) {
 	d.Done(request.Outcome{At: t0, Status: 503, Complete: true})
 	if len(rc.outcomes) != 1 || rc.outcomes[0].Cause != health.Void || !rc.outcomes[0].Full {
 		t.Errorf("outcomes %+v, want one for lack of capacity", rc.outcomes)
+	}
+}
+
+// TestRetriesNeedTwoEndpoints: a request whose engine has begun is retried only if the plan has a
+// second endpoint, and no endpoint computes a part of it.
+func TestRetriesNeedTwoEndpoints(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		pool    int
+		subset  []string
+		handler func(*cycle.Profile) cycle.ProfileHandler
+		want    request.Tries
+	}{
+		{name: "two endpoints", pool: 2, want: request.TriesOnce},
+		{name: "one endpoint", pool: 1, want: request.TriesSafe},
+		{name: "one endpoint is allowed", pool: 2, subset: []string{"10.0.0.1:8000"}, want: request.TriesSafe},
+		{name: "split", pool: 2, handler: func(p *cycle.Profile) cycle.ProfileHandler { return splitting{p} }, want: request.TriesSafe},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := Options{Pool: newPool(c.pool)}
+			if c.handler != nil {
+				o.Rules = &Rules{Handler: c.handler(testProfile())}
+			}
+			r := chatRequest("r", 1000)
+			r.Subset, r.HasSubset = c.subset, c.subset != nil
+			d, err := newScheduler(t, o).Choose(t.Context(), r)
+			if err != nil || d.Tries != c.want {
+				t.Errorf("Tries = %v, %v, want %v", d.Tries, err, c.want)
+			}
+		})
+	}
+}
+
+// TestSessionsFollowTheLatestRequest: a session is bound to the endpoint of its latest request by
+// the time of the decision. An older binding from another replica does not replace it.
+func TestSessionsFollowTheLatestRequest(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(2)})
+	eps := s.opts.Pool.Snapshot().Endpoints
+	var bound []sessions.Binding
+	s.Sessions().OnBind(func(b sessions.Binding) { bound = append(bound, b) })
+	r := chatRequest("r", 10)
+	r.Session, r.Tenant = "s", "t"
+	d, err := s.Choose(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := eps[1]
+	if d.Endpoints[0] == second.Address {
+		second = eps[0]
+	}
+	d.Observe(request.Event{Kind: request.EventHeaders, At: t0.Add(time.Second), Status: 200, Served: second.Address})
+	key := sessions.KeyIn("t", "s")
+	want := []sessions.Binding{
+		{Session: key, Endpoint: s.opts.Pool.Snapshot().Lookup(d.Endpoints[0]).ID, At: t0}, {Session: key, Endpoint: second.ID, At: t0.Add(time.Second)},
+	}
+	if !slices.Equal(bound, want) {
+		t.Errorf("bindings %+v, want %+v", bound, want)
+	}
+}
+
+// TestWarmUpEnds: a warm-up that was answered has computed its prompt, and one that failed is held
+// against the prompt unless the engine was full.
+func TestWarmUpEnds(t *testing.T) {
+	for status, failing := range map[int]bool{200: false, 400: false, 500: true, 502: true, 503: false, 0: true, StatusUnsent: false} {
+		s := newScheduler(t, Options{Pool: newPool(1)})
+		w := &warmUpInFlight{s: s, prompt: 7}
+		s.opts.Pool.LoadTracker().Open(&w.ticket, s.opts.Pool.Snapshot().Endpoints[0], endpoint.Work{Input: 10, New: 10}, t0)
+		w.ended(t0, status)
+		if got := s.prompts.Failing(7, t0); got != failing {
+			t.Errorf("status %d: prompt is failing: %v, want %v", status, got, failing)
+		}
+		if n := s.opts.Pool.LoadTracker().Local(s.opts.Pool.Snapshot().Endpoints[0], t0).Requests; n != 0 {
+			t.Errorf("status %d: %d requests are tracked", status, n)
+		}
 	}
 }
