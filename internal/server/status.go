@@ -347,6 +347,10 @@ func (s *Server) empty() bool {
 // overdue reports whether ReadyTimeout has passed.
 func (s *Server) overdue() bool { return time.Since(s.started) > s.o.ReadyTimeout }
 
+// readyEvery is how often readiness is checked once the state has settled. A stalled loop and a drain end
+// it at once.
+const readyEvery = 500 * time.Millisecond
+
 // watchReadiness sets the gRPC health state to ready once the state has settled, or ReadyTimeout
 // has passed.
 func (s *Server) watchReadiness(ctx context.Context) {
@@ -375,7 +379,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 		s.readiness.Set(s.ready())
 		tick.Reset(20 * time.Millisecond)
 		if s.settled.Load() {
-			tick.Reset(ticks.Until(250 * time.Millisecond))
+			tick.Reset(ticks.Until(readyEvery))
 		}
 		watch.Waiting()
 		select {

@@ -24,6 +24,7 @@ import (
 const (
 	lookSoon  = 20 * time.Millisecond  // while work is in progress
 	lookLater = 250 * time.Millisecond // while nothing is missing
+	lookIdle  = 500 * time.Millisecond // the same without a group and while no engine works
 	askWait   = 2 * time.Second        // for an engine's metrics page
 )
 
@@ -202,11 +203,18 @@ func (x *Index) step() time.Duration {
 	x.look()
 	f := plan.Facts{Wall: uint64(time.Now().UnixMilli()), Ready: x.o.Ready(), Settled: x.log == nil || x.o.Node.Phase() != cluster.Settling}
 	c := change{become: map[*source]plan.Action{}, name: map[*source]uint64{}}
-	due, asking := now+ticks.Until(lookLater), false
-	for _, s := range x.order {
-		s.stall.look(at, x.at(s), workOf(x.o.Pool.LoadTracker(), s.ep, at))
+	every, asking := lookIdle, false
+	if x.log != nil {
+		every = lookLater
 	}
-	acts := false
+	for _, s := range x.order {
+		w := workOf(x.o.Pool.LoadTracker(), s.ep, at)
+		if w.runs {
+			every = lookLater
+		}
+		s.stall.look(at, x.at(s), w)
+	}
+	due, acts := now+ticks.Until(every), false
 	for _, s := range x.order {
 		f := x.facts(f, s)
 		if s.tell(now, f) && x.o.EngineRestarted != nil && s.ep.Gauges().Started.IsZero() {
