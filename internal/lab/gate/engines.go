@@ -39,10 +39,11 @@ type engines struct {
 	publishers []*kvstream.Publisher
 	names      *rand.Rand // of stored blocks
 	started    time.Time
-	quiet      atomic.Bool // the holders publish nothing
+	quiet      atomic.Bool // the holders publish nothing, and pages show no request
 
 	mu    sync.Mutex
 	pages [3][]byte // with 0, 1 and 2 waiting requests
+	idle  []byte    // without requests
 	made  time.Time
 	lay   *pageLayout
 
@@ -128,10 +129,16 @@ func (e *engines) metrics(w http.ResponseWriter, r *http.Request) {
 	if now := time.Now(); now.Sub(e.made) > 200*time.Millisecond {
 		e.made = now
 		for i := range e.pages {
-			e.pages[i] = e.lay.append(nil, i, now.Sub(e.started))
+			e.pages[i] = e.lay.append(nil, 3+i, i, now.Sub(e.started))
+		}
+		if e.idle == nil {
+			e.idle = e.lay.append(nil, 0, 0, now.Sub(e.started))
 		}
 	}
 	body := e.pages[at]
+	if e.quiet.Load() {
+		body = e.idle
+	}
 	e.mu.Unlock()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(body)
@@ -184,7 +191,7 @@ func newPageLayout() *pageLayout {
 	return l
 }
 
-func (l *pageLayout) append(dst []byte, waiting int, age time.Duration) []byte {
+func (l *pageLayout) append(dst []byte, running, waiting int, age time.Duration) []byte {
 	seconds := age.Seconds() + 1
 	for i, name := range l.names {
 		dst = append(dst, l.parts[i]...)
@@ -192,7 +199,7 @@ func (l *pageLayout) append(dst []byte, waiting int, age time.Duration) []byte {
 		case "vllm:num_requests_waiting":
 			dst = strconv.AppendInt(dst, int64(waiting), 10)
 		case "vllm:num_requests_running":
-			dst = strconv.AppendInt(dst, int64(3+waiting), 10)
+			dst = strconv.AppendInt(dst, int64(running), 10)
 		case "vllm:kv_cache_usage_perc":
 			dst = append(dst, "0.3"...)
 		default:

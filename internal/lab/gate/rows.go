@@ -105,7 +105,7 @@ var groups = []group{
 	{name: "200x0", stand: Stand{Endpoints: 200, Flags: []string{"--scrape-slow", "2s", "--scrape-fast", "2s"}}, loads: []load{{"1KB/16", true, kb(1, 16), atFullLoad}}},
 	{name: "1000x0", stand: Stand{Endpoints: 1000}, loads: []load{{"1KB/16", false, kb(1, 16), 2 * time.Second}}},
 	{name: "10000x0", stand: Stand{Endpoints: 10_000}, loads: []load{{"1KB/16", false, kb(1, 16), 2 * time.Second}}},
-	{name: "group", stand: Stand{Endpoints: 8, Holders: 8, Members: 3}, extra: []func(*session, *running) error{(*session).others}},
+	{name: "group", stand: Stand{Endpoints: 8, Holders: 8, Members: 3}, extra: []func(*session, *running) error{(*session).groupIdleness, (*session).others}},
 }
 
 // Sizes of pools of the decision kernel.

@@ -590,28 +590,62 @@ func (s *session) idleDirect(r *running, rows []Result) error {
 	return nil
 }
 
-// idle measures wake-ups and cores of an idle replica whose engines are quiet.
+// idle measures wake-ups and cores of idle replicas whose engines are quiet: means over the members.
 func (s *session) idle(r *running) (woken, used []float64, err error) {
-	const period = 3 * time.Second
-	pid := r.members[0].pid()
+	// After heavy load the Go runtime returns memory for some seconds, in many small steps.
+	const period, settle = 3 * time.Second, 15 * time.Second
+	var pids []int
+	for _, m := range r.members {
+		pids = append(pids, m.pid())
+	}
 	r.engines.quiet.Store(true)
 	defer r.engines.quiet.Store(false)
+	if _, err := measureIdle(s.ctx, pids, settle); err != nil {
+		return nil, nil, err
+	}
 	for range 4 {
-		before, err := wakeUps(pid)
+		before, err := wakeUpsOf(pids)
 		if err != nil {
 			return nil, nil, err
 		}
-		cores, err := measureIdle(s.ctx, []int{pid}, period)
+		cores, err := measureIdle(s.ctx, pids, period)
 		if err != nil {
 			return nil, nil, err
 		}
-		after, err := wakeUps(pid)
+		after, err := wakeUpsOf(pids)
 		if err != nil {
 			return nil, nil, err
 		}
-		woken, used = append(woken, float64(after-before)/period.Seconds()), append(used, cores.spent[0]/cores.took)
+		spent := 0.
+		for _, t := range cores.spent {
+			spent += t
+		}
+		n := float64(len(pids))
+		woken, used = append(woken, float64(after-before)/period.Seconds()/n), append(used, spent/cores.took/n)
 	}
 	return woken, used, nil
+}
+
+func wakeUpsOf(pids []int) (sum int, err error) {
+	for _, pid := range pids {
+		n, err := wakeUps(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// groupIdleness counts wake-ups and CPU of a member of a group without requests.
+func (s *session) groupIdleness(r *running) error {
+	woken, used, err := s.idle(r)
+	if err != nil {
+		return err
+	}
+	s.add(result("group/idle/wake-ups", Level, "per second", woken))
+	s.add(result("group/idle/cpu", Level, "cores", used))
+	return nil
 }
 
 // reloadMemory has the replica read its models again.
