@@ -90,3 +90,26 @@ func TestCalm(t *testing.T) {
 		}
 	})
 }
+
+// TestStepsOfLargePools: the time between steps grows with their duration, up to a bound.
+func TestStepsOfLargePools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := New(Options{Pool: endpoint.NewPool(endpoint.PoolOptions{})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		for took, most := range map[time.Duration]time.Duration{
+			0: tickEvery, 5 * time.Millisecond: tickEvery, 15 * time.Millisecond: 2 * tickEvery, time.Second: tickMost,
+		} {
+			longest := time.Duration(0)
+			for range 100 { // the next common instant may be near
+				longest = max(longest, m.rest(true, took))
+				time.Sleep(7 * time.Millisecond)
+			}
+			if longest > most+most/10 || longest < most*9/10 {
+				t.Errorf("%v until the next step after one of %v, want at most %v", longest, took, most)
+			}
+		}
+	})
+}

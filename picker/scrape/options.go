@@ -119,6 +119,15 @@ func (o *Options) complete() {
 // it, these are read less often, but at least as often as others.
 const mostFast = 100
 
+// mostSlow is the maximum number of regular readings per second of all endpoints. Pages of larger pools are
+// read less often: those of 10,000 endpoints every four seconds. Decisions use gauges of up to five seconds.
+const mostSlow = 2500
+
+// slowOf returns the interval between regular readings of each of that many endpoints.
+func (o *Options) slowOf(endpoints int) time.Duration {
+	return max(o.Slow, time.Duration(endpoints)*time.Second/mostSlow)
+}
+
 // fastOf returns the interval between readings of each of that many endpoints near saturation. An
 // explicit Pace is kept.
 func (o *Options) fastOf(endpoints int) time.Duration {

@@ -157,7 +157,7 @@ func (p *Poller) add(ep *endpoint.Endpoint) {
 // spread is the time over which first readings of new endpoints are distributed: short for small
 // pools, without a burst for large ones.
 func (p *Poller) spread() time.Duration {
-	return min(p.opts.Slow, p.opts.fast()+time.Duration(len(p.targets))*time.Millisecond)
+	return min(p.opts.slowOf(len(p.targets)), p.opts.fast()+time.Duration(len(p.targets))*time.Millisecond)
 }
 
 func (p *Poller) remove(t *target) {
@@ -343,13 +343,14 @@ func (p *Poller) due(t *target, now time.Time) bool {
 
 // plan schedules the next reading of a target after one that began at start.
 func (p *Poller) plan(t *target, start, end time.Time) {
-	wait := p.opts.Slow
+	slow := p.opts.slowOf(len(p.targets))
+	wait := slow
 	// An engine without a readable page still proves by its responses that it is alive. Only
 	// unanswered readings back off.
 	for n := 1; n < t.unheard && wait < p.opts.MaxBackoff; n++ {
 		wait *= 2
 	}
-	wait = min(wait, max(p.opts.MaxBackoff, p.opts.Slow))
+	wait = min(wait, max(p.opts.MaxBackoff, slow))
 	rested := end
 	if took := end.Sub(start); took < 2*p.opts.Timeout { // otherwise this process was paused
 		rested = end.Add(restFactor * took)
@@ -357,7 +358,7 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 	if t.rested = (time.Time{}); t.unheard == 0 {
 		t.rested = rested
 	}
-	early := p.opts.Slow * 9 / 10 // how much earlier than after wait, to meet a slot
+	early := slow * 9 / 10 // how much earlier than after wait, to meet a slot
 	if t.status.Fast = t.status.Failures == 0 && p.opts.Demand(t.ep); t.status.Fast {
 		early /= 2 // it will hardly be needed
 		pace := p.opts.fastOf(p.fast)
@@ -365,7 +366,7 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 	} else {
 		t.fastDue = later(ticks.Next(end, demandEvery), rested)
 	}
-	t.due = p.slot(t, later(start.Add(wait-early), rested), p.opts.Slow, len(p.targets))
+	t.due = p.slot(t, later(start.Add(wait-early), rested), slow, len(p.targets))
 	if t.due.After(end.Add(2 * p.opts.MaxBackoff)) {
 		t.due = end.Add(2 * p.opts.MaxBackoff)
 	}

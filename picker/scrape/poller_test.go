@@ -666,3 +666,34 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("refused connection: %v is %s, want %s", err, causeOf(err), causeDial)
 	}
 }
+
+// TestLargePools: regular readings are at most 2,500 per second, and slow engines keep a longer interval.
+func TestLargePools(t *testing.T) {
+	for _, c := range []struct {
+		slow      time.Duration
+		endpoints int
+		want      time.Duration
+	}{{time.Second, 8, time.Second}, {time.Second, 2500, time.Second}, {time.Second, 10_000, 4 * time.Second}, {10 * time.Second, 10_000, 10 * time.Second}} {
+		if got := (&Options{Slow: c.slow}).slowOf(c.endpoints); got != c.want {
+			t.Errorf("interval of %d endpoints is %v, want %v", c.endpoints, got, c.want)
+		}
+	}
+	var hosts []string
+	for i := range 5000 {
+		hosts = append(hosts, fmt.Sprintf("10.1.%d.%d:8000", i/256, i%256))
+	}
+	fake(t, Options{}, hosts, func(t *testing.T, e *engines, _ *Poller, _ *endpoint.Pool) {
+		time.Sleep(4 * time.Second)
+		for _, h := range hosts {
+			e.taken(h)
+		}
+		time.Sleep(4 * time.Second)
+		n := 0
+		for _, h := range hosts {
+			n += len(e.taken(h))
+		}
+		if n < 9500 || n > 10_500 {
+			t.Errorf("%d readings in 4 s, want 10,000", n)
+		}
+	})
+}
