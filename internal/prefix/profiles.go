@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,9 +16,10 @@ import (
 type Profiles struct {
 	mu    sync.Mutex
 	set   map[block.EndpointID]prompt.Profile
-	mixed map[block.EndpointID]bool // received salted prompts whose blocks its events do not distinguish
-	byID  atomic.Pointer[[]prompt.Profile]
-	salts atomic.Pointer[[]bool] // mixed, by id
+	count map[prompt.Profile]int          // endpoints by profile
+	mixed map[block.EndpointID]bool       // received salted prompts whose blocks its events do not distinguish
+	byID  atomic.Pointer[[]atomic.Uint32] // profiles by id; a longer list replaces it
+	salts atomic.Pointer[[]bool]          // mixed, by id
 	kinds atomic.Pointer[[]prompt.Profile]
 }
 
@@ -25,14 +27,25 @@ type Profiles struct {
 func (p *Profiles) Set(id block.EndpointID, as prompt.Profile) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if was, ok := p.set[id]; ok && was == as {
+	was, known := p.set[id]
+	if known && was == as {
 		return
 	}
 	if p.set == nil {
-		p.set = map[block.EndpointID]prompt.Profile{}
+		p.set, p.count = map[block.EndpointID]prompt.Profile{}, map[prompt.Profile]int{}
 	}
-	p.set[id] = as
-	p.publish()
+	if p.set[id] = as; known {
+		p.uncount(was)
+	}
+	p.count[as]++
+	p.publish(id, as)
+}
+
+// uncount removes an endpoint from the count of its former profile.
+func (p *Profiles) uncount(was prompt.Profile) {
+	if p.count[was]--; p.count[was] == 0 {
+		delete(p.count, was)
+	}
 }
 
 // Forget removes an endpoint.
@@ -43,9 +56,10 @@ func (p *Profiles) Forget(id block.EndpointID) {
 		delete(p.mixed, id)
 		p.publishSalts()
 	}
-	if _, ok := p.set[id]; ok {
+	if was, ok := p.set[id]; ok {
 		delete(p.set, id)
-		p.publish()
+		p.uncount(was)
+		p.publish(id, 0)
 	}
 }
 
@@ -85,26 +99,27 @@ func (p *Profiles) publishSalts() {
 	p.salts.Store(&l)
 }
 
-// publish makes changes visible to readers. The caller holds p.mu.
-func (p *Profiles) publish() {
-	var byID, kinds []prompt.Profile
-	count := map[prompt.Profile]int{}
-	for id, as := range p.set {
-		for int(id) >= len(byID) {
-			byID = append(byID, 0)
+// publish makes the profile of an endpoint visible to readers. The caller holds p.mu. Its cost does not
+// grow with the pool, since all endpoints of a starting replica change their profile.
+func (p *Profiles) publish(id block.EndpointID, as prompt.Profile) {
+	list := p.byID.Load()
+	if list == nil || int(id) >= len(*list) {
+		longer := make([]atomic.Uint32, max(2*int(id), 16))
+		if list != nil {
+			for i := range *list {
+				longer[i].Store((*list)[i].Load())
+			}
 		}
-		byID[id] = as
-		if count[as]++; count[as] == 1 {
-			kinds = append(kinds, as)
-		}
+		list = &longer
 	}
-	slices.SortFunc(kinds, func(a, b prompt.Profile) int {
-		if n := count[b] - count[a]; n != 0 {
+	(*list)[id].Store(uint32(as))
+	p.byID.Store(list)
+	kinds := slices.SortedFunc(maps.Keys(p.count), func(a, b prompt.Profile) int {
+		if n := p.count[b] - p.count[a]; n != 0 {
 			return n
 		}
 		return int(a) - int(b)
 	})
-	p.byID.Store(&byID)
 	p.kinds.Store(&kinds)
 }
 
@@ -114,7 +129,7 @@ func (p *Profiles) Of(id block.EndpointID) prompt.Profile {
 		return 0
 	}
 	if l := p.byID.Load(); l != nil && int(id) < len(*l) {
-		return (*l)[id]
+		return prompt.Profile((*l)[id].Load())
 	}
 	return 0
 }

@@ -2,8 +2,10 @@ package prefix
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -185,5 +187,60 @@ func TestGroupsThatEventsDoNotName(t *testing.T) {
 		if exact := held[0].Precise >= 0 && state == knowledge.Exact; exact == hybrid || held[1].Precise < 0 || newer != knowledge.Exact {
 			t.Errorf("%s: matched %d and %d, states %s and %s; hybrid %v", config, held[0].Precise, held[1].Precise, state, newer, hybrid)
 		}
+	}
+}
+
+// TestProfilesFollow compares the published profiles with a plain map over random changes, and checks
+// that the cost of a change does not grow with the pool.
+func TestProfilesFollow(t *testing.T) {
+	var p Profiles
+	want, rng := map[block.EndpointID]prompt.Profile{}, rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		id, as := block.EndpointID(rng.IntN(300)), prompt.Profile(rng.IntN(4))
+		if rng.IntN(3) == 0 {
+			p.Forget(id)
+			delete(want, id)
+		} else {
+			p.Set(id, as)
+			want[id] = as
+		}
+		if got := p.Of(id); got != want[id] {
+			t.Fatalf("profile of %d is %d, want %d", id, got, want[id])
+		}
+	}
+	count := map[prompt.Profile]int{}
+	for id := range block.EndpointID(400) {
+		if got := p.Of(id); got != want[id] {
+			t.Errorf("profile of %d is %d, want %d", id, got, want[id])
+		}
+	}
+	for _, as := range want {
+		count[as]++
+	}
+	kinds := p.all()
+	if len(kinds) != len(count) {
+		t.Errorf("%d kinds, want %d", len(kinds), len(count))
+	}
+	for i := 1; i < len(kinds); i++ {
+		if count[kinds[i-1]] < count[kinds[i]] {
+			t.Errorf("kinds %v are not in the order of their counts %v", kinds, count)
+		}
+	}
+	for id := range block.EndpointID(10_000) {
+		p.Set(id, 1)
+	}
+	next := prompt.Profile(1)
+	if n := testing.AllocsPerRun(100, func() { next ^= 3; p.Set(5000, next) }); n > 8 {
+		t.Errorf("a change in a pool of 10,000 makes %.0f allocations, want at most 8", n)
+	}
+	var bytes [2]runtime.MemStats
+	runtime.ReadMemStats(&bytes[0])
+	for range 100 {
+		next ^= 3
+		p.Set(5000, next)
+	}
+	runtime.ReadMemStats(&bytes[1])
+	if n := (bytes[1].TotalAlloc - bytes[0].TotalAlloc) / 100; n > 2000 {
+		t.Errorf("a change in a pool of 10,000 allocates %d bytes, want at most 2000", n)
 	}
 }
