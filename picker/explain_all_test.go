@@ -141,6 +141,9 @@ func play(t *testing.T, s *Scheduler) {
 
 	ask("unseen", 997, func(r *request.Request) { r.Stream = false }).Done(request.Outcome{At: at(70), Status: 200, Unseen: true})
 	ask("broken", 996, nil).Done(request.Outcome{At: at(70), Status: 200, Broken: true})
+	unreached := ask("unreached", 995, nil)
+	unreached.Observe(request.Event{Kind: request.EventHeaders, At: at(5), Status: 503, Local: true})
+	unreached.Done(request.Outcome{At: at(6), Status: 503, Complete: true})
 	ask("refused", 10, func(r *request.Request) { r.HasSubset = true })
 	ask("continued", 10, func(r *request.Request) { r.Previous, r.Kind = "resp_1", request.KindResponses }).Done(request.Outcome{})
 }
