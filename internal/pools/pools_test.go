@@ -8,9 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -556,7 +556,171 @@ func TestMemoryOfPools(t *testing.T) {
 	testkit.Await(t, "the remaining pool has all of it", func() bool { return limit("small") == float64(1<<30/100*20) })
 }
 
-// TestGroupOfPools: three replicas share each pool's state separately. When one of them vanishes, the
+// membersOf returns why the pools of some replica are not ready with n members, or "".
+func membersOf(t *testing.T, n int, of ...*pools.Server) string {
+	t.Helper()
+	for _, s := range of {
+		for name := range blockSizes {
+			st := full(t, s, name)
+			up := 0
+			for _, m := range st.Members {
+				if m.State == "self" || m.State == "up" {
+					up++
+				}
+			}
+			if up != n || st.State != "ready" {
+				return fmt.Sprintf("pool %s of %s is %s (%s) with %d members", name, st.Name, st.State, st.Reason, up)
+			}
+		}
+	}
+	return ""
+}
+
+// grouped are the settings of a replica in a group, whose gossip listens at an address.
+func grouped(o *pools.Options, name, at string, join ...string) {
+	o.Process.Name = name
+	o.Process.Cluster = server.ClusterOptions{
+		Mode: "gossip", Share: "partitioned", Label: "test", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)},
+		Bind: at, StreamBind: "127.0.0.1:0", Advertise: at, Join: join,
+	}
+}
+
+// Variables of a replica in a process of its own.
+const (
+	childDir  = "POOLS_CHILD_DIR"
+	childAt   = "POOLS_CHILD_AT"
+	childJoin = "POOLS_CHILD_JOIN"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		o := pools.Options{AnyPort: true, File: filepath.Join(dir, "pools.yaml"), Process: server.Options{
+			Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Memory: 1 << 30,
+		}}
+		grouped(&o, "child", os.Getenv(childAt), os.Getenv(childJoin))
+		if _, err := pools.Open(o); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		_, _ = io.Copy(io.Discard, os.Stdin) // it ends with the test
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestKilledProcess: a replica that is killed is gone from every pool, and what the others know of
+// each pool stays.
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	first, second, third := parts.FreeAddress(t), parts.FreeAddress(t), parts.FreeAddress(t)
+	rest := []*pools.Server{
+		r.open(func(o *pools.Options) { grouped(o, "a", first) }),
+		r.open(func(o *pools.Options) { grouped(o, "b", second, first) }),
+	}
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childDir+"="+r.dir, childAt+"="+third, childJoin+"="+first)
+	child.Stderr = os.Stderr
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range rest {
+		testkit.Await(t, "open", func() bool { return pool(s, "small").Address != "" && pool(s, "large").Address != "" })
+	}
+	testkit.Eventually(t, func() string { return membersOf(t, 3, rest...) })
+	known := map[string]int{}
+	for name := range blockSizes {
+		ask(t, pool(rest[0], name).Address, name, strings.Repeat("a prompt of "+name+" ", 100))
+		for _, s := range rest {
+			testkit.Await(t, "the blocks of pool "+name+" are known", func() bool { return full(t, s, name).Index.Blocks > 5 })
+		}
+		known[name] = full(t, rest[0], name).Index.Blocks
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	testkit.Eventually(t, func() string { return membersOf(t, 2, rest...) })
+	for name, blocks := range known {
+		for _, s := range rest {
+			if n := full(t, s, name).Index.Blocks; n != blocks {
+				t.Errorf("pool %s knows %d blocks after a replica was killed, want %d", name, n, blocks)
+			}
+			ask(t, pool(s, name).Address, name, "afterwards")
+		}
+	}
+}
+
+// TestFlood: open bodies that use up the memory of one pool are refused there, and the other pool
+// takes a body of the same size.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(func(o *pools.Options) { o.Process.Memory = 256 << 20 }) // 25 MiB for the bodies of each
+	r.ready(s)
+	small, large := pool(s, "small").Address, pool(s, "large").Address
+	part := bytes.Repeat([]byte("x"), 3<<20)
+	for range 20 {
+		conn, err := grpc.NewClient(small, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		stream, err := extprocv3.NewExternalProcessorClient(conn).Process(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*extprocv3.ProcessingRequest{
+			{
+				Request:        &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: head(":authority", "gateway", ":path", "/v1/completions", ":method", "POST", "content-type", "application/json")},
+				ProtocolConfig: &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_FULL_DUPLEX_STREAMED, ResponseBodyMode: filterv3.ProcessingMode_FULL_DUPLEX_STREAMED},
+			},
+			{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: part}}},
+		} {
+			_ = stream.Send(m) // some of them are cut
+		}
+	}
+	value := func(pool, name string) (sum float64) {
+		families, err := s.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.Metric {
+				labels := map[string]string{}
+				for _, l := range m.Label {
+					labels[l.GetName()] = l.GetValue()
+				}
+				if f.GetName() == name && labels["pool"] == pool && labels["use"] == "bodies" {
+					sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
+		}
+		return sum
+	}
+	testkit.Await(t, "pool small refuses bodies", func() bool { return value("small", "grapevine_memory_budget_refused_total") > 0 })
+	c, err := begin(large, "large", string(part))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	if at, refused, err := c.decision(); at == "" || err != nil {
+		t.Errorf("pool large answers a large body with endpoint %q, status %d, error %v", at, refused, err)
+	}
+	if n := value("large", "grapevine_memory_budget_refused_total"); n != 0 {
+		t.Errorf("pool large refused memory %v times during the flood of the other, want none", n)
+	}
+	if used, limit := value("small", "grapevine_memory_budget_used_bytes"), value("small", "grapevine_memory_budget_bytes"); used > limit {
+		t.Errorf("bodies of pool small use %v bytes of %v", used, limit)
+	}
+}
+
+// TestGroupOfPools: three replicas share each pool's state separately. When one of them ends, the
 // others keep what is known of each pool.
 func TestGroupOfPools(t *testing.T) {
 	t.Parallel()
@@ -565,35 +729,10 @@ func TestGroupOfPools(t *testing.T) {
 	var join []string
 	for i := range 3 {
 		at := parts.FreeAddress(t)
-		all = append(all, r.open(func(o *pools.Options) {
-			o.Process.Name = fmt.Sprintf("replica-%d", i)
-			o.Process.Cluster = server.ClusterOptions{
-				Mode: "gossip", Share: "partitioned", Label: "test", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)},
-				Bind: at, StreamBind: "127.0.0.1:0", Advertise: "127.0.0.1", Join: slices.Clone(join),
-			}
-			if host, port, err := net.SplitHostPort(at); err == nil {
-				o.Process.Cluster.Advertise = net.JoinHostPort(host, port)
-			}
-		}))
+		all = append(all, r.open(func(o *pools.Options) { grouped(o, fmt.Sprintf("replica-%d", i), at, slices.Clone(join)...) }))
 		join = append(join, at)
 	}
-	members := func(n int, of ...*pools.Server) string {
-		for _, s := range of {
-			for name := range blockSizes {
-				st := full(t, s, name)
-				up := 0
-				for _, m := range st.Members {
-					if m.State == "self" || m.State == "up" {
-						up++
-					}
-				}
-				if up != n || st.State != "ready" {
-					return fmt.Sprintf("pool %s of %s is %s (%s) with %d members", name, st.Name, st.State, st.Reason, up)
-				}
-			}
-		}
-		return ""
-	}
+	members := func(n int, of ...*pools.Server) string { return membersOf(t, n, of...) }
 	for _, s := range all {
 		testkit.Await(t, "open", func() bool { return pool(s, "small").Address != "" && pool(s, "large").Address != "" })
 	}
