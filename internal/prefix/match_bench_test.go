@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/events/translate"
@@ -133,5 +134,40 @@ func TestLargeTextsReuseBuffers(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > uint64(len(body)*5/4) {
 		t.Errorf("a request of %d bytes allocates %d bytes, want about one copy of its messages", len(body), each)
+	}
+}
+
+// BenchmarkMatchLargePool matches a prompt that three of many endpoints have, by the approximate index
+// alone.
+func BenchmarkMatchLargePool(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			h := block.NewHasher(block.Seed{1})
+			index, guesses := indexer.New(indexer.Options{Hasher: h}), approx.New(approx.Options{Hasher: h})
+			m := New(Options{Index: index, Approx: guesses})
+			pool := endpoint.NewPool(endpoint.PoolOptions{})
+			var specs []endpoint.Spec
+			for i := range n {
+				specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80)})
+			}
+			pool.Set(specs)
+			eps := pool.Snapshot().Endpoints
+			r := &request.Request{InputTokens: 250, PromptBytes: 1000, Chunks: block.Query{Bytes: make([]byte, 1000)}}
+			for i := range block.Key(4) {
+				r.ChunkKeys = append(r.ChunkKeys, 100+i)
+			}
+			for i := range 3 {
+				guesses.Record(eps[i*n/3].ID, r.ChunkKeys, time.Now().UnixNano())
+			}
+			held := make([]cycle.PrefixMatch, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(held)
+				m.Match(b.Context(), r, eps, held)
+			}
+			if held[n/3].Run.Total() == 0 || held[n/3+1].Run.Total() != 0 {
+				b.Fatalf("matched %+v and %+v", held[n/3], held[n/3+1])
+			}
+		})
 	}
 }

@@ -141,6 +141,14 @@ func (m *Matcher) matchChunks(r *request.Request, s *scratch, eps []*endpoint.En
 	}
 	m.o.Approx.MatchBoth(r.ChunkKeys, s.ids, s.since, s.runs, s.all)
 	for k := range held {
+		if s.all[k].Bytes == 0 && s.runs[k].Bytes == 0 { // as at most endpoints of a large pool: no need to read more
+			held[k].Approximate = 0
+			if s.flags[k]&flagGuess != 0 {
+				held[k].Run = s.runs[k]
+				held[k].Run.Tokens = [block.NumTiers]int32{}
+			}
+			continue
+		}
 		size := int32(blockOf(eps[k].BlockSize()))
 		held[k].Approximate = inTokens(&s.all[k], r.ChunkBytes(), float64(r.InputTokens), size)
 		guess := s.runs[k]
