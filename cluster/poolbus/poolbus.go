@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -25,8 +24,7 @@ const maxAnnounced = 1024
 
 // Options configure a Bus. Bus is required.
 type Options struct {
-	Bus    cluster.Bus // of the process
-	Logger *slog.Logger
+	Bus cluster.Bus // of the process
 }
 
 // Bus divides a process's bus among pools.
@@ -48,9 +46,6 @@ type Bus struct {
 
 // New returns a Bus, which is inactive until Open.
 func New(o Options) *Bus {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	b := &Bus{o: o, wake: make(chan struct{}, 1), linked: map[string]bool{}, announced: map[string][]string{}}
 	b.parts.Store(&map[string]*part{})
 	return b
@@ -275,7 +270,6 @@ func (b *Bus) heard(from string, announcement []byte) error {
 	}
 	b.due = b.due || !known // it may lack this replica's announcement, too
 	b.mu.Unlock()
-	b.o.Logger.Debug("member announced its pools", "member", from, "pools", len(pools))
 	b.soon()
 	return nil
 }

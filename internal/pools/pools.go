@@ -177,7 +177,7 @@ func (s *Server) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := poolbus.New(poolbus.Options{Bus: bus, Logger: s.o.Process.Log})
+	b := poolbus.New(poolbus.Options{Bus: bus})
 	if err := b.Open(ctx); err != nil {
 		return fmt.Errorf("pools: cluster: %w", err)
 	}

@@ -31,10 +31,10 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the screenshots of the documentation")
 
-// stand is `grapevine up` in front of two engines, and a browser at its status page.
+// stand is a replica with its engines, and a browser at its status page.
 type stand struct {
 	engines *fleet.Fleet
-	front   string
+	front   string // Envoy; "": none
 	admin   string
 	ctx     context.Context // of the browser
 
@@ -42,23 +42,33 @@ type stand struct {
 	errors []string // of scripts and of the content security policy
 }
 
-// open starts the stand with the arguments of a user, and opens the page.
-func open(t *testing.T) *stand {
+// open starts `grapevine up` with the arguments of a user in front of n engines, and opens the page.
+func open(t *testing.T, n int, o sim.Options, args ...string) *stand {
 	t.Helper()
 	model := filepath.Join(t.TempDir(), "model")
 	if err := vocab.New().WriteModel(model); err != nil {
 		t.Fatal(err)
 	}
-	engines, err := fleet.Open(fleet.Options{Engines: 2, Engine: sim.Options{Model: "org/model", Speed: 20, Events: &sim.EventOptions{}, Sources: "ranks"}})
+	o.Model, o.Events, o.Sources = "org/model", &sim.EventOptions{}, "ranks"
+	engines, err := fleet.Open(fleet.Options{Engines: n, Engine: o})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = engines.Close() })
 	s := &stand{engines: engines, front: parts.FreeAddress(t), admin: parts.FreeAddress(t)}
-	args := []string{"up", "--listen", s.front, "--admin", s.admin, "--envoy", parts.Envoy(t), "--model", "org/model=" + model}
+	args = append([]string{"up", "--listen", s.front, "--admin", s.admin, "--envoy", parts.Envoy(t), "--model", "org/model=" + model}, args...)
 	for _, e := range engines.Engines() {
 		args = append(args, "--engine", e.Addr())
 	}
+	run(t, args...)
+	testkit.Await(t, "the first answer", func() bool { return s.ask(t.Context(), "", 1) == 0 })
+	s.browse(t)
+	return s
+}
+
+// run runs grapevine until the test ends.
+func run(t *testing.T, args ...string) {
+	t.Helper()
 	var log parts.Output
 	cmd := exec.Command(filepath.Join(testkit.Build(t, "grapevine"), "grapevine"), args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = &log, &log, append(os.Environ(), "HF_HUB_OFFLINE=1", "HF_HOME="+t.TempDir())
@@ -70,11 +80,14 @@ func open(t *testing.T) *stand {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("up:\n%s", log.String())
+			t.Logf("%s:\n%s", args[0], log.String())
 		}
 	})
-	testkit.Await(t, "the first answer", func() bool { return s.ask(1) == 0 })
+}
 
+// browse opens the page in a browser.
+func (s *stand) browse(t *testing.T) {
+	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(parts.Browser(t)), chromedp.NoSandbox, chromedp.WindowSize(1280, 900),
 		chromedp.WSURLReadTimeout(testkit.HangTimeout))
 	browser, stop := chromedp.NewExecAllocator(t.Context(), options...)
@@ -104,19 +117,19 @@ func open(t *testing.T) *stand {
 	})
 	s.do(t, chromedp.Navigate("http://"+s.admin+"/"))
 	s.await(t, `document.querySelector("#out h1") !== null`, "true")
-	return s
 }
 
-// ask sends n requests through Envoy and returns how many failed.
-func (s *stand) ask(n int) (failed int) {
+// ask sends n requests of a tenant through Envoy, one after the other, and returns how many failed.
+func (s *stand) ask(ctx context.Context, tenant string, n int) (failed int) {
 	for i := range n {
 		body := fmt.Sprintf(`{"model":"org/model","stream":true,"max_tokens":8,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"%s %d"}]}`, strings.Repeat("words of a long prompt ", 40), i%3)
-		req, err := http.NewRequest("POST", "http://"+s.front+"/v1/chat/completions", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(ctx, "POST", "http://"+s.front+"/v1/chat/completions", strings.NewReader(body))
 		if err != nil {
 			return n
 		}
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Request-Id", fmt.Sprint("request-", i))
+		req.Header.Set("X-Gateway-Inference-Fairness-Id", tenant)
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			failed++
@@ -189,25 +202,26 @@ const (
 	charts       = `[...document.querySelectorAll("#out svg")].map(e => e.getAttribute("aria-label")).join("\n")`
 )
 
-// TestPage follows an operator: a calm page, the last hour of traffic, a request's explanation, a
-// problem with its remedy on top when an engine fails, and the page of a replica that is gone.
-func TestPage(t *testing.T) {
-	s := open(t)
-	stop := make(chan struct{})
+// keepAsking sends requests of a tenant from a number of clients until the test ends.
+func (s *stand) keepAsking(t *testing.T, tenant string, clients int) {
+	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				s.ask(5)
-				time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // clients think
+	for range clients {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				s.ask(ctx, tenant, 1)
+				time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond) // clients think
 			}
-		}
-	})
-	t.Cleanup(func() { close(stop); wg.Wait() })
+		})
+	}
+	t.Cleanup(func() { stop(); wg.Wait() })
+}
 
+// TestPage follows an operator: a calm page, the last hour of traffic, a request's explanation, a
+// problem with its remedy on top when an engine fails.
+func TestPage(t *testing.T) {
+	s := open(t, 2, sim.Options{Speed: 20})
+	s.keepAsking(t, "", 1)
 	s.await(t, charts, "requests: now ")
 	testkit.Eventually(t, func() string { // a whole interval with requests
 		got := s.eval(t, charts)
