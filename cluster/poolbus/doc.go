@@ -11,7 +11,7 @@
 //     it.
 //
 // The package does not know what frames mean. Frames of one pool can delay frames of another in the
-// queue of the process's Bus, which is bounded; what is dropped there is repaired by the pool's Node.
+// queue of the process's Bus, which is bounded. The pool's Node repairs frames that are dropped there.
 //
 // All methods are safe for concurrent use.
 package poolbus

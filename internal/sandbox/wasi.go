@@ -19,17 +19,17 @@ const (
 	wasiNoSys = 52
 )
 
-// wasiTime is what every clock shows, in nanoseconds: some runtimes do not start at 0.
+// wasiTime is the time of every clock, in nanoseconds. Some runtimes do not start at 0.
 const wasiTime = 1_000_000_000
 
-// maxSaid is how much output of an instance is kept for messages.
+// maxSaid limits the output of an instance that is kept for messages, in bytes.
 const maxSaid = 1024
 
 // saidKey finds the output of an instance in the context of a call.
 type saidKey struct{}
 
-// wasiFunction returns a function of the system interface. It gives a module what its language needs
-// to start: no arguments, no environment, no files, a clock that stands still and zeros as random
+// wasiFunction returns a function of the system interface. These functions suffice for the start of a
+// language runtime: no arguments, no environment, no files, a clock that stands still and zeros as random
 // numbers. Output goes to the instance's message.
 func wasiFunction(name string, params, results []api.ValueType) api.GoModuleFunc {
 	f := wasiFunctions[name]
