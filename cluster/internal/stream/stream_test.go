@@ -232,7 +232,7 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	// After a valid hello, a malformed message ends the stream and delivers nothing.
-	oversized := appendFrame(appendFrame(nil, []byte("good")), make([]byte, group.MaxFrame+1))
+	oversized := appendFrame(appendFrame(nil, []byte("good")), make([]byte, group.MaxFrame+group.MaxPrefix+1))
 	for what, batch := range map[string][]byte{
 		"garbage":           append(appendFrame(nil, []byte("good")), 0xff, 0xff, 0xff, 0x7f, 'x'),
 		"a frame too large": oversized,
