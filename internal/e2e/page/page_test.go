@@ -122,7 +122,8 @@ func (s *stand) browse(t *testing.T) {
 // ask sends n requests of a tenant through Envoy, one after the other, and returns how many failed.
 func (s *stand) ask(ctx context.Context, tenant string, n int) (failed int) {
 	for i := range n {
-		body := fmt.Sprintf(`{"model":"org/model","stream":true,"max_tokens":8,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"%s %d"}]}`, strings.Repeat("words of a long prompt ", 40), i%3)
+		prompt := rand.IntN(200) // many, so that every engine is chosen
+		body := fmt.Sprintf(`{"model":"org/model","stream":true,"max_tokens":8,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"%s"}]}`, strings.Repeat(fmt.Sprint("words of prompt ", prompt, " "), 40))
 		req, err := http.NewRequestWithContext(ctx, "POST", "http://"+s.front+"/v1/chat/completions", strings.NewReader(body))
 		if err != nil {
 			return n
@@ -264,7 +265,7 @@ func TestPage(t *testing.T) {
 	})
 
 	t.Run("keyboard", func(t *testing.T) {
-		s.do(t, chromedp.Focus("#request"), chromedp.KeyEvent("request-1"+kb.Enter))
+		s.do(t, chromedp.Focus("#request"), chromedp.KeyEvent("request-0"+kb.Enter))
 		s.await(t, `document.getElementById("explained").textContent`, "chosen: 127.0.0.1")
 	})
 
