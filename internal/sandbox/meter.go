@@ -9,18 +9,19 @@ import (
 
 // Sections of a module, in the order of the file.
 const (
-	sectionCustom  = 0
-	sectionType    = 1
-	sectionImport  = 2
-	sectionTable   = 4
-	sectionMemory  = 5
-	sectionGlobal  = 6
-	sectionExport  = 7
-	sectionStart   = 8
-	sectionElement = 9
-	sectionCode    = 10
-	sectionData    = 11
-	sectionCount   = 12 // of data segments
+	sectionCustom   = 0
+	sectionType     = 1
+	sectionImport   = 2
+	sectionFunction = 3
+	sectionTable    = 4
+	sectionMemory   = 5
+	sectionGlobal   = 6
+	sectionExport   = 7
+	sectionStart    = 8
+	sectionElement  = 9
+	sectionCode     = 10
+	sectionData     = 11
+	sectionCount    = 12 // of data segments
 )
 
 // Opcodes that the meter reads or writes.
@@ -190,7 +191,8 @@ func (m *metering) functions(r *reader) ([]byte, error) {
 		}
 		out = append(appendU32(out, uint32(len(body))), body...)
 	}
-	return out, nil
+	r.end()
+	return out, r.err
 }
 
 // longestSegment is the number of instructions after which a segment ends at the next end of a block.

@@ -80,17 +80,47 @@ func (r *reader) count() uint32 {
 	return n
 }
 
-// section checks the lengths of all lists and texts of a section other than code.
+var errLong = errors.New("a section goes on after its end")
+
+// section checks the lengths of all lists and texts of a section, and that it ends with its last item.
+// Imports and code are checked where they are read.
 func (r *reader) section(id byte) {
-	if id == sectionStart || id == sectionCount {
+	switch id {
+	case sectionImport, sectionCode:
 		return
+	case sectionStart, sectionCount:
+		r.u32()
+	default:
+		r.items(id)
 	}
+	r.end()
+}
+
+// end fails unless everything has been read.
+func (r *reader) end() {
+	if !r.done() {
+		r.fail(errLong)
+	}
+}
+
+// items skips the list of a section.
+func (r *reader) items(id byte) {
 	for range r.count() {
 		switch id {
 		case sectionType:
 			r.byte()
 			r.take(int(r.count()))
 			r.take(int(r.count()))
+		case sectionFunction:
+			r.u32()
+		case sectionTable:
+			r.byte()
+			r.limits()
+		case sectionMemory:
+			r.limits()
+		case sectionGlobal:
+			r.take(2)
+			r.constant()
 		case sectionExport:
 			r.take(int(r.count()))
 			r.byte()
@@ -106,7 +136,7 @@ func (r *reader) section(id byte) {
 			}
 			r.take(int(r.count()))
 		default:
-			return
+			r.fail(fmt.Errorf("it has a section of an unknown kind, %d", id))
 		}
 		if r.err != nil {
 			return
@@ -171,6 +201,7 @@ func (r *reader) globalImports() (n uint32) {
 			return n
 		}
 	}
+	r.end()
 	return n
 }
 

@@ -59,7 +59,11 @@ func (c *Core) meetFirst() {
 	if len(c.peers) != 1 || c.every == 0 || c.nextBeat <= c.g.Now {
 		return
 	}
-	c.nextBeat = min(c.nextBeat, c.lastBeat+(c.g.Now-c.lastBeat+c.every-1)/c.every*c.every)
+	next := c.g.Now
+	if rest := (c.g.Now - c.lastBeat) % c.every; rest > 0 {
+		next += c.every - rest
+	}
+	c.nextBeat = min(c.nextBeat, next)
 }
 
 // wants reports whether a heartbeat has to request something.

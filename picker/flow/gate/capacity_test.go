@@ -37,7 +37,7 @@ func TestNonsenseGauges(t *testing.T) {
 		}
 		g.Poll()
 	}
-	place, err := pass(g, context.Background(), asks("a"))
+	place, err := pass(context.Background(), g, asks("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestStrandedRequestsTakeNoRoom(t *testing.T) {
 			var tickets [each]endpoint.Ticket
 			places := make([]picker.Permit, each)
 			for i := range tickets {
-				if places[i], err = pass(g, context.Background(), asks("a")); err != nil {
+				if places[i], err = pass(context.Background(), g, asks("a")); err != nil {
 					t.Fatal(err)
 				}
 				p.LoadTracker().Open(&tickets[i], sick, endpoint.Work{Input: 1}, now)

@@ -71,7 +71,7 @@ func waiting(t *testing.T, g *Gate, n int) {
 }
 
 // pass returns when r has a permit or is rejected.
-func pass(g *Gate, ctx context.Context, r *request.Request) (picker.Permit, error) {
+func pass(ctx context.Context, g *Gate, r *request.Request) (picker.Permit, error) {
 	p, entry, err := g.Enter(ctx, r)
 	if entry != nil {
 		_, err = entry.Wait(ctx, 0)
@@ -84,7 +84,7 @@ func TestPermitsAreReassigned(t *testing.T) {
 	ctx := context.Background()
 	var held []picker.Permit
 	for range 6 {
-		p, err := pass(g, ctx, asks("a"))
+		p, err := pass(ctx, g, asks("a"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestPermitsAreReassigned(t *testing.T) {
 	}
 	got := make(chan picker.Permit)
 	go func() {
-		p, err := pass(g, ctx, asks("a"))
+		p, err := pass(ctx, g, asks("a"))
 		if err != nil {
 			t.Error(err)
 		}
@@ -128,7 +128,7 @@ func TestStages(t *testing.T) {
 	went := make(chan picker.Permit, 8)
 	for range 6 {
 		go func() {
-			place, err := pass(g, context.Background(), asks("a"))
+			place, err := pass(context.Background(), g, asks("a"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -173,15 +173,15 @@ func TestStages(t *testing.T) {
 func TestEndsOfWaits(t *testing.T) {
 	p := pool(1)
 	g := open(t, p, 1, rules.Options{MaxRequests: 1, TTL: time.Minute})
-	place, err := pass(g, context.Background(), asks("a"))
+	place, err := pass(context.Background(), g, asks("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, leave := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { _, err := pass(g, ctx, asks("a")); ended <- err }()
+	go func() { _, err := pass(ctx, g, asks("a")); ended <- err }()
 	waiting(t, g, 1)
-	if _, err := pass(g, context.Background(), asks("a")); request.ReasonOf(err) != request.ReasonSaturated {
+	if _, err := pass(context.Background(), g, asks("a")); request.ReasonOf(err) != request.ReasonSaturated {
 		t.Errorf("over the limit: %v", err)
 	}
 	leave()
@@ -195,7 +195,7 @@ func TestEndsOfWaits(t *testing.T) {
 	} {
 		r := asks("a")
 		limit(r)
-		if _, err := pass(g, context.Background(), r); request.ReasonOf(err) != request.ReasonTTLExpired {
+		if _, err := pass(context.Background(), g, r); request.ReasonOf(err) != request.ReasonTTLExpired {
 			t.Errorf("expired wait: %v", err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestEmptyPool(t *testing.T) {
 		p := pool(0)
 		g := open(t, p, 1, rules.Options{EmptyTTL: time.Minute, TTL: time.Minute})
 		ended := make(chan error)
-		go func() { _, err := pass(g, context.Background(), asks("a")); ended <- err }()
+		go func() { _, err := pass(context.Background(), g, asks("a")); ended <- err }()
 		waiting(t, g, 1)
 		p.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000"), Models: models}})
 		select {
@@ -226,7 +226,7 @@ func TestEmptyPool(t *testing.T) {
 		p.Set(nil)
 		r := asks("a")
 		r.QueueTTL = time.Millisecond
-		if _, err := pass(g, context.Background(), r); request.ReasonOf(err) != request.ReasonNoEndpoints {
+		if _, err := pass(context.Background(), g, r); request.ReasonOf(err) != request.ReasonNoEndpoints {
 			t.Errorf("without an endpoint: %v", err)
 		}
 	}
@@ -238,7 +238,7 @@ func TestNamesThatNobodyLists(t *testing.T) {
 	g := open(t, pool(1), 1, rules.Options{})
 	stranger := asks("a")
 	stranger.Target, stranger.Model = "unheard-of", "unheard-of"
-	place, err := pass(g, t.Context(), stranger)
+	place, err := pass(t.Context(), g, stranger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,19 +251,19 @@ func TestNamesThatNobodyLists(t *testing.T) {
 // TestReconfigure: waiting requests are dispatched when the rules change or are removed.
 func TestReconfigure(t *testing.T) {
 	g := open(t, pool(1), 1, rules.Options{})
-	old, _ := pass(g, context.Background(), asks("a"))
+	old, _ := pass(context.Background(), g, asks("a"))
 	ended := make(chan error)
-	go func() { _, err := pass(g, context.Background(), asks("a")); ended <- err }()
+	go func() { _, err := pass(context.Background(), g, asks("a")); ended <- err }()
 	waiting(t, g, 1)
 	g.Configure(nil)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if p, err := pass(g, context.Background(), asks("a")); err != nil || p != (picker.Permit{}) {
+	if p, err := pass(context.Background(), g, asks("a")); err != nil || p != (picker.Permit{}) {
 		t.Errorf("disabled gate returned %v, %v", p, err)
 	}
 	g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: 1}, Queue: func() rules.Options { return rules.Options{} }})
-	held, err := pass(g, context.Background(), asks("a"))
+	held, err := pass(context.Background(), g, asks("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestCrowd(t *testing.T) {
 			if i%3 == 0 {
 				time.AfterFunc(time.Duration(i%50)*time.Millisecond/10, leave)
 			}
-			p, err := pass(g, ctx, asks(fmt.Sprint(i%7)))
+			p, err := pass(ctx, g, asks(fmt.Sprint(i%7)))
 			if err != nil {
 				var e *request.Error
 				if !errors.As(err, &e) || e.Reason != request.ReasonCancelled {
@@ -362,7 +362,7 @@ func TestNoWaitAllocates(t *testing.T) {
 	g := open(t, pool(2), 4, rules.Options{})
 	ctx, r := context.Background(), asks("a")
 	if n := testing.AllocsPerRun(200, func() {
-		p, _ := pass(g, ctx, r)
+		p, _ := pass(ctx, g, r)
 		g.Leave(p, -1)
 	}); n != 0 {
 		t.Errorf("%g allocations for a request that does not wait, want 0", n)
@@ -375,7 +375,7 @@ func BenchmarkNoWait(b *testing.B) {
 	ctx, r := context.Background(), asks("a")
 	b.ReportAllocs()
 	for b.Loop() {
-		p, _ := pass(g, ctx, r)
+		p, _ := pass(ctx, g, r)
 		g.Leave(p, -1)
 	}
 }
@@ -388,7 +388,7 @@ func BenchmarkHandOn(b *testing.B) {
 		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
 			g := open(b, pool(1), 1, rules.Options{Default: rules.Band{Fairness: rules.Places}})
 			took = crowd(b, n, func() func() {
-				p, _ := pass(g, context.Background(), asks("a"))
+				p, _ := pass(context.Background(), g, asks("a"))
 				return func() { g.Leave(p, -1) }
 			})
 		})
@@ -489,7 +489,7 @@ func processorTime(b *testing.B) time.Duration {
 func TestPlacesOfEndpoints(t *testing.T) {
 	p := pool(2)
 	g := open(t, p, 3, rules.Options{})
-	place, err := pass(g, context.Background(), asks("a"))
+	place, err := pass(context.Background(), g, asks("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -514,7 +514,7 @@ func TestEvictedIsTold(t *testing.T) {
 	ask := func(name string) (picker.Permit, error) {
 		r := asks(name)
 		r.Priority, r.Evict = -1, func() { told <- name }
-		return pass(g, context.Background(), r)
+		return pass(context.Background(), g, r)
 	}
 	batch := func(name string) picker.Permit {
 		t.Helper()
@@ -534,7 +534,7 @@ func TestEvictedIsTold(t *testing.T) {
 	}
 	got := make(chan picker.Permit)
 	go func() {
-		place, err := pass(g, context.Background(), asks("usual"))
+		place, err := pass(context.Background(), g, asks("usual"))
 		if err != nil {
 			t.Error(err)
 		}

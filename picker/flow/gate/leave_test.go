@@ -28,7 +28,7 @@ func TestWithdraw(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: 1}, Queue: func() rules.Options { return rules.Options{} }})
-			holder, err := pass(g, context.Background(), asks("a"))
+			holder, err := pass(context.Background(), g, asks("a"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,7 @@ func TestReload(t *testing.T) {
 		go func() { defer close(stopped); g.Run(ctx) }()
 		var held []picker.Permit
 		for range 2 {
-			p, err := pass(g, ctx, asks("a"))
+			p, err := pass(ctx, g, asks("a"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestReload(t *testing.T) {
 				name = "b"
 			}
 			go func() {
-				p, err := pass(g, context.Background(), asks(name))
+				p, err := pass(context.Background(), g, asks(name))
 				if err != nil {
 					t.Error(err)
 				}
@@ -78,7 +78,7 @@ func TestReload(t *testing.T) {
 		state("two have ended", 4, 4, 4)
 		g.Configure(config(4, rules.Options{MaxRequests: 4}))
 		state("a limit", 4, 4, 4)
-		if _, err := pass(g, ctx, asks("a")); err == nil {
+		if _, err := pass(ctx, g, asks("a")); err == nil {
 			t.Error("a request over the limit was queued")
 		}
 		g.Configure(nil)
@@ -117,7 +117,7 @@ func TestReloadUnderway(t *testing.T) {
 				time.Sleep(time.Duration(i%50) * time.Millisecond)
 				mine, leave := context.WithTimeout(context.Background(), time.Duration(1+i%7)*200*time.Millisecond)
 				defer leave()
-				p, err := pass(g, mine, asks(fmt.Sprint(i%5)))
+				p, err := pass(mine, g, asks(fmt.Sprint(i%5)))
 				if err == nil {
 					time.Sleep(time.Duration(1+i%20) * time.Millisecond)
 					g.Leave(p, 1)
