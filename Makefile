@@ -329,7 +329,7 @@ lint: ## check format, vet, lint and architecture
 		if [[ -n $$unformatted ]]; then printf 'not formatted (gofmt -w):\n%s\n' "$$unformatted"; exit 1; fi
 	go vet ./...
 	GOOS=linux GOARCH=arm64 go vet ./cmd/grapevine ./cmd/grapevine-lab
-	go vet -tags engines,hostile,kube,mixed,oracle,proxies ./internal/e2e ./internal/e2e/engines ./internal/e2e/kube ./internal/e2e/hostile ./internal/e2e/proxies ./internal/server ./internal/kubeapi ./picker/discovery/kube ./cluster/federation/kube ./deploy
+	go vet -tags engines,hostile,kube,mixed,oracle,page,proxies ./internal/e2e ./internal/e2e/engines ./internal/e2e/kube ./internal/e2e/hostile ./internal/e2e/page ./internal/e2e/proxies ./internal/server ./internal/kubeapi ./picker/discovery/kube ./cluster/federation/kube ./deploy
 	$(CACHE)/bin/golangci-lint run --allow-parallel-runners ./...
 	go test ./internal/arch
 
