@@ -30,7 +30,7 @@ MUTANTS ?= 100
 MUTANTS_SEED ?= 1
 # Folders that the race detector covers. Not replay, which runs policies in virtual time and becomes ten
 # times slower; not demo and bench, which start programs that the detector does not see.
-CONCURRENT := cluster events extproc indexer picker pd internal/multicluster internal/admin internal/budget internal/cli internal/kubeapi internal/listen internal/share internal/lab/conformance internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/server internal/tracing internal/watchdog
+CONCURRENT := cluster events extproc indexer picker pd internal/multicluster internal/admin internal/budget internal/cli internal/kubeapi internal/listen internal/share internal/lab/conformance internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/history internal/pools internal/sandbox internal/server internal/tracing internal/watchdog
 # Their packages with goroutines, channels, locks or atomic values in code or tests.
 RACE_PACKAGES ?= $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE '^\s*go |\.Go\b|"sync|make.chan|<-|httptest\.New' --include='*.go' $(wildcard $(CONCURRENT))))))
 
