@@ -535,12 +535,14 @@ func (s *session) answerMessages(r *running) error {
 	}
 	defer c.Close()
 	p := &play{client: c, pids: []int{r.members[0].pid()}}
+	const name = "messages/answer"
 	var sent []float64
-	err = rounds(s.ctx, 5, 3*time.Second, []*play{p}, func() { sent = append(sent, p.sent) })
-	if err != nil {
-		return err
+	for tries := 0; tries < 3 && (tries == 0 || s.again(name, sent)); tries++ {
+		if err := rounds(s.ctx, 5, 3*time.Second, []*play{p}, func() { sent = append(sent, p.sent) }); err != nil {
+			return err
+		}
 	}
-	s.add(result("messages/answer", Ratio, "messages", sent))
+	s.add(result(name, Ratio, "messages", sent))
 	return nil
 }
 
