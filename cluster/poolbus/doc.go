@@ -2,7 +2,7 @@
 // has its own cluster.Node with its own cluster.Bus, a Part. All parts use one Bus of the process, so
 // that one group has one port, one label and one key, however many pools it serves.
 //
-//  1. Open joins the group by the process's Bus.
+//  1. Open joins the group.
 //  2. Part returns the Bus of one pool. Its frames carry the pool's name in front (wire.go).
 //  3. A frame from a peer goes to the part of its pool, and nowhere else. Frames of pools that this
 //     process does not serve are dropped and counted.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/gate"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -115,26 +116,11 @@ func startIdle(t *testing.T, list string, n int) (pids []int) {
 	return pids
 }
 
-func voluntarySwitches(t *testing.T, pid int) (sum int) {
+func voluntarySwitches(t *testing.T, pid int) int {
 	t.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	if err != nil || len(tasks) == 0 {
-		t.Fatalf("process %d has no tasks: %v", pid, err)
-	}
-	for _, path := range tasks {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for line := range strings.Lines(string(raw)) {
-			if text, ok := strings.CutPrefix(line, "voluntary_ctxt_switches:"); ok {
-				n, err := strconv.Atoi(strings.TrimSpace(text))
-				if err != nil {
-					t.Fatal(err)
-				}
-				sum += n
-			}
-		}
+	sum, err := gate.WakeUps(pid)
+	if err != nil || sum == 0 {
+		t.Fatalf("process %d has no context switches: %v", pid, err)
 	}
 	return sum
 }

@@ -130,8 +130,8 @@ func (m *Module) Facts() []string { return m.facts }
 // to be called before the first call.
 func (m *Module) SetShape(request, endpoint int) { m.shape = shape{request, endpoint} }
 
-// Score sets scores. Those that the module did not compute are NaN: all of them unless it returns OK
-// or Result. now is the time of the decision.
+// Score sets scores. A score is NaN if the module did not compute it. All are NaN unless Score returns
+// OK or Result. now is the time of the decision.
 func (m *Module) Score(now time.Time, s Source, scores []float64) Reason {
 	for k := range scores {
 		scores[k] = math.NaN()
@@ -155,7 +155,7 @@ const (
 	Unknown byte = 0xff
 )
 
-// Filter sets verdicts. Those that the module did not give are Unknown.
+// Filter sets verdicts. A verdict is Unknown if the module gave none.
 func (m *Module) Filter(now time.Time, s Source, verdicts []byte) Reason {
 	for k := range verdicts {
 		verdicts[k] = Unknown

@@ -630,7 +630,7 @@ func (s *session) idle(r *running) (woken, used []float64, err error) {
 
 func wakeUpsOf(pids []int) (sum int, err error) {
 	for _, pid := range pids {
-		n, err := wakeUps(pid)
+		n, err := WakeUps(pid)
 		if err != nil {
 			return 0, err
 		}

@@ -30,8 +30,8 @@ func threadCPU() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// wakeUps counts the voluntary context switches of all threads of a process.
-func wakeUps(pid int) (sum int, err error) {
+// WakeUps returns the number of voluntary context switches of all threads of a process since its start.
+func WakeUps(pid int) (sum int, err error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, path := range tasks {
 		raw, err := os.ReadFile(path)

@@ -13,6 +13,6 @@ func processCPU(int) (time.Duration, error) { return 0, errLinux }
 
 func threadCPU() time.Duration { return 0 }
 
-func wakeUps(int) (int, error) { return 0, errLinux }
+func WakeUps(int) (int, error) { return 0, errLinux }
 
 func memory(int, string) (float64, error) { return 0, errLinux }
