@@ -236,6 +236,7 @@ var Rows = Table{
 
 	// The laboratory, level 9.
 	{"internal/lab/report", 9, Lab, 0},
+	{"internal/lab/sizing", 9, Lab, 0},
 
 	// The laboratory, level 10.
 	{"cmd/grapevine-lab", 11, Lab, 0},
