@@ -60,9 +60,7 @@ func (n *Node) noteLost(members []Member, now time.Duration) {
 	for _, m := range members {
 		listed[m.ID] = true
 		name := cmp.Or(m.Name, m.ID)
-		if _, back := n.lost[name]; back {
-			delete(n.lost, name)
-		} else if !known[m.ID] && !known[name] {
+		if _, back := n.lost[name]; !back && !known[m.ID] && !known[name] {
 			fresh++
 		}
 	}
@@ -76,6 +74,9 @@ func (n *Node) noteLost(members []Member, now time.Duration) {
 		}
 		replaced := n.replaced[p.Member.ID]
 		delete(n.replaced, p.Member.ID)
+		if p.Met {
+			delete(n.lost, p.Member.Name) // it had returned
+		}
 		if !replaced && !p.Leaving && p.Met && len(n.lost) < maxLost && !named(members, p.Member.Name) {
 			n.lost[p.Member.Name] = lostAt{Member: p.Member, at: now}
 		}
@@ -125,11 +126,22 @@ func named(members []Member, name string) bool {
 	return slices.ContainsFunc(members, func(m Member) bool { return cmp.Or(m.Name, m.ID) == name })
 }
 
-// lostMembers returns the lost members, by name. The caller holds n.mu.
+// lostMembers returns the lost members that are not listed, by name. A lost member that is listed
+// again stays lost until it is reached: membership may remove it before. The caller holds n.mu.
 func (n *Node) lostMembers(now time.Duration) []Lost {
 	n.forgetLost(now)
+	listed := map[string]bool{}
+	for _, p := range n.core.Peers() {
+		listed[p.Member.Name] = true
+		if p.Met {
+			delete(n.lost, p.Member.Name)
+		}
+	}
 	var out []Lost
 	for _, l := range n.lost {
+		if listed[l.Name] {
+			continue
+		}
 		out = append(out, Lost{l.Member, now - l.at, l.heard > 0 && now-l.heard < heardFor})
 	}
 	slices.SortFunc(out, func(a, b Lost) int { return cmp.Compare(a.Name, b.Name) })

@@ -230,6 +230,15 @@ func (h handler) Members(members []Member) {
 // Link implements Handler.
 func (h handler) Link(id string, up bool) { h.n.do(func() { h.n.core.SetLink(id, up) }) }
 
+// Reaches reports whether frames of a member that does not leave arrive within its lease and frames
+// can be sent to it, now and at any time before.
+func (h handler) Reaches(id string) (now, ever bool) {
+	n := h.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.core.Reaches(id)
+}
+
 // Receive implements Handler.
 func (h handler) Receive(from string, frame []byte) {
 	n := h.n

@@ -68,7 +68,7 @@ func TestGarbage(t *testing.T) {
 		calm = r.givenUp() == before
 	}
 	if !calm {
-		t.Errorf("members lose each other whenever garbage arrives: %s", r.givenUp())
+		t.Errorf("members lose each other whenever garbage arrives: %d", r.givenUp())
 	}
 	r.write(10)
 	testkit.Eventually(r.t, func() string {

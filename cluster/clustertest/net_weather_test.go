@@ -4,6 +4,7 @@ package clustertest_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -22,42 +23,77 @@ func TestWeather(t *testing.T) {
 		name  string
 		fault fault
 		tcp   bool
+		far   bool // only between the third member and the others
 	}{
-		{"5% loss", fault{loss: .05}, false},
-		{"5% loss without UDP", fault{loss: .05}, true},
-		{"20% loss", fault{loss: .2}, false},
-		{"100 ms each way", fault{delay: 100 * time.Millisecond}, false},
-		{"200 ms each way", fault{delay: 200 * time.Millisecond}, false},
-		{"300 ms each way", fault{delay: 300 * time.Millisecond}, false},
-		{"5% loss and 100 ms each way", fault{loss: .05, delay: 100 * time.Millisecond}, false},
+		{"5% loss", fault{loss: .05}, false, false},
+		{"5% loss without UDP", fault{loss: .05}, true, false},
+		{"20% loss", fault{loss: .2}, false, false},
+		{"100 ms each way", fault{delay: 100 * time.Millisecond}, false, false},
+		{"200 ms each way", fault{delay: 200 * time.Millisecond}, false, false},
+		{"300 ms each way", fault{delay: 300 * time.Millisecond}, false, false},
+		{"300 ms each way without UDP", fault{delay: 300 * time.Millisecond}, true, false},
+		{"500 ms each way", fault{delay: 500 * time.Millisecond}, false, false},
+		{"300 ms each way to the third", fault{delay: 300 * time.Millisecond}, false, true},
+		{"5% loss and 100 ms each way", fault{loss: .05, delay: 100 * time.Millisecond}, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t)
 			r.tcpOnly = tc.tcp
 			r.obey(everywhere(tc.fault))
+			if tc.far {
+				r.obey(around(addrOf(3), tc.fault))
+			}
 			took := r.form(3)
 			t.Logf("joined and equal after %v", took)
-			r.churn(4 * time.Second)
+			lost := r.givenUp()
+			apart, looks := r.churnWatched(6 * time.Second)
+			t.Logf("%d of %d states during the writes are not joined; %d members lost", len(apart), looks, r.givenUp()-lost)
+			if tc.fault.loss == 0 && (len(apart) > 0 || r.givenUp() > lost) {
+				t.Errorf("%d of %d states during the writes are not joined: %q; %d members lost, want none", len(apart), looks, apart, r.givenUp()-lost)
+			}
 			t.Logf("all exact %v after the last batch", testkit.Eventually(r.t, func() string { return r.knows(r.members...) }))
 			r.members[0].tell(t, order{Do: "load", Value: "7"})
 			t.Logf("load known after %v", testkit.Eventually(r.t, func() string { return r.load(r.members[0], "7") }))
 			t.Logf("all joined %v after that", testkit.Eventually(r.t, func() string { return r.agree(r.members...) }))
-			passed, lost := r.counts()
-			t.Logf("%d packets carried, %d lost; members given up: %v", passed, lost, r.givenUp())
-			if tc.fault.loss > 0 && lost == 0 || passed == 0 {
+			passed, dropped := r.counts()
+			t.Logf("%d packets carried, %d lost; members lost: %d", passed, dropped, r.givenUp())
+			if tc.fault.loss > 0 && dropped == 0 || passed == 0 {
 				t.Error("the network produced no faults")
 			}
 		})
 	}
 }
 
-// givenUp returns how often each member lost another.
-func (r *rig) givenUp() string {
-	out := ""
-	for _, h := range r.members {
-		out += fmt.Sprintf("%s %d ", h.name, h.state(r.t).GivenUp)
+// around applies f to the packets of one member.
+func around(member netip.Addr, f fault) rule {
+	return func(way flow) fault {
+		if way.from == member || way.to == member {
+			return f
+		}
+		return fault{}
 	}
-	return out
+}
+
+// givenUp returns how often members lost another.
+func (r *rig) givenUp() (n int) {
+	for _, h := range r.members {
+		n += int(h.state(r.t).GivenUp)
+	}
+	return n
+}
+
+// churnWatched is churn. It returns the states of members that were not joined meanwhile.
+func (r *rig) churnWatched(lasts time.Duration) (apart []string, looks int) {
+	for end := time.Now().Add(lasts); time.Now().Before(end); {
+		r.churn(100 * time.Millisecond)
+		for _, h := range r.members {
+			looks++
+			if s := h.state(r.t); s.Health.State != "joined" {
+				apart = append(apart, h.name+": "+s.Health.Line)
+			}
+		}
+	}
+	return apart, looks
 }
 
 // TestNoUDP allows only TCP. Members join, stay equal, and report the problem and its remedy.

@@ -35,9 +35,9 @@ func (d delegate) NotifyJoin(n *memberlist.Node) {
 	d.b.mark()
 }
 
-// NotifyLeave records that a member left or failed.
+// NotifyLeave records that a member left or failed. Bus.tell decides whether it is gone.
 func (d delegate) NotifyLeave(n *memberlist.Node) {
-	d.b.nodes.remove(n.Name)
+	d.b.nodes.suspect(n.Name)
 	if n.Name != d.b.opt.Self.ID {
 		d.b.gone.add(n.Address(), time.Now())
 	}

@@ -29,6 +29,7 @@ type Bus struct {
 	handler cluster.Handler
 	changed chan struct{}
 	nodes   roster
+	reaches func(id string) (now, ever bool) // of the handler
 	gone    departed
 	proofs  proofs
 	telling sync.Mutex // serializes announcements of members
@@ -56,7 +57,10 @@ func New(opt Options) (*Bus, error) {
 // Open joins the group. It returns once the configured members were contacted. It fails if a port
 // cannot be bound or no member can reach the advertised address.
 func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
-	b.handler = h
+	b.handler, b.reaches = h, func(string) (bool, bool) { return false, true }
+	if r, ok := h.(reacher); ok {
+		b.reaches = r.Reaches
+	}
 	if err := b.start(); err != nil {
 		return err
 	}
@@ -106,8 +110,10 @@ func (b *Bus) start() (err error) {
 
 // config tunes memberlist for five probes a second. An unanswered suspicion removes a member after
 // SuspicionMult × ProbeInterval × max(1, log10(n)): 0.6 s in a small group, twice that if few
-// members confirm it. While probes fail, memberlist multiplies interval and timeout by up to
-// AwarenessMaxMultiplier, so that links of 600 ms round trip are answered in time.
+// members confirm it. These times suit fast links and cannot change while memberlist runs. While
+// probes fail, memberlist multiplies their interval by up to AwarenessMaxMultiplier. On slow links it
+// still gives up members at times. So its verdict counts only once a member's streams are silent for
+// the lease of the link, see Bus.tell.
 func (b *Bus) config() (*memberlist.Config, error) {
 	c := memberlist.DefaultLANConfig()
 	c.Name = b.opt.Self.ID
@@ -215,7 +221,7 @@ func (b *Bus) mark() {
 	}
 }
 
-// view returns the members that memberlist does not consider dead.
+// view returns the members of the roster.
 func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
 	for _, n := range b.nodes.all() {
 		m, err := parseMeta(n.Meta)

@@ -32,10 +32,7 @@ func (b *Bus) join(ctx context.Context) {
 // ask contacts the addresses that are not members yet. It returns how many accepted this member,
 // and the last error.
 func (b *Bus) ask(ctx context.Context, addrs []string) (joined int, last error) {
-	known := map[string]bool{}
-	for _, n := range b.nodes.all() {
-		known[n.Address()] = true
-	}
+	known := b.nodes.known()
 	for _, a := range addrs {
 		if ctx.Err() != nil || b.leaving.Load() {
 			break

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/stream"
 )
 
 // proofWait is how long a process may be in gossip without a stream before it counts as a member
-// that is unreachable. A dead process does not answer memberlist's probes and is removed earlier.
-const proofWait = 5 * time.Second
+// that is unreachable: four round trips, and a lost packet. A dead process does not answer memberlist's
+// probes, and is removed then.
+const proofWait = 4*group.MaxRoundTrip + time.Second
 
 // proofs records which processes are proven alive, by ID. A process proves it by a stream, in
 // either direction, with the certificate key that gossip lists. Gossip messages alone may be
@@ -86,11 +88,26 @@ func (p prover) prove(id string) {
 	}
 }
 
+// reacher is a handler that reports whether frames pass in both directions between this member and
+// another one that does not leave, now and at any time before. Its time limits depend on the link.
+type reacher interface {
+	Reaches(id string) (now, ever bool)
+}
+
+// suspectCheck is the time between two checks of a member that memberlist gave up.
+const suspectCheck = 100 * time.Millisecond
+
 // tell passes the members to the handler, one call at a time so that the latest view comes last. It
-// returns the peers to dial and when to call again.
+// returns the peers to dial and when to call again. A member that memberlist gave up stays while its
+// streams deliver, and until its first streams are due: probes have fixed time limits, which a slow
+// link exceeds.
 func (b *Bus) tell() (peers []stream.Peer, again time.Duration) {
 	b.telling.Lock()
 	defer b.telling.Unlock()
+	suspects := b.nodes.settle(func(id string, since time.Time) bool {
+		now, ever := b.reaches(id)
+		return now || !ever && time.Since(since) < proofWait
+	})
 	all, peers := b.view()
 	names := make([]string, len(all))
 	for i, m := range all {
@@ -104,6 +121,9 @@ func (b *Bus) tell() (peers []stream.Peer, again time.Duration) {
 		}
 	}
 	b.handler.Members(members)
+	if suspects && (again == 0 || again > suspectCheck) {
+		again = suspectCheck
+	}
 	return peers, again
 }
 

@@ -234,6 +234,22 @@ func (h handler) Link(id string, up bool) {
 	b.soon()
 }
 
+// Reaches reports whether the node of any pool reaches the member, now and at any time before.
+func (h handler) Reaches(id string) (now, ever bool) {
+	for _, p := range *h.b.parts.Load() {
+		r, ok := p.h.(interface {
+			Reaches(id string) (now, ever bool)
+		})
+		if !ok || !p.enter() {
+			continue
+		}
+		n, e := r.Reaches(id)
+		p.exit()
+		now, ever = now || n, ever || e
+	}
+	return now, ever
+}
+
 // Receive implements cluster.Handler.
 func (h handler) Receive(from string, message []byte) {
 	b := h.b

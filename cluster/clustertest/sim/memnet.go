@@ -7,15 +7,21 @@ import (
 
 // Conditions are the properties of one direction between two members.
 type Conditions struct {
-	Delay   time.Duration // one way; jitter adds up to the same again
-	Drop    float64       // fraction of frames lost
-	Dup     float64       // fraction of frames duplicated, some by seconds later
-	Reorder float64       // fraction of frames delayed by up to 50 ms, behind later ones
+	Delay time.Duration // one way; jitter adds up to the same again
+	Drop  float64       // fraction of frames lost
+	// Resend makes a lost frame arrive this much later, twice as late if it is lost again, and so on up
+	// to resendMost, and frames behind it with it, as on a TCP connection. 0: it does not arrive.
+	Resend  time.Duration
+	Dup     float64 // fraction of frames duplicated, some by seconds later
+	Reorder float64 // fraction of frames delayed by up to 50 ms, behind later ones
 	// Rate is the limit in bytes per second; 0 means none. Frames that would wait longer than Queue
 	// are lost.
 	Rate  int
 	Queue time.Duration
 }
+
+// resendMost is the delay at which a connection would break.
+const resendMost = 2 * time.Second
 
 // Net is the network between n members, numbered from 0.
 type Net struct {
@@ -78,11 +84,18 @@ func (n *Net) Route(now time.Duration, from, to, size int) []time.Duration {
 		c = p.over
 	}
 	n.Stats.Sent++
-	if p.blocked || (c.Drop > 0 && n.rng.Float64() < c.Drop) {
+	lost := p.blocked || (c.Drop > 0 && n.rng.Float64() < c.Drop)
+	if lost {
 		n.Stats.Lost++
+	}
+	if lost && (p.blocked || c.Resend == 0) {
 		return nil
 	}
 	at := now
+	for wait := c.Resend; lost && at-now+wait <= resendMost; wait *= 2 {
+		at += wait
+		lost = n.rng.Float64() < c.Drop
+	}
 	if c.Rate > 0 {
 		p.free = max(p.free, now) + time.Duration(size)*time.Second/time.Duration(c.Rate)
 		if p.free-now > c.Queue {

@@ -81,8 +81,8 @@ func (c *Core) wants() bool {
 // beatNow makes the next Tick send heartbeats: they carry news that peers wait for.
 func (c *Core) beatNow() { c.lastBeat, c.nextBeat = 0, c.g.Now }
 
-// lease returns how long a peer may be silent.
-func (c *Core) lease(p *peer) time.Duration {
+// leastLease returns how long a peer on a fast link may be silent.
+func (c *Core) leastLease(p *peer) time.Duration {
 	lease := c.g.Opt.Lease
 	if p.every <= c.g.Opt.Heartbeat {
 		return lease

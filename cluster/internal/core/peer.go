@@ -53,7 +53,9 @@ func (c *Core) remember(p *peer) {
 
 // watch updates whether p is alive and up, and drops the state that depends on it.
 func (c *Core) watch(p *peer) {
-	alive := p.LastReceived > 0 && c.g.Now-p.LastReceived <= c.lease(p)
+	least := c.leastLease(p)
+	alive := p.LastReceived > 0 && c.g.Now-p.LastReceived <= group.LeaseOn(&p.RTT, max(p.every, c.g.Opt.Heartbeat), least)
+	c.g.SetQuiet(p.Peer, alive && (c.age(p) > least || p.RTT.Least > group.MaxRoundTrip))
 	if p.Alive && !alive {
 		c.dropGauges(p)
 	}
@@ -73,6 +75,15 @@ func (c *Core) watch(p *peer) {
 			l.PeerDown(p.Peer)
 		}
 	}
+}
+
+// age returns the time since p sent what arrived last, without the delay of the link itself.
+func (c *Core) age(p *peer) time.Duration {
+	if p.RTT.Timeout() <= c.g.Opt.Heartbeat {
+		return c.g.Now - p.LastReceived
+	}
+	// Only heartbeats are measured: frames in between may be late, and they waited in a batch.
+	return c.g.Now - p.lastSentAt + p.RTT.Late() + c.g.Opt.Heartbeat/2
 }
 
 func (c *Core) dropGauges(p *peer) {
@@ -184,11 +195,7 @@ func (c *Core) measure(p *peer, echo, hold time.Duration) {
 	if echo > c.g.Now || hold > c.g.Now || rtt < 0 || rtt > time.Minute {
 		return
 	}
-	if p.RTT == 0 {
-		p.RTT = max(rtt, 1)
-		return
-	}
-	p.RTT += (rtt - p.RTT) / 8
+	p.RTT.Add(rtt)
 }
 
 // compareStates requests gauges that are incomplete here.

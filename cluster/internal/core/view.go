@@ -31,7 +31,7 @@ func (c *Core) Peers() []PeerView {
 	for _, p := range c.peers {
 		v := PeerView{
 			Member: p.Member, Link: p.Link, Alive: p.Alive, Up: p.Up, Met: p.met, For: c.g.Now - p.Since,
-			Leaving: p.Leaving, Phase: p.Phase, RTT: p.RTT, Strangers: p.strangers,
+			Leaving: p.Leaving, Phase: p.Phase, RTT: p.RTT.Smoothed, Strangers: p.strangers,
 			Traffic: append([]group.Traffic(nil), p.Traffic...),
 		}
 		if c.foreign(p) {
@@ -65,6 +65,12 @@ func (c *Core) States() []string { return c.g.States() }
 func (c *Core) Stats() group.Stats {
 	s, _ := c.Look(nil)
 	return s
+}
+
+// Reaches reports whether the member is up and does not leave, and whether it was up once.
+func (c *Core) Reaches(id string) (now, ever bool) {
+	p := c.byID[id]
+	return p != nil && p.Up && !p.Leaving, p != nil && p.met
 }
 
 // Reachable returns the number of peers that are up, and of all peers.

@@ -25,6 +25,7 @@ type Group struct {
 	out   []Envelope
 	jobs  []Job
 	slots []bool // true for slots in use
+	quiet int    // peers with Quiet
 }
 
 // Peer is this member's view of another member.
@@ -39,8 +40,11 @@ type Peer struct {
 	Up           bool          // Link and Alive
 	LastReceived time.Duration // 0 when no frame arrived, or none since the link broke
 	Since        time.Duration // when Up last changed
+	// Quiet means that the peer is alive, but what arrives from it is old: its last frame was sent longer
+	// ago than the lease of a fast link, or the link is slower than MaxRoundTrip.
+	Quiet bool
 
-	RTT     time.Duration // smoothed; 0 until known
+	RTT     RoundTrip
 	Leaving bool
 	Phase   Phase
 	Traffic []Traffic // by state
@@ -98,6 +102,22 @@ func (g *Group) Remove(p *Peer) {
 	g.Peers = slices.DeleteFunc(g.Peers, func(q *Peer) bool { return q == p })
 	g.slots[p.Slot] = false
 }
+
+// SetQuiet sets the peer's Quiet.
+func (g *Group) SetQuiet(p *Peer, quiet bool) {
+	if quiet == p.Quiet {
+		return
+	}
+	p.Quiet = quiet
+	if quiet {
+		g.quiet++
+	} else {
+		g.quiet--
+	}
+}
+
+// AnyQuiet reports whether any peer is Quiet.
+func (g *Group) AnyQuiet() bool { return g.quiet > 0 }
 
 // Reachable returns the number of peers that are up, and of all peers.
 func (g *Group) Reachable() (up, known int) {

@@ -125,11 +125,11 @@ func (l *Log) watchLoad(s *source) {
 			l.ask(s)
 		}
 		return
-	case ld.gap > 0 && l.g.Now-ld.gap >= max(l.g.Opt.GapDelay, min(2*ld.p.RTT, maxAsk)):
+	case ld.gap > 0 && l.g.Now-ld.gap >= max(l.g.Opt.GapDelay, min(2*ld.p.RTT.Smoothed, maxAsk)):
 		ld.gap = l.g.Now
 		l.askPages(s, ld.top)
 		return
-	case l.g.Now-ld.at < max(l.g.Opt.AskTimeout, min(8*ld.p.RTT, maxAsk)):
+	case l.g.Now-ld.at < max(l.g.Opt.AskTimeout, min(8*ld.p.RTT.Smoothed, maxAsk)):
 		return
 	}
 	ld.tries++

@@ -94,7 +94,7 @@ func (l *Log) askMissed() {
 			continue
 		}
 		pl := l.of(p)
-		pl.missed = l.g.Now + max(l.g.Opt.AskTimeout/2, min(2*p.RTT, maxAsk))
+		pl.missed = l.g.Now + max(l.g.Opt.AskTimeout/2, min(2*p.RTT.Smoothed, maxAsk))
 		m := group.Missed{Name: []byte(l.name), Have: group.Numbers{All: pl.all.Have(), One: pl.one.Have()}}
 		l.g.Send(p, group.Live, l.idx, m.Append(l.g.Frame(group.KindMissed)))
 	}

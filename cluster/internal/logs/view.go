@@ -94,10 +94,31 @@ func (l *Log) view(s *source) SourceView {
 		}
 	case s.pend.len() > 0 || s.load != nil || v.Lag > 0 && l.late(s):
 		v.Knowledge = knowledge.CatchingUp
+	case !s.reading && l.readersQuiet(s):
+		v.Knowledge = knowledge.CatchingUp
 	default:
 		v.Knowledge = knowledge.Exact
 	}
 	return v
+}
+
+// readersQuiet reports whether other members read s and all of them are quiet, so that changes may
+// be missing here that no claim shows yet.
+func (l *Log) readersQuiet(s *source) bool {
+	if !l.g.AnyQuiet() {
+		return false
+	}
+	quiet := false
+	for _, p := range l.g.Peers {
+		if !p.Up || !l.of(p).claims[s.slot].reading {
+			continue
+		}
+		if !p.Quiet {
+			return false
+		}
+		quiet = true
+	}
+	return quiet
 }
 
 // word summarizes all peers' claims about a source. It is cached: there is one claim per peer, and

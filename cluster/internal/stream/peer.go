@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/outbox"
 )
 
@@ -36,9 +37,9 @@ type peer struct {
 
 // Timeouts for dialing.
 const (
-	// helloTimeout covers TCP, TLS, HTTP/2 and the hello: four round trips of up to a second, and a
-	// lost packet.
-	helloTimeout = 5 * time.Second
+	// helloTimeout covers TCP, TLS, HTTP/2 and the hello, of four round trips, and a lost packet.
+	// Nothing is measured yet.
+	helloTimeout = 4*group.MaxRoundTrip + time.Second
 	backoffFirst = 50 * time.Millisecond
 	backoffMost  = time.Second
 )

@@ -36,8 +36,9 @@ type Streams struct {
 	mu      sync.Mutex
 	peers   map[string]*peer
 	refused map[string]uint64
-	said    map[string]string // peers' reports about this member's address; "" when it works
-	reached bool              // a peer has reached this member's address at some time
+	former  map[Fingerprint]bool // certificates of peers that were removed, at most maxFormer
+	said    map[string]string    // peers' reports about this member's address; "" when it works
+	reached bool                 // a peer has reached this member's address at some time
 	closed  bool
 }
 
@@ -47,7 +48,7 @@ func New(opt Options) (*Streams, error) {
 	if len(opt.Self.ID) > maxField || opt.Self.ID == "" || len(opt.Label) > maxField {
 		return nil, errors.New("stream: member ID or label is empty or too long")
 	}
-	s := &Streams{opt: opt, peers: map[string]*peer{}, refused: map[string]uint64{}, said: map[string]string{}}
+	s := &Streams{opt: opt, peers: map[string]*peer{}, refused: map[string]uint64{}, former: map[Fingerprint]bool{}, said: map[string]string{}}
 	cert := opt.Certificate
 	if cert == nil {
 		var err error
@@ -124,6 +125,9 @@ func (s *Streams) SetPeers(list []Peer) {
 	}
 }
 
+// maxFormer bounds the remembered certificates of removed peers.
+const maxFormer = 256
+
 // part removes and returns the peers that are gone or changed.
 func (s *Streams) part(want map[string]Peer) (gone []*peer) {
 	s.mu.Lock()
@@ -135,6 +139,10 @@ func (s *Streams) part(want map[string]Peer) (gone []*peer) {
 			continue
 		}
 		gone = append(gone, p)
+		if len(s.former) >= maxFormer {
+			clear(s.former)
+		}
+		s.former[p.pinned()] = true
 		delete(s.peers, id)
 		delete(s.said, id)
 	}
@@ -238,6 +246,13 @@ func (s *Streams) knows(fp Fingerprint) bool {
 		}
 	}
 	return false
+}
+
+// knew reports whether fp is the fingerprint of a removed peer's certificate.
+func (s *Streams) knew(fp Fingerprint) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.former[fp]
 }
 
 func (s *Streams) peer(id string) *peer {

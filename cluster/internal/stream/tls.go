@@ -20,6 +20,9 @@ import (
 
 var errFingerprint = errors.New("stream: certificate is not the member's")
 
+// errFormer refuses a removed member. It is no evidence of a stranger, so it does not count.
+var errFormer = errors.New("stream: certificate of a member that was removed")
+
 // selfSigned makes a certificate for this process. Peers ignore its name and dates and check only
 // its fingerprint.
 func selfSigned(name string) (*tls.Certificate, error) {
@@ -71,7 +74,11 @@ func (s *Streams) serverTLS() *tls.Config {
 		ClientAuth:     tls.RequireAnyClientCert,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			fp, ok := fingerprintOf(cs)
-			if !ok || !s.knows(fp) {
+			switch {
+			case ok && s.knows(fp):
+			case ok && s.knew(fp):
+				return errFormer
+			default:
 				return errFingerprint
 			}
 			return s.verifyRoots(cs)

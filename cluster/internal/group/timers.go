@@ -1,0 +1,57 @@
+package group
+
+import "time"
+
+// MaxRoundTrip is the longest round trip between two members for which the group holds together.
+// Time limits that apply before a measurement assume it. Members on slower links keep serving, and
+// report the link.
+const MaxRoundTrip = 1200 * time.Millisecond
+
+// LeaseMost bounds the lease of a peer on a slow or lossy link, unless the lease of a large group is
+// longer.
+const LeaseMost = 3 * time.Second
+
+// maxSample bounds a measured round trip.
+const maxSample = time.Minute
+
+// RoundTrip estimates a link's round trip as RFC 6298 does for TCP. The zero value has no
+// measurement.
+type RoundTrip struct {
+	Smoothed  time.Duration // 0 until measured
+	Deviation time.Duration
+	Least     time.Duration
+	Last      time.Duration
+}
+
+// Add adds a measurement.
+func (r *RoundTrip) Add(rtt time.Duration) {
+	rtt = min(max(rtt, 1), maxSample)
+	r.Last = rtt
+	if r.Smoothed == 0 {
+		r.Smoothed, r.Deviation, r.Least = rtt, rtt/2, rtt
+		return
+	}
+	r.Deviation += ((rtt - r.Smoothed).Abs() - r.Deviation) / 4
+	r.Smoothed += (rtt - r.Smoothed) / 8
+	r.Least = min(r.Least, rtt)
+}
+
+// Late returns by how much the last measurement exceeded the delay of the link itself: the time that
+// frames now spend in queues and in retransmissions.
+func (r *RoundTrip) Late() time.Duration { return r.Last - r.Least }
+
+// Timeout returns how long an answer may take: the smoothed round trip plus four deviations. TCP sends
+// a lost packet again after that time.
+func (r *RoundTrip) Timeout() time.Duration { return r.Smoothed + 4*r.Deviation }
+
+// LeaseOn returns how long a peer may be silent that sends a heartbeat every so often. least is the
+// lease on a fast link. On a slow link the lease is three heartbeats and two timeouts of the link. After
+// the first, TCP sends a lost packet again. New connections send little before the first answers, so
+// they stall as long. An unmeasured link counts as slow.
+func LeaseOn(r *RoundTrip, every, least time.Duration) time.Duration {
+	timeout := r.Timeout()
+	if r.Smoothed == 0 {
+		timeout = MaxRoundTrip
+	}
+	return max(least, min(3*every+2*timeout, LeaseMost))
+}
