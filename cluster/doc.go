@@ -5,8 +5,8 @@
 //
 //  1. NewMember creates this process's identity. A Bus (gossip, natsbus, hub or None)
 //     discovers other members and carries frames.
-//  2. New makes a Node; Gauge, Feed and Log register states; Open joins.
-//  3. Local changes (Gauge.Set, Feed.Send, Log.Append) go through the state machine of package
+//  2. New makes a Node; Gauge, Feed, Direct and Log register states; Open joins.
+//  3. Local changes (Gauge.Set, Feed.Send, Direct.Send, Log.Append) go through the state machine of package
 //     core, which batches them and passes frames to the Bus.
 //  4. At a peer the Bus delivers the frame, core merges it, and calls the state's sink or
 //     store.
@@ -16,7 +16,8 @@
 // # States
 //
 // A Gauge holds absolute values per origin, such as in-flight load. Its values are dropped with
-// their origin. A Feed carries hints that are useless when late, such as speculative entries. A Log
+// their origin. A Feed carries hints that are useless when late, such as speculative entries. A Direct
+// carries messages to single members, such as pages of a file that the receiver requested. A Log
 // shares the state of sources that have one writer outside of the group, such as an engine's cache.
 //
 // Adding a state takes a page of code: see the example of Node.Gauge.

@@ -60,6 +60,24 @@ func (f *Feed) Send(payload []byte) (ok bool) {
 	return ok
 }
 
+// Direct is a state of messages to single members, delivered at most once and not repaired.
+type Direct struct {
+	n *Node
+	d *core.Direct
+}
+
+// Direct registers a state of direct messages before Open.
+func (n *Node) Direct(name string, version uint64, sink DirectSink) *Direct {
+	return &Direct{n, n.core.NewDirect(name, version, sink)}
+}
+
+// Send queues payload for the member with that ID. It returns false if the member is not reachable
+// or payload is larger than a page (Tuning.PageBytes). payload belongs to Direct afterwards.
+func (d *Direct) Send(to string, payload []byte) (ok bool) {
+	d.n.do(func() { ok = d.d.Send(to, payload) })
+	return ok
+}
+
 // Log is a state made of sources, each a log with one writer.
 type Log struct {
 	n *Node

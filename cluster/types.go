@@ -28,6 +28,7 @@ type (
 	Stage      = logs.Stage
 	GaugeSink  = core.GaugeSink
 	FeedSink   = core.FeedSink
+	DirectSink = core.DirectSink
 	LogOptions = logs.LogOptions
 	Tuning     = group.Options
 	Envelope   = group.Envelope

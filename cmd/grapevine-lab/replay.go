@@ -34,6 +34,9 @@ and unified, with more or fewer users: copies of sessions with blocks of their o
 choice of them. The saturation is found by search unless --saturation gives it. --rate says
 requests per second instead, and --own-load plays a trace as it is.
 
+--size searches the smallest number of engines that meets targets, such as p90=2s for the
+first token, under one policy. It plays a trace as it is, with --growth times as many users.
+
 A policy is a built-in one or an EndpointPickerConfig file:
 `
 
@@ -46,6 +49,7 @@ func newReplay() *cobra.Command {
 		Example: `  grapevine-lab replay --workload agentic --load 0.6,0.85,1 --policy default,unified,lmetric
   grapevine-lab replay --trace conversation=conversation_trace.jsonl --seeds 1,2,3 --html report.html
   grapevine-lab replay --trace recorded.jsonl --own-load --policy default,epp.yaml
+  grapevine-lab replay --trace recorded.jsonl --size p90=2s,per-token-p90=60ms --growth 1.5
   grapevine-lab replay --workload chat --replicas 1,3 --share 50ms,1s,cut
   grapevine-lab replay --workload chat --engines 2,4,16,64 --policy default,epp`,
 		Args: cli.NoArgs,
@@ -89,6 +93,9 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	}
 	if f.findSaturation {
 		return f.find(ctx, g, out)
+	}
+	if len(f.size) > 0 {
+		return f.findSize(ctx, g, about, out, errOut)
 	}
 	if err := f.findMissing(ctx, &g, &about); err != nil {
 		return err

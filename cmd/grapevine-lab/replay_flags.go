@@ -39,9 +39,13 @@ type replayFlags struct {
 	bandwidth                   float64
 	kvTransfer                  time.Duration
 	suggestRoles                bool
+	size                        []string
+	growth                      float64
+	mostEngines                 int
 	bodies                      float64
 
 	csv, json, html, plots, format string
+	output                         string
 	matrix                         string
 	quiet                          bool
 
@@ -57,8 +61,12 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 	f.given = fl.Changed
 	f.registerLoad(fl)
 	f.registerFleet(fl)
+	fl.StringSliceVar(&f.size, "size", nil, "search the smallest number of engines that meets these `TARGETS`: p90=2s for the first token, per-token-p90=60ms, end-to-end-p99=30s; --engines is then the unit that is multiplied (default 1)")
+	fl.Float64Var(&f.growth, "growth", 1, "with --size and a trace: `FACTOR` by which the number of users differs from the recorded one")
+	fl.IntVar(&f.mostEngines, "most-engines", mostEngines, "with --size: largest number of engines to try")
 	fl.StringVar(&f.csv, "csv", "", "write one line for every run to this `FILE`, - for standard output")
 	fl.StringVar(&f.json, "json", "", "write results as JSON to this `FILE`, - for standard output")
+	fl.StringVarP(&f.output, "output", "o", "table", "output `FORMAT`: table, or json for --json -")
 	fl.StringVar(&f.html, "html", "", "write one self-contained page to this `FILE`, - for standard output")
 	fl.StringVar(&f.plots, "plots", "", "write plots to this `FOLDER`")
 	fl.StringVar(&f.format, "plot-format", "svg", "with --plots: svg or png")
@@ -73,7 +81,7 @@ func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: "+strings.Join(trace.Names(), ", ")+"; may be repeated")
 	fl.StringSliceVar(&f.policies, "policy", nil, "policies to compare, by `NAME`, or files as PATH or NAME=PATH (default: all built-in ones)")
 	fl.Float64SliceVar(&f.loads, "load", nil, "loads, as `FRACTIONS` of saturation (default 0.85)")
-	fl.Float64SliceVar(&f.rates, "rate", nil, "instead of --load: `RATES`, requests per second for each engine")
+	fl.Float64SliceVar(&f.rates, "rate", nil, "instead of --load: `RATES`, requests per second for each engine; with --size over all engines")
 	fl.BoolVar(&f.ownLoad, "own-load", false, "instead of --load: replay traces unchanged, every request once and at its time")
 	fl.StringSliceVar(&f.saturation, "saturation", nil, "`NAME=RATE`: requests per second for each engine that count as load 1 (default: found by search, the better of load_only and unified)")
 	fl.BoolVar(&f.findSaturation, "find-saturation", false, "only find the saturation of each workload under one --policy, for --saturation")
@@ -113,7 +121,11 @@ func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 // check reports invalid values and flags without effect.
 func (f *replayFlags) check() error {
 	f.defaultMatrix()
-	return errors.Join(f.checkValues(), f.checkTwice(), f.checkIdle())
+	f.defaultSize()
+	if f.output == "json" && f.json == "" {
+		f.json = "-"
+	}
+	return errors.Join(f.checkValues(), f.checkTwice(), f.checkIdle(), f.checkSize())
 }
 
 // defaultMatrix fills in the defaults of a matrix.
@@ -162,6 +174,7 @@ func (f *replayFlags) checkValues() error {
 	need(f.batchTokens > 0, "--max-num-batched-tokens %d: want 1 or more", f.batchTokens)
 	need(f.workers > 0, "--workers %d: want 1 or more", f.workers)
 	need(f.blockSize > 0 && f.blockSize <= 1<<16, "--block-size %d: want 1 to 65536", f.blockSize)
+	need(f.output == "table" || f.output == "json", "--output %q: want table or json", f.output)
 	need(f.format == "svg" || f.format == "png", "--plot-format %q: want svg or png", f.format)
 	for _, v := range slices.Concat(f.loads, f.rates) {
 		need(v > 0 && v <= 1000, "--load and --rate %g: want more than 0, at most 1000", v)
@@ -227,7 +240,7 @@ func (f *replayFlags) idleRules() []idle {
 		finding = "--find-saturation only prints the rate at which engines saturate"
 	)
 	rules := []idle{
-		{"load", f.ownLoad, atOwn}, {"rate", f.ownLoad, atOwn}, {"saturation", f.ownLoad, atOwn},
+		{"load", f.ownLoad && len(f.size) == 0, atOwn}, {"rate", f.ownLoad, atOwn}, {"saturation", f.ownLoad, atOwn},
 		{"load", len(f.rates) > 0, byRate}, {"saturation", len(f.rates) > 0, byRate},
 		{"length", f.requests > 0, "--requests sets the length"},
 		{"own-load", len(f.workloads) > 0, "a generated workload has no recorded load"},
@@ -237,6 +250,7 @@ func (f *replayFlags) idleRules() []idle {
 		{"index-delay", f.index == "approximate", precise}, {"speculate", f.index == "approximate", precise},
 		{"plot-format", f.plots == "", "it requires --plots"},
 	}
+	rules = append(rules, f.sizeRules()...)
 	for _, flag := range []string{"load", "rate", "own-load", "saturation", "warmup", "change", "workers", "quiet", "csv", "json", "html", "plots", "plot-format"} {
 		rules = append(rules, idle{flag, f.findSaturation, finding})
 	}

@@ -18,6 +18,7 @@ import (
 type aboutGrid struct {
 	lines []string // description
 	notes []string // warnings
+	rate  float64  // requests per second of the last trace, as recorded
 }
 
 // grid reads traces and configurations. Errors in files are not UsageErrors.
@@ -74,6 +75,7 @@ func (f *replayFlags) addSources(g *sweep.Grid, about *aboutGrid) error {
 			return err
 		}
 		about.trace(t)
+		about.rate = t.Rate() * f.speed
 		if f.ownLoad {
 			g.Sources = append(g.Sources, sweep.OwnSource(t, capped, o))
 		} else {

@@ -30,12 +30,16 @@ def member(name, size, mode, owner=0):
     return info
 
 
-def tar(files):
-    """An archive of (name, bytes, mode)."""
+def tar(files, links=()):
+    """An archive of (name, bytes, mode) and of symbolic links (name, target)."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as t:
         for name, data, mode in files:
             t.addfile(member(name, len(data), mode), io.BytesIO(data))
+        for name, target in links:
+            link = member(name, 0, 0o777)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            t.addfile(link)
     return out.getvalue()
 
 
@@ -87,7 +91,7 @@ def wheel(program, arch, version):
 
 def image(program, arch, version):
     """An OCI image layout in a tar: nothing but the program, run by nobody."""
-    rootfs = tar([("grapevine", program, 0o755)])
+    rootfs = tar([("grapevine", program, 0o755)], [("app/epp", "../grapevine")])  # as in deploy/Dockerfile
     layer = zipped(rootfs)
     config = json.dumps({
         "architecture": arch, "os": "linux", "created": "1980-01-01T00:00:00Z",

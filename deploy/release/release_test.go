@@ -149,8 +149,10 @@ func checkImage(t *testing.T, path string) {
 		_ = os.Chmod(dir, 0o755) // otherwise other users cannot enter the directory
 	}
 	c := container{root: root, entrypoint: config.Config.Entrypoint[0]}
-	if got := run(t, c.command("version")); !strings.Contains(got, version) {
-		t.Errorf("the image's program says %q", got)
+	for _, path := range []string{c.entrypoint, "/app/epp"} { // the second one is the command of KServe's presets
+		if got := run(t, (&container{root: root, entrypoint: path}).command("version")); !strings.Contains(got, version) {
+			t.Errorf("%s version prints %q", path, got)
+		}
 	}
 	c.serve(t)
 }
@@ -283,6 +285,12 @@ func untar(t *testing.T, data []byte, dir string) {
 		path := filepath.Join(dir, h.Name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeSymlink {
+			if err := os.Symlink(h.Linkname, path); err != nil {
+				t.Fatal(err)
+			}
+			continue
 		}
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, os.FileMode(h.Mode))
 		if err != nil {

@@ -96,7 +96,7 @@ var Rows = Table{
 	{"indexer/approx", 2, Product, Pure | Locks | Hot},
 
 	{"internal/migrate", 3, Product, 0},
-	{"internal/modelfiles", 2, Product, 0},
+	{"internal/modelfiles/claims", 2, Product, Pure},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/media", 2, Product, 0},
 	{"internal/prompt/shape", 2, Product, 0},
@@ -114,6 +114,7 @@ var Rows = Table{
 	{"events/translate", 3, Product, Pure | Hot},
 	{"extproc/envoyconf", 3, Product, 0},
 	{"indexer/wire", 3, Product, Pure | Locks | Hot},
+	{"internal/modelfiles", 3, Product, 0},
 	{"internal/prompt/jinja", 3, Product, 0},
 	{"pd/sidecar/internal/continuation", 2, Product, Pure},
 	{"pd/sidecar/internal/bodies", 3, Product, 0},
@@ -236,6 +237,7 @@ var Rows = Table{
 
 	// The laboratory, level 9.
 	{"internal/lab/report", 9, Lab, 0},
+	{"internal/lab/sizing", 9, Lab, 0},
 
 	// The laboratory, level 10.
 	{"cmd/grapevine-lab", 11, Lab, 0},

@@ -24,7 +24,7 @@ var serveGroups = []cli.FlagGroup{
 		"plaintext", "tls-cert", "tls-key", "tls-min", "client-ca", "client-name", "control", "control-token-file", "pass-control", "targets-key-file", "kv-transfer-fields", "kv-transfer-allow",
 	}},
 	{Title: "Engines", Flags: []string{
-		"revision-label", "engine-key-file", "discover-any-host", "events-listen", "events-allow", "scrape-slow", "scrape-fast", "probe-idle", "probe-rendering", "refuse-killers", "full-report", "sample-bodies", "speculate", "continuation-endpoints",
+		"revision-label", "engine-scheme", "engine-verify", "engine-metrics-path", "engine-metrics-port", "engine-key-file", "discover-any-host", "events-listen", "events-allow", "scrape-slow", "scrape-fast", "probe-idle", "probe-rendering", "refuse-killers", "full-report", "sample-bodies", "speculate", "continuation-endpoints",
 	}},
 	{Title: "Metrics", Flags: []string{"metrics-compat", "metrics-pool"}},
 	{Title: "Flight records", Flags: []string{"flight-dir", "flight-trace", "flight-slow-decision"}},

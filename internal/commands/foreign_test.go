@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/grapevine-epp/grapevine/internal/migrate"
 )
 
@@ -26,6 +28,51 @@ const foreignFlags = `
 --model-server-metrics-scheme=https --model-server-metrics-path=/m --model-server-metrics-port=8009
 --model-server-metrics-https-insecure-skip-verify=false
 --v=4 --zap-encoder=json --zap-log-level=debug --zap-devel=true --zap-stacktrace-level=error --zap-time-encoding=iso8601`
+
+// The command lines of published presets become these flags of serve.
+func TestPresets(t *testing.T) {
+	for _, x := range []struct {
+		name, source string
+		args, want   []string
+	}{
+		{
+			"KServe with TLS", "LLMInferenceServiceConfig kserve-config-llm-scheduler, KServe v0.20.0",
+			[]string{
+				"--pool-name", "qwen-inference-pool", "--pool-namespace", "prod", "--zap-encoder", "json", "--grpc-port", "9002", "--grpc-health-port", "9003",
+				"--enable-cert-reload=true", "--secure-serving=true", "--model-server-metrics-scheme=https", "--cert-path=/var/run/kserve/tls",
+				"--ha-enable-leader-election", "--config-text", `{"kind":"EndpointPickerConfig"}`,
+			},
+			[]string{
+				`--config-text={"kind":"EndpointPickerConfig"}`, "--pool-name=qwen-inference-pool", "--pool-namespace=prod", "--listen=0.0.0.0:9002", "--health=0.0.0.0:9003",
+				"--tls-cert=/var/run/kserve/tls/tls.crt", "--tls-key=/var/run/kserve/tls/tls.key", "--engine-scheme=https", "--log-format=json", "--metrics-compat=true",
+			},
+		},
+		{
+			"KServe without TLS", "the same; options that are off leave empty arguments",
+			[]string{"--pool-name", "qwen-inference-pool", "--pool-namespace", "prod", "--zap-encoder", "json", "--grpc-port", "9002", "--grpc-health-port", "9003", "", "", "", "", "--config-text", "x"},
+			[]string{"--config-text=x", "--pool-name=qwen-inference-pool", "--pool-namespace=prod", "--listen=0.0.0.0:9002", "--health=0.0.0.0:9003", "--log-format=json", "--metrics-compat=true"},
+		},
+		{
+			"older KServe with TLS", "the same preset with llm-d-inference-scheduler v0.2.0",
+			[]string{"--poolName", "p", "--grpcPort", "9002", "--secureServing", "--modelServerMetricsScheme", "https", "--modelServerMetricsHttpsInsecureSkipVerify", "--certPath", "/etc/ssl/certs", "--kvCacheUsagePercentageMetric", "vllm:kv_cache_usage_perc"},
+			[]string{"--pool-name=p", "--listen=0.0.0.0:9002", "--tls-cert=/etc/ssl/certs/tls.crt", "--tls-key=/etc/ssl/certs/tls.key", "--engine-scheme=https", "--metrics-compat=true"},
+		},
+		{
+			"certificates are verified", "metrics of engines with a page of their own",
+			[]string{"--pool-name=p", "--model-server-metrics-https-insecure-skip-verify=false", "--model-server-metrics-path=/stats", "--model-server-metrics-port=9400"},
+			[]string{"--pool-name=p", "--engine-metrics-path=/stats", "--engine-metrics-port=9400", "--engine-verify=true", "--metrics-compat=true"},
+		},
+	} {
+		got, err := migrate.Translate(newServe(standard).Flags(), kubeNames, x.args)
+		if err != nil {
+			t.Errorf("%s (%s): %v", x.name, x.source, err)
+			continue
+		}
+		if diff := cmp.Diff(x.want, got.Args); diff != "" {
+			t.Errorf("%s (%s): flags of serve (-want +got)\n%s", x.name, x.source, diff)
+		}
+	}
+}
 
 // Every flag of other pickers becomes a flag of serve or has a note about the difference, in each
 // syntax of the flag.

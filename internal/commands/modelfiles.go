@@ -18,7 +18,7 @@ type modelFileFlags struct {
 }
 
 func (f *modelFileFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&f.source, "model-source", string(modelfiles.ModeAuto), "source of the tokenizer files of models without --model: auto (local folders, Hugging Face caches, then downloads from $HF_ENDPOINT), cache (no downloads; also with HF_HUB_OFFLINE=1) or off")
+	fl.StringVar(&f.source, "model-source", string(modelfiles.ModeAuto), "source of the tokenizer files of models without --model: auto (local folders, Hugging Face caches, then downloads from $HF_ENDPOINT), cache (no downloads; also with HF_HUB_OFFLINE=1) or off. Replicas of a group share the files")
 	fl.StringVar(&f.cache, "model-cache", "", "folder of downloaded tokenizer files (default: grapevine/models in the user's cache folder)")
 	fl.StringArrayVar(&f.revisions, "model-revision", nil, "ORG/NAME=REVISION: branch, tag or commit of a model's tokenizer files (repeatable; default: main)")
 }

@@ -149,7 +149,7 @@ func TestExactByDefault(t *testing.T) {
 	h.Add(t, "org/model", modelFolder(t))
 	b := serveBare(t, sim.Options{Model: "served", Root: "org/model", Aliases: []string{"alias"}, Adapters: []string{"sql"}}, map[string]string{"HF_ENDPOINT": h.URL})
 	st := b.becomes("ready", "exact", "")
-	if st.ModelFiles[0].Model != "org/model" || st.ModelFiles[0].Origin != "download" || st.ModelFiles[0].Revision != hub.Commit || len(st.ModelFiles[0].Files) < 2 {
+	if st.ModelFiles[0].Model != "org/model" || st.ModelFiles[0].Origin != "hub" || st.ModelFiles[0].Revision != hub.Commit || len(st.ModelFiles[0].Files) < 2 {
 		t.Errorf("model files %+v, want those of org/model from the hub", st.ModelFiles)
 	}
 	if st.Models[0].Name != "org/model" {

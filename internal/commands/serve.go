@@ -160,6 +160,11 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 
 // engineFlags are the flags for the replica's own requests to engines.
 func (f *serveFlags) engineFlags(fl *pflag.FlagSet) {
+	e := &f.o.Engines
+	fl.StringVar(&e.Scheme, "engine-scheme", "http", "http or https: how the replica reads engines' metrics. With https and no --engine-metrics-port, its other requests to engines use TLS too. A metrics-data-source in --config replaces this flag and the next three")
+	fl.BoolVar(&e.Verify, "engine-verify", false, "with --engine-scheme https, verify engines' certificates by the system's CAs")
+	fl.StringVar(&e.MetricsPath, "engine-metrics-path", "", "path of engines' metrics (default: /metrics, or /prometheus/metrics if that is JSON)")
+	fl.IntVar(&e.MetricsPort, "engine-metrics-port", 0, "port of engines' metrics (0: the endpoint's port)")
 	fl.StringVar(&f.o.EngineKeyFile, "engine-key-file", "", "file with the engines' API key (--api-key of the engine) for the replica's own requests: models, event streams, health, rendering and warm-ups; reloaded on SIGHUP; clients send the key themselves")
 	fl.DurationVar(&f.o.ProbeIdle, "probe-idle", 30*time.Second, "idle time after which an engine is probed with a request for eight tokens; 0 disables probes")
 	fl.BoolVar(&f.o.ProbeRendering, "probe-rendering", true, "compare the engines' rendering of three fixed chats with the local template every ten minutes and after suspicious answers, and report differences")
@@ -289,6 +294,11 @@ func (f *serveFlags) complete() (err error) {
 	}
 	if !slices.Contains(extproc.AnswerModels(), string(f.o.AnswerModel)) {
 		return cli.UsageError{Err: fmt.Errorf("--answer-model %q: want %s", f.o.AnswerModel, strings.Join(extproc.AnswerModels(), ", "))}
+	}
+	if e := f.o.Engines; e.Scheme != "http" && e.Scheme != "https" {
+		return cli.UsageError{Err: fmt.Errorf("--engine-scheme %q: want http or https", e.Scheme)}
+	} else if e.MetricsPort < 0 || e.MetricsPort > 65535 {
+		return cli.UsageError{Err: fmt.Errorf("--engine-metrics-port %d is not a port", e.MetricsPort)}
 	}
 	if f.o.FlightDir == "" && f.o.StateDir != "" {
 		f.o.FlightDir = filepath.Join(f.o.StateDir, "flight")

@@ -224,6 +224,9 @@ func modelFilesLine(m *modelfiles.Status) string {
 	line := fmt.Sprintf("model files %s: %s", m.Model, m.State)
 	if m.State == modelfiles.StateReady {
 		line += fmt.Sprintf(", %d files from %s", len(m.Files), m.Origin)
+		if m.Peer != "" {
+			line += " " + m.Peer
+		}
 		if m.Revision != "" {
 			line += ", revision " + m.Revision
 		}

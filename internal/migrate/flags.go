@@ -67,10 +67,10 @@ var foreignFlags = []foreignFlag{
 	{name: "kv-cache-usage-percentage-metric", note: namedGauge, quiet: knownGauge},
 	{name: "lora-info-metric", note: namedGauge, quiet: knownGauge},
 	{name: "cache-info-metric", note: namedGauge, quiet: knownGauge},
-	{name: "model-server-metrics-scheme", note: metricsPage, quiet: is("http")},
-	{name: "model-server-metrics-path", note: metricsPage, quiet: is("/metrics")},
-	{name: "model-server-metrics-port", note: metricsPage, quiet: is("0")},
-	{name: "model-server-metrics-https-insecure-skip-verify", value: boolValue, note: metricsPage, quiet: isTrue},
+	{name: "model-server-metrics-scheme", to: same("engine-scheme")},
+	{name: "model-server-metrics-path", to: same("engine-metrics-path")},
+	{name: "model-server-metrics-port", to: same("engine-metrics-port")},
+	{name: "model-server-metrics-https-insecure-skip-verify", value: boolValue, to: inverted("engine-verify")},
 	{name: "fairness-id-metric-label-limit"},
 	{name: "v", to: verbosity},
 	{name: "zap-encoder", to: encoder},
@@ -80,10 +80,7 @@ var foreignFlags = []foreignFlag{
 	{name: "zap-time-encoding", note: "times are written as in RFC 3339"},
 }
 
-const (
-	namedGauge  = "name it in a core-metrics-extractor of the configuration"
-	metricsPage = "say it in a metrics-data-source of the configuration, or in the endpoints file"
-)
+const namedGauge = "name it in a core-metrics-extractor of the configuration"
 
 func same(name string) func(string) ([]serveFlag, error) {
 	return func(v string) ([]serveFlag, error) { return []serveFlag{{name, v}}, nil }
@@ -200,8 +197,6 @@ func knownGauge(v string) bool {
 	}
 	return v == ""
 }
-
-func is(want string) func(string) bool { return func(v string) bool { return v == want } }
 
 func isTrue(v string) bool  { on, err := strconv.ParseBool(v); return err == nil && on }
 func isFalse(v string) bool { on, err := strconv.ParseBool(v); return err == nil && !on }

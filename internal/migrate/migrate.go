@@ -44,6 +44,8 @@ func Translate(fl *pflag.FlagSet, discovery, args []string) (t Translation, err 
 			fl.String(f.name, "", "")
 		}
 	}
+	// Templates of other projects leave empty arguments where an option is off. Other pickers ignore them.
+	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "" })
 	if err := fl.Parse(doubleDashes(fl, args)); err != nil {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/modelfiles/claims"
 )
 
 // DefaultRevision is the revision of models for which none is configured.
@@ -120,11 +122,7 @@ func readSmall(path string) (string, error) {
 }
 
 // File is a file in use.
-type File struct {
-	Name   string `json:"name"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
-}
+type File = claims.File
 
 // describe returns the files of a folder that are read, with their checksums.
 func describe(dir string, maxBytes int64) ([]File, error) {

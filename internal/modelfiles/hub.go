@@ -123,11 +123,13 @@ func (h *hubClient) list(ctx context.Context, repo, revision string) (listing, e
 	return l, nil
 }
 
-// download stores the files of a listing in a folder.
-func (h *hubClient) download(ctx context.Context, repo string, l listing, dir string) error {
+// download stores the files of a listing in a folder. It calls progress with the bytes downloaded so
+// far.
+func (h *hubClient) download(ctx context.Context, repo string, l listing, dir string, progress func(n int64)) error {
 	left := h.limits.model
 	for _, name := range l.Files {
-		n, err := h.file(ctx, repo, l.Commit, name, filepath.Join(dir, filepath.FromSlash(name)), min(left, h.limits.file))
+		before := h.limits.model - left
+		n, err := h.file(ctx, repo, l.Commit, name, filepath.Join(dir, filepath.FromSlash(name)), min(left, h.limits.file), func(n int64) { progress(before + n) })
 		if err != nil {
 			return err
 		}
@@ -136,8 +138,20 @@ func (h *hubClient) download(ctx context.Context, repo string, l listing, dir st
 	return nil
 }
 
+// progressWriter reports the number of bytes written.
+type progressWriter struct {
+	n  int64
+	to func(n int64)
+}
+
+func (w *progressWriter) Write(b []byte) (int, error) {
+	w.n += int64(len(b))
+	w.to(w.n)
+	return len(b), nil
+}
+
 // file downloads and verifies one file of at most limit bytes.
-func (h *hubClient) file(ctx context.Context, repo, commit, name, path string, limit int64) (int64, error) {
+func (h *hubClient) file(ctx context.Context, repo, commit, name, path string, limit int64, progress func(n int64)) (int64, error) {
 	resp, m, err := h.get(ctx, "/"+repo+"/resolve/"+commit+"/"+name)
 	if err != nil {
 		return 0, err
@@ -158,7 +172,7 @@ func (h *hubClient) file(ctx context.Context, repo, commit, name, path string, l
 		return 0, err
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(resp.Body, limit+1))
+	n, err := io.Copy(io.MultiWriter(f, sum, &progressWriter{to: progress}), io.LimitReader(resp.Body, limit+1))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return n, &hubError{state: StateFailed, err: fmt.Errorf("%s: %w", name, err)}
 	}

@@ -12,6 +12,8 @@ type metrics struct {
 	state     *prometheus.Desc
 	ignored   *prometheus.Desc
 	downloads *prometheus.CounterVec
+	transfers *prometheus.CounterVec
+	sent      prometheus.Counter
 }
 
 func newMetrics(s *Source) *metrics {
@@ -21,6 +23,13 @@ func newMetrics(s *Source) *metrics {
 		ignored: prometheus.NewDesc("grapevine_model_files_ignored", "Models of engines beyond the limit, whose files are not looked for.", nil, nil),
 		downloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_model_downloads_total", Help: "Downloads of a model's files, by result: ready, gated, not_found, refused or failed."}, []string{"result"}),
+		transfers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grapevine_model_peer_transfers_total", Help: "Transfers of a model's files from other replicas, by result: ready, damaged (wrong content), refused (unacceptable names, sizes or revision, or two replicas with different content), lost (no answer) or failed (not stored here)."}, []string{"result"}),
+		sent: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "grapevine_model_peer_sent_bytes_total", Help: "Bytes of model files sent to other replicas."}),
+	}
+	for _, r := range []string{transferReady, transferDamaged, transferRefused, transferLost, transferFailed} {
+		m.transfers.WithLabelValues(r)
 	}
 	for _, st := range []State{StateReady, StateGated, StateNotFound, StateRefused, StateFailed} {
 		m.downloads.WithLabelValues(string(st))
@@ -46,6 +55,8 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.state
 	ch <- m.ignored
 	m.downloads.Describe(ch)
+	m.transfers.Describe(ch)
+	m.sent.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -58,4 +69,6 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.s.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(m.ignored, prometheus.GaugeValue, float64(ignored))
 	m.downloads.Collect(ch)
+	m.transfers.Collect(ch)
+	m.sent.Collect(ch)
 }

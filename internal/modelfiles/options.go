@@ -54,6 +54,9 @@ type Options struct {
 	Spread    time.Duration
 	Transport http.RoundTripper // default: as http.DefaultTransport
 
+	// Group is the other replicas, which this one shares files with; nil for none.
+	Group Group `json:"-"`
+
 	Changed    func()                // called when a model's files have been found; may be nil
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards

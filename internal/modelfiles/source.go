@@ -36,9 +36,10 @@ func States() []State {
 
 // Origins of files.
 const (
-	OriginFolder   = "folder"   // the local folder that the engine names
-	OriginCache    = "cache"    // a Hugging Face cache, or the own cache
-	OriginDownload = "download" // the Hub or a mirror
+	OriginFolder = "folder" // the local folder that the engine names
+	OriginCache  = "cache"  // a Hugging Face cache, or the own cache
+	OriginHub    = "hub"    // the Hub or a mirror
+	OriginPeer   = "peer"   // another replica
 )
 
 // Want is a model whose files are wanted.
@@ -53,7 +54,8 @@ type Want struct {
 type Status struct {
 	Model    string  `json:"model"` // as engines name it
 	State    State   `json:"state"`
-	Origin   string  `json:"origin,omitempty"`   // folder, cache or download
+	Origin   string  `json:"origin,omitempty"`   // folder, cache, hub or peer
+	Peer     string  `json:"peer,omitempty"`     // replica that sent the files
 	Folder   string  `json:"folder,omitempty"`   // of the files in use
 	Revision string  `json:"revision,omitempty"` // commit of the files in use
 	Files    []File  `json:"files,omitempty"`
@@ -61,6 +63,8 @@ type Status struct {
 	Remedy   string  `json:"remedy,omitempty"`
 	Attempts int     `json:"attempts,omitempty"` // failed ones since the last success
 	NextS    float64 `json:"next_s,omitempty"`   // seconds until the next attempt
+
+	repo, rev string // of files in a cache
 }
 
 // Source finds and downloads model files. It is safe for concurrent use.
@@ -73,9 +77,10 @@ type Source struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 
-	mu      sync.Mutex
-	models  map[string]*model // by root
-	ignored int               // models beyond the limit
+	mu       sync.Mutex
+	models   map[string]*model // by root
+	ignored  int               // models beyond the limit
+	rejected map[string]bool   // unusable offers of peers, by offerKey
 }
 
 // model is one wanted model. Source.mu guards it.
@@ -92,7 +97,7 @@ func Open(o Options) (*Source, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, models: map[string]*model{}, slots: make(chan struct{}, atOnce)}
+	s := &Source{o: o, models: map[string]*model{}, rejected: map[string]bool{}, slots: make(chan struct{}, atOnce)}
 	if o.Mode == ModeAuto && o.Offline == "" {
 		var err error
 		if s.hub, err = newHubClient(&s.o); err != nil {
@@ -147,6 +152,7 @@ func (s *Source) replace(wants []Want) (ignored int) {
 		if !named[root] {
 			m.stop()
 			delete(s.models, root)
+			s.withdraw(&m.status)
 		}
 	}
 	for _, w := range wants {
@@ -172,10 +178,11 @@ func (s *Source) start(w Want) {
 }
 
 // Retry starts the next attempt for each model without files now, such as after a token was
-// installed.
+// installed. Rejected offers of peers are considered again.
 func (s *Source) Retry() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	clear(s.rejected)
 	for _, m := range s.models {
 		select {
 		case m.retry <- struct{}{}:
@@ -253,20 +260,21 @@ func (s *Source) follow(ctx context.Context, m *model) {
 		s.mu.Lock()
 		want := Want{m.want.Root, m.want.Names}
 		s.mu.Unlock()
+		had := s.offers(&want)
 		found, err := s.find(ctx, want)
 		if ctx.Err() != nil {
+			s.mu.Lock()
+			s.withdraw(&found)
+			s.mu.Unlock()
 			return
 		}
 		if err == nil {
 			s.ready(m, &found)
 			return
 		}
-		wait := s.failed(m, &found, err, failed)
-		select {
-		case <-ctx.Done():
+		s.pause(ctx, m, &want, had, s.failed(m, &found, err, failed))
+		if ctx.Err() != nil {
 			return
-		case <-m.retry:
-		case <-time.After(wait):
 		}
 	}
 }
@@ -275,8 +283,13 @@ func (s *Source) ready(m *model, found *Status) {
 	s.mu.Lock()
 	found.Model = m.want.Root
 	m.status, m.next = *found, time.Time{}
+	if s.models[m.want.Root] == m {
+		s.offer(found)
+	} else {
+		s.withdraw(found)
+	}
 	s.mu.Unlock()
-	s.o.Log.Info("model files found", "model", budget.PrintableName(found.Model), "origin", found.Origin, "folder", found.Folder, "revision", found.Revision)
+	s.o.Log.Info("model files found", "model", budget.PrintableName(found.Model), "origin", found.Origin, "peer", found.Peer, "folder", found.Folder, "revision", found.Revision)
 	s.o.Changed()
 }
 
@@ -323,9 +336,17 @@ func (s *Source) remedy(state State, root string) string {
 	return "check the network to " + s.o.Endpoint + " and that " + s.o.Cache + " is writable"
 }
 
+// repos returns the repositories that may have a model's files.
+func (w *Want) repos() []string {
+	repos := []string{w.Root}
+	if filepath.IsAbs(w.Root) {
+		repos = w.Names
+	}
+	return slices.DeleteFunc(slices.Clone(repos), func(name string) bool { return !ValidRepo(name) })
+}
+
 // find searches for a model once.
 func (s *Source) find(ctx context.Context, w Want) (Status, error) {
-	repos := []string{w.Root}
 	if filepath.IsAbs(w.Root) {
 		if !isFolder(w.Root) {
 			return Status{}, &hubError{state: StateRefused, err: errors.New("the engine reports a folder with detours")}
@@ -333,9 +354,8 @@ func (s *Source) find(ctx context.Context, w Want) (Status, error) {
 		if HasVocabulary(w.Root) {
 			return s.found(w.Root, OriginFolder, "")
 		}
-		repos = w.Names
 	}
-	repos = slices.DeleteFunc(slices.Clone(repos), func(name string) bool { return !ValidRepo(name) })
+	repos := w.repos()
 	if len(repos) == 0 {
 		if isFolder(w.Root) {
 			return Status{}, &hubError{state: StateNotFound, err: errors.New("the engine's model folder is not on this machine, or has no vocabulary")}
@@ -362,35 +382,57 @@ func (s *Source) revision(repo string) string {
 	return DefaultRevision
 }
 
-// findRepo searches the caches for a repository and downloads it if none has it.
+// findRepo searches the caches for a repository. If none has it, it takes the files from a peer or
+// downloads them.
 func (s *Source) findRepo(ctx context.Context, repo string) (Status, error) {
 	rev := s.revision(repo)
+	st, err := s.obtain(ctx, repo, rev)
+	st.repo, st.rev = repo, rev
+	return st, err
+}
+
+func (s *Source) obtain(ctx context.Context, repo, rev string) (Status, error) {
 	for _, cache := range s.o.LocalCaches() {
 		if dir, commit := FindSnapshot(cache, repo, rev); dir != "" {
 			return s.found(dir, OriginCache, commit)
 		}
 	}
-	if s.hub == nil {
-		return Status{}, &hubError{state: StateOffline, err: errors.New("no cache has the model")}
+	switch {
+	case s.o.Group != nil:
+		return s.obtainInGroup(ctx, repo, rev)
+	case s.hub == nil:
+		return Status{}, errOffline
 	}
-	return s.fetch(ctx, repo, rev)
-}
-
-// fetch downloads a repository's files into the own cache.
-func (s *Source) fetch(ctx context.Context, repo, rev string) (st Status, err error) {
 	if s.o.Spread > 0 {
 		select {
 		case <-time.After(rand.N(s.o.Spread)): //nolint:gosec // jitter
 		case <-ctx.Done():
-			return st, ctx.Err()
+			return Status{}, ctx.Err()
 		}
 	}
+	if err := s.acquire(ctx); err != nil {
+		return Status{}, err
+	}
+	defer s.release()
+	return s.fetch(ctx, repo, rev, func(int64) {})
+}
+
+var errOffline = &hubError{state: StateOffline, err: errors.New("no cache has the model")}
+
+// acquire waits for the right to download or to receive files of one model.
+func (s *Source) acquire(ctx context.Context) error {
 	select {
 	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
+		return nil
 	case <-ctx.Done():
-		return st, ctx.Err()
+		return ctx.Err()
 	}
+}
+
+func (s *Source) release() { <-s.slots }
+
+// fetch downloads a repository's files into the own cache.
+func (s *Source) fetch(ctx context.Context, repo, rev string, progress func(n int64)) (st Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	defer func() { s.metrics.downloaded(err) }()
@@ -401,30 +443,37 @@ func (s *Source) fetch(ctx context.Context, repo, rev string) (st Status, err er
 	if !slices.ContainsFunc(l.Files, isVocabulary) {
 		return st, &hubError{state: StateNotFound, err: fmt.Errorf("%s has no vocabulary file that can be read", repo)}
 	}
+	dir, err := s.stage(repo, rev, l.Commit, func(staged string) error {
+		return s.hub.download(ctx, repo, l, staged, progress)
+	})
+	if err != nil {
+		return st, err
+	}
+	return s.found(dir, OriginHub, l.Commit)
+}
+
+// stage calls fill with a new folder and makes its files the snapshot of a revision in the own cache.
+func (s *Source) stage(repo, rev, commit string, fill func(staged string) error) (dir string, err error) {
 	if n := cacheSize(s.o.Cache); n > s.o.MaxCache-s.o.MaxModel {
-		return st, &hubError{state: StateRefused, err: fmt.Errorf("%s is full: model files of %d bytes, limit %d; remove models that are not in use", s.o.Cache, n, s.o.MaxCache)}
+		return "", &hubError{state: StateRefused, err: fmt.Errorf("%s is full: model files of %d bytes, limit %d; remove models that are not in use", s.o.Cache, n, s.o.MaxCache)}
 	}
 	base := repoFolder(s.o.Cache, repo)
 	if err := os.MkdirAll(base, 0o755); err != nil {
-		return st, err
+		return "", err
 	}
 	removeStale(base, 2*s.o.Timeout)
 	staged, err := os.MkdirTemp(base, stagedPrefix)
 	if err != nil {
-		return st, err
+		return "", err
 	}
 	defer func() { _ = os.RemoveAll(staged) }()
 	if err := os.Chmod(staged, 0o755); err != nil { //nolint:gosec // public files, which other users of the cache may read
-		return st, err
+		return "", err
 	}
-	if err := s.hub.download(ctx, repo, l, staged); err != nil {
-		return st, err
+	if err := fill(staged); err != nil {
+		return "", err
 	}
-	dir, err := store(s.o.Cache, repo, rev, l.Commit, staged)
-	if err != nil {
-		return st, err
-	}
-	return s.found(dir, OriginDownload, l.Commit)
+	return store(s.o.Cache, repo, rev, commit, staged)
 }
 
 const stagedPrefix = ".download-"

@@ -83,7 +83,7 @@ func TestDownload(t *testing.T) {
 	<-changed
 	st := await(t, s, StateReady)
 	want := filepath.Join(cache, "models--org--m", "snapshots", hub.Commit)
-	if st.Origin != OriginDownload || st.Folder != want || st.Revision != hub.Commit || s.Folder("org/m") != want {
+	if st.Origin != OriginHub || st.Folder != want || st.Revision != hub.Commit || s.Folder("org/m") != want {
 		t.Errorf("status %+v, want a download to %s", st, want)
 	}
 	var names []string
@@ -287,7 +287,7 @@ func TestFolders(t *testing.T) {
 	}
 	named := open(t, Options{Endpoint: h.URL})
 	named.Set([]Want{{Root: "/nonexistent/m", Names: []string{"m", "org/m"}}})
-	if st := await(t, named, StateReady); st.Origin != OriginDownload {
+	if st := await(t, named, StateReady); st.Origin != OriginHub {
 		t.Errorf("status %+v, want a download of the served name", st)
 	}
 	neither := open(t, Options{Endpoint: h.URL})
@@ -353,4 +353,9 @@ func TestRedirects(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+func sumOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
 }

@@ -3,11 +3,8 @@ package server
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"os"
 	"sync/atomic"
-
-	"github.com/grapevine-epp/grapevine/events"
 )
 
 // engineKey is the API key for this replica's own requests to engines. Client requests carry their
@@ -41,6 +38,3 @@ func (k *engineKey) read(file string) error {
 }
 
 func (k *engineKey) get() string { return *k.key.Load() }
-
-// keyed returns a client that sends the key.
-func (s *Server) keyed(c *http.Client) *http.Client { return events.Keyed(c, s.engineKey.get) }

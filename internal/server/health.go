@@ -25,7 +25,7 @@ func (s *Server) openHealth(group facts.Group) (err error) {
 		Pool: s.pool, Refresh: s.scrape.RefreshSoon, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("engine health"),
 		Health: health.Options{Idle: s.o.ProbeIdle},
 	}
-	prober := monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), s.keyed(monitor.NewClient()))
+	prober := monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), s.engineClient(monitor.NewClient()))
 	prober.Peer = s.healthyPeer
 	o.Probe = prober.Probe
 	if s.o.Cluster.enabled() {

@@ -36,6 +36,7 @@ type foundModels struct {
 	listed atomic.Bool                       // the lists of all engines have been read once, or listsWait has passed
 	used   atomic.Int64                      // number of found models that are loaded or being loaded
 	wake   chan struct{}                     // files have been found
+	peers  *peerFiles                        // nil without a group
 	seen   map[string]seenModel              // by root; owned by followModels
 }
 
@@ -58,6 +59,10 @@ func (s *Server) openModelFiles() (err error) {
 		case s.modelFiles.wake <- struct{}{}:
 		default:
 		}
+	}
+	if s.o.Cluster.enabled() && !s.withoutSource() {
+		s.modelFiles.peers = &peerFiles{s: s}
+		o.Group = s.modelFiles.peers
 	}
 	s.modelFiles.source, err = modelfiles.Open(o)
 	return err

@@ -88,6 +88,7 @@ type Options struct {
 	FallbackMetadata bool
 	FullReport       bool          // request full reuse reports from vLLM engines with incomplete event data
 	PlaceUnknown     bool          // dispatch requests for unknown models; false responds 404
+	Engines          EngineOptions // how engines are reached
 	EngineKeyFile    string        // API key for engines (--api-key); reloaded by Reload; "": none
 	ProbeRendering   bool          // compare each engine's rendering of fixed chats with the local template
 	ProbeIdle        time.Duration // idle time after which an engine is probed; 0: never

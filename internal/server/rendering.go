@@ -14,7 +14,7 @@ func (s *Server) openRendering() (err error) {
 	s.rendering, err = remote.NewProber(remote.ProberOptions{
 		Name: s.o.Name, Endpoints: func() []*endpoint.Endpoint { return s.pool.Snapshot().Endpoints }, Models: s.models.Registry(), Found: s.unlike,
 		Profile: func(ep *endpoint.Endpoint) prompt.Profile { return s.profiles.Of(ep.ID) },
-		Client:  s.keyed(remote.NewClient()), Registerer: s.registry, Log: s.o.Log,
+		Client:  s.engineClient(remote.NewClient()), Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
 }

@@ -43,12 +43,16 @@ func loadConfig(path string, table plugin.Table) (c *config.Config, data []byte,
 }
 
 // loadConfig reads the configuration named by the options.
-func (s *Server) loadConfig() (*config.Config, []byte, error) {
+func (s *Server) loadConfig() (c *config.Config, data []byte, err error) {
 	if s.o.ConfigText != "" {
-		c, err := parseConfig("--config-text", []byte(s.o.ConfigText), s.o.Plugins)
-		return c, nil, err
+		c, err = parseConfig("--config-text", []byte(s.o.ConfigText), s.o.Plugins)
+	} else {
+		c, data, err = loadConfig(s.o.Config, s.o.Plugins)
 	}
-	return loadConfig(s.o.Config, s.o.Plugins)
+	if err == nil {
+		s.o.Engines.apply(c)
+	}
+	return c, data, err
 }
 
 func parseConfig(name string, data []byte, table plugin.Table) (*config.Config, error) {
@@ -402,6 +406,9 @@ func (s *Server) scrapeOptions() (scrape.Options, error) {
 	var err error
 	if o.TLS, err = m.TLS.Config(); err != nil {
 		return o, err
+	}
+	if m.Scheme == "https" && m.Port == 0 {
+		s.engineTLS = o.TLS
 	}
 	o.Dialects = func() *scrape.Dialects { return s.config.Load().Metrics.Dialects }
 	o.Pace = func() time.Duration { return time.Duration(s.gaugePace.Load()) }

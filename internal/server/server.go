@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -143,6 +144,7 @@ type decisionParts struct {
 type listenerParts struct {
 	readiness   *listen.Readiness
 	certificate *listen.Expiry // nil: no TLS
+	engineTLS   *tls.Config    // for requests to engines; nil: no TLS
 	processor   *extproc.Processor
 	extproc     *extproc.Server
 	admin       *admin.Server
@@ -199,7 +201,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.finder.EngineKey = s.engineKey.get
 	sessions := sessions.New(0)
 	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Profiles: &s.profiles, Prompt: prompt.ModelsOptions{
-		Log: s.o.Log, Budget: s.budget, Engine: remote.New(remote.Options{Endpoints: s.renderers, Client: s.keyed(remote.NewClient())}).Render,
+		Log: s.o.Log, Budget: s.budget, Engine: remote.New(remote.Options{Endpoints: s.renderers, Client: s.engineClient(remote.NewClient())}).Render,
 	}}); err != nil {
 		return err
 	}
@@ -217,7 +219,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.scrape, err = scrape.Open(pages); err != nil {
 		return err
 	}
-	if s.served, err = served.Open(served.Options{Pool: s.pool, Client: s.keyed(served.NewClient()), Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("model lists")}); err != nil {
+	if s.served, err = served.Open(served.Options{Pool: s.pool, Client: s.engineClient(served.NewClient()), Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("model lists")}); err != nil {
 		return err
 	}
 	s.recorder = recording.New(s.hasher, ctx.Done(), s.registry)
@@ -335,7 +337,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 		return err
 	}
 	if s.warmUps, err = warmup.Open(warmup.Options{
-		Client: s.keyed(monitor.NewClient()), Scheme: c.Metrics.Scheme, Budget: s.budget, Registerer: s.registry, Log: s.o.Log,
+		Client: s.engineClient(monitor.NewClient()), Scheme: c.Metrics.Scheme, Budget: s.budget, Registerer: s.registry, Log: s.o.Log,
 	}); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
@@ -166,6 +167,9 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	s.hints = facts.NewHints(facts.HintOptions{
 		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Blame: &s.blame, Now: monotime.Now, Registry: s.registry,
 	})
+	if f := s.modelFiles.peers; f != nil {
+		f.join(group)
+	}
 	s.peerDecisions = facts.NewDecisions(facts.DecisionOptions{Group: group, Find: s.findForPeer})
 	return nil
 }
@@ -193,6 +197,10 @@ func (s *Server) joinGroup(ctx context.Context, sessions *sessions.Table) error 
 		s.wg.Go(func() { s.costs.Run(ctx) })
 		s.wg.Go(func() { s.hints.Run(ctx) })
 		s.wg.Go(func() { s.peerDecisions.Run(ctx) })
+		if f := s.modelFiles.peers; f != nil {
+			f.joined = time.Now()
+			s.wg.Go(func() { f.files.Run(ctx) })
+		}
 	}
 	return nil
 }

@@ -21,9 +21,10 @@ type Core struct {
 	past    []pastPeer                        // the last peers removed
 	boots   atomic.Pointer[map[string]uint64] // of the members, by ID, for Deliver
 
-	gauges []*Gauge
-	feeds  []*Feed
-	logs   *logs.Set
+	gauges  []*Gauge
+	feeds   []*Feed
+	directs []*Direct
+	logs    *logs.Set
 
 	updated  time.Duration // last update of gauges and feeds; 0: none
 	nextBeat time.Duration
@@ -37,10 +38,11 @@ type Core struct {
 
 // inbox holds decoded messages, reused for every frame.
 type inbox struct {
-	beat  group.Beat
-	gauge group.Gauge
-	ask   group.GaugeAsk
-	feed  group.Feed
+	beat   group.Beat
+	gauge  group.Gauge
+	ask    group.GaugeAsk
+	feed   group.Feed
+	direct group.Direct
 }
 
 // New returns a Core without peers and states. Its clock starts with the first
@@ -348,6 +350,8 @@ func (c *Core) dispatch(p *peer, kind byte, r group.Reader, m *Deltas) (int, err
 		return c.logs.Receive(p.Peer, kind, r, m)
 	case group.KindRelayed:
 		return c.onRelayed(r, m)
+	case group.KindDirect:
+		return c.onDirect(p, r)
 	}
 	c.g.Refuse(group.RefusedKind)
 	return 0, nil

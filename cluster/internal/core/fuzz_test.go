@@ -77,6 +77,7 @@ func seedFrames() [][]byte {
 		frameOf(group.KindTips, 2, (&group.Tips{Name: name, Version: 1, Tips: []group.Tip{{Next: 3}}, Number: group.Number{N: 4}}).Append(nil)),
 		frameOf(group.KindRelay, 2, g.Append(group.DeltasHead(nil, "index", 1, 1))),
 		frameOf(group.KindRelayed, 2, g.Append(group.DeltasHead((&group.Relayed{ID: []byte("c"), Boot: 3}).Append(nil), "index", 1, 1))),
+		frameOf(group.KindDirect, 2, (&group.Direct{Name: []byte("pages"), Version: 1, Payload: []byte("p")}).Append(nil)),
 		frameOf(99, 2, []byte("a kind that does not exist yet")),
 	}
 }

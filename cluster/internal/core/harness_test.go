@@ -135,6 +135,7 @@ type one struct {
 	sink  *memGauge
 	gauge *Gauge
 	feed  *Feed
+	pages *Direct
 	log   *logs.Log
 	looks int // number of times a source of the log was looked up
 }
@@ -175,6 +176,7 @@ func newOne(o group.Options) *one {
 	c := &one{Core: New(o), id: o.Self.ID, store: newMemStore(), sink: newMemGauge()}
 	c.gauge = c.NewGauge("load", 1, c.sink)
 	c.feed = c.NewFeed("hints", 1, c.sink)
+	c.pages = c.NewDirect("pages", 1, c.sink)
 	guard := func() (lock, unlock func()) { return func() { c.looks++ }, func() {} }
 	c.log = c.NewLog("index", 1, c.store, logs.LogOptions{Owned: true, Guard: guard})
 	return c

@@ -10,6 +10,12 @@ type GaugeSink interface {
 	Drop(origin string)
 }
 
+// DirectSink receives the messages that other members sent to this one. Calls come one at a time and
+// must not call back. The caller retains payload, so copy it to keep it.
+type DirectSink interface {
+	Deliver(origin string, version uint64, payload []byte) error
+}
+
 // FeedSink receives the payloads that other members sent to a Feed.
 type FeedSink interface {
 	Deliver(origin string, version uint64, payload []byte) error

@@ -69,6 +69,8 @@ func TestRoundTrips(t *testing.T) {
 		}
 		roundTrip(t, g, &Gauge{})
 
+		roundTrip(t, &Direct{genN.Draw(t, "name"), genU.Draw(t, "version"), genB.Draw(t, "payload")}, &Direct{})
+
 		roundTrip(t, &Feed{genN.Draw(t, "name"), genU.Draw(t, "version"), genU.Draw(t, "seq"), rapid.SliceOfN(genB, 0, 3).Draw(t, "payloads")}, &Feed{})
 
 		d := &Digests{Name: genN.Draw(t, "name"), Version: genU.Draw(t, "version"), Full: rapid.Bool().Draw(t, "full")}

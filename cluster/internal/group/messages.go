@@ -161,6 +161,26 @@ func (m *Feed) Decode(r Reader) error {
 	return r.err()
 }
 
+// Direct carries one message to one member.
+type Direct struct {
+	Name    []byte
+	Version uint64
+	Payload []byte
+}
+
+// Append appends the encoded message to b.
+func (m *Direct) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	b = putUint(b, m.Version)
+	return putBytes(b, m.Payload)
+}
+
+// Decode reads the message from r.
+func (m *Direct) Decode(r Reader) error {
+	m.Name, m.Version, m.Payload = r.name(), r.Uint(), r.Bytes()
+	return r.err()
+}
+
 // GaugeAsk requests all entries of a gauge.
 type GaugeAsk struct{ Name []byte }
 

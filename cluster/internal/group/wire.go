@@ -58,6 +58,7 @@ const (
 	KindTips       = 12 // positions of sources that the receiver reads itself
 	KindRelay      = 13 // KindDelta for the receiver to forward within its zone
 	KindRelayed    = 14 // KindRelay of another member, forwarded
+	KindDirect     = 15 // a message to the receiver only
 )
 
 // ErrMalformed is returned for a frame that cannot be decoded.

@@ -3,6 +3,8 @@ package replay
 import (
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 )
 
 // Outcome is how one request went.
@@ -38,6 +40,8 @@ type Result struct {
 	Queue      Summary        `json:"queue_s"`        // how long answered requests waited at the picker
 	HitRatio   float64        `json:"hit_ratio"`      // cached prompt tokens / prompt tokens
 	Imbalance  float64        `json:"imbalance"`      // busiest engine's busy time / mean
+	Busy       float64        `json:"busy"`           // mean share of the run in which an engine computes
+	Prefill    float64        `json:"prefill"`        // mean share of the run that prefills alone would take
 	Throughput float64        `json:"requests_per_s"` // answered / time from first arrival to last end
 	Tokens     float64        `json:"tokens_per_s"`   // generated
 	Completed  float64        `json:"completed"`      // answers that ended by the time of the last arrival / arrivals
@@ -123,6 +127,7 @@ func (s *simulation) result() *Result {
 	}
 	out.Completed = ratio(float64(inTime), float64(out.Requests))
 	out.Imbalance = s.imbalance()
+	out.Busy, out.Prefill = s.usage()
 	out.Goodput = ratio(float64(good), float64(out.Requests))
 	out.Blast = ratio(s.fullest, s.inFlight)
 	return out
@@ -165,6 +170,36 @@ func (s *simulation) imbalance() float64 {
 		most = max(most, s.stations[i].busy)
 	}
 	return ratio(float64(most)*float64(len(s.stations)), float64(sum))
+}
+
+// usage returns the mean share of the run in which engines compute, and that prefills alone take.
+func (s *simulation) usage() (busy, prefill float64) {
+	end := s.Trace.Length
+	for i := range s.outcomes {
+		r, o := &s.Trace.Requests[i], &s.outcomes[i]
+		if o.Error == "" {
+			end = max(end, o.End)
+			prefill += s.PrefillTime(o.Endpoint, r.Input-o.Cached-o.Fetched, o.Cached+o.Fetched).Seconds()
+		}
+	}
+	for i := range s.stations {
+		busy += s.stations[i].busy.Seconds()
+	}
+	all := end.Seconds() * float64(len(s.stations))
+	return ratio(busy, all), ratio(prefill, all)
+}
+
+// PrefillTime returns the time in which the engine with that number computes tokens prompt tokens
+// behind cached ones, if it does nothing else.
+func (c *Case) PrefillTime(number, tokens, cached int) time.Duration {
+	model, slow := c.Engine.Model, 1.0
+	if number < len(c.Models) && c.Models[number] != (engine.Model{}) {
+		model = c.Models[number]
+	}
+	if number < len(c.Slow) && c.Slow[number] > 0 {
+		slow = c.Slow[number]
+	}
+	return time.Duration(slow * float64(model.Prefill(tokens, cached)))
 }
 
 func ratio(a, b float64) float64 {

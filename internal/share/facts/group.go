@@ -14,6 +14,9 @@ type Group struct {
 	Pulse func(name string, version uint64, sink cluster.GaugeSink) (set SetFunc)
 	// Feed registers a state of hints; send returns false if a hint was dropped.
 	Feed func(name string, version uint64, sink cluster.FeedSink) (send SendFunc)
+	// Direct registers a state of messages to single members; send returns false if the member is not
+	// reachable.
+	Direct func(name string, version uint64, sink cluster.DirectSink) (send SendToFunc)
 }
 
 // Functions that change states.
@@ -22,6 +25,8 @@ type (
 	SetFunc func(key string, value []byte) error
 	// SendFunc is cluster.Feed.Send.
 	SendFunc func(payload []byte) bool
+	// SendToFunc is cluster.Direct.Send.
+	SendToFunc func(member string, payload []byte) bool
 )
 
 // Of returns the group of a node that is not open yet.
@@ -35,6 +40,9 @@ func Of(n *cluster.Node) Group {
 		},
 		Feed: func(name string, version uint64, sink cluster.FeedSink) SendFunc {
 			return n.Feed(name, version, sink).Send
+		},
+		Direct: func(name string, version uint64, sink cluster.DirectSink) SendToFunc {
+			return n.Direct(name, version, sink).Send
 		},
 	}
 }
@@ -52,6 +60,8 @@ const (
 	stateAnswers  = "queueanswers"
 
 	stateDecisions = "decisions"
+	stateFiles     = "modelfiles"
+	statePages     = "modelpages"
 
 	// StateHealth is each replica's observations of the endpoints' health.
 	StateHealth = "health"

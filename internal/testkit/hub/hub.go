@@ -39,6 +39,9 @@ type Hub struct {
 	Corrupt  bool
 	RetryAft int // seconds in Retry-After of 429
 
+	// Before, if not nil, is called before the hub answers a request, without the lock.
+	Before func(r *http.Request)
+
 	URL     string // of the hub
 	Content string // of the content host
 
@@ -115,6 +118,12 @@ func (h *Hub) Leaked() []string {
 }
 
 func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
+	h.Lock()
+	before := h.Before
+	h.Unlock()
+	if before != nil {
+		before(r)
+	}
 	h.Lock()
 	defer h.Unlock()
 	h.requests = append(h.requests, r.URL.Path)
