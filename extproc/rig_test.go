@@ -232,16 +232,12 @@ func (r *rig) serve(engine http.Handler) {
 func (r *rig) startEnvoy(p envoyconf.Params) {
 	r.t.Helper()
 	p.Listen, p.Admin = "127.0.0.1:0", "127.0.0.1:0"
-	patient := p.MessageTimeout == 0
-	if patient {
-		p.MessageTimeout = time.Minute
+	if p.MessageTimeout == 0 {
+		p.MessageTimeout, p.NetworkTimeout = time.Minute, testkit.NetworkTimeout
 	}
 	config, err := envoyconf.Render(p)
 	if err != nil {
 		r.t.Fatal(err)
-	}
-	if patient {
-		config = testkit.LongTimeoutEnvoy(r.t, config)
 	}
 	r.envoy = testkit.StartEnvoy(r.t, config)
 }

@@ -65,12 +65,12 @@ func openSite(t *testing.T, flags ...string) *site {
 		engines = append(engines, e.Addr())
 	}
 	conf, err := envoyconf.Render(envoyconf.Params{
-		Kind: envoyconf.Resilient, MessageTimeout: time.Minute, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: at[:1], Endpoints: engines,
+		Kind: envoyconf.Resilient, MessageTimeout: time.Minute, NetworkTimeout: testkit.NetworkTimeout, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: at[:1], Endpoints: engines,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.client = workload.NewClient("http://"+testkit.StartEnvoy(t, testkit.LongTimeoutEnvoy(t, conf)).Addr("inference"), 64)
+	s.client = workload.NewClient("http://"+testkit.StartEnvoy(t, conf).Addr("inference"), 64)
 	s.client.SessionHeader = "x-session-id"
 	t.Cleanup(s.client.Close)
 	return s

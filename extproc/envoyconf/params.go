@@ -50,6 +50,9 @@ type Params struct {
 	BodyLimit int
 	// MessageTimeout is how long Envoy waits for a picker's response, including queueing: 5 s.
 	MessageTimeout time.Duration
+	// NetworkTimeout is the time limit for connections to engines and pickers, for health checks of
+	// pickers and for pings. Zero: 1 s, 0.5 s to connect to pickers, and 2 s for pings.
+	NetworkTimeout time.Duration
 	// Retries is the number of retries over the list of destinations: 3; negative for none.
 	Retries int
 	// KeepAlive is how long Envoy keeps an idle connection to an engine: 4 s, because engines close
@@ -74,6 +77,16 @@ type Params struct {
 	FailClosed bool
 	// Observe lets the pickers observe requests without deciding.
 	Observe bool
+
+	// ResponseHeaders are headers that Envoy adds to each response, NAME=VALUE. Values may contain
+	// Envoy's command operators, such as %UPSTREAM_REMOTE_ADDRESS%.
+	ResponseHeaders []string
+	// SubsetHeader is a request header with the endpoints that may answer, ip:port separated by
+	// commas; "" for none. Envoy sends its value to the pickers as the subset hint.
+	SubsetHeader string
+	// OTLP is the host:port of an OpenTelemetry collector (OTLP over gRPC) that Envoy exports spans to;
+	// "" for none.
+	OTLP string
 }
 
 // ErrParams is wrapped by every error about Params.
@@ -87,6 +100,7 @@ type view struct {
 	GatewaysAt                  []address
 	ExtProcType, EndpointsType  string
 	MessageSeconds, KeepSeconds string
+	Network                     networkSeconds
 	RequestTrailers             string
 	ResponseTrailers            string
 	FailOpen, ModeOverride      bool
@@ -94,7 +108,16 @@ type view struct {
 	GatewayHeaders              []string // request headers for gateways of other clusters only
 	DestinationsKey, RetriesKey string
 	Destinations                int
+	AddHeaders                  []header
+	OTLPAt                      []address
+	OTLPType                    string
 }
+
+// networkSeconds are time limits for the template.
+type networkSeconds struct{ Engine, Picker, Health, Ping string }
+
+// header is a header for the template.
+type header struct{ Name, Value string }
 
 // address is a socket address for the template.
 type address struct {
@@ -123,7 +146,36 @@ func (p Params) normalize() (view, error) {
 	if v.GatewayCA != "" && v.GatewaySNI == "" {
 		return v, fmt.Errorf("%w: a CA file for gateways requires their server name", ErrParams)
 	}
+	if err := v.headers(); err != nil {
+		return v, err
+	}
 	return v, v.addresses()
+}
+
+// headers parses the names and values of headers.
+func (v *view) headers() error {
+	for _, h := range v.ResponseHeaders {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || !isHeaderName(name) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return fmt.Errorf("%w: --response-header %q: want NAME=VALUE", ErrParams, h)
+		}
+		v.AddHeaders = append(v.AddHeaders, header{name, value})
+	}
+	switch {
+	case v.SubsetHeader == "":
+	case !isHeaderName(v.SubsetHeader):
+		return fmt.Errorf("%w: --subset-header %q: want the name of a header", ErrParams, v.SubsetHeader)
+	case v.Kind == Plain:
+		return fmt.Errorf("%w: --subset-header requires a picker", ErrParams)
+	}
+	return nil
+}
+
+// isHeaderName reports whether s is a name of a header field (RFC 9110, token).
+func isHeaderName(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
 }
 
 func (v *view) defaults() {
@@ -156,6 +208,11 @@ func (v *view) defaults() {
 	v.GatewayHeaders = []string{request.HeaderHop, request.HeaderClusters}
 	v.DestinationsKey, v.RetriesKey = request.MetadataDestinations, request.MetadataRetries
 	v.Destinations = min(max(v.Retries, 0), 2) + 1
+	v.Network = networkSeconds{Engine: "1s", Picker: "0.5s", Health: "1s", Ping: "2s"}
+	if v.NetworkTimeout > 0 {
+		s := seconds(v.NetworkTimeout)
+		v.Network = networkSeconds{s, s, s, s}
+	}
 	v.MessageSeconds, v.KeepSeconds = seconds(v.MessageTimeout), seconds(v.KeepAlive)
 }
 
@@ -196,6 +253,11 @@ func (v *view) addresses() (err error) {
 	}
 	if v.AdminAt, err = parseAddress("admin", v.Admin); err != nil {
 		return err
+	}
+	if v.OTLP != "" {
+		if v.OTLPAt, v.OTLPType, err = parseList("otlp", []string{v.OTLP}); err != nil {
+			return err
+		}
 	}
 	if v.Kind != Plain {
 		if v.ExtProcAt, v.ExtProcType, err = parseList("ext_proc", v.ExtProc); err != nil {

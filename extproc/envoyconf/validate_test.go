@@ -20,6 +20,7 @@ func TestEnvoyAccepts(t *testing.T) {
 		{RequestBody: "STREAMED", Observe: true},
 		{Gateways: []string{"192.0.2.1:80", "[2001:db8::1]:80"}},
 		{Kind: Gateway, Gateways: []string{"192.0.2.1:443"}, GatewaySNI: "b.example.org"},
+		{ResponseHeaders: []string{"x-endpoint=%UPSTREAM_REMOTE_ADDRESS%", `x-note="a" \\b: {c}`}, SubsetHeader: "x-endpoints", OTLP: "collector.example:4317"},
 	}
 	for i, p := range list {
 		if p.ExtProc == nil {

@@ -73,6 +73,10 @@ func newEnvoyConfig() *cobra.Command {
 	f.BoolVar(&p.FailClosed, "fail-closed", false, "answer 500 while no picker is available, so that no request bypasses the queue")
 	f.IntVar(&p.BodyLimit, "body-limit", 64<<20, "largest request body in bytes")
 	f.DurationVar(&p.MessageTimeout, "message-timeout", 5*time.Second, "time limit for one answer of a picker")
+	f.StringArrayVar(&p.ResponseHeaders, "response-header", nil, "NAME=VALUE of a header to add to each response; VALUE may have command operators of Envoy, such as %UPSTREAM_REMOTE_ADDRESS% (repeatable)")
+	f.StringVar(&p.SubsetHeader, "subset-header", "", "request header with the endpoints that may answer, ip:port separated by commas (default: none; clients can send it)")
+	f.StringVar(&p.OTLP, "otlp", "", "host:port of an OpenTelemetry collector (OTLP over gRPC) that Envoy exports spans to")
+	f.DurationVar(&p.NetworkTimeout, "network-timeout", 0, "time limit for connections to engines and pickers, for health checks of pickers and for pings (default: 1s, 500ms to connect to pickers, 2s for pings)")
 	f.IntVar(&p.Retries, "retries", 3, "retries over the list of destinations")
 	return cmd
 }

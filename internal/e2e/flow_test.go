@@ -3,11 +3,11 @@ package e2e
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -34,9 +34,7 @@ func TestRequestsWait(t *testing.T) {
 			config(t, queueing)(o)
 			o.MessageTimeout, o.MaxMessageTimeout = time.Second, time.Minute
 		},
-		config: func(yaml string) string {
-			return strings.Replace(yaml, " message_timeout: 5s", " message_timeout: 1s", 1)
-		},
+		params: func(p *envoyconf.Params) { p.MessageTimeout = time.Second },
 	})
 	for _, e := range r.fleet.Engines() {
 		e.Hang(faults.HangEngine)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -87,7 +88,7 @@ func openRanks(t *testing.T, more func(port int) string) *ranksRig {
 	}
 	r.write(list)
 	r.openReplica(config(t, fmt.Sprintf(ranked, more(r.port))))
-	r.openEnvoy(rigOptions{config: tellRanks})
+	r.openEnvoy(rigOptions{params: tellRanks})
 	r.known()
 	return r
 }
@@ -119,15 +120,10 @@ func (r *ranksRig) listen(hosts []string) (all [][]net.Listener) {
 }
 
 // tellRanks configures Envoy to return the destination and the rank headers to the client.
-func tellRanks(yaml string) string {
-	const domains = "domains: [\"*\"]\n"
-	head := domains + "              response_headers_to_add:\n"
-	for name, value := range map[string]string{
-		"sent-to": "%UPSTREAM_REMOTE_ADDRESS%", "sent-rank": "%REQ(" + request.HeaderDataParallel + ")%", "sent-prefiller": "%REQ(" + request.HeaderPrefiller + ")%",
-	} {
-		head += fmt.Sprintf("              - { header: { key: %s, value: %q } }\n", name, value)
+func tellRanks(p *envoyconf.Params) {
+	p.ResponseHeaders = []string{
+		"sent-to=%UPSTREAM_REMOTE_ADDRESS%", "sent-rank=%REQ(" + request.HeaderDataParallel + ")%", "sent-prefiller=%REQ(" + request.HeaderPrefiller + ")%",
 	}
-	return strings.Replace(yaml, domains, head, 1)
 }
 
 // rankReply is a client's view of an answer.

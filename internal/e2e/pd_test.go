@@ -41,13 +41,10 @@ func apart(t *testing.T) string {
 }
 
 // echo configures Envoy to return the headers that it sent to the engine.
-func echo(yaml string) string {
-	const domains = "domains: [\"*\"]\n"
-	head := domains + "              response_headers_to_add:\n"
+func echo(p *envoyconf.Params) {
 	for _, name := range []string{request.HeaderPrefiller, request.HeaderEncoders} {
-		head += fmt.Sprintf("              - { header: { key: sent-%s, value: \"%%REQ(%s)%%\" } }\n", name, name)
+		p.ResponseHeaders = append(p.ResponseHeaders, fmt.Sprintf("sent-%s=%%REQ(%s)%%", name, name))
 	}
-	return strings.Replace(yaml, domains, head, 1)
 }
 
 // label rewrites the endpoints file with the engines' roles in order, and waits until it is read.
@@ -136,7 +133,7 @@ func (r *rig) load(engine string) saved.LoadFacts {
 func TestPrefillApart(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
 		t.Run(string(kind), func(t *testing.T) {
-			r := open(t, rigOptions{kind: kind, server: config(t, apart(t)), config: echo})
+			r := open(t, rigOptions{kind: kind, server: config(t, apart(t)), params: echo})
 			r.label("decode", "decode", "prefill", "prefill")
 			addr := r.addrs()
 			prefillers := map[string]bool{addr[2] + "," + addr[3]: true, addr[3] + "," + addr[2]: true}
@@ -202,7 +199,7 @@ func (r *rig) bookWhileHanging(t *testing.T) {
 // TestRolesWithoutConfiguration checks that endpoints with the role prefill get no requests without
 // a configuration.
 func TestRolesWithoutConfiguration(t *testing.T) {
-	r := open(t, rigOptions{config: echo})
+	r := open(t, rigOptions{params: echo})
 	r.label("prefill", "decode", "prefill", "both")
 	for i := range 12 {
 		if got := r.stream(long(fmt.Sprint("dan", i))); got.status != http.StatusOK || got.prefill != "" || got.engine != "engine-1" && got.engine != "engine-3" {

@@ -13,16 +13,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
-// hint makes Envoy send a header as the subset hint.
-const hint = `          http_filters:
-          - name: envoy.filters.http.header_to_metadata
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config
-              request_rules:
-              - header: x-test-subset
-                on_header_present: { metadata_namespace: envoy.lb.subset_hint, key: x-gateway-destination-endpoint-subset, type: STRING }
-`
-
 // TestRefusals checks the answers that the picker gives instead of an engine.
 func TestRefusals(t *testing.T) {
 	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
@@ -30,7 +20,7 @@ func TestRefusals(t *testing.T) {
 			r := open(t, rigOptions{
 				kind:   kind,
 				server: func(o *server.Options) { o.MaxBody = 100_000 },
-				config: func(conf string) string { return strings.Replace(conf, "          http_filters:\n", hint, 1) },
+				params: func(p *envoyconf.Params) { p.SubsetHeader = "x-test-subset" },
 			})
 			fine := fmt.Sprintf(`{"model":%q,"prompt":"once upon a time","max_tokens":4}`, vocab.Name)
 			long := fmt.Sprintf(`{"model":%q,"prompt":%q}`, vocab.Name, strings.Repeat("long ", 40_000))

@@ -32,7 +32,6 @@ type rigOptions struct {
 	params   func(*envoyconf.Params)
 	children bool // replicas are processes
 	server   func(*server.Options)
-	config   func(yaml string) string // changes Envoy's configuration
 }
 
 // rig is a set of engines, replicas and an Envoy.
@@ -122,17 +121,13 @@ func (r *rig) openReplica(change func(*server.Options)) *server.Server {
 
 func (r *rig) openEnvoy(o rigOptions) {
 	r.t.Helper()
-	p := envoyconf.Params{Kind: o.kind, MessageTimeout: patience, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: r.extproc, Endpoints: r.addrs()}
+	p := envoyconf.Params{Kind: o.kind, MessageTimeout: patience, NetworkTimeout: testkit.NetworkTimeout, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: r.extproc, Endpoints: r.addrs()}
 	if o.params != nil {
 		o.params(&p)
 	}
 	conf, err := envoyconf.Render(p)
 	if err != nil {
 		r.t.Fatal(err)
-	}
-	conf = testkit.LongTimeoutEnvoy(r.t, conf)
-	if o.config != nil {
-		conf = []byte(o.config(string(conf)))
 	}
 	r.envoy = testkit.StartEnvoy(r.t, conf)
 	r.client = workload.NewClient("http://"+r.envoy.Addr("inference"), 64)

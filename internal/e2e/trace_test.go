@@ -10,36 +10,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/internal/testkit/otlp"
 	"github.com/grapevine-epp/grapevine/internal/tracing"
 )
-
-// withTracing makes Envoy export its spans to the collector.
-func withTracing(config, collector string) string {
-	host, port, _ := strings.Cut(strings.TrimPrefix(collector, "http://"), ":")
-	config = strings.Replace(config, "          stat_prefix: inference\n", `          stat_prefix: inference
-          tracing:
-            provider:
-              name: envoy.tracers.opentelemetry
-              typed_config:
-                "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
-                grpc_service: { envoy_grpc: { cluster_name: collector } }
-                service_name: envoy
-`, 1)
-	return strings.Replace(config, "\n  clusters:\n", `
-  clusters:
-  - name: collector
-    type: STATIC
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: { http2_protocol_options: {} }
-    load_assignment:
-      cluster_name: collector
-      endpoints: [{ lb_endpoints: [{ endpoint: { address: { socket_address: { address: `+host+", port_value: "+port+` } } } }] }]
-`, 1)
-}
 
 // TestTrace checks that client, Envoy, picker, sidecar and prefill engine are in one trace, with and
 // without spans of Envoy itself.
@@ -66,7 +41,7 @@ func TestTrace(t *testing.T) {
 			}
 			var o rigOptions
 			if envoyTraces {
-				o.config = func(yaml string) string { return withTracing(yaml, c.URL) }
+				o.params = func(p *envoyconf.Params) { p.OTLP = strings.TrimPrefix(c.URL, "http://") }
 			}
 			r := openPDBehind(t, 1, 1, patience, front, o)
 			if out := r.stream(long("ann"), "traceparent", "00-"+traceID+"-"+clientSpan+"-01"); out.status != http.StatusOK {

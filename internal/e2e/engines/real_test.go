@@ -274,12 +274,12 @@ func (r *realRig) open(list []fleet.Endpoint, config string, addrs []string) {
 	t.Cleanup(func() { _ = r.s.Stop(context.Background()) })
 	testkit.Await(t, "the replica is ready", func() bool { return r.s.Status().State == "ready" })
 	conf, err := envoyconf.Render(envoyconf.Params{
-		MessageTimeout: 30 * time.Second, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{r.s.ExtProcAddr().String()}, Endpoints: addrs,
+		MessageTimeout: 30 * time.Second, NetworkTimeout: testkit.NetworkTimeout, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{r.s.ExtProcAddr().String()}, Endpoints: addrs,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	envoy := testkit.StartEnvoy(t, testkit.LongTimeoutEnvoy(t, conf))
+	envoy := testkit.StartEnvoy(t, conf)
 	r.url = "http://" + envoy.Addr("inference")
 }
 

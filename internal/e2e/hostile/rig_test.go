@@ -145,11 +145,11 @@ func (r *rig) openEnvoy() {
 // startEnvoy starts an Envoy for the picker at an address.
 func (r *rig) startEnvoy(picker string) *testkit.Envoy {
 	addrs := append([]string{r.addr(r.people.Liar)}, r.people.Engines...)
-	conf, err := envoyconf.Render(envoyconf.Params{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{picker}, Endpoints: addrs, MessageTimeout: 30 * time.Second})
+	conf, err := envoyconf.Render(envoyconf.Params{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{picker}, Endpoints: addrs, MessageTimeout: 30 * time.Second, NetworkTimeout: testkit.NetworkTimeout})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return testkit.StartEnvoy(r.t, testkit.LongTimeoutEnvoy(r.t, conf))
+	return testkit.StartEnvoy(r.t, conf)
 }
 
 // post sends a body through Envoy and returns the status, or 0 without an answer.
