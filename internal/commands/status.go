@@ -232,8 +232,8 @@ func modelFilesLine(m *modelfiles.Status) string {
 		}
 		return line
 	}
-	if m.Error != "" {
-		line += " (" + m.Error + ")"
+	if why := cmp.Or(m.Error, m.Waiting); why != "" {
+		line += " (" + why + ")"
 	}
 	if m.Remedy != "" {
 		line += "; " + m.Remedy

@@ -41,6 +41,9 @@ type Options struct {
 	Cache     string            // the own cache, which downloads go to
 	Revisions map[string]string // by repository; default DefaultRevision
 	Agent     string            // User-Agent
+	// FolderSetting is the setting that names a model's folder, for remedies; default --model
+	// NAME=FOLDER.
+	FolderSetting string
 
 	MaxFile   int64         // bytes of one file; default 64 MiB
 	MaxModel  int64         // bytes of one model; default 128 MiB
@@ -83,7 +86,7 @@ func (o *Options) complete() error {
 	o.MaxFile, o.MaxModel, o.MaxModels = cmp.Or(o.MaxFile, 64<<20), cmp.Or(o.MaxModel, 128<<20), cmp.Or(o.MaxModels, 64)
 	o.MaxCache = cmp.Or(o.MaxCache, 1<<30)
 	o.Timeout, o.Retry = cmp.Or(o.Timeout, 3*time.Minute), cmp.Or(o.Retry, 5*time.Second)
-	o.Agent = cmp.Or(o.Agent, "grapevine")
+	o.Agent, o.FolderSetting = cmp.Or(o.Agent, "grapevine"), cmp.Or(o.FolderSetting, "--model NAME=FOLDER")
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Token == nil {
 		o.Token = func() string { return "" }

@@ -71,6 +71,7 @@ func (s *Source) obtainInGroup(ctx context.Context, repo, rev string) (st Status
 			g.Publish(repo, rev, &claims.Claim{Stage: stage})
 		}
 	}
+	defer s.setWaiting(repo, "")
 	defer func() {
 		if err != nil && own.Stage != claims.None {
 			g.Publish(repo, rev, nil)
@@ -80,6 +81,7 @@ func (s *Source) obtainInGroup(ctx context.Context, repo, rev string) (st Status
 		changed := g.Changed()
 		peers := s.usable(repo, rev, lost)
 		next, from := claims.Decide(&own, peers, time.Now())
+		s.setWaiting(repo, waitReason(next, from))
 		switch {
 		case next == claims.Take:
 			st, err := s.takeFrom(ctx, repo, rev, from)
@@ -113,6 +115,29 @@ func (s *Source) obtainInGroup(ctx context.Context, repo, rev string) (st Status
 		case <-changed:
 		case <-time.After(groupPoll):
 		}
+	}
+}
+
+// waitReason describes a wait for another replica, "" for other steps.
+func waitReason(next claims.Action, from *claims.Peer) string {
+	switch {
+	case next == claims.Take:
+		return "receiving the files from " + name(from)
+	case next == claims.Wait && from.Stage == claims.Loading:
+		return name(from) + " downloads the files for the group"
+	case next == claims.Wait:
+		return name(from) + " is about to download the files for the group"
+	}
+	return ""
+}
+
+func (s *Source) setWaiting(repo, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reason == "" {
+		delete(s.waiting, repo)
+	} else {
+		s.waiting[repo] = reason
 	}
 }
 

@@ -282,8 +282,13 @@ func TestWaitsForPeer(t *testing.T) {
 	if got := g.stages(); !slices.Equal(got, []claims.Stage{claims.Wanted}) || len(h.Requests()) > 0 {
 		t.Errorf("stages %v and %d requests while a peer loads, want a wish and none", got, len(h.Requests()))
 	}
+	if st := s.Status()[0]; st.State != StatePending || st.Waiting != "name of a downloads the files for the group" {
+		t.Errorf("status %+v while a peer loads, want the reason of the wait", st)
+	}
 	g.set("a", claims.Claim{Stage: claims.None}, "") // it has stopped
-	await(t, s, StateGated)
+	if st := await(t, s, StateGated); st.Waiting != "" {
+		t.Errorf("status %+v after the wait, want no reason for it", st)
+	}
 	if got, want := g.stages(), []claims.Stage{claims.Wanted, claims.Claimed, claims.Loading, claims.None}; !slices.Equal(got, want) {
 		t.Errorf("stages %v, want %v", got, want)
 	}

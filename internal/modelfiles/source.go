@@ -1,6 +1,7 @@
 package modelfiles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,7 @@ type Status struct {
 	Files    []File  `json:"files,omitempty"`
 	Error    string  `json:"error,omitempty"`
 	Remedy   string  `json:"remedy,omitempty"`
+	Waiting  string  `json:"waiting,omitempty"`  // reason why a first search goes on
 	Attempts int     `json:"attempts,omitempty"` // failed ones since the last success
 	NextS    float64 `json:"next_s,omitempty"`   // seconds until the next attempt
 
@@ -81,6 +83,7 @@ type Source struct {
 	models   map[string]*model // by root
 	ignored  int               // models beyond the limit
 	rejected map[string]bool   // unusable offers of peers, by offerKey
+	waiting  map[string]string // reasons of waits for peers, by repository
 }
 
 // model is one wanted model. Source.mu guards it.
@@ -97,7 +100,7 @@ func Open(o Options) (*Source, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, models: map[string]*model{}, rejected: map[string]bool{}, slots: make(chan struct{}, atOnce)}
+	s := &Source{o: o, models: map[string]*model{}, rejected: map[string]bool{}, waiting: map[string]string{}, slots: make(chan struct{}, atOnce)}
 	if o.Mode == ModeAuto && o.Offline == "" {
 		var err error
 		if s.hub, err = newHubClient(&s.o); err != nil {
@@ -249,6 +252,11 @@ func (s *Source) Status() (out []Status) {
 		if left := m.next.Sub(now); !m.next.IsZero() && left > 0 {
 			st.NextS = left.Seconds()
 		}
+		if st.State == StatePending {
+			for _, repo := range m.want.repos() {
+				st.Waiting = cmp.Or(st.Waiting, s.waiting[repo])
+			}
+		}
 		out = append(out, st)
 	}
 	return out
@@ -324,14 +332,18 @@ func (s *Source) remedy(state State, root string) string {
 		if s.o.Offline != "" {
 			why = s.o.Offline + " is set"
 		}
-		return why + ": mount a Hugging Face cache that has the model (HF_HUB_CACHE), or name its folder (--model NAME=FOLDER)"
+		where := "mount a Hugging Face cache that has the model (HF_HUB_CACHE)"
+		if s.o.Group != nil {
+			where += " in any replica"
+		}
+		return why + ": " + where + ", or name its folder (" + s.o.FolderSetting + ")"
 	case StateNotFound:
 		if filepath.IsAbs(root) {
-			return "mount the engine's model folder at the same path, or name another one (--model NAME=FOLDER)"
+			return "mount the engine's model folder at the same path, or name another one (" + s.o.FolderSetting + ")"
 		}
-		return "name the model's folder (--model NAME=FOLDER); set HF_TOKEN if the repository is private"
+		return "name the model's folder (" + s.o.FolderSetting + "); set HF_TOKEN if the repository is private"
 	case StateRefused:
-		return "name the model's folder (--model NAME=FOLDER)"
+		return "name the model's folder (" + s.o.FolderSetting + ")"
 	}
 	return "check the network to " + s.o.Endpoint + " and that " + s.o.Cache + " is writable"
 }

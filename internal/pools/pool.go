@@ -138,6 +138,7 @@ func (p *pool) open() (*server.Server, error) {
 		o.MaxBody = e.MaxBody
 	}
 	o.Endpoints, o.Models, o.Started = e.Endpoints, e.Models, p.s.startOf()
+	o.ModelSource.FolderSetting = "models of pool " + e.Name + " in the file of --pools"
 	for _, dir := range []*string{&o.StateDir, &o.FlightDir} {
 		if *dir != "" {
 			*dir = filepath.Join(*dir, e.Name)

@@ -31,8 +31,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/pools"
+	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -845,4 +847,26 @@ func TestFoundPools(t *testing.T) {
 	f.set(true, "large")
 	testkit.Await(t, "the missing pool is removed", func() bool { return len(s.Status().Pools) == 1 })
 	ask(t, pool(s, "large").Address, "large", "after the removal")
+}
+
+// TestRemedyOfPool: where a model of a pool has no files, the remedy names a setting that exists with
+// several pools.
+func TestRemedyOfPool(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve("- {name: plain, endpoints: small.yaml}", "large")
+	s := r.open(func(o *pools.Options) {
+		o.Process.ModelSource = modelfiles.Options{Mode: modelfiles.ModeCache, Cache: t.TempDir()}
+	})
+	testkit.Eventually(t, func() string {
+		for _, f := range full(t, s, "plain").Problems {
+			if f.Code == problems.ModelFiles {
+				if !strings.Contains(f.Items[0].Detail, "models of pool plain in the file of --pools") || strings.Contains(f.Items[0].Detail, "--model ") {
+					t.Fatalf("remedy %q, want models of the pools file and not --model, which is refused with several pools", f.Items[0].Detail)
+				}
+				return ""
+			}
+		}
+		return "no problem with model files"
+	})
 }

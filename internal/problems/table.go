@@ -285,8 +285,8 @@ var knowledge = []Problem{
 		Verify:  "`grapevine status` lists the model's files as `ready`.",
 		Details: "| state | do |\n|---|---|\n" +
 			"| `gated` | accept the model's terms with the token's account, and set `HF_TOKEN` (chart: `modelFiles.tokenSecret`) |\n" +
-			"| `offline` | mount a Hugging Face cache that has the model (chart: `modelFiles.huggingFaceHome`) |\n" +
-			"| `not_found` | name the model's folder (`--model NAME=FOLDER`), or mount the engine's folder at the same path |\n" +
+			"| `offline` | mount a Hugging Face cache that has the model (chart: `modelFiles.huggingFaceHome`), in one replica at least |\n" +
+			"| `not_found` | name the model's folder (`--model NAME=FOLDER`; with several pools `models` of the [pools file](tasks/several-pools.md)), or mount the engine's folder at the same path |\n" +
 			"| `refused` | the engine's model name is no repository name, or a file is too large: name the folder |\n" +
 			"| `failed` | check the network from the replica to the Hub or mirror, and that `--model-cache` is writable |",
 		Alert: &Alert{Name: "GrapevineModelApproximate", For: "10m"},

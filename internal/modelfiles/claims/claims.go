@@ -28,7 +28,7 @@ const (
 	Idle = 5 * time.Second
 	// Settle is how long a replica claims a download before it begins. Claims that arrive within half
 	// of it prevent a second download.
-	Settle = 500 * time.Millisecond
+	Settle = time.Second
 )
 
 // File is a file in use.
@@ -54,8 +54,8 @@ type Peer struct {
 	Claim
 }
 
-// Offers reports whether the peer has the files of a revision. A peer that uses another branch or tag
-// has them only if the revision is the commit of its files.
+// Offers reports whether the peer has the files of a revision: it uses the same revision, or the
+// revision is the commit of its files.
 func (p *Peer) Offers(revision string) bool {
 	return p.Stage == Ready && (p.Revision == revision || p.Commit == revision)
 }

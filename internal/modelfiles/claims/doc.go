@@ -1,10 +1,9 @@
 // Package claims decides which replica of a group downloads the files of a model. It is pure.
 //
-// Each replica without the files of a repository claims them in stages: it wants them, it has
-// claimed the download, it loads them, it has them. [Decide] compares a replica's own stage with the
-// claims of the others: take the files from a replica that has them, wait for the replica that loads
-// them, or go on to the next stage. Claims of a stopped replica disappear, and claims without
-// progress expire, so that another replica takes over.
+// Each replica publishes a claim for each repository, with a stage: wanted, claimed, loading or
+// ready. [Decide] compares a replica's stage with the claims of its peers. It returns the next step:
+// take the files from a ready peer, wait for a peer that loads, or enter the next stage. Claims of a
+// stopped replica disappear, and claims without progress expire. Another replica then takes over.
 //
 // There is no consensus. Two replicas that do not see each other both download, which costs a
 // download and nothing else.
