@@ -59,9 +59,12 @@ func TestOtherTemplateIsNamedAtOnce(t *testing.T) {
 	write(right)
 	s.models.Registry().Reload()
 	testkit.Await(t, "both engines are found to agree", func() bool { n, _ := states(); return n["exact"] == 2 })
-	if st := s.Status(); st.State != "ready" {
-		t.Errorf("replica: %s, %s", st.State, st.Reason)
-	}
+	testkit.Eventually(t, func() string {
+		if st := s.Status(); st.State != "ready" {
+			return fmt.Sprintf("replica: %s, %s", st.State, st.Reason)
+		}
+		return ""
+	})
 }
 
 // An engine that reports another version is another program: it starts a new incarnation, and its

@@ -36,8 +36,11 @@ func TestGroupAndEndpointsAgreeOnWhatIsKnown(t *testing.T) {
 			}
 			return ""
 		})
-		if st := s.Status(); st.State != "ready" {
-			t.Errorf("%s: %s", st.State, st.Reason)
-		}
+		testkit.Eventually(t, func() string {
+			if st := s.Status(); st.State != "ready" {
+				return st.State + ": " + st.Reason
+			}
+			return ""
+		})
 	}
 }

@@ -291,6 +291,8 @@ func (s *Server) waitsFor(pending int) string {
 		return "models are being read"
 	case s.node.Phase() == cluster.Settling:
 		return "the other replicas are looked for or caught up with"
+	case pending == 0:
+		return "the next check of readiness is due within 20 ms"
 	}
 	return fmt.Sprintf("%d of %d endpoints are not known exactly", pending, len(s.pool.Snapshot().Endpoints))
 }
